@@ -1,0 +1,104 @@
+//! What the engine tells the world about, as it happens. One renderer (`Display`) serves logs, `weft events` and the
+//! simulator's trace.
+
+use crate::units::{ByteCount, DiskOffset};
+use alloc::string::String;
+use core::fmt;
+
+/// The number of a disk within its pool; never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
+pub struct DiskNo(pub u16);
+
+/// Something a person or a test may want to know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The pool opened; `replayed` log batches were applied, `torn` says that a torn tail was dropped.
+    PoolOpened {
+        /// Log batches applied.
+        replayed: u64,
+        /// Whether the log ended in a torn batch.
+        torn: bool,
+    },
+    /// A disk answers no more, or failed a write or a flush; the pool goes on without it.
+    DiskLost {
+        /// Which.
+        disk: DiskNo,
+        /// Why.
+        reason: String,
+    },
+    /// A disk that was missing is back and is being brought up to date.
+    DiskReturned {
+        /// Which.
+        disk: DiskNo,
+    },
+    /// A block could not be read or failed its checksum.
+    BlockBad {
+        /// Which disk.
+        disk: DiskNo,
+        /// Where on it.
+        at: DiskOffset,
+        /// `false`: the disk reported an error; `true`: the disk returned wrong bytes.
+        checksum: bool,
+    },
+    /// A bad block was reconstructed and rewritten.
+    BlockHealed {
+        /// Which disk.
+        disk: DiskNo,
+        /// Where on it.
+        at: DiskOffset,
+    },
+    /// A bad block could not be reconstructed: more was lost than the redundancy covers.
+    BlockLost {
+        /// Which disk.
+        disk: DiskNo,
+        /// Where on it.
+        at: DiskOffset,
+    },
+    /// A damaged metadata copy was found and rewritten from another.
+    MetadataHealed {
+        /// Which disk.
+        disk: DiskNo,
+        /// Which structure.
+        what: &'static str,
+    },
+    /// A job moved on or ended.
+    Job {
+        /// Its name.
+        name: String,
+        /// Done so far.
+        done: ByteCount,
+        /// Of this much.
+        total: ByteCount,
+    },
+    /// The pool stopped accepting writes.
+    PoolFailed {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Display for DiskNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "disk {}", self.0)
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::PoolOpened { replayed, torn } => {
+                write!(f, "pool opened, {replayed} log batches replayed")?;
+                if *torn { f.write_str(", a torn tail was dropped") } else { Ok(()) }
+            }
+            Event::DiskLost { disk, reason } => write!(f, "{disk} lost: {reason}"),
+            Event::DiskReturned { disk } => write!(f, "{disk} is back"),
+            Event::BlockBad { disk, at, checksum: true } => write!(f, "{disk} at {}: checksum mismatch", at.0),
+            Event::BlockBad { disk, at, checksum: false } => write!(f, "{disk} at {}: read error", at.0),
+            Event::BlockHealed { disk, at } => write!(f, "{disk} at {}: block reconstructed and rewritten", at.0),
+            Event::BlockLost { disk, at } => write!(f, "{disk} at {}: block lost, beyond the redundancy", at.0),
+            Event::MetadataHealed { disk, what } => write!(f, "{disk}: damaged {what} rewritten from another copy"),
+            Event::Job { name, done, total } => write!(f, "{name}: {done} of {total}"),
+            Event::PoolFailed { reason } => write!(f, "pool accepts no more writes: {reason}"),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The structures of this module as values, so that a test can hold `docs/on-disk-format.md` against them. A field that is missing here does
+//! not compile; one that is missing there, or stands there and not here, fails `tests/format_doc.rs`.
+
+use super::batch::BatchHead;
+use super::label::LabelBlock;
+use super::page::{PAGE_ENTRIES, PAGE_SUMS, PageHead, PageKind};
+use super::record::*;
+use crate::stripe::table::{CHUNK_ENTRIES, CHUNK_PAGES};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::mem::offset_of;
+
+/// A field: its name, its offset and its width in bytes.
+pub type Field = (&'static str, usize, usize);
+
+macro_rules! layout {
+    ($type:ident { $($field:ident)* }) => {{
+        // A pattern without `..`: the list of fields is complete, or this does not compile.
+        fn _every_field(all: &$type) {
+            let $type { $($field: _),* } = all;
+        }
+        (stringify!($type), vec![$((stringify!($field), offset_of!($type, $field), width(|all: &$type| &all.$field))),*])
+    }};
+}
+
+fn width<T, F>(_: fn(&T) -> &F) -> usize {
+    size_of::<F>()
+}
+
+/// Every structure that stands on a disk, with its fields in their order.
+pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
+    vec![
+        layout!(LabelBlock {
+            magic version crc features_compatible features_read_only features_incompatible pool_id disk_id pool_name epoch opened
+            slab_len disk_len blob_at blob_len log_at log_len data_at slabs disk_no pad_0 members current voters loggers
+            checkpoint_no checkpoint_len checkpoint_crc log_chain log_tail log_tail_batch log_redo log_seq opened_batch pad_1 disk_ids pad_2
+        }),
+        layout!(BatchHead { magic pool_id opened number position first_seq payload_len records chain crc }),
+        layout!(PageHead { magic crc pool_id kind pad_0 owner number pad_1 version pad_2 }),
+        layout!(RecordHead { kind pad_0 len }),
+        layout!(PoolBody { next_segment next_table next_vdisk pad_0 }),
+        layout!(DiskBody { no media usage slabs disk_len name }),
+        layout!(VdiskBody { id sector size fixed pad_0 table_count tables name }),
+        layout!(DropBody { id pad_0 }),
+        layout!(LayoutBody { resiliency copies columns pad_0 interleave }),
+        layout!(TableBody { id layout pad_0 }),
+        layout!(SegmentBody { id owner layout sheet_segment sheet_first sheet_count slots }),
+        layout!(SlabBody { disk pad_0 slab }),
+        layout!(ChunkBody { table chunk segment first count pad_0 }),
+        layout!(CommitBody { stripe table segment index sums retires }),
+        layout!(UnmapBody { first count retires table pad_0 }),
+        layout!(LandedBody { offset vdisk len }),
+    ]
+}
+
+/// Numbers that stand on disks, and numbers that follow from the structures, by name.
+pub fn numbers() -> Vec<(&'static str, u64)> {
+    vec![
+        ("VERSION", super::VERSION as u64),
+        ("POOL", kind::POOL as u64),
+        ("DISK", kind::DISK as u64),
+        ("VDISK", kind::VDISK as u64),
+        ("VDISK_DROP", kind::VDISK_DROP as u64),
+        ("TABLE", kind::TABLE as u64),
+        ("TABLE_DROP", kind::TABLE_DROP as u64),
+        ("SEGMENT", kind::SEGMENT as u64),
+        ("SEGMENT_DROP", kind::SEGMENT_DROP as u64),
+        ("CHUNK", kind::CHUNK as u64),
+        ("COMMIT", kind::COMMIT as u64),
+        ("UNMAP", kind::UNMAP as u64),
+        ("LANDED", kind::LANDED as u64),
+        ("PAGE_TABLE", PageKind::Table as u64),
+        ("PAGE_SHEET", PageKind::Sheet as u64),
+        ("PAGE_SUMS", PAGE_SUMS as u64),
+        ("PAGE_ENTRIES", PAGE_ENTRIES as u64),
+        ("CHUNK_PAGES", CHUNK_PAGES as u64),
+        ("CHUNK_ENTRIES", CHUNK_ENTRIES),
+        ("TABLES_MAX", TABLES_MAX as u64),
+        ("OWNER_METADATA", OWNER_METADATA as u64),
+        ("DISK_ABSENT", DISK_ABSENT as u64),
+    ]
+}

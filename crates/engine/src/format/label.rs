@@ -1,0 +1,399 @@
+//! The label: who this disk is, which pool it belongs to, where the rest lies. Format: `docs/on-disk-format.md`, "Label".
+//!
+//! Invariants
+//! 1. Four slots: blocks 0 and 1, and the last two blocks of the disk. Epoch `e` is written to slot `e % 2` of the head and of the
+//!    tail, so the label of epoch `e - 1` stays whole until `e` is durable.
+//! 2. A label that decodes is unaltered (CRC32C over the block) and of a version and feature set this engine understands.
+
+use super::{Id, VERSION, name_from_bytes, name_to_bytes};
+use crate::checksum::crc32c;
+use crate::error::Result;
+use crate::fail;
+use crate::io::Buf;
+use crate::limits::{DISKS_MAX, SLAB_MAX, SLAB_MIN};
+use crate::units::{BLOCK, ByteCount, DiskOffset};
+use alloc::string::String;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Marks a label.
+pub const LABEL_MAGIC: [u8; 8] = *b"WEFTLABL";
+/// The shortest log ring; pools that choose for themselves take 1 MiB at least.
+pub const LOG_MIN: u64 = 64 << 10;
+/// No counter of a label ever gets here by counting; below it, none overflows by counting on.
+const COUNTER_MAX: u64 = 1 << 62;
+/// Label slots at either end.
+pub const LABEL_SLOTS: u64 = 2;
+
+/// The label as it stands on the disk: one 4 KiB block.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone)]
+#[repr(C)]
+pub struct LabelBlock {
+    pub(crate) magic: [u8; 8],
+    pub(crate) version: u32,
+    pub(crate) crc: u32,
+    pub(crate) features_compatible: u64,
+    pub(crate) features_read_only: u64,
+    pub(crate) features_incompatible: u64,
+    pub(crate) pool_id: [u8; 16],
+    pub(crate) disk_id: [u8; 16],
+    pub(crate) pool_name: [u8; 48],
+    pub(crate) epoch: u64,
+    pub(crate) opened: u64,
+    pub(crate) slab_len: u64,
+    pub(crate) disk_len: u64,
+    pub(crate) blob_at: u64,
+    pub(crate) blob_len: u64,
+    pub(crate) log_at: u64,
+    pub(crate) log_len: u64,
+    pub(crate) data_at: u64,
+    pub(crate) slabs: u32,
+    pub(crate) disk_no: u16,
+    pub(crate) pad_0: u16,
+    pub(crate) members: u64,
+    pub(crate) current: u64,
+    pub(crate) voters: u64,
+    pub(crate) loggers: u64,
+    pub(crate) checkpoint_no: u64,
+    pub(crate) checkpoint_len: u64,
+    pub(crate) checkpoint_crc: u32,
+    pub(crate) log_chain: u32,
+    pub(crate) log_tail: u64,
+    pub(crate) log_tail_batch: u64,
+    pub(crate) log_redo: u64,
+    pub(crate) log_seq: u64,
+    pub(crate) opened_batch: u64,
+    pub(crate) pad_1: [u8; 8],
+    pub(crate) disk_ids: [[u8; 16]; DISKS_MAX],
+    pub(crate) pad_2: [u8; 2768],
+}
+
+const _: () = assert!(size_of::<LabelBlock>() == BLOCK as usize);
+
+/// Where the parts of one disk lie. Every disk of a pool has its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DiskPlan {
+    /// The bytes weft uses: whole blocks.
+    pub disk_len: ByteCount,
+    /// The first of two checkpoint areas of `blob_len` bytes each.
+    pub blob_at: DiskOffset,
+    /// Bytes of one checkpoint area.
+    pub blob_len: ByteCount,
+    /// The log ring.
+    pub log_at: DiskOffset,
+    /// Bytes of the log ring; the same on every disk of a pool.
+    pub log_len: ByteCount,
+    /// The first slab.
+    pub data_at: DiskOffset,
+    /// How many slabs.
+    pub slabs: u32,
+}
+
+/// Sets of disk numbers, one bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Membership {
+    /// Every disk of the pool, present or not.
+    pub members: u64,
+    /// Those whose metadata is up to date.
+    pub current: u64,
+    /// Those whose majority opens the pool; they carry checkpoints.
+    pub voters: u64,
+    /// Those that carry the log.
+    pub loggers: u64,
+}
+
+/// Where the newest checkpoint and the log's live part are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Anchor {
+    /// The checkpoint's number; it lies in checkpoint area `checkpoint_no % 2`.
+    pub checkpoint_no: u64,
+    /// Its bytes.
+    pub checkpoint_len: u64,
+    /// Their CRC32C.
+    pub checkpoint_crc: u32,
+    /// The position of the oldest batch that is still needed.
+    pub log_tail: u64,
+    /// That batch's number.
+    pub log_tail_batch: u64,
+    /// The CRC of the batch before it.
+    pub log_chain: u32,
+    /// From this position on every record counts; before it only landed data does.
+    pub log_redo: u64,
+    /// The sequence number of the first record at the tail.
+    pub log_seq: u64,
+}
+
+/// A label, decoded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Label {
+    /// The pool.
+    pub pool_id: Id,
+    /// Its name.
+    pub pool_name: String,
+    /// This disk.
+    pub disk_id: Id,
+    /// Its number in the pool.
+    pub disk_no: u16,
+    /// Counts label updates; the newest wins.
+    pub epoch: u64,
+    /// Counts openings for writing; log batches carry it.
+    pub opened: u64,
+    /// The number of the first log batch that opening would write: batches from it on count only if that opening wrote them.
+    pub opened_batch: u64,
+    /// Bytes of a slab.
+    pub slab_len: ByteCount,
+    /// Where the parts of this disk lie.
+    pub plan: DiskPlan,
+    /// The pool's disks.
+    pub membership: Membership,
+    /// The newest checkpoint.
+    pub anchor: Anchor,
+    /// The identities of the members, by number.
+    pub disk_ids: [Id; DISKS_MAX],
+}
+
+impl DiskPlan {
+    /// Plans a disk of `capacity` bytes. The log ring must be `log_len` long where the pool has one already.
+    pub fn new(capacity: ByteCount, slab: ByteCount, log_len: Option<ByteCount>) -> Result<DiskPlan> {
+        const ALIGN: u64 = 64 << 10;
+        let disk_len = ByteCount(capacity.0 / BLOCK * BLOCK);
+        let blob_at = DiskOffset(ALIGN);
+        // A slab costs at most 72 bytes of checkpoint, on every voter; room for a pool of as many disks of this size as there may be.
+        let blob_len = ByteCount((ALIGN + capacity.0 / slab.0 * 72 * DISKS_MAX as u64).next_multiple_of(ALIGN));
+        let log_at = blob_at + blob_len * 2;
+        let log_len = log_len.unwrap_or(ByteCount((capacity.0 / 32).clamp(1 << 20, 1 << 30) / ALIGN * ALIGN));
+        let after = log_at + log_len;
+        // Slabs start at a whole MiB, so that they suit any device's erase and zone sizes as well as the device itself does.
+        let data_at = DiskOffset(after.0.next_multiple_of(if slab >= ByteCount::mib(8) { 1 << 20 } else { ALIGN }));
+        let room = disk_len.0.saturating_sub(data_at.0 + LABEL_SLOTS * BLOCK);
+        let slabs = (room / slab.0).min(u32::MAX as u64) as u32;
+        if slabs < 4 {
+            let needed = ByteCount(data_at.0 + 4 * slab.0 + LABEL_SLOTS * BLOCK);
+            return fail!(
+                InvalidInput,
+                "a disk of {capacity} is too small for slabs of {slab}: at least {needed} are needed"
+            );
+        }
+        Ok(DiskPlan { disk_len, blob_at, blob_len, log_at, log_len, data_at, slabs })
+    }
+
+    /// The label slots of a disk of `capacity` bytes: head 0, head 1, tail 0, tail 1.
+    pub fn label_slots(capacity: ByteCount) -> [DiskOffset; 4] {
+        let tail = capacity.0 / BLOCK * BLOCK - LABEL_SLOTS * BLOCK;
+        [DiskOffset(0), DiskOffset(BLOCK), DiskOffset(tail), DiskOffset(tail + BLOCK)]
+    }
+}
+
+impl Label {
+    /// The label's block, as it is written.
+    pub fn encode(&self) -> Buf {
+        let mut block = LabelBlock {
+            magic: LABEL_MAGIC,
+            version: VERSION,
+            crc: 0,
+            features_compatible: 0,
+            features_read_only: 0,
+            features_incompatible: 0,
+            pool_id: self.pool_id.0,
+            disk_id: self.disk_id.0,
+            pool_name: name_to_bytes(&self.pool_name),
+            epoch: self.epoch,
+            opened: self.opened,
+            slab_len: self.slab_len.0,
+            disk_len: self.plan.disk_len.0,
+            blob_at: self.plan.blob_at.0,
+            blob_len: self.plan.blob_len.0,
+            log_at: self.plan.log_at.0,
+            log_len: self.plan.log_len.0,
+            data_at: self.plan.data_at.0,
+            slabs: self.plan.slabs,
+            disk_no: self.disk_no,
+            pad_0: 0,
+            members: self.membership.members,
+            current: self.membership.current,
+            voters: self.membership.voters,
+            loggers: self.membership.loggers,
+            checkpoint_no: self.anchor.checkpoint_no,
+            checkpoint_len: self.anchor.checkpoint_len,
+            checkpoint_crc: self.anchor.checkpoint_crc,
+            log_chain: self.anchor.log_chain,
+            log_tail: self.anchor.log_tail,
+            log_tail_batch: self.anchor.log_tail_batch,
+            log_redo: self.anchor.log_redo,
+            log_seq: self.anchor.log_seq,
+            opened_batch: self.opened_batch,
+            pad_1: [0; 8],
+            disk_ids: self.disk_ids.map(|id| id.0),
+            pad_2: [0; 2768],
+        };
+        block.crc = crc32c(block.as_bytes());
+        Buf::copy_of(block.as_bytes())
+    }
+
+    /// Reads a label. `Ok(None)`: this is no label of weft, or it is damaged. `Err`: it is one, but of a version this engine must
+    /// not touch.
+    pub fn decode(bytes: &[u8]) -> Result<Option<Label>> {
+        let Ok((block, _)) = LabelBlock::read_from_prefix(bytes) else { return Ok(None) };
+        let mut unsealed = block.clone();
+        unsealed.crc = 0;
+        if block.magic != LABEL_MAGIC || block.crc != crc32c(unsealed.as_bytes()) {
+            return Ok(None);
+        }
+        // No feature is known to this version; it neither writes what it must not write nor reads it.
+        let unknown = block.features_incompatible | block.features_read_only;
+        if block.version != VERSION || unknown != 0 {
+            return fail!(
+                Corrupt,
+                "the disk carries weft format version {} (features {unknown:#x}); this weft reads version {VERSION}",
+                block.version
+            );
+        }
+        let plan = DiskPlan {
+            disk_len: ByteCount(block.disk_len),
+            blob_at: DiskOffset(block.blob_at),
+            blob_len: ByteCount(block.blob_len),
+            log_at: DiskOffset(block.log_at),
+            log_len: ByteCount(block.log_len),
+            data_at: DiskOffset(block.data_at),
+            slabs: block.slabs,
+        };
+        let slab = ByteCount(block.slab_len);
+        if block.disk_no as usize >= DISKS_MAX {
+            return Ok(None);
+        }
+        // Whoever can write a disk can make the CRC right, too: nothing below may overflow or contradict itself.
+        let sound = (SLAB_MIN..=SLAB_MAX).contains(&slab)
+            && slab.0.is_power_of_two()
+            && plan.log_len <= plan.disk_len
+            && plan.disk_len.0 < COUNTER_MAX
+            && plan.log_len.0 >= LOG_MIN
+            && plan.log_len.is_multiple_of(BLOCK)
+            && block.log_tail <= block.log_redo
+            && block.log_tail.is_multiple_of(BLOCK)
+            && block.log_redo - block.log_tail <= plan.log_len.0
+            && [
+                block.log_redo,
+                block.log_tail_batch,
+                block.opened_batch,
+                block.log_seq,
+                block.epoch,
+                block.opened,
+                block.checkpoint_no,
+            ]
+            .iter()
+            .all(|value| *value < COUNTER_MAX)
+            && block.members >> block.disk_no & 1 == 1
+            && DiskPlan::new(plan.disk_len, slab, Some(plan.log_len)).is_ok_and(|expected| expected == plan);
+        if !sound {
+            return Ok(None);
+        }
+        Ok(Some(Label {
+            pool_id: Id(block.pool_id),
+            pool_name: name_from_bytes(&block.pool_name),
+            disk_id: Id(block.disk_id),
+            disk_no: block.disk_no,
+            epoch: block.epoch,
+            opened: block.opened,
+            opened_batch: block.opened_batch,
+            slab_len: slab,
+            plan,
+            membership: Membership {
+                members: block.members,
+                current: block.current,
+                voters: block.voters,
+                loggers: block.loggers,
+            },
+            anchor: Anchor {
+                checkpoint_no: block.checkpoint_no,
+                checkpoint_len: block.checkpoint_len,
+                checkpoint_crc: block.checkpoint_crc,
+                log_tail: block.log_tail,
+                log_tail_batch: block.log_tail_batch,
+                log_chain: block.log_chain,
+                log_redo: block.log_redo,
+                log_seq: block.log_seq,
+            },
+            disk_ids: block.disk_ids.map(Id),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn label() -> Label {
+        let plan = DiskPlan::new(ByteCount::mib(64), ByteCount::mib(1), None).unwrap();
+        Label {
+            pool_id: Id([1; 16]),
+            pool_name: "pool".into(),
+            disk_id: Id([2; 16]),
+            disk_no: 3,
+            epoch: 7,
+            opened: 2,
+            opened_batch: 4,
+            slab_len: ByteCount::mib(1),
+            plan,
+            membership: Membership { members: 15, current: 15, voters: 15, loggers: 7 },
+            anchor: Anchor {
+                checkpoint_no: 1,
+                log_tail: 8192,
+                log_redo: 8192,
+                log_tail_batch: 5,
+                log_seq: 9,
+                ..Anchor::default()
+            },
+            disk_ids: [Id::default(); DISKS_MAX],
+        }
+    }
+
+    /// The label's block with other bytes somewhere, and a CRC that says they are meant.
+    fn forged(at: usize, bytes: &[u8]) -> Buf {
+        let mut block = label().encode();
+        block[at..at + bytes.len()].copy_from_slice(bytes);
+        block[12..16].fill(0);
+        let crc = crc32c(&block);
+        block[12..16].copy_from_slice(&crc.to_le_bytes());
+        block
+    }
+
+    #[test]
+    fn a_label_reads_back_as_it_was_written() {
+        assert_eq!(Label::decode(&label().encode()), Ok(Some(label())));
+        assert_eq!(Label::decode(&forged(0, b"W")), Ok(Some(label())));
+    }
+
+    #[test]
+    fn a_forged_label_whose_log_cannot_be_is_no_label() {
+        use core::mem::offset_of;
+        for (at, value) in [
+            (offset_of!(LabelBlock, log_len), 0),
+            (offset_of!(LabelBlock, log_len), u64::MAX - 4095),
+            (offset_of!(LabelBlock, log_tail), 100),
+            (offset_of!(LabelBlock, log_tail), u64::MAX - 4095),
+            (offset_of!(LabelBlock, log_tail_batch), u64::MAX),
+            (offset_of!(LabelBlock, epoch), u64::MAX),
+            (offset_of!(LabelBlock, disk_len), u64::MAX - 4095),
+            (offset_of!(LabelBlock, slab_len), 0),
+        ] {
+            assert_eq!(Label::decode(&forged(at, &u64::to_le_bytes(value))), Ok(None), "{value} at {at}");
+        }
+    }
+
+    #[test]
+    fn a_label_with_a_feature_that_forbids_writing_or_reading_is_refused() {
+        use core::mem::offset_of;
+        for at in [offset_of!(LabelBlock, features_read_only), offset_of!(LabelBlock, features_incompatible)] {
+            assert!(Label::decode(&forged(at, &[1])).is_err());
+        }
+        assert!(Label::decode(&forged(offset_of!(LabelBlock, features_compatible), &[1])).unwrap().is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn a_forged_label_never_panics(at in 16usize..4088, bytes: [u8; 8], wide: bool) {
+            let at = if wide { at / 8 * 8 } else { at };
+            let _ = Label::decode(&forged(at, &bytes));
+        }
+    }
+}

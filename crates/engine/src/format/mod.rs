@@ -1,0 +1,44 @@
+//! What stands on the disks, byte by byte. `docs/on-disk-format.md` is the one description; `tests/format_doc.rs` holds
+//! these structs against it. Everything is little-endian, fixed-size, explicitly padded and covered by a CRC32C.
+
+pub mod batch;
+pub mod doc;
+pub mod label;
+pub mod page;
+pub mod record;
+
+use alloc::string::String;
+
+/// The version of the format this engine writes.
+///
+/// - 1: the first.
+pub const VERSION: u32 = 1;
+
+/// 128 random bits that name a pool or a disk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Id(pub [u8; 16]);
+
+impl core::fmt::Display for Id {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        for (at, byte) in self.0.iter().enumerate() {
+            if [4, 6, 8, 10].contains(&at) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A name in its fixed field: UTF-8, padded with zeros. Longer names were refused when they were given.
+pub(crate) fn name_to_bytes<const N: usize>(name: &str) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    bytes
+}
+
+/// The name in a fixed field; bytes that are not UTF-8 (a damaged or hostile disk) are replaced.
+pub(crate) fn name_from_bytes(bytes: &[u8]) -> String {
+    let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..len]).into_owned()
+}

@@ -1,0 +1,30 @@
+//! What storage means. This crate has no operating system, clock, thread or hash order in it: it is driven
+//! through one seam ([`world::World`] and [`io::Disk`]) by `weft-host` on Linux and by `weft-sim` in simulation.
+//!
+//! Layers, lowest first; imports only point down:
+//! `units limits error event` - `format parity checksum io exec sync world` - `bits stripe/{geometry, plan, buffer, table}` (pure) -
+//! `log segment` - `store` - `stripe/execute` - `vdisk` - `pool`.
+#![no_std]
+#![warn(missing_docs)]
+
+extern crate alloc;
+
+pub mod bits;
+pub mod checksum;
+pub mod error;
+pub mod event;
+pub mod exec;
+pub mod format;
+pub mod io;
+pub mod limits;
+pub mod log;
+pub mod mutant;
+pub mod parity;
+pub mod pool;
+pub mod segment;
+pub mod store;
+pub mod stripe;
+pub mod sync;
+pub mod units;
+pub mod vdisk;
+pub mod world;

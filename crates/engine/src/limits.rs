@@ -1,0 +1,36 @@
+//! Every limit of the format and of the engine, in one place, with the relations between them asserted.
+
+use crate::units::{BLOCK, ByteCount};
+
+/// The most columns a layout may have (parity columns counted, copies not).
+pub const COLUMNS_MAX: u8 = 32;
+/// The most slots (columns x copies) a segment may have.
+pub const SLOTS_MAX: usize = COLUMNS_MAX as usize * COPIES_MAX as usize;
+/// The most copies of a mirror.
+pub const COPIES_MAX: u8 = 3;
+/// The most parity columns.
+pub const PARITY_MAX: u8 = 2;
+/// The smallest interleave; every interleave is a multiple of it.
+pub const INTERLEAVE_MIN: ByteCount = ByteCount::kib(4);
+/// The largest interleave.
+pub const INTERLEAVE_MAX: ByteCount = ByteCount::mib(4);
+/// The smallest slab.
+pub const SLAB_MIN: ByteCount = ByteCount::mib(1);
+/// The largest slab.
+pub const SLAB_MAX: ByteCount = ByteCount::gib(1);
+/// The slab of a pool that asks for none.
+pub const SLAB_DEFAULT: ByteCount = ByteCount::mib(64);
+/// The most disks of one pool: their table fits the label block.
+pub const DISKS_MAX: usize = 64;
+/// The most bytes of a pool's, disk's or virtual disk's name (UTF-8).
+pub const NAME_MAX: usize = 48;
+/// The largest virtual disk.
+pub const VDISK_SIZE_MAX: ByteCount = ByteCount(1 << 56);
+/// The most chunks of a stripe table: their pages are numbered with 32 bits.
+pub const CHUNKS_MAX: u32 = u32::MAX / 16;
+/// The largest client request, in bytes; exports split nothing larger.
+pub const REQUEST_MAX: ByteCount = ByteCount::mib(32);
+
+const _: () = assert!(INTERLEAVE_MIN.0 == BLOCK);
+const _: () = assert!(INTERLEAVE_MAX.0.is_multiple_of(INTERLEAVE_MIN.0));
+const _: () = assert!(SLAB_MIN.0.is_multiple_of(BLOCK) && SLAB_MAX.0.is_multiple_of(SLAB_MIN.0));

@@ -1,0 +1,343 @@
+//! The pool's one log, in memory: what waits to be written, what is durable, where the live part of the ring begins. The task that writes it is in
+//! [`crate::store::commit`], the reader after a crash in [`crate::store::replay`].
+//!
+//! Invariants
+//! 1. Records get consecutive sequence numbers in the order they are appended and become durable in that order.
+//! 2. One batch is written at a time; the next is not begun before it is durable.
+//! 3. The ring never overwrites what lies between `tail` and `head`: producers reserve room first, and landed data leaves enough for the commits
+//!    that retire it.
+
+use crate::error::{Error, Result};
+use crate::format::batch::batch_len;
+use crate::format::label::Anchor;
+use crate::format::record::Record;
+use crate::sync::Signal;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+/// How full (in eighths of the ring) the log may be for a producer to go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// Landed data waits above half.
+    Landing,
+    /// Commits wait above six eighths.
+    Commit,
+    /// Commits that retire landed data wait above seven eighths: they are what makes room.
+    Destage,
+}
+
+/// The log, in memory.
+pub struct Log {
+    state: RefCell<State>,
+    /// There is something to write, or a reason to write it now.
+    pub wake: Signal,
+    /// More is durable, the tail moved, or the log failed.
+    pub moved: Signal,
+    /// Something is getting scarce: log, memory or stripes.
+    pub pressure: Signal,
+}
+
+struct State {
+    ring: u64,
+    opened: u64,
+    /// Where the next batch goes, counted through all rounds of the ring.
+    head: u64,
+    /// The oldest batch still needed.
+    tail: u64,
+    number: u64,
+    chain: u32,
+    next_seq: u64,
+    /// Every record below this is durable.
+    durable: u64,
+    /// Somebody waits for every record below this.
+    demanded: u64,
+    pending: VecDeque<Vec<u8>>,
+    pending_len: u64,
+    reserved: u64,
+    /// The batches from the tail to the head.
+    batches: VecDeque<BatchInfo>,
+    /// A timer runs that will ask for a commit.
+    timer: bool,
+    failed: Option<Error>,
+}
+
+/// What is remembered of a batch in the ring.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchInfo {
+    /// The sequence number of its first record.
+    pub first_seq: u64,
+    /// Where it lies, counted through all rounds.
+    pub position: u64,
+    /// Its number.
+    pub number: u64,
+    /// The CRC of the batch before it.
+    pub chain: u32,
+}
+
+/// The records of the next batch.
+pub struct Taken {
+    /// Where it goes.
+    pub info: BatchInfo,
+    /// The records, encoded.
+    pub payload: Vec<u8>,
+    /// How many.
+    pub records: u32,
+}
+
+impl Log {
+    /// A log whose ring has `ring` bytes, empty from the anchor's tail on.
+    pub fn new(ring: u64, anchor: &Anchor, opened: u64) -> Log {
+        let state = State {
+            ring,
+            opened,
+            head: anchor.log_tail,
+            tail: anchor.log_tail,
+            number: anchor.log_tail_batch,
+            chain: anchor.log_chain,
+            next_seq: anchor.log_seq,
+            durable: anchor.log_seq,
+            demanded: 0,
+            pending: VecDeque::new(),
+            pending_len: 0,
+            reserved: 0,
+            batches: VecDeque::new(),
+            timer: false,
+            failed: None,
+        };
+        Log { state: RefCell::new(state), wake: Signal::new(), moved: Signal::new(), pressure: Signal::new() }
+    }
+
+    /// Takes over where a replay ended: the batches found, the CRC of the last, the sequence number after it.
+    pub fn resume(&self, batches: VecDeque<BatchInfo>, head: u64, number: u64, chain: u32, next_seq: u64, opened: u64) {
+        let mut state = self.state.borrow_mut();
+        (state.batches, state.head, state.number, state.chain) = (batches, head, number, chain);
+        (state.next_seq, state.durable, state.opened) = (next_seq, next_seq, opened);
+    }
+
+    /// Appends a record and returns its sequence number. It is durable when [`Log::durable`] says so.
+    pub fn append(&self, record: &Record<'_>) -> u64 {
+        let mut state = self.state.borrow_mut();
+        let mut bytes = Vec::with_capacity(record.encoded_len());
+        record.encode(&mut bytes);
+        state.pending_len += bytes.len() as u64;
+        state.pending.push_back(bytes);
+        state.next_seq += 1;
+        drop(state);
+        self.wake.notify();
+        self.seq() - 1
+    }
+
+    /// The sequence number of the next record.
+    pub fn seq(&self) -> u64 {
+        self.state.borrow().next_seq
+    }
+
+    /// Every record below this is durable.
+    pub fn durable(&self) -> u64 {
+        self.state.borrow().durable
+    }
+
+    /// The number of the next batch.
+    pub fn batch_number(&self) -> u64 {
+        self.state.borrow().number
+    }
+
+    /// The opening that writes this log.
+    pub fn opened(&self) -> u64 {
+        self.state.borrow().opened
+    }
+
+    /// Waits until every record below `seq` is durable, and asks for it now.
+    pub async fn make_durable(&self, seq: u64) -> Result<()> {
+        loop {
+            {
+                let mut state = self.state.borrow_mut();
+                if state.durable >= seq {
+                    return Ok(());
+                }
+                if let Some(error) = &state.failed {
+                    return Err(error.clone());
+                }
+                state.demanded = state.demanded.max(seq);
+            }
+            self.wake.notify();
+            self.moved.changed().await;
+        }
+    }
+
+    /// Waits until `len` more bytes may be logged; pair with [`Log::unreserve`] once they have been appended.
+    pub async fn reserve(&self, len: u64, room: Room) -> Result<()> {
+        loop {
+            {
+                let mut state = self.state.borrow_mut();
+                if let Some(error) = &state.failed {
+                    return Err(error.clone());
+                }
+                let limit = match room {
+                    Room::Landing => state.ring / 2,
+                    Room::Commit => state.ring / 8 * 6,
+                    Room::Destage => state.ring / 8 * 7,
+                };
+                if state.used() + len <= limit || state.used() == 0 {
+                    state.reserved += len;
+                    return Ok(());
+                }
+            }
+            let moved = self.moved.changed();
+            self.demand();
+            self.pressure.notify();
+            moved.await;
+        }
+    }
+
+    /// Ends a reservation.
+    pub fn unreserve(&self, len: u64) {
+        self.state.borrow_mut().reserved -= len;
+        self.moved.notify();
+    }
+
+    /// The largest single record that producers may append: longer data leaves as whole stripes instead.
+    pub fn record_max(&self) -> u64 {
+        self.state.borrow().ring / 8
+    }
+
+    /// Bytes of the ring in use, and its size.
+    pub fn fill(&self) -> (u64, u64) {
+        let state = self.state.borrow();
+        (state.used(), state.ring)
+    }
+
+    /// Whether anything waits to be written, and whether somebody waits for it (or there is enough of it).
+    pub fn pending(&self) -> (bool, bool) {
+        let state = self.state.borrow();
+        let some = !state.pending.is_empty();
+        (some, some && (state.demanded > state.durable || state.pending_len > state.ring / 8))
+    }
+
+    /// Notes that a commit timer runs; says whether one ran already.
+    pub fn timer_set(&self) -> bool {
+        core::mem::replace(&mut self.state.borrow_mut().timer, true)
+    }
+
+    /// Notes that the commit timer is over.
+    pub fn timer_done(&self) {
+        self.state.borrow_mut().timer = false;
+    }
+
+    /// Asks for what is pending to be written now.
+    pub fn demand(&self) {
+        let mut state = self.state.borrow_mut();
+        state.demanded = state.next_seq;
+        drop(state);
+        self.wake.notify();
+    }
+
+    /// Takes the records of the next batch. `None`: nothing is pending, or the ring has no room for it now.
+    pub fn take(&self) -> Option<Taken> {
+        let mut state = self.state.borrow_mut();
+        let max = state.ring / 8;
+        let first_seq = state.durable;
+        let mut count = 0;
+        let mut len = 0;
+        for record in &state.pending {
+            if count > 0 && len + record.len() as u64 > max {
+                break;
+            }
+            len += record.len() as u64;
+            count += 1;
+        }
+        if count == 0 {
+            return None;
+        }
+        let size = batch_len(len as usize);
+        let position = state.position_for(size);
+        if position + size - state.tail > state.ring {
+            return None;
+        }
+        let payload = state.pending.drain(..count).flatten().collect();
+        state.pending_len -= len;
+        // What is taken still counts as used until the head has moved.
+        state.reserved += len;
+        let info = BatchInfo { first_seq, position, number: state.number, chain: state.chain };
+        Some(Taken { info, payload, records: count as u32 })
+    }
+
+    /// The batch that was taken is durable.
+    pub fn written(&self, taken: &Taken, crc: u32) {
+        let mut state = self.state.borrow_mut();
+        state.reserved -= taken.payload.len() as u64;
+        state.head = taken.info.position + batch_len(taken.payload.len());
+        state.number += 1;
+        state.chain = crc;
+        state.durable += taken.records as u64;
+        state.batches.push_back(taken.info);
+        let filling = state.used() > state.ring / 8 * 3;
+        drop(state);
+        self.moved.notify();
+        if filling {
+            self.pressure.notify();
+        }
+    }
+
+    /// The log can go on no more.
+    pub fn fail(&self, error: Error) {
+        self.state.borrow_mut().failed.get_or_insert(error);
+        self.moved.notify();
+        self.wake.notify();
+        self.pressure.notify();
+    }
+
+    /// Why the log goes on no more.
+    pub fn failure(&self) -> Option<Error> {
+        self.state.borrow().failed.clone()
+    }
+
+    /// The batch that holds record `seq`, or where the next batch will go if it is not written yet.
+    pub fn batch_of(&self, seq: u64) -> BatchInfo {
+        let state = self.state.borrow();
+        let at = state.batches.partition_point(|batch| batch.first_seq <= seq);
+        if seq >= state.durable || at == 0 {
+            let next =
+                BatchInfo { first_seq: state.durable, position: state.head, number: state.number, chain: state.chain };
+            return if seq >= state.durable { next } else { state.batches.front().copied().unwrap_or(next) };
+        }
+        state.batches[at - 1]
+    }
+
+    /// The sequence number below which the oldest `len` bytes of the ring's live part lie.
+    pub fn seq_after(&self, len: u64) -> u64 {
+        let state = self.state.borrow();
+        let at = state.batches.partition_point(|batch| batch.position < state.tail + len);
+        state.batches.get(at).map_or(state.durable, |batch| batch.first_seq)
+    }
+
+    /// The ring before `batch` is needed no more.
+    pub fn cut(&self, batch: BatchInfo) {
+        let mut state = self.state.borrow_mut();
+        state.tail = batch.position;
+        while state.batches.front().is_some_and(|first| first.position < batch.position) {
+            state.batches.pop_front();
+        }
+        drop(state);
+        self.moved.notify();
+        self.wake.notify();
+    }
+
+    /// The ring's live part, as positions.
+    pub fn live(&self) -> (u64, u64) {
+        let state = self.state.borrow();
+        (state.tail, state.head)
+    }
+}
+
+impl State {
+    fn used(&self) -> u64 {
+        self.head - self.tail + self.pending_len + self.reserved
+    }
+
+    /// Where a batch of `size` bytes goes: at the head, or at the start of the next round if it would wrap.
+    fn position_for(&self, size: u64) -> u64 {
+        if self.head % self.ring + size > self.ring { self.head.next_multiple_of(self.ring) } else { self.head }
+    }
+}

@@ -1,0 +1,54 @@
+//! Known mutations of the engine: each breaks one rule that the whole promise rests on, and each must be caught by the simulator
+//! (`crates/sim/tests/mutants.rs`). They exist only in builds with the feature `mutants`; elsewhere [`active`] is a constant `false`.
+
+/// One broken rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Mutant {
+    /// The commit record is written before the stripe's data is durable.
+    CommitBeforeData = 1,
+    /// A replaced stripe is reused before the record that replaces it is durable.
+    ReuseBeforeCommit = 2,
+    /// A flush leaves one disk out.
+    FlushForgetsDisk = 3,
+    /// A disk that missed updates is trusted like a current one.
+    StaleDiskTrusted = 4,
+    /// The labels refer to a checkpoint that is not durable yet.
+    LabelBeforeCheckpoint = 5,
+    /// The log is cut behind a checkpoint although landed data before it is nowhere else.
+    LandingRetiredEarly = 6,
+    /// Metadata pages are written before the records they follow from are durable.
+    PagesAheadOfLog = 7,
+}
+
+/// Every mutant.
+pub const ALL: [Mutant; 7] = [
+    Mutant::CommitBeforeData,
+    Mutant::ReuseBeforeCommit,
+    Mutant::FlushForgetsDisk,
+    Mutant::StaleDiskTrusted,
+    Mutant::LabelBeforeCheckpoint,
+    Mutant::LandingRetiredEarly,
+    Mutant::PagesAheadOfLog,
+];
+
+#[cfg(feature = "mutants")]
+static ACTIVE: core::sync::atomic::AtomicU8 = core::sync::atomic::AtomicU8::new(0);
+
+/// Breaks one rule, or none, from now on.
+#[cfg(feature = "mutants")]
+pub fn set(mutant: Option<Mutant>) {
+    ACTIVE.store(mutant.map_or(0, |mutant| mutant as u8), core::sync::atomic::Ordering::Relaxed);
+}
+
+/// Whether `mutant` is what this build is told to be.
+#[cfg(feature = "mutants")]
+pub fn active(mutant: Mutant) -> bool {
+    ACTIVE.load(core::sync::atomic::Ordering::Relaxed) == mutant as u8
+}
+
+/// Whether `mutant` is what this build is told to be: never.
+#[cfg(not(feature = "mutants"))]
+pub const fn active(_: Mutant) -> bool {
+    false
+}

@@ -1,0 +1,149 @@
+//! The proof that a pool is sound: everything that is recorded is there, agrees with everything else, and verifies.
+
+use super::Pool;
+use crate::error::Result;
+use crate::format::record::OWNER_METADATA;
+use crate::stripe::execute::Target;
+use crate::stripe::table::Place;
+use crate::units::ByteCount;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub struct CheckReport {
+    /// Stripes proven.
+    pub stripes: u64,
+    /// Raw bytes read and proven.
+    pub bytes: ByteCount,
+    /// Blocks that are missing, unreadable or wrong, but covered by redundancy.
+    pub bad_blocks: u64,
+    /// Of those, rewritten.
+    pub healed_blocks: u64,
+    /// Stripes with data beyond the redundancy.
+    pub lost_stripes: u64,
+    /// Whatever should never be: sentences for people.
+    pub problems: Vec<String>,
+}
+
+impl CheckReport {
+    /// Whether nothing at all is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty() && self.bad_blocks == self.healed_blocks && self.lost_stripes == 0
+    }
+}
+
+impl Pool {
+    /// Proves the pool sound. With `repair`, blocks that can be computed are rewritten; else nothing is changed.
+    pub async fn check(&self, repair: bool) -> Result<CheckReport> {
+        let mut report = CheckReport::default();
+        self.check_space(&mut report);
+        let tables: Vec<u32> = self.store.map.borrow().tables.keys().copied().collect();
+        for table in tables {
+            self.check_table(table, repair, &mut report).await?;
+        }
+        if repair {
+            // What counts as healed must stay so when the power goes.
+            self.store.flush_all(self.store.unflushed()).await;
+        }
+        Ok(report)
+    }
+
+    /// Every slab, stripe and page is owned at most once, and what is free is what nobody owns.
+    fn check_space(&self, report: &mut CheckReport) {
+        let map = self.store.map.borrow();
+        let mut slabs = BTreeSet::new();
+        for segment in map.segments.values() {
+            for at in segment.record.slabs.iter().flatten() {
+                if !slabs.insert(*at) {
+                    report.problems.push(format!("slab {} of disk {} is in two segments", at.slab, at.disk));
+                }
+                let free = map.disks.get(&at.disk).is_some_and(|disk| disk.free.contains(at.slab as usize));
+                if free {
+                    report.problems.push(format!("slab {} of disk {} is used and counted as free", at.slab, at.disk));
+                }
+            }
+            let owner = segment.record.owner;
+            if owner != OWNER_METADATA && !map.tables.contains_key(&owner) {
+                report
+                    .problems
+                    .push(format!("segment {} belongs to table {owner}, which does not exist", segment.record.id));
+            }
+        }
+        let taken: usize = map.disks.values().map(|disk| disk.record.slabs as usize - disk.free.count()).sum();
+        if taken != slabs.len() {
+            report.problems.push(format!("{taken} slabs are taken, segments hold {}", slabs.len()));
+        }
+        for table in map.tables.values() {
+            let mut places = BTreeSet::new();
+            for (stripe, place) in table.mapped_from(0) {
+                let segment =
+                    map.segments.get(&place.segment).filter(|segment| segment.record.owner == table.record.id);
+                match segment {
+                    None => report
+                        .problems
+                        .push(format!("stripe {stripe} is in segment {}, which is not its table's", place.segment)),
+                    Some(segment) if segment.free.contains(place.index as usize) => {
+                        report.problems.push(format!("stripe {stripe} is at {place:?}, which is counted as free"));
+                    }
+                    Some(_) => {}
+                }
+                if !places.insert(place) {
+                    report.problems.push(format!("{place:?} holds two stripes, one of them {stripe}"));
+                }
+            }
+            if places.len() as u64 != table.mapped {
+                report.problems.push(format!(
+                    "table {} maps {} stripes and counts {}",
+                    table.record.id,
+                    places.len(),
+                    table.mapped
+                ));
+            }
+            let free: u64 = table.segments.iter().map(|id| map.segments[id].free.count() as u64).sum();
+            if free != table.free {
+                report
+                    .problems
+                    .push(format!("table {} has {free} free stripes and counts {}", table.record.id, table.free));
+            }
+        }
+    }
+
+    async fn check_table(&self, table: u32, repair: bool, report: &mut CheckReport) -> Result<()> {
+        let mut next = 0;
+        loop {
+            // One stripe at a time, pinned while it is read: the pool may be in use.
+            let (stripe, place) = {
+                let mut map = self.store.map.borrow_mut();
+                let found = map.tables.get(&table).and_then(|table| table.mapped_from(next).next());
+                let Some((stripe, place)) = found else { return Ok(()) };
+                map.pin(place);
+                (stripe, place)
+            };
+            next = stripe + 1;
+            let proven = self.check_stripe(place, repair, report).await;
+            let records = self.store.map.borrow_mut().unpin(place);
+            self.store.append_all(records);
+            proven?;
+        }
+    }
+
+    async fn check_stripe(&self, place: Place, repair: bool, report: &mut CheckReport) -> Result<()> {
+        let Some(target) = Target::new(&self.store, place) else { return Ok(()) };
+        let (bad, healed) = self.store.prove_stripe(&target, repair).await?;
+        report.stripes += 1;
+        report.bytes += target.layout.raw_len();
+        report.bad_blocks += bad;
+        report.healed_blocks += healed;
+        if bad > 0 && !repair {
+            let all = crate::stripe::plan::Want { column: 0, blocks: 0..target.layout.strip_blocks() };
+            let wants: Vec<_> = (0..target.layout.data_columns())
+                .map(|column| crate::stripe::plan::Want { column, ..all.clone() })
+                .collect();
+            report.lost_stripes += self.store.read_stripe(&target, &wants).await.is_err() as u64;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! Making a pool: an empty configuration, written the way a checkpoint writes it, and then the labels that make it one.
+
+use super::check_name;
+use crate::checksum::crc32c;
+use crate::error::Result;
+use crate::fail;
+use crate::format::Id;
+use crate::format::label::{Anchor, DiskPlan, Label, Membership};
+use crate::format::record::{DiskRecord, Media, PoolRecord, Record, Usage};
+use crate::io::{Buf, Disk};
+use crate::limits::{DISKS_MAX, SLAB_MAX, SLAB_MIN};
+use crate::store::labels::{LOGGERS_MAX, VOTERS_MAX};
+use crate::units::{BLOCK, ByteCount};
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// A disk for a new pool.
+pub struct NewDisk {
+    /// The disk.
+    pub disk: Rc<dyn Disk>,
+    /// Random bits that name it for ever.
+    pub id: Id,
+    /// Its name, for people.
+    pub name: String,
+    /// What it is made of.
+    pub media: Media,
+}
+
+/// What a new pool is to be.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// Random bits that name it for ever.
+    pub id: Id,
+    /// Its name, for people.
+    pub name: String,
+    /// Bytes of a slab: a power of two times 1 MiB, 1 MiB to 1 GiB.
+    pub slab: ByteCount,
+    /// Bytes of the log ring on every disk, if not what suits the smallest disk.
+    pub log_len: Option<ByteCount>,
+}
+
+/// Judges the plan of a new pool, and says where the parts of each disk will lie. Changes nothing.
+pub fn plan_pool(capacities: &[ByteCount], options: &PoolOptions) -> Result<Vec<DiskPlan>> {
+    check_name(&options.name)?;
+    if !(SLAB_MIN..=SLAB_MAX).contains(&options.slab) || !options.slab.0.is_power_of_two() {
+        return fail!(
+            InvalidInput,
+            "a slab has {SLAB_MIN} to {SLAB_MAX}, a power of two, not {} bytes",
+            options.slab.0
+        );
+    }
+    if capacities.is_empty() || capacities.len() > DISKS_MAX {
+        return fail!(InvalidInput, "a pool has 1 to {DISKS_MAX} disks, not {}", capacities.len());
+    }
+    let smallest = capacities.iter().min().copied().unwrap_or(ByteCount::ZERO);
+    let log_len = match options.log_len {
+        Some(len) => len,
+        None => DiskPlan::new(smallest, options.slab, None)?.log_len,
+    };
+    capacities.iter().map(|capacity| DiskPlan::new(*capacity, options.slab, Some(log_len))).collect()
+}
+
+/// Makes a pool of `disks`. Whatever they held is lost.
+pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
+    let capacities: Vec<ByteCount> = disks.iter().map(|disk| disk.disk.shape().capacity).collect();
+    let plans = plan_pool(&capacities, options)?;
+    let mut records = vec![Record::Pool(PoolRecord { next_segment: 1, next_table: 1, next_vdisk: 1 })];
+    for (no, (disk, plan)) in disks.iter().zip(&plans).enumerate() {
+        records.push(Record::Disk(DiskRecord {
+            no: no as u16,
+            media: disk.media,
+            usage: Usage::AutoSelect,
+            slabs: plan.slabs,
+            disk_len: plan.disk_len,
+            name: disk.name.clone(),
+        }));
+    }
+    let mut blob = Vec::new();
+    records.iter().for_each(|record| record.encode(&mut blob));
+    let all = if disks.len() == 64 { u64::MAX } else { (1 << disks.len()) - 1 };
+    let first = |count: usize| all & ((1 << count) - 1);
+    let mut disk_ids = [Id::default(); DISKS_MAX];
+    disks.iter().enumerate().for_each(|(no, disk)| disk_ids[no] = disk.id);
+    let membership = Membership { members: all, current: all, voters: first(VOTERS_MAX), loggers: first(LOGGERS_MAX) };
+    let anchor = Anchor {
+        checkpoint_no: 1,
+        checkpoint_len: blob.len() as u64,
+        checkpoint_crc: crc32c(&blob),
+        log_tail_batch: 1,
+        log_seq: 1,
+        ..Anchor::default()
+    };
+    // Old labels go first: a disk must never be half of two pools. The blobs and empty logs come next, the labels that refer to them last.
+    for (disk, plan) in disks.iter().zip(&plans) {
+        wipe(&disk.disk, plan).await?;
+        let blob_at = plan.blob_at + plan.blob_len;
+        write(&disk.disk, blob_at, Buf::copy_of(&blob)).await?;
+        write(&disk.disk, plan.log_at, Buf::zeroed(BLOCK as usize)).await?;
+        flush(&disk.disk).await?;
+    }
+    for (no, (disk, plan)) in disks.iter().zip(&plans).enumerate() {
+        let mut label = Label {
+            pool_id: options.id,
+            pool_name: options.name.clone(),
+            disk_id: disk.id,
+            disk_no: no as u16,
+            epoch: 0,
+            opened: 0,
+            opened_batch: 1,
+            slab_len: options.slab,
+            plan: *plan,
+            membership,
+            anchor,
+            disk_ids,
+        };
+        for (slot, at) in DiskPlan::label_slots(plan.disk_len).into_iter().enumerate() {
+            label.epoch = (slot % 2) as u64;
+            write(&disk.disk, at, label.encode()).await?;
+        }
+        flush(&disk.disk).await?;
+    }
+    Ok(())
+}
+
+/// Makes a disk one that belongs to no pool.
+pub async fn wipe(disk: &Rc<dyn Disk>, plan: &DiskPlan) -> Result<()> {
+    for at in DiskPlan::label_slots(plan.disk_len) {
+        write(disk, at, Buf::zeroed(BLOCK as usize)).await?;
+    }
+    flush(disk).await
+}
+
+async fn write(disk: &Rc<dyn Disk>, at: crate::units::DiskOffset, buf: Buf) -> Result<()> {
+    match disk.write(at, vec![buf.freeze()]).await {
+        Ok(()) => Ok(()),
+        Err(error) => fail!(NotPossible, "a disk of the new pool cannot be written at {}: {error}", at.0),
+    }
+}
+
+async fn flush(disk: &Rc<dyn Disk>) -> Result<()> {
+    match disk.flush().await {
+        Ok(()) => Ok(()),
+        Err(error) => fail!(NotPossible, "a disk of the new pool cannot be flushed: {error}"),
+    }
+}

@@ -1,0 +1,257 @@
+//! What a pool shows of itself: plain values, from which text and JSON are drawn outside.
+
+use super::Pool;
+use crate::format::Id;
+use crate::format::record::{Media, OWNER_METADATA, Usage};
+use crate::store::DiskCounters;
+use crate::stripe::geometry::Layout;
+use crate::units::ByteCount;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// How well the pool, or a part of it, is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Health {
+    /// Everything has its full redundancy.
+    Healthy,
+    /// Something is missing; data is complete.
+    Warning,
+    /// Data is lost, or writes are refused.
+    Unhealthy,
+}
+
+/// What a disk is to the pool now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskState {
+    /// In use.
+    Ok,
+    /// In use, but it missed updates while it was away.
+    Stale,
+    /// Not there, or taken out after a failure.
+    Missing,
+}
+
+/// A pool.
+#[derive(Clone, Debug)]
+pub struct PoolInfo {
+    /// Its identity.
+    pub id: Id,
+    /// Its name.
+    pub name: String,
+    /// See [`Health`].
+    pub health: Health,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Bytes of a slab.
+    pub slab: ByteCount,
+    /// Bytes of all slabs.
+    pub capacity: ByteCount,
+    /// Bytes of slabs in segments.
+    pub allocated: ByteCount,
+    /// Of those, in metadata segments.
+    pub metadata: ByteCount,
+    /// Bytes of free slabs.
+    pub free: ByteCount,
+    /// The label epoch.
+    pub epoch: u64,
+    /// Log bytes in use, and the size of the log.
+    pub log: (ByteCount, ByteCount),
+    /// Bytes in stripe buffers.
+    pub buffered: ByteCount,
+    /// Log batches and checkpoints since the pool was opened.
+    pub batches: u64,
+    /// Log bytes written since, one copy.
+    pub log_written: u64,
+    /// See above.
+    pub checkpoints: u64,
+    /// Damaged metadata copies rewritten since.
+    pub metadata_healed: u64,
+    /// Its disks.
+    pub disks: Vec<DiskInfo>,
+    /// Its virtual disks.
+    pub vdisks: Vec<VdiskInfo>,
+}
+
+/// A disk of a pool.
+#[derive(Clone, Debug)]
+pub struct DiskInfo {
+    /// Its number.
+    pub no: u16,
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub id: Id,
+    /// Bytes weft uses of it.
+    pub size: ByteCount,
+    /// Bytes of its slabs.
+    pub capacity: ByteCount,
+    /// Bytes of its slabs in segments.
+    pub allocated: ByteCount,
+    /// See [`DiskState`].
+    pub state: DiskState,
+    /// See [`Media`].
+    pub media: Media,
+    /// See [`Usage`].
+    pub usage: Usage,
+    /// See [`DiskCounters`].
+    pub counters: DiskCounters,
+}
+
+/// A virtual disk.
+#[derive(Clone, Debug)]
+pub struct VdiskInfo {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub size: ByteCount,
+    /// Bytes of its logical sector.
+    pub sector: u32,
+    /// Its layout.
+    pub layout: Layout,
+    /// Whether its slabs were reserved when it was made.
+    pub fixed: bool,
+    /// Bytes of mapped stripes (user data).
+    pub mapped: ByteCount,
+    /// Bytes of its slabs.
+    pub footprint: ByteCount,
+    /// See [`Health`].
+    pub health: Health,
+    /// Segments with a missing slot or disk.
+    pub degraded_segments: u64,
+    /// How many more disks its worst segment can lose.
+    pub failures_left: u32,
+    /// Why writes were lost for good, if they were.
+    pub failure: Option<String>,
+    /// See [`crate::vdisk::VdiskCounters`].
+    pub counters: VdiskStat,
+}
+
+/// [`crate::vdisk::VdiskCounters`] as plain numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct VdiskStat {
+    pub read: u64,
+    pub written: u64,
+    pub reads: u64,
+    pub writes: u64,
+    pub flushes: u64,
+    pub whole: u64,
+    pub merged: u64,
+    pub landed: u64,
+    pub read_for_write: u64,
+}
+
+impl Pool {
+    /// Everything the pool shows of itself, as of now.
+    pub fn info(&self) -> PoolInfo {
+        let store = &self.store;
+        let disks = self.disk_infos();
+        let vdisks: Vec<VdiskInfo> = self.vdisks().iter().map(|vdisk| self.vdisk_info(vdisk)).collect();
+        let map = store.map.borrow();
+        let missing = disks.iter().any(|disk| disk.state != DiskState::Ok);
+        let worst = vdisks.iter().map(|vdisk| vdisk.health).max().unwrap_or(Health::Healthy);
+        let failed = store.log.failure().is_some();
+        let health =
+            if failed { Health::Unhealthy } else { worst.max(if missing { Health::Warning } else { Health::Healthy }) };
+        let slabs = |count: usize| store.slab * count as u64;
+        let capacity: ByteCount = slabs(map.disks.values().map(|disk| disk.free.len()).sum());
+        let free = slabs(map.disks.values().map(|disk| disk.free.count()).sum());
+        let metadata = map.segments.values().filter(|segment| segment.record.owner == OWNER_METADATA);
+        let metadata = slabs(metadata.map(|segment| segment.record.slabs.iter().flatten().count()).sum());
+        let (log_used, log_len) = store.log.fill();
+        PoolInfo {
+            id: store.id,
+            name: self.name(),
+            health,
+            read_only: store.read_only,
+            slab: store.slab,
+            capacity,
+            allocated: capacity - free,
+            metadata,
+            free,
+            epoch: store.labels.epoch.get(),
+            log: (ByteCount(log_used), ByteCount(log_len)),
+            buffered: ByteCount(store.buffered.get()),
+            batches: store.counters.batches.get(),
+            log_written: store.counters.log_bytes.get(),
+            checkpoints: store.counters.checkpoints.get(),
+            metadata_healed: store.counters.metadata_healed.get(),
+            disks,
+            vdisks,
+        }
+    }
+
+    fn disk_infos(&self) -> Vec<DiskInfo> {
+        let members = self.store.members.borrow();
+        let map = self.store.map.borrow();
+        let info = |(no, member): (&u16, &crate::store::Member)| {
+            let room = map.disks.get(no)?;
+            let state = match (&member.disk, member.current) {
+                (None, _) => DiskState::Missing,
+                (Some(_), false) => DiskState::Stale,
+                (Some(_), true) => DiskState::Ok,
+            };
+            Some(DiskInfo {
+                no: *no,
+                name: room.record.name.clone(),
+                id: member.id,
+                size: room.record.disk_len,
+                capacity: self.store.slab * room.free.len() as u64,
+                allocated: self.store.slab * (room.free.len() - room.free.count()) as u64,
+                state,
+                media: room.record.media,
+                usage: room.record.usage,
+                counters: member.counters,
+            })
+        };
+        members.iter().filter_map(info).collect()
+    }
+
+    fn vdisk_info(&self, vdisk: &crate::vdisk::Vdisk) -> VdiskInfo {
+        let map = self.store.map.borrow();
+        let record = &map.vdisks[&vdisk.id()];
+        let table = &map.tables[&record.tables[0]];
+        let layout = table.record.layout;
+        let segments = table.segments.iter().map(|id| &map.segments[id]);
+        let healthy = |disk: u16| map.disks.get(&disk).is_some_and(|room| room.healthy);
+        let missing = |segment: &crate::segment::Segment| {
+            segment.record.slabs.iter().filter(|at| !at.is_some_and(|at| healthy(at.disk))).count()
+        };
+        // Segments that hold no stripe cannot lose any.
+        let held = segments.clone().filter(|segment| !segment.free.is_full());
+        let worst = held.clone().map(missing).max().unwrap_or(0);
+        let degraded_segments = held.filter(|segment| missing(segment) > 0).count() as u64;
+        let failure = vdisk.failure().map(|error| error.context);
+        let health = match () {
+            () if failure.is_some() || worst > layout.failures() => Health::Unhealthy,
+            () if degraded_segments > 0 => Health::Warning,
+            () => Health::Healthy,
+        };
+        let counters = &vdisk.counters;
+        VdiskInfo {
+            name: record.name.clone(),
+            size: record.size,
+            sector: record.sector,
+            layout,
+            fixed: record.fixed,
+            mapped: layout.data_len() * table.mapped,
+            footprint: self.store.slab
+                * segments.map(|segment| segment.record.slabs.iter().flatten().count() as u64).sum::<u64>(),
+            health,
+            degraded_segments,
+            failures_left: layout.failures().saturating_sub(worst) as u32,
+            failure,
+            counters: VdiskStat {
+                read: counters.read.get(),
+                written: counters.written.get(),
+                reads: counters.reads.get(),
+                writes: counters.writes.get(),
+                flushes: counters.flushes.get(),
+                whole: counters.whole.get(),
+                merged: counters.merged.get(),
+                landed: counters.landed.get(),
+                read_for_write: counters.read_for_write.get(),
+            },
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The task that makes room before anybody has to wait for it long: in the log, in memory, among the stripes.
+
+use super::Pool;
+use crate::error::Result;
+use crate::store::join;
+use crate::vdisk::Vdisk;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+
+/// Bytes of the stripes that are destaged at once: enough of them that a disk can put their reads in order, few enough for memory.
+const AT_ONCE: u64 = 64 << 20;
+/// The part of the ring that is emptied in one go, as a divisor: small, so that nobody waits long for the tail to move.
+const STEP: u64 = 32;
+
+/// Relieves pressure whenever there is some, until the pool stops or fails.
+pub async fn keeper(pool: Rc<Pool>) {
+    loop {
+        let pressed = pool.store.log.pressure.changed();
+        if pool.store.stopping.get() || pool.store.log.failure().is_some() {
+            return;
+        }
+        if let Err(error) = pool.relieve().await {
+            // A virtual disk that fails keeps that to itself; what fails here is the pool's.
+            pool.store.fail(error);
+            return;
+        }
+        pressed.await;
+    }
+}
+
+impl Pool {
+    async fn relieve(&self) -> Result<()> {
+        let store = &self.store;
+        if store.lacks_voters() {
+            store.refill_loggers().await?;
+            self.checkpoint().await?;
+        }
+        loop {
+            let (used, ring) = store.log.fill();
+            if used > ring / 8 * 3 {
+                // The oldest of what pins the log's tail goes to stripes; then the tail can move.
+                let until = store.log.seq_after(ring / STEP);
+                let landings: Vec<(u32, u64)> = {
+                    let landings = store.landings.borrow();
+                    let oldest = landings.iter().take_while(|(seq, ..)| *seq < until);
+                    oldest.map(|(_, vdisk, stripe)| (*vdisk, *stripe)).collect()
+                };
+                self.destage_all(landings).await;
+                self.checkpoint().await?;
+                let (now, _) = store.log.fill();
+                if now > ring / 8 * 3 && now < used {
+                    continue;
+                }
+            }
+            // Sealed stripes leave by themselves. To merge partial ones only because many are on their way would cost reads, and tear
+            // the stripe that a stream is just filling.
+            let (limit, buffered) = (store.tuning.buffer_memory, store.buffered.get());
+            let partial = buffered.saturating_sub(store.flying.get());
+            if buffered >= limit / 8 * 7 && partial >= limit / 2 && self.destage_oldest().await {
+                continue;
+            }
+            if store.wants_stripes.replace(false) {
+                let everything = self
+                    .vdisks()
+                    .iter()
+                    .flat_map(|vdisk| vdisk.gathering().into_iter().map(|stripe| (vdisk.id(), stripe)))
+                    .collect();
+                self.destage_all(everything).await;
+                store.log.make_durable(store.log.seq()).await?;
+                // Stripes that still fly wake the waiting writer when they are down; to wake it before would be to spin.
+                if store.flying.get() == 0 {
+                    store.room.notify();
+                }
+            }
+            return Ok(());
+        }
+    }
+
+    /// Destages the buffers that were not touched for the longest time, a quarter of them. `false`: there are none.
+    async fn destage_oldest(&self) -> bool {
+        let mut oldest = Vec::new();
+        for vdisk in self.vdisks() {
+            let gathering = vdisk.gathering();
+            oldest.extend(gathering.iter().take(gathering.len() / 4 + 1).map(|stripe| (vdisk.id(), *stripe)));
+        }
+        let some = !oldest.is_empty();
+        self.destage_all(oldest).await;
+        some
+    }
+
+    /// Destages stripes in the order in which they lie on their virtual disks: neighbours there are mostly neighbours on the disks.
+    async fn destage_all(&self, mut stripes: Vec<(u32, u64)>) {
+        stripes.sort_unstable();
+        let len = |vdisk: u32| self.vdisks.borrow().get(&vdisk).map_or(AT_ONCE, |vdisk| vdisk.stripe_len().0);
+        let mut rest = stripes.into_iter().peekable();
+        while let Some((vdisk, _)) = rest.peek() {
+            let at_once = (AT_ONCE / len(*vdisk)).clamp(4, 64) as usize;
+            join(rest.by_ref().take(at_once).map(|(vdisk, stripe)| self.destage(vdisk, stripe))).await;
+        }
+    }
+
+    async fn destage(&self, vdisk: u32, stripe: u64) {
+        let vdisk: Option<Rc<Vdisk>> = self.vdisks.borrow().get(&vdisk).cloned();
+        if let Some(vdisk) = vdisk {
+            // What cannot be merged (its old blocks are lost) stays in its buffer. In the log it moves to the head, or it would keep everything
+            // behind it there, too.
+            if vdisk.destage_and_wait(stripe).await.is_err() {
+                vdisk.land_again(stripe);
+            }
+        }
+    }
+}

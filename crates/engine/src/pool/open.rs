@@ -1,0 +1,346 @@
+//! Opening a pool, after a clean stop or a crash alike. The steps are in [`Pool::open`], in their order.
+//!
+//! Invariants
+//! 1. The newest label decides who is a member and who is current; a disk that it does not name as current is never asked for metadata.
+//! 2. Writing needs a majority of the newest label's voters, or `degraded` and all that is left.
+//! 3. Before anything is written under this opening, its number is durable in the labels: log batches of an earlier opening cannot pass for its own.
+
+use super::Pool;
+use super::keeper::keeper;
+use crate::checksum::crc32c;
+use crate::error::Result;
+use crate::event::{DiskNo, Event};
+use crate::fail;
+use crate::format::label::{DiskPlan, Label};
+use crate::format::record;
+use crate::io::{Buf, Disk};
+use crate::limits::DISKS_MAX;
+use crate::log::Log;
+use crate::mutant::{self, Mutant};
+use crate::segment::Map;
+use crate::store::commit::committer;
+use crate::store::labels::{LOGGERS_MAX, Labels};
+use crate::store::pages::{Pages, table_page};
+use crate::store::replay::Replayed;
+use crate::store::{DiskCounters, Member, PoolCounters, Store, Tuning, join};
+use crate::stripe::table::CHUNK_PAGES;
+use crate::units::{BLOCK, ByteCount, Nanos};
+use crate::vdisk::Vdisk;
+use crate::world::World;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+
+/// How to open a pool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// Change nothing.
+    pub read_only: bool,
+    /// Go on with fewer than a majority of the metadata copies.
+    pub degraded: bool,
+    /// See [`Tuning`].
+    pub tuning: Tuning,
+}
+
+/// The newest sound label of a disk, and how many of its four slots are damaged. `Ok(None)`: it carries none.
+pub async fn probe(disk: &Rc<dyn Disk>) -> Result<Option<(Label, usize)>> {
+    let capacity = disk.shape().capacity;
+    if capacity.0 < 4 * BLOCK {
+        return Ok(None);
+    }
+    let reads = DiskPlan::label_slots(capacity).into_iter().map(|at| disk.read(at, Buf::zeroed(BLOCK as usize)));
+    let slots = join(reads).await;
+    let mut newest: Option<Label> = None;
+    let mut damaged = 0;
+    for slot in slots {
+        match slot.ok().map(|block| Label::decode(&block)).transpose()?.flatten() {
+            Some(label) if newest.as_ref().is_none_or(|best| label.epoch > best.epoch) => newest = Some(label),
+            Some(_) => {}
+            None => damaged += 1,
+        }
+    }
+    Ok(newest.map(|label| (label, damaged)))
+}
+
+/// One of the disks a pool is opened with.
+struct Found {
+    disk: Rc<dyn Disk>,
+    label: Label,
+    damaged: usize,
+}
+
+impl Pool {
+    /// Opens the pool that `disks` carry, in whatever order.
+    pub async fn open(world: Rc<dyn World>, disks: Vec<Rc<dyn Disk>>, options: OpenOptions) -> Result<Rc<Pool>> {
+        let found = read_labels(disks).await?;
+        let newest = choose_newest(&found)?;
+        let store = make_store(world, &newest, found.iter(), &options)?;
+        read_configuration(&store, &newest).await?;
+        let missing = read_tables(&store).await?;
+        let replayed = store.replay(&newest.anchor, newest.opened + 1).await?;
+        prove_tables(&store, &missing)?;
+        store.map.borrow_mut().recount()?;
+        // Which disks there are was not known while the configuration was applied.
+        note_health(&store);
+        let pool =
+            Rc::new(Pool { store: store.clone(), vdisks: RefCell::default(), checkpointing: Default::default() });
+        pool.open_vdisks(&replayed)?;
+        if !options.read_only {
+            pool.start_writing(&found, &replayed).await?;
+        }
+        store.world.emit(Event::PoolOpened { replayed: replayed.batches, torn: replayed.torn });
+        Ok(pool)
+    }
+
+    fn open_vdisks(&self, replayed: &Replayed) -> Result<()> {
+        let ids: Vec<u32> = self.store.map.borrow().vdisks.keys().copied().collect();
+        for id in ids {
+            self.vdisks.borrow_mut().insert(id, Vdisk::new(self.store.clone(), id));
+        }
+        for landed in &replayed.landed {
+            if let Some(vdisk) = self.vdisks.borrow().get(&landed.vdisk) {
+                vdisk.restore_landed(landed.seq, landed.offset, &landed.data)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first writes: labels that name this opening, then whatever damage was seen is put right by a checkpoint.
+    async fn start_writing(self: &Rc<Self>, found: &[Found], replayed: &Replayed) -> Result<()> {
+        let store = &self.store;
+        store.labels.opened.set((store.log.opened(), store.log.batch_number()));
+        store.write_labels().await?;
+        store.refill_loggers().await?;
+        let given_back = store.map.borrow_mut().drop_empty_segments();
+        store.append_all(given_back);
+        store.world.spawn("committer", Box::pin(committer(store.clone())));
+        store.world.spawn("keeper", Box::pin(keeper(self.clone())));
+        let damaged = found.iter().filter(|found| found.damaged > 0);
+        for disk in damaged.clone() {
+            store.metadata_healed(disk.label.disk_no, "label");
+        }
+        if replayed.batches > 0 || damaged.count() > 0 || store.counters.metadata_healed.get() > 0 {
+            // It writes the labels, too: with the ones before it every slot is fresh.
+            self.checkpoint().await?;
+        }
+        Ok(())
+    }
+}
+
+async fn read_labels(disks: Vec<Rc<dyn Disk>>) -> Result<Vec<Found>> {
+    let mut found: Vec<Found> = Vec::new();
+    for disk in disks {
+        let Some((label, damaged)) = probe(&disk).await? else { continue };
+        if found.iter().any(|other| other.label.pool_id != label.pool_id) {
+            return fail!(
+                InvalidInput,
+                "the disks belong to different pools: {} and {}",
+                found[0].label.pool_name,
+                label.pool_name
+            );
+        }
+        if label.plan.disk_len > disk.shape().capacity {
+            return fail!(
+                Corrupt,
+                "disk {} of pool {} was {} when it joined and has {} now: it was cut off",
+                label.disk_id,
+                label.pool_name,
+                label.plan.disk_len,
+                disk.shape().capacity
+            );
+        }
+        if found.iter().any(|other| other.label.disk_id == label.disk_id) {
+            return fail!(
+                AlreadyExists,
+                "disk {} of pool {} is there twice: one is a copy of the other, take it away",
+                label.disk_id,
+                label.pool_name
+            );
+        }
+        found.push(Found { disk, label, damaged });
+    }
+    Ok(found)
+}
+
+fn choose_newest(found: &[Found]) -> Result<Label> {
+    // An epoch that was cut off on some disks is written again by an opening without them: the later opening wins.
+    match found.iter().map(|found| &found.label).max_by_key(|label| (label.epoch, label.opened)) {
+        Some(label) => Ok(label.clone()),
+        None => fail!(NotFound, "none of the disks carries a pool"),
+    }
+}
+
+fn make_store<'a>(
+    world: Rc<dyn World>,
+    newest: &Label,
+    found: impl Iterator<Item = &'a Found> + Clone,
+    options: &OpenOptions,
+) -> Result<Rc<Store>> {
+    let membership = newest.membership;
+    let mut members = BTreeMap::new();
+    for no in (0..DISKS_MAX as u16).filter(|no| membership.members >> no & 1 == 1) {
+        let id = newest.disk_ids[no as usize];
+        let here = found.clone().find(|found| found.label.disk_id == id && found.label.disk_no == no);
+        let named_current = membership.current >> no & 1 == 1 || mutant::active(Mutant::StaleDiskTrusted);
+        members.insert(
+            no,
+            Member {
+                id,
+                plan: here.map_or(newest.plan, |found| found.label.plan),
+                disk: here.map(|found| found.disk.clone()),
+                current: named_current && here.is_some(),
+                completed: 0,
+                flushed: 0,
+                counters: DiskCounters::default(),
+            },
+        );
+    }
+    let foreign = found
+        .clone()
+        .find(|found| members.get(&found.label.disk_no).is_none_or(|member: &Member| member.id != found.label.disk_id));
+    if let Some(foreign) = foreign {
+        return fail!(
+            NotPossible,
+            "disk {} was removed from pool {}; it is no part of it any more",
+            foreign.label.disk_id,
+            newest.pool_name
+        );
+    }
+    let voters = membership.voters.count_ones();
+    let present =
+        members.iter().filter(|(no, member)| membership.voters >> **no & 1 == 1 && member.disk.is_some()).count()
+            as u32;
+    if present == 0 || present * 2 <= voters && !options.degraded {
+        let missing: Vec<u16> = members.iter().filter(|(_, member)| member.disk.is_none()).map(|(no, _)| *no).collect();
+        return fail!(
+            NotPossible,
+            "pool {} has {present} of its {voters} metadata copies, disks {missing:?} are missing: a majority is needed, or 'weft serve --degraded'",
+            newest.pool_name
+        );
+    }
+    let store = Store {
+        world,
+        id: newest.pool_id,
+        slab: newest.slab_len,
+        read_only: options.read_only,
+        tuning: options.tuning,
+        members: RefCell::new(members),
+        map: RefCell::new(Map::new(newest.slab_len)),
+        log: Log::new(newest.plan.log_len.0, &newest.anchor, newest.opened + 1),
+        pages: Pages::default(),
+        labels: Labels::new(newest),
+        buffered: Cell::new(0),
+        flying: Cell::new(0),
+        uncommitted: Cell::new(0),
+        committed_at: Cell::new(Nanos(0)),
+        room: Default::default(),
+        landings: RefCell::new(BTreeSet::new()),
+        fresh: RefCell::default(),
+        broken: RefCell::default(),
+        wants_stripes: Cell::new(false),
+        committing: Default::default(),
+        stopping: Cell::new(false),
+        counters: PoolCounters::default(),
+    };
+    Ok(Rc::new(store))
+}
+
+/// The configuration of the newest checkpoint, from any current voter that has it unharmed. All of them are looked at: a damaged copy
+/// that is found only when the others are gone is found too late.
+async fn read_configuration(store: &Rc<Store>, newest: &Label) -> Result<()> {
+    let anchor = newest.anchor;
+    let mut damaged = Vec::new();
+    let mut unharmed = None;
+    for no in store.voters() {
+        let (at, room) = {
+            let members = store.members.borrow();
+            let plan = &members[&no].plan;
+            (plan.blob_at + plan.blob_len * (anchor.checkpoint_no % 2), plan.blob_len)
+        };
+        let len = ByteCount(anchor.checkpoint_len);
+        let blob = if len > room {
+            None
+        } else {
+            store.disk_read(no, at, len.as_usize().next_multiple_of(BLOCK as usize)).await.ok()
+        };
+        match blob.filter(|blob| crc32c(&blob[..len.as_usize()]) == anchor.checkpoint_crc) {
+            Some(blob) => unharmed = unharmed.or(Some(blob)),
+            None => damaged.push(no),
+        }
+    }
+    let Some(blob) = unharmed else {
+        return fail!(Lost, "no disk of pool {} holds an undamaged copy of its configuration", newest.pool_name);
+    };
+    let mut rest = &blob[..anchor.checkpoint_len as usize];
+    while !rest.is_empty() {
+        let record = record::decode(&mut rest)?;
+        store.map.borrow_mut().apply(record)?;
+    }
+    // The next checkpoint writes it anew to every voter.
+    damaged.into_iter().for_each(|no| store.metadata_healed(no, "checkpoint"));
+    Ok(())
+}
+
+/// All pages of the stripe tables. Returns the pages (table, chunk, page) that no disk has.
+async fn read_tables(store: &Rc<Store>) -> Result<Vec<(u32, u32, u32)>> {
+    const GROUP: usize = 64;
+    let mut missing = Vec::new();
+    let mut wanted = Vec::new();
+    for table in store.map.borrow().tables.values() {
+        for (number, chunk) in &table.chunks {
+            wanted.extend((0..CHUNK_PAGES).map(|page| (table.record.id, *number, page, chunk.pages)));
+        }
+    }
+    for group in wanted.chunks(GROUP) {
+        let reads = group
+            .iter()
+            .map(|(table, chunk, page, run)| store.read_page(table_page(*table, *chunk, *page), (*run, *page)));
+        for ((table, number, page, _), image) in group.iter().zip(join(reads).await) {
+            let Some((version, block)) = image else {
+                missing.push((*table, *number, *page));
+                continue;
+            };
+            let mut map = store.map.borrow_mut();
+            let table = map.tables.get_mut(table).expect("tables do not go away while a pool is opened");
+            table.load_page(*number, *page, version, &block[64..]);
+        }
+    }
+    Ok(missing)
+}
+
+/// A page that no disk has is beyond the redundancy, unless the log has dropped its table meanwhile (and given its home to another page).
+fn prove_tables(store: &Rc<Store>, missing: &[(u32, u32, u32)]) -> Result<()> {
+    let map = store.map.borrow();
+    let needed = |(table, chunk, _): &&(u32, u32, u32)| {
+        map.tables.get(table).is_some_and(|table| table.chunks.contains_key(chunk))
+    };
+    match missing.iter().find(needed) {
+        Some((table, chunk, page)) => {
+            fail!(Lost, "page {page} of chunk {chunk} of stripe table {table} cannot be read from any disk")
+        }
+        None => Ok(()),
+    }
+}
+
+/// Tells the map which disks are there, and the world which are not.
+fn note_health(store: &Rc<Store>) {
+    let members = store.members.borrow();
+    let mut map = store.map.borrow_mut();
+    for (no, member) in members.iter() {
+        if let Some(room) = map.disks.get_mut(no) {
+            room.healthy = member.disk.is_some();
+        }
+    }
+    drop(map);
+    let loggers = store.pick_current(store.labels.loggers.get(), LOGGERS_MAX);
+    store.labels.loggers.set(store.labels.loggers.get() & loggers);
+    for (no, member) in members.iter() {
+        match (&member.disk, member.current) {
+            (None, _) => store.world.emit(Event::DiskLost { disk: DiskNo(*no), reason: "it is missing".into() }),
+            (Some(_), false) => store.world.emit(Event::DiskReturned { disk: DiskNo(*no) }),
+            _ => {}
+        }
+    }
+}

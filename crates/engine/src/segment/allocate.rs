@@ -1,0 +1,281 @@
+//! Where new things go: stripes into segments, segments onto slabs, metadata pages into metadata segments.
+//!
+//! Choices, in the order they are tried for a new stripe:
+//! 1. the current segment of its table, from where the last stripe went (a stream stays sequential on every disk);
+//! 2. a segment of the table that is entirely free;
+//! 3. a new segment, while free stripes are less than an eighth of what the table holds;
+//! 4. the table's segment with the most free stripes.
+//!
+//! A segment with a missing disk is taken only when no healthy one can be had.
+
+use super::{Map, PAGE_PAIR, Segment, chunk_record};
+use crate::bits::BitSet;
+use crate::error::Result;
+use crate::fail;
+use crate::format::page::PAGE_SUMS;
+use crate::format::record::{OWNER_METADATA, PageRun, Record, SegmentRecord, SlabAt};
+use crate::stripe::geometry::{Layout, Resiliency};
+use crate::stripe::table::{CHUNK_PAGES, Chunk, Place, Table};
+use crate::units::{BLOCK, ByteCount};
+use alloc::vec::Vec;
+
+/// Free slabs on each disk that data segments leave alone, so that metadata can always grow.
+const SLABS_KEPT: usize = 1;
+
+impl Map {
+    /// Promises one free stripe of `table`. `last`: it may be the last one (an overwrite gives its old place back; new data must not take it).
+    /// Makes a new segment where needed; its records are added to `records`. `false`: there is no room now.
+    pub fn claim(&mut self, table: u32, last: bool, records: &mut Vec<Record<'static>>) -> bool {
+        loop {
+            let state = &self.tables[&table];
+            if state.free > state.claims + !last as u64 {
+                self.tables.get_mut(&table).expect("looked up before").claims += 1;
+                return true;
+            }
+            if state.fixed && state.free > state.claims {
+                self.tables.get_mut(&table).expect("looked up before").claims += 1;
+                return true;
+            }
+            if self.new_segment(table, records).is_err() {
+                return false;
+            }
+        }
+    }
+
+    /// Gives a promise back.
+    pub fn unclaim(&mut self, table: u32) {
+        if let Some(table) = self.tables.get_mut(&table) {
+            table.claims = table.claims.saturating_sub(1);
+        }
+    }
+
+    /// Takes up to `count` free stripes of `table` with consecutive indexes; they were claimed before.
+    pub fn take_stripes(&mut self, table: u32, count: u32, records: &mut Vec<Record<'static>>) -> Result<(Place, u32)> {
+        let id = self.choose_segment(table, records)?;
+        let state = self.tables.get_mut(&table).expect("stripes are taken for a table that exists");
+        state.current = Some(id);
+        let segment = self.segments.get_mut(&id).expect("the chosen segment exists");
+        let len = segment.free.len();
+        let from = segment.cursor as usize;
+        let found = segment.free.first(from..len).or_else(|| segment.free.first(0..from));
+        let first = found.expect("the chosen segment has a free stripe");
+        let mut end = first + 1;
+        while end < len && end - first < count as usize && segment.free.contains(end) {
+            end += 1;
+        }
+        segment.free.remove(first..end);
+        segment.cursor = end as u32 % len as u32;
+        segment.writing += 1;
+        let taken = (end - first) as u64;
+        state.free -= taken;
+        state.claims = state.claims.saturating_sub(taken);
+        Ok((Place { segment: id, index: first as u32 }, taken as u32))
+    }
+
+    /// The stripes of one [`Map::take_stripes`] are written, or given up.
+    pub fn end_write(&mut self, segment: u32) {
+        if let Some(segment) = self.segments.get_mut(&segment) {
+            segment.writing -= 1;
+        }
+    }
+
+    /// A free slab for a new home of one slot of `segment`: on a healthy disk that the segment does not use, the emptiest.
+    pub fn place_slot(&mut self, segment: u32) -> Option<SlabAt> {
+        let used = self.segments.get(&segment)?.record.slabs.clone();
+        let unused = |no: u16| !used.iter().flatten().any(|at| at.disk == no);
+        let emptiest = self.writable_disks().filter(|disk| unused(disk.record.no) && !disk.free.is_empty());
+        let no = emptiest.max_by_key(|disk| (disk.free.count(), core::cmp::Reverse(disk.record.no)))?.record.no;
+        let free = &mut self.disks.get_mut(&no)?.free;
+        let slab = free.first(0..free.len())?;
+        free.remove(slab..slab + 1);
+        Some(SlabAt { disk: no, slab: slab as u32 })
+    }
+
+    /// Gives one slot of a segment another home. Returns the record of it; the old slab stays taken until [`Map::free_slab`].
+    pub fn rehome(&mut self, segment: u32, slot: usize, to: SlabAt) -> Option<Record<'static>> {
+        let segment = self.segments.get_mut(&segment)?;
+        let mut slabs = segment.record.slabs.to_vec();
+        slabs[slot] = Some(to);
+        segment.record.slabs = slabs.into();
+        Some(Record::Segment(segment.record.clone()))
+    }
+
+    /// Gives a slab back.
+    pub fn free_slab(&mut self, at: SlabAt) {
+        if let Some(disk) = self.disks.get_mut(&at.disk) {
+            disk.free.insert(at.slab as usize..at.slab as usize + 1);
+        }
+    }
+
+    /// Makes the chunk of `table` that `stripe` falls in, if it does not exist.
+    pub fn ensure_chunk(&mut self, table: u32, stripe: u64, records: &mut Vec<Record<'static>>) -> Result<()> {
+        let number = Table::chunk_of(stripe);
+        if self.tables[&table].chunks.contains_key(&number) {
+            return Ok(());
+        }
+        let pages = self.take_page_run(CHUNK_PAGES, records)?;
+        let chunk = Chunk::new(pages);
+        records.push(chunk_record(table, number, &chunk));
+        self.tables.get_mut(&table).expect("looked up before").chunks.insert(number, chunk);
+        Ok(())
+    }
+
+    /// Adds a segment to `table`: on healthy disks if enough have room, else with as many slots absent as the layout bears.
+    pub fn new_segment(&mut self, table: u32, records: &mut Vec<Record<'static>>) -> Result<u32> {
+        let layout = self.tables[&table].record.layout;
+        let slabs = self.place(layout.slots(), SLABS_KEPT, layout.failures())?;
+        let sums = layout.stripe_sums() as u64 * layout.segment_stripes(self.slab) as u64;
+        let pages = sums.div_ceil(PAGE_SUMS as u64) as u32;
+        // The slabs are taken before the pages are: a metadata segment made for them must not get the same ones.
+        let id = self.insert_segment(table, layout, PageRun { segment: 0, first: 0, count: 0 }, slabs);
+        let sheet = match self.take_page_run(pages, records) {
+            Ok(sheet) => sheet,
+            Err(error) => {
+                self.drop_segment(id);
+                return Err(error);
+            }
+        };
+        let segment = self.segments.get_mut(&id).expect("it was just made");
+        segment.record.sheet = sheet;
+        records.push(Record::Segment(segment.record.clone()));
+        Ok(id)
+    }
+
+    /// How many more segments of `layout` the free slabs allow.
+    pub fn segments_possible(&self, layout: Layout) -> u64 {
+        let mut free: Vec<u64> =
+            self.writable_disks().map(|disk| disk.free.count().saturating_sub(SLABS_KEPT) as u64).collect();
+        let slots = layout.slots() as u64;
+        let mut possible = 0;
+        // Each round takes one slab of the fullest disks; many rounds at a time while the order stays the same.
+        loop {
+            free.sort_unstable_by(|a, b| b.cmp(a));
+            if (free.len() as u64) < slots || free[slots as usize - 1] == 0 {
+                return possible;
+            }
+            let next = free.get(slots as usize).copied().unwrap_or(0);
+            let rounds = (free[slots as usize - 1].saturating_sub(next)).max(1);
+            free[..slots as usize].iter_mut().for_each(|left| *left -= rounds);
+            possible += rounds;
+        }
+    }
+
+    fn choose_segment(&mut self, table: u32, records: &mut Vec<Record<'static>>) -> Result<u32> {
+        let state = &self.tables[&table];
+        let usable = |id: &u32| !self.segments[id].free.is_empty() && !self.segments[id].frozen;
+        let healthy = |id: &u32| self.is_healthy(&self.segments[id]);
+        let most_free = |ids: &mut dyn Iterator<Item = u32>| {
+            ids.max_by_key(|id| (self.segments[id].free.count(), core::cmp::Reverse(*id)))
+        };
+        if let Some(current) = state.current.filter(|id| usable(id) && healthy(id)) {
+            return Ok(current);
+        }
+        let best = most_free(&mut state.segments.iter().copied().filter(|id| usable(id) && healthy(id)));
+        let per_segment = state.record.layout.segment_stripes(self.slab) as u64;
+        let scarce = state.free * 8 < state.segments.len() as u64 * per_segment;
+        let whole = best.is_some_and(|id| self.segments[&id].free.is_full());
+        let any = most_free(&mut state.segments.iter().copied().filter(usable));
+        if let Some(best) = best
+            && (whole || state.fixed || !scarce)
+        {
+            return Ok(best);
+        }
+        let fixed = state.fixed;
+        match (best, any) {
+            (Some(best), _) => Ok(self.new_segment(table, records).unwrap_or(best)),
+            (None, Some(degraded)) if !fixed && self.can_place_whole(table) => {
+                Ok(self.new_segment(table, records).unwrap_or(degraded))
+            }
+            (None, Some(degraded)) => Ok(degraded),
+            (None, None) => self.new_segment(table, records),
+        }
+    }
+
+    fn can_place_whole(&self, table: u32) -> bool {
+        let slots = self.tables[&table].record.layout.slots();
+        self.writable_disks().filter(|disk| disk.free.count() > SLABS_KEPT).count() >= slots
+    }
+
+    /// Slabs for `slots` slots on different disks, the emptiest first; up to `absent_max` slots may stay without a disk.
+    fn place(&mut self, slots: usize, keep: usize, absent_max: usize) -> Result<Vec<Option<SlabAt>>> {
+        let turn = self.next.next_segment as usize;
+        let disks = self.disks.len().max(1);
+        let mut room: Vec<(usize, usize, u16)> = self
+            .writable_disks()
+            .filter(|disk| disk.free.count() > keep)
+            .map(|disk| (disk.free.count(), (disk.record.no as usize + turn) % disks, disk.record.no))
+            .collect();
+        room.sort_unstable_by(|a, b| b.cmp(a));
+        if room.len() + absent_max < slots {
+            let (have, healthy) = (room.len(), self.writable_disks().count());
+            return fail!(
+                NoSpace,
+                "{slots} disks with a free slab of {} are needed, {have} of {healthy} have one",
+                self.slab
+            );
+        }
+        room.truncate(slots);
+        // Which column a disk gets must not follow from its fill level, or parity-free columns would gather on the emptiest disk.
+        room.sort_unstable_by_key(|(_, turn, _)| *turn);
+        let mut slabs: Vec<Option<SlabAt>> = Vec::with_capacity(slots);
+        for (_, _, no) in room {
+            let free = &mut self.disks.get_mut(&no).expect("it was just listed").free;
+            let slab = free.first(0..free.len()).expect("it has a free slab");
+            free.remove(slab..slab + 1);
+            slabs.push(Some(SlabAt { disk: no, slab: slab as u32 }));
+        }
+        slabs.resize(slots, None);
+        Ok(slabs)
+    }
+
+    fn insert_segment(&mut self, owner: u32, layout: Layout, sheet: PageRun, slabs: Vec<Option<SlabAt>>) -> u32 {
+        let id = self.next.next_segment;
+        self.next.next_segment += 1;
+        let record = SegmentRecord { id, owner, layout, sheet, slabs: slabs.into() };
+        let indexes = self.indexes(&record) as usize;
+        let mut free = BitSet::empty(indexes);
+        free.insert(0..indexes);
+        if let Some(table) = self.tables.get_mut(&owner) {
+            table.segments.insert(id);
+            table.free += indexes as u64;
+        }
+        self.segments.insert(id, Segment { record, free, cursor: 0, writing: 0, frozen: false });
+        id
+    }
+
+    fn take_page_run(&mut self, count: u32, records: &mut Vec<Record<'static>>) -> Result<PageRun> {
+        assert!(count as u64 * PAGE_PAIR <= self.slab.0, "{count} pages do not fit a metadata segment");
+        let metadata: Vec<u32> = self
+            .segments
+            .values()
+            .filter(|segment| segment.record.owner == OWNER_METADATA)
+            .map(|segment| segment.record.id)
+            .collect();
+        for id in metadata {
+            let free = &mut self.segments.get_mut(&id).expect("it was just listed").free;
+            let run = free.runs(0..free.len(), true).into_iter().find(|run| run.len() >= count as usize);
+            if let Some(run) = run {
+                free.remove(run.start..run.start + count as usize);
+                return Ok(PageRun { segment: id, first: run.start as u32, count });
+            }
+        }
+        let id = self.new_metadata_segment()?;
+        let segment = self.segments.get_mut(&id).expect("it was just made");
+        segment.free.remove(0..count as usize);
+        records.push(Record::Segment(segment.record.clone()));
+        Ok(PageRun { segment: id, first: 0, count })
+    }
+
+    /// Metadata has as many copies as there are disks, up to three; two on the same disk when there is only one.
+    fn new_metadata_segment(&mut self) -> Result<u32> {
+        let disks = self.writable_disks().filter(|disk| !disk.free.is_empty()).count();
+        let copies = disks.clamp(2, 3);
+        let layout = Layout::new(Resiliency::Mirror { copies: copies as u8 }, 1, ByteCount(BLOCK))?;
+        let mut slabs = self.place(copies.min(disks.max(1)), 0, 0)?;
+        while slabs.len() < copies {
+            let again = self.place(1, 0, 0);
+            slabs.extend(again.unwrap_or_else(|_| alloc::vec![None]));
+        }
+        Ok(self.insert_segment(OWNER_METADATA, layout, PageRun { segment: 0, first: 0, count: 0 }, slabs))
+    }
+}

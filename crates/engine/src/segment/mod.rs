@@ -1,0 +1,455 @@
+//! The map of the pool: which disks have which slabs free, which segments exist, which stripe of a segment belongs to whom.
+//!
+//! Invariants
+//! 1. A slab belongs to at most one segment; a stripe index of a segment to at most one virtual stripe.
+//! 2. A stripe that was replaced or unmapped becomes free only after the record that says so is durable, and after the last reader of it is done.
+//! 3. `Table::free` counts the free stripes of its segments; `claims` never exceeds it but right after a replay.
+//! 4. Every change here that must survive a crash is returned as records, which the caller appends to the log in the same step.
+
+pub mod allocate;
+
+use crate::bits::BitSet;
+use crate::error::Result;
+use crate::fail;
+use crate::format::page::PAGE_SUMS;
+use crate::format::record::{
+    DiskRecord, OWNER_METADATA, PoolRecord, Record, SegmentRecord, SlabAt, TableRecord, Usage, VdiskRecord,
+};
+use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
+use crate::stripe::table::{CHUNK_PAGES, Chunk, Place, Table};
+use crate::units::BLOCK;
+use crate::units::ByteCount;
+use alloc::borrow::Cow;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+/// The pool's configuration and space, in memory.
+pub struct Map {
+    /// Bytes of a slab.
+    pub slab: ByteCount,
+    /// Numbers to give out next.
+    pub next: PoolRecord,
+    /// The members, present or not.
+    pub disks: BTreeMap<u16, DiskRoom>,
+    /// Virtual disks.
+    pub vdisks: BTreeMap<u32, VdiskRecord>,
+    /// Stripe tables.
+    pub tables: BTreeMap<u32, Table>,
+    /// Segments, metadata segments included.
+    pub segments: BTreeMap<u32, Segment>,
+    /// Stripes that become free when the log is durable up to the sequence number.
+    freeing: VecDeque<(u64, Place)>,
+    /// Stripes that are being read, how often, and whether they became free meanwhile.
+    pins: BTreeMap<Place, (u32, bool)>,
+}
+
+/// One member's slabs.
+pub struct DiskRoom {
+    /// Its name, size and use.
+    pub record: DiskRecord,
+    /// Whether it is there and takes writes.
+    pub healthy: bool,
+    /// Its free slabs.
+    pub free: BitSet,
+}
+
+/// One segment.
+pub struct Segment {
+    /// What the log says of it.
+    pub record: SegmentRecord,
+    /// Stripe indexes that may be given out (for metadata: page pairs).
+    pub free: BitSet,
+    /// Where the search for a free index goes on.
+    pub cursor: u32,
+    /// Writes under way into it.
+    pub writing: u32,
+    /// Nothing new is written into it: a slot of it is being given another home.
+    pub frozen: bool,
+}
+
+impl Segment {
+    /// Where a slot lies, if it has a disk.
+    pub fn slab(&self, slot: usize) -> Option<SlabAt> {
+        self.record.slabs[slot]
+    }
+}
+
+impl Map {
+    /// An empty map.
+    pub fn new(slab: ByteCount) -> Map {
+        Map {
+            slab,
+            next: PoolRecord::default(),
+            disks: BTreeMap::new(),
+            vdisks: BTreeMap::new(),
+            tables: BTreeMap::new(),
+            segments: BTreeMap::new(),
+            freeing: VecDeque::new(),
+            pins: BTreeMap::new(),
+        }
+    }
+
+    /// The whole configuration as records: a checkpoint.
+    pub fn records(&self) -> Vec<Record<'static>> {
+        let mut records = Vec::new();
+        records.push(Record::Pool(self.next));
+        records.extend(self.disks.values().map(|disk| Record::Disk(disk.record.clone())));
+        records.extend(self.segments.values().map(|segment| Record::Segment(segment.record.clone())));
+        for table in self.tables.values() {
+            records.push(Record::Table(table.record));
+            records.extend(table.chunks.iter().map(|(number, chunk)| chunk_record(table.record.id, *number, chunk)));
+        }
+        records.extend(self.vdisks.values().map(|vdisk| Record::Vdisk(vdisk.clone())));
+        records
+    }
+
+    /// Applies a configuration record, as found in a checkpoint or in the log. Free space is not kept while records are applied; call
+    /// [`Map::recount`] after the last one.
+    pub fn apply(&mut self, record: Record<'_>) -> Result<()> {
+        match record {
+            Record::Pool(next) => self.next = next,
+            Record::Disk(record) => {
+                let room = record.disk_len.0 / self.slab.0;
+                if record.no as usize >= DISKS_MAX || record.slabs as u64 > room || record.disk_len >= VDISK_SIZE_MAX {
+                    return fail!(Corrupt, "the record of disk {} contradicts itself", record.no);
+                }
+                let free = BitSet::empty(record.slabs as usize);
+                self.disks.insert(record.no, DiskRoom { record, healthy: false, free });
+            }
+            Record::Vdisk(record) => {
+                self.vdisks.insert(record.id, record);
+            }
+            Record::VdiskDrop(id) => {
+                self.vdisks.remove(&id);
+            }
+            Record::Table(record) => {
+                self.tables.entry(record.id).or_insert_with(|| Table::new(record));
+            }
+            Record::TableDrop(id) => {
+                self.tables.remove(&id);
+            }
+            Record::Segment(record) => {
+                if record.id == u32::MAX {
+                    return fail!(Corrupt, "segment {} is beyond all numbers", record.id);
+                }
+                self.next.next_segment = self.next.next_segment.max(record.id + 1);
+                let free = BitSet::empty(self.indexes(&record) as usize);
+                self.segments.insert(record.id, Segment { record, free, cursor: 0, writing: 0, frozen: false });
+            }
+            Record::SegmentDrop(id) => {
+                self.segments.remove(&id);
+            }
+            Record::Chunk(record) => {
+                if record.chunk >= CHUNKS_MAX {
+                    return fail!(Corrupt, "chunk {} of table {} is beyond all stripes", record.chunk, record.table);
+                }
+                if let Some(table) = self.tables.get_mut(&record.table) {
+                    table.chunks.entry(record.chunk).or_insert_with(|| Chunk::new(record.pages));
+                }
+            }
+            Record::Commit(_) | Record::Unmap(_) | Record::Landed(_) => {
+                return fail!(Corrupt, "a configuration holds a record that is none");
+            }
+        }
+        Ok(())
+    }
+
+    /// Works out what is free from what is mapped, and proves invariant 1 on the way.
+    pub fn recount(&mut self) -> Result<()> {
+        self.prove_references()?;
+        for disk in self.disks.values_mut() {
+            disk.free = BitSet::empty(disk.record.slabs as usize);
+            disk.free.insert(0..disk.record.slabs as usize);
+        }
+        for table in self.tables.values_mut() {
+            (table.free, table.claims, table.current) = (0, 0, None);
+            table.segments.clear();
+        }
+        for vdisk in self.vdisks.values() {
+            for id in &vdisk.tables {
+                if let Some(table) = self.tables.get_mut(id) {
+                    table.fixed = vdisk.fixed;
+                }
+            }
+        }
+        let slab = self.slab;
+        for segment in self.segments.values_mut() {
+            for at in segment.record.slabs.iter().flatten() {
+                let room = self.disks.get_mut(&at.disk).map(|disk| &mut disk.free);
+                match room.filter(|free| (at.slab as usize) < free.len() && free.contains(at.slab as usize)) {
+                    Some(free) => free.remove(at.slab as usize..at.slab as usize + 1),
+                    None => {
+                        return fail!(
+                            Corrupt,
+                            "slab {} of disk {} is claimed twice or does not exist",
+                            at.slab,
+                            at.disk
+                        );
+                    }
+                }
+            }
+            let indexes = indexes(&segment.record, slab) as usize;
+            segment.free = BitSet::empty(indexes);
+            segment.free.insert(0..indexes);
+            if let Some(table) = self.tables.get_mut(&segment.record.owner) {
+                table.segments.insert(segment.record.id);
+            }
+        }
+        self.take_mapped()?;
+        self.take_pages()?;
+        for table in self.tables.values_mut() {
+            table.free = table.segments.iter().map(|id| self.segments[id].free.count() as u64).sum();
+        }
+        Ok(())
+    }
+
+    /// What refers to something refers to something that exists and fits.
+    fn prove_references(&self) -> Result<()> {
+        for vdisk in self.vdisks.values() {
+            let tables = vdisk.tables.iter().all(|table| self.tables.contains_key(table));
+            let shape =
+                [512, 4096].contains(&vdisk.sector) && vdisk.size <= VDISK_SIZE_MAX && vdisk.size.is_multiple_of(BLOCK);
+            if !tables || vdisk.tables.is_empty() || !shape {
+                return fail!(Corrupt, "the record of virtual disk {} contradicts itself", vdisk.name);
+            }
+        }
+        for segment in self.segments.values().filter(|segment| segment.record.owner != OWNER_METADATA) {
+            let Some(table) = self.tables.get(&segment.record.owner) else {
+                return fail!(Corrupt, "segment {} belongs to a table that does not exist", segment.record.id);
+            };
+            let sums = table.record.layout.stripe_sums() as u64 * self.indexes(&segment.record) as u64;
+            let sheet = segment.record.sheet.count as u64 >= sums.div_ceil(PAGE_SUMS as u64);
+            if table.record.layout != segment.record.layout || !sheet {
+                return fail!(Corrupt, "segment {} does not fit its table", segment.record.id);
+            }
+        }
+        let mut chunks = self.tables.values().flat_map(|table| table.chunks.values());
+        if chunks.any(|chunk| chunk.pages.count != CHUNK_PAGES) {
+            return fail!(Corrupt, "a chunk of a stripe table has not {CHUNK_PAGES} pages");
+        }
+        Ok(())
+    }
+
+    fn take_mapped(&mut self) -> Result<()> {
+        for table in self.tables.values_mut() {
+            let mut mapped = 0;
+            for (stripe, place) in table.mapped_from(0) {
+                let segment = self.segments.get_mut(&place.segment);
+                let ours = segment.filter(|segment| segment.record.owner == table.record.id);
+                match ours.filter(|segment| {
+                    (place.index as usize) < segment.free.len() && segment.free.contains(place.index as usize)
+                }) {
+                    Some(segment) => segment.free.remove(place.index as usize..place.index as usize + 1),
+                    None => {
+                        return fail!(
+                            Corrupt,
+                            "stripe {stripe} of table {} is at {place:?}, which is not its own",
+                            table.record.id
+                        );
+                    }
+                }
+                mapped += 1;
+            }
+            table.mapped = mapped;
+        }
+        Ok(())
+    }
+
+    fn take_pages(&mut self) -> Result<()> {
+        let sheets = self.segments.values().map(|segment| segment.record.sheet).filter(|run| run.count > 0);
+        let chunks = self.tables.values().flat_map(|table| table.chunks.values().map(|chunk| chunk.pages));
+        let runs: Vec<_> = sheets.chain(chunks).collect();
+        for run in runs {
+            let range = run.first as usize..run.first.saturating_add(run.count) as usize;
+            let segment = self.segments.get_mut(&run.segment).filter(|segment| segment.record.owner == OWNER_METADATA);
+            match segment
+                .filter(|segment| range.end <= segment.free.len() && segment.free.runs(range.clone(), false).is_empty())
+            {
+                Some(segment) => segment.free.remove(range),
+                None => return fail!(Corrupt, "metadata pages {run:?} are claimed twice or do not exist"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Stripe indexes (or page pairs) of a segment.
+    pub fn indexes(&self, record: &SegmentRecord) -> u32 {
+        indexes(record, self.slab)
+    }
+
+    /// Maps `stripe` of `table` to `place` and lets go of where it was once the record with sequence number `seq` is durable.
+    pub fn commit(&mut self, table: u32, stripe: u64, place: Option<Place>, seq: u64) {
+        let table = self.tables.get_mut(&table).expect("a stripe is committed to a table that exists");
+        if let Some(before) = table.set(stripe, place) {
+            self.freeing.push_back((seq, before));
+        }
+    }
+
+    /// Makes free what records below `durable` let go of. Returns records (segments that became empty and were given back).
+    pub fn release(&mut self, durable: u64) -> Vec<Record<'static>> {
+        let mut records = Vec::new();
+        while self.freeing.front().is_some_and(|(seq, _)| *seq < durable) {
+            let (_, place) = self.freeing.pop_front().expect("the front was looked at");
+            match self.pins.get_mut(&place) {
+                Some((_, freed)) => *freed = true,
+                None => records.extend(self.free(place)),
+            }
+        }
+        records
+    }
+
+    /// Whether something becomes free when the log moves on.
+    pub fn is_freeing(&self) -> bool {
+        !self.freeing.is_empty()
+    }
+
+    /// Keeps a stripe from being reused while it is read.
+    pub fn pin(&mut self, place: Place) {
+        self.pins.entry(place).or_insert((0, false)).0 += 1;
+    }
+
+    /// Ends one reading. Returns records, as [`Map::release`] does.
+    pub fn unpin(&mut self, place: Place) -> Vec<Record<'static>> {
+        let (count, freed) = self.pins.get_mut(&place).expect("what is unpinned was pinned");
+        *count -= 1;
+        if *count > 0 {
+            return Vec::new();
+        }
+        let freed = *freed;
+        self.pins.remove(&place);
+        if freed { self.free(place) } else { Vec::new() }
+    }
+
+    /// Whether stripes of this segment are being read.
+    pub fn is_pinned(&self, segment: u32) -> bool {
+        self.pins.range(Place { segment, index: 0 }..=Place { segment, index: u32::MAX }).next().is_some()
+    }
+
+    /// Gives a stripe index back at once: one that was never committed, or that nothing refers to any more.
+    pub fn free(&mut self, place: Place) -> Vec<Record<'static>> {
+        // The table may have been dropped since, and its segments with it.
+        let Some(segment) = self.segments.get_mut(&place.segment) else { return Vec::new() };
+        segment.free.insert(place.index as usize..place.index as usize + 1);
+        let Some(table) = self.tables.get_mut(&segment.record.owner) else { return Vec::new() };
+        table.free += 1;
+        let kept = table.fixed
+            || segment.frozen
+            || segment.writing > 0
+            || !segment.free.is_full()
+            || table.current == Some(place.segment) && table.claims > 0;
+        if kept || table.free - (segment.free.len() as u64) < table.claims {
+            return Vec::new();
+        }
+        alloc::vec![self.drop_segment(place.segment)]
+    }
+
+    /// Gives back every segment of a thin table that holds nothing and is promised to nothing: a crash may have come before that was durable.
+    pub fn drop_empty_segments(&mut self) -> Vec<Record<'static>> {
+        let mut records = Vec::new();
+        let ids: Vec<u32> = self.segments.keys().copied().collect();
+        for id in ids {
+            let segment = &self.segments[&id];
+            let Some(table) = self.tables.get(&segment.record.owner) else { continue };
+            if !table.fixed && segment.free.is_full() && table.free - segment.free.len() as u64 >= table.claims {
+                records.push(self.drop_segment(id));
+            }
+        }
+        records
+    }
+
+    /// Forgets a segment that holds nothing, and gives its slabs and pages back.
+    pub fn drop_segment(&mut self, id: u32) -> Record<'static> {
+        let segment = self.segments.remove(&id).expect("a segment that is dropped exists");
+        for at in segment.record.slabs.iter().flatten() {
+            if let Some(disk) = self.disks.get_mut(&at.disk) {
+                disk.free.insert(at.slab as usize..at.slab as usize + 1);
+            }
+        }
+        let sheet = segment.record.sheet;
+        if sheet.count > 0
+            && let Some(home) = self.segments.get_mut(&sheet.segment)
+        {
+            home.free.insert(sheet.first as usize..(sheet.first + sheet.count) as usize);
+        }
+        if let Some(table) = self.tables.get_mut(&segment.record.owner) {
+            table.segments.remove(&id);
+            table.free -= segment.free.count() as u64;
+            table.current = table.current.filter(|current| *current != id);
+        }
+        Record::SegmentDrop(id)
+    }
+
+    /// Forgets a virtual disk, its tables and their segments.
+    pub fn drop_vdisk(&mut self, id: u32) -> Vec<Record<'static>> {
+        let Some(vdisk) = self.vdisks.remove(&id) else { return Vec::new() };
+        let mut records = alloc::vec![Record::VdiskDrop(id)];
+        for table in vdisk.tables {
+            let segments: Vec<u32> =
+                self.tables.get(&table).map_or(Vec::new(), |table| table.segments.iter().copied().collect());
+            records.extend(segments.into_iter().map(|segment| self.drop_segment(segment)));
+            if let Some(table) = self.tables.remove(&table) {
+                for chunk in table.chunks.values() {
+                    if let Some(home) = self.segments.get_mut(&chunk.pages.segment) {
+                        home.free.insert(chunk.pages.first as usize..(chunk.pages.first + chunk.pages.count) as usize);
+                    }
+                }
+                records.push(Record::TableDrop(table.record.id));
+            }
+        }
+        self.freeing.retain(|(_, place)| self.segments.contains_key(&place.segment));
+        records
+    }
+
+    /// Gives out numbers for a new table and virtual disk.
+    pub fn new_vdisk(
+        &mut self,
+        mut vdisk: VdiskRecord,
+        layout: crate::stripe::geometry::Layout,
+    ) -> (u32, Vec<Record<'static>>) {
+        let (table, id) = (self.next.next_table, self.next.next_vdisk);
+        self.next.next_table += 1;
+        self.next.next_vdisk += 1;
+        (vdisk.id, vdisk.tables) = (id, alloc::vec![table]);
+        let record = TableRecord { id: table, layout };
+        let mut fresh = Table::new(record);
+        fresh.fixed = vdisk.fixed;
+        self.tables.insert(table, fresh);
+        self.vdisks.insert(id, vdisk.clone());
+        (id, alloc::vec![Record::Pool(self.next), Record::Table(record), Record::Vdisk(vdisk)])
+    }
+
+    /// Whether every slot of a segment lies on a healthy disk.
+    pub fn is_healthy(&self, segment: &Segment) -> bool {
+        let healthy = |disk: u16| self.disks.get(&disk).is_some_and(|room| room.healthy);
+        segment.record.slabs.iter().all(|at| at.is_some_and(|at| healthy(at.disk)))
+    }
+
+    /// Disks that take new data without being asked.
+    pub fn writable_disks(&self) -> impl Iterator<Item = &DiskRoom> {
+        self.disks.values().filter(|disk| disk.healthy && disk.record.usage == Usage::AutoSelect)
+    }
+}
+
+/// The record of a chunk of a table.
+pub fn chunk_record(table: u32, number: u32, chunk: &Chunk) -> Record<'static> {
+    Record::Chunk(crate::format::record::ChunkRecord { table, chunk: number, pages: chunk.pages })
+}
+
+/// A commit record, borrowed.
+pub fn commit_record(table: u32, stripe: u64, place: Place, retires: u64, sums: &[u32]) -> Record<'_> {
+    Record::Commit(crate::format::record::CommitRecord {
+        table,
+        stripe,
+        segment: place.segment,
+        index: place.index,
+        retires,
+        sums: Cow::Borrowed(sums),
+    })
+}
+
+/// Bytes of a metadata page with its two slots.
+pub const PAGE_PAIR: u64 = 2 * crate::units::BLOCK;
+
+fn indexes(record: &SegmentRecord, slab: ByteCount) -> u32 {
+    if record.owner == OWNER_METADATA { (slab.0 / PAGE_PAIR) as u32 } else { record.layout.segment_stripes(slab) }
+}

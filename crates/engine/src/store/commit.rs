@@ -1,0 +1,178 @@
+//! The one task that writes the log, and the order that must never be broken.
+//!
+//! Invariants
+//! 1. Data before record: before a batch is written, every disk with unflushed writes is flushed, so whatever the batch's commits speak of is durable.
+//! 2. Record before reuse: what a batch lets go of is free only after the batch is durable on every log disk that is left.
+//! 3. Membership before acknowledgement: if a disk was taken out, the labels say so before anything is called durable.
+
+use super::{Store, join};
+use crate::error::Result;
+use crate::fail;
+use crate::format::batch::{self, BatchHead};
+use crate::format::record::SlabAt;
+use crate::io::IoSlice;
+use crate::log::Taken;
+use crate::mutant::{self, Mutant};
+use crate::units::{BLOCK, ByteCount, Nanos};
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::rc::Rc;
+use alloc::vec;
+
+/// Writes batches until the pool stops or fails.
+pub async fn committer(store: Rc<Store>) {
+    loop {
+        let (some, now) = store.log.pending();
+        let outdated = store.labels.outdated.get() && !store.read_only;
+        if store.log.failure().is_some() || store.stopping.get() && !some && !outdated {
+            return;
+        }
+        let due = now || outdated || some && store.stopping.get();
+        if !due {
+            let woken = store.log.wake.changed();
+            if some {
+                start_timer(&store);
+            }
+            woken.await;
+            continue;
+        }
+        let moved = store.log.moved.changed();
+        match store.commit_once().await {
+            Ok(true) => {}
+            Ok(false) if store.log.failure().is_some() => return,
+            // The ring is full: wait for a checkpoint to move the tail.
+            Ok(false) => moved.await,
+            Err(error) => store.fail(error),
+        }
+    }
+}
+
+/// Nobody waits for what is pending: commit it when the interval is over all the same.
+fn start_timer(store: &Rc<Store>) {
+    let interval = store.tuning.commit_interval;
+    if store.log.timer_set() {
+        return;
+    }
+    let store = store.clone();
+    let world = store.world.clone();
+    world.spawn(
+        "commit timer",
+        Box::pin(async move {
+            // A commit that came for another reason meanwhile puts the next one off.
+            let mut left = interval;
+            while left > Nanos(0) && !store.stopping.get() {
+                store.world.sleep(left).await;
+                let due = store.committed_at.get() + interval;
+                left = due.since(store.world.now());
+            }
+            store.log.timer_done();
+            store.log.demand();
+        }),
+    );
+}
+
+impl Store {
+    /// Writes one batch. `Ok(false)`: the ring has no room for it.
+    async fn commit_once(&self) -> Result<bool> {
+        let _turn = self.committing.take().await;
+        let Some(taken) = self.log.take() else {
+            let nothing_pending = !self.log.pending().0;
+            if self.labels.outdated.get() {
+                self.write_labels().await?;
+                return Ok(true);
+            }
+            return Ok(nothing_pending);
+        };
+        let fresh = self.fresh.take();
+        self.uncommitted.set(0);
+        self.committed_at.set(self.world.now());
+        if !mutant::active(Mutant::CommitBeforeData) {
+            let mut disks = self.unflushed();
+            if mutant::active(Mutant::FlushForgetsDisk) {
+                disks.pop();
+            }
+            self.flush_all(disks).await;
+        }
+        self.note_broken(fresh);
+        let crc = self.write_batch(&taken).await?;
+        // Also when somebody else is just writing them: it waits for its turn, and so for them.
+        self.write_labels().await?;
+        self.log.written(&taken, crc);
+        self.counters.batches.set(self.counters.batches.get() + 1);
+        self.counters.log_bytes.set(self.counters.log_bytes.get() + batch::batch_len(taken.payload.len()));
+        if !mutant::active(Mutant::ReuseBeforeCommit) {
+            self.release_freed(self.log.durable());
+        }
+        Ok(true)
+    }
+
+    /// Disks that are left have flushed. Where too few are left for what was just written, no flush of that virtual disk may succeed.
+    fn note_broken(&self, fresh: BTreeSet<u32>) {
+        let map = self.map.borrow();
+        for segment in fresh.iter().filter_map(|id| map.segments.get(id)) {
+            let there = |at: &Option<SlabAt>| at.is_some_and(|at| self.has_disk(at.disk));
+            let missing = segment.record.slabs.iter().filter(|at| !there(at)).count();
+            if missing > segment.record.layout.failures() {
+                self.broken.borrow_mut().insert(segment.record.owner);
+            }
+        }
+    }
+
+    /// Makes free what records below `durable` let go of, and tells who waits for room.
+    pub fn release_freed(&self, durable: u64) {
+        let records = self.map.borrow_mut().release(durable);
+        self.append_all(records);
+        self.room.notify();
+    }
+
+    /// Writes the batch to every log disk and makes it durable there. Returns its CRC.
+    async fn write_batch(&self, taken: &Taken) -> Result<u32> {
+        let head = BatchHead {
+            magic: [0; 8],
+            pool_id: self.id.0,
+            opened: self.log.opened(),
+            number: taken.info.number,
+            position: taken.info.position,
+            first_seq: taken.info.first_seq,
+            payload_len: 0,
+            records: taken.records,
+            chain: taken.info.chain,
+            crc: 0,
+        };
+        let (buf, crc) = batch::encode(head, &taken.payload);
+        let slice = buf.freeze();
+        let loggers = self.loggers();
+        join(loggers.iter().map(|no| self.write_log(*no, taken.info.position, slice.clone()))).await;
+        if self.loggers().is_empty() {
+            return fail!(Lost, "every disk that carries the log has failed");
+        }
+        Ok(crc)
+    }
+
+    async fn write_log(&self, no: u16, position: u64, slice: IoSlice) {
+        let at = {
+            let members = self.members.borrow();
+            let plan = &members[&no].plan;
+            plan.log_at + ByteCount(position % plan.log_len.0)
+        };
+        debug_assert!(at.is_multiple_of(BLOCK));
+        if self.disk_write(no, at, vec![slice]).await.is_ok() {
+            // A failed flush takes the disk out; `loggers` no longer names it then.
+            let _ = self.disk_flush(no).await;
+        }
+    }
+
+    /// Asks for a commit once enough was written since the last one; `per_disk` bytes more have been.
+    pub fn stripes_written(&self, per_disk: u64) {
+        let total = self.uncommitted.get() + per_disk;
+        self.uncommitted.set(total);
+        if total >= self.tuning.commit_bytes {
+            self.log.demand();
+        }
+    }
+
+    /// Waits for a while that a person would not notice.
+    pub async fn pause(&self) {
+        self.world.sleep(Nanos::millis(10)).await;
+    }
+}

@@ -1,0 +1,375 @@
+//! What all virtual disks of a pool share: the members, the map, the log, the metadata pages, and the disk calls that notice when a
+//! member fails.
+//!
+//! Invariants
+//! 1. Every disk access of the engine goes through the calls here; a disk that fails a write or a flush, or is gone, is taken out in the same step.
+//! 2. Once a disk was taken out, nothing is acknowledged as durable before the labels of the others say so: an old disk that comes back can
+//!    then never pass for a current one.
+//! 3. A write counts as durable only when a flush that began after it has ended, whoever asked for that flush.
+//! 4. No borrow of a `RefCell` lives across an `.await`.
+
+pub mod checkpoint;
+pub mod commit;
+pub mod labels;
+pub mod pages;
+pub mod replay;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{DiskNo, Event};
+use crate::fail;
+use crate::format::Id;
+use crate::format::label::DiskPlan;
+use crate::format::record::{Record, SlabAt};
+use crate::io::{Buf, Disk, DiskError, IoSlice};
+use crate::log::Log;
+use crate::segment::Map;
+use crate::sync::{Signal, Turn};
+use crate::units::{BLOCK, ByteCount, DiskOffset, Nanos};
+use crate::world::World;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::future::Future;
+use labels::Labels;
+use pages::Pages;
+
+/// What may be tuned; the defaults suit a server with some memory to spare.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    /// Bytes of stripe buffers before writers wait.
+    pub buffer_memory: u64,
+    /// Bytes of checksum pages kept in memory.
+    pub sheet_memory: u64,
+    /// The longest a commit waits for company when nobody asks for it.
+    pub commit_interval: Nanos,
+    /// Stripe bytes per disk after which a commit is asked for: about what a hard disk takes in the commit interval.
+    pub commit_bytes: u64,
+    /// Data that lies in buffers only is landed after this long without writes.
+    pub idle_land: Nanos,
+    /// Stripe writes under way at once, per virtual disk.
+    pub runs_in_flight: usize,
+    /// Bytes per column written with one call.
+    pub run_bytes: u64,
+}
+
+impl Default for Tuning {
+    fn default() -> Tuning {
+        Tuning {
+            buffer_memory: 256 << 20,
+            sheet_memory: 64 << 20,
+            commit_interval: Nanos::secs(1),
+            commit_bytes: 256 << 20,
+            idle_land: Nanos::secs(5),
+            runs_in_flight: 8,
+            run_bytes: 1 << 20,
+        }
+    }
+}
+
+/// The shared part of an open pool.
+pub struct Store {
+    /// Clock, tasks, events.
+    pub world: Rc<dyn World>,
+    /// The pool.
+    pub id: Id,
+    /// Bytes of a slab.
+    pub slab: ByteCount,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// See [`Tuning`].
+    pub tuning: Tuning,
+    /// The members by number.
+    pub members: RefCell<BTreeMap<u16, Member>>,
+    /// Configuration and space.
+    pub map: RefCell<Map>,
+    /// The log.
+    pub log: Log,
+    /// Checksum pages.
+    pub pages: Pages,
+    /// Labels and membership.
+    pub labels: Labels,
+    /// Bytes in stripe buffers, and a signal when they change.
+    pub buffered: Cell<u64>,
+    /// Of those, bytes of sealed stripes: they leave by themselves.
+    pub flying: Cell<u64>,
+    /// Stripe bytes per disk written since the last commit was begun.
+    pub uncommitted: Cell<u64>,
+    /// When the last commit was begun.
+    pub committed_at: Cell<Nanos>,
+    /// Room was made: buffers, stripes or the log moved on.
+    pub room: Signal,
+    /// Log records with data that is nowhere else: (sequence number, virtual disk, stripe).
+    pub landings: RefCell<BTreeSet<(u64, u32, u64)>>,
+    /// Segments that stripes were committed to since the last batch was begun.
+    pub fresh: RefCell<BTreeSet<u32>>,
+    /// Tables with stripes that were lost, beyond the redundancy, before a flush had made them durable.
+    pub broken: RefCell<BTreeSet<u32>>,
+    /// A write waits for a free stripe.
+    pub wants_stripes: Cell<bool>,
+    /// Held by whoever writes the log.
+    pub committing: Turn,
+    /// The background tasks are to end.
+    pub stopping: Cell<bool>,
+    /// Counters of the whole pool.
+    pub counters: PoolCounters,
+}
+
+/// One disk of the pool.
+pub struct Member {
+    /// Its identity.
+    pub id: Id,
+    /// Where its parts lie.
+    pub plan: DiskPlan,
+    /// The disk; none when it is missing or was taken out.
+    pub disk: Option<Rc<dyn Disk>>,
+    /// Whether its metadata is up to date.
+    pub current: bool,
+    /// Writes that completed, and how many of those a completed flush covers. A flush under way covers nothing yet.
+    pub completed: u64,
+    /// See above.
+    pub flushed: u64,
+    /// What it did since the pool was opened.
+    pub counters: DiskCounters,
+}
+
+/// What a disk did since the pool was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DiskCounters {
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+    /// Calls to read.
+    pub reads: u64,
+    /// Calls to write.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Blocks that could not be read or failed their checksum.
+    pub bad_blocks: u64,
+    /// Blocks that were reconstructed and rewritten.
+    pub healed_blocks: u64,
+    /// Reads and writes under way.
+    pub in_flight: u32,
+    /// Nanoseconds spent in reads and writes, added up.
+    pub busy: u64,
+    /// The slowest read or write, in nanoseconds.
+    pub slowest: u64,
+}
+
+/// What the pool did since it was opened.
+#[derive(Default)]
+pub struct PoolCounters {
+    /// Log batches written.
+    pub batches: Cell<u64>,
+    /// Log bytes written, one copy.
+    pub log_bytes: Cell<u64>,
+    /// Checkpoints taken.
+    pub checkpoints: Cell<u64>,
+    /// Metadata copies found damaged and rewritten.
+    pub metadata_healed: Cell<u64>,
+}
+
+impl Store {
+    /// Reads `len` bytes at `at` of disk `no`.
+    pub async fn disk_read(&self, no: u16, at: DiskOffset, len: usize) -> core::result::Result<Buf, DiskError> {
+        let disk = self.disk(no)?;
+        let read = disk.read(at, Buf::zeroed(len));
+        let result = self.timed(no, read).await;
+        self.count(no, |counters| {
+            counters.reads += 1;
+            counters.read += len as u64;
+        });
+        if let Err(DiskError::Gone) = result {
+            self.disk_lost(no, "it answers no more");
+        }
+        result
+    }
+
+    /// Writes `from` at `at` of disk `no`. A disk that fails a write is taken out.
+    pub async fn disk_write(&self, no: u16, at: DiskOffset, from: Vec<IoSlice>) -> core::result::Result<(), DiskError> {
+        let disk = self.disk(no)?;
+        let len: usize = from.iter().map(|slice| slice.len()).sum();
+        let result = self.timed(no, disk.write(at, from)).await;
+        self.count(no, |counters| {
+            counters.writes += 1;
+            counters.written += len as u64;
+        });
+        match result {
+            Ok(()) => {
+                if let Some(member) = self.members.borrow_mut().get_mut(&no) {
+                    member.completed += 1;
+                }
+            }
+            Err(error) => self.disk_lost(no, &format!("a write of {len} bytes at {} failed: {error}", at.0)),
+        }
+        result
+    }
+
+    /// Makes durable all that was written to disk `no`. A disk that fails a flush is taken out: nobody knows what it lost.
+    pub async fn disk_flush(&self, no: u16) -> core::result::Result<(), DiskError> {
+        let disk = self.disk(no)?;
+        let covered = match self.members.borrow_mut().get_mut(&no) {
+            Some(member) => {
+                member.counters.flushes += 1;
+                member.completed
+            }
+            None => 0,
+        };
+        let result = disk.flush().await;
+        match result {
+            Ok(()) => {
+                if let Some(member) = self.members.borrow_mut().get_mut(&no) {
+                    member.flushed = member.flushed.max(covered);
+                }
+            }
+            Err(error) => self.disk_lost(no, &format!("a flush failed: {error}")),
+        }
+        result
+    }
+
+    /// Flushes all of `disks` at once. Failures take the disk out; the caller looks at who is left.
+    pub async fn flush_all(&self, disks: Vec<u16>) {
+        join(disks.into_iter().map(|no| self.disk_flush(no))).await;
+    }
+
+    /// The numbers of the disks with completed writes that no flush has made durable yet; a flush may be under way.
+    pub fn unflushed(&self) -> Vec<u16> {
+        let members = self.members.borrow();
+        members
+            .iter()
+            .filter(|(_, member)| member.flushed < member.completed && member.disk.is_some())
+            .map(|(no, _)| *no)
+            .collect()
+    }
+
+    /// Goes on without disk `no`.
+    pub fn disk_lost(&self, no: u16, reason: &str) {
+        let mut members = self.members.borrow_mut();
+        let Some(member) = members.get_mut(&no) else { return };
+        if member.disk.take().is_none() {
+            return;
+        }
+        member.current = false;
+        drop(members);
+        if let Some(room) = self.map.borrow_mut().disks.get_mut(&no) {
+            room.healthy = false;
+        }
+        self.labels.outdated.set(true);
+        self.world.emit(Event::DiskLost { disk: DiskNo(no), reason: String::from(reason) });
+        self.log.demand();
+        self.log.pressure.notify();
+    }
+
+    /// Whether disk `no` can be used now.
+    pub fn has_disk(&self, no: u16) -> bool {
+        self.members.borrow().get(&no).is_some_and(|member| member.disk.is_some())
+    }
+
+    /// Where block `block` of a slab lies on its disk.
+    pub fn slab_offset(&self, at: SlabAt, block: u64) -> DiskOffset {
+        let members = self.members.borrow();
+        let plan = &members[&at.disk].plan;
+        plan.data_at + self.slab * at.slab as u64 + ByteCount(block * BLOCK)
+    }
+
+    /// Appends configuration records to the log, in order, and keeps the checksum pages in step with the segments.
+    pub fn append_all(&self, records: Vec<Record<'static>>) {
+        for record in records {
+            match &record {
+                Record::Segment(segment) => self.pages.add_blank(segment.id, segment.sheet.count),
+                Record::SegmentDrop(id) => self.pages.forget(*id),
+                _ => {}
+            }
+            self.log.append(&record);
+        }
+    }
+
+    /// The pool accepts no more writes.
+    pub fn fail(&self, error: Error) {
+        if self.log.failure().is_none() {
+            self.world.emit(Event::PoolFailed { reason: error.context.clone() });
+        }
+        self.log.fail(error);
+        self.room.notify();
+    }
+
+    /// Refuses changes to a pool that is read-only or has failed.
+    pub fn check_writable(&self) -> Result<()> {
+        if self.read_only {
+            return fail!(ReadOnly, "the pool was opened read-only");
+        }
+        match self.log.failure() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds to the buffered bytes (or takes from them) and tells who waits for room.
+    pub fn buffered_changed(&self, by: i64) {
+        self.buffered.set(self.buffered.get().checked_add_signed(by).expect("buffers are counted exactly"));
+        if by < 0 {
+            self.room.notify();
+        }
+    }
+
+    /// Adds to the bytes of sealed stripes (or takes from them).
+    pub fn flying_changed(&self, by: i64) {
+        self.flying.set(self.flying.get().checked_add_signed(by).expect("sealed stripes are counted exactly"));
+    }
+
+    /// Counts a bad block, and tells about it.
+    pub fn bad_block(&self, no: u16, at: DiskOffset, checksum: bool) {
+        self.count(no, |counters| counters.bad_blocks += 1);
+        self.world.emit(Event::BlockBad { disk: DiskNo(no), at, checksum });
+    }
+
+    /// Counts a healed block, and tells about it.
+    pub fn healed_block(&self, no: u16, at: DiskOffset) {
+        self.count(no, |counters| counters.healed_blocks += 1);
+        self.world.emit(Event::BlockHealed { disk: DiskNo(no), at });
+    }
+
+    /// Counts a damaged metadata copy that was rewritten, and tells about it.
+    pub fn metadata_healed(&self, no: u16, what: &'static str) {
+        self.counters.metadata_healed.set(self.counters.metadata_healed.get() + 1);
+        self.world.emit(Event::MetadataHealed { disk: DiskNo(no), what });
+    }
+
+    fn disk(&self, no: u16) -> core::result::Result<Rc<dyn Disk>, DiskError> {
+        let members = self.members.borrow();
+        members.get(&no).and_then(|member| member.disk.clone()).ok_or(DiskError::Gone)
+    }
+
+    async fn timed<T>(&self, no: u16, io: impl Future<Output = T>) -> T {
+        let start = self.world.now();
+        self.count(no, |counters| counters.in_flight += 1);
+        let result = io.await;
+        let took = self.world.now().since(start).0;
+        self.count(no, |counters| {
+            counters.in_flight -= 1;
+            counters.busy += took;
+            counters.slowest = counters.slowest.max(took);
+        });
+        result
+    }
+
+    fn count(&self, no: u16, add: impl FnOnce(&mut DiskCounters)) {
+        if let Some(member) = self.members.borrow_mut().get_mut(&no) {
+            add(&mut member.counters);
+        }
+    }
+}
+
+/// Drives several futures of one kind to their ends at once.
+pub async fn join<'a, T, F: Future<Output = T> + 'a>(futures: impl Iterator<Item = F>) -> Vec<T> {
+    crate::sync::join_all(futures.map(|future| alloc::boxed::Box::pin(future) as _).collect()).await
+}
+
+/// The error of data beyond the redundancy.
+pub fn lost(context: String) -> Error {
+    Error::new(ErrorKind::Lost, context)
+}

@@ -1,0 +1,381 @@
+//! Metadata pages on the disks, and the checksum pages ("sheets") kept in memory.
+//!
+//! Invariants
+//! 1. A dirty sheet page stays in memory until a checkpoint has written it (not: has begun to); a clean one that nobody holds may be dropped at any time.
+//! 2. Images are read only from current disks: a copy on a disk that missed updates is never believed.
+//! 3. Version `v` of a page is written to slot `v % 2` of every copy; the largest version that verifies is the page.
+
+use super::{Store, join};
+use crate::error::Result;
+use crate::format::page::{self, PAGE_SUMS, PageId, PageKind};
+use crate::format::record::{PageRun, SlabAt};
+use crate::io::Buf;
+use crate::mutant::{self, Mutant};
+use crate::segment::PAGE_PAIR;
+use crate::units::{BLOCK, ByteCount};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::ops::Range;
+
+/// The checksum pages in memory, by (segment, page).
+#[derive(Default)]
+pub struct Pages {
+    sheets: RefCell<BTreeMap<(u32, u32), Sheet>>,
+    /// Pages that somebody is about to use, and by how many.
+    held: RefCell<BTreeMap<(u32, u32), u32>>,
+    uses: Cell<u64>,
+}
+
+struct Sheet {
+    sums: Box<[u32]>,
+    version: u64,
+    dirty: bool,
+    /// Its image is on its way to the disks.
+    leaving: bool,
+    used: u64,
+}
+
+/// Checksum pages that stay in memory while this lives.
+pub struct Held<'a> {
+    pages: &'a Pages,
+    segment: u32,
+    range: Range<u64>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut held = self.pages.held.borrow_mut();
+        for (number, _) in parts(self.range.clone()) {
+            if let Some(count) = held.get_mut(&(self.segment, number)) {
+                *count -= 1;
+                if *count == 0 {
+                    held.remove(&(self.segment, number));
+                }
+            }
+        }
+    }
+}
+
+/// The image of a page that is to be written.
+pub struct Image {
+    /// Which page.
+    pub id: PageId,
+    /// Where its run is, and which page of it.
+    pub home: (PageRun, u32),
+    /// Its version.
+    pub version: u64,
+    /// Its block.
+    pub block: Buf,
+}
+
+impl Pages {
+    /// Puts blank pages into memory for a segment that was just made: nothing on the disks is worth reading.
+    pub fn add_blank(&self, segment: u32, count: u32) {
+        let mut sheets = self.sheets.borrow_mut();
+        for number in 0..count {
+            let sums = vec![0; PAGE_SUMS].into_boxed_slice();
+            sheets.insert(
+                (segment, number),
+                Sheet { sums, version: 0, dirty: false, leaving: false, used: self.uses.get() },
+            );
+        }
+    }
+
+    /// Forgets the pages of a segment that is no more.
+    pub fn forget(&self, segment: u32) {
+        self.sheets.borrow_mut().retain(|(owner, _), _| *owner != segment);
+    }
+
+    /// The checksums `range` of `segment`, if all their pages are in memory.
+    pub fn get(&self, segment: u32, range: Range<u64>) -> Option<Vec<u32>> {
+        self.uses.set(self.uses.get() + 1);
+        let mut sheets = self.sheets.borrow_mut();
+        let mut sums = Vec::with_capacity((range.end - range.start) as usize);
+        for (number, part) in parts(range) {
+            let sheet = sheets.get_mut(&(segment, number))?;
+            sheet.used = self.uses.get();
+            sums.extend_from_slice(&sheet.sums[part]);
+        }
+        Some(sums)
+    }
+
+    /// Sets checksums from `first` on; their pages must be in memory.
+    pub fn set(&self, segment: u32, first: u64, sums: &[u32]) {
+        let mut sheets = self.sheets.borrow_mut();
+        let mut rest = sums;
+        for (number, part) in parts(first..first + sums.len() as u64) {
+            let sheet = sheets.get_mut(&(segment, number)).expect("pages are loaded before they change");
+            let (now, later) = rest.split_at(part.len());
+            sheet.sums[part].copy_from_slice(now);
+            sheet.dirty = true;
+            rest = later;
+        }
+    }
+
+    /// Keeps the pages of `range` in memory, once they are there.
+    fn hold(&self, segment: u32, range: Range<u64>) -> Held<'_> {
+        let mut held = self.held.borrow_mut();
+        parts(range.clone()).for_each(|(number, _)| *held.entry((segment, number)).or_insert(0) += 1);
+        Held { pages: self, segment, range }
+    }
+
+    /// The pages of `range` that are not in memory.
+    fn absent(&self, segment: u32, range: Range<u64>) -> Vec<u32> {
+        let sheets = self.sheets.borrow();
+        parts(range).map(|(number, _)| number).filter(|number| !sheets.contains_key(&(segment, *number))).collect()
+    }
+
+    /// Images of up to `max` dirty pages from `from` on, which then count as clean, and where to go on.
+    fn take_dirty(&self, store: &Store, from: (u32, u32), max: usize) -> (Vec<Image>, Option<(u32, u32)>) {
+        let map = store.map.borrow();
+        let mut sheets = self.sheets.borrow_mut();
+        let mut images = Vec::new();
+        for (key, sheet) in sheets.range_mut(from..).filter(|(_, sheet)| sheet.dirty) {
+            if images.len() == max {
+                return (images, Some(*key));
+            }
+            let Some(segment) = map.segments.get(&key.0) else { continue };
+            let id = PageId { kind: PageKind::Sheet, owner: key.0, number: key.1 };
+            sheet.version += 1;
+            sheet.dirty = false;
+            sheet.leaving = true;
+            let block = page::encode(store.id, id, sheet.version, zerocopy::IntoBytes::as_bytes(&*sheet.sums));
+            images.push(Image { id, home: (segment.record.sheet, key.1), version: sheet.version, block });
+        }
+        (images, None)
+    }
+
+    /// The images of these pages are on the disks.
+    fn arrived(&self, ids: &[PageId]) {
+        let mut sheets = self.sheets.borrow_mut();
+        for id in ids.iter().filter(|id| id.kind == PageKind::Sheet) {
+            if let Some(sheet) = sheets.get_mut(&(id.owner, id.number)) {
+                sheet.leaving = false;
+            }
+        }
+    }
+
+    /// Drops clean pages, the longest unused first, until about `limit` bytes are left.
+    fn shrink(&self, limit: u64) {
+        let mut sheets = self.sheets.borrow_mut();
+        let max = (limit / BLOCK) as usize;
+        if sheets.len() <= max {
+            return;
+        }
+        let held = self.held.borrow();
+        let mut clean: Vec<(u64, (u32, u32))> = sheets
+            .iter()
+            .filter(|(key, sheet)| !sheet.dirty && !sheet.leaving && !held.contains_key(key))
+            .map(|(key, sheet)| (sheet.used, *key))
+            .collect();
+        clean.sort_unstable();
+        // An eighth more than needed, so that this is not done for every page.
+        let excess = sheets.len() - max + max / 8;
+        for (_, key) in clean.into_iter().take(excess) {
+            sheets.remove(&key);
+        }
+    }
+}
+
+impl Store {
+    /// The checksums `range` of `segment`, read from the disks where they are not in memory.
+    pub async fn sums(&self, segment: u32, range: Range<u64>) -> Result<Vec<u32>> {
+        let _held = self.load_sums(segment, range.clone()).await;
+        Ok(self.pages.get(segment, range).expect("held pages are in memory"))
+    }
+
+    /// Brings the checksum pages of `range` into memory and keeps them there.
+    pub async fn load_sums(&self, segment: u32, range: Range<u64>) -> Held<'_> {
+        let held = self.pages.hold(segment, range.clone());
+        loop {
+            let absent = self.pages.absent(segment, range.clone());
+            if absent.is_empty() {
+                return held;
+            }
+            self.pages.shrink(self.tuning.sheet_memory.saturating_sub(absent.len() as u64 * BLOCK));
+            join(absent.into_iter().map(|number| self.load_sheet(segment, number))).await;
+        }
+    }
+
+    async fn load_sheet(&self, segment: u32, number: u32) {
+        let home = match self.map.borrow().segments.get(&segment) {
+            Some(segment) => (segment.record.sheet, number),
+            None => (PageRun { segment: u32::MAX, first: 0, count: 0 }, number),
+        };
+        let id = PageId { kind: PageKind::Sheet, owner: segment, number };
+        let image = self.read_page(id, home).await;
+        // No image: no stripe of this page was ever checkpointed, or every copy is damaged. The sums are 0 then, which verifies nothing.
+        let (version, sums) = image.map_or((0, vec![0; PAGE_SUMS]), |(version, block)| {
+            let words = block[64..].chunks_exact(4);
+            (version, words.map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect())
+        });
+        let used = self.pages.uses.get();
+        let sheet = Sheet { sums: sums.into_boxed_slice(), version, dirty: false, leaving: false, used };
+        self.pages.sheets.borrow_mut().entry((segment, number)).or_insert(sheet);
+    }
+
+    /// The newest sound image of a page on the current disks. Copies that lack it are brought up to date on the way.
+    pub async fn read_page(&self, id: PageId, home: (PageRun, u32)) -> Option<(u64, Buf)> {
+        let (copies, found) = self.read_copies(id, home).await;
+        let pair = first_block(home);
+        let best = found.iter().flatten().map(|(version, _)| *version).max()?;
+        let (_, block) = found.iter().flatten().find(|(version, _)| *version == best)?.clone();
+        if !self.read_only {
+            for (at, found) in copies.iter().zip(&found) {
+                if found.as_ref().is_none_or(|(version, _)| *version < best) {
+                    self.metadata_healed(at.disk, "metadata page");
+                    // A disk that fails this write is taken out; the page has other copies.
+                    let to = self.slab_offset(*at, pair + best % 2);
+                    let _ = self.disk_write(at.disk, to, vec![block.clone().freeze()]).await;
+                }
+            }
+        }
+        Some((best, block))
+    }
+
+    /// The newest sound image of one copy, whose pair of slots begins at block `pair` of its slab.
+    async fn read_copy(&self, id: PageId, at: SlabAt, pair: u64) -> Option<(u64, Buf)> {
+        if let Ok(both) = self.disk_read(at.disk, self.slab_offset(at, pair), PAGE_PAIR as usize).await {
+            return newest(self, id, &both);
+        }
+        // One of the two may be readable all the same.
+        let slots = [pair, pair + 1].map(|block| self.disk_read(at.disk, self.slab_offset(at, block), BLOCK as usize));
+        let found = join(slots.into_iter()).await.into_iter().flatten();
+        found.filter_map(|slot| newest(self, id, &slot)).max_by_key(|(version, _)| *version)
+    }
+
+    /// The version of the newest sound image of a page on the current disks; 0: there is none.
+    pub async fn page_version(&self, id: PageId, home: (PageRun, u32)) -> u64 {
+        let (_, found) = self.read_copies(id, home).await;
+        found.into_iter().flatten().map(|(version, _)| version).max().unwrap_or(0)
+    }
+
+    /// Every copy of a page on the current disks, and the newest sound image there.
+    async fn read_copies(&self, id: PageId, home: (PageRun, u32)) -> (Vec<SlabAt>, Vec<Option<(u64, Buf)>>) {
+        let copies = self.page_copies(home.0.segment, true);
+        let found = join(copies.iter().map(|at| self.read_copy(id, *at, first_block(home)))).await;
+        (copies, found)
+    }
+
+    /// Writes the image to every copy of its page. The disks are left unflushed.
+    pub async fn write_page(&self, image: Image) {
+        let copies = self.page_copies(image.home.0.segment, false);
+        let at = first_block(image.home) + image.version % 2;
+        let slice = image.block.freeze();
+        let writes =
+            copies.iter().map(|copy| self.disk_write(copy.disk, self.slab_offset(*copy, at), vec![slice.clone()]));
+        // A disk that fails is taken out by the call itself.
+        join(writes).await;
+    }
+
+    /// Writes every page that is dirty now. What the images speak of is made durable first. Pages that become dirty meanwhile may wait for the next
+    /// sweep: under a steady stream there are always some, and this must end.
+    pub async fn write_dirty_pages(&self) -> Result<()> {
+        /// Images held at once: each group of them costs a commit, so they are many.
+        const GROUP: usize = 4096;
+        let mut from = (0, 0);
+        loop {
+            let (images, next) = self.pages.take_dirty(self, from, GROUP);
+            self.write_images(images).await?;
+            let Some(next) = next else { break };
+            from = next;
+        }
+        let mut from = (0, 0);
+        loop {
+            let (images, next) = self.take_dirty_table_pages(from, GROUP);
+            self.write_images(images).await?;
+            let Some(next) = next else { return Ok(()) };
+            from = next;
+        }
+    }
+
+    async fn write_images(&self, images: Vec<Image>) -> Result<()> {
+        /// Pages written at once.
+        const AT_ONCE: usize = 128;
+        if images.is_empty() {
+            return Ok(());
+        }
+        if !mutant::active(Mutant::PagesAheadOfLog) {
+            self.log.make_durable(self.log.seq()).await?;
+        }
+        let mut images = images.into_iter().peekable();
+        while images.peek().is_some() {
+            let group: Vec<Image> = images.by_ref().take(AT_ONCE).collect();
+            let ids: Vec<PageId> = group.iter().map(|image| image.id).collect();
+            join(group.into_iter().map(|image| self.write_page(image))).await;
+            self.pages.arrived(&ids);
+        }
+        Ok(())
+    }
+
+    /// Images of dirty table pages from chunk `from` (table, number) on, at least `max` of them while there are so many, and where to go on.
+    fn take_dirty_table_pages(&self, from: (u32, u32), max: usize) -> (Vec<Image>, Option<(u32, u32)>) {
+        let mut images = Vec::new();
+        for (owner, table) in self.map.borrow_mut().tables.range_mut(from.0..) {
+            let first = if *owner == from.0 { from.1 } else { 0 };
+            for (number, chunk) in table.chunks.range_mut(first..).filter(|(_, chunk)| chunk.dirty != 0) {
+                if images.len() >= max {
+                    return (images, Some((*owner, *number)));
+                }
+                while chunk.dirty != 0 {
+                    let page = chunk.dirty.trailing_zeros();
+                    chunk.dirty &= chunk.dirty - 1;
+                    chunk.versions[page as usize] += 1;
+                    let version = chunk.versions[page as usize];
+                    let id = table_page(*owner, *number, page);
+                    let block = page::encode(self.id, id, version, zerocopy::IntoBytes::as_bytes(chunk.page(page)));
+                    images.push(Image { id, home: (chunk.pages, page), version, block });
+                }
+            }
+        }
+        (images, None)
+    }
+
+    /// The copies of a metadata segment on disks that are there; `trusted`: only on current ones.
+    fn page_copies(&self, segment: u32, trusted: bool) -> Vec<SlabAt> {
+        let map = self.map.borrow();
+        let members = self.members.borrow();
+        let Some(segment) = map.segments.get(&segment) else { return Vec::new() };
+        let trusted = trusted && !mutant::active(Mutant::StaleDiskTrusted);
+        let there = |at: &&SlabAt| {
+            members.get(&at.disk).is_some_and(|member| member.disk.is_some() && (member.current || !trusted))
+        };
+        segment.record.slabs.iter().flatten().filter(there).copied().collect()
+    }
+}
+
+/// Which page holds entries of a table's chunk.
+pub fn table_page(table: u32, chunk: u32, page: u32) -> PageId {
+    PageId { kind: PageKind::Table, owner: table, number: chunk * crate::stripe::table::CHUNK_PAGES + page }
+}
+
+/// The first of the two blocks of a page within the slabs of its segment.
+fn first_block(home: (PageRun, u32)) -> u64 {
+    (home.0.first + home.1) as u64 * PAGE_PAIR / BLOCK
+}
+
+/// The newer sound image of the two slots in `pair`.
+fn newest(store: &Store, id: PageId, pair: &[u8]) -> Option<(u64, Buf)> {
+    let slots = pair.chunks_exact(BLOCK as usize);
+    let sound = slots.filter_map(|slot| Some((page::decode(store.id, id, slot)?, slot)));
+    sound.max_by_key(|(version, _)| *version).map(|(version, slot)| (version, Buf::copy_of(slot)))
+}
+
+/// Cuts a range of checksums at page borders: (page, range within it).
+fn parts(range: Range<u64>) -> impl Iterator<Item = (u32, Range<usize>)> {
+    let sums = PAGE_SUMS as u64;
+    let pages = range.start / sums..range.end.div_ceil(sums);
+    pages.map(move |page| {
+        let start = range.start.max(page * sums) - page * sums;
+        let end = range.end.min((page + 1) * sums) - page * sums;
+        (page as u32, start as usize..end as usize)
+    })
+}
+
+/// Bytes on the disks of one copy of `count` pages.
+pub const fn page_bytes(count: u32) -> ByteCount {
+    ByteCount(count as u64 * PAGE_PAIR)
+}

@@ -1,0 +1,277 @@
+//! Reading the log after a crash (or after a clean stop: there is no other way to open).
+//!
+//! Validity: a batch counts if its head names this pool, the expected number and position, its CRC holds, it carries the CRC of the batch before it, and
+//! it was not left behind: where an opening has ended the log at some number once, batches from there on must be that opening's own. The first batch that does not count on any log disk ends the log: it was being written when the power went, and nobody was told that
+//! it was durable. Copies that lack a batch which counts elsewhere get it now, so that what was replayed stays replayable.
+//!
+//! Invariants
+//! 1. Before `log_redo` only landed data counts (and what retires it); from there on every record does.
+//! 2. What is rebuilt from the log gets versions above every image on the disks: an unfinished checkpoint must not win over a later one.
+//! 3. A batch whose successor counts was durable: if it cannot be read, the log is damaged beyond its redundancy and the pool does not open.
+
+use super::pages::table_page;
+use super::{Store, join};
+use crate::error::Result;
+use crate::fail;
+use crate::format::batch::{BATCH_HEAD, BatchHead, decode_head, verify};
+use crate::format::label::Anchor;
+use crate::format::record::{self, ChunkRecord, CommitRecord, LandedRecord, Record, UnmapRecord};
+use crate::io::Buf;
+use crate::log::BatchInfo;
+use crate::stripe::table::{CHUNK_PAGES, Place};
+use crate::units::{BLOCK, ByteCount};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What a replay found.
+#[derive(Default)]
+pub struct Replayed {
+    /// Landed data that no stripe holds yet, oldest first.
+    pub landed: Vec<Landed>,
+    /// Batches applied.
+    pub batches: u64,
+    /// Whether the log ended in a batch that had been begun.
+    pub torn: bool,
+}
+
+/// Data of one landed record.
+pub struct Landed {
+    /// The record's sequence number.
+    pub seq: u64,
+    /// The virtual disk.
+    pub vdisk: u32,
+    /// Where on it, in bytes.
+    pub offset: u64,
+    /// The bytes.
+    pub data: Vec<u8>,
+}
+
+impl Store {
+    /// Reads the log from the anchor on, applies it to the map and the pages, and leaves the log ready to go on after it.
+    pub async fn replay(&self, anchor: &Anchor, opened: u64) -> Result<Replayed> {
+        let mut found = Replayed::default();
+        let mut batches = VecDeque::new();
+        let (mut position, mut number) = (anchor.log_tail, anchor.log_tail_batch);
+        let (mut chain, mut seq) = (anchor.log_chain, anchor.log_seq);
+        let ring = self.ring_len();
+        if self.loggers().is_empty() {
+            return fail!(Lost, "none of the disks that carry the log is there: what was flushed last cannot be known");
+        }
+        loop {
+            // A batch that would not have fitted before the end of the ring lies at the start of the next round.
+            let mut next = self.find_batch(position, number, chain).await;
+            if next.is_none() && !position.is_multiple_of(ring) {
+                next = self.find_batch(position.next_multiple_of(ring), number, chain).await;
+            }
+            let Some((head, batch)) = next else { break };
+            batches.push_back(BatchInfo { first_seq: head.first_seq, position: head.position, number, chain });
+            let mut rest = &batch[BATCH_HEAD..BATCH_HEAD + head.payload_len as usize];
+            seq = head.first_seq;
+            for _ in 0..head.records {
+                let record = record::decode(&mut rest)?;
+                self.redo(record, seq, head.position >= anchor.log_redo, &mut found.landed).await?;
+                seq += 1;
+            }
+            found.batches += 1;
+            position = head.position + head.ring_len();
+            number += 1;
+            chain = head.crc;
+        }
+        found.torn = self.prove_end(position, number).await?;
+        self.log.resume(batches, position, number, chain, seq, opened);
+        Ok(found)
+    }
+
+    async fn redo(&self, record: Record<'_>, seq: u64, all: bool, landed: &mut Vec<Landed>) -> Result<()> {
+        match record {
+            Record::Landed(LandedRecord { vdisk, offset, data }) => {
+                landed.push(Landed { seq, vdisk, offset, data: data.into_owned() });
+                Ok(())
+            }
+            Record::Commit(commit) => {
+                self.retire(landed, commit.table, commit.stripe, 1, commit.retires);
+                if all { self.redo_commit(commit).await } else { Ok(()) }
+            }
+            Record::Unmap(unmap) => {
+                self.retire(landed, unmap.table, unmap.first, unmap.count, unmap.retires);
+                if all {
+                    self.redo_unmap(unmap);
+                }
+                Ok(())
+            }
+            Record::VdiskDrop(id) => {
+                landed.retain(|landed| landed.vdisk != id);
+                if all { self.map.borrow_mut().apply(Record::VdiskDrop(id)) } else { Ok(()) }
+            }
+            Record::SegmentDrop(id) if all => {
+                self.pages.forget(id);
+                self.map.borrow_mut().apply(Record::SegmentDrop(id))
+            }
+            Record::Chunk(chunk) if all => self.redo_chunk(chunk).await,
+            config if all => self.map.borrow_mut().apply(config),
+            _ => Ok(()),
+        }
+    }
+
+    /// A chunk that no checkpoint knows starts empty; what it maps is in the log. A checkpoint that a crash cut short may have written images of its
+    /// pages all the same: the next ones must count as newer.
+    async fn redo_chunk(&self, chunk: ChunkRecord) -> Result<()> {
+        let known = |map: &crate::segment::Map| {
+            map.tables.get(&chunk.table).is_some_and(|table| table.chunks.contains_key(&chunk.chunk))
+        };
+        if known(&self.map.borrow()) {
+            return Ok(());
+        }
+        self.map.borrow_mut().apply(Record::Chunk(chunk))?;
+        if !known(&self.map.borrow()) {
+            return Ok(()); // its table was dropped by a later record, and the configuration read first knows that already
+        }
+        let versions = join(
+            (0..CHUNK_PAGES)
+                .map(|page| self.page_version(table_page(chunk.table, chunk.chunk, page), (chunk.pages, page))),
+        );
+        let versions = versions.await;
+        let mut map = self.map.borrow_mut();
+        let table = map.tables.get_mut(&chunk.table).and_then(|table| table.chunks.get_mut(&chunk.chunk));
+        table.expect("it was just applied").versions.copy_from_slice(&versions);
+        Ok(())
+    }
+
+    /// Landed records of these stripes below `retires` are part of a stripe now, or void.
+    fn retire(&self, landed: &mut Vec<Landed>, table: u32, first: u64, count: u64, retires: u64) {
+        let map = self.map.borrow();
+        let Some(data_len) = map.tables.get(&table).map(|table| table.record.layout.data_len().0) else { return };
+        let Some(vdisk) = map.vdisks.values().find(|vdisk| vdisk.tables.contains(&table)) else { return };
+        let range = first.saturating_mul(data_len)..first.saturating_add(count).saturating_mul(data_len);
+        landed.retain(|landed| landed.vdisk != vdisk.id || landed.seq >= retires || !range.contains(&landed.offset));
+    }
+
+    async fn redo_commit(&self, commit: CommitRecord<'_>) -> Result<()> {
+        let place = Place { segment: commit.segment, index: commit.index };
+        let sums = {
+            let mut map = self.map.borrow_mut();
+            // The table was dropped by a later record, and the configuration read first knows that already.
+            let Some(table) = map.tables.get_mut(&commit.table) else { return Ok(()) };
+            if commit.stripe / crate::stripe::table::CHUNK_ENTRIES >= crate::limits::CHUNKS_MAX as u64 {
+                return fail!(Corrupt, "stripe {} of table {} is beyond all stripes", commit.stripe, commit.table);
+            }
+            if !table.chunks.contains_key(&crate::stripe::table::Table::chunk_of(commit.stripe)) {
+                return fail!(
+                    Corrupt,
+                    "stripe {} of table {} is committed without a chunk",
+                    commit.stripe,
+                    commit.table
+                );
+            }
+            table.set(commit.stripe, Some(place));
+            let expected = table.record.layout.stripe_sums();
+            let Some(segment) = map.segments.get(&commit.segment) else { return Ok(()) };
+            if commit.sums.len() != expected || commit.index >= map.indexes(&segment.record) {
+                return fail!(Corrupt, "a commit to {place:?} does not fit its segment");
+            }
+            let first = commit.index as u64 * expected as u64;
+            first..first + expected as u64
+        };
+        let _held = self.load_sums(commit.segment, sums.clone()).await;
+        self.pages.set(commit.segment, sums.start, &commit.sums);
+        Ok(())
+    }
+
+    fn redo_unmap(&self, unmap: UnmapRecord) {
+        let mut map = self.map.borrow_mut();
+        let Some(table) = map.tables.get_mut(&unmap.table) else { return };
+        let mapped = table.mapped_from(unmap.first).take_while(|(stripe, _)| *stripe - unmap.first < unmap.count);
+        let stripes: Vec<u64> = mapped.map(|(stripe, _)| stripe).collect();
+        for stripe in stripes {
+            table.set(stripe, None);
+        }
+    }
+
+    /// The batch with this number at this position, from any log disk that has it; the others get it.
+    async fn find_batch(&self, position: u64, number: u64, chain: u32) -> Option<(BatchHead, Buf)> {
+        let mut found: Option<(BatchHead, Buf)> = None;
+        let mut lacking = Vec::new();
+        for no in self.loggers() {
+            match self.read_batch(no, position, number, chain).await {
+                Some(batch) => found = found.or(Some(batch)),
+                None => lacking.push(no),
+            }
+        }
+        let (head, batch) = found?;
+        for no in lacking.into_iter().filter(|_| !self.read_only) {
+            self.metadata_healed(no, "log batch");
+            let to = self.log_offset(no, position);
+            let written = self.disk_write(no, to, vec![batch.clone().freeze()]).await;
+            // A disk that fails is taken out by the calls themselves.
+            if written.is_ok() {
+                let _ = self.disk_flush(no).await;
+            }
+        }
+        Some((head, batch))
+    }
+
+    async fn read_batch(&self, no: u16, position: u64, number: u64, chain: u32) -> Option<(BatchHead, Buf)> {
+        let at = self.log_offset(no, position);
+        let first = self.disk_read(no, at, BLOCK as usize).await.ok()?;
+        let head = decode_head(self.id, position, number, &first)?;
+        let len = head.ring_len();
+        let (opened, from) = self.labels.opened.get();
+        let left_behind = number >= from && head.opened != opened;
+        if left_behind || head.chain != chain || position % self.ring_len() + len > self.ring_len() {
+            return None;
+        }
+        let batch = if len == BLOCK { first } else { self.disk_read(no, at, len as usize).await.ok()? };
+        verify(&head, &batch).then_some((head, batch))
+    }
+
+    /// Whether a batch was begun at the end that was found; and invariant 3: no successor of it counts.
+    async fn prove_end(&self, position: u64, number: u64) -> Result<bool> {
+        let ring = self.ring_len();
+        let mut torn = false;
+        for no in self.loggers() {
+            for start in [position, position.next_multiple_of(ring)] {
+                let first = self.disk_read(no, self.log_offset(no, start), BLOCK as usize).await;
+                torn |= first.is_ok_and(|block| decode_head(self.id, start, number, &block).is_some());
+            }
+            // The longest batch is an eighth of the ring and one record, itself at most an eighth.
+            let end = position + ring / 4;
+            let mut at = position + BLOCK;
+            while at < end {
+                let len = (1u64 << 20).min(ring - at % ring).min(end - at);
+                if let Ok(piece) = self.disk_read(no, self.log_offset(no, at), len as usize).await
+                    && self.holds_batch(no, at, number + 1, &piece).await
+                {
+                    return fail!(
+                        Corrupt,
+                        "log batch {number} cannot be read on any disk, but its successor can: the log is damaged beyond its redundancy"
+                    );
+                }
+                at += len;
+            }
+        }
+        Ok(torn)
+    }
+
+    /// Whether a sound batch `number` begins anywhere in `piece`, which lies at `position`.
+    async fn holds_batch(&self, no: u16, position: u64, number: u64, piece: &[u8]) -> bool {
+        for (block, bytes) in piece.chunks_exact(BLOCK as usize).enumerate() {
+            let there = position + block as u64 * BLOCK;
+            if let Some(head) = decode_head(self.id, there, number, bytes)
+                && self.read_batch(no, there, number, head.chain).await.is_some()
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn ring_len(&self) -> u64 {
+        self.members.borrow().values().next().map_or(BLOCK, |member| member.plan.log_len.0)
+    }
+
+    fn log_offset(&self, no: u16, position: u64) -> crate::units::DiskOffset {
+        let plan = &self.members.borrow()[&no].plan;
+        plan.log_at + ByteCount(position % plan.log_len.0)
+    }
+}

@@ -1,0 +1,348 @@
+//! Where a stripe is gathered until it is whole, and what it is while it travels to the disks.
+//!
+//! Invariants
+//! 1. `unlanded` is a subset of `have`; a sector outside `have` is never read from the buffer.
+//! 2. A sealed stripe never changes: later writes to the same stripe gather in a new buffer.
+//! 3. `landed_from` is the sequence number of the oldest log record that holds data of this buffer and nothing else does.
+
+use crate::bits::BitSet;
+use crate::checksum::{BlockAddress, block_checksums};
+use crate::io::{Buf, IoSlice};
+use crate::parity;
+use crate::stripe::geometry::Layout;
+use crate::units::{BLOCK, Nanos, SECTOR};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Buffers grow by pieces of at most this many bytes, so that a small write into a large stripe costs little memory.
+const CHUNK: usize = 32 << 10;
+
+/// A stripe being gathered.
+pub struct StripeBuffer {
+    layout: Layout,
+    chunks: Vec<Option<Buf>>,
+    have: BitSet,
+    unlanded: BitSet,
+    /// Tells this buffer from an earlier one of the same stripe.
+    pub id: u64,
+    /// Whether part of it was read from the disks (or is zeros that nobody wrote) to make it whole.
+    pub merged: bool,
+    /// The oldest log record with live data of this buffer.
+    pub landed_from: Option<u64>,
+    /// When it was last written to.
+    pub touched: Nanos,
+}
+
+/// A whole stripe on its way to the disks.
+pub struct Sealed {
+    layout: Layout,
+    /// Data columns, then parity columns; each the chunks of one strip.
+    columns: Vec<Vec<IoSlice>>,
+    /// Landed records below this sequence number are part of it.
+    pub retires: u64,
+    /// The oldest log record that keeps this data durable until the stripe is committed.
+    pub landed_from: Option<u64>,
+    /// See [`StripeBuffer::merged`].
+    pub merged: bool,
+}
+
+impl StripeBuffer {
+    /// An empty buffer for one stripe of `layout`.
+    pub fn new(layout: Layout, id: u64, now: Nanos) -> StripeBuffer {
+        let sectors = (layout.data_len().0 / SECTOR) as usize;
+        StripeBuffer {
+            layout,
+            chunks: (0..chunks_per_strip(layout) * layout.data_columns()).map(|_| None).collect(),
+            have: BitSet::empty(sectors),
+            unlanded: BitSet::empty(sectors),
+            id,
+            merged: false,
+            landed_from: None,
+            touched: now,
+        }
+    }
+
+    /// Takes `bytes` (whole sectors) at byte `at` of the stripe. `landed`: the log holds them already.
+    pub fn put(&mut self, at: usize, bytes: &[u8], landed: bool) {
+        let sectors = sectors_of(at, bytes.len());
+        self.copy_in(at, bytes);
+        self.have.insert(sectors.clone());
+        if landed {
+            self.unlanded.remove(sectors);
+        } else {
+            self.unlanded.insert(sectors);
+        }
+    }
+
+    /// Takes `bytes` at `at` where the buffer has nothing of its own: what lies on the disks, for a merge.
+    pub fn fill(&mut self, at: usize, bytes: &[u8]) {
+        let within = sectors_of(at, bytes.len());
+        for run in self.have.runs(within, false) {
+            let start = run.start * SECTOR as usize;
+            self.copy_in(start, &bytes[start - at..run.end * SECTOR as usize - at]);
+            self.have.insert(run);
+            self.merged = true;
+        }
+    }
+
+    /// Copies what the buffer has of `at..at + into.len()` and returns the byte runs (of the stripe) that it has not.
+    pub fn get(&self, at: usize, into: &mut [u8]) -> Vec<Range<usize>> {
+        let within = sectors_of(at, into.len());
+        for run in self.have.runs(within.clone(), true) {
+            let (start, end) = (run.start * SECTOR as usize, run.end * SECTOR as usize);
+            self.copy_out(start, &mut into[start - at..end - at]);
+        }
+        bytes_of(self.have.runs(within, false))
+    }
+
+    /// The byte runs the buffer has not.
+    pub fn holes(&self) -> Vec<Range<usize>> {
+        bytes_of(self.have.runs(0..(self.layout.data_len().0 / SECTOR) as usize, false))
+    }
+
+    /// Bytes that no log record holds yet.
+    pub fn unlanded_len(&self) -> usize {
+        self.unlanded.count() * SECTOR as usize
+    }
+
+    /// Of those, the bytes outside `range`.
+    pub fn unlanded_outside(&self, range: Range<usize>) -> usize {
+        let inside = self.unlanded.runs(sectors_of(range.start, range.len()), true);
+        self.unlanded_len() - inside.iter().map(|run| run.len()).sum::<usize>() * SECTOR as usize
+    }
+
+    /// Hands out the unlanded runs as (byte offset in the stripe, bytes) and counts them as landed.
+    pub fn land(&mut self) -> Vec<(usize, Vec<u8>)> {
+        let runs = bytes_of(self.unlanded.runs(0..(self.layout.data_len().0 / SECTOR) as usize, true));
+        self.unlanded.remove(0..(self.layout.data_len().0 / SECTOR) as usize);
+        let copy = |run: Range<usize>| {
+            let mut bytes = vec![0; run.len()];
+            self.copy_out(run.start, &mut bytes);
+            (run.start, bytes)
+        };
+        runs.into_iter().map(copy).collect()
+    }
+
+    /// Counts everything as not landed.
+    pub fn unland(&mut self) {
+        let all = 0..(self.layout.data_len().0 / SECTOR) as usize;
+        for run in self.have.runs(all, true) {
+            self.unlanded.insert(run);
+        }
+    }
+
+    /// Whether every sector is there.
+    pub fn is_whole(&self) -> bool {
+        self.have.is_full()
+    }
+
+    /// Bytes that are there.
+    pub fn have_len(&self) -> usize {
+        self.have.count() * SECTOR as usize
+    }
+
+    /// Bytes of memory it takes.
+    pub fn memory(&self) -> usize {
+        self.chunks.iter().flatten().map(|chunk| chunk.len()).sum()
+    }
+
+    /// The whole stripe, closed for changes.
+    pub fn seal(self, retires: u64) -> Sealed {
+        assert!(self.is_whole(), "only a whole stripe is sealed");
+        let per_strip = chunks_per_strip(self.layout);
+        let mut chunks = self.chunks.into_iter().map(|chunk| chunk.expect("a whole stripe has every chunk").freeze());
+        let columns = (0..self.layout.data_columns()).map(|_| chunks.by_ref().take(per_strip).collect()).collect();
+        let mut sealed =
+            Sealed { layout: self.layout, columns, retires, landed_from: self.landed_from, merged: self.merged };
+        sealed.protect();
+        sealed
+    }
+
+    fn copy_in(&mut self, at: usize, bytes: &[u8]) {
+        for (chunk, place, range) in pieces(self.layout, at, bytes.len()) {
+            let len = chunk_len(self.layout, chunk);
+            let buf = self.chunks[chunk].get_or_insert_with(|| Buf::zeroed(len));
+            buf[place..place + range.len()].copy_from_slice(&bytes[range]);
+        }
+    }
+
+    fn copy_out(&self, at: usize, into: &mut [u8]) {
+        for (chunk, place, range) in pieces(self.layout, at, into.len()) {
+            let buf = self.chunks[chunk].as_ref().expect("a sector that is held has its chunk");
+            let len = range.len();
+            into[range].copy_from_slice(&buf[place..place + len]);
+        }
+    }
+}
+
+impl Sealed {
+    /// Computes the parity columns.
+    fn protect(&mut self) {
+        let data_columns = self.layout.data_columns();
+        for _ in 0..self.layout.parity() {
+            self.columns.push(Vec::new());
+        }
+        for chunk in 0..chunks_per_strip(self.layout) {
+            let len = self.columns[0][chunk].len();
+            let mut made: Vec<Buf> = (0..self.layout.parity()).map(|_| Buf::zeroed(len)).collect();
+            let data: Vec<&[u8]> = self.columns[..data_columns].iter().map(|column| &*column[chunk]).collect();
+            let mut parity: Vec<&mut [u8]> = made.iter_mut().map(|buf| &mut **buf).collect();
+            if !parity.is_empty() {
+                parity::generate(&data, &mut parity);
+            }
+            for (column, buf) in made.into_iter().enumerate() {
+                self.columns[data_columns + column].push(buf.freeze());
+            }
+        }
+    }
+
+    /// The chunks of one column's strip.
+    pub fn strip(&self, column: usize) -> &[IoSlice] {
+        &self.columns[column]
+    }
+
+    /// The checksums of all blocks, slot after slot, for a stripe at `index` of `segment`.
+    pub fn sums(&self, segment: u32, index: u32) -> Vec<u32> {
+        let layout = self.layout;
+        let mut sums = vec![0; layout.stripe_sums()];
+        for (slot, sums) in sums.chunks_exact_mut(layout.strip_blocks()).enumerate() {
+            let mut block = 0;
+            for chunk in self.strip(layout.column(index, slot)) {
+                let blocks = chunk.len() / BLOCK as usize;
+                let first = BlockAddress {
+                    segment,
+                    slot: slot as u32,
+                    block: index as u64 * layout.strip_blocks() as u64 + block as u64,
+                };
+                block_checksums(first, chunk, &mut sums[block..block + blocks]);
+                block += blocks;
+            }
+        }
+        sums
+    }
+
+    /// Copies user bytes `at..at + into.len()` of the stripe.
+    pub fn get(&self, at: usize, into: &mut [u8]) {
+        for (chunk, place, range) in pieces(self.layout, at, into.len()) {
+            let per_strip = chunks_per_strip(self.layout);
+            let len = range.len();
+            into[range].copy_from_slice(&self.columns[chunk / per_strip][chunk % per_strip][place..place + len]);
+        }
+    }
+
+    /// Bytes of memory it takes, parity aside.
+    pub fn memory(&self) -> usize {
+        self.layout.data_len().as_usize()
+    }
+}
+
+fn chunks_per_strip(layout: Layout) -> usize {
+    layout.interleave().as_usize().div_ceil(CHUNK)
+}
+
+/// Bytes of chunk `chunk` (counted through the stripe): all are full but the last of a strip.
+fn chunk_len(layout: Layout, chunk: usize) -> usize {
+    let start = chunk % chunks_per_strip(layout) * CHUNK;
+    CHUNK.min(layout.interleave().as_usize() - start)
+}
+
+/// Cuts stripe bytes `at..at + len` at chunk borders: (chunk, place in it, range of the caller's bytes).
+fn pieces(layout: Layout, at: usize, len: usize) -> impl Iterator<Item = (usize, usize, Range<usize>)> {
+    let interleave = layout.interleave().as_usize();
+    let mut done = 0;
+    core::iter::from_fn(move || {
+        if done == len {
+            return None;
+        }
+        let (strip, in_strip) = ((at + done) / interleave, (at + done) % interleave);
+        let chunk = strip * chunks_per_strip(layout) + in_strip / CHUNK;
+        let place = in_strip % CHUNK;
+        let take = (chunk_len(layout, chunk) - place).min(len - done);
+        let range = done..done + take;
+        done += take;
+        Some((chunk, place, range))
+    })
+}
+
+fn sectors_of(at: usize, len: usize) -> Range<usize> {
+    let sector = SECTOR as usize;
+    assert!(at.is_multiple_of(sector) && len.is_multiple_of(sector), "whole sectors, not {len} bytes at {at}");
+    at / sector..(at + len) / sector
+}
+
+fn bytes_of(runs: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    runs.into_iter().map(|run| run.start * SECTOR as usize..run.end * SECTOR as usize).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stripe::geometry::Resiliency;
+    use crate::units::ByteCount;
+    use proptest::prelude::*;
+
+    fn layout() -> Layout {
+        Layout::new(Resiliency::Parity { parity: 1 }, 4, ByteCount::kib(40)).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_put_last_is_read_and_the_rest_is_named_as_missing(
+            puts in prop::collection::vec((0usize..240, 1usize..120, any::<u8>()), 0..12),
+        ) {
+            let mut buffer = StripeBuffer::new(layout(), 0, Nanos(0));
+            let mut model = vec![None; 240 * 512];
+            for (sector, count, value) in puts {
+                let count = count.min(240 - sector);
+                buffer.put(sector * 512, &vec![value; count * 512], false);
+                model[sector * 512..(sector + count) * 512].fill(Some(value));
+            }
+            let mut bytes = vec![0xEE; 240 * 512];
+            for hole in buffer.get(0, &mut bytes) {
+                prop_assert!(model[hole.clone()].iter().all(Option::is_none));
+                bytes[hole].fill(0xEE);
+            }
+            for (byte, expected) in bytes.iter().zip(&model) {
+                prop_assert_eq!(*byte, expected.unwrap_or(0xEE));
+            }
+        }
+    }
+
+    #[test]
+    fn filling_never_overwrites_what_was_put() {
+        let mut buffer = StripeBuffer::new(layout(), 0, Nanos(0));
+        buffer.put(512, &[1; 512], false);
+        buffer.fill(0, &[2; 2048]);
+        let mut bytes = [0; 2048];
+        assert!(buffer.get(0, &mut bytes).is_empty());
+        assert_eq!((bytes[0], bytes[512], bytes[1024]), (2, 1, 2));
+    }
+
+    #[test]
+    fn landing_hands_out_each_byte_once() {
+        let mut buffer = StripeBuffer::new(layout(), 0, Nanos(0));
+        buffer.put(1024, &[7; 1024], false);
+        assert_eq!(buffer.land(), vec![(1024, vec![7; 1024])]);
+        assert!(buffer.land().is_empty());
+        buffer.put(1024, &[8; 512], false);
+        assert_eq!(buffer.land(), vec![(1024, vec![8; 512])]);
+    }
+
+    #[test]
+    fn a_sealed_stripe_reads_back_and_its_parity_is_the_sum_of_its_columns() {
+        let layout = layout();
+        let mut buffer = StripeBuffer::new(layout, 0, Nanos(0));
+        let data: Vec<u8> = (0..layout.data_len().as_usize()).map(|at| (at * 31 / 7) as u8).collect();
+        buffer.put(0, &data, false);
+        let sealed = buffer.seal(0);
+        let mut back = vec![0; data.len()];
+        sealed.get(0, &mut back);
+        assert_eq!(back, data);
+        let strip =
+            |column: usize| -> Vec<u8> { sealed.strip(column).iter().flat_map(|chunk| chunk.to_vec()).collect() };
+        for at in 0..layout.interleave().as_usize() {
+            assert_eq!(strip(0)[at] ^ strip(1)[at] ^ strip(2)[at], strip(3)[at]);
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The executor: carries out plans against the disks, proves every block it reads, and knows nothing of RAID.
+//!
+//! Invariants
+//! 1. Nothing leaves here that did not match its checksum, or was not computed from blocks that did.
+//! 2. A bad block whose content could be computed is rewritten where it lies; its content is the same as ever, so nothing immutable changes.
+//! 3. Nothing is rewritten in a slab that the segment has given up since the read was planned: it may be somebody else's.
+
+use super::geometry::Layout;
+use super::plan::{self, Plan, SlotRead, Want};
+use super::table::Place;
+use crate::checksum::{BlockAddress, block_checksums};
+use crate::error::Result;
+use crate::event::{DiskNo, Event};
+use crate::format::record::SlabAt;
+use crate::io::{Buf, DiskError};
+use crate::parity;
+use crate::store::{Store, join, lost};
+use crate::units::BLOCK;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// A stripe on the disks, as the executor needs it.
+#[derive(Clone)]
+pub struct Target {
+    /// Where it is.
+    pub place: Place,
+    /// Its layout.
+    pub layout: Layout,
+    /// The slabs of its segment, as they were when this was made.
+    pub slabs: Rc<[Option<SlabAt>]>,
+}
+
+/// A block of a stripe: (slot, block within the strip).
+type Block = (usize, usize);
+
+/// What reading for a plan gave: for every read, its bytes, or the blocks of it that are bad.
+enum Outcome {
+    Sound(Vec<Buf>),
+    Bad(Vec<Block>),
+}
+
+impl Target {
+    /// The stripe at `place`, if its segment exists.
+    pub fn new(store: &Store, place: Place) -> Option<Target> {
+        let map = store.map.borrow();
+        let segment = map.segments.get(&place.segment)?;
+        Some(Target { place, layout: segment.record.layout, slabs: segment.record.slabs.clone() })
+    }
+
+    /// The disk and the block of its slab at which `block` of `slot` lies.
+    pub fn locate(&self, slot: usize, block: usize) -> Option<(SlabAt, u64)> {
+        let first = self.place.index as u64 * self.layout.strip_blocks() as u64;
+        self.slabs[slot].map(|at| (at, first + block as u64))
+    }
+
+    /// The first of the stripe's checksums within its segment's sheet, and one past the last.
+    pub fn sums_range(&self) -> Range<u64> {
+        let sums = self.layout.stripe_sums() as u64;
+        self.place.index as u64 * sums..(self.place.index as u64 + 1) * sums
+    }
+
+    fn sum_of(&self, slot: usize, block: usize) -> usize {
+        slot * self.layout.strip_blocks() + block
+    }
+}
+
+impl Store {
+    /// Reads `wants` (at most one per column) of a stripe. The caller has pinned it. The answers are in the order of the wants.
+    pub async fn read_stripe(&self, target: &Target, wants: &[Want]) -> Result<Vec<Buf>> {
+        let sums = self.sums(target.place.segment, target.sums_range()).await?;
+        if let Some(plan) = self.plan_read(target, wants, &BTreeSet::new())
+            && let Outcome::Sound(bufs) = self.run(target, &plan, &sums).await
+        {
+            return Ok(answer(target.layout, &plan, wants, bufs));
+        }
+        // Something is bad. Block by block, each with its own plan, what can be had is had.
+        let mut bad = BTreeSet::new();
+        let mut answers = Vec::with_capacity(wants.len());
+        for want in wants {
+            let mut whole = Buf::zeroed(want.blocks.len() * BLOCK as usize);
+            for (at, block) in want.blocks.clone().enumerate() {
+                let bytes = self.read_block(target, want.column, block, &sums, &mut bad).await?;
+                whole[at * BLOCK as usize..][..BLOCK as usize].copy_from_slice(&bytes);
+            }
+            answers.push(whole);
+        }
+        self.heal(target, &sums, bad).await;
+        Ok(answers)
+    }
+
+    /// The plan for such a read as things stand now; `None`: the data is lost.
+    pub fn plan_read(&self, target: &Target, wants: &[Want], bad: &BTreeSet<Block>) -> Option<Plan> {
+        let usable = |slot: usize, blocks: &Range<usize>| {
+            let there = target.slabs[slot].is_some_and(|at| self.has_disk(at.disk));
+            there && (bad.is_empty() || !blocks.clone().any(|block| bad.contains(&(slot, block))))
+        };
+        // Of several copies: one on a current disk, then the one with the least to do; stripes alternate on a tie.
+        let cost = |slot: usize| {
+            let members = self.members.borrow();
+            let member = target.slabs[slot].and_then(|at| members.get(&at.disk));
+            let busy = member.map_or(0, |member| member.counters.in_flight as u64);
+            let stale = member.is_none_or(|member| !member.current) as u64;
+            let turn = (slot + target.place.index as usize / 16) % target.layout.copies();
+            stale << 32 | busy << 8 | turn as u64
+        };
+        plan::read(target.layout, target.place.index, wants, usable, cost)
+    }
+
+    /// One block of one column, whatever it takes; blocks found bad are added to `bad`.
+    async fn read_block(
+        &self,
+        target: &Target,
+        column: usize,
+        block: usize,
+        sums: &[u32],
+        bad: &mut BTreeSet<Block>,
+    ) -> Result<Buf> {
+        let wants = [Want { column, blocks: block..block + 1 }];
+        loop {
+            let Some(plan) = self.plan_read(target, &wants, bad) else {
+                self.report_lost(target, bad);
+                let Place { segment, index } = target.place;
+                return Err(lost(format!(
+                    "block {block} of column {column} of stripe {index} of segment {segment} is lost: more failed than {} survives",
+                    target.layout
+                )));
+            };
+            match self.run(target, &plan, sums).await {
+                Outcome::Sound(bufs) => {
+                    let mut answers = answer(target.layout, &plan, &wants, bufs);
+                    return Ok(answers.swap_remove(0));
+                }
+                // A failing disk was taken out meanwhile, or these blocks are bad: the next plan does without them.
+                Outcome::Bad(blocks) => bad.extend(blocks),
+            }
+        }
+    }
+
+    /// Reads all of a plan's blocks at once and checks them.
+    async fn run(&self, target: &Target, plan: &Plan, sums: &[u32]) -> Outcome {
+        let reads = join(plan.reads.iter().map(|read| self.run_read(target, read))).await;
+        let mut sound = Vec::with_capacity(reads.len());
+        let mut bad = Vec::new();
+        for (read, result) in plan.reads.iter().zip(reads) {
+            match result {
+                Ok(buf) => {
+                    let wrong = self.verify(target, read, &buf, sums);
+                    bad.extend(wrong.into_iter().map(|block| (read.slot, block)));
+                    sound.push(buf);
+                }
+                Err(DiskError::Gone) => bad.push((read.slot, usize::MAX)),
+                Err(_) if read.blocks.len() == 1 => {
+                    if let Some((at, block)) = target.locate(read.slot, read.blocks.start) {
+                        self.bad_block(at.disk, self.slab_offset(at, block), false);
+                    }
+                    bad.push((read.slot, read.blocks.start));
+                }
+                // Which of the blocks it is, single reads will tell.
+                Err(_) => bad.push((read.slot, usize::MAX)),
+            }
+        }
+        if bad.is_empty() { Outcome::Sound(sound) } else { Outcome::Bad(bad) }
+    }
+
+    async fn run_read(&self, target: &Target, read: &SlotRead) -> core::result::Result<Buf, DiskError> {
+        let (at, block) = target.locate(read.slot, read.blocks.start).ok_or(DiskError::Gone)?;
+        self.disk_read(at.disk, self.slab_offset(at, block), read.blocks.len() * BLOCK as usize).await
+    }
+
+    /// The blocks of a read that do not match their checksums.
+    fn verify(&self, target: &Target, read: &SlotRead, buf: &[u8], sums: &[u32]) -> Vec<usize> {
+        let Some((at, first)) = target.locate(read.slot, read.blocks.start) else { return Vec::new() };
+        let mut computed = vec![0; read.blocks.len()];
+        let address = BlockAddress { segment: target.place.segment, slot: read.slot as u32, block: first };
+        block_checksums(address, buf, &mut computed);
+        let mut wrong = Vec::new();
+        for (nth, block) in read.blocks.clone().enumerate() {
+            if computed[nth] != sums[target.sum_of(read.slot, block)] {
+                self.bad_block(at.disk, self.slab_offset(at, first + nth as u64), true);
+                wrong.push(block);
+            }
+        }
+        wrong
+    }
+
+    /// Rewrites the bad blocks whose disks are still there.
+    async fn heal(&self, target: &Target, sums: &[u32], bad: BTreeSet<Block>) {
+        if self.read_only {
+            return;
+        }
+        let blocks: Vec<Block> = bad.iter().filter(|(_, block)| *block != usize::MAX).copied().collect();
+        for (slot, block) in blocks {
+            self.heal_block(target, slot, block, sums, &bad).await;
+        }
+    }
+
+    /// Computes one bad block from the others and rewrites it. `false`: it could not be computed, or not be written.
+    async fn heal_block(
+        &self,
+        target: &Target,
+        slot: usize,
+        block: usize,
+        sums: &[u32],
+        bad: &BTreeSet<Block>,
+    ) -> bool {
+        let Some((at, offset)) = target.locate(slot, block) else { return false };
+        if !self.has_disk(at.disk) {
+            return false;
+        }
+        let mut bad = bad.clone();
+        bad.insert((slot, block));
+        let column = target.layout.column(target.place.index, slot);
+        let Ok(bytes) = self.read_block(target, column, block, sums, &mut bad).await else { return false };
+        let current = self
+            .map
+            .borrow()
+            .segments
+            .get(&target.place.segment)
+            .is_some_and(|now| Rc::ptr_eq(&now.record.slabs, &target.slabs));
+        if !current {
+            return false;
+        }
+        let to = self.slab_offset(at, offset);
+        let healed = self.disk_write(at.disk, to, vec![bytes.freeze()]).await.is_ok();
+        if healed {
+            self.healed_block(at.disk, to);
+        }
+        healed
+    }
+
+    /// Reads every strip of a stripe, parity included, and proves it. With `repair`, bad blocks are rewritten. Returns (bad, healed) counts;
+    /// strips without a disk count as bad in full.
+    pub async fn prove_stripe(&self, target: &Target, repair: bool) -> Result<(u64, u64)> {
+        let sums = self.sums(target.place.segment, target.sums_range()).await?;
+        let mut bad: BTreeSet<Block> = BTreeSet::new();
+        let mut absent = 0;
+        let blocks = target.layout.strip_blocks();
+        for slot in 0..target.layout.slots() {
+            if !target.slabs[slot].is_some_and(|at| self.has_disk(at.disk)) {
+                absent += blocks as u64;
+                continue;
+            }
+            let column = target.layout.column(target.place.index, slot);
+            let whole = Plan { reads: vec![SlotRead { slot, column, blocks: 0..blocks }], ..Plan::default() };
+            let Outcome::Bad(mut found) = self.run(target, &whole, &sums).await else { continue };
+            if found.iter().any(|(_, block)| *block == usize::MAX) {
+                found.clear();
+                for block in 0..blocks {
+                    let one =
+                        Plan { reads: vec![SlotRead { slot, column, blocks: block..block + 1 }], ..Plan::default() };
+                    if let Outcome::Bad(_) = self.run(target, &one, &sums).await {
+                        found.push((slot, block));
+                    }
+                }
+            }
+            bad.extend(found);
+        }
+        let mut healed = 0;
+        if repair {
+            for (slot, block) in bad.clone() {
+                healed += self.heal_block(target, slot, block, &sums, &bad).await as u64;
+            }
+        }
+        Ok((bad.len() as u64 + absent, healed))
+    }
+
+    fn report_lost(&self, target: &Target, bad: &BTreeSet<Block>) {
+        for (slot, block) in bad.iter().filter(|(_, block)| *block != usize::MAX) {
+            if let Some((at, block)) = target.locate(*slot, *block) {
+                self.world.emit(Event::BlockLost { disk: DiskNo(at.disk), at: self.slab_offset(at, block) });
+            }
+        }
+    }
+}
+
+/// The wanted bytes from what a plan read, missing columns computed.
+fn answer(layout: Layout, plan: &Plan, wants: &[Want], bufs: Vec<Buf>) -> Vec<Buf> {
+    let computed = compute(layout, plan, &bufs);
+    let mut bufs: Vec<Option<Buf>> = bufs.into_iter().map(Some).collect();
+    let mut answers = Vec::with_capacity(wants.len());
+    for want in wants {
+        if let Some(at) = plan.compute.iter().position(|column| *column == want.column) {
+            answers.push(cut(&computed[at], &plan.over, &want.blocks));
+            continue;
+        }
+        let at = plan
+            .reads
+            .iter()
+            .position(|read| read.column == want.column)
+            .expect("a plan reads what it does not compute");
+        if plan.reads[at].blocks == want.blocks {
+            answers.push(bufs[at].take().expect("each column is wanted once"));
+        } else {
+            let buf = bufs[at].as_ref().expect("each column is wanted once");
+            answers.push(cut(buf, &plan.reads[at].blocks, &want.blocks));
+        }
+    }
+    answers
+}
+
+fn compute(layout: Layout, plan: &Plan, bufs: &[Buf]) -> Vec<Buf> {
+    if plan.compute.is_empty() {
+        return Vec::new();
+    }
+    let len = plan.over.len() * BLOCK as usize;
+    let have: Vec<(usize, &[u8])> = plan
+        .reads
+        .iter()
+        .zip(bufs)
+        .filter(|(read, _)| read.blocks.start <= plan.over.start && plan.over.end <= read.blocks.end)
+        .map(|(read, buf)| (read.column, &buf[(plan.over.start - read.blocks.start) * BLOCK as usize..][..len]))
+        .take(layout.data_columns())
+        .collect();
+    let mut made: Vec<Buf> = plan.compute.iter().map(|_| Buf::zeroed(len)).collect();
+    let mut want: Vec<(usize, &mut [u8])> =
+        plan.compute.iter().copied().zip(made.iter_mut().map(|buf| &mut **buf)).collect();
+    parity::reconstruct(layout.data_columns(), &have, &mut want);
+    made
+}
+
+fn cut(buf: &[u8], from: &Range<usize>, want: &Range<usize>) -> Buf {
+    Buf::copy_of(&buf[(want.start - from.start) * BLOCK as usize..(want.end - from.start) * BLOCK as usize])
+}

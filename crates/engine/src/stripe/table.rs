@@ -1,0 +1,170 @@
+//! The stripe table: virtual stripe number -> physical stripe, or unmapped. Kept in chunks of sixteen metadata pages, made when the first
+//! stripe inside is mapped.
+//!
+//! Invariants
+//! 1. An unmapped stripe costs nothing until its chunk exists; an absent chunk maps nothing.
+//! 2. A page whose entries changed since its last image is marked dirty in the same step; a new chunk starts with all pages dirty, so that every
+//!    page of a checkpointed chunk has an image and a missing one is damage.
+
+use crate::format::page::PAGE_ENTRIES;
+use crate::format::record::{PageRun, TableRecord};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+
+/// Pages of a chunk.
+pub const CHUNK_PAGES: u32 = 16;
+/// Entries of a chunk.
+pub const CHUNK_ENTRIES: u64 = CHUNK_PAGES as u64 * PAGE_ENTRIES as u64;
+
+/// Where a stripe is: stripe `index` of segment `segment`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Place {
+    /// The segment.
+    pub segment: u32,
+    /// The stripe's index in it.
+    pub index: u32,
+}
+
+/// One stripe table, with the room its stripes may take.
+pub struct Table {
+    /// Its number and layout.
+    pub record: TableRecord,
+    /// Whether slabs were reserved up front and are kept when empty.
+    pub fixed: bool,
+    /// Its chunks, by number.
+    pub chunks: BTreeMap<u32, Chunk>,
+    /// The segments that hold its stripes.
+    pub segments: BTreeSet<u32>,
+    /// The segment that is being filled.
+    pub current: Option<u32>,
+    /// Free stripes in its segments.
+    pub free: u64,
+    /// How many of the free stripes are promised to buffers.
+    pub claims: u64,
+    /// Mapped stripes.
+    pub mapped: u64,
+}
+
+/// A run of entries that share sixteen pages.
+pub struct Chunk {
+    /// Where the pages live.
+    pub pages: PageRun,
+    entries: Box<[u64]>,
+    /// Pages (bits) that changed since their last image.
+    pub dirty: u32,
+    /// The version of each page's newest image; 0 where there is none.
+    pub versions: [u64; CHUNK_PAGES as usize],
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(record: TableRecord) -> Table {
+        Table {
+            record,
+            fixed: false,
+            chunks: BTreeMap::new(),
+            segments: BTreeSet::new(),
+            current: None,
+            free: 0,
+            claims: 0,
+            mapped: 0,
+        }
+    }
+
+    /// The chunk a stripe belongs to.
+    pub fn chunk_of(stripe: u64) -> u32 {
+        (stripe / CHUNK_ENTRIES) as u32
+    }
+
+    /// Where `stripe` is.
+    pub fn get(&self, stripe: u64) -> Option<Place> {
+        let entry = self.chunks.get(&Self::chunk_of(stripe))?.entries[(stripe % CHUNK_ENTRIES) as usize];
+        unpack(entry)
+    }
+
+    /// Maps or unmaps `stripe` and returns where it was. Mapping needs the chunk to exist.
+    pub fn set(&mut self, stripe: u64, place: Option<Place>) -> Option<Place> {
+        let Some(chunk) = self.chunks.get_mut(&Self::chunk_of(stripe)) else {
+            assert!(place.is_none(), "a stripe is mapped only where its chunk exists");
+            return None;
+        };
+        let at = (stripe % CHUNK_ENTRIES) as usize;
+        let before = unpack(core::mem::replace(&mut chunk.entries[at], pack(place)));
+        chunk.dirty |= 1 << (at / PAGE_ENTRIES);
+        self.mapped = self.mapped + place.is_some() as u64 - before.is_some() as u64;
+        before
+    }
+
+    /// Takes a page of a chunk from the payload of its image; it is clean then.
+    pub fn load_page(&mut self, chunk: u32, page: u32, version: u64, payload: &[u8]) {
+        let Some(chunk) = self.chunks.get_mut(&chunk) else { return };
+        let entries = &mut chunk.entries[page as usize * PAGE_ENTRIES..][..PAGE_ENTRIES];
+        for (entry, bytes) in entries.iter_mut().zip(payload.chunks_exact(8)) {
+            *entry = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+            self.mapped += (*entry != 0) as u64;
+        }
+        chunk.versions[page as usize] = version;
+        chunk.dirty &= !(1 << page);
+    }
+
+    /// Every mapped stripe from `from` on, in order.
+    pub fn mapped_from(&self, from: u64) -> impl Iterator<Item = (u64, Place)> + '_ {
+        self.chunks.range(Self::chunk_of(from)..).flat_map(move |(number, chunk)| {
+            let first = *number as u64 * CHUNK_ENTRIES;
+            let entries = chunk.entries.iter().enumerate();
+            let mapped = entries.filter_map(move |(at, entry)| Some((first + at as u64, unpack(*entry)?)));
+            mapped.filter(move |(stripe, _)| *stripe >= from)
+        })
+    }
+}
+
+impl Chunk {
+    /// A chunk that maps nothing, all of it still to be written.
+    pub fn new(pages: PageRun) -> Chunk {
+        let entries = vec![0; CHUNK_ENTRIES as usize].into_boxed_slice();
+        Chunk { pages, entries, dirty: (1 << CHUNK_PAGES) - 1, versions: [0; CHUNK_PAGES as usize] }
+    }
+
+    /// The payload of one of its pages.
+    pub fn page(&self, page: u32) -> &[u64] {
+        &self.entries[page as usize * PAGE_ENTRIES..][..PAGE_ENTRIES]
+    }
+}
+
+/// 0: unmapped; else segment + 1 in the upper half, index in the lower.
+fn pack(place: Option<Place>) -> u64 {
+    place.map_or(0, |place| (place.segment as u64 + 1) << 32 | place.index as u64)
+}
+
+fn unpack(entry: u64) -> Option<Place> {
+    let segment = (entry >> 32).checked_sub(1)?;
+    Some(Place { segment: segment as u32, index: entry as u32 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stripe::geometry::{Layout, Resiliency};
+    use crate::units::ByteCount;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn entries_read_back_and_mark_their_page_dirty() {
+        let layout = Layout::new(Resiliency::Simple, 1, ByteCount::kib(4)).unwrap();
+        let mut table = Table::new(TableRecord { id: 1, layout });
+        assert_eq!(table.get(9000), None);
+        assert_eq!(table.set(9000, None), None);
+        let mut chunk = Chunk::new(PageRun { segment: 0, first: 0, count: CHUNK_PAGES });
+        chunk.dirty = 0;
+        table.chunks.insert(1, chunk);
+        let place = Place { segment: 0, index: 0 };
+        assert_eq!(table.set(9000, Some(place)), None);
+        assert_eq!((table.get(9000), table.mapped), (Some(place), 1));
+        assert_eq!(table.chunks[&1].dirty, 1 << ((9000 - CHUNK_ENTRIES) / PAGE_ENTRIES as u64));
+        assert_eq!(table.mapped_from(8999).collect::<Vec<_>>(), [(9000, place)]);
+        assert_eq!(table.mapped_from(9001).count(), 0);
+        assert_eq!(table.set(9000, None), Some(place));
+        assert_eq!(table.mapped, 0);
+    }
+}

@@ -1,0 +1,179 @@
+//! What tasks of one thread need to wait for each other: an answer, a change, a room, all of several.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::future::{Future, poll_fn};
+use core::pin::Pin;
+use core::task::{Poll, Waker};
+
+/// Where one answer will be put; see [`promise`].
+pub struct Promise<T>(Rc<Once<T>>);
+
+/// Where one answer will come from; see [`promise`].
+pub struct Answer<T>(Rc<Once<T>>);
+
+struct Once<T> {
+    value: Cell<Option<T>>,
+    waker: Cell<Option<Waker>>,
+}
+
+/// A place for one value: the [`Promise`] is kept by who will know it, the [`Answer`] by who waits for it.
+pub fn promise<T>() -> (Promise<T>, Answer<T>) {
+    let once = Rc::new(Once { value: Cell::new(None), waker: Cell::new(None) });
+    (Promise(once.clone()), Answer(once))
+}
+
+impl<T> Promise<T> {
+    /// Gives the answer.
+    pub fn keep(self, value: T) {
+        self.0.value.set(Some(value));
+        if let Some(waker) = self.0.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Answer<T> {
+    /// Waits for the answer.
+    pub async fn wait(self) -> T {
+        poll_fn(|context| match self.0.value.take() {
+            Some(value) => Poll::Ready(value),
+            None => {
+                self.0.waker.set(Some(context.waker().clone()));
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}
+
+/// Something that changes, and those who wait for the next change. Waiters re-check their condition in a loop.
+#[derive(Default)]
+pub struct Signal {
+    changes: Cell<u64>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Signal {
+    /// A signal nobody waits for.
+    pub fn new() -> Signal {
+        Signal::default()
+    }
+
+    /// Tells every waiter that something changed.
+    pub fn notify(&self) {
+        self.changes.set(self.changes.get() + 1);
+        for waker in self.waiting.take() {
+            waker.wake();
+        }
+    }
+
+    /// Waits for the first [`Signal::notify`] after this call (not after the first poll).
+    pub fn changed(&self) -> impl Future<Output = ()> + '_ {
+        let seen = self.changes.get();
+        poll_fn(move |context| {
+            if self.changes.get() != seen {
+                return Poll::Ready(());
+            }
+            self.waiting.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        })
+    }
+
+    /// Waits until `condition` holds, looking again after every change.
+    pub async fn until(&self, condition: impl Fn() -> bool) {
+        while !condition() {
+            self.changed().await;
+        }
+    }
+}
+
+/// Something one task at a time may do; the others wait their turn.
+#[derive(Default)]
+pub struct Turn {
+    taken: Cell<bool>,
+    freed: Signal,
+}
+
+/// Held while it is one's turn.
+pub struct TurnGuard<'a>(&'a Turn);
+
+impl Turn {
+    /// Waits for the turn.
+    pub async fn take(&self) -> TurnGuard<'_> {
+        self.freed.until(|| !self.taken.get()).await;
+        self.taken.set(true);
+        TurnGuard(self)
+    }
+}
+
+impl Drop for TurnGuard<'_> {
+    fn drop(&mut self) {
+        self.0.taken.set(false);
+        self.0.freed.notify();
+    }
+}
+
+/// Drives all of `futures` to their ends at once; the answers in the same order.
+pub async fn join_all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
+    let mut running: Vec<_> = futures.into_iter().map(Some).collect();
+    let mut answers: Vec<Option<T>> = running.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        let mut waiting = false;
+        for (slot, answer) in running.iter_mut().zip(answers.iter_mut()) {
+            let Some(future) = slot else { continue };
+            match future.as_mut().poll(context) {
+                Poll::Ready(value) => {
+                    *answer = Some(value);
+                    *slot = None;
+                }
+                Poll::Pending => waiting = true,
+            }
+        }
+        if waiting { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    answers.into_iter().map(|answer| answer.expect("every future was driven to its end")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::Executor;
+
+    #[test]
+    fn an_answer_given_before_or_after_waiting_arrives() {
+        let executor = Executor::new();
+        let seen = Rc::new(Cell::new(0));
+        let (promise_early, answer_early) = promise();
+        let (promise_late, answer_late) = promise();
+        promise_early.keep(1);
+        let sum = seen.clone();
+        executor.spawn("wait", Box::pin(async move { sum.set(answer_early.wait().await + answer_late.wait().await) }));
+        let mut scratch = Vec::new();
+        while executor.run_ready(&mut scratch) {}
+        promise_late.keep(2);
+        while executor.run_ready(&mut scratch) {}
+        assert_eq!((seen.get(), executor.alive()), (3, 0));
+    }
+
+    #[test]
+    fn a_signal_between_the_call_and_the_first_poll_is_not_lost() {
+        let executor = Executor::new();
+        let signal = Rc::new(Signal::new());
+        let inner = signal.clone();
+        executor.spawn(
+            "wait",
+            Box::pin(async move {
+                let changed = inner.changed();
+                inner.notify();
+                changed.await;
+            }),
+        );
+        let mut scratch = Vec::new();
+        while executor.run_ready(&mut scratch) {}
+        assert_eq!(executor.alive(), 0);
+    }
+}

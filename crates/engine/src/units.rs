@@ -1,0 +1,199 @@
+//! Lengths and offsets are types, so that only meaningful arithmetic compiles.
+//!
+//! A [`ByteCount`] is a length. [`VirtualOffset`] is a place on a virtual disk, [`DiskOffset`] a place on one physical
+//! disk. Offset + length = offset; offset - offset = length; offsets of different kinds never meet.
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Mul, Sub};
+
+/// The unit of checksums, of atomicity and of every disk access: 4096 bytes.
+pub const BLOCK: u64 = 4096;
+/// The smallest unit a client may address: 512 bytes.
+pub const SECTOR: u64 = 512;
+
+/// A length in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct ByteCount(pub u64);
+
+/// A place on a virtual disk, in bytes from its start.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct VirtualOffset(pub u64);
+
+/// A place on one physical disk, in bytes from its start.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct DiskOffset(pub u64);
+
+/// The number of a stripe within one stripe table: virtual offset / stripe data length.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Debug)]
+pub struct StripeNo(pub u64);
+
+/// A moment or a span on the world's monotonic clock, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Debug)]
+pub struct Nanos(pub u64);
+
+impl ByteCount {
+    /// No bytes.
+    pub const ZERO: ByteCount = ByteCount(0);
+
+    /// `n` KiB.
+    pub const fn kib(n: u64) -> ByteCount {
+        ByteCount(n << 10)
+    }
+
+    /// `n` MiB.
+    pub const fn mib(n: u64) -> ByteCount {
+        ByteCount(n << 20)
+    }
+
+    /// `n` GiB.
+    pub const fn gib(n: u64) -> ByteCount {
+        ByteCount(n << 30)
+    }
+
+    /// The length as an index of memory.
+    pub const fn as_usize(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Whether this is a whole number of `unit`s.
+    pub const fn is_multiple_of(self, unit: u64) -> bool {
+        self.0.is_multiple_of(unit)
+    }
+}
+
+impl DiskOffset {
+    /// Whether this place is a multiple of `unit` bytes from the start.
+    pub const fn is_multiple_of(self, unit: u64) -> bool {
+        self.0.is_multiple_of(unit)
+    }
+}
+
+impl Nanos {
+    /// `n` milliseconds.
+    pub const fn millis(n: u64) -> Nanos {
+        Nanos(n * 1_000_000)
+    }
+
+    /// `n` seconds.
+    pub const fn secs(n: u64) -> Nanos {
+        Nanos(n * 1_000_000_000)
+    }
+
+    /// The span from `earlier` to this moment; zero when it is later.
+    pub const fn since(self, earlier: Nanos) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Nanos> for Nanos {
+    type Output = Nanos;
+    fn add(self, span: Nanos) -> Nanos {
+        Nanos(self.0 + span.0)
+    }
+}
+
+impl Add for ByteCount {
+    type Output = ByteCount;
+    fn add(self, other: ByteCount) -> ByteCount {
+        ByteCount(self.0 + other.0)
+    }
+}
+
+impl AddAssign for ByteCount {
+    fn add_assign(&mut self, other: ByteCount) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for ByteCount {
+    type Output = ByteCount;
+    fn sub(self, other: ByteCount) -> ByteCount {
+        ByteCount(self.0 - other.0)
+    }
+}
+
+impl Mul<u64> for ByteCount {
+    type Output = ByteCount;
+    fn mul(self, times: u64) -> ByteCount {
+        ByteCount(self.0 * times)
+    }
+}
+
+impl Add<ByteCount> for VirtualOffset {
+    type Output = VirtualOffset;
+    fn add(self, len: ByteCount) -> VirtualOffset {
+        VirtualOffset(self.0 + len.0)
+    }
+}
+
+impl Sub for VirtualOffset {
+    type Output = ByteCount;
+    fn sub(self, from: VirtualOffset) -> ByteCount {
+        ByteCount(self.0 - from.0)
+    }
+}
+
+impl Add<ByteCount> for DiskOffset {
+    type Output = DiskOffset;
+    fn add(self, len: ByteCount) -> DiskOffset {
+        DiskOffset(self.0 + len.0)
+    }
+}
+
+impl Sub for DiskOffset {
+    type Output = ByteCount;
+    fn sub(self, from: DiskOffset) -> ByteCount {
+        ByteCount(self.0 - from.0)
+    }
+}
+
+impl fmt::Display for ByteCount {
+    /// Binary units, at most one decimal: `64 KiB`, `1.5 GiB`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        let mut unit = 0;
+        while unit + 1 < UNITS.len() && self.0 >> (10 * (unit + 1)) > 0 {
+            unit += 1;
+        }
+        let scale = 1u128 << (10 * unit);
+        let tenths = (self.0 as u128 * 10 + scale / 2) / scale;
+        if tenths.is_multiple_of(10) {
+            write!(f, "{} {}", tenths / 10, UNITS[unit])
+        } else {
+            write!(f, "{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
+        }
+    }
+}
+
+impl fmt::Debug for ByteCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}B", self.0)
+    }
+}
+
+impl fmt::Debug for VirtualOffset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v+{:#x}", self.0)
+    }
+}
+
+impl fmt::Debug for DiskOffset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "d+{:#x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn byte_counts_print_in_binary_units() {
+        assert_eq!(ByteCount(512).to_string(), "512 B");
+        assert_eq!(ByteCount::kib(64).to_string(), "64 KiB");
+        assert_eq!(ByteCount::mib(1536).to_string(), "1.5 GiB");
+        assert_eq!(ByteCount(u64::MAX).to_string(), "16 EiB");
+    }
+}

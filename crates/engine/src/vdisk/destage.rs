@@ -1,0 +1,55 @@
+//! Destage: a stripe that is still partial is merged with what is on the disks and leaves as a new whole stripe. This is the only place where a write
+//! causes a read.
+
+use super::{Vdisk, add};
+use crate::error::Result;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+impl Vdisk {
+    /// Completes the gathering buffer of `stripe`, if there is one, and sends it on its way.
+    pub async fn destage(self: &Rc<Self>, stripe: u64) -> Result<()> {
+        // An older version that flies must be the truth before the merge can read it.
+        self.moved.until(|| self.flying(stripe).is_none()).await;
+        let Some((id, holes)) = self.with_filling(stripe, |buffer| (buffer.id, buffer.holes())) else { return Ok(()) };
+        if let (Some(first), Some(last)) = (holes.first(), holes.last()) {
+            let (from, to) = (first.start, last.end);
+            let start = stripe * self.layout().data_len().0;
+            let mut bytes = vec![0; to - from];
+            let read = self.read_below(start + from as u64..start + to as u64, &mut bytes).await?;
+            add(&self.counters.read_for_write, read);
+            let grown = self.with_filling(stripe, |buffer| {
+                // A discard may have ended the buffer meanwhile, and a later write begun another: what was read is not its past.
+                let before = buffer.memory();
+                if buffer.id == id {
+                    buffer.fill(from, &bytes);
+                }
+                buffer.memory() - before
+            });
+            self.store.buffered_changed(grown.unwrap_or(0) as i64);
+        }
+        self.seal_if_whole(stripe);
+        Ok(())
+    }
+
+    /// Destages `stripe` and waits until it is committed (not: durable).
+    pub async fn destage_and_wait(self: &Rc<Self>, stripe: u64) -> Result<()> {
+        self.destage(stripe).await?;
+        if let Some(sealed) = self.flying(stripe) {
+            self.moved.until(|| !self.flying(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed))).await;
+        }
+        Ok(())
+    }
+
+    /// Stripes with a gathering buffer, the longest untouched first.
+    pub fn gathering(&self) -> Vec<u64> {
+        let stripes = self.stripes.borrow();
+        let mut found: Vec<_> = stripes
+            .iter()
+            .filter_map(|(stripe, gathering)| Some((gathering.filling.as_ref()?.touched, *stripe)))
+            .collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, stripe)| stripe).collect()
+    }
+}

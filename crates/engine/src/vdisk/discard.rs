@@ -1,0 +1,134 @@
+//! Discard and zeroes. Whole stripes are unmapped: they read as zeros and their space is free once that is durable. What is left at the edges is
+//! kept by a discard (it is advice), and written as zeros by a zeroing (it is a promise).
+
+use super::{Vdisk, add};
+use crate::error::Result;
+use crate::fail;
+use crate::format::record::{Record, UnmapRecord};
+use crate::log::Room;
+use crate::units::VirtualOffset;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Zeros are gathered in pieces of this many bytes.
+const ZEROS: usize = 64 << 10;
+
+impl Vdisk {
+    /// Forgets the whole stripes inside the range.
+    pub async fn discard(self: &Rc<Self>, offset: VirtualOffset, len: u64, fua: bool) -> Result<()> {
+        self.admit_write(offset, len as usize)?;
+        let unmapped = self.unmap(self.whole_stripes(offset, len)).await?;
+        if fua && unmapped { self.store.log.make_durable(self.store.log.seq()).await } else { Ok(()) }
+    }
+
+    /// Makes the range read as zeros. `keep`: its space stays taken.
+    pub async fn write_zeroes(self: &Rc<Self>, offset: VirtualOffset, len: u64, keep: bool, fua: bool) -> Result<()> {
+        self.admit_write(offset, len as usize)?;
+        add(&self.counters.writes, 1);
+        let data_len = self.layout().data_len().0;
+        let whole = if keep { 0..0 } else { self.whole_stripes(offset, len) };
+        let (start, end) = (offset.0, offset.0 + len);
+        if whole.is_empty() {
+            self.gather_zeros(start..end).await?;
+        } else {
+            self.gather_zeros(start..whole.start * data_len).await?;
+            self.unmap(whole.clone()).await?;
+            self.gather_zeros(whole.end * data_len..end).await?;
+        }
+        if fua { self.flush().await } else { Ok(()) }
+    }
+
+    async fn gather_zeros(self: &Rc<Self>, range: Range<u64>) -> Result<()> {
+        self.check_there()?;
+        let zeros = vec![0; ZEROS];
+        for (stripe, at, bytes) in
+            self.pieces(VirtualOffset(range.start), range.end.saturating_sub(range.start) as usize)
+        {
+            let mut done = 0;
+            while done < bytes.len() {
+                let take = ZEROS.min(bytes.len() - done);
+                self.gather(stripe, at + done, &zeros[..take]).await?;
+                done += take;
+            }
+        }
+        Ok(())
+    }
+
+    /// The stripes that lie wholly inside a range. The disk's last stripe counts as whole when the range reaches the disk's end.
+    fn whole_stripes(&self, offset: VirtualOffset, len: u64) -> Range<u64> {
+        let data_len = self.layout().data_len().0;
+        let end = offset.0 + len;
+        let last = if end == self.size().0 { end.div_ceil(data_len) } else { end / data_len };
+        let first = offset.0.div_ceil(data_len);
+        first..last.max(first)
+    }
+
+    /// Unmaps stripes, buffers included. Returns whether there was anything to forget.
+    async fn unmap(&self, stripes: Range<u64>) -> Result<bool> {
+        if stripes.is_empty() {
+            return Ok(false);
+        }
+        // The record needs its room in the log like any other, or a flood of discards would fill it.
+        let record_len = 64;
+        self.store.log.reserve(record_len, Room::Commit).await?;
+        let unmapped = self.unmap_now(stripes).await;
+        self.store.log.unreserve(record_len);
+        unmapped
+    }
+
+    async fn unmap_now(&self, stripes: Range<u64>) -> Result<bool> {
+        let flies = || self.stripes.borrow().range(stripes.clone()).any(|(_, gathering)| gathering.flying.is_some());
+        self.moved.until(|| !flies()).await;
+        self.store.check_writable()?;
+        self.check_there()?;
+        // No await from here on.
+        let table = self.table();
+        if self.store.map.borrow().vdisks[&self.id].tables.len() > 1 {
+            return fail!(NotPossible, "stripes of a disk with more than one table cannot be unmapped");
+        }
+        let dropped = self.drop_buffers(stripes.clone());
+        let mapped: Vec<u64> = {
+            let map = self.store.map.borrow();
+            map.tables[&table]
+                .mapped_from(stripes.start)
+                .map(|(stripe, _)| stripe)
+                .take_while(|stripe| *stripe < stripes.end)
+                .collect()
+        };
+        if mapped.is_empty() && !dropped {
+            return Ok(false);
+        }
+        let unmap = UnmapRecord {
+            table,
+            first: stripes.start,
+            count: stripes.end - stripes.start,
+            retires: self.store.log.seq(),
+        };
+        let seq = self.store.log.append(&Record::Unmap(unmap));
+        let mut map = self.store.map.borrow_mut();
+        mapped.into_iter().for_each(|stripe| map.commit(table, stripe, None, seq));
+        Ok(true)
+    }
+
+    /// Drops the gathering buffers of stripes, their claims and their landings.
+    fn drop_buffers(&self, stripes: Range<u64>) -> bool {
+        let table = self.table();
+        let gone: Vec<(u64, super::Gathering)> = {
+            let mut all = self.stripes.borrow_mut();
+            let keys: Vec<u64> = all.range(stripes).map(|(stripe, _)| *stripe).collect();
+            keys.into_iter().filter_map(|stripe| Some((stripe, all.remove(&stripe)?))).collect()
+        };
+        let any = !gone.is_empty();
+        for (stripe, gathering) in gone {
+            let Some(buffer) = gathering.filling else { continue };
+            self.store.map.borrow_mut().unclaim(table);
+            self.store.buffered_changed(-(buffer.memory() as i64));
+            if let Some(seq) = buffer.landed_from {
+                self.store.landings.borrow_mut().remove(&(seq, self.id, stripe));
+            }
+        }
+        any
+    }
+}

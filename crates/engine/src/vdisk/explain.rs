@@ -1,0 +1,244 @@
+//! What a request would do now, for people; see `weft explain`. Nothing here changes anything.
+
+use super::Vdisk;
+use super::read::{Extent, resolve, wants};
+use crate::error::Result;
+use crate::stripe::geometry::Layout;
+use crate::units::{BLOCK, ByteCount, VirtualOffset};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// What decides about a write to one stripe.
+struct WriteCase {
+    layout: Layout,
+    /// The bytes of the stripe that are written.
+    range: Range<usize>,
+    /// The bytes of the stripe that memory does not hold before the write, in order.
+    holes: Vec<Range<usize>>,
+    /// Bytes in memory that the log does not hold yet, and that this write does not replace.
+    unlanded: usize,
+    /// An older version of the stripe is on its way to the disks.
+    flies: bool,
+    /// Bytes that a merge would read from the disks.
+    merge_reads: u64,
+    /// Copies of every log record.
+    log_copies: usize,
+    /// The longest log record, in bytes.
+    record_max: u64,
+}
+
+impl Vdisk {
+    /// The plan for reading a range as things stand now, line by line.
+    pub fn explain_read(&self, offset: VirtualOffset, len: usize) -> Result<Vec<String>> {
+        self.admit(offset, len)?;
+        let mut lines = Vec::new();
+        for (stripe, at, range) in self.pieces(offset, len) {
+            lines.push(format!("stripe {stripe}, bytes {at} to {}", at + range.len()));
+            let within = at..at + range.len();
+            let holes = self.holes_in_memory(stripe);
+            let holes: Vec<_> =
+                holes.into_iter().map(|hole| cut(&hole, &within)).filter(|hole| !hole.is_empty()).collect();
+            let held = range.len() - holes.iter().map(|hole| hole.len()).sum::<usize>();
+            if held > 0 {
+                lines.push(format!("  {held} bytes from memory, where they are gathered"));
+            }
+            if self.flying(stripe).is_some() {
+                if held < range.len() {
+                    lines.push(format!("  {} bytes from memory, on their way to the disks", range.len() - held));
+                }
+                continue;
+            }
+            for extent in holes.into_iter().flat_map(|hole| self.below(stripe, hole)) {
+                self.explain_extent(extent, &mut lines);
+            }
+        }
+        Ok(lines)
+    }
+
+    /// What writing a range would do as things stand now, line by line.
+    pub fn explain_write(&self, offset: VirtualOffset, len: usize) -> Result<Vec<String>> {
+        self.admit_write(offset, len)?;
+        let mut lines = Vec::new();
+        for (stripe, at, range) in self.pieces(offset, len) {
+            let range = at..at + range.len();
+            lines.push(format!("stripe {stripe}, bytes {} to {}", range.start, range.end));
+            let holes = self.holes_in_memory(stripe);
+            let missing = without(&holes, &range);
+            let merge = missing.first().zip(missing.last()).map(|(first, last)| first.start..last.end);
+            // Of what an older version brings down by then a merge reads it back from there.
+            let flies = self.flying(stripe).is_some();
+            let merge_reads = match merge {
+                Some(merge) if flies => merge.len() as u64,
+                Some(merge) => {
+                    let below = self.below(stripe, merge);
+                    below
+                        .iter()
+                        .filter(|part| part.source.is_some())
+                        .map(|part| part.range.end - part.range.start)
+                        .sum()
+                }
+                None => 0,
+            };
+            let case = WriteCase {
+                layout: self.layout(),
+                unlanded: self.with_filling(stripe, |buffer| buffer.unlanded_outside(range.clone())).unwrap_or(0),
+                range,
+                holes,
+                flies,
+                merge_reads,
+                log_copies: self.store.loggers().len(),
+                record_max: self.store.log.record_max(),
+            };
+            lines.extend(explain_stripe(&case).into_iter().map(|line| format!("  {line}")));
+        }
+        Ok(lines)
+    }
+
+    /// What the gathering buffer of a stripe does not hold: all of it, when there is none.
+    fn holes_in_memory(&self, stripe: u64) -> Vec<Range<usize>> {
+        let all = core::iter::once(0..self.layout().data_len().as_usize());
+        self.with_filling(stripe, |buffer| buffer.holes()).unwrap_or_else(|| all.collect())
+    }
+
+    /// Where bytes of a stripe are on the disks.
+    fn below(&self, stripe: u64, bytes: Range<usize>) -> Vec<Extent> {
+        let start = stripe * self.layout().data_len().0;
+        let mut extents = Vec::new();
+        let map = self.store.map.borrow();
+        let tables = &map.vdisks[&self.id].tables;
+        resolve(&map, tables, start + bytes.start as u64..start + bytes.end as u64, &mut extents);
+        extents
+    }
+
+    fn explain_extent(&self, extent: Extent, lines: &mut Vec<String>) {
+        let len = (extent.range.end - extent.range.start) as usize;
+        let Some((target, at)) = extent.source else {
+            lines.push(format!("  {len} bytes are not mapped: zeros, no disk is read"));
+            return;
+        };
+        let place = target.place;
+        lines.push(format!("  {len} bytes from segment {}, stripe {}: {}", place.segment, place.index, target.layout));
+        let Some(plan) = self.store.plan_read(&target, &wants(target.layout, at, len), &Default::default()) else {
+            lines.push(String::from("  lost: more disks failed than the layout survives"));
+            return;
+        };
+        lines.extend(format!("{plan}").lines().map(|line| format!("  {line}")));
+        for read in &plan.reads {
+            if let Some((slab, block)) = target.locate(read.slot, read.blocks.start) {
+                let at = self.store.slab_offset(slab, block).0;
+                lines.push(format!("  column {}: disk {} at {at}", read.column, slab.disk));
+            }
+        }
+    }
+}
+
+/// What one stripe of a write goes through.
+fn explain_stripe(case: &WriteCase) -> Vec<String> {
+    let layout = case.layout;
+    let missing = without(&case.holes, &case.range);
+    let mut lines = Vec::new();
+    if missing.is_empty() {
+        let alone = case.range.len() as u64 == layout.data_len().0;
+        let why = if alone { "a whole stripe" } else { "completes a stripe that is gathered in memory" };
+        let wait = if case.flies { ", once the version before it is down" } else { "" };
+        let parity = match layout.parity() {
+            0 => String::new(),
+            1 => String::from("1 parity column, "),
+            n => format!("{n} parity columns, "),
+        };
+        let blocks = layout.raw_len().0 / BLOCK;
+        lines.push(format!("{why}: leaves at once{wait}"));
+        lines.push(format!("compute {parity}the checksums of {blocks} blocks"));
+        lines.push(format!(
+            "write   {} strips of {} to a free place, all together",
+            layout.slots(),
+            layout.interleave()
+        ));
+        lines.push(String::from("commit  one log record; the place before it is free once that is durable"));
+        lines.push(String::from("read    nothing"));
+        return lines;
+    }
+    let left: usize = missing.iter().map(|hole| hole.len()).sum();
+    lines.push(format!("part of a stripe: gathers in memory; {} of it are still missing then", ByteCount(left as u64)));
+    let landing = (case.unlanded + case.range.len()) as u64;
+    if landing + BLOCK > case.record_max {
+        lines.push(String::from("flush   too much for a log record: leaves as a merged stripe, as below"));
+    } else {
+        lines.push(format!("flush   lands {} in the log, {} copies", ByteCount(landing), case.log_copies));
+    }
+    lines.push(String::from("filled  when the rest is written: leaves whole, nothing is read"));
+    lines.push(match case.merge_reads {
+        0 => String::from("merged  if it must leave before: the rest is not mapped, nothing is read"),
+        bytes => format!("merged  if it must leave before: {} are read from the disks", ByteCount(bytes)),
+    });
+    lines
+}
+
+/// `holes` without what lies in `range`.
+fn without(holes: &[Range<usize>], range: &Range<usize>) -> Vec<Range<usize>> {
+    let parts = holes.iter().flat_map(|hole| {
+        [hole.start..hole.end.min(range.start).max(hole.start), hole.start.max(range.end).min(hole.end)..hole.end]
+    });
+    parts.filter(|part| !part.is_empty()).collect()
+}
+
+fn cut(hole: &Range<usize>, within: &Range<usize>) -> Range<usize> {
+    let start = hole.start.clamp(within.start, within.end);
+    start..hole.end.clamp(start, within.end)
+}
+
+#[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "a list of holes may have one")]
+mod tests {
+    use super::*;
+    use crate::stripe::geometry::Resiliency;
+    use alloc::vec;
+
+    fn case(range: Range<usize>, holes: Vec<Range<usize>>) -> WriteCase {
+        let layout = Layout::new(Resiliency::Parity { parity: 1 }, 3, ByteCount::kib(64)).unwrap();
+        WriteCase {
+            layout,
+            range,
+            holes,
+            unlanded: 0,
+            flies: false,
+            merge_reads: 0,
+            log_copies: 3,
+            record_max: 1 << 20,
+        }
+    }
+
+    #[test]
+    fn a_write_that_fills_the_last_hole_leaves_at_once_and_reads_nothing() {
+        for (range, holes) in [(0..131072, vec![0..131072]), (4096..8192, vec![4096..8192]), (0..8192, vec![])] {
+            let lines = explain_stripe(&case(range, holes));
+            assert!(lines[0].ends_with("leaves at once"), "{lines:?}");
+            assert!(lines.contains(&"compute 1 parity column, the checksums of 48 blocks".into()), "{lines:?}");
+            assert_eq!(lines.last().unwrap(), "read    nothing");
+        }
+    }
+
+    #[test]
+    fn a_write_that_leaves_holes_gathers_and_a_merge_reads_only_what_is_mapped() {
+        let mut partial = case(4096..8192, vec![0..131072]);
+        let lines = explain_stripe(&partial);
+        assert!(lines[0].contains("124 KiB of it are still missing"), "{lines:?}");
+        assert_eq!(lines[1], "flush   lands 4 KiB in the log, 3 copies");
+        assert!(lines.last().unwrap().ends_with("not mapped, nothing is read"), "{lines:?}");
+        partial.merge_reads = 131072;
+        assert!(explain_stripe(&partial).last().unwrap().ends_with("128 KiB are read from the disks"));
+        partial.record_max = 4096;
+        assert!(explain_stripe(&partial)[1].contains("too much for a log record"));
+    }
+
+    #[test]
+    fn holes_are_cut_exactly() {
+        assert_eq!(without(&[0..10, 20..30], &(5..25)), [0..5, 25..30]);
+        assert_eq!(without(&[0..10], &(10..20)), [0..10]);
+        assert_eq!(without(&[10..20], &(0..30)), []);
+        assert_eq!(cut(&(0..10), &(5..7)), 5..7);
+        assert!(cut(&(0..5), &(5..7)).is_empty());
+    }
+}

@@ -1,0 +1,139 @@
+//! Flush: every write that completed before it is durable after it, on whichever connection either came.
+//!
+//! 1. What gathers in a partial stripe is landed: its new bytes go to the log. The buffer stays, so the stripe can still leave whole a moment later.
+//! 2. Stripes that fly are waited for.
+//! 3. The log is made durable; that brings the data of the flying stripes with it (see `store/commit.rs`).
+
+use super::{Vdisk, add};
+use crate::error::Result;
+use crate::format::record::{LandedRecord, Record};
+use crate::log::Room;
+use crate::store::lost;
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+
+impl Vdisk {
+    /// Makes every completed write durable.
+    pub async fn flush(self: &Rc<Self>) -> Result<()> {
+        self.admit(crate::units::VirtualOffset(0), 0)?;
+        if self.store.read_only {
+            return Ok(());
+        }
+        let stripes = self.stripes.borrow().keys().copied().collect();
+        self.persist(stripes).await
+    }
+
+    /// Makes what is in the buffers of `stripes` now durable.
+    pub(super) async fn persist(self: &Rc<Self>, stripes: Vec<u64>) -> Result<()> {
+        add(&self.counters.flushes, 1);
+        for stripe in &stripes {
+            self.land(*stripe).await?;
+        }
+        // Looked at only now: what gathered behind a flying version may have been sealed while others were landed.
+        let flying: Vec<_> = stripes.iter().filter_map(|stripe| Some((*stripe, self.flying(*stripe)?))).collect();
+        for (stripe, sealed) in flying {
+            self.moved.until(|| !self.flying(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed))).await;
+        }
+        self.store.log.make_durable(self.store.log.seq()).await?;
+        self.check_there()?;
+        if self.store.broken.borrow().contains(&self.table()) {
+            let error = lost(format!("disks failed before a write was durable: more than {} survives", self.layout()));
+            self.failed.borrow_mut().get_or_insert(error);
+        }
+        match self.failure() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Appends what the log does not have yet of a gathering stripe. More than the log takes in one record leaves as a stripe instead.
+    async fn land(self: &Rc<Self>, stripe: u64) -> Result<()> {
+        let unlanded = self.with_filling(stripe, |buffer| buffer.unlanded_len()).unwrap_or(0) as u64;
+        if unlanded == 0 {
+            return Ok(());
+        }
+        if unlanded + 4096 > self.store.log.record_max() {
+            return self.destage_and_wait(stripe).await;
+        }
+        self.store.log.reserve(unlanded + 4096, Room::Landing).await?;
+        self.land_now(stripe);
+        self.store.log.unreserve(unlanded + 4096);
+        Ok(())
+    }
+
+    /// Appends what the log holds of a gathering stripe once more: the older records are needed no longer then.
+    pub(crate) fn land_again(&self, stripe: u64) {
+        let landed = self.with_filling(stripe, |buffer| {
+            buffer.unland();
+            buffer.landed_from.take()
+        });
+        let Some(Some(seq)) = landed else { return };
+        self.store.landings.borrow_mut().remove(&(seq, self.id, stripe));
+        self.land_now(stripe);
+    }
+
+    fn land_now(&self, stripe: u64) {
+        // It may have been removed while the log had no room.
+        if self.removed.get() {
+            return;
+        }
+        let start = stripe * self.layout().data_len().0;
+        let mut stripes = self.stripes.borrow_mut();
+        let Some(buffer) = stripes.get_mut(&stripe).and_then(|gathering| gathering.filling.as_mut()) else { return };
+        for (at, bytes) in buffer.land() {
+            add(&self.counters.landed, bytes.len() as u64);
+            let record = LandedRecord { vdisk: self.id, offset: start + at as u64, data: Cow::Owned(bytes) };
+            let seq = self.store.log.append(&Record::Landed(record));
+            if buffer.landed_from.is_none() {
+                buffer.landed_from = Some(seq);
+                self.store.landings.borrow_mut().insert((seq, self.id, stripe));
+            }
+        }
+    }
+
+    /// Takes landed data from the log after a crash: it is durable, and belongs into a stripe.
+    pub(crate) fn restore_landed(self: &Rc<Self>, seq: u64, offset: u64, data: &[u8]) -> Result<()> {
+        self.admit(crate::units::VirtualOffset(offset), data.len())?;
+        let (layout, table) = (self.layout(), self.table());
+        for (stripe, at, range) in self.pieces(crate::units::VirtualOffset(offset), data.len()) {
+            let mut stripes = self.stripes.borrow_mut();
+            let gathering = stripes.entry(stripe).or_default();
+            let fresh = gathering.filling.is_none();
+            self.buffers.set(self.buffers.get() + fresh as u64);
+            let now = self.store.world.now();
+            let id = self.buffers.get();
+            let buffer =
+                gathering.filling.get_or_insert_with(|| crate::stripe::buffer::StripeBuffer::new(layout, id, now));
+            let before = buffer.memory();
+            buffer.put(at, &data[range], true);
+            self.store.buffered_changed((buffer.memory() - before) as i64);
+            if buffer.landed_from.is_none() {
+                buffer.landed_from = Some(seq);
+                self.store.landings.borrow_mut().insert((seq, self.id, stripe));
+            }
+            drop(stripes);
+            if fresh {
+                let mut records = Vec::new();
+                let mut map = self.store.map.borrow_mut();
+                map.ensure_chunk(table, stripe, &mut records)?;
+                // It had its claim before the crash, so there is room; an overwrite may take the last.
+                map.claim(table, true, &mut records);
+                drop(map);
+                self.store.append_all(records);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the gathering buffer of `stripe`.
+    pub(super) fn with_filling<T>(
+        &self,
+        stripe: u64,
+        look: impl FnOnce(&mut crate::stripe::buffer::StripeBuffer) -> T,
+    ) -> Option<T> {
+        let mut stripes = self.stripes.borrow_mut();
+        stripes.get_mut(&stripe).and_then(|gathering| gathering.filling.as_mut()).map(look)
+    }
+}

@@ -1,0 +1,237 @@
+//! A virtual disk: what clients read and write. The stories are in [`write`], [`read`], [`flush`], [`discard`] and [`destage`]; this file owns the
+//! state they share.
+//!
+//! Invariants
+//! 1. A stripe has at most one buffer that gathers and one that flies; the flying one is older. Reading looks at them in that order, then at the tables.
+//! 2. Every gathering buffer holds a claim on one free stripe, so what was accepted can always be written.
+//! 3. A stripe's next version is not sealed while the one before it flies: commits of one stripe are logged in the order of their contents.
+//! 4. After a write was lost for good (more disks failed than the layout survives) every flush fails: nobody is told that it is safe. Reading what it
+//!    wrote fails, too: never is an older version read.
+
+pub mod destage;
+pub mod discard;
+pub mod explain;
+pub mod flush;
+pub mod read;
+pub mod write;
+
+use crate::error::{Error, Result};
+use crate::fail;
+use crate::store::Store;
+use crate::stripe::buffer::{Sealed, StripeBuffer};
+use crate::stripe::geometry::Layout;
+use crate::sync::Signal;
+use crate::units::{ByteCount, Nanos, VirtualOffset};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::rc::Rc;
+use alloc::string::String;
+use core::cell::{Cell, RefCell};
+use core::ops::Range;
+
+/// An open virtual disk.
+pub struct Vdisk {
+    store: Rc<Store>,
+    id: u32,
+    stripes: RefCell<BTreeMap<u64, Gathering>>,
+    /// Sealed stripes that wait to be written, in the order they became whole.
+    queue: RefCell<VecDeque<u64>>,
+    runs: Cell<usize>,
+    buffers: Cell<u64>,
+    /// A stripe left, or the disk failed.
+    moved: Signal,
+    failed: RefCell<Option<Error>>,
+    /// Stripes whose newest version could be written nowhere: what the tables say of them is not what clients were told.
+    abandoned: RefCell<BTreeSet<u64>>,
+    touched: Cell<Nanos>,
+    idle_timer: Cell<bool>,
+    removed: Cell<bool>,
+    /// What it did since the pool was opened.
+    pub counters: VdiskCounters,
+}
+
+/// The buffers of one stripe.
+#[derive(Default)]
+struct Gathering {
+    filling: Option<StripeBuffer>,
+    flying: Option<Rc<Sealed>>,
+}
+
+/// What a virtual disk did since the pool was opened. All in bytes but the counts.
+#[derive(Default)]
+pub struct VdiskCounters {
+    /// Read by clients.
+    pub read: Cell<u64>,
+    /// Written by clients.
+    pub written: Cell<u64>,
+    /// Read requests.
+    pub reads: Cell<u64>,
+    /// Write requests.
+    pub writes: Cell<u64>,
+    /// Flushes, FUA writes included.
+    pub flushes: Cell<u64>,
+    /// User bytes that left in stripes which clients had filled.
+    pub whole: Cell<u64>,
+    /// User bytes that left in stripes which had to be merged with what was there.
+    pub merged: Cell<u64>,
+    /// User bytes that a flush forced into the log.
+    pub landed: Cell<u64>,
+    /// Read from the disks because something was written.
+    pub read_for_write: Cell<u64>,
+}
+
+/// Adds to a counter.
+pub(crate) fn add(counter: &Cell<u64>, by: u64) {
+    counter.set(counter.get() + by);
+}
+
+impl Vdisk {
+    /// The virtual disk `id` of an open pool.
+    pub(crate) fn new(store: Rc<Store>, id: u32) -> Rc<Vdisk> {
+        let touched = Cell::new(store.world.now());
+        Rc::new(Vdisk {
+            store,
+            id,
+            stripes: RefCell::default(),
+            queue: RefCell::default(),
+            runs: Cell::new(0),
+            buffers: Cell::new(0),
+            moved: Signal::new(),
+            failed: RefCell::new(None),
+            abandoned: RefCell::default(),
+            touched,
+            idle_timer: Cell::new(false),
+            removed: Cell::new(false),
+            counters: VdiskCounters::default(),
+        })
+    }
+
+    /// Its buffers, in words: for whoever looks for what hangs.
+    pub fn describe(&self) -> String {
+        let stripes = self.stripes.borrow();
+        let one = |(stripe, gathering): (&u64, &Gathering)| {
+            let filling =
+                gathering.filling.as_ref().map(|buffer| (buffer.have_len(), buffer.unlanded_len(), buffer.landed_from));
+            alloc::format!("{stripe}: gathers {filling:?}, flies {}", gathering.flying.is_some())
+        };
+        let stripes: alloc::vec::Vec<String> = stripes.iter().map(one).collect();
+        alloc::format!("{} runs, queue {:?}, {}", self.runs.get(), self.queue.borrow(), stripes.join("; "))
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        self.store.map.borrow().vdisks.get(&self.id).map_or_else(String::new, |vdisk| vdisk.name.clone())
+    }
+
+    /// Its size.
+    pub fn size(&self) -> ByteCount {
+        self.store.map.borrow().vdisks.get(&self.id).map_or(ByteCount::ZERO, |vdisk| vdisk.size)
+    }
+
+    /// Bytes of its logical sector.
+    pub fn sector(&self) -> u32 {
+        self.store.map.borrow().vdisks.get(&self.id).map_or(4096, |vdisk| vdisk.sector)
+    }
+
+    /// Whether writes are refused.
+    pub fn is_read_only(&self) -> bool {
+        self.store.read_only
+    }
+
+    /// The layout that new stripes get.
+    pub fn layout(&self) -> Layout {
+        let map = self.store.map.borrow();
+        map.tables[&self.table_of(&map)].record.layout
+    }
+
+    /// Why writes were lost for good, if they were.
+    pub fn failure(&self) -> Option<Error> {
+        self.failed.borrow().clone()
+    }
+
+    /// Ends its service: every later request is refused.
+    pub(crate) fn close(&self) {
+        self.removed.set(true);
+        let freed: u64 = self
+            .stripes
+            .borrow()
+            .values()
+            .filter_map(|gathering| gathering.filling.as_ref())
+            .map(|buffer| buffer.memory() as u64)
+            .sum();
+        self.stripes.borrow_mut().values_mut().for_each(|gathering| gathering.filling = None);
+        self.store.buffered_changed(-(freed as i64));
+        self.store.landings.borrow_mut().retain(|(_, vdisk, _)| *vdisk != self.id);
+    }
+
+    /// Waits until no stripe is on its way to the disks.
+    pub(crate) async fn quiesce(&self) {
+        self.moved.until(|| self.runs.get() == 0 && self.queue.borrow().is_empty()).await;
+    }
+
+    /// The newest table of its stack: where writes go.
+    fn table(&self) -> u32 {
+        self.table_of(&self.store.map.borrow())
+    }
+
+    fn table_of(&self, map: &crate::segment::Map) -> u32 {
+        map.vdisks[&self.id].tables[0]
+    }
+
+    /// Refuses what comes, or goes on, after the disk was removed: its tables are gone.
+    fn check_there(&self) -> Result<()> {
+        if self.removed.get() { fail!(NotFound, "the virtual disk was removed") } else { Ok(()) }
+    }
+
+    /// The front gate: judges a request once.
+    fn admit(&self, offset: VirtualOffset, len: usize) -> Result<()> {
+        self.check_there()?;
+        let (size, sector) = (self.size(), self.sector() as u64);
+        if offset.0.checked_add(len as u64).is_none_or(|end| end > size.0) {
+            return fail!(
+                InvalidInput,
+                "bytes {} to {} are asked for, the disk ends at {}",
+                offset.0,
+                offset.0.saturating_add(len as u64),
+                size.0
+            );
+        }
+        if !offset.0.is_multiple_of(sector) || !(len as u64).is_multiple_of(sector) {
+            return fail!(
+                InvalidInput,
+                "offset {} and length {len} must be multiples of the sector, {sector} bytes",
+                offset.0
+            );
+        }
+        Ok(())
+    }
+
+    fn admit_write(&self, offset: VirtualOffset, len: usize) -> Result<()> {
+        self.admit(offset, len)?;
+        self.store.check_writable()?;
+        match self.failure() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Cuts a request at stripe borders: (stripe, byte in it, range of the request's bytes).
+    fn pieces(&self, offset: VirtualOffset, len: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> + use<> {
+        let data_len = self.layout().data_len().0;
+        let mut done = 0;
+        core::iter::from_fn(move || {
+            if done == len {
+                return None;
+            }
+            let at = offset.0 + done as u64;
+            let take = ((data_len - at % data_len) as usize).min(len - done);
+            let range = done..done + take;
+            done += take;
+            Some((at / data_len, (at % data_len) as usize, range))
+        })
+    }
+}

@@ -1,0 +1,370 @@
+//! A write, from arrival to the disks. The story, in the order of the code:
+//!
+//! 1. The gate judges the request once.
+//! 2. Its bytes are copied into the buffers of the stripes they fall in; a new buffer first gets memory and a claim on a free stripe. The write is
+//!    complete now: the cache is volatile until a flush.
+//! 3. A stripe that is whole is sealed: parity is computed, and it queues for the disks.
+//! 4. Queued stripes leave in runs: consecutive free stripes of one segment, one call per column for the whole run, all columns at once. No reads.
+//! 5. When the columns are written, one step makes it true: checksums and table are changed and the commit record is appended. The old place is
+//!    free once that record is durable (see `store/commit.rs` for the order).
+
+use super::{Gathering, Vdisk, add};
+use crate::error::Result;
+use crate::fail;
+use crate::log::Room;
+use crate::mutant::{self, Mutant};
+use crate::segment::commit_record;
+use crate::store::{join, lost};
+use crate::stripe::buffer::{Sealed, StripeBuffer};
+use crate::stripe::execute::Target;
+use crate::stripe::table::Place;
+use crate::units::{ByteCount, VirtualOffset};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+
+impl Vdisk {
+    /// Writes `data` at `offset`. It is durable after a later flush, or on return if `fua`.
+    pub async fn write(self: &Rc<Self>, offset: VirtualOffset, data: &[u8], fua: bool) -> Result<()> {
+        self.admit_write(offset, data.len())?;
+        add(&self.counters.writes, 1);
+        add(&self.counters.written, data.len() as u64);
+        for (stripe, at, range) in self.pieces(offset, data.len()) {
+            self.gather(stripe, at, &data[range]).await?;
+        }
+        self.start_idle_timer();
+        if fua {
+            self.persist(self.pieces(offset, data.len()).map(|(stripe, ..)| stripe).collect()).await
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Copies bytes into the buffer of `stripe`, which is opened if need be.
+    pub(super) async fn gather(self: &Rc<Self>, stripe: u64, at: usize, bytes: &[u8]) -> Result<()> {
+        loop {
+            if self.put(stripe, at, bytes) {
+                return Ok(());
+            }
+            self.open_buffer(stripe).await?;
+        }
+    }
+
+    /// Copies bytes into the gathering buffer of `stripe`. `false`: there is none.
+    fn put(self: &Rc<Self>, stripe: u64, at: usize, bytes: &[u8]) -> bool {
+        let now = self.store.world.now();
+        let mut stripes = self.stripes.borrow_mut();
+        let Some(buffer) = stripes.get_mut(&stripe).and_then(|gathering| gathering.filling.as_mut()) else {
+            return false;
+        };
+        let before = buffer.memory();
+        buffer.put(at, bytes, false);
+        buffer.touched = now;
+        self.touched.set(now);
+        let grown = buffer.memory() - before;
+        drop(stripes);
+        self.store.buffered_changed(grown as i64);
+        self.seal_if_whole(stripe);
+        true
+    }
+
+    /// Opens a gathering buffer for `stripe`, once there are memory and a free stripe for it.
+    async fn open_buffer(self: &Rc<Self>, stripe: u64) -> Result<()> {
+        let limit = self.store.tuning.buffer_memory;
+        while self.store.buffered.get() >= limit {
+            let room = self.store.room.changed();
+            self.store.log.pressure.notify();
+            room.await;
+            self.store.check_writable()?;
+        }
+        self.claim(stripe).await?;
+        let (layout, now) = (self.layout(), self.store.world.now());
+        let mut stripes = self.stripes.borrow_mut();
+        let gathering = stripes.entry(stripe).or_default();
+        if gathering.filling.is_some() {
+            // Another write opened it while this one waited.
+            drop(stripes);
+            let table = self.table();
+            self.store.map.borrow_mut().unclaim(table);
+            return Ok(());
+        }
+        self.buffers.set(self.buffers.get() + 1);
+        gathering.filling = Some(StripeBuffer::new(layout, self.buffers.get(), now));
+        Ok(())
+    }
+
+    /// Claims a free stripe for `stripe`; waits while some may still become free.
+    async fn claim(&self, stripe: u64) -> Result<()> {
+        let mut relieved = 0;
+        loop {
+            self.store.check_writable()?;
+            self.check_there()?;
+            let table = self.table();
+            let mut records = Vec::new();
+            let claimed = {
+                let mut map = self.store.map.borrow_mut();
+                let chunk = map.ensure_chunk(table, stripe, &mut records);
+                let overwrite = map.tables[&table].get(stripe).is_some();
+                chunk.is_ok() && map.claim(table, overwrite, &mut records)
+            };
+            self.store.append_all(records);
+            if claimed {
+                return Ok(());
+            }
+            // Stripes that fly, and records that are to be durable, tell by themselves when they are. Partial stripes have to be asked to leave;
+            // where even that has brought nothing, nothing will.
+            let flies = self.store.flying.get() > 0 || self.store.map.borrow().is_freeing();
+            let gathers = self.stripes.borrow().values().any(|gathering| gathering.filling.is_some());
+            if !flies && (!gathers || relieved == 2) {
+                return fail!(
+                    NoSpace,
+                    "the pool is full: no stripe of {} is free; add a disk, delete data, or discard",
+                    self.layout()
+                );
+            }
+            relieved += !flies as u32;
+            let room = self.store.room.changed();
+            self.store.wants_stripes.set(true);
+            self.store.log.demand();
+            self.store.log.pressure.notify();
+            room.await;
+        }
+    }
+
+    /// Seals `stripe` if it is whole and no older version of it flies.
+    pub(super) fn seal_if_whole(self: &Rc<Self>, stripe: u64) {
+        let mut stripes = self.stripes.borrow_mut();
+        let Some(gathering) = stripes.get_mut(&stripe) else { return };
+        if gathering.flying.is_some() || !gathering.filling.as_ref().is_some_and(StripeBuffer::is_whole) {
+            return;
+        }
+        let Some(buffer) = gathering.filling.take() else { return };
+        let sealed = Rc::new(buffer.seal(self.store.log.seq()));
+        self.store.flying_changed(sealed.memory() as i64);
+        gathering.flying = Some(sealed);
+        drop(stripes);
+        self.queue.borrow_mut().push_back(stripe);
+        self.pump();
+    }
+
+    /// Sends queued stripes to the disks, as many runs at once as may be.
+    fn pump(self: &Rc<Self>) {
+        let per_run = (self.store.tuning.run_bytes / self.layout().interleave().0).max(1) as usize;
+        while self.runs.get() < self.store.tuning.runs_in_flight && !self.queue.borrow().is_empty() {
+            let run: Vec<u64> = {
+                let mut queue = self.queue.borrow_mut();
+                let count = queue.len().min(per_run);
+                queue.drain(..count).collect()
+            };
+            self.runs.set(self.runs.get() + 1);
+            let vdisk = self.clone();
+            self.store.world.spawn("stripe run", Box::pin(async move { vdisk.write_run(run).await }));
+        }
+    }
+
+    async fn write_run(self: Rc<Self>, run: Vec<u64>) {
+        if let Err(error) = self.write_stripes(&run).await {
+            self.abandon(&run, error);
+        }
+        self.runs.set(self.runs.get() - 1);
+        self.pump();
+        self.moved.notify();
+        self.store.room.notify();
+    }
+
+    async fn write_stripes(self: &Rc<Self>, run: &[u64]) -> Result<()> {
+        let (layout, table) = (self.layout(), self.table());
+        let log_len = run.len() as u64 * (64 + layout.stripe_sums() as u64 * 4);
+        let landed = run.iter().any(|stripe| self.flying(*stripe).is_some_and(|sealed| sealed.landed_from.is_some()));
+        self.store.log.reserve(log_len, if landed { Room::Destage } else { Room::Commit }).await?;
+        let mut rest = run;
+        let mut written = Ok(());
+        while !rest.is_empty() && written.is_ok() {
+            let mut records = Vec::new();
+            let taken = self.store.map.borrow_mut().take_stripes(table, rest.len() as u32, &mut records);
+            self.store.append_all(records);
+            written = match taken {
+                Ok((place, count)) => {
+                    let (now, later) = rest.split_at(count as usize);
+                    rest = later;
+                    let written = self.write_part(place, now).await;
+                    self.store.map.borrow_mut().end_write(place.segment);
+                    written
+                }
+                Err(error) => Err(error),
+            };
+        }
+        self.store.log.unreserve(log_len);
+        written
+    }
+
+    /// Writes stripes to consecutive places from `place` on, and commits them.
+    async fn write_part(self: &Rc<Self>, place: Place, stripes: &[u64]) -> Result<()> {
+        let layout = self.layout();
+        let sealed: Vec<Rc<Sealed>> = stripes.iter().filter_map(|stripe| self.flying(*stripe)).collect();
+        assert_eq!(sealed.len(), stripes.len(), "a queued stripe flies until it is committed");
+        let Some(target) = Target::new(&self.store, place) else {
+            return Err(lost(format!("segment {} is gone", place.segment)));
+        };
+        let written = join((0..layout.slots()).map(|slot| self.write_slot(&target, slot, &sealed))).await;
+        let missing = written.iter().filter(|written| !**written).count();
+        if missing > layout.failures() {
+            // Never committed, so never read: the places can be used again at once.
+            for nth in 0..stripes.len() as u32 {
+                let records = self.store.map.borrow_mut().free(Place { index: place.index + nth, ..place });
+                self.store.append_all(records);
+            }
+            return self.write_elsewhere(place, stripes, missing).await;
+        }
+        let sums = layout.stripe_sums() as u64;
+        let first = place.index as u64 * sums;
+        let _held = self.store.load_sums(place.segment, first..first + sums * stripes.len() as u64).await;
+        // No await from here on: one step makes it true.
+        for (nth, (stripe, sealed)) in stripes.iter().zip(&sealed).enumerate() {
+            self.commit(*stripe, sealed, Place { index: place.index + nth as u32, ..place });
+        }
+        self.store.stripes_written(layout.interleave().0 * stripes.len() as u64);
+        if mutant::active(Mutant::ReuseBeforeCommit) {
+            self.store.release_freed(u64::MAX);
+        }
+        Ok(())
+    }
+
+    /// Disks failed under a write. Where other disks can take it, they do.
+    async fn write_elsewhere(self: &Rc<Self>, place: Place, stripes: &[u64], missing: usize) -> Result<()> {
+        let table = self.table();
+        let mut records = Vec::new();
+        let healthy = {
+            let mut map = self.store.map.borrow_mut();
+            let claims = stripes.iter().filter(|_| map.claim(table, true, &mut records)).count();
+            let claimed = claims == stripes.len();
+            let better = map.tables[&table].segments.iter().any(|id| {
+                let segment = &map.segments[id];
+                *id != place.segment && !segment.free.is_empty() && map.is_healthy(segment)
+            });
+            let healthy = claimed
+                && (better || map.new_segment(table, &mut records).is_ok_and(|id| map.is_healthy(&map.segments[&id])));
+            if !healthy {
+                (0..claims).for_each(|_| map.unclaim(table));
+            }
+            healthy
+        };
+        self.store.append_all(records);
+        if !healthy {
+            return Err(lost(format!(
+                "{missing} disks of a stripe failed, {} survives {}",
+                self.layout(),
+                self.layout().failures()
+            )));
+        }
+        let mut rest = stripes;
+        while !rest.is_empty() {
+            let mut records = Vec::new();
+            let taken = self.store.map.borrow_mut().take_stripes(table, rest.len() as u32, &mut records);
+            self.store.append_all(records);
+            let (place, count) = taken?;
+            let (now, later) = rest.split_at(count as usize);
+            rest = later;
+            let written = Box::pin(self.write_part(place, now)).await;
+            self.store.map.borrow_mut().end_write(place.segment);
+            written?;
+        }
+        Ok(())
+    }
+
+    /// Writes one slot's strips of all stripes of a run. `false`: that slot has no disk, or lost it.
+    async fn write_slot(&self, target: &Target, slot: usize, sealed: &[Rc<Sealed>]) -> bool {
+        let Some((at, block)) = target.locate(slot, 0) else { return false };
+        let mut slices = Vec::new();
+        for (nth, sealed) in sealed.iter().enumerate() {
+            let column = target.layout.column(target.place.index + nth as u32, slot);
+            slices.extend_from_slice(sealed.strip(column));
+        }
+        self.store.disk_write(at.disk, self.store.slab_offset(at, block), slices).await.is_ok()
+    }
+
+    /// Makes a written stripe the truth. Synchronous.
+    fn commit(self: &Rc<Self>, stripe: u64, sealed: &Rc<Sealed>, place: Place) {
+        let layout = self.layout();
+        let sums = sealed.sums(place.segment, place.index);
+        self.store.pages.set(place.segment, place.index as u64 * layout.stripe_sums() as u64, &sums);
+        let table = self.table();
+        self.store.fresh.borrow_mut().insert(place.segment);
+        let seq = self.store.log.append(&commit_record(table, stripe, place, sealed.retires, &sums));
+        self.store.map.borrow_mut().commit(table, stripe, Some(place), seq);
+        let counter = if sealed.merged { &self.counters.merged } else { &self.counters.whole };
+        add(counter, layout.data_len().0);
+        self.landed(stripe, sealed);
+    }
+
+    /// A flying stripe is down: its buffers go, and what gathered meanwhile may follow.
+    fn landed(self: &Rc<Self>, stripe: u64, sealed: &Sealed) {
+        if let Some(seq) = sealed.landed_from {
+            self.store.landings.borrow_mut().remove(&(seq, self.id, stripe));
+        }
+        let mut stripes = self.stripes.borrow_mut();
+        let gathering = stripes.get_mut(&stripe).expect("a flying stripe has its buffers");
+        gathering.flying = None;
+        if gathering.filling.is_none() {
+            stripes.remove(&stripe);
+        }
+        drop(stripes);
+        self.forget_sealed(sealed);
+        self.moved.notify();
+        self.seal_if_whole(stripe);
+    }
+
+    fn forget_sealed(&self, sealed: &Sealed) {
+        self.store.flying_changed(-(sealed.memory() as i64));
+        self.store.buffered_changed(-(sealed.memory() as i64));
+    }
+
+    /// Stripes that can be written nowhere: the disk fails, and says so from now on.
+    fn abandon(self: &Rc<Self>, run: &[u64], error: crate::error::Error) {
+        self.failed.borrow_mut().get_or_insert(error);
+        for stripe in run {
+            if let Some(sealed) = self.flying(*stripe) {
+                self.abandoned.borrow_mut().insert(*stripe);
+                let mut stripes = self.stripes.borrow_mut();
+                if let Some(gathering) = stripes.get_mut(stripe) {
+                    *gathering = Gathering { filling: gathering.filling.take(), flying: None };
+                }
+                drop(stripes);
+                self.forget_sealed(&sealed);
+            }
+        }
+    }
+
+    pub(super) fn flying(&self, stripe: u64) -> Option<Rc<Sealed>> {
+        self.stripes.borrow().get(&stripe).and_then(|gathering| gathering.flying.clone())
+    }
+
+    /// Data that nobody flushes is landed once the disk has been idle for a while.
+    fn start_idle_timer(self: &Rc<Self>) {
+        if self.idle_timer.replace(true) {
+            return;
+        }
+        let vdisk = self.clone();
+        let world = self.store.world.clone();
+        world.spawn(
+            "idle timer",
+            Box::pin(async move {
+                let idle = vdisk.store.tuning.idle_land;
+                while vdisk.store.world.now().since(vdisk.touched.get()) < idle && !vdisk.store.stopping.get() {
+                    vdisk.store.world.sleep(idle).await;
+                }
+                vdisk.idle_timer.set(false);
+                if !vdisk.removed.get() && !vdisk.store.stopping.get() {
+                    // A failure stays on record and is told at the next flush of a client.
+                    let _ = vdisk.flush().await;
+                }
+            }),
+        );
+    }
+
+    /// Bytes of user data per stripe.
+    pub fn stripe_len(&self) -> ByteCount {
+        self.layout().data_len()
+    }
+}

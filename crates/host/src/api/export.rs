@@ -1,0 +1,168 @@
+//! Exports: a virtual disk offered over a protocol.
+
+use super::error::BadValue;
+use super::name::VdiskName;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use utoipa::{IntoParams, ToSchema};
+
+/// Where an NBD server listens: `unix:PATH` or `tcp:HOST:PORT`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Address {
+    /// A unix socket.
+    Unix(PathBuf),
+    /// A TCP port. The host is a name or an address, IPv6 addresses without their brackets.
+    Tcp {
+        /// A name or an address.
+        host: String,
+        /// 1 to 65535.
+        port: u16,
+    },
+}
+
+/// One export.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
+pub struct ExportInfo {
+    /// The virtual disk, `POOL/VDISK`; also the name clients ask for.
+    #[schema(value_type = String)]
+    pub vdisk: VdiskName,
+    /// The address its NBD server listens on.
+    #[schema(value_type = String)]
+    pub nbd: Address,
+    /// Whether clients can use it now.
+    pub active: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The address as NBD clients write it.
+    pub uri: String,
+}
+
+/// Asks for a new export.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct ExportAdd {
+    /// The virtual disk, `POOL/VDISK`.
+    #[schema(value_type = String)]
+    pub vdisk: VdiskName,
+    /// Where the NBD server shall listen.
+    #[schema(value_type = String)]
+    pub nbd: Address,
+    /// Only say what would change.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Which exports of a virtual disk to remove.
+#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, PartialEq, Eq, Default, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ExportRemove {
+    /// Only the one at this address; all unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<String>)]
+    #[schema(value_type = Option<String>)]
+    pub nbd: Option<Address>,
+    /// Only say what would change.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Address {
+    /// The address with the export's name, as NBD clients write it.
+    pub fn uri(&self, vdisk: &VdiskName) -> String {
+        match self {
+            Address::Unix(path) => format!("nbd+unix:///{vdisk}?socket={}", path.display()),
+            Address::Tcp { host, port } => format!("nbd://{}:{port}/{vdisk}", bracketed(host)),
+        }
+    }
+
+    /// The same address with its path made absolute against `dir`.
+    pub fn absolute(self, dir: &Path) -> Address {
+        match self {
+            Address::Unix(path) => Address::Unix(dir.join(path)),
+            tcp => tcp,
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Address, BadValue> {
+        let refused = |why: &str, nearest: &str| {
+            Err(BadValue::new(format!("`{text}` {why}; unix:PATH and tcp:HOST:PORT are addresses"), nearest))
+        };
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path.len() {
+                0 => refused("names no socket", "unix:/run/weft/nbd.sock"),
+                1..=107 => Ok(Address::Unix(path.into())),
+                _ => refused("is longer than the 107 bytes a socket's path may have", "unix:/run/weft/nbd.sock"),
+            };
+        }
+        let Some(host_port) = text.strip_prefix("tcp:") else {
+            let nearest = if text.starts_with('/') { text } else { "/run/weft/nbd.sock" };
+            return refused("is no address", &format!("unix:{nearest}"));
+        };
+        let Some((host, port)) = host_port.rsplit_once(':') else {
+            return refused("names no port", &format!("tcp:{host_port}:10809"));
+        };
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        match port.parse() {
+            Ok(port @ 1..) if !host.is_empty() => Ok(Address::Tcp { host: host.into(), port }),
+            Ok(1..) => refused("names no host", &format!("tcp:127.0.0.1:{port}")),
+            _ => refused("names no port from 1 to 65535", &format!("tcp:{}:10809", bracketed(host))),
+        }
+    }
+}
+
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.into() }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Tcp { host, port } => write!(f, "tcp:{}:{port}", bracketed(host)),
+        }
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Address, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_read_back_as_they_are_written() {
+        for text in ["unix:/run/weft/nbd.sock", "tcp:localhost:10809", "tcp:[::1]:10809", "tcp:0.0.0.0:1"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        let vdisk = "tank/media".parse().unwrap();
+        assert_eq!("unix:/s".parse::<Address>().unwrap().uri(&vdisk), "nbd+unix:///tank/media?socket=/s");
+        assert_eq!("tcp:[::1]:1".parse::<Address>().unwrap().uri(&vdisk), "nbd://[::1]:1/tank/media");
+    }
+
+    #[test]
+    fn wrong_addresses_are_refused_with_one_that_would_do() {
+        for text in ["", "unix:", "/run/s", "tcp:host", "tcp:host:0", "tcp:host:99999", "tcp::10809", "tcp:[::1]:x"] {
+            let nearest = text.parse::<Address>().expect_err(text).nearest.unwrap();
+            assert!(nearest.parse::<Address>().is_ok(), "{text}: {nearest}");
+        }
+        assert!(format!("unix:/{}", "x".repeat(107)).parse::<Address>().is_err());
+    }
+}

@@ -1,0 +1,256 @@
+//! Pools and their disks, as the API speaks of them.
+
+use super::size::Size;
+use super::vdisk::VdiskInfo;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+use utoipa::{IntoParams, ToSchema};
+
+/// How well something is. In the order of getting worse.
+#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Health {
+    /// All redundancy is there.
+    Healthy,
+    /// Everything can be read and written, with less redundancy than was asked for.
+    Degraded,
+    /// Can be read, accepts no writes.
+    ReadOnly,
+    /// Some data cannot be read.
+    Failed,
+}
+
+/// How a disk of a pool, or one that could become one, is.
+#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskState {
+    /// A member that works.
+    Healthy,
+    /// A member that is being brought up to date.
+    Returning,
+    /// A member whose content is of an older epoch; it is not trusted.
+    Stale,
+    /// A member that answers with errors.
+    Failed,
+    /// A member that is not there.
+    Missing,
+    /// A member of a pool that is not open.
+    Closed,
+    /// No member of any pool, and nothing was found on it.
+    Available,
+    /// No member of any pool; something else is on it.
+    Foreign,
+}
+
+/// What kind of medium a disk is.
+#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Media {
+    /// It seeks.
+    Hdd,
+    /// It does not seek.
+    Ssd,
+    /// Not known.
+    Unspecified,
+}
+
+/// What a disk did since its pool opened.
+#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct DiskCounters {
+    /// Reads completed.
+    pub reads: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Reads, writes and flushes that failed.
+    pub errors: u64,
+    /// Time spent waiting for its reads and writes, summed over all of them, in nanoseconds.
+    pub busy_nanos: u64,
+}
+
+/// One disk.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
+pub struct DiskInfo {
+    /// Its name within its pool; else the name of its file or device.
+    pub name: String,
+    /// The pool it is a member of.
+    pub pool: Option<String>,
+    /// Its number within its pool, never reused.
+    pub no: Option<u16>,
+    /// Its identity, 32 hexadecimal digits.
+    pub id: Option<String>,
+    /// Where it was found.
+    #[schema(value_type = Option<String>)]
+    pub path: Option<PathBuf>,
+    /// Its size, in bytes.
+    pub capacity: u64,
+    /// Bytes of it that slabs and metadata occupy.
+    pub allocated: u64,
+    /// How it is.
+    pub state: DiskState,
+    /// What it is.
+    pub media: Media,
+    /// What else was found on it: a file system, a partition table, another pool.
+    pub holds: Option<String>,
+    /// What it did since the pool opened.
+    pub counters: DiskCounters,
+}
+
+/// A long job of a pool.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
+pub struct JobInfo {
+    /// Its name: what it does, to what.
+    pub name: String,
+    /// The pool it works on.
+    pub pool: String,
+    /// Bytes done.
+    pub done: u64,
+    /// Bytes in all.
+    pub total: u64,
+}
+
+/// One pool.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
+pub struct PoolInfo {
+    /// Its name.
+    pub name: String,
+    /// Its identity, 32 hexadecimal digits.
+    pub id: String,
+    /// The worst of its disks' and virtual disks' health, and of its own.
+    pub health: Health,
+    /// Whether it was opened for reading only.
+    pub read_only: bool,
+    /// Its unit of allocation on one disk, in bytes.
+    pub slab_size: u64,
+    /// The size of its disks, in bytes.
+    pub capacity: u64,
+    /// Bytes of its disks that slabs and metadata occupy.
+    pub allocated: u64,
+    /// Bytes of client data it holds.
+    pub used: u64,
+    /// Bytes of its disks that nothing occupies.
+    pub free: u64,
+    /// How full its log is, 0 to 1.
+    pub log_fill: f64,
+    /// Nanoseconds since it was opened.
+    pub open_nanos: u64,
+    /// Its disks, by number.
+    pub disks: Vec<DiskInfo>,
+    /// Its virtual disks, by name.
+    pub vdisks: Vec<VdiskInfo>,
+    /// Its jobs.
+    pub jobs: Vec<JobInfo>,
+}
+
+/// Asks for a new pool.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct PoolCreate {
+    /// Its name.
+    pub name: String,
+    /// Its disks: block devices or files, as absolute paths.
+    #[schema(value_type = Vec<String>)]
+    pub disks: Vec<PathBuf>,
+    /// Make files that are missing, sparse, of this size.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub create_size: Option<Size>,
+    /// Its unit of allocation on one disk; 64 MiB unless said.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub slab_size: Option<Size>,
+    /// Take disks that hold something else.
+    #[serde(default)]
+    pub force: bool,
+    /// Only say what would change.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// How to make a change that needs no more than this.
+#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ChangeQuery {
+    /// Only say what would change.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Narrows a list to one pool.
+#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, PartialEq, Eq, Default, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PoolQuery {
+    /// The pool's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+}
+
+/// How to check a pool.
+#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct CheckQuery {
+    /// Repair what can be repaired.
+    #[serde(default)]
+    pub repair: bool,
+    /// With `repair`: only say what is wrong.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What a check of a pool found.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Default, Debug)]
+pub struct CheckReport {
+    /// The pool's name.
+    pub pool: String,
+    /// Whether nothing is wrong (any more).
+    pub sound: bool,
+    /// What is wrong, one sentence each.
+    pub problems: Vec<String>,
+    /// How many of the problems were repaired.
+    pub repaired: u64,
+    /// What was looked at, one line each.
+    pub checked: Vec<String>,
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Health::Healthy => "healthy",
+            Health::Degraded => "degraded",
+            Health::ReadOnly => "read-only",
+            Health::Failed => "failed",
+        })
+    }
+}
+
+impl fmt::Display for DiskState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DiskState::Healthy => "healthy",
+            DiskState::Returning => "returning",
+            DiskState::Stale => "stale",
+            DiskState::Failed => "failed",
+            DiskState::Missing => "missing",
+            DiskState::Closed => "closed",
+            DiskState::Available => "available",
+            DiskState::Foreign => "foreign",
+        })
+    }
+}
+
+impl fmt::Display for Media {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Media::Hdd => "hdd",
+            Media::Ssd => "ssd",
+            Media::Unspecified => "-",
+        })
+    }
+}

@@ -1,0 +1,204 @@
+//! What there is to watch: status, rates, events; and what a change answers.
+
+use super::pool::{DiskCounters, Health, JobInfo};
+use super::vdisk::VdiskCounters;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use utoipa::{IntoParams, ToSchema};
+
+/// What a changing operation did, or with `dry_run` would do.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Whether nothing was changed because only the answer was asked for.
+    pub dry_run: bool,
+    /// What it is about: `pool tank`, `vdisk tank/media`.
+    pub subject: String,
+    /// What changed, one line each.
+    pub changes: Vec<String>,
+}
+
+/// What came of a changing operation.
+#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It exists now.
+    Created,
+    /// It is different now.
+    Changed,
+    /// It is gone now.
+    Removed,
+    /// It was so before.
+    AlreadySo,
+}
+
+/// Who answers.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
+pub struct Version {
+    /// The version of weft.
+    pub weft: String,
+    /// The version of the control API.
+    pub api: String,
+}
+
+/// One screen: how everything is, and what needs a person.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
+pub struct Status {
+    /// The worst health of all pools; healthy when there are none.
+    pub health: Health,
+    /// The pools that are open.
+    pub pools: Vec<PoolStatus>,
+    /// The jobs that run or wait.
+    pub jobs: Vec<JobInfo>,
+    /// What needs a person, the worst first.
+    pub attention: Vec<Attention>,
+}
+
+/// One pool in one line.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// How well it is.
+    pub health: Health,
+    /// The size of its disks, in bytes.
+    pub capacity: u64,
+    /// Bytes of its disks that are occupied.
+    pub allocated: u64,
+    /// Disks that work.
+    pub disks_healthy: usize,
+    /// Disks in all.
+    pub disks: usize,
+    /// Virtual disks.
+    pub vdisks: usize,
+    /// Exports that are active.
+    pub exports: usize,
+}
+
+/// Something that needs a person.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
+pub struct Attention {
+    /// What it is about: `pool tank`, `disk tank/d2`.
+    pub subject: String,
+    /// What is the matter.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// Which counters to show.
+#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, PartialEq, Eq, Default, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct StatQuery {
+    /// A pool, or `POOL/VDISK`; everything unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+}
+
+/// All counters at one moment. Rates are the difference of two.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
+pub struct Stat {
+    /// When, on the daemon's monotonic clock, in nanoseconds.
+    pub at_nanos: u64,
+    /// The pools asked for.
+    pub pools: Vec<PoolStat>,
+}
+
+/// The counters of one pool.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
+pub struct PoolStat {
+    /// Its name.
+    pub name: String,
+    /// Nanoseconds since it was opened, which is what the counters cover.
+    pub open_nanos: u64,
+    /// How full its log is, 0 to 1.
+    pub log_fill: f64,
+    /// Its virtual disks, or the one asked for.
+    pub vdisks: Vec<VdiskStat>,
+    /// Its disks.
+    pub disks: Vec<DiskStat>,
+}
+
+/// The counters of one virtual disk.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
+pub struct VdiskStat {
+    /// Its name within its pool.
+    pub name: String,
+    /// What it did since the pool opened.
+    pub counters: VdiskCounters,
+}
+
+/// The counters of one disk.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
+pub struct DiskStat {
+    /// Its name within its pool.
+    pub name: String,
+    /// What it did since the pool opened.
+    pub counters: DiskCounters,
+}
+
+/// Which events to show.
+#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, PartialEq, Eq, Default, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EventQuery {
+    /// Only of this pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Only events after this number.
+    #[serde(default)]
+    pub after: u64,
+    /// When there are none, wait so long for one, in milliseconds; at most 30000.
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+
+/// Some events, oldest first.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
+pub struct EventPage {
+    /// The events.
+    pub events: Vec<EventInfo>,
+    /// The number to ask after next.
+    pub next: u64,
+}
+
+/// One event.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
+pub struct EventInfo {
+    /// Its number since the daemon started, from 1.
+    pub no: u64,
+    /// When, in milliseconds since 1970 UTC.
+    pub at_ms: u64,
+    /// The pool it is about; none when it is about the daemon.
+    pub pool: Option<String>,
+    /// Whether a person should look.
+    pub warning: bool,
+    /// What happened.
+    pub text: String,
+}
+
+impl Change {
+    /// A change of `subject` that came out as `outcome`.
+    pub fn new(outcome: Outcome, subject: impl Into<String>, dry_run: bool) -> Change {
+        Change { outcome, dry_run, subject: subject.into(), changes: Vec::new() }
+    }
+
+    /// The same change with one more line of what changed.
+    pub fn line(mut self, line: impl Into<String>) -> Change {
+        self.changes.push(line.into());
+        self
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Outcome::Created => "created",
+            Outcome::Changed => "changed",
+            Outcome::Removed => "removed",
+            Outcome::AlreadySo => "already so",
+        })
+    }
+}

@@ -1,0 +1,408 @@
+//! What people type. The doc comments here are the help texts; the first example of a command is also what its errors
+//! offer when nothing nearer would work.
+
+use super::values;
+use crate::api::export::Address;
+use crate::api::name::VdiskName;
+use crate::api::size::Size;
+use crate::api::vdisk::{Operation, ResiliencyKind};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Pools disks into fast, resilient virtual disks.
+#[derive(Parser, Debug)]
+#[command(name = "weft", version, disable_help_subcommand = true, infer_long_args = false)]
+#[command(after_help = "Examples:\n  weft pool create tank /srv/d1 /srv/d2 /srv/d3 /srv/d4 --create-size 10GiB\n  \
+    weft vdisk create tank/media --size 20GiB --resiliency parity\n  \
+    weft export add tank/media --nbd unix:/run/weft/nbd.sock\n  weft status\n\n\
+    Exit codes: 0 done (also: already so), 2 usage, 3 not possible as asked, 4 not found, 5 no space,\n\
+    6 redundancy lost or data unavailable, 7 daemon not reachable, 1 anything else.")]
+pub struct Cli {
+    /// What every command takes.
+    #[command(flatten)]
+    pub common: Common,
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Args, Debug)]
+pub struct Common {
+    /// Print the answer as JSON
+    #[arg(long, global = true, help_heading = "Common options")]
+    pub json: bool,
+    /// Print no confirmations
+    #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = "Common options")]
+    pub quiet: bool,
+    /// Print more
+    #[arg(long, short, global = true, help_heading = "Common options")]
+    pub verbose: bool,
+    /// Colour the output
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", value_parser = values::one_of::<When>(), help_heading = "Common options")]
+    pub color: When,
+    /// The daemon's control socket [default: WEFT_SOCKET, else /run/weft/weft.sock for root, else
+    /// $XDG_RUNTIME_DIR/weft.sock]
+    #[arg(long, global = true, value_name = "PATH", help_heading = "Common options")]
+    pub socket: Option<PathBuf>,
+}
+
+/// When to colour the output.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// On a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What every changing command takes.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Changing {
+    /// Print what would change, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask before destroying data
+    #[arg(long, short)]
+    pub yes: bool,
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Run the daemon, in the foreground, until SIGTERM
+    #[command(after_help = "Examples:\n  weft serve --disks /srv/disks\n  \
+        weft serve --config /etc/weft.toml --state /var/lib/weft --socket /run/weft/weft.sock\n\n\
+        The configuration file is TOML with the keys state, socket, disks and degraded; flags win over it.")]
+    Serve(Serve),
+    /// Make, show, check and remove pools
+    #[command(subcommand)]
+    Pool(Pool),
+    /// Show disks
+    #[command(subcommand)]
+    Disk(Disk),
+    /// Make, show, grow and remove virtual disks
+    #[command(subcommand)]
+    Vdisk(Vdisk),
+    /// Offer virtual disks to clients
+    #[command(subcommand)]
+    Export(Export),
+    /// One screen: health, jobs, what needs a person
+    #[command(after_help = "Examples:\n  weft status\n  weft status tank")]
+    Status {
+        /// Only this pool
+        #[arg(value_parser = values::name)]
+        pool: Option<String>,
+    },
+    /// Rates: MB/s, IOPS, whole stripes, landed data, reads caused by writes, log, slowest disk
+    #[command(after_help = "Examples:\n  weft stat\n  weft stat tank/media --interval 1s\n\n\
+        Without --interval: totals and averages since the pool was opened.")]
+    Stat {
+        /// A pool, or POOL/VDISK; everything unless given
+        #[arg(value_name = "POOL[/VDISK]", value_parser = values::pool_or_vdisk)]
+        of: Option<String>,
+        /// Print the rates of every such span, until interrupted
+        #[arg(long, value_name = "SPAN", value_parser = values::span)]
+        interval: Option<Duration>,
+        /// With --interval: stop after so many
+        #[arg(long, value_name = "N", requires = "interval")]
+        count: Option<u64>,
+    },
+    /// Print the plan for one request
+    #[command(
+        after_help = "Examples:\n  weft explain tank/media write 0 1MiB\n  weft explain tank/media read 3GiB 64KiB"
+    )]
+    Explain {
+        /// The virtual disk
+        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
+        vdisk: VdiskName,
+        /// What the request does
+        #[arg(value_parser = values::one_of::<Operation>())]
+        operation: Operation,
+        /// Where it begins
+        #[arg(value_parser = values::range)]
+        offset: u64,
+        /// How long it is
+        #[arg(value_parser = values::range)]
+        length: u64,
+    },
+    /// What happened
+    #[command(after_help = "Examples:\n  weft events\n  weft events tank --follow")]
+    Events {
+        /// Only this pool's
+        #[arg(value_parser = values::name)]
+        pool: Option<String>,
+        /// Wait for more, until interrupted
+        #[arg(long, short)]
+        follow: bool,
+        /// Stop after so many
+        #[arg(long, value_name = "N")]
+        count: Option<u64>,
+    },
+    /// Print the completions for a shell
+    #[command(after_help = "Examples:\n  weft completions bash > /etc/bash_completion.d/weft")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page of weft or of one of its commands
+    #[command(
+        after_help = "Examples:\n  weft man | man -l -\n  weft man vdisk create | man -l -\n  weft man --dir /usr/local/share/man/man1"
+    )]
+    Man {
+        /// The command; weft itself unless given
+        #[arg(value_name = "COMMAND")]
+        command: Vec<String>,
+        /// Write all pages into this directory instead
+        #[arg(long, value_name = "DIR", conflicts_with = "command")]
+        dir: Option<PathBuf>,
+    },
+    /// Print the version; with --verbose the daemon's too
+    #[command(after_help = "Examples:\n  weft version")]
+    Version,
+}
+
+/// `weft serve`.
+#[derive(Args, Debug)]
+pub struct Serve {
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where exports are remembered [default: /var/lib/weft for root, else $XDG_STATE_HOME/weft]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Where to look for disks: a device, a file, or a directory, which means the files in it [default: all block devices]
+    #[arg(long, value_name = "DIR_OR_DEVICE", num_args = 1..)]
+    pub disks: Vec<PathBuf>,
+    /// Open pools that lack a majority of their metadata copies, too. What is left of them may be older than what was lost
+    #[arg(long)]
+    pub degraded: bool,
+}
+
+/// `weft pool`.
+#[derive(Subcommand, Debug)]
+pub enum Pool {
+    /// Make a pool of disks
+    #[command(after_help = "Examples:\n  weft pool create tank /dev/sdb /dev/sdc /dev/sdd /dev/sde\n  \
+        weft pool create tank d1 d2 d3 d4 --create-size 10GiB")]
+    Create {
+        /// Its name
+        #[arg(value_parser = values::name)]
+        pool: String,
+        /// Its disks: block devices or files
+        #[arg(value_name = "DISK", required = true)]
+        disks: Vec<PathBuf>,
+        /// Make files that are missing, sparse, of this size
+        #[arg(long, value_name = "SIZE", value_parser = values::fixed_size)]
+        create_size: Option<Size>,
+        /// The unit of allocation on one disk: 1MiB to 1GiB [default: 64MiB]
+        #[arg(long, value_name = "SIZE", value_parser = values::slab_size)]
+        slab_size: Option<Size>,
+        /// Overwrite disks that hold something else
+        #[arg(long)]
+        force: bool,
+        /// How to change it.
+        #[command(flatten)]
+        changing: Changing,
+    },
+    /// List the pools
+    #[command(after_help = "Examples:\n  weft pool list")]
+    List,
+    /// Show one pool with its disks and virtual disks
+    #[command(after_help = "Examples:\n  weft pool show tank")]
+    Show {
+        /// Its name
+        #[arg(value_parser = values::name)]
+        pool: String,
+    },
+    /// Remove a pool with all it holds
+    #[command(after_help = "Examples:\n  weft pool remove tank --dry-run\n  weft pool remove tank --yes")]
+    Remove {
+        /// Its name
+        #[arg(value_parser = values::name)]
+        pool: String,
+        /// How to change it.
+        #[command(flatten)]
+        changing: Changing,
+    },
+    /// Prove that a pool is sound, or say where it is not
+    #[command(after_help = "Examples:\n  weft pool check tank\n  weft pool check tank --repair")]
+    Check {
+        /// Its name
+        #[arg(value_parser = values::name)]
+        pool: String,
+        /// Repair what can be repaired; otherwise nothing is written
+        #[arg(long)]
+        repair: bool,
+        /// How to change it.
+        #[command(flatten)]
+        changing: Changing,
+    },
+}
+
+/// `weft disk`.
+#[derive(Subcommand, Debug)]
+pub enum Disk {
+    /// List the disks that were found
+    #[command(after_help = "Examples:\n  weft disk list\n  weft disk list --pool tank")]
+    List {
+        /// Only this pool's
+        #[arg(long, value_parser = values::name)]
+        pool: Option<String>,
+    },
+    /// Show one disk
+    #[command(after_help = "Examples:\n  weft disk show tank/sdb\n  weft disk show /dev/sdb")]
+    Show {
+        /// Its path, identity, name, or POOL/NAME
+        disk: String,
+    },
+}
+
+/// `weft vdisk`.
+#[derive(Subcommand, Debug)]
+pub enum Vdisk {
+    /// Make a virtual disk
+    #[command(after_help = "Examples:\n  weft vdisk create tank/media --size 20GiB\n  \
+        weft vdisk create tank/media --size 90% --resiliency parity --failures 2 --columns 6\n  \
+        weft vdisk create tank/vm --size 100GiB --resiliency mirror --copies 2 --fixed\n\n\
+        Unless said: simple on 1 disk, mirror on 2, parity on 3 to 7, parity that survives 2 failures from 8 on.")]
+    Create(VdiskCreate),
+    /// List the virtual disks
+    #[command(after_help = "Examples:\n  weft vdisk list")]
+    List {
+        /// Only this pool's
+        #[arg(value_parser = values::name)]
+        pool: Option<String>,
+    },
+    /// Show one virtual disk
+    #[command(after_help = "Examples:\n  weft vdisk show tank/media")]
+    Show {
+        /// Its name
+        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
+        vdisk: VdiskName,
+    },
+    /// Grow a virtual disk
+    #[command(after_help = "Examples:\n  weft vdisk resize tank/media 2TiB\n  weft vdisk resize tank/media max")]
+    Resize {
+        /// Its name
+        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
+        vdisk: VdiskName,
+        /// Its new size
+        #[arg(value_parser = values::size)]
+        size: Size,
+        /// How to change it.
+        #[command(flatten)]
+        changing: Changing,
+    },
+    /// Remove a virtual disk with all it holds
+    #[command(after_help = "Examples:\n  weft vdisk remove tank/media --dry-run\n  weft vdisk remove tank/media --yes")]
+    Remove {
+        /// Its name
+        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
+        vdisk: VdiskName,
+        /// How to change it.
+        #[command(flatten)]
+        changing: Changing,
+    },
+}
+
+/// `weft vdisk create`.
+#[derive(Args, Debug)]
+pub struct VdiskCreate {
+    /// Its name
+    #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
+    pub vdisk: VdiskName,
+    /// Its size: 20GiB, 4TB, max, 90%
+    #[arg(long, value_parser = values::size)]
+    pub size: Size,
+    /// What protects the data
+    #[arg(long, value_parser = values::one_of::<ResiliencyKind>())]
+    pub resiliency: Option<ResiliencyKind>,
+    /// Copies of a mirror: 2 or 3
+    #[arg(long, value_name = "N", value_parser = values::copies)]
+    pub copies: Option<u8>,
+    /// Disk failures to survive: 1 or 2
+    #[arg(long, value_name = "N", value_parser = values::failures)]
+    pub failures: Option<u8>,
+    /// Columns, parity columns counted, copies not: 1 to 32
+    #[arg(long, value_name = "N", value_parser = values::columns)]
+    pub columns: Option<u8>,
+    /// Bytes of one stripe on one column: any multiple of 4KiB up to 4MiB
+    #[arg(long, value_name = "SIZE", value_parser = values::interleave)]
+    pub interleave: Option<Size>,
+    /// Take room as it is written (the default)
+    #[arg(long, conflicts_with = "fixed")]
+    pub thin: bool,
+    /// Reserve all room now
+    #[arg(long)]
+    pub fixed: bool,
+    /// A write cache of its own
+    #[arg(long, value_name = "SIZE", value_parser = values::fixed_size)]
+    pub write_cache: Option<Size>,
+    /// The sector clients see: 512 or 4096 [default: 512]
+    #[arg(long, value_name = "BYTES", value_parser = values::sector)]
+    pub sector: Option<u16>,
+    /// Only these disks of the pool
+    #[arg(long, value_name = "D,D,...", value_delimiter = ',')]
+    pub disks: Vec<String>,
+    /// How to change it.
+    #[command(flatten)]
+    pub changing: Changing,
+}
+
+/// `weft export`.
+#[derive(Subcommand, Debug)]
+pub enum Export {
+    /// Offer a virtual disk to clients; survives a restart of the daemon
+    #[command(after_help = "Examples:\n  weft export add tank/media --nbd unix:/run/weft/nbd.sock\n  \
+        weft export add tank/media --nbd tcp:127.0.0.1:10809")]
+    Add {
+        /// The virtual disk; also the name NBD clients ask for
+        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
+        vdisk: VdiskName,
+        /// Over NBD, on unix:PATH or tcp:HOST:PORT
+        #[arg(long, value_name = "ADDRESS", value_parser = values::address)]
+        nbd: Address,
+        /// How to change it.
+        #[command(flatten)]
+        changing: Changing,
+    },
+    /// List the exports
+    #[command(after_help = "Examples:\n  weft export list")]
+    List,
+    /// Stop offering a virtual disk
+    #[command(after_help = "Examples:\n  weft export remove tank/media\n  \
+        weft export remove tank/media --nbd unix:/run/weft/nbd.sock")]
+    Remove {
+        /// The virtual disk
+        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
+        vdisk: VdiskName,
+        /// Only over NBD, or only at this address
+        #[arg(long, value_name = "ADDRESS", num_args = 0..=1, value_parser = values::address)]
+        nbd: Option<Option<Address>>,
+        /// How to change it.
+        #[command(flatten)]
+        changing: Changing,
+    },
+}
+
+impl Command {
+    /// Whether the command changes something and was told only to say what.
+    pub fn changing(&self) -> Option<Changing> {
+        match self {
+            Command::Pool(
+                Pool::Create { changing, .. } | Pool::Remove { changing, .. } | Pool::Check { changing, .. },
+            )
+            | Command::Vdisk(
+                Vdisk::Create(VdiskCreate { changing, .. })
+                | Vdisk::Resize { changing, .. }
+                | Vdisk::Remove { changing, .. },
+            )
+            | Command::Export(Export::Add { changing, .. } | Export::Remove { changing, .. }) => Some(*changing),
+            _ => None,
+        }
+    }
+}

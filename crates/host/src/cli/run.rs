@@ -1,0 +1,286 @@
+//! What each command does.
+
+use super::args::{self, Cli, Command, Disk, Export, Pool, Vdisk};
+use super::exit::Exit;
+use super::rates::{between, since_open};
+use super::table::Style;
+use super::text::Text;
+use super::{Failure, Io, color, manual, usage};
+use crate::api::client::Client;
+use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::export::{ExportAdd, ExportRemove};
+use crate::api::pool::{ChangeQuery, CheckQuery, PoolCreate, PoolQuery};
+use crate::api::vdisk::{ExplainQuery, Provisioning, VdiskCreate, VdiskResize};
+use crate::api::watch::{Change, EventQuery, StatQuery, Version};
+use crate::api::{API_VERSION, Control};
+use crate::daemon::config::{Settings, Surroundings, default_socket};
+use crate::daemon::serve::serve;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a follower waits in one question for the next event.
+const FOLLOW_MS: u64 = 30_000;
+
+type Ran = Result<Exit, Failure>;
+
+/// Runs one command that was read from `argv`.
+pub(super) fn command(cli: &Cli, argv: &[OsString], surroundings: &Surroundings, io: &mut Io) -> Ran {
+    let style = Style { color: color(cli.common.color, io.terminal, surroundings), verbose: cli.common.verbose };
+    let mut session = Session { cli, argv, surroundings, io, style };
+    match &cli.command {
+        Command::Serve(serve) => session.serve(serve),
+        Command::Completions { shell } => manual::completions(*shell, session.io.out).map(|()| Exit::Done),
+        Command::Man { dir: Some(dir), .. } => manual::pages(dir).map(|()| Exit::Done),
+        Command::Man { command, .. } => manual::page(command, session.io.out).map(|()| Exit::Done),
+        Command::Version => session.version(),
+        _ => {
+            let client = session.client()?;
+            session.ask(&client)
+        }
+    }
+}
+
+struct Session<'a, 'io> {
+    cli: &'a Cli,
+    argv: &'a [OsString],
+    surroundings: &'a Surroundings<'a>,
+    io: &'a mut Io<'io>,
+    style: Style,
+}
+
+impl Session<'_, '_> {
+    /// The commands that the daemon answers.
+    fn ask(&mut self, weft: &dyn Control) -> Ran {
+        match &self.cli.command {
+            Command::Pool(pool) => self.pool(weft, pool),
+            Command::Disk(Disk::List { pool }) => {
+                let query = PoolQuery { pool: pool.clone() };
+                self.print(&weft.disk_list(&query)?)
+            }
+            Command::Disk(Disk::Show { disk }) => {
+                let disk =
+                    if disk.starts_with('.') { absolute(Path::new(disk))?.display().to_string() } else { disk.clone() };
+                self.print(&weft.disk_show(&disk)?)
+            }
+            Command::Vdisk(vdisk) => self.vdisk(weft, vdisk),
+            Command::Export(export) => self.export(weft, export),
+            Command::Status { pool } => self.print(&weft.status(&PoolQuery { pool: pool.clone() })?),
+            Command::Stat { of, interval, count } => self.stat(weft, of.as_ref(), *interval, *count),
+            Command::Explain { vdisk, operation, offset, length } => {
+                let query = ExplainQuery { operation: *operation, offset: *offset, length: *length };
+                self.print(&weft.explain(vdisk, query)?)
+            }
+            Command::Events { pool, follow, count } => self.events(weft, pool.as_ref(), *follow, *count),
+            Command::Serve(_) | Command::Completions { .. } | Command::Man { .. } | Command::Version => {
+                unreachable!("answered without the daemon")
+            }
+        }
+    }
+
+    fn pool(&mut self, weft: &dyn Control, pool: &Pool) -> Ran {
+        match pool {
+            Pool::Create { pool, disks, create_size, slab_size, force, changing } => {
+                let disks = disks.iter().map(|disk| absolute(disk)).collect::<Answer<_>>()?;
+                let request = PoolCreate {
+                    name: pool.clone(),
+                    disks,
+                    create_size: *create_size,
+                    slab_size: *slab_size,
+                    force: *force,
+                    dry_run: changing.dry_run,
+                };
+                self.changed(weft.pool_create(&request)?)
+            }
+            Pool::List => self.print(&weft.pool_list()?),
+            Pool::Show { pool } => self.print(&weft.pool_show(pool)?),
+            Pool::Remove { pool, .. } => self.destroy(|how| weft.pool_remove(pool, how)),
+            Pool::Check { pool, repair, changing } => {
+                let report = weft.pool_check(pool, CheckQuery { repair: *repair, dry_run: changing.dry_run })?;
+                self.print(&report)?;
+                Ok(if report.sound { Exit::Done } else { Exit::Other })
+            }
+        }
+    }
+
+    fn vdisk(&mut self, weft: &dyn Control, vdisk: &Vdisk) -> Ran {
+        match vdisk {
+            Vdisk::Create(create) => {
+                let request = create_request(create);
+                request.judge()?;
+                self.changed(weft.vdisk_create(&request)?)
+            }
+            Vdisk::List { pool } => self.print(&weft.vdisk_list(&PoolQuery { pool: pool.clone() })?),
+            Vdisk::Show { vdisk } => self.print(&weft.vdisk_show(vdisk)?),
+            Vdisk::Resize { vdisk, size, changing } => {
+                let request = VdiskResize { size: *size, dry_run: changing.dry_run };
+                self.changed(weft.vdisk_resize(vdisk, &request)?)
+            }
+            Vdisk::Remove { vdisk, .. } => self.destroy(|how| weft.vdisk_remove(vdisk, how)),
+        }
+    }
+
+    fn export(&mut self, weft: &dyn Control, export: &Export) -> Ran {
+        match export {
+            Export::Add { vdisk, nbd, changing } => {
+                let nbd = nbd.clone().absolute(&here()?);
+                self.changed(weft.export_add(&ExportAdd { vdisk: vdisk.clone(), nbd, dry_run: changing.dry_run })?)
+            }
+            Export::List => self.print(&weft.export_list()?),
+            Export::Remove { vdisk, nbd, changing } => {
+                let here = here()?;
+                let nbd = nbd.clone().flatten().map(|nbd| nbd.absolute(&here));
+                self.changed(weft.export_remove(vdisk, &ExportRemove { nbd, dry_run: changing.dry_run })?)
+            }
+        }
+    }
+
+    fn stat(&mut self, weft: &dyn Control, of: Option<&String>, interval: Option<Duration>, count: Option<u64>) -> Ran {
+        let query = StatQuery { of: of.cloned() };
+        let mut before = weft.stat(&query)?;
+        let Some(interval) = interval else { return self.print(&since_open(&before)) };
+        for _ in 0..count.unwrap_or(u64::MAX) {
+            std::thread::sleep(interval);
+            let now = weft.stat(&query)?;
+            self.print_one_of_many(&between(&before, &now))?;
+            before = now;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn events(&mut self, weft: &dyn Control, pool: Option<&String>, follow: bool, count: Option<u64>) -> Ran {
+        let mut query = EventQuery { pool: pool.cloned(), after: 0, wait_ms: 0 };
+        let mut left = count.unwrap_or(u64::MAX);
+        loop {
+            let page = weft.events(&query)?;
+            for event in &page.events {
+                if left == 0 {
+                    return Ok(Exit::Done);
+                }
+                left -= 1;
+                self.print_one_of_many(event)?;
+            }
+            if left == 0 || !follow && page.events.is_empty() {
+                return Ok(Exit::Done);
+            }
+            query.after = page.next;
+            query.wait_ms = if follow { FOLLOW_MS } else { 0 };
+        }
+    }
+
+    fn version(&mut self) -> Ran {
+        let own = Version { weft: env!("CARGO_PKG_VERSION").into(), api: API_VERSION.into() };
+        if self.cli.common.verbose {
+            let client = self.client()?;
+            let daemon = match client.version() {
+                Ok(version) => format!("weft {} (API {})", version.weft, version.api),
+                Err(error) => error.message,
+            };
+            writeln!(self.io.err, "daemon: {daemon}")?;
+        }
+        self.print(&own)
+    }
+
+    fn serve(&mut self, told: &args::Serve) -> Ran {
+        let flags = Settings {
+            state: told.state.clone(),
+            socket: self.cli.common.socket.clone(),
+            disks: (!told.disks.is_empty()).then(|| told.disks.clone()),
+            degraded: told.degraded.then_some(true),
+        };
+        let file = told.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
+        let options = flags.resolve(file, self.surroundings)?;
+        serve(&options, crate::daemon::parts)?;
+        Ok(Exit::Done)
+    }
+
+    fn client(&self) -> Answer<Client> {
+        let socket = match &self.cli.common.socket {
+            Some(socket) => socket.clone(),
+            None => default_socket(self.surroundings)?,
+        };
+        Ok(Client::new(socket))
+    }
+
+    /// Does what destroys data, when a person agrees or `--yes` was given.
+    fn destroy(&mut self, operation: impl Fn(ChangeQuery) -> Answer<Change>) -> Ran {
+        let changing = self.cli.command.changing().expect("it destroys, so it changes");
+        let would = operation(ChangeQuery { dry_run: true })?;
+        if changing.dry_run {
+            return self.changed(would);
+        }
+        if !changing.yes {
+            let Some(ask) = &mut self.io.ask else {
+                let message =
+                    format!("removing {} destroys what it holds; without a terminal only --yes does it", would.subject);
+                let hint = usage::again(self.argv, "--yes");
+                return Err(ApiError::new(Kind::InvalidInput, message).hint(hint).into());
+            };
+            write!(self.io.err, "{}", would.text(self.style))?;
+            if !ask(&format!("Remove {}? What it holds is gone for good.", would.subject)) {
+                let message = format!("{} was kept", would.subject);
+                return Err(ApiError::new(Kind::NotPossible, message).hint(usage::again(self.argv, "--yes")).into());
+            }
+        }
+        self.changed(operation(ChangeQuery { dry_run: false })?)
+    }
+
+    /// Prints what changed; quietly, only what would.
+    fn changed(&mut self, change: Change) -> Ran {
+        if self.cli.common.quiet && !self.cli.common.json && !change.dry_run {
+            return Ok(Exit::Done);
+        }
+        self.print(&change)
+    }
+
+    fn print<T: Text + Serialize>(&mut self, answer: &T) -> Ran {
+        if self.cli.common.json {
+            let json = serde_json::to_string_pretty(answer).expect("answers have string keys only");
+            writeln!(self.io.out, "{json}")?;
+        } else {
+            write!(self.io.out, "{}", answer.text(self.style))?;
+        }
+        self.io.out.flush()?;
+        Ok(Exit::Done)
+    }
+
+    /// As JSON: one value per line.
+    fn print_one_of_many<T: Text + Serialize>(&mut self, answer: &T) -> Ran {
+        if self.cli.common.json {
+            let json = serde_json::to_string(answer).expect("answers have string keys only");
+            writeln!(self.io.out, "{json}")?;
+            self.io.out.flush()?;
+            return Ok(Exit::Done);
+        }
+        self.print(answer)
+    }
+}
+
+fn create_request(create: &args::VdiskCreate) -> VdiskCreate {
+    VdiskCreate {
+        name: create.vdisk.clone(),
+        size: create.size,
+        resiliency: create.resiliency,
+        copies: create.copies,
+        failures: create.failures,
+        columns: create.columns,
+        interleave: create.interleave,
+        provisioning: if create.fixed { Provisioning::Fixed } else { Provisioning::Thin },
+        write_cache: create.write_cache,
+        sector: create.sector,
+        disks: create.disks.clone(),
+        dry_run: create.changing.dry_run,
+    }
+}
+
+fn here() -> Answer<PathBuf> {
+    std::env::current_dir()
+        .map_err(|error| ApiError::new(Kind::NotPossible, format!("there is no working directory: {error}")))
+}
+
+/// The daemon works in another directory: paths go to it absolute.
+fn absolute(path: &Path) -> Answer<PathBuf> {
+    std::path::absolute(path)
+        .map_err(|error| ApiError::new(Kind::InvalidInput, format!("`{}` is no path: {error}", path.display())))
+}

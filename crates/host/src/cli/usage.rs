@@ -1,0 +1,169 @@
+//! Wrong command lines, in the error form: one sentence with the allowed range, one command that would work.
+
+use super::args::Cli;
+use crate::api::error::{ApiError, BadValue, Kind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory};
+use std::error::Error as _;
+use std::ffi::OsString;
+
+/// What was wrong with `argv` (the program's name first), and what would work.
+pub fn explain(error: &clap::Error, argv: &[OsString]) -> ApiError {
+    let typed = Typed::new(argv);
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(texts)) => texts.first().cloned(),
+        _ => None,
+    };
+    let argument = text(ContextKind::InvalidArg).unwrap_or_default();
+    let value = text(ContextKind::InvalidValue).unwrap_or_default();
+    let (message, hint) = match error.kind() {
+        ErrorKind::ValueValidation => match error.source().and_then(|source| source.downcast_ref::<BadValue>()) {
+            Some(bad) => (bad.message.clone(), bad.nearest.as_ref().and_then(|nearest| typed.with(&value, nearest))),
+            None => (format!("`{value}` is no {argument}"), None),
+        },
+        ErrorKind::InvalidValue if value.is_empty() => (format!("{argument} lacks its value"), None),
+        ErrorKind::InvalidValue => {
+            let valid = all(error, ContextKind::ValidValue);
+            let nearest = text(ContextKind::SuggestedValue).or_else(|| valid.first().cloned());
+            let hint = nearest.and_then(|nearest| typed.with(&value, &nearest));
+            (format!("`{value}` is no {argument}; {} are", valid.join(", ")), hint)
+        }
+        ErrorKind::InvalidSubcommand => {
+            let given = text(ContextKind::InvalidSubcommand).unwrap_or_default();
+            let nearest = text(ContextKind::SuggestedSubcommand);
+            let valid: Vec<&str> = typed.command().get_subcommands().map(Command::get_name).collect();
+            let message = format!("there is no `{}`; there are {}", typed.path_to(&given), valid.join(", "));
+            (message, nearest.and_then(|nearest| typed.with(&given, &nearest)))
+        }
+        ErrorKind::UnknownArgument => {
+            let nearest = text(ContextKind::SuggestedArg).and_then(|nearest| typed.with(&argument, &nearest));
+            (format!("`{}` takes no `{argument}`", typed.path()), nearest)
+        }
+        ErrorKind::MissingRequiredArgument => {
+            let missing = all(error, ContextKind::InvalidArg);
+            (format!("`{}` also needs {}", typed.path(), missing.join(" and ")), None)
+        }
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let valid: Vec<&str> = typed.command().get_subcommands().map(Command::get_name).collect();
+            (format!("`{}` does nothing alone; it takes {}", typed.path(), valid.join(", ")), None)
+        }
+        ErrorKind::ArgumentConflict => {
+            let prior = all(error, ContextKind::PriorArg);
+            (format!("{argument} and {} exclude each other", prior.join(", ")), typed.without(&argument))
+        }
+        _ => (first_line(error), None),
+    };
+    ApiError::new(Kind::InvalidInput, message).hint(hint.unwrap_or_else(|| typed.example()))
+}
+
+/// The nearest command when an error names none: the first example of the command that was typed.
+pub fn example(argv: &[OsString]) -> String {
+    Typed::new(argv).example()
+}
+
+/// `argv` as it would be typed again, with `more`.
+pub fn again(argv: &[OsString], more: &str) -> String {
+    let typed = Typed::new(argv);
+    format!("{} {more}", typed.line(typed.argv.iter().map(String::as_str)))
+}
+
+/// A command line that was typed.
+struct Typed {
+    /// Without the program's name.
+    argv: Vec<String>,
+    /// `weft`, then the subcommands.
+    path: Vec<String>,
+    root: Command,
+}
+
+impl Typed {
+    fn new(argv: &[OsString]) -> Typed {
+        let root = Cli::command();
+        let argv: Vec<String> = argv.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
+        let mut path = vec!["weft".to_string()];
+        let mut command = &root;
+        for word in &argv {
+            if let Some(sub) = command.find_subcommand(word) {
+                command = sub;
+                path.push(sub.get_name().into());
+            }
+        }
+        Typed { argv, path, root }
+    }
+
+    fn path(&self) -> String {
+        self.path.join(" ")
+    }
+
+    fn path_to(&self, word: &str) -> String {
+        format!("{} {word}", self.path())
+    }
+
+    fn command(&self) -> &Command {
+        let mut command = &self.root;
+        for name in &self.path[1..] {
+            command = command.find_subcommand(name).expect("the path was found in this tree");
+        }
+        command
+    }
+
+    /// The same line with `old` replaced, when it is there.
+    fn with(&self, old: &str, new: &str) -> Option<String> {
+        let mut replaced = false;
+        let words: Vec<String> = self
+            .argv
+            .iter()
+            .map(|word| match word.split_once('=') {
+                _ if replaced => word.clone(),
+                _ if word == old => {
+                    replaced = true;
+                    new.into()
+                }
+                Some((flag, value)) if value == old => {
+                    replaced = true;
+                    format!("{flag}={new}")
+                }
+                _ => word.clone(),
+            })
+            .collect();
+        replaced.then(|| self.line(words.iter().map(String::as_str)))
+    }
+
+    /// The same line without a flag that takes no value.
+    fn without(&self, argument: &str) -> Option<String> {
+        let there = self.argv.iter().any(|word| word == argument);
+        there.then(|| self.line(self.argv.iter().map(String::as_str).filter(|word| *word != argument)))
+    }
+
+    fn line<'a>(&self, words: impl Iterator<Item = &'a str>) -> String {
+        std::iter::once("weft".to_string()).chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The first example of the command, else its help.
+    fn example(&self) -> String {
+        let help = self.command().get_after_help().map(ToString::to_string).unwrap_or_default();
+        let example = help.lines().map(str::trim).find(|line| line.starts_with("weft "));
+        example.map_or_else(|| format!("{} --help", self.path()), Into::into)
+    }
+}
+
+fn all(error: &clap::Error, kind: ContextKind) -> Vec<String> {
+    match error.get(kind) {
+        Some(ContextValue::Strings(texts)) => texts.clone(),
+        Some(ContextValue::String(text)) => vec![text.clone()],
+        _ => Vec::new(),
+    }
+}
+
+fn first_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).into()
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:,=%+@[]".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.into() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}

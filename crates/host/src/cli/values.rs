@@ -1,0 +1,103 @@
+//! One reader per kind of value. Each refuses with the allowed range and the nearest value it would take.
+
+use crate::api::error::BadValue;
+use crate::api::export::Address;
+use crate::api::judge;
+use crate::api::name::VdiskName;
+use crate::api::size::{self, Size};
+use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, Resettable, TypedValueParser};
+use std::time::Duration;
+use weft_engine::units::ByteCount;
+
+type Read<T> = Result<T, BadValue>;
+
+pub(super) fn name(text: &str) -> Read<String> {
+    judge::name(text)?;
+    Ok(text.into())
+}
+
+pub(super) fn vdisk(text: &str) -> Read<VdiskName> {
+    text.parse()
+}
+
+pub(super) fn pool_or_vdisk(text: &str) -> Read<String> {
+    if text.contains('/') {
+        return text.parse().map(|name: VdiskName| name.to_string());
+    }
+    name(text)
+}
+
+pub(super) fn size(text: &str) -> Read<Size> {
+    text.parse()
+}
+
+pub(super) fn fixed_size(text: &str) -> Read<Size> {
+    size::bytes(text).map(Size::Bytes)
+}
+
+pub(super) fn interleave(text: &str) -> Read<Size> {
+    judged(text, judge::interleave)
+}
+
+pub(super) fn slab_size(text: &str) -> Read<Size> {
+    judged(text, judge::slab_size)
+}
+
+pub(super) fn range(text: &str) -> Read<u64> {
+    let bytes = size::bytes(text)?;
+    judge::request_range(bytes)?;
+    Ok(bytes.0)
+}
+
+pub(super) fn columns(text: &str) -> Read<u8> {
+    counted(text, judge::columns, "4")
+}
+
+pub(super) fn copies(text: &str) -> Read<u8> {
+    counted(text, judge::copies, "2")
+}
+
+pub(super) fn failures(text: &str) -> Read<u8> {
+    counted(text, judge::failures, "1")
+}
+
+pub(super) fn sector(text: &str) -> Read<u16> {
+    let bytes = size::bytes(text)?;
+    let bytes = u16::try_from(bytes.0).unwrap_or(u16::MAX);
+    judge::sector(bytes).map(|()| bytes)
+}
+
+pub(super) fn address(text: &str) -> Read<Address> {
+    text.parse()
+}
+
+pub(super) fn span(text: &str) -> Read<Duration> {
+    match humantime::parse_duration(text) {
+        Ok(span) if !span.is_zero() => Ok(span),
+        _ => Err(BadValue::new(format!("`{text}` is no span of time; 500ms, 1s and 5min are"), "1s")),
+    }
+}
+
+/// One of a few words, named in the help without a line for each.
+pub(super) fn one_of<T: ValueEnum + Send + Sync + 'static>() -> impl TypedValueParser<Value = T> {
+    let names = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    let without_help = names.map(|value| value.help(Resettable::Reset));
+    PossibleValuesParser::new(without_help).map(|name| T::from_str(&name, false).expect("it is one of the variants"))
+}
+
+fn judged(text: &str, judge: impl Fn(ByteCount) -> Read<()>) -> Read<Size> {
+    let bytes = size::bytes(text)?;
+    judge(bytes).map(|()| Size::Bytes(bytes))
+}
+
+fn counted(text: &str, judge: impl Fn(u8) -> Read<()>, nearest: &str) -> Read<u8> {
+    match text.parse::<u8>() {
+        Ok(n) => judge(n).map(|()| n),
+        // A number that does not fit is judged as the largest that does.
+        Err(_) if !text.is_empty() && text.chars().all(|c| c.is_ascii_digit()) => judge(u8::MAX)
+            .map(|()| u8::MAX)
+            .map_err(|bad| BadValue { message: bad.message.replacen("255", text, 1), ..bad }),
+        Err(_) => Err(BadValue::new(format!("`{text}` is no number"), nearest)),
+    }
+}

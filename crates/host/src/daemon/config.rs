@@ -1,0 +1,165 @@
+//! Where the daemon keeps and finds things: flags first, then the configuration file, then the defaults.
+
+use crate::api::error::{Answer, ApiError, Kind};
+use serde::Deserialize;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Where this process runs, as far as the defaults depend on it.
+pub struct Surroundings<'a> {
+    /// Whether it is the superuser's.
+    pub root: bool,
+    /// Its environment.
+    pub var: &'a dyn Fn(&str) -> Option<OsString>,
+}
+
+/// What `weft serve` was told. The configuration file has the same words.
+#[derive(Deserialize, Clone, PartialEq, Eq, Default, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The state directory.
+    pub state: Option<PathBuf>,
+    /// The control socket.
+    pub socket: Option<PathBuf>,
+    /// Where to look for disks: directories, files, block devices.
+    pub disks: Option<Vec<PathBuf>>,
+    /// Open pools that lack a majority of their metadata copies, too.
+    pub degraded: Option<bool>,
+}
+
+/// What `weft serve` goes by. All paths are absolute.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The state directory.
+    pub state: PathBuf,
+    /// The control socket.
+    pub socket: PathBuf,
+    /// Where to look for disks; all block devices when `None`.
+    pub places: Option<Vec<PathBuf>>,
+    /// Open pools that lack a majority of their metadata copies, too: what is left may be old.
+    pub degraded: bool,
+}
+
+impl Settings {
+    /// Reads a configuration file.
+    pub fn read(path: &Path) -> Answer<Settings> {
+        let refused = |kind, why: String| {
+            ApiError::new(kind, format!("cannot use the configuration {}: {why}", path.display()))
+                .hint("weft serve --state DIR --socket PATH --disks DIR")
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => refused(Kind::NotFound, error.to_string()),
+            _ => refused(Kind::NotPossible, error.to_string()),
+        })?;
+        toml::from_str(&text).map_err(|error| {
+            let why = error.message().replace('\n', " ");
+            refused(Kind::InvalidInput, format!("{why}; it knows `state`, `socket`, `disks` and `degraded`"))
+        })
+    }
+
+    /// What to go by, with `file` and then the defaults for what was not said.
+    pub fn resolve(self, file: Settings, surroundings: &Surroundings) -> Answer<Options> {
+        let absolute = |path: PathBuf| {
+            std::path::absolute(&path)
+                .map_err(|error| ApiError::new(Kind::InvalidInput, format!("`{}` is no path: {error}", path.display())))
+        };
+        let state = match self.state.or(file.state) {
+            Some(state) => state,
+            None => default_state(surroundings)?,
+        };
+        let socket = match self.socket.or(file.socket) {
+            Some(socket) => socket,
+            None => default_socket(surroundings)?,
+        };
+        let places = self.disks.or(file.disks);
+        Ok(Options {
+            state: absolute(state)?,
+            socket: absolute(socket)?,
+            places: places.map(|places| places.into_iter().map(absolute).collect()).transpose()?,
+            degraded: self.degraded.or(file.degraded).unwrap_or(false),
+        })
+    }
+}
+
+/// The control socket when none was said: `WEFT_SOCKET`, else by who we are.
+pub fn default_socket(surroundings: &Surroundings) -> Answer<PathBuf> {
+    let var = |name| (surroundings.var)(name).filter(|value| !value.is_empty());
+    if let Some(socket) = var("WEFT_SOCKET") {
+        return Ok(socket.into());
+    }
+    if surroundings.root {
+        return Ok("/run/weft/weft.sock".into());
+    }
+    match var("XDG_RUNTIME_DIR") {
+        Some(dir) => Ok(Path::new(&dir).join("weft.sock")),
+        None => Err(ApiError::new(Kind::InvalidInput, "no socket was named, and XDG_RUNTIME_DIR is not set")
+            .hint("WEFT_SOCKET=PATH weft status")),
+    }
+}
+
+fn default_state(surroundings: &Surroundings) -> Answer<PathBuf> {
+    let var = |name| (surroundings.var)(name).filter(|value| !value.is_empty());
+    if surroundings.root {
+        return Ok("/var/lib/weft".into());
+    }
+    if let Some(dir) = var("XDG_STATE_HOME") {
+        return Ok(Path::new(&dir).join("weft"));
+    }
+    match var("HOME") {
+        Some(home) => Ok(Path::new(&home).join(".local/state/weft")),
+        None => Err(ApiError::new(Kind::InvalidInput, "no state directory was named, and HOME is not set")
+            .hint("weft serve --state DIR")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn surroundings<'a>(root: bool, var: &'a dyn Fn(&str) -> Option<OsString>) -> Surroundings<'a> {
+        Surroundings { root, var }
+    }
+
+    #[test]
+    fn defaults_depend_on_who_serves() {
+        let nothing = |_: &str| None;
+        let root = Settings::default().resolve(Settings::default(), &surroundings(true, &nothing)).unwrap();
+        assert_eq!(root.state, Path::new("/var/lib/weft"));
+        assert_eq!(root.socket, Path::new("/run/weft/weft.sock"));
+        let user = |name: &str| match name {
+            "XDG_RUNTIME_DIR" => Some("/run/user/7".into()),
+            "HOME" => Some("/home/u".into()),
+            _ => None,
+        };
+        let user = Settings::default().resolve(Settings::default(), &surroundings(false, &user)).unwrap();
+        assert_eq!(user.state, Path::new("/home/u/.local/state/weft"));
+        assert_eq!(user.socket, Path::new("/run/user/7/weft.sock"));
+        assert!(Settings::default().resolve(Settings::default(), &surroundings(false, &nothing)).is_err());
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_the_environment() {
+        let var = |name: &str| (name == "WEFT_SOCKET").then(|| "/env.sock".into());
+        let file =
+            || Settings { socket: Some("/file.sock".into()), disks: Some(vec!["/srv".into()]), ..Settings::default() };
+        let flags = Settings { socket: Some("/flag.sock".into()), ..Settings::default() };
+        let options = flags.resolve(file(), &surroundings(true, &var)).unwrap();
+        assert_eq!((options.socket, options.places), ("/flag.sock".into(), Some(vec!["/srv".into()])));
+        let options = Settings::default().resolve(file(), &surroundings(true, &var)).unwrap();
+        assert_eq!(options.socket, Path::new("/file.sock"));
+        let options = Settings::default().resolve(Settings::default(), &surroundings(true, &var)).unwrap();
+        assert_eq!(options.socket, Path::new("/env.sock"));
+    }
+
+    #[test]
+    fn an_unknown_word_in_the_file_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("weft.toml");
+        std::fs::write(&path, "disks = [\"/srv\"]\nsokcet = \"/x\"\n").unwrap();
+        let error = Settings::read(&path).unwrap_err();
+        assert_eq!(error.kind, Kind::InvalidInput);
+        assert!(error.message.contains("sokcet"), "{error}");
+        std::fs::write(&path, "disks = [\"/srv\"]\n").unwrap();
+        assert_eq!(Settings::read(&path).unwrap().disks, Some(vec!["/srv".into()]));
+    }
+}

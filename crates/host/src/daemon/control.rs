@@ -1,0 +1,120 @@
+//! The daemon as [`Control`]: which operation is whose, and which of them run alone.
+
+use super::{Daemon, lock};
+use crate::api::error::Answer;
+use crate::api::export::{ExportAdd, ExportInfo, ExportRemove};
+use crate::api::name::VdiskName;
+use crate::api::pool::{ChangeQuery, CheckQuery, CheckReport, DiskInfo, PoolCreate, PoolInfo, PoolQuery};
+use crate::api::vdisk::{ExplainQuery, Explanation, VdiskCreate, VdiskInfo, VdiskResize};
+use crate::api::watch::{Change, EventPage, EventQuery, Outcome, Stat, StatQuery, Status, Version};
+use crate::api::{API_VERSION, Control};
+
+impl Daemon {
+    /// Runs a changing operation alone, and notes what it changed.
+    fn change(&self, pool: &str, operation: impl FnOnce() -> Answer<Change>) -> Answer<Change> {
+        let _alone = lock(&self.changing);
+        let change = operation()?;
+        if !change.dry_run && change.outcome != Outcome::AlreadySo {
+            self.parts.journal.note(Some(pool), format!("{} {}", change.subject, change.outcome));
+        }
+        Ok(change)
+    }
+}
+
+impl Control for Daemon {
+    fn version(&self) -> Answer<Version> {
+        Ok(Version { weft: env!("CARGO_PKG_VERSION").into(), api: API_VERSION.into() })
+    }
+
+    fn status(&self, query: &PoolQuery) -> Answer<Status> {
+        self.watch_status(query)
+    }
+
+    fn stat(&self, query: &StatQuery) -> Answer<Stat> {
+        self.watch_stat(query)
+    }
+
+    fn events(&self, query: &EventQuery) -> Answer<EventPage> {
+        if let Some(pool) = &query.pool {
+            self.pool(pool)?;
+        }
+        Ok(self.parts.journal.page(query))
+    }
+
+    fn pool_list(&self) -> Answer<Vec<PoolInfo>> {
+        self.pools()
+    }
+
+    fn pool_show(&self, pool: &str) -> Answer<PoolInfo> {
+        self.pool(pool)
+    }
+
+    fn pool_create(&self, request: &PoolCreate) -> Answer<Change> {
+        self.change(&request.name, || self.create_pool(request))
+    }
+
+    fn pool_remove(&self, pool: &str, how: ChangeQuery) -> Answer<Change> {
+        self.pool(pool)?;
+        self.change(pool, || self.remove_pool(pool, how))
+    }
+
+    fn pool_check(&self, pool: &str, how: CheckQuery) -> Answer<CheckReport> {
+        self.pool(pool)?;
+        let repair = how.repair && !how.dry_run;
+        let _alone = repair.then(|| lock(&self.changing));
+        self.parts.engine.pool_check(pool, repair)
+    }
+
+    fn disk_list(&self, query: &PoolQuery) -> Answer<Vec<DiskInfo>> {
+        self.disks(query)
+    }
+
+    fn disk_show(&self, disk: &str) -> Answer<DiskInfo> {
+        self.disk(disk)
+    }
+
+    fn vdisk_list(&self, query: &PoolQuery) -> Answer<Vec<VdiskInfo>> {
+        let pools = match &query.pool {
+            Some(pool) => vec![self.pool(pool)?],
+            None => self.pools()?,
+        };
+        Ok(pools.into_iter().flat_map(|pool| pool.vdisks).collect())
+    }
+
+    fn vdisk_show(&self, vdisk: &VdiskName) -> Answer<VdiskInfo> {
+        self.vdisk(vdisk)
+    }
+
+    fn vdisk_create(&self, request: &VdiskCreate) -> Answer<Change> {
+        request.judge()?;
+        self.pool(&request.name.pool)?;
+        self.change(&request.name.pool, || self.create_vdisk(request))
+    }
+
+    fn vdisk_resize(&self, vdisk: &VdiskName, request: &VdiskResize) -> Answer<Change> {
+        self.vdisk(vdisk)?;
+        self.change(&vdisk.pool, || self.resize_vdisk(vdisk, request))
+    }
+
+    fn vdisk_remove(&self, vdisk: &VdiskName, how: ChangeQuery) -> Answer<Change> {
+        self.vdisk(vdisk)?;
+        self.change(&vdisk.pool, || self.remove_vdisk(vdisk, how))
+    }
+
+    fn explain(&self, vdisk: &VdiskName, query: ExplainQuery) -> Answer<Explanation> {
+        self.explain_request(vdisk, query)
+    }
+
+    fn export_list(&self) -> Answer<Vec<ExportInfo>> {
+        Ok(self.exports())
+    }
+
+    fn export_add(&self, request: &ExportAdd) -> Answer<Change> {
+        self.vdisk(&request.vdisk)?;
+        self.change(&request.vdisk.pool, || self.add_export(request))
+    }
+
+    fn export_remove(&self, vdisk: &VdiskName, how: &ExportRemove) -> Answer<Change> {
+        self.change(&vdisk.pool, || self.remove_export(vdisk, how))
+    }
+}

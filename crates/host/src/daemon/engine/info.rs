@@ -1,0 +1,151 @@
+//! What the engine shows, in the words of the API.
+
+use super::labels::hex;
+use super::open::OpenPool;
+use crate::api::name::VdiskName;
+use crate::api::pool::{CheckReport, DiskCounters, DiskInfo, DiskState, Health, Media, PoolInfo};
+use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
+use weft_engine::format::record;
+use weft_engine::pool::{check, info};
+use weft_engine::stripe::geometry;
+use weft_engine::units::Nanos;
+
+/// One open pool at the moment `now`.
+pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
+    let shown = open.pool.info();
+    let capacity = shown.disks.iter().map(|disk| disk.size.0).sum::<u64>();
+    let writable = open.pool.store().check_writable().is_ok();
+    let parts = [
+        shown.vdisks.iter().map(|vdisk| health(vdisk.health)).max().unwrap_or(Health::Healthy),
+        if shown.disks.iter().all(|disk| disk.state == info::DiskState::Ok) {
+            Health::Healthy
+        } else {
+            Health::Degraded
+        },
+        if writable { Health::Healthy } else { Health::ReadOnly },
+    ];
+    let mut vdisks: Vec<VdiskInfo> = shown.vdisks.iter().map(|info| vdisk(&shown.name, info)).collect();
+    vdisks.sort_by(|a, b| a.name.cmp(&b.name));
+    PoolInfo {
+        id: hex(shown.id),
+        health: parts.into_iter().max().unwrap_or(Health::Healthy),
+        read_only: !writable,
+        slab_size: shown.slab.0,
+        capacity,
+        allocated: capacity - shown.free.0,
+        used: shown.vdisks.iter().map(|vdisk| vdisk.mapped.0).sum(),
+        free: shown.free.0,
+        log_fill: shown.log.0.0 as f64 / shown.log.1.0.max(1) as f64,
+        open_nanos: now.since(open.opened).0,
+        disks: shown.disks.iter().map(|info| disk(open, &shown.name, info)).collect(),
+        vdisks,
+        jobs: Vec::new(),
+        name: shown.name,
+    }
+}
+
+fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo) -> DiskInfo {
+    let path = open.paths.get(&disk.no).cloned();
+    let away = path.is_none() || open.gone.borrow().contains(&disk.no);
+    DiskInfo {
+        name: disk.name.clone(),
+        pool: Some(pool.to_string()),
+        no: Some(disk.no),
+        id: Some(hex(disk.id)),
+        path,
+        capacity: disk.size.0,
+        allocated: disk.size.0 - (disk.capacity.0 - disk.allocated.0),
+        state: match disk.state {
+            info::DiskState::Ok => DiskState::Healthy,
+            info::DiskState::Stale => DiskState::Stale,
+            info::DiskState::Missing if away => DiskState::Missing,
+            // It is there, and was taken out because it answered with errors.
+            info::DiskState::Missing => DiskState::Failed,
+        },
+        media: match disk.media {
+            record::Media::Hdd => Media::Hdd,
+            record::Media::Ssd => Media::Ssd,
+            record::Media::Unspecified => Media::Unspecified,
+        },
+        holds: None,
+        counters: DiskCounters {
+            reads: disk.counters.reads,
+            writes: disk.counters.writes,
+            read_bytes: disk.counters.read,
+            written_bytes: disk.counters.written,
+            errors: disk.counters.bad_blocks,
+            busy_nanos: disk.counters.busy,
+        },
+    }
+}
+
+fn vdisk(pool: &str, vdisk: &info::VdiskInfo) -> VdiskInfo {
+    let layout = layout(vdisk.layout);
+    let counters = vdisk.counters;
+    VdiskInfo {
+        name: VdiskName { pool: pool.to_string(), vdisk: vdisk.name.clone() },
+        size: vdisk.size.0,
+        layout,
+        provisioning: if vdisk.fixed { Provisioning::Fixed } else { Provisioning::Thin },
+        sector: vdisk.sector as u16,
+        used: vdisk.mapped.0,
+        footprint: vdisk.footprint.0,
+        efficiency: layout.efficiency(),
+        health: health(vdisk.health),
+        counters: VdiskCounters {
+            reads: counters.reads,
+            writes: counters.writes,
+            flushes: counters.flushes,
+            read_bytes: counters.read,
+            written_bytes: counters.written,
+            whole_stripe_bytes: counters.whole,
+            landed_bytes: counters.landed,
+            write_caused_read_bytes: counters.read_for_write,
+        },
+        exports: Vec::new(),
+    }
+}
+
+fn health(health: info::Health) -> Health {
+    match health {
+        info::Health::Healthy => Health::Healthy,
+        info::Health::Warning => Health::Degraded,
+        info::Health::Unhealthy => Health::Failed,
+    }
+}
+
+/// A layout in the words of the API.
+pub fn layout(layout: geometry::Layout) -> Layout {
+    Layout {
+        resiliency: match layout.resiliency() {
+            geometry::Resiliency::Simple => Resiliency::Simple,
+            geometry::Resiliency::Mirror { copies } => Resiliency::Mirror { copies },
+            geometry::Resiliency::Parity { parity } => Resiliency::Parity { parity },
+        },
+        columns: layout.columns() as u8,
+        interleave: layout.interleave().0,
+    }
+}
+
+/// What a check found, as sentences.
+pub fn check_report(pool: &str, repair: bool, report: &check::CheckReport) -> CheckReport {
+    let mut problems = report.problems.clone();
+    let bad = report.bad_blocks - report.healed_blocks;
+    if bad > 0 {
+        let advice = if repair { "" } else { "; they are computed from the others until they are repaired" };
+        problems.push(format!("{bad} blocks are missing, unreadable or wrong{advice}"));
+    }
+    if report.lost_stripes > 0 {
+        problems.push(format!("{} stripes are lost: more failed than their layout survives", report.lost_stripes));
+    }
+    CheckReport {
+        pool: pool.to_string(),
+        sound: report.is_sound(),
+        problems,
+        repaired: report.healed_blocks,
+        checked: vec![
+            "every slab and every stripe is owned once, and what is free is what nobody owns".into(),
+            format!("{} stripes, {} with their redundancy, read and proven", report.stripes, report.bytes),
+        ],
+    }
+}

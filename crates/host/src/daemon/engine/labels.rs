@@ -1,0 +1,68 @@
+//! What a disk's label says, read without claiming the disk: who looks at it must not be in the way of who uses it.
+
+use crate::api::error::{Answer, ApiError, Kind};
+use crate::daemon::backend::Label;
+use std::fs::File;
+use std::io::{ErrorKind, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use weft_engine::format::Id;
+use weft_engine::format::label;
+use weft_engine::units::{BLOCK, ByteCount};
+
+/// The newest sound label of the disk at `path`.
+pub fn probe(path: &Path) -> Answer<Option<Label>> {
+    Ok(newest(path)?.map(|label| Label {
+        pool_id: hex(label.pool_id),
+        pool_name: label.pool_name,
+        disk_id: hex(label.disk_id),
+        // Its name is part of the pool's configuration; the label knows its number.
+        disk_name: label.disk_no.to_string(),
+    }))
+}
+
+fn newest(path: &Path) -> Answer<Option<label::Label>> {
+    let failed = |error: std::io::Error| {
+        let kind = if error.kind() == ErrorKind::NotFound { Kind::NotFound } else { Kind::NotPossible };
+        ApiError::new(kind, format!("cannot read {}: {error}", path.display()))
+    };
+    let mut file = File::open(path).map_err(failed)?;
+    let capacity = file.seek(SeekFrom::End(0)).map_err(failed)?;
+    if capacity < 4 * BLOCK {
+        return Ok(None);
+    }
+    let mut newest: Option<label::Label> = None;
+    for at in label::DiskPlan::label_slots(ByteCount(capacity)) {
+        let mut block = vec![0; BLOCK as usize];
+        // A slot that cannot be read is one of four.
+        if file.read_exact_at(&mut block, at.0).is_err() {
+            continue;
+        }
+        match label::Label::decode(&block)? {
+            Some(label) if newest.as_ref().is_none_or(|best| label.epoch > best.epoch) => newest = Some(label),
+            _ => {}
+        }
+    }
+    Ok(newest)
+}
+
+/// An identity as the API writes it: 32 hexadecimal digits.
+pub fn hex(id: Id) -> String {
+    id.0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_carries_no_label_is_nobodys() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        for len in [0, 1, 3 * BLOCK, 1 << 20] {
+            File::create(&path).unwrap().set_len(len).unwrap();
+            assert_eq!(probe(&path), Ok(None), "{len} bytes");
+        }
+        assert_eq!(probe(&dir.path().join("none")).unwrap_err().kind, Kind::NotFound);
+    }
+}

@@ -1,0 +1,243 @@
+//! The engine behind the daemon: one engine thread owns all open pools, and everything asked of them is a task there.
+//!
+//! Read [`HostEngine`] first: each of its methods is one call into the thread. [`open`] makes, opens and closes pools,
+//! [`volume`] carries the requests of clients, [`exports`] offers volumes over NBD, [`info`] says what there is.
+//!
+//! Invariants
+//! 1. Pools, virtual disks and disks never leave the engine's thread; what comes out are plain values.
+//! 2. A pool is in [`Pools`] exactly while its disks are claimed.
+
+mod exports;
+mod info;
+mod labels;
+mod open;
+mod volume;
+mod world;
+
+pub use exports::NbdExports;
+
+use super::backend::{Engine, Judged, Label, NewPool, OpenHow, VdiskSpec};
+use super::events::Journal;
+use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::name::VdiskName;
+use crate::api::pool::{CheckReport, PoolInfo};
+use crate::api::vdisk::{ExplainQuery, Operation, Provisioning, Resiliency};
+use crate::disk::BackendChoice;
+use crate::runtime::{Handle, Local, Options, start};
+use open::OpenPool;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use weft_engine::pool::Pool;
+use weft_engine::stripe::geometry;
+use weft_engine::units::{ByteCount, VirtualOffset};
+use weft_engine::vdisk::Vdisk;
+
+/// How long the end of the daemon waits for tasks of the engine after its pools are closed.
+const STOP_MAX: Duration = Duration::from_secs(5);
+
+/// The engine's thread with what lives on it.
+pub type Thread = Handle<Pools>;
+
+/// What lives on the engine's thread.
+#[derive(Default)]
+pub struct Pools {
+    open: RefCell<BTreeMap<String, Rc<OpenPool>>>,
+    /// The virtual disks that clients use, by the number their volume was given.
+    served: RefCell<BTreeMap<u64, Rc<Vdisk>>>,
+    served_next: Cell<u64>,
+}
+
+/// The pools of this machine, on a thread of their own.
+pub struct HostEngine {
+    thread: Thread,
+    journal: Arc<Journal>,
+}
+
+impl HostEngine {
+    /// Starts the engine's thread; no pool is open yet. What happens to pools goes to `journal`.
+    ///
+    /// Errors: `InvalidInput` when `WEFT_IO` asks for no way to the disks, `NotPossible` when it cannot be had.
+    pub fn start(journal: Arc<Journal>) -> Answer<HostEngine> {
+        let options = Options { io: BackendChoice::from_env()?, ..Options::default() };
+        let thread = start(options, Pools::default)?;
+        journal.note(None, format!("disks are reached through {}", thread.backend()));
+        Ok(HostEngine { thread, journal })
+    }
+
+    /// The thread, for those who serve its virtual disks.
+    pub fn thread(&self) -> Thread {
+        self.thread.clone()
+    }
+
+    /// Runs `ask` as a task of the engine's thread and waits for its answer.
+    fn ask<T, F>(&self, name: &'static str, ask: impl FnOnce(Rc<Local<Pools>>) -> F + Send + 'static) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Answer<T>> + 'static,
+    {
+        self.thread.call(name, ask)?
+    }
+
+    /// The same of one open pool.
+    fn ask_pool<T, F>(
+        &self,
+        pool: &str,
+        name: &'static str,
+        ask: impl FnOnce(Rc<OpenPool>) -> F + Send + 'static,
+    ) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Answer<T>> + 'static,
+    {
+        let pool = pool.to_string();
+        self.ask(name, move |local| async move {
+            let pool = local.state().pool(&pool)?;
+            ask(pool).await
+        })
+    }
+}
+
+impl Engine for HostEngine {
+    fn probe(&self, disk: &Path) -> Answer<Option<Label>> {
+        labels::probe(disk)
+    }
+
+    fn pool_create(&self, new: &NewPool) -> Answer<()> {
+        let (new, journal) = (new.clone(), self.journal.clone());
+        self.ask("pool create", move |local| open::create(local, new, journal))
+    }
+
+    fn pool_open(&self, members: &[PathBuf], how: OpenHow) -> Answer<()> {
+        let (members, journal) = (members.to_vec(), self.journal.clone());
+        self.ask("pool open", move |local| open::open(local, members, how, journal))
+    }
+
+    fn pool_close(&self, pool: &str) -> Answer<()> {
+        let pool = pool.to_string();
+        self.ask("pool close", move |local| async move { open::close(local, &pool, false).await })
+    }
+
+    fn pool_remove(&self, pool: &str) -> Answer<()> {
+        let pool = pool.to_string();
+        self.ask("pool remove", move |local| async move { open::close(local, &pool, true).await })
+    }
+
+    fn pools(&self) -> Answer<Vec<PoolInfo>> {
+        self.ask("pool info", |local| async move {
+            let open = local.state().open.borrow();
+            Ok(open.values().map(|open| info::pool(open, local.world().now())).collect())
+        })
+    }
+
+    fn pool_check(&self, pool: &str, repair: bool) -> Answer<CheckReport> {
+        self.ask_pool(pool, "pool check", move |open| async move {
+            let report = open.pool.check(repair).await?;
+            Ok(info::check_report(&open.pool.name(), repair, &report))
+        })
+    }
+
+    fn vdisk_judge(&self, pool: &str, spec: &VdiskSpec) -> Answer<Judged> {
+        let spec = spec.clone();
+        self.ask_pool(pool, "vdisk judge", move |open| async move {
+            // Its size is not judged: the smallest stands in for it, and a thin disk of it always fits.
+            let mut asked = asked(&open.pool, &spec, ByteCount::kib(4))?;
+            asked.fixed = false;
+            let (layout, _) = open.pool.plan_vdisk(&asked)?;
+            Ok(Judged { layout: info::layout(layout), room: room(&open.pool, layout, 0) })
+        })
+    }
+
+    fn vdisk_create(&self, pool: &str, spec: &VdiskSpec, size: ByteCount) -> Answer<()> {
+        let spec = spec.clone();
+        self.ask_pool(pool, "vdisk create", move |open| async move {
+            open.pool.vdisk_create(&asked(&open.pool, &spec, size)?).await?;
+            Ok(())
+        })
+    }
+
+    fn vdisk_size_max(&self, vdisk: &VdiskName) -> Answer<ByteCount> {
+        let name = vdisk.clone();
+        self.ask_pool(&vdisk.pool, "vdisk room", move |open| async move {
+            let vdisk = open.vdisk(&name)?;
+            let slabs_of_one = open.pool.store().slab * vdisk.layout().slots() as u64;
+            let infos = open.pool.info().vdisks;
+            let footprint = infos.iter().find(|info| info.name == name.vdisk).map_or(ByteCount::ZERO, |i| i.footprint);
+            Ok(room(&open.pool, vdisk.layout(), footprint.0 / slabs_of_one.0).max(vdisk.size()))
+        })
+    }
+
+    fn vdisk_resize(&self, vdisk: &VdiskName, size: ByteCount) -> Answer<()> {
+        let name = vdisk.vdisk.clone();
+        self.ask_pool(
+            &vdisk.pool,
+            "vdisk resize",
+            move |open| async move { Ok(open.pool.vdisk_resize(&name, size).await?) },
+        )
+    }
+
+    fn vdisk_remove(&self, vdisk: &VdiskName) -> Answer<()> {
+        let name = vdisk.vdisk.clone();
+        self.ask_pool(&vdisk.pool, "vdisk remove", move |open| async move { Ok(open.pool.vdisk_remove(&name).await?) })
+    }
+
+    fn explain(&self, vdisk: &VdiskName, query: ExplainQuery) -> Answer<Vec<String>> {
+        let name = vdisk.clone();
+        self.ask_pool(&vdisk.pool, "explain", move |open| async move {
+            let vdisk = open.vdisk(&name)?;
+            let (offset, len) = (VirtualOffset(query.offset), query.length as usize);
+            Ok(match query.operation {
+                Operation::Read => vdisk.explain_read(offset, len)?,
+                Operation::Write => vdisk.explain_write(offset, len)?,
+            })
+        })
+    }
+}
+
+impl Drop for HostEngine {
+    fn drop(&mut self) {
+        self.thread.stop(STOP_MAX);
+    }
+}
+
+impl Pools {
+    fn pool(&self, name: &str) -> Answer<Rc<OpenPool>> {
+        let found = self.open.borrow().get(name).cloned();
+        found.ok_or_else(|| ApiError::new(Kind::NotFound, format!("no pool {name}")).hint("weft pool list"))
+    }
+}
+
+/// What the engine is asked for; it puts every virtual disk on all disks of its pool.
+fn asked(pool: &Pool, spec: &VdiskSpec, size: ByteCount) -> Answer<weft_engine::pool::VdiskSpec> {
+    let disks = pool.info().disks;
+    if !spec.disks.is_empty() && disks.iter().any(|disk| !spec.disks.contains(&disk.no)) {
+        let message = "a virtual disk lies on all disks of its pool; a pool of its own is how to use only some";
+        let hint = format!("weft vdisk create {}/{} --size {size}", pool.name(), spec.name);
+        return Err(ApiError::new(Kind::NotPossible, message).hint(hint));
+    }
+    Ok(weft_engine::pool::VdiskSpec {
+        name: spec.name.clone(),
+        size,
+        resiliency: match spec.resiliency {
+            Resiliency::Simple => geometry::Resiliency::Simple,
+            Resiliency::Mirror { copies } => geometry::Resiliency::Mirror { copies },
+            Resiliency::Parity { parity } => geometry::Resiliency::Parity { parity },
+        },
+        columns: spec.columns,
+        interleave: spec.interleave,
+        fixed: spec.provisioning == Provisioning::Fixed,
+        sector: spec.sector.into(),
+    })
+}
+
+/// The data of `layout` that fits into `segments` segments and the free slabs. One segment is held back, as the engine
+/// does for fixed disks: overwriting must never wait for more than a commit.
+fn room(pool: &Pool, layout: geometry::Layout, segments: u64) -> ByteCount {
+    let map = pool.store().map.borrow();
+    let possible = (segments + map.segments_possible(layout)).saturating_sub(1);
+    layout.data_len() * layout.segment_stripes(map.slab) as u64 * possible
+}

@@ -1,0 +1,139 @@
+//! Making, opening and closing pools, on the engine's thread.
+
+use super::labels::hex;
+use super::world::PoolWorld;
+use super::{Pools, labels};
+use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::name::VdiskName;
+use crate::daemon::backend::{NewPool, OpenHow};
+use crate::daemon::events::Journal;
+use crate::disk::{DiskOptions, HostDisk};
+use crate::runtime::Local;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use weft_engine::format::Id;
+use weft_engine::format::label::DiskPlan;
+use weft_engine::format::record::Media;
+use weft_engine::io::Disk;
+use weft_engine::pool::create::{self, NewDisk, PoolOptions};
+use weft_engine::pool::{OpenOptions, Pool};
+use weft_engine::units::Nanos;
+use weft_engine::vdisk::Vdisk;
+
+/// A pool that is open, with what only the host knows of it.
+pub struct OpenPool {
+    pub pool: Rc<Pool>,
+    /// Where its disks were found, by their numbers.
+    pub paths: BTreeMap<u16, PathBuf>,
+    /// The disks that went away while it was open.
+    pub gone: Rc<RefCell<BTreeSet<u16>>>,
+    /// When it was opened.
+    pub opened: Nanos,
+}
+
+impl OpenPool {
+    pub fn vdisk(&self, name: &VdiskName) -> Answer<Rc<Vdisk>> {
+        let found = self.pool.vdisk(&name.vdisk);
+        found.ok_or_else(|| ApiError::new(Kind::NotFound, format!("no virtual disk {name}")).hint("weft vdisk list"))
+    }
+}
+
+/// Writes a new pool on its disks, and opens it.
+pub async fn create(local: Rc<Local<Pools>>, new: NewPool, journal: Arc<Journal>) -> Answer<()> {
+    let mut disks = Vec::new();
+    let mut members = Vec::new();
+    for member in &new.members {
+        let disk = local.open_disk(&member.path, &DiskOptions::default())?;
+        let media = if disk.shape().rotational { Media::Hdd } else { Media::Ssd };
+        let new = NewDisk { disk: disk.clone(), id: random_id()?, name: member.name.clone(), media };
+        members.push((member.path.clone(), disk));
+        disks.push(new);
+    }
+    let options = PoolOptions { id: random_id()?, name: new.name, slab: new.slab_size, log_len: None };
+    create::create(disks, &options).await?;
+    open_disks(&local, members, OpenOptions::default(), journal).await
+}
+
+/// Opens the pool that `members` carry.
+pub async fn open(local: Rc<Local<Pools>>, members: Vec<PathBuf>, how: OpenHow, journal: Arc<Journal>) -> Answer<()> {
+    let mut disks = Vec::new();
+    let options = DiskOptions { read_only: how.read_only, ..DiskOptions::default() };
+    for path in members {
+        let disk = local.open_disk(&path, &options)?;
+        disks.push((path, disk));
+    }
+    let options = OpenOptions { read_only: how.read_only, degraded: how.degraded, ..OpenOptions::default() };
+    open_disks(&local, disks, options, journal).await
+}
+
+async fn open_disks(
+    local: &Rc<Local<Pools>>,
+    members: Vec<(PathBuf, Rc<HostDisk>)>,
+    options: OpenOptions,
+    journal: Arc<Journal>,
+) -> Answer<()> {
+    // The engine knows disks by what they carry; where they are is kept beside it, by identity.
+    let mut found = BTreeMap::new();
+    for (path, disk) in &members {
+        if let Some(label) = labels::probe(path)? {
+            found.insert(label.disk_id, (path.clone(), disk.clone()));
+        }
+    }
+    let world = PoolWorld::new(local.world(), journal);
+    let disks = members.into_iter().map(|(_, disk)| disk as Rc<dyn Disk>).collect();
+    let pool = Pool::open(world.clone(), disks, options).await?;
+    let info = pool.info();
+    let gone = Rc::new(RefCell::new(BTreeSet::new()));
+    let mut paths = BTreeMap::new();
+    for member in &info.disks {
+        let Some((path, disk)) = found.remove(&hex(member.id)) else { continue };
+        paths.insert(member.no, path);
+        notice_when_gone(&pool, member.no, &disk, &gone);
+    }
+    let opened = local.world().now();
+    let open = Rc::new(OpenPool { pool, paths, gone, opened });
+    local.state().open.borrow_mut().insert(info.name.clone(), open);
+    world.introduce(&info.name, info.disks.into_iter().map(|disk| (disk.no, disk.name)).collect());
+    Ok(())
+}
+
+/// Tells the pool that a disk went away, which it would else notice only when it next uses it.
+fn notice_when_gone(pool: &Rc<Pool>, no: u16, disk: &HostDisk, gone: &Rc<RefCell<BTreeSet<u16>>>) {
+    let (pool, gone) = (Rc::downgrade(pool), gone.clone());
+    disk.on_gone(move || {
+        gone.borrow_mut().insert(no);
+        if let Some(pool) = pool.upgrade() {
+            pool.store().disk_lost(no, "its file or device is gone");
+        }
+    });
+}
+
+/// Closes a pool and gives its disks back; with `wipe` they carry it no more.
+pub async fn close(local: Rc<Local<Pools>>, name: &str, wipe: bool) -> Answer<()> {
+    let open = local.state().pool(name)?;
+    local.state().served.borrow_mut().retain(|_, served| !open.pool.vdisks().iter().any(|own| Rc::ptr_eq(own, served)));
+    let closed = open.pool.close().await;
+    local.state().open.borrow_mut().remove(name);
+    // Tasks that end a moment later still hold the pool; the disks are free at once.
+    let disks: Vec<(Rc<dyn Disk>, DiskPlan)> = {
+        let mut members = open.pool.store().members.borrow_mut();
+        members.values_mut().filter_map(|member| Some((member.disk.take()?, member.plan))).collect()
+    };
+    if wipe {
+        for (disk, plan) in &disks {
+            create::wipe(disk, plan).await?;
+        }
+        return Ok(());
+    }
+    Ok(closed?)
+}
+
+fn random_id() -> Answer<Id> {
+    let mut id = Id::default();
+    getrandom::fill(&mut id.0)
+        .map_err(|error| ApiError::new(Kind::Internal, format!("the system gives no random numbers: {error}")))?;
+    Ok(id)
+}

@@ -1,0 +1,150 @@
+//! A virtual disk as a [`Volume`]: every request is one task of the engine's thread.
+//!
+//! Invariants
+//! 1. Every request is answered exactly once: where its task cannot start, or is thrown away, the answer is `Closed`.
+//! 2. All volumes of a virtual disk share it, so a flush through one covers what was answered through any other.
+
+use super::{Pools, Thread};
+use crate::api::name::VdiskName;
+use crate::export::{Done, Extent, ExtentKind, Op, PayloadPool, Pieces, Reply, Volume, VolumeShape};
+use crate::runtime::Local;
+use std::rc::Rc;
+use std::sync::Arc;
+use weft_engine::error::{Error, ErrorKind, Result};
+use weft_engine::units::VirtualOffset;
+use weft_engine::vdisk::Vdisk;
+
+/// How many stripes one question about allocation looks at; it runs between two tasks and must be short.
+const STRIPES_PER_STATUS: u64 = 1 << 14;
+
+/// Bytes of memory for reads that a volume keeps between them.
+const READ_BUFFERS: usize = 16 << 20;
+
+/// One virtual disk, for one client.
+pub struct VdiskVolume {
+    thread: Thread,
+    /// Its number in [`Pools::served`].
+    no: u64,
+    shape: VolumeShape,
+    buffers: Arc<PayloadPool>,
+}
+
+impl VdiskVolume {
+    /// The virtual disk called `name`, as it is now.
+    pub fn open(thread: &Thread, name: VdiskName) -> Option<VdiskVolume> {
+        let opened = thread.call("volume open", move |local| async move {
+            let state = local.state();
+            let open = state.pool(&name.pool).ok()?;
+            let vdisk = open.vdisk(&name).ok()?;
+            let rotational = {
+                let members = open.pool.store().members.borrow();
+                members.values().filter_map(|member| member.disk.as_ref()).any(|disk| disk.shape().rotational)
+            };
+            let no = state.served_next.get();
+            state.served_next.set(no + 1);
+            let shape = VolumeShape {
+                size: vdisk.size().0,
+                sector: vdisk.sector(),
+                preferred: vdisk.stripe_len().0,
+                read_only: vdisk.is_read_only(),
+                rotational,
+            };
+            state.served.borrow_mut().insert(no, vdisk);
+            Some((no, shape))
+        });
+        let (no, shape) = opened.ok().flatten()?;
+        Some(VdiskVolume { thread: thread.clone(), no, shape, buffers: PayloadPool::new(READ_BUFFERS) })
+    }
+}
+
+impl Drop for VdiskVolume {
+    fn drop(&mut self) {
+        let no = self.no;
+        // When the thread has ended there is nothing to give back.
+        let _ = self.thread.run(move |local| drop(local.state().served.borrow_mut().remove(&no)));
+    }
+}
+
+impl Volume for VdiskVolume {
+    fn shape(&self) -> VolumeShape {
+        self.shape
+    }
+
+    fn submit(&self, op: Op, done: Done) {
+        let (no, buffers, answer) = (self.no, self.buffers.clone(), Answer(Some(done)));
+        let _ = self.thread.spawn("request", move |local| {
+            let local = local.clone();
+            Box::pin(async move { answer.give(perform(&local, no, op, &buffers).await) })
+        });
+    }
+}
+
+/// Where an answer goes (invariant 1).
+struct Answer(Option<Done>);
+
+impl Answer {
+    fn give(mut self, answer: Result<Reply>) {
+        if let Some(done) = self.0.take() {
+            done(answer.map_err(|error| error.kind));
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(done) = self.0.take() {
+            done(Err(ErrorKind::Closed));
+        }
+    }
+}
+
+async fn perform(local: &Rc<Local<Pools>>, no: u64, op: Op, buffers: &Arc<PayloadPool>) -> Result<Reply> {
+    let found = local.state().served.borrow().get(&no).cloned();
+    let vdisk = found.ok_or_else(|| Error::new(ErrorKind::Closed, "the pool was closed"))?;
+    let at = VirtualOffset;
+    match op {
+        Op::Read { offset, len } => {
+            // A read that succeeds fills all of it: what was there before never leaves.
+            let mut bytes = buffers.take(len as usize);
+            vdisk.read(at(offset), &mut bytes).await?;
+            let mut pieces = Pieces::new();
+            pieces.push_pooled(bytes);
+            return Ok(Reply::Data(pieces));
+        }
+        Op::Write { offset, data, fua } => vdisk.write(at(offset), &data, fua).await?,
+        Op::Flush => vdisk.flush().await?,
+        Op::Trim { offset, len, fua } => vdisk.discard(at(offset), len, fua).await?,
+        Op::WriteZeroes { offset, len, no_hole, fast, fua } => {
+            // The room of a fixed disk is its own: unmapping gives none of it away.
+            let keep = no_hole && !is_fixed(local, &vdisk);
+            if fast && (keep || !has_whole_stripe(&vdisk, offset, len)) {
+                return Err(Error::new(ErrorKind::NotPossible, "zeroes for less than a stripe are written as data"));
+            }
+            vdisk.write_zeroes(at(offset), len, keep, fua).await?;
+        }
+        Op::Status { offset, len, limit } => return status(local, &vdisk, offset, len, limit),
+    }
+    Ok(Reply::Done)
+}
+
+/// Whether zeroing the range unmaps at least one stripe. Those take no writing at all; the edges around them, less than
+/// a stripe at either end, are written in any case. Where there is no whole stripe zeroing is only a write.
+fn has_whole_stripe(vdisk: &Vdisk, offset: u64, len: u64) -> bool {
+    let (stripe, end) = (vdisk.stripe_len().0, offset + len);
+    let last = if end == vdisk.size().0 { end.div_ceil(stripe) } else { end / stripe };
+    offset.div_ceil(stripe) < last
+}
+
+fn is_fixed(local: &Local<Pools>, vdisk: &Rc<Vdisk>) -> bool {
+    let open = local.state().open.borrow();
+    let own = open.values().find(|open| open.pool.vdisks().iter().any(|other| Rc::ptr_eq(other, vdisk)));
+    own.is_some_and(|open| open.pool.store().map.borrow().vdisks.get(&vdisk.id()).is_some_and(|record| record.fixed))
+}
+
+fn status(local: &Local<Pools>, vdisk: &Rc<Vdisk>, offset: u64, len: u64, limit: usize) -> Result<Reply> {
+    let empty = if is_fixed(local, vdisk) { ExtentKind::Zero } else { ExtentKind::Hole };
+    let len = len.min(vdisk.stripe_len().0 * STRIPES_PER_STATUS);
+    let extents = vdisk.allocation(VirtualOffset(offset), len)?.into_iter().take(limit.max(1));
+    let kind = |data: bool| if data { ExtentKind::Data } else { empty };
+    Ok(Reply::Extents(extents.map(|extent| Extent { len: extent.len, kind: kind(extent.data) }).collect()))
+}

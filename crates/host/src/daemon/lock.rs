@@ -1,0 +1,125 @@
+//! One daemon per socket and per state directory, and the socket itself.
+//!
+//! Invariants
+//! 1. Whoever holds the lock beside the socket owns the socket: a socket that is there when the lock is taken is stale.
+//! 2. A lock file is never removed: another daemon may be waiting on it.
+
+use crate::api::error::{Answer, ApiError, Kind};
+use rustix::fs::{FlockOperation, Mode, flock};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+/// A lock, held until it is dropped or the process ends.
+pub struct Lock {
+    _file: File,
+}
+
+/// The listening socket, removed when it is dropped.
+pub struct Socket {
+    path: PathBuf,
+    _lock: Lock,
+}
+
+impl Lock {
+    /// Takes the lock at `path`, writing our process number into it.
+    pub fn take(path: &Path, what: &str) -> Answer<Lock> {
+        let open = File::options().read(true).write(true).create(true).truncate(false).open(path);
+        let mut file = open.map_err(|error| failed("open the lock", path, &error))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut holder = String::new();
+            let _ = file.read_to_string(&mut holder);
+            let holder = match holder.trim() {
+                "" => "another weft daemon".into(),
+                pid => format!("another weft daemon (process {pid})"),
+            };
+            return Err(ApiError::new(Kind::NotPossible, format!("{holder} uses {what}")));
+        }
+        let write =
+            file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
+        write.map_err(|error| failed("write the lock", path, &error))?;
+        Ok(Lock { _file: file })
+    }
+}
+
+impl Socket {
+    /// Listens on `path`, for the owner of this process only.
+    pub fn listen(path: &Path) -> Answer<(Socket, UnixListener)> {
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).map_err(|error| failed("make the directory of", path, &error))?;
+        }
+        let mut lock_path = OsString::from(path);
+        lock_path.push(".lock");
+        let lock = Lock::take(Path::new(&lock_path), &format!("the socket {}", path.display()))
+            .map_err(|error| error.hint(format!("weft status --socket {}", path.display())))?;
+        remove_stale(path)?;
+        let listener = with_private_umask(|| UnixListener::bind(path));
+        let listener = listener.map_err(|error| failed("listen on", path, &error))?;
+        Ok((Socket { path: path.into(), _lock: lock }, listener))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn remove_stale(path: &Path) -> Answer<()> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => {
+            fs::remove_file(path).map_err(|error| failed("remove the stale socket", path, &error))
+        }
+        Ok(_) => Err(ApiError::new(Kind::NotPossible, format!("{} is there and is no socket", path.display()))
+            .hint(format!("weft serve --socket {}.sock", path.display()))),
+        Err(_) => Ok(()),
+    }
+}
+
+/// The umask is the process's: called before the daemon makes any other file.
+fn with_private_umask<T>(body: impl FnOnce() -> T) -> T {
+    let before = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    let result = body();
+    rustix::process::umask(before);
+    result
+}
+
+fn failed(what: &str, path: &Path, error: &io::Error) -> ApiError {
+    ApiError::new(Kind::NotPossible, format!("cannot {what} {}: {error}", path.display()))
+        .hint("weft serve --socket PATH --state DIR")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_second_daemon_on_the_socket_is_refused_and_a_stale_socket_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run/weft.sock");
+        let (first, listener) = Socket::listen(&path).unwrap();
+        let Err(error) = Socket::listen(&path) else { panic!("two daemons on one socket") };
+        assert_eq!(error.kind, Kind::NotPossible);
+        assert!(error.message.contains(&std::process::id().to_string()), "{error}");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0);
+        drop((first, listener));
+        assert!(!path.exists());
+
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "a crashed daemon leaves its socket");
+        assert!(Socket::listen(&path).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_socket_is_never_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("precious");
+        fs::write(&path, "data").unwrap();
+        assert!(Socket::listen(&path).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"data");
+    }
+}

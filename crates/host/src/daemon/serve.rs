@@ -1,0 +1,30 @@
+//! `weft serve`: the daemon in the foreground, from its start to its clean stop.
+
+use super::config::Options;
+use super::notify::{NOTIFY_SOCKET, notify};
+use super::{Parts, start};
+use crate::api::error::{Answer, ApiError, Kind};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// Serves until SIGTERM or SIGINT asks for a clean stop. `parts` makes the engine, after the signals are ours.
+pub fn serve(options: &Options, parts: impl FnOnce() -> Answer<Parts>) -> Answer<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT])
+        .map_err(|error| ApiError::new(Kind::Internal, format!("cannot watch for signals: {error}")))?;
+    let running = start(options, parts()?)?;
+    tell("READY=1");
+    eprintln!("weft: ready");
+    signals.forever().next();
+    tell("STOPPING=1");
+    eprintln!("weft: stopping");
+    running.stop()?;
+    eprintln!("weft: stopped");
+    Ok(())
+}
+
+/// A service manager that does not listen is no reason to stop serving.
+fn tell(state: &str) {
+    if let Err(error) = notify(std::env::var_os(NOTIFY_SOCKET), state) {
+        eprintln!("weft: cannot tell the service manager {state}: {error}");
+    }
+}

@@ -1,0 +1,148 @@
+//! What the daemon remembers beside the pools: its exports, and where it saw the members of its pools.
+//!
+//! Invariants
+//! 1. The file is replaced whole and durably: after a crash it is the old one or the new one.
+//! 2. What it says about disks is a hint where to look. Disks are known by their labels only.
+
+use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::export::Address;
+use crate::api::name::VdiskName;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+const VERSION: u32 = 1;
+
+/// What is remembered.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    version: u32,
+    /// The exports, in the order they were added.
+    pub exports: Vec<ExportRecord>,
+    /// Members of pools that were made on disks outside the daemon's own places.
+    pub disks: Vec<PathBuf>,
+}
+
+/// One export.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct ExportRecord {
+    /// The virtual disk.
+    pub vdisk: VdiskName,
+    /// Where its NBD server listens.
+    pub nbd: Address,
+}
+
+/// The directory the state lives in.
+pub struct StateDir {
+    dir: PathBuf,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State { version: VERSION, exports: Vec::new(), disks: Vec::new() }
+    }
+}
+
+impl StateDir {
+    /// Opens `dir`, making it when it is missing.
+    pub fn open(dir: &Path) -> Answer<StateDir> {
+        fs::create_dir_all(dir).map_err(|error| failed("make the state directory", dir, &error))?;
+        Ok(StateDir { dir: dir.into() })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What was saved last; nothing when nothing was.
+    pub fn load(&self) -> Answer<State> {
+        let path = self.file();
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::default()),
+            Err(error) => return Err(failed("read", &path, &error)),
+        };
+        let state: State = serde_json::from_slice(&bytes).map_err(|error| unusable(&path, &error.to_string()))?;
+        if state.version != VERSION {
+            return Err(unusable(&path, &format!("version {}; this weft reads {VERSION}", state.version)));
+        }
+        Ok(state)
+    }
+
+    /// Saves `state` (invariant 1).
+    pub fn save(&self, state: &State) -> Answer<()> {
+        let (path, fresh) = (self.file(), self.dir.join("state.json.new"));
+        let text = serde_json::to_vec_pretty(state).expect("the state has string keys only");
+        let write = || {
+            let mut file = File::create(&fresh)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&fresh, &path)?;
+            File::open(&self.dir)?.sync_all()
+        };
+        write().map_err(|error| failed("save", &path, &error))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.join("state.json")
+    }
+}
+
+fn failed(what: &str, path: &Path, error: &io::Error) -> ApiError {
+    let kind = match error.kind() {
+        io::ErrorKind::PermissionDenied => Kind::NotPossible,
+        io::ErrorKind::StorageFull => Kind::NoSpace,
+        _ => Kind::Internal,
+    };
+    ApiError::new(kind, format!("cannot {what} {}: {error}", path.display())).hint("weft serve --state DIR")
+}
+
+fn unusable(path: &Path, why: &str) -> ApiError {
+    let path = path.display();
+    ApiError::new(Kind::Corrupt, format!("{path} is not as weft wrote it: {why}"))
+        .hint(format!("mv {path} {path}.bad && weft serve"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> State {
+        let export = ExportRecord { vdisk: "tank/media".parse().unwrap(), nbd: "unix:/run/nbd".parse().unwrap() };
+        State { exports: vec![export], disks: vec!["/srv/d1".into()], ..State::default() }
+    }
+
+    #[test]
+    fn what_was_saved_is_loaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let state_dir = StateDir::open(&dir.path().join("deep/state")).unwrap();
+        assert_eq!(state_dir.load().unwrap(), State::default());
+        state_dir.save(&state()).unwrap();
+        assert_eq!(state_dir.load().unwrap(), state());
+    }
+
+    #[test]
+    fn a_half_written_successor_is_ignored() {
+        let dir = tempfile::tempdir().unwrap();
+        let state_dir = StateDir::open(dir.path()).unwrap();
+        state_dir.save(&state()).unwrap();
+        fs::write(dir.path().join("state.json.new"), b"{\"vers").unwrap();
+        assert_eq!(state_dir.load().unwrap(), state());
+    }
+
+    #[test]
+    fn a_damaged_state_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let state_dir = StateDir::open(dir.path()).unwrap();
+        for text in ["{", "{\"version\":2,\"exports\":[],\"disks\":[]}", ""] {
+            fs::write(dir.path().join("state.json"), text).unwrap();
+            let error = state_dir.load().unwrap_err();
+            assert_eq!(error.kind, Kind::Corrupt);
+            assert!(error.message.contains("state.json"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Virtual disks: making, growing, removing, explaining.
+
+use super::Daemon;
+use super::backend::{Judged, VdiskSpec};
+use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::judge;
+use crate::api::name::VdiskName;
+use crate::api::pool::{ChangeQuery, DiskState, PoolInfo};
+use crate::api::size::{Size, typed};
+use crate::api::vdisk::{
+    ExplainQuery, Explanation, Provisioning, Resiliency, VdiskCreate, VdiskInfo, VdiskResize, resiliency_flags,
+};
+use crate::api::watch::{Change, Outcome};
+use weft_engine::limits;
+use weft_engine::units::ByteCount;
+
+/// The sector of a virtual disk that asks for none: what every client can use.
+const SECTOR_DEFAULT: u16 = 512;
+
+impl Daemon {
+    /// One virtual disk of an open pool.
+    pub(super) fn vdisk(&self, name: &VdiskName) -> Answer<VdiskInfo> {
+        find_vdisk(self.pool(&name.pool)?, name)
+    }
+
+    pub(super) fn create_vdisk(&self, request: &VdiskCreate) -> Answer<Change> {
+        let pool = self.open_pool_named(&request.name.pool)?;
+        if pool.vdisks.iter().any(|vdisk| vdisk.name == request.name) {
+            let message = format!("a virtual disk named {} is there already", request.name);
+            let hint = format!("weft vdisk create {}2 --size {}", request.name, request.size);
+            return Err(ApiError::new(Kind::AlreadyExists, message).hint(hint));
+        }
+        if request.write_cache.is_some_and(|size| size != Size::Bytes(ByteCount::ZERO)) {
+            let message = "a write cache of its own is not offered; flushed data lands in the pool's log";
+            let hint = format!("weft vdisk create {} --size {}", request.name, request.size);
+            return Err(ApiError::new(Kind::NotPossible, message).hint(hint));
+        }
+        let spec = spec(request, &pool)?;
+        let judged = self.parts.engine.vdisk_judge(&pool.name, &spec)?;
+        let size = new_size(request, &spec, &judged)?;
+        if !request.dry_run {
+            self.parts.engine.vdisk_create(&pool.name, &spec, size).map_err(|error| {
+                let smaller = format!("weft vdisk create {} --size max", request.name);
+                if error.kind == Kind::NoSpace { error.or_hint(|| smaller) } else { error }
+            })?;
+        }
+        let layout = judged.layout;
+        let survives = match layout.resiliency.failures() {
+            0 => "survives no disk failure".into(),
+            1 => "survives the failure of any disk".into(),
+            n => format!("survives the failure of any {n} disks"),
+        };
+        let efficiency = layout.efficiency() * 100.0;
+        Ok(Change::new(Outcome::Created, format!("vdisk {}", request.name), request.dry_run)
+            .line(format!("size {size}, {}, sectors of {} bytes", spec.provisioning, spec.sector))
+            .line(layout.to_string())
+            .line(format!("{survives}; {efficiency:.0} % of the raw space is data")))
+    }
+
+    pub(super) fn resize_vdisk(&self, name: &VdiskName, request: &VdiskResize) -> Answer<Change> {
+        let vdisk = find_vdisk(self.open_pool_named(&name.pool)?, name)?;
+        let size = match request.size {
+            Size::Bytes(bytes) => bytes,
+            relative => {
+                let room = self.parts.engine.vdisk_size_max(name)?;
+                let wanted = relative.of(room).0;
+                ByteCount(wanted - wanted % u64::from(vdisk.sector))
+            }
+        };
+        judge::vdisk_size(size, u64::from(vdisk.sector)).map_err(|bad| {
+            let nearest = bad.nearest.clone().unwrap_or_default();
+            ApiError::from(bad).hint(format!("weft vdisk resize {name} {nearest}"))
+        })?;
+        let subject = format!("vdisk {name}");
+        if size.0 == vdisk.size {
+            return Ok(Change::new(Outcome::AlreadySo, subject, request.dry_run).line(format!("size {size}")));
+        }
+        if size.0 < vdisk.size {
+            let now = ByteCount(vdisk.size);
+            return Err(match request.size {
+                Size::Bytes(_) => ApiError::new(
+                    Kind::NotPossible,
+                    format!("{name} is {now} and only grows; {size} would cut data off"),
+                )
+                .hint(format!("weft vdisk create {name}2 --size {}", request.size)),
+                Size::Max | Size::Percent(_) => ApiError::new(
+                    Kind::NoSpace,
+                    format!("{name} is {now} already; {} of the room is {size}", request.size),
+                )
+                .hint(format!("weft pool show {}", name.pool)),
+            });
+        }
+        if !request.dry_run {
+            self.parts.engine.vdisk_resize(name, size)?;
+        }
+        Ok(Change::new(Outcome::Changed, subject, request.dry_run)
+            .line(format!("size {} -> {size}", ByteCount(vdisk.size))))
+    }
+
+    pub(super) fn remove_vdisk(&self, name: &VdiskName, how: ChangeQuery) -> Answer<Change> {
+        let vdisk = find_vdisk(self.open_pool_named(&name.pool)?, name)?;
+        if !vdisk.exports.is_empty() {
+            let message = format!("{name} is offered on {}; its clients would lose it", vdisk.exports.join(", "));
+            return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft export remove {name}")));
+        }
+        if !how.dry_run {
+            self.parts.engine.vdisk_remove(name)?;
+        }
+        let (size, used) = (ByteCount(vdisk.size), ByteCount(vdisk.used));
+        let freed = ByteCount(vdisk.footprint);
+        Ok(Change::new(Outcome::Removed, format!("vdisk {name}"), how.dry_run)
+            .line(format!("size {size}, {used} of data"))
+            .line(format!("{freed} of the pool are free again")))
+    }
+
+    pub(super) fn explain_request(&self, name: &VdiskName, query: ExplainQuery) -> Answer<Explanation> {
+        let vdisk = self.vdisk(name)?;
+        let ExplainQuery { operation, offset, length } = query;
+        let sector = u64::from(vdisk.sector);
+        let aligned = offset.is_multiple_of(sector) && length.is_multiple_of(sector);
+        let inside = offset.checked_add(length).is_some_and(|end| end <= vdisk.size);
+        if !aligned || !inside || length == 0 || length > limits::REQUEST_MAX.0 {
+            let message = format!(
+                "{operation} of {} at {} is no request to {name}; it takes whole sectors of {sector} bytes, 1 sector to {}, within its {}",
+                typed(ByteCount(length)),
+                typed(ByteCount(offset)),
+                typed(limits::REQUEST_MAX),
+                ByteCount(vdisk.size)
+            );
+            let hint = format!("weft explain {name} {operation} 0 {}", vdisk.size.min(64 << 10));
+            return Err(ApiError::new(Kind::InvalidInput, message).hint(hint));
+        }
+        let plan = self.parts.engine.explain(name, query)?;
+        Ok(Explanation { vdisk: name.clone(), operation, offset, length, plan })
+    }
+
+    /// A pool for a changing operation, which holds the lock that looking for pools takes.
+    fn open_pool_named(&self, name: &str) -> Answer<PoolInfo> {
+        let pool = self.pools()?.into_iter().find(|pool| pool.name == name);
+        pool.ok_or_else(|| ApiError::new(Kind::NotFound, format!("no pool {name}")).hint("weft pool list"))
+    }
+}
+
+fn find_vdisk(pool: PoolInfo, name: &VdiskName) -> Answer<VdiskInfo> {
+    let known: Vec<String> = pool.vdisks.iter().map(|vdisk| vdisk.name.to_string()).collect();
+    if let Some(vdisk) = pool.vdisks.into_iter().find(|vdisk| vdisk.name == *name) {
+        return Ok(vdisk);
+    }
+    let (message, hint) = match known.as_slice() {
+        [] => (
+            format!("no virtual disk {name}; pool {} has none", pool.name),
+            format!("weft vdisk create {name} --size 1GiB"),
+        ),
+        [only] => (format!("no virtual disk {name}; there is {only}"), format!("weft vdisk show {only}")),
+        _ => (format!("no virtual disk {name}; there are {}", known.join(", ")), "weft vdisk list".into()),
+    };
+    Err(ApiError::new(Kind::NotFound, message).hint(hint))
+}
+
+/// What is asked of the engine, with enough disks for it.
+fn spec(request: &VdiskCreate, pool: &PoolInfo) -> Answer<VdiskSpec> {
+    let mut usable = Vec::new();
+    for wanted in &request.disks {
+        let Some(disk) = pool.disks.iter().find(|disk| disk.name == *wanted) else {
+            let names: Vec<&str> = pool.disks.iter().map(|disk| disk.name.as_str()).collect();
+            let message = format!("pool {} has no disk {wanted}; it has {}", pool.name, names.join(", "));
+            return Err(ApiError::new(Kind::NotFound, message).hint(format!("weft disk list --pool {}", pool.name)));
+        };
+        if !usable.contains(&disk) {
+            usable.push(disk);
+        }
+    }
+    if usable.is_empty() {
+        usable.extend(&pool.disks);
+    }
+    usable.retain(|disk| matches!(disk.state, DiskState::Healthy | DiskState::Returning));
+    let resiliency = request.resiliency_for(usable.len())?;
+    enough_disks(request, resiliency, usable.len(), &pool.name)?;
+    let numbers = usable.iter().filter_map(|disk| disk.no);
+    Ok(VdiskSpec {
+        name: request.name.vdisk.clone(),
+        resiliency,
+        columns: request.columns,
+        interleave: request.interleave_bytes()?,
+        provisioning: request.provisioning,
+        sector: request.sector.unwrap_or(SECTOR_DEFAULT),
+        disks: if request.disks.is_empty() { Vec::new() } else { numbers.collect() },
+    })
+}
+
+fn enough_disks(request: &VdiskCreate, resiliency: Resiliency, usable: usize, pool: &str) -> Answer<()> {
+    let per_column = usize::from(resiliency.disks_per_column());
+    let columns = usize::from(request.columns.unwrap_or(resiliency.columns_min()));
+    let needed = columns * per_column;
+    if needed <= usable {
+        return Ok(());
+    }
+    let of_them = if request.disks.is_empty() { format!("pool {pool} has") } else { "of those named there are".into() };
+    let message = format!("{resiliency} with {columns} columns needs {needed} disks; {of_them} {usable} that work");
+    let create = format!("weft vdisk create {} --size {}", request.name, request.size);
+    let columns_that_fit = usable / per_column;
+    let hint = if usable == 0 {
+        format!("weft disk list --pool {pool}")
+    } else if columns_that_fit >= usize::from(resiliency.columns_min()) {
+        format!("{create} {} --columns {columns_that_fit}", resiliency_flags(resiliency))
+    } else {
+        format!("{create} {}", resiliency_flags(Resiliency::default_for(usable)))
+    };
+    Err(ApiError::new(Kind::NotPossible, message).hint(hint))
+}
+
+/// The size in bytes; what must be there now is there.
+fn new_size(request: &VdiskCreate, spec: &VdiskSpec, judged: &Judged) -> Answer<ByteCount> {
+    let wanted = request.size.of(judged.room);
+    let size = match request.size {
+        Size::Bytes(_) => wanted,
+        Size::Max | Size::Percent(_) => ByteCount(wanted.0 - wanted.0 % u64::from(spec.sector).max(4096)),
+    };
+    let create = format!("weft vdisk create {}", request.name);
+    let no_room = |message: String, hint: String| Err(ApiError::new(Kind::NoSpace, message).hint(hint));
+    if size == ByteCount::ZERO {
+        return no_room(
+            format!("pool {} has no room for {}", request.name.pool, judged.layout),
+            format!("weft pool show {}", request.name.pool),
+        );
+    }
+    if spec.provisioning == Provisioning::Fixed && size > judged.room {
+        let room = judged.room;
+        return no_room(
+            format!("pool {} has room for {room} of {}, not for {size}", request.name.pool, judged.layout),
+            if room == ByteCount::ZERO {
+                format!("{create} --size {} --thin", request.size)
+            } else {
+                format!("{create} --size max --fixed")
+            },
+        );
+    }
+    Ok(size)
+}

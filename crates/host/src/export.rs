@@ -1,0 +1,353 @@
+//! What a front end (NBD now; FUSE, vhost-user-blk later) sees of a virtual disk: [`Volume`]. It hides the engine and
+//! its thread; front ends hide their protocol from the engine.
+//!
+//! Invariants
+//! 1. The front end judges every request once, against [`VolumeShape`], before `submit`: in range, aligned to the
+//!    sector, not longer than [`REQUEST_MAX`] where data travels, writable. Below this line that is taken for granted.
+//! 2. Every submitted operation is answered exactly once, from any thread, perhaps before `submit` returns.
+//! 3. [`Op::Flush`] covers every write, trim and zeroing of the volume that was answered before the flush was
+//!    submitted, whichever connection or front end it came through.
+
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::{Arc, Mutex, PoisonError};
+use weft_engine::error::ErrorKind;
+use weft_engine::io::{Buf, IoSlice};
+use weft_engine::limits::REQUEST_MAX;
+use weft_engine::units::BLOCK;
+
+/// What an export offers.
+pub trait Volume: Send + Sync {
+    /// What the volume is now. Asked once for each connection.
+    fn shape(&self) -> VolumeShape;
+
+    /// Starts `op`; `done` gets its answer (invariant 2). Must not block for long: the caller reads a socket.
+    fn submit(&self, op: Op, done: Done);
+}
+
+/// The volumes on offer, by name.
+pub trait Exports: Send + Sync {
+    /// Their names, each at most 4096 bytes.
+    fn list(&self) -> Vec<String>;
+
+    /// The volume of that name.
+    fn open(&self, name: &str) -> Option<Arc<dyn Volume>>;
+}
+
+/// Where an answer goes.
+pub type Done = Box<dyn FnOnce(Result<Reply, ErrorKind>) + Send>;
+
+/// What a volume is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VolumeShape {
+    /// Its size in bytes.
+    pub size: u64,
+    /// The smallest unit and alignment of every request: 512 or 4096 bytes.
+    pub sector: u32,
+    /// The length of request it likes best, in bytes: the data length of a stripe. Need not be a power of two.
+    pub preferred: u64,
+    /// Whether it takes no writes.
+    pub read_only: bool,
+    /// Whether its disks seek.
+    pub rotational: bool,
+}
+
+/// What a front end asks. Offsets and lengths in bytes.
+#[derive(Debug)]
+pub enum Op {
+    /// Answered by [`Reply::Data`] of exactly `len` bytes.
+    Read {
+        /// From here.
+        offset: u64,
+        /// This much; at most [`REQUEST_MAX`].
+        len: u32,
+    },
+    /// Answered by [`Reply::Done`] when the bytes will be seen by every later read.
+    Write {
+        /// To here.
+        offset: u64,
+        /// At most [`REQUEST_MAX`].
+        data: Payload,
+        /// Answer only when durable.
+        fua: bool,
+    },
+    /// See invariant 3.
+    Flush,
+    /// The content of the range no longer matters. Any length.
+    Trim {
+        /// From here.
+        offset: u64,
+        /// This much.
+        len: u64,
+        /// Answer only when durable.
+        fua: bool,
+    },
+    /// The range reads as zeroes from now on. Any length.
+    WriteZeroes {
+        /// From here.
+        offset: u64,
+        /// This much.
+        len: u64,
+        /// Keep (or take) room for the range, so that writing it later cannot run out of space.
+        no_hole: bool,
+        /// Answer [`ErrorKind::NotPossible`], quickly and without effect, if this is no faster than writing.
+        fast: bool,
+        /// Answer only when durable.
+        fua: bool,
+    },
+    /// Answered by [`Reply::Extents`] from `offset` on: at least one, at most `limit`, together at most `len` bytes
+    /// (and less where that is cheaper), each of whole sectors.
+    Status {
+        /// From here.
+        offset: u64,
+        /// This much.
+        len: u64,
+        /// The most extents wanted; at least one.
+        limit: usize,
+    },
+}
+
+/// What a volume answers.
+#[derive(Debug)]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// What was read.
+    Data(Pieces),
+    /// What the range is made of.
+    Extents(Vec<Extent>),
+}
+
+/// Part of a volume that is all of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// In bytes; not zero.
+    pub len: u64,
+    /// What it is.
+    pub kind: ExtentKind,
+}
+
+/// What a part of a volume is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExtentKind {
+    /// Room is taken; any content.
+    Data,
+    /// Room is taken; reads as zeroes.
+    Zero,
+    /// No room is taken, a write may find no space; reads as zeroes.
+    Hole,
+}
+
+/// The bytes of a read: parts of shared buffers and runs of zeroes, handed on without being copied.
+#[derive(Default, Debug)]
+pub struct Pieces {
+    pieces: Vec<Piece>,
+    len: u64,
+}
+
+/// One part of [`Pieces`]; never empty.
+#[derive(Debug)]
+pub enum Piece {
+    /// The bytes in `range` of a shared buffer.
+    Shared(IoSlice, Range<usize>),
+    /// Bytes of their own.
+    Owned(Vec<u8>),
+    /// Bytes in memory that goes back to its pool when they were sent.
+    Pooled(Payload),
+    /// So many zeroes.
+    Zeroes(u64),
+}
+
+impl Pieces {
+    /// No bytes.
+    pub fn new() -> Pieces {
+        Pieces::default()
+    }
+
+    /// Appends the bytes in `range` of `slice` (any range inside it, not only whole blocks).
+    pub fn push_shared(&mut self, slice: IoSlice, range: Range<usize>) {
+        assert!(range.start <= range.end && range.end <= slice.len());
+        self.push(range.len() as u64, Piece::Shared(slice, range));
+    }
+
+    /// Appends `bytes`.
+    pub fn push_owned(&mut self, bytes: Vec<u8>) {
+        self.push(bytes.len() as u64, Piece::Owned(bytes));
+    }
+
+    /// Appends all of `bytes`.
+    pub fn push_pooled(&mut self, bytes: Payload) {
+        self.push(bytes.len() as u64, Piece::Pooled(bytes));
+    }
+
+    /// Appends `len` zeroes.
+    pub fn push_zeroes(&mut self, len: u64) {
+        if let Some(Piece::Zeroes(run)) = self.pieces.last_mut() {
+            *run += len;
+            self.len += len;
+        } else {
+            self.push(len, Piece::Zeroes(len));
+        }
+    }
+
+    /// How many bytes all parts have together.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The parts, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Piece> {
+        self.pieces.iter()
+    }
+
+    fn push(&mut self, len: u64, piece: Piece) {
+        if len > 0 {
+            self.len += len;
+            self.pieces.push(piece);
+        }
+    }
+}
+
+impl Piece {
+    /// Its bytes; `None` for zeroes.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Piece::Shared(slice, range) => Some(&slice[range.clone()]),
+            Piece::Owned(bytes) => Some(bytes),
+            Piece::Pooled(bytes) => Some(bytes),
+            Piece::Zeroes(_) => None,
+        }
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> u64 {
+        match self {
+            Piece::Zeroes(len) => *len,
+            piece => piece.bytes().map_or(0, |bytes| bytes.len() as u64),
+        }
+    }
+
+    /// Never: pieces without bytes are not kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The bytes of a write or a read, in memory that goes back to its [`PayloadPool`] when it is dropped.
+pub struct Payload {
+    // `None` only while it is being dropped.
+    buf: Option<Buf>,
+    len: usize,
+    home: Option<Arc<PayloadPool>>,
+}
+
+/// Buffers that were used and will be used again, so that a stream of requests neither allocates nor clears memory.
+pub struct PayloadPool {
+    kept: Mutex<Kept>,
+    kept_max: usize,
+}
+
+#[derive(Default)]
+struct Kept {
+    bufs: Vec<Buf>,
+    bytes: usize,
+}
+
+impl PayloadPool {
+    /// A pool that keeps at most `kept_max` unused bytes.
+    pub fn new(kept_max: usize) -> Arc<PayloadPool> {
+        Arc::new(PayloadPool { kept: Mutex::default(), kept_max })
+    }
+
+    /// `len` bytes of whatever was in them before.
+    pub fn take(self: &Arc<Self>, len: usize) -> Payload {
+        let found = {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let buf = kept.bufs.pop();
+            kept.bytes -= buf.as_ref().map_or(0, |buf| buf.len());
+            buf
+        };
+        // One that is too small is let go: the pool grows into the size in use.
+        let buf = found.filter(|buf| buf.len() >= len);
+        let buf = buf.unwrap_or_else(|| Buf::zeroed(len.next_multiple_of(BLOCK as usize)));
+        Payload { buf: Some(buf), len, home: Some(self.clone()) }
+    }
+
+    fn give(&self, buf: Buf) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.bytes + buf.len() <= self.kept_max {
+            kept.bytes += buf.len();
+            kept.bufs.push(buf);
+        }
+    }
+}
+
+impl Payload {
+    /// A copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Payload {
+        Payload { buf: Some(Buf::copy_of(bytes)), len: bytes.len(), home: None }
+    }
+}
+
+impl Deref for Payload {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.buf.as_ref().map_or(&[], |buf| &buf[..self.len])
+    }
+}
+
+impl DerefMut for Payload {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let len = self.len;
+        self.buf.as_mut().map_or(&mut [], |buf| &mut buf[..len])
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        if let (Some(buf), Some(home)) = (self.buf.take(), &self.home) {
+            home.give(buf);
+        }
+    }
+}
+
+impl std::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Payload({} bytes)", self.len)
+    }
+}
+
+const _: () = assert!(REQUEST_MAX.0 <= u32::MAX as u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_goes_home_and_is_used_again_but_the_pool_keeps_no_more_than_its_share() {
+        let pool = PayloadPool::new(8192);
+        let first = pool.take(5000);
+        let at = first.as_ptr();
+        drop(first);
+        let again = pool.take(4096);
+        assert_eq!((again.as_ptr(), again.len()), (at, 4096));
+        let other = pool.take(4096);
+        drop((again, other));
+        assert!(pool.kept.lock().unwrap().bytes <= 8192);
+    }
+
+    #[test]
+    fn runs_of_zeroes_join_and_empty_pieces_vanish() {
+        let mut pieces = Pieces::new();
+        pieces.push_zeroes(512);
+        pieces.push_zeroes(512);
+        pieces.push_owned(Vec::new());
+        pieces.push_shared(Buf::copy_of(b"weft").freeze(), 1..3);
+        assert_eq!((pieces.len(), pieces.iter().count()), (1026, 2));
+        assert_eq!(pieces.iter().last().and_then(Piece::bytes), Some(&b"ef"[..]));
+    }
+}

@@ -1,0 +1,11 @@
+//! How Linux does it: disks, the engine's thread, exports, the control API, the daemon and the command line. The binary `weft` is `cli::main`.
+#![warn(missing_docs)]
+
+pub mod api;
+pub mod cli;
+pub mod daemon;
+pub mod disk;
+pub mod errno;
+pub mod export;
+pub mod nbd;
+pub mod runtime;

@@ -1,0 +1,7 @@
+//! The `weft` binary.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    weft_host::cli::main()
+}

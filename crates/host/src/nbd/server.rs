@@ -1,0 +1,277 @@
+//! Accepting connections, and ending them.
+//!
+//! Invariants
+//! 1. A connection is in the table from before its thread starts until that thread is done with it.
+//! 2. Stopping sets the flag first, then wakes whoever blocks: nobody starts anything new after being woken.
+//! 3. Stopping never waits for ever: after [`Config::drain`] connections are cut. The threads of one whose volume does
+//!    not answer end when it does.
+
+use super::Address;
+use super::listen::Listener;
+use super::negotiate::{Session, negotiate, violation};
+use super::transmit::{Share, transmit};
+use crate::export::Exports;
+use socket2::{Socket, TcpKeepalive};
+use std::collections::BTreeMap;
+use std::io::{self, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use weft_engine::error::{Error, ErrorKind, Result};
+
+/// Bytes read ahead: several small requests in one system call; the bytes of large writes pass it by.
+const READ_AHEAD: usize = 16 << 10;
+/// How long to wait before accepting again when the system has no file or memory to spare.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The limits of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Connections at a time; more are closed at once.
+    pub connections: usize,
+    /// What each connection may hold.
+    pub share: Share,
+    /// How long a client may take to choose an export.
+    pub handshake: Duration,
+    /// How long stopping waits for requests in flight and for clients to take their replies.
+    pub drain: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            connections: 64,
+            share: Share { requests: 256, bytes: 32 << 20 },
+            handshake: Duration::from_secs(20),
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A server at one address. Dropping it stops it.
+pub struct Server {
+    shared: Arc<Shared>,
+    listener: Arc<Listener>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    exports: Arc<dyn Exports>,
+    config: Config,
+    table: Mutex<Table>,
+    /// Told when a connection leaves the table.
+    left: Condvar,
+}
+
+#[derive(Default)]
+struct Table {
+    stopping: bool,
+    next: u64,
+    connections: BTreeMap<u64, Connection>,
+}
+
+#[derive(Clone)]
+struct Connection {
+    socket: Arc<Socket>,
+    /// The export it serves, once that is chosen.
+    export: Option<String>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Server {
+    /// Listens at `address` and serves `exports` to whoever connects. A socket file that a dead server left is
+    /// replaced; errors: [`ErrorKind::AlreadyExists`] when something else is there, [`ErrorKind::NotPossible`] when
+    /// the system refuses.
+    pub fn start(address: &Address, exports: Arc<dyn Exports>, config: Config) -> Result<Server> {
+        let listener = Arc::new(Listener::bind(address)?);
+        let shared = Arc::new(Shared { exports, config, table: Mutex::default(), left: Condvar::new() });
+        let (theirs, socket) = (shared.clone(), listener.clone());
+        let accepting = std::thread::Builder::new().name("nbd accept".into()).spawn(move || theirs.accept(&socket));
+        let accepting = accepting.map_err(|error| Error::new(ErrorKind::NotPossible, format!("no thread: {error}")))?;
+        Ok(Server { shared, listener, accepting: Some(accepting) })
+    }
+
+    /// Where it listens; for port 0 the port that was taken.
+    pub fn address(&self) -> &Address {
+        &self.listener.address
+    }
+
+    /// How many clients are connected now.
+    pub fn connections(&self) -> usize {
+        self.shared.lock().connections.len()
+    }
+
+    /// Ends the connections to `export`, as [`Server::stop`] does. New ones must already find it gone from
+    /// [`Exports::open`].
+    pub fn disconnect(&self, export: &str) {
+        self.shared.end(|connection| connection.export.as_deref() == Some(export));
+    }
+
+    /// Closes the listener, completes the requests in flight, closes all connections.
+    pub fn stop(mut self) {
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        let Some(accepting) = self.accepting.take() else { return };
+        self.shared.lock().stopping = true;
+        let _ = self.listener.socket.shutdown(Shutdown::Both);
+        // A panic there was reported already; the rest must stop all the same.
+        let _ = accepting.join();
+        self.shared.end(|_| true);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl Shared {
+    fn accept(self: &Arc<Self>, listener: &Listener) {
+        loop {
+            let accepted = listener.socket.accept();
+            if self.lock().stopping {
+                return;
+            }
+            match accepted {
+                Ok((socket, _)) => self.admit(socket),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => std::thread::sleep(ACCEPT_PAUSE),
+            }
+        }
+    }
+
+    fn admit(self: &Arc<Self>, socket: Socket) {
+        let connection = Connection { socket: Arc::new(socket), export: None, stop: Arc::default() };
+        let mut table = self.lock();
+        if table.connections.len() >= self.config.connections {
+            return;
+        }
+        let no = table.next;
+        table.next += 1;
+        table.connections.insert(no, connection.clone());
+        drop(table);
+        let leaving = Leaving { shared: self.clone(), no };
+        // When there is no thread to be had, `leaving` is dropped with the closure and the connection closes.
+        let _ = std::thread::Builder::new().name("nbd reader".into()).spawn(move || {
+            // How it ended is the client's business: it broke the protocol, or left.
+            let _ = leaving.shared.serve(&connection, leaving.no);
+        });
+    }
+
+    fn serve(&self, connection: &Connection, no: u64) -> io::Result<()> {
+        let socket = &*connection.socket;
+        tune(socket);
+        let deadline = Mutex::new(Some(Instant::now() + self.config.handshake));
+        socket.set_write_timeout(Some(self.config.handshake))?;
+        let mut input = BufReader::with_capacity(READ_AHEAD, Timed { socket, deadline: &deadline });
+        let entered = |session: &Session| {
+            *deadline.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            socket.set_read_timeout(None)?;
+            socket.set_write_timeout(None)?;
+            if let Some(entry) = self.lock().connections.get_mut(&no) {
+                entry.export = Some(session.name.clone());
+            }
+            // Whoever took the export away while it was being chosen did not see this connection.
+            match self.exports.open(&session.name) {
+                Some(_) => Ok(()),
+                None => Err(violation("the export went away")),
+            }
+        };
+        let hangup = || {
+            let _ = socket.shutdown(Shutdown::Both);
+        };
+        let mut output = socket;
+        let exports = &*self.exports;
+        converse(&mut input, &mut output, exports, self.config.share, &connection.stop, &entered, &hangup)
+    }
+
+    /// Ends the connections that `concerned` picks: politely, then by force.
+    fn end(&self, concerned: impl Fn(&Connection) -> bool) {
+        let mut table = self.lock();
+        for connection in table.connections.values().filter(|one| concerned(one)) {
+            connection.stop.store(true, Ordering::Release);
+            let _ = connection.socket.shutdown(Shutdown::Read);
+        }
+        for force in [false, true] {
+            if force {
+                for connection in table.connections.values().filter(|one| concerned(one)) {
+                    let _ = connection.socket.shutdown(Shutdown::Both);
+                }
+            }
+            let remain = |table: &mut Table| table.connections.values().any(&concerned);
+            let waited = self.left.wait_timeout_while(table, self.config.drain, remain);
+            table = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One client's whole conversation, over any streams: handshake, then requests until it ends or `stop` is set.
+/// `entered` is told the session before the first request; `hangup` makes a blocked read return.
+pub fn converse(
+    input: &mut impl Read,
+    output: &mut (impl Write + Send),
+    exports: &dyn Exports,
+    share: Share,
+    stop: &AtomicBool,
+    entered: &dyn Fn(&Session) -> io::Result<()>,
+    hangup: &(dyn Fn() + Sync),
+) -> io::Result<()> {
+    let Some(session) = negotiate(input, output, exports)? else { return Ok(()) };
+    entered(&session)?;
+    transmit(input, output, &session, share, stop, hangup)
+}
+
+/// Takes its connection out of the table when the thread ends, however it ends.
+struct Leaving {
+    shared: Arc<Shared>,
+    no: u64,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let connection = self.shared.lock().connections.remove(&self.no);
+        if let Some(connection) = connection {
+            let _ = connection.socket.shutdown(Shutdown::Both);
+        }
+        self.shared.left.notify_all();
+    }
+}
+
+/// Reads that end at a deadline, until there is none any more.
+struct Timed<'a> {
+    socket: &'a Socket,
+    deadline: &'a Mutex<Option<Instant>>,
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let deadline = *self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(deadline) = deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.socket.set_read_timeout(Some(left))?;
+        }
+        (&mut &*self.socket).read(into)
+    }
+}
+
+/// TCP only (a unix socket refuses, which is fine): replies leave at once, and a peer that is gone is noticed.
+fn tune(socket: &Socket) {
+    if socket.local_addr().is_ok_and(|local| local.as_socket().is_some()) {
+        let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(10));
+        let _ = socket.set_tcp_nodelay(true);
+        let _ = socket.set_tcp_keepalive(&keepalive);
+        let _ = socket.set_tcp_user_timeout(Some(Duration::from_secs(120)));
+    }
+}

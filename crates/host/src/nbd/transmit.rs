@@ -1,0 +1,277 @@
+//! The transmission phase: the reader (this thread) takes requests off the socket, judges them and hands them to the
+//! volume; the writer (a second thread) sends replies as they come.
+//!
+//! Invariants
+//! 1. A request is judged once, here, against the shape told to the client; what passes needs no checks further down.
+//! 2. A refused write's bytes are read and thrown away, so that the next request is found; they never take memory.
+//! 3. Memory for a write is taken only after there is room for it in flight.
+
+use super::negotiate::{Session, violation};
+use super::replies::{Asked, Flow, Refusal};
+use super::wire::{REQUEST_HEADER, Request, cmd};
+use crate::errno::{NBD_EINVAL, NBD_ENOSPC, NBD_EPERM};
+use crate::export::{Op, PayloadPool, Reply};
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weft_engine::limits::REQUEST_MAX;
+
+/// The most extents in one answer to a block status request.
+const EXTENTS_MAX: usize = 1024;
+
+/// How much one connection may hold at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// Requests in flight.
+    pub requests: usize,
+    /// Bytes of writes not yet taken and of reads not yet sent. One request may exceed it alone.
+    pub bytes: usize,
+}
+
+/// Serves `session` until the client leaves, breaks the protocol or is lost, or `stop` is set; then completes what is
+/// in flight. `hangup` makes a blocked read of `input` return.
+pub fn transmit(
+    input: &mut impl Read,
+    output: &mut (impl Write + Send),
+    session: &Session,
+    share: Share,
+    stop: &AtomicBool,
+    hangup: &(dyn Fn() + Sync),
+) -> io::Result<()> {
+    let flow = Flow::new(share.requests, share.bytes);
+    std::thread::scope(|scope| {
+        let writing = flow.clone();
+        let writer = std::thread::Builder::new().name("nbd writer".into()).spawn_scoped(scope, move || {
+            // Also when the writer panics: else the reader would wait for ever.
+            let mut lost = BreakOnDrop { flow: &writing, hangup, armed: true };
+            let result = writing.write_to(output, session.structured);
+            lost.armed = result.is_err();
+            result
+        })?;
+        // Also when the reader panics: else the writer would wait for ever.
+        let closing = CloseOnDrop(&flow);
+        let mut reader = Reader { input, session, flow: &flow, pool: PayloadPool::new(share.bytes) };
+        let read = reader.run(stop);
+        drop(closing);
+        let written = writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        read.and(written)
+    })
+}
+
+struct CloseOnDrop<'a>(&'a Flow);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+struct BreakOnDrop<'a> {
+    flow: &'a Flow,
+    hangup: &'a (dyn Fn() + Sync),
+    armed: bool,
+}
+
+impl Drop for BreakOnDrop<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.flow.break_off();
+            (self.hangup)();
+        }
+    }
+}
+
+struct Reader<'a, I> {
+    input: &'a mut I,
+    session: &'a Session,
+    flow: &'a Arc<Flow>,
+    pool: Arc<PayloadPool>,
+}
+
+impl<I: Read> Reader<'_, I> {
+    fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        while !stop.load(Ordering::Acquire) {
+            let mut header = [0; REQUEST_HEADER];
+            match self.input.read_exact(&mut header) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                other => other?,
+            }
+            let request = Request::parse(&header).map_err(|_| violation("wrong request magic"))?;
+            if request.command == cmd::DISC || !self.take(&request)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one request; `false` when the connection is broken.
+    fn take(&mut self, request: &Request) -> io::Result<bool> {
+        let (asked, cost) = match judge(request, self.session) {
+            Ok(accepted) => accepted,
+            Err(refusal) => {
+                if request.command == cmd::WRITE {
+                    self.skip(request.len.into())?;
+                }
+                let Some(ticket) = self.flow.enter(request.cookie, Asked::Other, 0) else { return Ok(false) };
+                ticket.refuse(refusal);
+                return Ok(true);
+            }
+        };
+        let Some(ticket) = self.flow.enter(request.cookie, asked, cost) else { return Ok(false) };
+        match self.op(request)? {
+            Some(op) => self.session.volume.submit(op, Box::new(move |outcome| ticket.finish(outcome))),
+            None => ticket.finish(Ok(Reply::Done)),
+        }
+        Ok(true)
+    }
+
+    /// What to ask the volume, the bytes of a write read from the socket; `None` when there is nothing to ask.
+    fn op(&mut self, request: &Request) -> io::Result<Option<Op>> {
+        let Request { flags, offset, len, .. } = *request;
+        let fua = flags & cmd::FLAG_FUA != 0;
+        Ok(Some(match request.command {
+            cmd::READ => Op::Read { offset, len },
+            cmd::WRITE => {
+                let mut data = self.pool.take(len as usize);
+                self.input.read_exact(&mut data)?;
+                Op::Write { offset, data, fua }
+            }
+            cmd::FLUSH => Op::Flush,
+            cmd::TRIM => Op::Trim { offset, len: len.into(), fua },
+            cmd::WRITE_ZEROES => {
+                let no_hole = flags & cmd::FLAG_NO_HOLE != 0;
+                let fast = flags & cmd::FLAG_FAST_ZERO != 0;
+                Op::WriteZeroes { offset, len: len.into(), no_hole, fast, fua }
+            }
+            cmd::BLOCK_STATUS => Op::Status { offset, len: len.into(), limit: extents_max(flags) },
+            // CACHE: a hint that nothing is made of.
+            _ => return Ok(None),
+        }))
+    }
+
+    fn skip(&mut self, len: u64) -> io::Result<()> {
+        let skipped = io::copy(&mut (&mut *self.input).take(len), &mut io::sink())?;
+        if skipped < len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+}
+
+/// The gate: what the reply depends on and how many bytes it will hold, or why the request is refused.
+fn judge(request: &Request, session: &Session) -> Result<(Asked, usize), Refusal> {
+    let refuse = |error, why| Err(Refusal { error, why });
+    let Request { flags, command, offset, len, .. } = *request;
+    let shape = &session.shape;
+    let known = match command {
+        cmd::READ if session.structured => cmd::FLAG_FUA | cmd::FLAG_DF,
+        cmd::READ | cmd::WRITE | cmd::FLUSH | cmd::TRIM | cmd::CACHE => cmd::FLAG_FUA,
+        cmd::WRITE_ZEROES => cmd::FLAG_FUA | cmd::FLAG_NO_HOLE | cmd::FLAG_FAST_ZERO,
+        cmd::BLOCK_STATUS if session.status => cmd::FLAG_FUA | cmd::FLAG_REQ_ONE,
+        cmd::BLOCK_STATUS => return refuse(NBD_EINVAL, "no metadata context was chosen"),
+        _ => return refuse(NBD_EINVAL, "unknown command"),
+    };
+    if flags & !known != 0 {
+        return refuse(NBD_EINVAL, "unknown flag for this command");
+    }
+    if command == cmd::FLUSH {
+        return if (offset, len) == (0, 0) { Ok((Asked::Other, 0)) } else { refuse(NBD_EINVAL, "FLUSH has no range") };
+    }
+    if shape.read_only && matches!(command, cmd::WRITE | cmd::TRIM | cmd::WRITE_ZEROES) {
+        return refuse(NBD_EPERM, "the export is read-only");
+    }
+    if matches!(command, cmd::READ | cmd::WRITE) && u64::from(len) > REQUEST_MAX.0 {
+        return refuse(NBD_EINVAL, "longer than the maximum block size");
+    }
+    if len == 0 || !offset.is_multiple_of(shape.sector.into()) || !len.is_multiple_of(shape.sector) {
+        return refuse(NBD_EINVAL, "not whole sectors");
+    }
+    if offset.checked_add(len.into()).is_none_or(|end| end > shape.size) {
+        let writes = matches!(command, cmd::WRITE | cmd::WRITE_ZEROES);
+        return refuse(if writes { NBD_ENOSPC } else { NBD_EINVAL }, "beyond the end");
+    }
+    Ok(match command {
+        cmd::READ => (Asked::Read { offset, len, fragment: flags & cmd::FLAG_DF == 0 }, len as usize),
+        cmd::WRITE => (Asked::Other, len as usize),
+        cmd::BLOCK_STATUS => (Asked::Status { len, limit: extents_max(flags) }, 0),
+        cmd::WRITE_ZEROES if flags & cmd::FLAG_FAST_ZERO != 0 => (Asked::FastZero, 0),
+        _ => (Asked::Other, 0),
+    })
+}
+
+fn extents_max(flags: u16) -> usize {
+    if flags & cmd::FLAG_REQ_ONE != 0 { 1 } else { EXTENTS_MAX }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::{Done, Volume, VolumeShape};
+
+    struct Nothing;
+
+    impl Volume for Nothing {
+        fn shape(&self) -> VolumeShape {
+            VolumeShape { size: 1 << 20, sector: 4096, preferred: 4096, read_only: false, rotational: false }
+        }
+
+        fn submit(&self, _: Op, done: Done) {
+            done(Ok(Reply::Done));
+        }
+    }
+
+    fn verdict(command: u16, flags: u16, offset: u64, len: u32, change: impl FnOnce(&mut Session)) -> u32 {
+        let volume = Arc::new(Nothing);
+        let shape = volume.shape();
+        let mut session = Session { name: "v".into(), volume, shape, structured: true, status: true };
+        change(&mut session);
+        let request = Request { flags, command, cookie: 0, offset, len };
+        judge(&request, &session).map_or_else(|refusal| refusal.error, |_| 0)
+    }
+
+    #[test]
+    fn the_gate_answers_as_the_specification_says() {
+        let same = |_: &mut Session| {};
+        let size = 1 << 20;
+        for (command, past_the_end) in [
+            (cmd::READ, NBD_EINVAL),
+            (cmd::WRITE, NBD_ENOSPC),
+            (cmd::TRIM, NBD_EINVAL),
+            (cmd::CACHE, NBD_EINVAL),
+            (cmd::WRITE_ZEROES, NBD_ENOSPC),
+            (cmd::BLOCK_STATUS, NBD_EINVAL),
+        ] {
+            assert_eq!(verdict(command, cmd::FLAG_FUA, size - 4096, 4096, same), 0, "{command}");
+            assert_eq!(verdict(command, 0, size, 4096, same), past_the_end, "{command}");
+            assert_eq!(verdict(command, 0, u64::MAX - 4095, 4096, same), past_the_end, "{command}");
+            assert_eq!(verdict(command, 0, 512, 4096, same), NBD_EINVAL, "{command}");
+            assert_eq!(verdict(command, 0, 0, 512, same), NBD_EINVAL, "{command}");
+            assert_eq!(verdict(command, 0, 0, 0, same), NBD_EINVAL, "{command}");
+            assert_eq!(verdict(command, 1 << 15, 0, 4096, same), NBD_EINVAL, "{command}");
+        }
+        assert_eq!(verdict(cmd::FLUSH, 0, 0, 0, same), 0);
+        assert_eq!(verdict(cmd::FLUSH, 0, 0, 4096, same), NBD_EINVAL);
+        assert_eq!(verdict(77, 0, 0, 4096, same), NBD_EINVAL);
+    }
+
+    #[test]
+    fn long_requests_are_refused_only_where_data_travels() {
+        let long = REQUEST_MAX.0 as u32 + 4096;
+        let large = |session: &mut Session| session.shape.size = 1 << 40;
+        for command in [cmd::READ, cmd::WRITE] {
+            assert_eq!(verdict(command, 0, 0, long, large), NBD_EINVAL, "{command}");
+        }
+        for command in [cmd::TRIM, cmd::WRITE_ZEROES, cmd::BLOCK_STATUS] {
+            assert_eq!(verdict(command, 0, 0, long, large), 0, "{command}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_negotiated_is_refused_and_a_read_only_export_takes_no_change() {
+        let simple = |session: &mut Session| (session.structured, session.status) = (false, false);
+        assert_eq!(verdict(cmd::READ, cmd::FLAG_DF, 0, 4096, simple), NBD_EINVAL);
+        assert_eq!(verdict(cmd::BLOCK_STATUS, 0, 0, 4096, simple), NBD_EINVAL);
+        let read_only = |session: &mut Session| session.shape.read_only = true;
+        for command in [cmd::WRITE, cmd::TRIM, cmd::WRITE_ZEROES] {
+            assert_eq!(verdict(command, 0, 0, 4096, read_only), NBD_EPERM, "{command}");
+        }
+        assert_eq!(verdict(cmd::READ, 0, 0, 4096, read_only), 0);
+    }
+}

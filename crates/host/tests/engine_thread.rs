@@ -1,0 +1,197 @@
+//! The engine's thread, seen from the others: work goes in, answers come out, nothing is lost, and it stops cleanly.
+//! No test depends on how long anything takes.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::time::Duration;
+use weft_engine::error::ErrorKind;
+use weft_engine::io::{Buf, Disk};
+use weft_engine::sync::{Signal, join_all};
+use weft_engine::units::{ByteCount, DiskOffset, Nanos};
+use weft_host::disk::{BackendChoice, DiskOptions};
+use weft_host::runtime::{Handle, Local, Options, start};
+
+const LONG: Duration = Duration::from_secs(600);
+
+/// Runs `story` once per back end this machine grants.
+fn on_both<S: 'static>(state: fn() -> S, story: impl Fn(Handle<S>)) {
+    for io in [BackendChoice::Uring, BackendChoice::Threads] {
+        match start(Options { io, unwind: true, ..Options::default() }, state) {
+            Ok(engine) => story(engine),
+            Err(why) => eprintln!("SKIPPED: {why}"),
+        }
+    }
+}
+
+#[test]
+fn a_graph_of_sleeps_and_requests_runs_to_its_end() {
+    on_both(
+        || (),
+        |engine| {
+            let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
+            let path = dir.path().join("disk");
+            let sum = engine.call("graph", move |local| async move {
+                let options = DiskOptions { create: Some(ByteCount::mib(1)), ..DiskOptions::default() };
+                let disk = local.open_disk(&path, &options).expect("a new disk opens");
+                let sum = Rc::new(Cell::new((0, 0u64)));
+                let landed = Rc::new(Signal::new());
+                for no in 0..64u64 {
+                    let (local, disk, sum, landed) = (local.clone(), disk.clone(), sum.clone(), landed.clone());
+                    local.clone().spawn("leaf", async move {
+                        let world = local.world();
+                        let (begun, span) = (world.now(), Nanos(no % 7 * 300_000));
+                        world.sleep(span).await;
+                        assert!(world.now().since(begun) >= span);
+                        let at = DiskOffset(no * 4096);
+                        let mut buf = Buf::zeroed(4096);
+                        buf[0] = no as u8;
+                        disk.write(at, vec![buf.freeze()]).await.expect("the disk writes");
+                        let back = disk.read(at, Buf::zeroed(4096)).await.expect("the disk reads");
+                        sum.set((sum.get().0 + 1, sum.get().1 + u64::from(back[0])));
+                        landed.notify();
+                    });
+                }
+                landed.until(|| sum.get().0 == 64).await;
+                sum.get()
+            });
+            assert_eq!(sum, Ok((64, (0..64).sum())));
+            assert_eq!(engine.stop(LONG).unfinished, Vec::<&str>::new());
+        },
+    );
+}
+
+#[test]
+fn sleepers_sleep_for_their_spans_at_least() {
+    on_both(
+        || (),
+        |engine| {
+            let woken = engine.call("sleepers", |local| async move {
+                let world = local.world();
+                let begun = world.now();
+                let sleeps = [9u64, 1, 5, 0, 3].map(|n| (Nanos::millis(n), world.sleep(Nanos::millis(n))));
+                let all = sleeps.map(|(span, sleep)| -> std::pin::Pin<Box<dyn Future<Output = (Nanos, Nanos)>>> {
+                    let world = world.clone();
+                    Box::pin(async move {
+                        sleep.await;
+                        (span, world.now().since(begun))
+                    })
+                });
+                join_all(Vec::from(all)).await
+            });
+            let woken = woken.expect("an answer");
+            assert!(woken.len() == 5 && woken.iter().all(|(span, slept)| slept >= span), "{woken:?}");
+            engine.stop(LONG);
+        },
+    );
+}
+
+#[test]
+fn calls_from_many_threads_are_all_answered() {
+    on_both(
+        || Cell::new(0u64),
+        |engine| {
+            std::thread::scope(|scope| {
+                for thread in 0..8u64 {
+                    let engine = &engine;
+                    scope.spawn(move || {
+                        for no in 0..500 {
+                            let answer = engine.call("add", move |local: Rc<Local<Cell<u64>>>| async move {
+                                local.state().set(local.state().get() + 1);
+                                thread * 1000 + no
+                            });
+                            assert_eq!(answer, Ok(thread * 1000 + no));
+                        }
+                    });
+                }
+            });
+            assert_eq!(engine.call("sum", |local| async move { local.state().get() }), Ok(8 * 500));
+            assert!(!engine.stop(LONG).panicked);
+        },
+    );
+}
+
+#[test]
+fn a_stop_lets_tasks_end_and_takes_no_new_ones() {
+    on_both(
+        || Rc::new(Signal::new()),
+        |engine| {
+            let (ended, has_ended) = mpsc::channel();
+            let built = engine.spawn("waiter", move |local: &Rc<Local<Rc<Signal>>>| {
+                let signal = local.state().clone();
+                Box::pin(async move {
+                    signal.changed().await;
+                    ended.send(()).expect("the test listens");
+                })
+            });
+            assert_eq!(built, Ok(()));
+            // The waiter is waiting once a later call has been answered.
+            assert_eq!(engine.call("settle", |_| async {}), Ok(()));
+            engine.begin_stop(LONG);
+            let refused = engine.spawn("late", |_| Box::pin(async {})).expect_err("a stop has begun");
+            assert_eq!(refused.kind, ErrorKind::Closed);
+            assert_eq!(engine.run(|local| local.state().notify()), Ok(()));
+            assert_eq!(engine.stop(LONG).unfinished, Vec::<&str>::new());
+            assert_eq!(has_ended.try_recv(), Ok(()));
+            assert_eq!(engine.run(|_| ()).expect_err("the thread has ended").kind, ErrorKind::Closed);
+            assert_eq!(engine.stop(LONG).unfinished, Vec::<&str>::new());
+        },
+    );
+}
+
+#[test]
+fn a_task_that_never_ends_is_named_and_its_caller_is_let_go() {
+    on_both(
+        || (),
+        |engine| {
+            let caller = engine.clone();
+            let (waits, is_waiting) = mpsc::channel();
+            let called = std::thread::spawn(move || {
+                caller.call("stuck", move |_| async move {
+                    waits.send(()).expect("the test listens");
+                    std::future::pending::<()>().await;
+                })
+            });
+            is_waiting.recv().expect("the task runs");
+            assert_eq!(engine.stop(Duration::ZERO).unfinished, ["stuck"]);
+            let answer = called.join().expect("no panic").expect_err("there can be no answer");
+            assert_eq!(answer.kind, ErrorKind::Closed);
+        },
+    );
+}
+
+#[test]
+fn a_stop_without_work_needs_no_deadline() {
+    on_both(
+        || (),
+        |engine| {
+            assert_eq!(engine.stop(LONG).unfinished, Vec::<&str>::new());
+        },
+    );
+}
+
+#[test]
+fn the_state_is_dropped_on_the_engine_thread_when_it_ends() {
+    struct Kept(mpsc::Sender<Option<String>>);
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            let _ = self.0.send(std::thread::current().name().map(String::from));
+        }
+    }
+    let (told, tell) = mpsc::channel();
+    let engine = start(Options::default(), move || Kept(told)).expect("some back end works");
+    engine.stop(LONG);
+    assert_eq!(tell.try_recv(), Ok(Some("weft-engine".into())));
+}
+
+#[test]
+fn a_panic_is_reported_and_closes_the_engine() {
+    on_both(
+        || (),
+        |engine| {
+            let answer = engine.call("wrong", |_| async { panic!("as the test wants it") });
+            assert_eq!(answer.expect_err("there can be no answer").kind, ErrorKind::Closed);
+            assert!(engine.stop(LONG).panicked);
+        },
+    );
+}

@@ -1,0 +1,226 @@
+//! An engine of memory, for tests of everything above it: names, sizes and refusals are real, storage is not.
+//! Its labels are real files, so that finding, shuffling and restarting are what they will be.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use weft_engine::units::ByteCount;
+use weft_host::api::error::{Answer, ApiError, Kind};
+use weft_host::api::export::Address;
+use weft_host::api::name::VdiskName;
+use weft_host::api::pool::{CheckReport, DiskCounters, DiskInfo, DiskState, Health, Media, PoolInfo};
+use weft_host::api::vdisk::{ExplainQuery, Layout, Resiliency, VdiskCounters, VdiskInfo};
+use weft_host::daemon::backend::{Engine, ExportServer, Judged, Label, NewPool, OpenHow, VdiskSpec};
+
+const MARK: &str = "a label of the fake engine\n";
+
+/// The storage: what outlives a daemon.
+#[derive(Default)]
+pub struct Storage {
+    pools: Mutex<BTreeMap<String, PoolInfo>>,
+    /// How often opening a pool still finds its disks claimed.
+    pub claimed: AtomicU32,
+}
+
+/// The engine of one daemon.
+pub struct FakeEngine {
+    storage: Arc<Storage>,
+    open: Mutex<Vec<String>>,
+}
+
+/// Remembers what is offered.
+#[derive(Default)]
+pub struct FakeExports {
+    pub offered: Mutex<Vec<(VdiskName, Address)>>,
+}
+
+impl FakeEngine {
+    pub fn new(storage: Arc<Storage>) -> FakeEngine {
+        FakeEngine { storage, open: Mutex::default() }
+    }
+
+    fn with<T>(&self, pool: &str, body: impl FnOnce(&mut PoolInfo) -> T) -> Answer<T> {
+        if !self.open.lock().unwrap().iter().any(|open| open == pool) {
+            return Err(ApiError::new(Kind::NotFound, format!("no pool {pool}")));
+        }
+        let mut pools = self.storage.pools.lock().unwrap();
+        Ok(body(pools.values_mut().find(|info| info.name == pool).expect("open pools are stored")))
+    }
+}
+
+impl Engine for FakeEngine {
+    fn probe(&self, disk: &Path) -> Answer<Option<Label>> {
+        let mut text = Vec::new();
+        fs::File::open(disk).unwrap().take(4096).read_to_end(&mut text).unwrap();
+        let Some(label) = text.strip_prefix(MARK.as_bytes()) else { return Ok(None) };
+        let label = String::from_utf8_lossy(label).into_owned();
+        let mut words = label.lines();
+        let mut word = || words.next().unwrap().to_string();
+        Ok(Some(Label { pool_id: word(), pool_name: word(), disk_id: word(), disk_name: word() }))
+    }
+
+    fn pool_create(&self, new: &NewPool) -> Answer<()> {
+        let id = format!("{:032x}", self.storage.pools.lock().unwrap().len() + 1);
+        let mut disks = Vec::new();
+        for (no, member) in new.members.iter().enumerate() {
+            let disk_id = format!("{id}{no}");
+            let capacity = fs::metadata(&member.path).unwrap().len();
+            if capacity < 4 * new.slab_size.0 {
+                return Err(ApiError::new(Kind::NotPossible, format!("{} is too small", member.path.display())));
+            }
+            let text = format!("{MARK}{id}\n{}\n{disk_id}\n{}\n", new.name, member.name);
+            let mut bytes = text.into_bytes();
+            bytes.resize(4096, 0);
+            let file = fs::File::options().write(true).open(&member.path).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
+            disks.push(DiskInfo {
+                name: member.name.clone(),
+                pool: Some(new.name.clone()),
+                no: Some(no as u16),
+                id: Some(disk_id),
+                path: Some(member.path.clone()),
+                capacity,
+                allocated: 0,
+                state: DiskState::Healthy,
+                media: Media::Unspecified,
+                holds: None,
+                counters: DiskCounters::default(),
+            });
+        }
+        let capacity = disks.iter().map(|disk| disk.capacity).sum();
+        let pool = PoolInfo {
+            name: new.name.clone(),
+            id: id.clone(),
+            health: Health::Healthy,
+            read_only: false,
+            slab_size: new.slab_size.0,
+            capacity,
+            allocated: 0,
+            used: 0,
+            free: capacity,
+            log_fill: 0.0,
+            open_nanos: 1_000_000_000,
+            disks,
+            vdisks: Vec::new(),
+            jobs: Vec::new(),
+        };
+        self.storage.pools.lock().unwrap().insert(id, pool);
+        self.open.lock().unwrap().push(new.name.clone());
+        Ok(())
+    }
+
+    fn pool_open(&self, members: &[PathBuf], _: OpenHow) -> Answer<()> {
+        let claimed = |left: u32| left.checked_sub(1);
+        if self.storage.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claimed).is_ok() {
+            return Err(ApiError::new(Kind::AlreadyExists, format!("{} is in use", members[0].display())));
+        }
+        let labels: Vec<(PathBuf, Label)> =
+            members.iter().map(|path| (path.clone(), self.probe(path).unwrap().unwrap())).collect();
+        let mut pools = self.storage.pools.lock().unwrap();
+        let pool = pools.get_mut(&labels[0].1.pool_id).expect("labelled pools are stored");
+        for disk in &mut pool.disks {
+            let found = labels.iter().find(|(_, label)| Some(&label.disk_id) == disk.id.as_ref());
+            disk.path = found.map(|(path, _)| path.clone());
+            disk.state = if found.is_some() { DiskState::Healthy } else { DiskState::Missing };
+        }
+        let all = pool.disks.iter().all(|disk| disk.state == DiskState::Healthy);
+        pool.health = if all { Health::Healthy } else { Health::Degraded };
+        self.open.lock().unwrap().push(pool.name.clone());
+        Ok(())
+    }
+
+    fn pool_close(&self, pool: &str) -> Answer<()> {
+        self.open.lock().unwrap().retain(|open| open != pool);
+        Ok(())
+    }
+
+    fn pool_remove(&self, pool: &str) -> Answer<()> {
+        let disks = self.with(pool, |pool| pool.disks.clone())?;
+        for path in disks.into_iter().filter_map(|disk| disk.path) {
+            let file = fs::File::options().write(true).open(&path).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, &[0; 4096], 0).unwrap();
+        }
+        self.storage.pools.lock().unwrap().retain(|_, info| info.name != pool);
+        self.pool_close(pool)
+    }
+
+    fn pools(&self) -> Answer<Vec<PoolInfo>> {
+        let open = self.open.lock().unwrap();
+        Ok(self.storage.pools.lock().unwrap().values().filter(|pool| open.contains(&pool.name)).cloned().collect())
+    }
+
+    fn pool_check(&self, pool: &str, repair: bool) -> Answer<CheckReport> {
+        self.with(pool, |pool| {
+            let missing = pool.disks.iter().filter(|disk| disk.state != DiskState::Healthy);
+            let problems: Vec<String> = missing.map(|disk| format!("disk {} is missing", disk.name)).collect();
+            let sound = problems.is_empty() || repair;
+            let repaired = if repair { problems.len() as u64 } else { 0 };
+            CheckReport { pool: pool.name.clone(), sound, problems, repaired, checked: vec!["labels".into()] }
+        })
+    }
+
+    fn vdisk_judge(&self, pool: &str, spec: &VdiskSpec) -> Answer<Judged> {
+        self.with(pool, |pool| {
+            let disks = pool.disks.iter().filter(|disk| disk.state == DiskState::Healthy).count();
+            let columns = spec.columns.unwrap_or(match spec.resiliency {
+                Resiliency::Mirror { copies } => disks as u8 / copies,
+                Resiliency::Simple | Resiliency::Parity { .. } => disks as u8,
+            });
+            let interleave = spec.interleave.unwrap_or(ByteCount::kib(64)).0;
+            let layout = Layout { resiliency: spec.resiliency, columns, interleave };
+            Judged { layout, room: ByteCount((pool.free as f64 * layout.efficiency()) as u64) }
+        })
+    }
+
+    fn vdisk_create(&self, pool: &str, spec: &VdiskSpec, size: ByteCount) -> Answer<()> {
+        let layout = self.vdisk_judge(pool, spec)?.layout;
+        self.with(pool, |pool| {
+            pool.vdisks.push(VdiskInfo {
+                name: VdiskName { pool: pool.name.clone(), vdisk: spec.name.clone() },
+                size: size.0,
+                layout,
+                provisioning: spec.provisioning,
+                sector: spec.sector,
+                used: 0,
+                footprint: 0,
+                efficiency: layout.efficiency(),
+                health: pool.health,
+                counters: VdiskCounters { writes: 4, whole_stripe_bytes: 300, landed_bytes: 100, ..Default::default() },
+                exports: Vec::new(),
+            });
+        })
+    }
+
+    fn vdisk_size_max(&self, vdisk: &VdiskName) -> Answer<ByteCount> {
+        self.with(&vdisk.pool, |pool| ByteCount(pool.free))
+    }
+
+    fn vdisk_resize(&self, vdisk: &VdiskName, size: ByteCount) -> Answer<()> {
+        self.with(&vdisk.pool, |pool| {
+            pool.vdisks.iter_mut().find(|info| info.name == *vdisk).unwrap().size = size.0;
+        })
+    }
+
+    fn vdisk_remove(&self, vdisk: &VdiskName) -> Answer<()> {
+        self.with(&vdisk.pool, |pool| pool.vdisks.retain(|info| info.name != *vdisk))
+    }
+
+    fn explain(&self, vdisk: &VdiskName, query: ExplainQuery) -> Answer<Vec<String>> {
+        Ok(vec![format!("{} {} bytes of {vdisk} from column 0", query.operation, query.length)])
+    }
+}
+
+impl ExportServer for FakeExports {
+    fn start(&self, vdisk: &VdiskName, at: &Address) -> Answer<()> {
+        self.offered.lock().unwrap().push((vdisk.clone(), at.clone()));
+        Ok(())
+    }
+
+    fn stop(&self, vdisk: &VdiskName, at: &Address) -> Answer<()> {
+        self.offered.lock().unwrap().retain(|offered| *offered != (vdisk.clone(), at.clone()));
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! Listening, limits and stopping, with raw sockets as clients.
+
+mod common;
+
+use common::{Memory, Shelf, shape};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use weft_engine::error::ErrorKind;
+use weft_host::errno::NBD_ESHUTDOWN;
+use weft_host::export::{Done, Op, Reply, Volume, VolumeShape};
+use weft_host::nbd::wire::{OPTION_MAGIC, Request, cmd, option};
+use weft_host::nbd::{Address, Config, Server};
+
+fn shelf() -> Arc<Shelf> {
+    let volume: Arc<dyn Volume> = Memory::new(shape(1 << 20, 512));
+    Shelf::of([("disk", volume)])
+}
+
+fn socket(dir: &tempfile::TempDir) -> (PathBuf, Address) {
+    let path = dir.path().join("s");
+    (path.clone(), Address::Unix(path))
+}
+
+/// Enters transmission with the old, shortest handshake.
+fn enter(stream: &mut (impl Read + Write)) {
+    try_enter(stream).unwrap();
+}
+
+fn try_enter(stream: &mut (impl Read + Write)) -> std::io::Result<()> {
+    let mut hello = 3u32.to_be_bytes().to_vec();
+    hello.extend(OPTION_MAGIC.to_be_bytes());
+    hello.extend(option::EXPORT_NAME.to_be_bytes());
+    hello.extend(4u32.to_be_bytes());
+    hello.extend(b"disk");
+    stream.write_all(&hello)?;
+    stream.read_exact(&mut [0; 18 + 10])
+}
+
+fn ask(stream: &mut impl Write, command: u16, cookie: u64, len: u32) {
+    stream.write_all(&Request { flags: 0, command, cookie, offset: 0, len }.to_bytes()).unwrap();
+}
+
+/// The error of the next reply that has no data.
+fn answer(stream: &mut impl Read) -> u32 {
+    let mut reply = [0; 16];
+    stream.read_exact(&mut reply).unwrap();
+    u32::from_be_bytes(reply[4..8].try_into().unwrap())
+}
+
+fn closed(stream: &mut impl Read) -> bool {
+    let mut rest = Vec::new();
+    // A reset is as closed as an end.
+    stream.read_to_end(&mut rest).map_or(true, |_| true)
+}
+
+/// Keeps every question until it is told to answer.
+#[derive(Default)]
+struct Slow(Mutex<Vec<Done>>);
+
+impl Volume for Slow {
+    fn shape(&self) -> VolumeShape {
+        shape(1 << 20, 512)
+    }
+
+    fn submit(&self, _: Op, done: Done) {
+        self.0.lock().unwrap().push(done);
+    }
+}
+
+impl Slow {
+    fn wait_for(&self, count: usize) {
+        while self.0.lock().unwrap().len() < count {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_stale_socket_file_is_replaced_a_live_one_and_a_plain_file_are_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, address) = socket(&dir);
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(path.exists(), "std leaves the file behind");
+    let server = Server::start(&address, shelf(), Config::default()).unwrap();
+    enter(&mut UnixStream::connect(&path).unwrap());
+    let second = Server::start(&address, shelf(), Config::default()).err().unwrap();
+    assert_eq!(second.kind, ErrorKind::AlreadyExists);
+    enter(&mut UnixStream::connect(&path).unwrap());
+    server.stop();
+    assert!(!path.exists());
+    std::fs::write(&path, "precious").unwrap();
+    let third = Server::start(&address, shelf(), Config::default()).err().unwrap();
+    assert_eq!(third.kind, ErrorKind::AlreadyExists);
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+}
+
+#[test]
+fn a_server_leaves_a_socket_file_that_is_no_longer_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, address) = socket(&dir);
+    let server = Server::start(&address, shelf(), Config::default()).unwrap();
+    // Kept under another name, so that its inode number is not taken again.
+    std::fs::rename(&path, dir.path().join("away")).unwrap();
+    let other = UnixListener::bind(&path).unwrap();
+    server.stop();
+    assert!(path.exists());
+    drop(other);
+}
+
+#[test]
+fn stopping_completes_what_is_in_flight_and_closes_connections_over_tcp_too() {
+    let slow = Arc::new(Slow::default());
+    let shelf = Shelf::of([("disk", slow.clone() as Arc<dyn Volume>)]);
+    let server = Server::start(&"tcp:127.0.0.1:0".parse().unwrap(), shelf, Config::default()).unwrap();
+    let Address::Tcp(place) = server.address().clone() else { panic!("not TCP") };
+    let mut stream = TcpStream::connect(&place).unwrap();
+    enter(&mut stream);
+    ask(&mut stream, cmd::FLUSH, 1, 0);
+    ask(&mut stream, cmd::TRIM, 2, 512);
+    slow.wait_for(2);
+    let stopping = std::thread::spawn(move || server.stop());
+    // The second one is dropped unanswered, as by an engine that goes down.
+    slow.0.lock().unwrap().remove(0)(Ok(Reply::Done));
+    slow.0.lock().unwrap().clear();
+    assert_eq!((answer(&mut stream), answer(&mut stream)), (0, NBD_ESHUTDOWN));
+    assert!(closed(&mut stream));
+    stopping.join().unwrap();
+    assert!(TcpStream::connect(&place).is_err());
+}
+
+#[test]
+fn stopping_does_not_wait_for_a_volume_that_never_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, address) = socket(&dir);
+    let slow = Arc::new(Slow::default());
+    let shelf = Shelf::of([("disk", slow.clone() as Arc<dyn Volume>)]);
+    let config = Config { drain: Duration::from_millis(20), ..Config::default() };
+    let server = Server::start(&address, shelf, config).unwrap();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    enter(&mut stream);
+    ask(&mut stream, cmd::FLUSH, 1, 0);
+    slow.wait_for(1);
+    server.stop();
+    assert!(closed(&mut stream));
+    slow.0.lock().unwrap().remove(0)(Ok(Reply::Done));
+}
+
+#[test]
+fn a_client_that_reads_nothing_stops_being_read_and_does_not_stop_the_server_from_stopping() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, address) = socket(&dir);
+    let config = Config { drain: Duration::from_millis(20), ..Config::default() };
+    let server = Server::start(&address, shelf(), config).unwrap();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    enter(&mut stream);
+    stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    // Far more than the sockets and the share of the connection hold: back-pressure must reach this side.
+    let read = Request { flags: 0, command: cmd::READ, cookie: 0, offset: 0, len: 1 << 20 }.to_bytes();
+    let stuck = (0..100_000).map(|_| stream.write_all(&read)).find(Result::is_err);
+    assert!(stuck.is_some(), "100 GB of replies were promised without a byte being taken");
+    server.stop();
+}
+
+#[test]
+fn one_connection_too_many_is_closed_and_a_place_that_was_left_is_taken_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, address) = socket(&dir);
+    let config = Config { connections: 1, ..Config::default() };
+    let server = Server::start(&address, shelf(), config).unwrap();
+    let mut first = UnixStream::connect(&path).unwrap();
+    enter(&mut first);
+    assert!(closed(&mut UnixStream::connect(&path).unwrap()));
+    drop(first);
+    while server.connections() > 0 {
+        std::thread::yield_now();
+    }
+    enter(&mut UnixStream::connect(&path).unwrap());
+}
+
+#[test]
+fn a_client_silent_in_the_handshake_is_sent_away_but_one_silent_afterwards_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, address) = socket(&dir);
+    let handshake = Duration::from_millis(300);
+    let server = Server::start(&address, shelf(), Config { handshake, ..Config::default() }).unwrap();
+    let mut silent = UnixStream::connect(&path).unwrap();
+    assert!(closed(&mut silent));
+    // On a busy machine this side may be too slow for the handshake: then it tries again.
+    let mut stream = loop {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        if try_enter(&mut stream).is_ok() {
+            break stream;
+        }
+    };
+    std::thread::sleep(2 * handshake);
+    ask(&mut stream, cmd::FLUSH, 1, 0);
+    assert_eq!(answer(&mut stream), 0);
+    server.stop();
+}
+
+#[test]
+fn disconnecting_an_export_leaves_the_others_connected() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, address) = socket(&dir);
+    let shelf = shelf();
+    let server = Server::start(&address, shelf.clone(), Config::default()).unwrap();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    enter(&mut stream);
+    ask(&mut stream, cmd::FLUSH, 1, 0);
+    assert_eq!(answer(&mut stream), 0);
+    server.disconnect("other");
+    ask(&mut stream, cmd::FLUSH, 2, 0);
+    assert_eq!(answer(&mut stream), 0);
+    shelf.0.lock().unwrap().clear();
+    server.disconnect("disk");
+    assert!(closed(&mut stream));
+    assert_eq!(server.connections(), 0);
+}

@@ -1,0 +1,18 @@
+//! Simulated disks, clock and faults around the unchanged engine.
+//!
+//! [`world::SimWorld`] is the clock and the scheduler, [`disk::SimDisk`] a disk with a volatile cache and every fault
+//! we know of, [`timing`] says how long a disk takes. Everything follows from one seed: the same seed gives the same
+//! [`world::SimWorld::trace_hash`].
+#![warn(missing_docs)]
+
+pub mod disk;
+pub mod exhaustive;
+pub mod figures;
+pub mod oracle;
+pub mod random_writes;
+pub mod rig;
+pub mod rng;
+pub mod storm;
+pub mod streams;
+pub mod timing;
+pub mod world;

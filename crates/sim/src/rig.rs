@@ -1,0 +1,157 @@
+//! A pool on simulated disks: what the storm, the exhaustive search and the stories share.
+
+use crate::disk::SimDisk;
+use crate::rng::Rng;
+use crate::timing::{Latencies, Random, Timing};
+use crate::world::SimWorld;
+use std::rc::Rc;
+use weft_engine::error::Result;
+use weft_engine::format::Id;
+use weft_engine::format::record::Media;
+use weft_engine::io::{Disk, DiskShape};
+use weft_engine::pool::create::create;
+use weft_engine::pool::{NewDisk, OpenOptions, Pool, PoolOptions, VdiskSpec};
+use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::units::{ByteCount, Nanos};
+use weft_engine::world::World;
+
+/// Virtual time after which something that should have ended counts as hung.
+pub const PATIENCE: Nanos = Nanos::secs(3600);
+
+/// Disks in a world, and the pool on them while it is open.
+pub struct Rig {
+    /// Clock and scheduler.
+    pub world: SimWorld,
+    /// The disks, by number.
+    pub disks: Vec<SimDisk>,
+    /// The pool.
+    pub pool: Option<Rc<Pool>>,
+    /// How it is opened.
+    pub options: OpenOptions,
+}
+
+impl Rig {
+    /// `count` blank disks of `capacity` bytes with random latencies.
+    pub fn new(world: SimWorld, count: usize, capacity: ByteCount) -> Rig {
+        let shape = DiskShape { capacity, physical_sector: 512, rotational: false };
+        let timing = |no: usize| -> Box<dyn Timing> {
+            Box::new(Random::new(Latencies::default(), world.rng(&format!("timing {no}"))))
+        };
+        let disks = (0..count).map(|no| SimDisk::new(&world, shape, timing(no))).collect();
+        Rig::with_disks(world, disks)
+    }
+
+    /// A rig of these disks.
+    pub fn with_disks(world: SimWorld, disks: Vec<SimDisk>) -> Rig {
+        Rig { world, disks, pool: None, options: OpenOptions::default() }
+    }
+
+    /// Runs `future` to its end in virtual time; a hang is a panic that says what runs.
+    pub fn run<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> T {
+        match self.world.block_on_within(PATIENCE, future) {
+            Ok(value) => value,
+            Err(stop) => panic!("it never ended ({stop:?}); still there: {:?}", self.world.tasks()),
+        }
+    }
+
+    /// Makes a pool named `pool` of all disks.
+    pub fn create(&self, slab: ByteCount) -> Result<()> {
+        let disks = self.disks.iter().enumerate().map(|(no, disk)| NewDisk {
+            disk: Rc::new(disk.clone()),
+            id: Id([no as u8 + 1; 16]),
+            name: format!("d{no}"),
+            media: Media::Ssd,
+        });
+        let disks: Vec<NewDisk> = disks.collect();
+        let options = PoolOptions { id: Id([0xEE; 16]), name: "pool".into(), slab, log_len: None };
+        self.run(async move { create(disks, &options).await })
+    }
+
+    /// Opens the pool with the disks that are there, in an order that `rng` chooses.
+    pub fn open(&mut self, rng: &mut Rng) -> Result<Rc<Pool>> {
+        let opening = self.opening(rng);
+        let pool = self.run(opening)?;
+        self.pool = Some(pool.clone());
+        Ok(pool)
+    }
+
+    /// The opening of the pool as a future, so that a crash can come in its midst.
+    pub fn opening(&self, rng: &mut Rng) -> impl Future<Output = Result<Rc<Pool>>> + use<> {
+        let mut disks: Vec<Rc<dyn Disk>> = self
+            .disks
+            .iter()
+            .filter(|disk| !disk.is_gone())
+            .map(|disk| Rc::new(disk.clone()) as Rc<dyn Disk>)
+            .collect();
+        for at in (1..disks.len()).rev() {
+            disks.swap(at, rng.below(at as u64 + 1) as usize);
+        }
+        let world: Rc<dyn World> = Rc::new(self.world.clone());
+        let options = self.options;
+        Pool::open(world, disks, options)
+    }
+
+    /// The open pool.
+    pub fn pool(&self) -> Rc<Pool> {
+        self.pool.clone().expect("the pool is open")
+    }
+
+    /// Makes the virtual disk `vdisk` of the open pool.
+    pub fn make_vdisk(&self, layout: Layout, size: ByteCount, sector: u32, fixed: bool) -> Result<()> {
+        self.make_vdisk_named("vdisk", layout, size, sector, fixed)
+    }
+
+    /// Makes the virtual disk `name` of the open pool.
+    pub fn make_vdisk_named(
+        &self,
+        name: &str,
+        layout: Layout,
+        size: ByteCount,
+        sector: u32,
+        fixed: bool,
+    ) -> Result<()> {
+        let pool = self.pool();
+        let spec = VdiskSpec {
+            name: name.into(),
+            size,
+            resiliency: layout.resiliency(),
+            columns: Some(layout.columns() as u8),
+            interleave: Some(layout.interleave()),
+            fixed,
+            sector,
+        };
+        self.run(async move { pool.vdisk_create(&spec).await.map(|_| ()) })
+    }
+
+    /// Stops the engine where it is, as a kill or a power cut does. The disks have to be told which it was.
+    pub fn halt(&mut self) {
+        self.pool = None;
+        self.world.halt();
+    }
+
+    /// A power cut: the engine stops, each disk loses what it will of its cache.
+    pub fn power_cut(&mut self, rng: &mut Rng) {
+        self.halt();
+        self.disks.iter().for_each(|disk| disk.power_cut(rng));
+    }
+
+    /// Closes the pool as a clean stop does.
+    pub fn close(&mut self) -> Result<()> {
+        let pool = self.pool();
+        let closed = self.run(async move { pool.close().await });
+        self.pool = None;
+        self.world.run_until_idle(self.world.now() + PATIENCE);
+        closed
+    }
+}
+
+/// Every resiliency, with its fewest columns.
+pub fn resiliencies() -> [Resiliency; 5] {
+    [
+        Resiliency::Simple,
+        Resiliency::Mirror { copies: 2 },
+        Resiliency::Mirror { copies: 3 },
+        Resiliency::Parity { parity: 1 },
+        Resiliency::Parity { parity: 2 },
+    ]
+}

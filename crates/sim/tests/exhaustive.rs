@@ -1,0 +1,14 @@
+//! The exhaustive search, as CI runs it.
+
+use weft_sim::exhaustive::{Options, run};
+
+#[test]
+fn every_crash_point_and_power_cut_with_every_tolerated_loss_keeps_the_promise_on_tiny_pools() {
+    match run(&Options::default()) {
+        Ok(summary) => {
+            println!("{summary}");
+            assert!(summary.opened > 10_000 && summary.went_on > 100 && summary.cut_again > 1000, "{summary}");
+        }
+        Err(failure) => panic!("{failure}"),
+    }
+}

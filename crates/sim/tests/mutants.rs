@@ -1,0 +1,152 @@
+//! Every known mutation of the engine must be caught: the proof that the simulator looks where it matters.
+//!
+//! `cargo test -p weft-sim --features mutants --test mutants --profile proof`
+#![cfg(feature = "mutants")]
+
+use std::rc::Rc;
+use weft_engine::error::ErrorKind;
+use weft_engine::format::label::{DiskPlan, Label};
+use weft_engine::format::page::{PAGE_MAGIC, PageKind};
+use weft_engine::mutant::{self, ALL, Mutant};
+use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::units::{BLOCK, ByteCount, VirtualOffset};
+use weft_engine::vdisk::Vdisk;
+use weft_sim::disk::SimDisk;
+use weft_sim::exhaustive::{Options, repeat, run};
+use weft_sim::rig::Rig;
+use weft_sim::world::{Scheduling, SimWorld};
+
+/// The most pools that may have to be opened before a mutant is caught.
+const OPENED_MAX: u64 = 5_000;
+
+/// Mutants are set for the whole process, so one test runs them in sequence.
+#[test]
+fn every_mutant_is_caught_and_the_same_cases_pass_without_it() {
+    for mutant in ALL {
+        match scenes_of(mutant) {
+            Some(only) => catch_exhaustively(mutant, only),
+            None => catch_with_the_story_of_an_old_disk(mutant),
+        }
+    }
+}
+
+/// The scenes that are to catch a mutant; none: it takes more than a crash.
+fn scenes_of(mutant: Mutant) -> Option<&'static str> {
+    match mutant {
+        Mutant::CommitBeforeData => Some("mirror2/rewrite"),
+        Mutant::ReuseBeforeCommit => Some("simple/reuse"),
+        Mutant::FlushForgetsDisk => Some("parity3/rewrite"),
+        Mutant::StaleDiskTrusted => None,
+        Mutant::LabelBeforeCheckpoint => Some("mirror2/reopen"),
+        Mutant::LandingRetiredEarly => Some("simple/checkpoint"),
+        Mutant::PagesAheadOfLog => Some("mirror2/early"),
+    }
+}
+
+fn catch_exhaustively(mutant: Mutant, only: &str) {
+    let options = Options { only: only.into(), limit: Some(OPENED_MAX), ..Options::default() };
+    mutant::set(Some(mutant));
+    let caught = run(&options);
+    let again = caught.as_ref().err().map(|failure| repeat(&failure.case));
+    mutant::set(None);
+    let Err(failure) = caught else { panic!("{mutant:?} was not caught by {only}: {}", caught.unwrap()) };
+    println!("{mutant:?}: caught after {} openings: {failure}", failure.opened);
+    assert!(again.is_some_and(|again| again.is_err()), "{mutant:?}: the line of a failure repeats it");
+    repeat(&failure.case).unwrap_or_else(|what: String| panic!("without {mutant:?}, {} fails: {what}", failure.case));
+    run(&options).unwrap_or_else(|failure| panic!("without {mutant:?}: {failure}"));
+}
+
+/// What the story of an old disk ends with.
+#[derive(PartialEq, Eq, Debug)]
+enum End {
+    /// New data, or an error that says that it is lost.
+    Honest,
+    /// Old data as if nothing had happened.
+    OldData,
+}
+
+fn catch_with_the_story_of_an_old_disk(mutant: Mutant) {
+    mutant::set(Some(mutant));
+    let with = story_of_an_old_disk();
+    mutant::set(None);
+    assert_eq!(with, End::OldData, "{mutant:?} was not caught");
+    assert_eq!(story_of_an_old_disk(), End::Honest);
+    println!("{mutant:?}: caught by the story of an old disk");
+}
+
+/// A disk vanishes, writes go on without it. It comes back, and the metadata of the disk that went on is destroyed: what the old disk says
+/// then must not be believed.
+fn story_of_an_old_disk() -> End {
+    let world = SimWorld::new(5, Scheduling::Random);
+    let mut rng = world.rng("story");
+    let mut rig = Rig::new(world, 2, ByteCount::mib(8));
+    let layout = Layout::new(Resiliency::Mirror { copies: 2 }, 1, ByteCount::kib(16)).unwrap();
+    rig.create(ByteCount::mib(1)).unwrap();
+    rig.open(&mut rng).unwrap();
+    rig.make_vdisk(layout, ByteCount::mib(1), 4096, false).unwrap();
+    write(&rig, 1);
+    rig.close().unwrap();
+    rig.open(&mut rng).unwrap();
+    rig.disks[1].vanish();
+    write(&rig, 2);
+    rig.close().unwrap();
+    rig.disks[1].come_back(&mut rng);
+    destroy_table_pages(&rig.disks[0]);
+    match rig.open(&mut rng) {
+        Err(error) => {
+            assert_eq!(error.kind, ErrorKind::Lost);
+            rig.halt();
+            End::Honest
+        }
+        Ok(pool) => {
+            let vdisk = pool.vdisk("vdisk").unwrap();
+            let read = rig.run(async move { read(&vdisk).await });
+            drop(pool);
+            rig.halt();
+            match read {
+                Ok(bytes) if bytes.iter().all(|byte| *byte == 2) => End::Honest,
+                Ok(bytes) => {
+                    assert!(bytes.iter().all(|byte| *byte == 1), "it is the old data");
+                    End::OldData
+                }
+                Err(error) => {
+                    assert_eq!(error.kind, ErrorKind::Lost);
+                    End::Honest
+                }
+            }
+        }
+    }
+}
+
+fn write(rig: &Rig, byte: u8) {
+    let vdisk = rig.pool().vdisk("vdisk").unwrap();
+    rig.run(async move {
+        vdisk.write(VirtualOffset(0), &vec![byte; 16 << 10], false).await.unwrap();
+        vdisk.flush().await.unwrap();
+    });
+}
+
+async fn read(vdisk: &Rc<Vdisk>) -> weft_engine::error::Result<Vec<u8>> {
+    let mut bytes = vec![0xAA; 16 << 10];
+    vdisk.read(VirtualOffset(0), &mut bytes).await.map(|()| bytes)
+}
+
+/// Rots every table page (kind `Table`) in the slabs of a disk.
+fn destroy_table_pages(disk: &SimDisk) {
+    let image = disk.image();
+    let slots = DiskPlan::label_slots(image.shape().capacity);
+    let label = slots.iter().find_map(|at| Label::decode(&image.read(*at, ByteCount(BLOCK)).unwrap()).unwrap());
+    let plan = label.expect("a member has a label").plan;
+    let mut at = plan.data_at;
+    while at.0 < plan.disk_len.0 {
+        if image.read(at, ByteCount(BLOCK)).is_ok_and(|block| is_table_page(&block)) {
+            disk.rot(at);
+        }
+        at = at + ByteCount(BLOCK);
+    }
+}
+
+fn is_table_page(block: &[u8]) -> bool {
+    // Magic, CRC and pool come before the kind.
+    block.starts_with(&PAGE_MAGIC) && block[24..26] == (PageKind::Table as u16).to_le_bytes()
+}

@@ -1,0 +1,197 @@
+//! Stories that began as findings of a review: each failed before it was put right.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use weft_engine::error::{Error, ErrorKind};
+use weft_engine::io::DiskError;
+use weft_engine::pool::VdiskSpec;
+use weft_engine::stripe::execute::Target;
+use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::vdisk::Vdisk;
+use weft_engine::world::World;
+use weft_sim::rig::Rig;
+use weft_sim::rng::Rng;
+use weft_sim::world::{Scheduling, SimWorld};
+
+const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
+
+fn rig(seed: u64, disks: usize, capacity: ByteCount) -> (Rig, Rng) {
+    let world = SimWorld::new(seed, Scheduling::Random);
+    let mut rng = world.rng("story");
+    let mut rig = Rig::new(world, disks, capacity);
+    rig.create(ByteCount::mib(1)).unwrap();
+    rig.open(&mut rng).unwrap();
+    (rig, rng)
+}
+
+/// A pool of four disks with a virtual disk over all of them.
+fn parity_of_four(seed: u64) -> (Rig, Rng, Rc<Vdisk>) {
+    let (rig, rng) = rig(seed, 4, ByteCount::mib(16));
+    let layout = Layout::new(PARITY, 4, ByteCount::kib(16)).unwrap();
+    rig.make_vdisk(layout, ByteCount::mib(2), 4096, false).unwrap();
+    let vdisk = rig.pool().vdisk("vdisk").unwrap();
+    (rig, rng, vdisk)
+}
+
+#[test]
+fn without_any_disk_that_carries_the_log_a_pool_does_not_open_even_degraded() {
+    let (mut rig, mut rng, vdisk) = parity_of_four(1);
+    rig.run(async move {
+        vdisk.write(VirtualOffset(0), &[7; 4096], false).await.unwrap();
+        vdisk.flush().await.unwrap();
+    });
+    rig.power_cut(&mut rng);
+    rig.disks[..3].iter().for_each(|disk| disk.vanish());
+    rig.options.degraded = true;
+    let error = rig.open(&mut rng).map(|_| ()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Lost, "{error}");
+}
+
+#[test]
+fn a_stripe_that_could_be_written_nowhere_is_never_read_as_it_was_before() {
+    let (mut rig, _, vdisk) = parity_of_four(2);
+    let pool = rig.pool();
+    let stripe = vdisk.stripe_len().as_usize();
+    let (old, read) = rig.run(async move {
+        let offset = VirtualOffset(0);
+        vdisk.write(offset, &vec![1; stripe], false).await.unwrap();
+        vdisk.flush().await.unwrap();
+        vdisk.write(offset, &vec![2; stripe], false).await.unwrap();
+        pool.store().fail(Error::new(ErrorKind::Lost, "the story says so"));
+        pool.store().pause().await;
+        let mut bytes = vec![0; 4096];
+        let read = vdisk.read(offset, &mut bytes).await;
+        (bytes[0] == 1, read)
+    });
+    assert!(!old && read.is_err(), "what was overwritten is back: {read:?}");
+    rig.halt();
+}
+
+#[test]
+fn a_virtual_disk_may_be_removed_while_requests_for_it_wait() {
+    for seed in 0..40 {
+        let (mut rig, _, vdisk) = parity_of_four(100 + seed);
+        let stripe = vdisk.stripe_len().0;
+        let ended = Rc::new(Cell::new(0));
+        for client in 0..4u64 {
+            let (vdisk, ended) = (vdisk.clone(), ended.clone());
+            let job = async move {
+                let offset = VirtualOffset(client % 2 * stripe);
+                // Any of them may be refused from some moment on; none may bring the pool down.
+                let _ = vdisk.write(offset, &vec![1; stripe as usize], false).await;
+                let _ = vdisk.discard(offset, stripe, false).await;
+                let _ = vdisk.write_zeroes(VirtualOffset(4096), 2 * stripe, false, true).await;
+                ended.set(ended.get() + 1);
+            };
+            rig.world.spawn("client", Box::pin(job));
+        }
+        let (pool, world) = (rig.pool(), rig.world.clone());
+        rig.run(async move {
+            world.sleep(Nanos::millis(seed / 4)).await;
+            pool.vdisk_remove("vdisk").await.unwrap();
+            world.sleep(Nanos::secs(10)).await;
+        });
+        assert_eq!(ended.get(), 4);
+        drop(vdisk);
+        rig.close().unwrap();
+    }
+}
+
+#[test]
+fn a_pool_opens_after_a_fixed_disk_did_not_fit_and_the_power_went() {
+    let mut refused = 0;
+    for disks in 3..7 {
+        for size in 1..40 {
+            let (mut rig, mut rng) = rig(disks as u64, disks, ByteCount::mib(12));
+            let spec = |name: &str, size: u64, fixed: bool| VdiskSpec {
+                name: name.into(),
+                size: ByteCount::mib(size),
+                resiliency: PARITY,
+                columns: Some(3),
+                interleave: Some(ByteCount::kib(4)),
+                fixed,
+                sector: 4096,
+            };
+            let pool = rig.pool();
+            if pool.plan_vdisk(&spec("fixed", size, true)).is_err() {
+                break;
+            }
+            let (fixed, thin) = (spec("fixed", size, true), spec("thin", 1, false));
+            let failed = rig.run(async move {
+                let failed = pool.vdisk_create(&fixed).await.is_err();
+                if failed {
+                    let vdisk = pool.vdisk_create(&thin).await.unwrap();
+                    vdisk.write(VirtualOffset(0), &[7; 8192], false).await.unwrap();
+                    vdisk.flush().await.unwrap();
+                }
+                failed
+            });
+            refused += failed as u32;
+            rig.power_cut(&mut rng);
+            rig.open(&mut rng).unwrap_or_else(|error| panic!("{disks} disks, {size} MiB: {error}"));
+            rig.close().unwrap();
+        }
+    }
+    assert!(refused > 0, "no size was planned as possible and refused in the making: this story tells nothing");
+}
+
+#[test]
+fn a_flush_that_lost_more_than_the_layout_survives_is_not_acknowledged() {
+    let (mut rig, _) = rig(6, 4, ByteCount::mib(16));
+    let layout = Layout::new(Resiliency::Simple, 1, ByteCount::kib(16)).unwrap();
+    rig.make_vdisk(layout, ByteCount::mib(1), 4096, false).unwrap();
+    let vdisk = rig.pool().vdisk("vdisk").unwrap();
+    let (pool, written) = (rig.pool(), vdisk.clone());
+    rig.run(async move {
+        written.write(VirtualOffset(0), &[7; 16 << 10], false).await.unwrap();
+        pool.store().pause().await;
+    });
+    let holder = {
+        let pool = rig.pool();
+        let map = pool.store().map.borrow();
+        let place = map.tables.values().flat_map(|table| table.mapped_from(0)).next().expect("it is written").1;
+        map.segments[&place.segment].slab(0).unwrap().disk
+    };
+    rig.disks[holder as usize].fail_next_flush(DiskError::Media);
+    let flushed = rig.run(async move { vdisk.flush().await });
+    assert_eq!(flushed.map_err(|error| error.kind), Err(ErrorKind::Lost));
+    rig.halt();
+}
+
+#[test]
+fn a_repair_leaves_a_slot_its_home_while_that_may_be_the_only_copy() {
+    let (mut rig, mut rng) = rig(5, 5, ByteCount::mib(16));
+    let layout = Layout::new(PARITY, 4, ByteCount::kib(16)).unwrap();
+    rig.make_vdisk(layout, ByteCount::mib(2), 4096, false).unwrap();
+    let vdisk = rig.pool().vdisk("vdisk").unwrap();
+    let data = vec![5; vdisk.stripe_len().as_usize()];
+    let written = data.clone();
+    rig.run(async move { vdisk.write(VirtualOffset(0), &written, true).await.unwrap() });
+    let (away, spoiled, at) = {
+        let pool = rig.pool();
+        let store = pool.store();
+        let place = store.map.borrow().tables.values().flat_map(|table| table.mapped_from(0)).next().unwrap().1;
+        let target = Target::new(store, place).unwrap();
+        let (away, _) = target.locate(0, 0).unwrap();
+        let (spoiled, block) = target.locate(1, 0).unwrap();
+        (away.disk as usize, spoiled.disk as usize, store.slab_offset(spoiled, block))
+    };
+    rig.close().unwrap();
+    rig.disks[away].vanish();
+    rig.disks[spoiled].rot(at);
+    rig.open(&mut rng).unwrap();
+    let pool = rig.pool();
+    let report = rig.run(async move { pool.repair().await.unwrap() });
+    assert!(report.lost_stripes > 0 && report.homeless > 0, "{report:?}");
+    rig.close().unwrap();
+    rig.disks[away].come_back(&mut rng);
+    rig.open(&mut rng).unwrap();
+    let vdisk = rig.pool().vdisk("vdisk").unwrap();
+    let back = rig.run(async move {
+        let mut back = vec![0; vdisk.stripe_len().as_usize()];
+        vdisk.read(VirtualOffset(0), &mut back).await.map(|()| back)
+    });
+    assert!(back.is_ok_and(|back| back == data), "the disk is back, and with it the data");
+    rig.close().unwrap();
+}
