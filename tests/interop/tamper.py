@@ -250,7 +250,9 @@ def overwrite_block(filled, kind, tally):
     assert repaired["sound"], repaired
     events = machine.events()
     words = [line for line in events.splitlines() if "rewritten" in line or "checksum" in line]
-    assert not found["problems"] or repaired["repaired"] > 0, (found, repaired)
+    # What a read met is healed behind it: the check may see it before, and the repair find it done.
+    healed = repaired["repaired"] > 0 or any("rewritten" in line for line in words)
+    assert not found["problems"] or healed, (found, repaired)
     told = bool(words or repaired["repaired"])
     disk = machine.names[victim]
     assert told or not live, f"{disk} at {offset} held data, and nothing is said of it:\n{events}"
