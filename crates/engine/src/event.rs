@@ -1,7 +1,9 @@
 //! What the engine tells the world about, as it happens. One renderer (`Display`) serves logs, `weft events` and the
 //! simulator's trace.
 
-use crate::units::{ByteCount, DiskOffset};
+use crate::format::Id;
+use crate::format::record::JobState;
+use crate::units::DiskOffset;
 use alloc::string::String;
 use core::fmt;
 
@@ -61,14 +63,48 @@ pub enum Event {
         /// Which structure.
         what: &'static str,
     },
-    /// A job moved on or ended.
-    Job {
-        /// Its name.
-        name: String,
-        /// Done so far.
-        done: ByteCount,
-        /// Of this much.
-        total: ByteCount,
+    /// A disk that was behind has everything again.
+    DiskCaughtUp {
+        /// Which.
+        disk: DiskNo,
+    },
+    /// A disk joined the pool.
+    DiskAdded {
+        /// Which.
+        disk: DiskNo,
+    },
+    /// A disk left the pool.
+    DiskRemoved {
+        /// Which.
+        disk: DiskNo,
+    },
+    /// A hot spare took the place of another disk.
+    SpareUsed {
+        /// Which.
+        disk: DiskNo,
+    },
+    /// A disk that was removed from the pool still carries its label; it is left alone.
+    DiskForeign {
+        /// Its identity.
+        id: Id,
+        /// The pool's name.
+        pool: String,
+    },
+    /// A job began.
+    JobStarted {
+        /// Its number.
+        job: u32,
+        /// What it does.
+        what: String,
+    },
+    /// A job ended.
+    JobEnded {
+        /// Its number.
+        job: u32,
+        /// What it did.
+        what: String,
+        /// How it ended.
+        state: JobState,
     },
     /// The pool stopped accepting writes.
     PoolFailed {
@@ -97,7 +133,17 @@ impl fmt::Display for Event {
             Event::BlockHealed { disk, at } => write!(f, "{disk} at {}: block reconstructed and rewritten", at.0),
             Event::BlockLost { disk, at } => write!(f, "{disk} at {}: block lost, beyond the redundancy", at.0),
             Event::MetadataHealed { disk, what } => write!(f, "{disk}: damaged {what} rewritten from another copy"),
-            Event::Job { name, done, total } => write!(f, "{name}: {done} of {total}"),
+            Event::DiskCaughtUp { disk } => write!(f, "{disk} is up to date again"),
+            Event::DiskAdded { disk } => write!(f, "{disk} joined the pool"),
+            Event::DiskRemoved { disk } => write!(f, "{disk} left the pool"),
+            Event::SpareUsed { disk } => write!(f, "{disk}, a hot spare, takes the place of another disk"),
+            Event::DiskForeign { id, pool } => {
+                write!(f, "disk {id} was removed from pool {pool} and is no part of it any more; it is left alone")
+            }
+            Event::JobStarted { job, what } => write!(f, "job {job} began: {what}"),
+            Event::JobEnded { job, what, state: JobState::Done } => write!(f, "job {job} is done: {what}"),
+            Event::JobEnded { job, what, state: JobState::Cancelled } => write!(f, "job {job} was ended: {what}"),
+            Event::JobEnded { job, what, .. } => write!(f, "job {job} failed: {what}"),
             Event::PoolFailed { reason } => write!(f, "pool accepts no more writes: {reason}"),
         }
     }

@@ -119,6 +119,7 @@ impl Rig {
             interleave: Some(layout.interleave()),
             fixed,
             sector,
+            disks: 0,
         };
         self.run(async move { pool.vdisk_create(&spec).await.map(|_| ()) })
     }

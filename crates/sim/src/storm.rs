@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use weft_engine::error::ErrorKind;
 use weft_engine::pool::OpenOptions;
+use weft_engine::pool::job::{JobKind, JobState};
 use weft_engine::store::Tuning;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
@@ -169,9 +170,6 @@ impl Storm {
         if !crashed && self.rng.chance(0.4) {
             return self.rig.close().map_err(|error| format!("closing: {error}"));
         }
-        if std::env::var("TU").is_ok() {
-            eprintln!("crash {:?} {}", self.rig.world.now(), self.rig.world.operations());
-        }
         self.crashes += 1;
         if self.rng.chance(0.7) {
             self.rig.power_cut(&mut self.rng);
@@ -196,16 +194,10 @@ impl Storm {
                 Err(other) => return Err(format!("opening hangs ({other:?}): {:?}", world.tasks())),
             }
             world.crash_at(u64::MAX);
-            if std::env::var("TU").is_ok() {
-                eprintln!("crash in open {:?} {}", self.rig.world.now(), self.rig.world.operations());
-            }
             self.crashes += 1;
             self.rig.power_cut(&mut self.rng);
         }
         self.openings += 1;
-        if std::env::var("TU").is_ok() {
-            eprintln!("open {:?} {}", self.rig.world.now(), self.rig.world.operations());
-        }
         self.rig.open(&mut self.rng).map(|_| ()).map_err(|error| format!("opening: {error}"))
     }
 
@@ -293,9 +285,12 @@ impl Storm {
         self.rig.open(&mut self.rng).map_err(|error| format!("opening in the calm: {error}"))?;
         self.judge_after_crash()?;
         let pool = self.rig.pool();
-        let repaired =
-            self.rig.run(async move { pool.repair().await }).map_err(|error| format!("repairing: {error}"))?;
-        if repaired.homeless + repaired.lost_stripes > 0 {
+        let repaired = self.rig.run(async move {
+            let job = pool.job_start(JobKind::Repair, 0).await?;
+            pool.job_wait(job).await
+        });
+        let repaired = repaired.map_err(|error| format!("repairing: {error}"))?;
+        if repaired.state != JobState::Done {
             return Err(format!("the repair left something: {repaired:?}"));
         }
         let pool = self.rig.pool();
@@ -366,17 +361,6 @@ async fn operate(vdisk: &Rc<Vdisk>, shared: &Shared, client: u64, world: &SimWor
         }
     };
     shared.busy.borrow_mut().retain(|(owner, _)| *owner != client);
-    if let Ok(u) = std::env::var("TU") {
-        let u: usize = u.parse().unwrap();
-        if units.contains(&u) {
-            eprintln!(
-                "{:?} op dice {dice} tag {:x} units {units:?} fua {fua} -> {result:?} ops {}",
-                world.now(),
-                shared.tag.get() - 1,
-                world.operations()
-            );
-        }
-    }
     match result {
         Ok(()) if fua && dice > 37 => shared.oracle.borrow_mut().durable(units),
         Ok(()) => {}
@@ -395,9 +379,6 @@ async fn flush(vdisk: &Rc<Vdisk>, shared: &Shared) -> Result<(), String> {
         shared.oracle.borrow().mark(&busy)
     };
     vdisk.flush().await.map_err(|error| format!("flushing: {error}"))?;
-    if std::env::var("TU").is_ok() {
-        eprintln!("flushed");
-    }
     shared.oracle.borrow_mut().flushed(&mark);
     Ok(())
 }
@@ -500,6 +481,7 @@ impl Scene {
             idle_land: Nanos::millis(*rng.pick(&[20, 5000])),
             runs_in_flight: 1 + rng.below(8) as usize,
             run_bytes: *rng.pick(&[4 << 10, 64 << 10, 1 << 20]),
+            auto_jobs: true,
         };
         let fixed = rng.chance(0.25);
         Scene {

@@ -213,6 +213,7 @@ impl Bench {
             interleave: Some(layout.interleave()),
             fixed: false,
             sector: 4096,
+            disks: 0,
         };
         let maker = pool.clone();
         let vdisk = block_on(&world, async move { maker.vdisk_create(&spec).await.expect("there is room") });

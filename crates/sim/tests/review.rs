@@ -5,6 +5,7 @@ use std::rc::Rc;
 use weft_engine::error::{Error, ErrorKind};
 use weft_engine::io::DiskError;
 use weft_engine::pool::VdiskSpec;
+use weft_engine::pool::job::{JobKind, JobState};
 use weft_engine::stripe::execute::Target;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
@@ -112,6 +113,7 @@ fn a_pool_opens_after_a_fixed_disk_did_not_fit_and_the_power_went() {
                 interleave: Some(ByteCount::kib(4)),
                 fixed,
                 sector: 4096,
+                disks: 0,
             };
             let pool = rig.pool();
             if pool.plan_vdisk(&spec("fixed", size, true)).is_err() {
@@ -182,8 +184,12 @@ fn a_repair_leaves_a_slot_its_home_while_that_may_be_the_only_copy() {
     rig.disks[spoiled].rot(at);
     rig.open(&mut rng).unwrap();
     let pool = rig.pool();
-    let report = rig.run(async move { pool.repair().await.unwrap() });
-    assert!(report.lost_stripes > 0 && report.homeless > 0, "{report:?}");
+    let ended = rig.run(async move {
+        let job = pool.job_start(JobKind::Repair, 0).await.unwrap();
+        pool.job_wait(job).await.unwrap()
+    });
+    assert_eq!(ended.state, JobState::Failed, "{ended:?}");
+    assert!(ended.note.contains("more was lost than the redundancy covers"), "{ended:?}");
     rig.close().unwrap();
     rig.disks[away].come_back(&mut rng);
     rig.open(&mut rng).unwrap();
@@ -193,5 +199,109 @@ fn a_repair_leaves_a_slot_its_home_while_that_may_be_the_only_copy() {
         vdisk.read(VirtualOffset(0), &mut back).await.map(|()| back)
     });
     assert!(back.is_ok_and(|back| back == data), "the disk is back, and with it the data");
+    rig.close().unwrap();
+}
+
+#[test]
+fn flushed_data_that_no_disk_takes_does_not_stop_the_other_virtual_disks() {
+    let (mut rig, mut rng) = rig(7, 4, ByteCount::mib(16));
+    let doomed = Layout::new(Resiliency::Simple, 4, ByteCount::kib(16)).unwrap();
+    let other = Layout::new(Resiliency::Mirror { copies: 2 }, 1, ByteCount::kib(16)).unwrap();
+    rig.make_vdisk_named("doomed", doomed, ByteCount::mib(1), 4096, false).unwrap();
+    rig.make_vdisk_named("other", other, ByteCount::mib(1), 4096, false).unwrap();
+    let (doomed, other) = (rig.pool().vdisk("doomed").unwrap(), rig.pool().vdisk("other").unwrap());
+    let stripe = doomed.stripe_len().as_usize();
+    let landed = doomed.clone();
+    rig.run(async move { landed.write(VirtualOffset(0), &[7; 4096], true).await.unwrap() });
+    rig.disks[3].vanish();
+    let log_len = rig.pool().info().log.1.0;
+    rig.run(async move {
+        // The stripe is whole now, and there are not enough disks for it.
+        doomed.write(VirtualOffset(4096), &vec![8; stripe - 4096], false).await.unwrap();
+        assert!(doomed.flush().await.is_err());
+        // Three times around the log.
+        for nth in 0..3 * log_len / 4096 {
+            other.write(VirtualOffset(nth % 256 * 4096), &[nth as u8; 4096], true).await.unwrap();
+        }
+    });
+    rig.power_cut(&mut rng);
+    rig.disks[3].come_back(&mut rng);
+    rig.options.degraded = true;
+    rig.open(&mut rng).unwrap();
+    let doomed = rig.pool().vdisk("doomed").unwrap();
+    let back = rig.run(async move {
+        let mut back = vec![0; 4096];
+        doomed.read(VirtualOffset(0), &mut back).await.map(|()| back)
+    });
+    assert!(back.is_ok_and(|back| back == [7; 4096]), "what was flushed is still in the log");
+    rig.close().unwrap();
+}
+
+#[test]
+fn data_is_refused_before_the_configuration_outgrows_its_checkpoint_area() {
+    let (mut rig, mut rng) = rig(8, 4, ByteCount::mib(16));
+    let layout = Layout::new(PARITY, 4, ByteCount::kib(4)).unwrap();
+    rig.make_vdisk(layout, ByteCount::gib(16), 4096, false).unwrap();
+    let vdisk = rig.pool().vdisk("vdisk").unwrap();
+    let pool = rig.pool();
+    let config = ByteCount::kib(2);
+    pool.store().map.borrow_mut().config_max = config;
+    // Each write begins a chunk of the stripe table of its own.
+    let step = vdisk.stripe_len().0 * 8064;
+    let written = vdisk.clone();
+    let refused = rig.run(async move {
+        for nth in 0..100 {
+            if let Err(error) = written.write(VirtualOffset(nth * step), &[1; 4096], true).await {
+                return Some((nth, error));
+            }
+        }
+        None
+    });
+    let (count, error) = refused.expect("a hundred chunks do not fit");
+    assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+    assert!(count > 4, "only {count} chunks fit");
+    let len: usize = pool.store().map.borrow().records().iter().map(|record| record.encoded_len()).sum();
+    assert!(len as u64 <= config.0, "a checkpoint would have {len} bytes");
+    rig.run(async move {
+        vdisk.write(VirtualOffset(0), &[2; 4096], true).await.unwrap();
+        pool.vdisk_remove("vdisk").await.unwrap();
+        pool.checkpoint().await.unwrap();
+    });
+    rig.power_cut(&mut rng);
+    rig.open(&mut rng).unwrap();
+    rig.close().unwrap();
+}
+
+#[test]
+fn a_virtual_disk_lies_on_the_disks_it_was_given_and_stays_there_when_it_is_repaired() {
+    let (mut rig, _) = rig(9, 6, ByteCount::mib(16));
+    let spec = VdiskSpec {
+        name: "some".into(),
+        size: ByteCount::mib(2),
+        resiliency: PARITY,
+        columns: Some(3),
+        interleave: Some(ByteCount::kib(16)),
+        fixed: false,
+        sector: 4096,
+        disks: 0b11_1100,
+    };
+    let pool = rig.pool();
+    rig.run(async move {
+        let vdisk = pool.vdisk_create(&spec).await.unwrap();
+        vdisk.write(VirtualOffset(0), &vec![3; 1 << 20], true).await.unwrap();
+        let homes = |pool: &weft_engine::pool::Pool| -> Vec<u16> {
+            let map = pool.store().map.borrow();
+            let data = map.segments.values().filter(|segment| segment.record.owner != u32::MAX);
+            data.flat_map(|segment| segment.record.slabs.iter().flatten().map(|at| at.disk).collect::<Vec<_>>())
+                .collect()
+        };
+        let gone = homes(&pool)[0];
+        assert!(homes(&pool).iter().all(|no| (2..6).contains(no)), "{:?}", homes(&pool));
+        pool.store().disk_lost(gone, "the story says so");
+        let job = pool.job_start(JobKind::Repair, 0).await.unwrap();
+        let ended = pool.job_wait(job).await.unwrap();
+        assert_eq!(ended.state, JobState::Done, "{ended:?}");
+        assert!(homes(&pool).iter().all(|no| (2..6).contains(no) && *no != gone), "{:?}", homes(&pool));
+    });
     rig.close().unwrap();
 }

@@ -51,6 +51,14 @@ pub enum Record<'a> {
     Unmap(UnmapRecord),
     /// Data that a flush forced out before its stripe was whole.
     Landed(LandedRecord<'a>),
+    /// A member is none any more.
+    DiskDrop(u32),
+    /// What the owner set.
+    Settings(SettingsRecord),
+    /// A job, as it is now.
+    Job(JobRecord),
+    /// It is forgotten.
+    JobDrop(u32),
 }
 
 /// See [`Record::Pool`].
@@ -62,6 +70,8 @@ pub struct PoolRecord {
     pub next_table: u32,
     /// The next virtual disk's number.
     pub next_vdisk: u32,
+    /// The next job's number.
+    pub next_job: u32,
 }
 
 /// See [`Record::Disk`].
@@ -79,6 +89,24 @@ pub struct DiskRecord {
     pub disk_len: ByteCount,
     /// Its name, for people.
     pub name: String,
+    /// What may fail with it (an enclosure, a rack); empty: nothing.
+    pub domain: String,
+    /// What it missed.
+    pub away: Away,
+    /// Whether a person took it out for a while.
+    pub maintenance: bool,
+}
+
+/// Whether a disk is behind the others, and what is known of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Away {
+    /// It has everything.
+    #[default]
+    No,
+    /// It lacks what [`SegmentRecord::missed`] says, and metadata.
+    Tracked,
+    /// Nobody wrote down what it lacks.
+    Unknown,
 }
 
 /// What a disk is made of.
@@ -133,6 +161,8 @@ pub struct TableRecord {
     pub id: u32,
     /// Its layout.
     pub layout: Layout,
+    /// The disks its segments may lie on, one bit each; 0: every disk that takes data by itself.
+    pub disks: u64,
 }
 
 /// One slab of one disk.
@@ -168,6 +198,95 @@ pub struct SegmentRecord {
     pub sheet: PageRun,
     /// Its slabs, by slot; `None`: that slot has no disk yet.
     pub slabs: Rc<[Option<SlabAt>]>,
+    /// Slots (one bit each) that lack strips of stripes in use: their disk was away when those were written.
+    pub missed: u128,
+}
+
+/// See [`Record::Settings`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SettingsRecord {
+    /// Seconds until a missing disk is rebuilt elsewhere; `u32::MAX`: never.
+    pub repair_after: u32,
+    /// Seconds from the end of a scrub to the next; `u32::MAX`: never.
+    pub scrub_every: u32,
+    /// When the last scrub ended, in Unix seconds; 0: there was none.
+    pub scrubbed: u64,
+    /// Percent of the time that jobs leave to clients, 0 to 90.
+    pub foreground_share: u8,
+    /// Fill levels that are worth a warning, in percent, rising.
+    pub full: [u8; 3],
+}
+
+impl Default for SettingsRecord {
+    fn default() -> SettingsRecord {
+        SettingsRecord {
+            repair_after: 5 * 60,
+            scrub_every: 28 * 24 * 3600,
+            scrubbed: 0,
+            foreground_share: 50,
+            full: [70, 80, 90],
+        }
+    }
+}
+
+/// What a job is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JobKind {
+    /// Full redundancy for everything again.
+    Repair,
+    /// Everything that is written is read and proven.
+    Scrub,
+    /// All disks filled alike, in proportion to their size.
+    Rebalance,
+    /// Everything leaves one disk.
+    Evacuate {
+        /// Which.
+        disk: u16,
+        /// Where to, as far as that goes.
+        to: Option<u16>,
+        /// Whether it leaves the pool at the end.
+        forget: bool,
+    },
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JobState {
+    /// It has its turn later.
+    Waiting,
+    /// It is at work.
+    Running,
+    /// A person stopped it for a while.
+    Paused,
+    /// It ended.
+    Done,
+    /// A person ended it.
+    Cancelled,
+    /// It could not be done.
+    Failed,
+}
+
+/// See [`Record::Job`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobRecord {
+    /// Its number; never reused.
+    pub id: u32,
+    /// What it does.
+    pub kind: JobKind,
+    /// How far it is.
+    pub state: JobState,
+    /// When it was begun, in Unix seconds.
+    pub began: u64,
+    /// Bytes done.
+    pub done: u64,
+    /// Of about this many.
+    pub total: u64,
+    /// The segment it goes on with (a scrub).
+    pub cursor: u32,
+    /// Bad blocks found.
+    pub bad: u64,
+    /// Of those, rewritten.
+    pub healed: u64,
 }
 
 /// See [`Record::Chunk`].
@@ -237,7 +356,7 @@ pub(crate) struct PoolBody {
     pub(crate) next_segment: u32,
     pub(crate) next_table: u32,
     pub(crate) next_vdisk: u32,
-    pub(crate) pad_0: u32,
+    pub(crate) next_job: u32,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
@@ -249,6 +368,10 @@ pub(crate) struct DiskBody {
     pub(crate) slabs: u32,
     pub(crate) disk_len: u64,
     pub(crate) name: [u8; 48],
+    pub(crate) domain: [u8; 48],
+    pub(crate) away: u8,
+    pub(crate) maintenance: u8,
+    pub(crate) pad_0: [u8; 6],
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
@@ -280,6 +403,7 @@ pub(crate) struct TableBody {
     pub(crate) id: u32,
     pub(crate) layout: LayoutBody,
     pub(crate) pad_0: u32,
+    pub(crate) disks: u64,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
@@ -292,6 +416,36 @@ pub(crate) struct SegmentBody {
     pub(crate) sheet_first: u32,
     pub(crate) sheet_count: u32,
     pub(crate) slots: u32,
+    pub(crate) missed: [u64; 2],
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct SettingsBody {
+    pub(crate) repair_after: u32,
+    pub(crate) scrub_every: u32,
+    pub(crate) scrubbed: u64,
+    pub(crate) foreground_share: u8,
+    pub(crate) full: [u8; 3],
+    pub(crate) pad_0: u32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct JobBody {
+    pub(crate) id: u32,
+    pub(crate) kind: u8,
+    pub(crate) state: u8,
+    pub(crate) disk: u16,
+    pub(crate) to: u16,
+    pub(crate) forget: u8,
+    pub(crate) pad_0: u8,
+    pub(crate) cursor: u32,
+    pub(crate) began: u64,
+    pub(crate) done: u64,
+    pub(crate) total: u64,
+    pub(crate) bad: u64,
+    pub(crate) healed: u64,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
@@ -350,6 +504,18 @@ pub(crate) struct DropBody {
 }
 
 const HEAD: usize = size_of::<RecordHead>();
+/// Bytes of an encoded record of a disk.
+pub const DISK_LEN: usize = HEAD + size_of::<DiskBody>();
+/// Bytes of an encoded record of a table.
+pub const TABLE_LEN: usize = HEAD + size_of::<TableBody>();
+/// Bytes of an encoded record of a virtual disk.
+pub const VDISK_LEN: usize = HEAD + size_of::<VdiskBody>();
+/// Bytes of an encoded record of a chunk.
+pub const CHUNK_LEN: u64 = (HEAD + size_of::<ChunkBody>()) as u64;
+/// Bytes of an encoded record of a segment, its slots aside.
+pub const SEGMENT_LEN: u64 = (HEAD + size_of::<SegmentBody>()) as u64;
+/// Bytes of one slot of it.
+pub const SLAB_LEN: u64 = size_of::<SlabBody>() as u64;
 
 /// The kinds, by the number that stands on disk.
 pub(super) mod kind {
@@ -362,6 +528,10 @@ pub(super) mod kind {
     pub const SEGMENT: u16 = 7;
     pub const SEGMENT_DROP: u16 = 8;
     pub const CHUNK: u16 = 9;
+    pub const DISK_DROP: u16 = 10;
+    pub const SETTINGS: u16 = 11;
+    pub const JOB: u16 = 12;
+    pub const JOB_DROP: u16 = 13;
     pub const COMMIT: u16 = 16;
     pub const UNMAP: u16 = 17;
     pub const LANDED: u16 = 18;
@@ -374,7 +544,13 @@ impl Record<'_> {
             Record::Pool(_) => size_of::<PoolBody>(),
             Record::Disk(_) => size_of::<DiskBody>(),
             Record::Vdisk(_) => size_of::<VdiskBody>(),
-            Record::VdiskDrop(_) | Record::TableDrop(_) | Record::SegmentDrop(_) => size_of::<DropBody>(),
+            Record::VdiskDrop(_)
+            | Record::TableDrop(_)
+            | Record::SegmentDrop(_)
+            | Record::DiskDrop(_)
+            | Record::JobDrop(_) => size_of::<DropBody>(),
+            Record::Settings(_) => size_of::<SettingsBody>(),
+            Record::Job(_) => size_of::<JobBody>(),
             Record::Table(_) => size_of::<TableBody>(),
             Record::Segment(segment) => size_of::<SegmentBody>() + segment.slabs.len() * size_of::<SlabBody>(),
             Record::Chunk(_) => size_of::<ChunkBody>(),
@@ -396,17 +572,24 @@ impl Record<'_> {
                     next_segment: pool.next_segment,
                     next_table: pool.next_table,
                     next_vdisk: pool.next_vdisk,
-                    pad_0: 0,
+                    next_job: pool.next_job,
                 }
                 .as_bytes(),
             ),
             Record::Disk(disk) => out.extend_from_slice(encode_disk(disk).as_bytes()),
             Record::Vdisk(vdisk) => out.extend_from_slice(encode_vdisk(vdisk).as_bytes()),
-            Record::VdiskDrop(id) | Record::TableDrop(id) | Record::SegmentDrop(id) => {
+            Record::VdiskDrop(id)
+            | Record::TableDrop(id)
+            | Record::SegmentDrop(id)
+            | Record::DiskDrop(id)
+            | Record::JobDrop(id) => {
                 out.extend_from_slice(DropBody { id: *id, pad_0: 0 }.as_bytes());
             }
+            Record::Settings(settings) => out.extend_from_slice(encode_settings(settings).as_bytes()),
+            Record::Job(job) => out.extend_from_slice(encode_job(job).as_bytes()),
             Record::Table(table) => out.extend_from_slice(
-                TableBody { id: table.id, layout: encode_layout(table.layout), pad_0: 0 }.as_bytes(),
+                TableBody { id: table.id, layout: encode_layout(table.layout), pad_0: 0, disks: table.disks }
+                    .as_bytes(),
             ),
             Record::Segment(segment) => encode_segment(segment, out),
             Record::Chunk(ChunkRecord { table, chunk, pages }) => out.extend_from_slice(
@@ -465,6 +648,10 @@ impl Record<'_> {
             Record::Commit(_) => kind::COMMIT,
             Record::Unmap(_) => kind::UNMAP,
             Record::Landed(_) => kind::LANDED,
+            Record::DiskDrop(_) => kind::DISK_DROP,
+            Record::Settings(_) => kind::SETTINGS,
+            Record::Job(_) => kind::JOB,
+            Record::JobDrop(_) => kind::JOB_DROP,
         }
     }
 }
@@ -487,6 +674,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
                 next_segment: pool.next_segment,
                 next_table: pool.next_table,
                 next_vdisk: pool.next_vdisk,
+                next_job: pool.next_job,
             })
         }
         kind::DISK => Record::Disk(decode_disk(body)?),
@@ -494,7 +682,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
         kind::VDISK_DROP => Record::VdiskDrop(take::<DropBody>(body)?.0.id),
         kind::TABLE => {
             let (table, _) = take::<TableBody>(body)?;
-            Record::Table(TableRecord { id: table.id, layout: decode_layout(table.layout)? })
+            Record::Table(TableRecord { id: table.id, layout: decode_layout(table.layout)?, disks: table.disks })
         }
         kind::TABLE_DROP => Record::TableDrop(take::<DropBody>(body)?.0.id),
         kind::SEGMENT => Record::Segment(decode_segment(body)?),
@@ -521,6 +709,10 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
             };
             Record::Landed(LandedRecord { vdisk: landed.vdisk, offset: landed.offset, data: Cow::Borrowed(data) })
         }
+        kind::DISK_DROP => Record::DiskDrop(take::<DropBody>(body)?.0.id),
+        kind::SETTINGS => Record::Settings(decode_settings(body)?),
+        kind::JOB => Record::Job(decode_job(body)?),
+        kind::JOB_DROP => Record::JobDrop(take::<DropBody>(body)?.0.id),
         other => return fail!(Corrupt, "records of kind {other} are not known"),
     })
 }
@@ -565,6 +757,10 @@ fn encode_disk(disk: &DiskRecord) -> DiskBody {
         slabs: disk.slabs,
         disk_len: disk.disk_len.0,
         name: name_to_bytes(&disk.name),
+        domain: name_to_bytes(&disk.domain),
+        away: disk.away as u8,
+        maintenance: disk.maintenance as u8,
+        pad_0: [0; 6],
     }
 }
 
@@ -582,8 +778,101 @@ fn decode_disk(body: &[u8]) -> Result<DiskRecord> {
         4 => Usage::Retired,
         _ => Usage::AutoSelect,
     };
-    let name = name_from_bytes(&disk.name);
-    Ok(DiskRecord { no: disk.no, media, usage, slabs: disk.slabs, disk_len: ByteCount(disk.disk_len), name })
+    let away = match disk.away {
+        0 => Away::No,
+        1 => Away::Tracked,
+        _ => Away::Unknown,
+    };
+    Ok(DiskRecord {
+        no: disk.no,
+        media,
+        usage,
+        slabs: disk.slabs,
+        disk_len: ByteCount(disk.disk_len),
+        name: name_from_bytes(&disk.name),
+        domain: name_from_bytes(&disk.domain),
+        away,
+        maintenance: disk.maintenance != 0,
+    })
+}
+
+fn encode_settings(settings: &SettingsRecord) -> SettingsBody {
+    SettingsBody {
+        repair_after: settings.repair_after,
+        scrub_every: settings.scrub_every,
+        scrubbed: settings.scrubbed,
+        foreground_share: settings.foreground_share,
+        full: settings.full,
+        pad_0: 0,
+    }
+}
+
+fn decode_settings(body: &[u8]) -> Result<SettingsRecord> {
+    let (settings, _) = take::<SettingsBody>(body)?;
+    Ok(SettingsRecord {
+        repair_after: settings.repair_after,
+        scrub_every: settings.scrub_every,
+        scrubbed: settings.scrubbed,
+        foreground_share: settings.foreground_share.min(90),
+        full: settings.full,
+    })
+}
+
+fn encode_job(job: &JobRecord) -> JobBody {
+    let (kind, disk, to, forget) = match job.kind {
+        JobKind::Repair => (0, DISK_ABSENT, None, false),
+        JobKind::Scrub => (1, DISK_ABSENT, None, false),
+        JobKind::Rebalance => (2, DISK_ABSENT, None, false),
+        JobKind::Evacuate { disk, to, forget } => (3, disk, to, forget),
+    };
+    JobBody {
+        id: job.id,
+        kind,
+        state: job.state as u8,
+        disk,
+        to: to.unwrap_or(DISK_ABSENT),
+        forget: forget as u8,
+        pad_0: 0,
+        cursor: job.cursor,
+        began: job.began,
+        done: job.done,
+        total: job.total,
+        bad: job.bad,
+        healed: job.healed,
+    }
+}
+
+fn decode_job(body: &[u8]) -> Result<JobRecord> {
+    let (job, _) = take::<JobBody>(body)?;
+    let kind = match job.kind {
+        0 => JobKind::Repair,
+        1 => JobKind::Scrub,
+        2 => JobKind::Rebalance,
+        3 => {
+            JobKind::Evacuate { disk: job.disk, to: (job.to != DISK_ABSENT).then_some(job.to), forget: job.forget != 0 }
+        }
+        other => return fail!(Corrupt, "jobs of kind {other} are not known"),
+    };
+    let state = match job.state {
+        0 => JobState::Waiting,
+        1 => JobState::Running,
+        2 => JobState::Paused,
+        3 => JobState::Done,
+        4 => JobState::Cancelled,
+        5 => JobState::Failed,
+        other => return fail!(Corrupt, "a job is in state {other}, which is not known"),
+    };
+    Ok(JobRecord {
+        id: job.id,
+        kind,
+        state,
+        began: job.began,
+        done: job.done,
+        total: job.total,
+        cursor: job.cursor,
+        bad: job.bad,
+        healed: job.healed,
+    })
 }
 
 fn encode_vdisk(vdisk: &VdiskRecord) -> VdiskBody {
@@ -625,6 +914,7 @@ fn encode_segment(segment: &SegmentRecord, out: &mut Vec<u8>) {
         sheet_first: segment.sheet.first,
         sheet_count: segment.sheet.count,
         slots: segment.slabs.len() as u32,
+        missed: [segment.missed as u64, (segment.missed >> 64) as u64],
     };
     out.extend_from_slice(body.as_bytes());
     for slab in segment.slabs.iter() {
@@ -646,7 +936,8 @@ fn decode_segment(body: &[u8]) -> Result<SegmentRecord> {
         slabs.push((at.disk != DISK_ABSENT).then_some(SlabAt { disk: at.disk, slab: at.slab }));
     }
     let sheet = PageRun { segment: segment.sheet_segment, first: segment.sheet_first, count: segment.sheet_count };
-    Ok(SegmentRecord { id: segment.id, owner: segment.owner, layout, sheet, slabs: slabs.into() })
+    let missed = segment.missed[0] as u128 | (segment.missed[1] as u128) << 64;
+    Ok(SegmentRecord { id: segment.id, owner: segment.owner, layout, sheet, slabs: slabs.into(), missed })
 }
 
 fn decode_commit(body: &[u8]) -> Result<Record<'_>> {
@@ -674,7 +965,7 @@ mod tests {
     fn samples() -> Vec<Record<'static>> {
         let layout = Layout::new(Resiliency::Parity { parity: 1 }, 3, ByteCount::kib(24)).unwrap();
         vec![
-            Record::Pool(PoolRecord { next_segment: 7, next_table: 3, next_vdisk: 2 }),
+            Record::Pool(PoolRecord { next_segment: 7, next_table: 3, next_vdisk: 2, next_job: 9 }),
             Record::Disk(DiskRecord {
                 no: 3,
                 media: Media::Ssd,
@@ -682,6 +973,9 @@ mod tests {
                 slabs: 9,
                 disk_len: ByteCount::gib(1),
                 name: "d3".into(),
+                domain: "rack 2".into(),
+                away: Away::Tracked,
+                maintenance: true,
             }),
             Record::Vdisk(VdiskRecord {
                 id: 4,
@@ -692,7 +986,7 @@ mod tests {
                 tables: vec![9, 8],
             }),
             Record::VdiskDrop(1),
-            Record::Table(TableRecord { id: 9, layout }),
+            Record::Table(TableRecord { id: 9, layout, disks: 0b1011 }),
             Record::TableDrop(2),
             Record::Segment(SegmentRecord {
                 id: 11,
@@ -700,6 +994,7 @@ mod tests {
                 layout,
                 sheet: PageRun { segment: 1, first: 2, count: 3 },
                 slabs: Rc::new([Some(SlabAt { disk: 0, slab: 5 }), None, Some(SlabAt { disk: 2, slab: 6 })]),
+                missed: 1 << 95 | 4,
             }),
             Record::SegmentDrop(5),
             Record::Chunk(ChunkRecord { table: 9, chunk: 1, pages: PageRun { segment: 1, first: 8, count: 16 } }),
@@ -713,6 +1008,20 @@ mod tests {
             }),
             Record::Unmap(UnmapRecord { table: 9, first: 1, count: 2, retires: 3 }),
             Record::Landed(LandedRecord { vdisk: 4, offset: 512, data: Cow::Owned(vec![7; 512]) }),
+            Record::DiskDrop(3),
+            Record::Settings(SettingsRecord { scrubbed: 1 << 40, ..SettingsRecord::default() }),
+            Record::Job(JobRecord {
+                id: 4,
+                kind: JobKind::Evacuate { disk: 3, to: Some(5), forget: true },
+                state: JobState::Paused,
+                began: 1 << 33,
+                done: 1,
+                total: 2,
+                cursor: 3,
+                bad: 4,
+                healed: 5,
+            }),
+            Record::JobDrop(3),
         ]
     }
 

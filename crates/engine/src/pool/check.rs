@@ -73,8 +73,9 @@ impl Pool {
             }
         }
         let taken: usize = map.disks.values().map(|disk| disk.record.slabs as usize - disk.free.count()).sum();
-        if taken != slabs.len() {
-            report.problems.push(format!("{taken} slabs are taken, segments hold {}", slabs.len()));
+        let moving = map.in_transit.len();
+        if taken != slabs.len() + moving {
+            report.problems.push(format!("{taken} slabs are taken, segments hold {}, {moving} move", slabs.len()));
         }
         for table in map.tables.values() {
             let mut places = BTreeSet::new();

@@ -5,8 +5,8 @@ use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::fail;
 use crate::format::Id;
-use crate::format::label::{Anchor, DiskPlan, Label, Membership};
-use crate::format::record::{DiskRecord, Media, PoolRecord, Record, Usage};
+use crate::format::label::{Anchor, DiskPlan, LOG_MIN, Label, Membership};
+use crate::format::record::{Away, DiskRecord, Media, PoolRecord, Record, Usage};
 use crate::io::{Buf, Disk};
 use crate::limits::{DISKS_MAX, SLAB_MAX, SLAB_MIN};
 use crate::store::labels::{LOGGERS_MAX, VOTERS_MAX};
@@ -54,6 +54,11 @@ pub fn plan_pool(capacities: &[ByteCount], options: &PoolOptions) -> Result<Vec<
     if capacities.is_empty() || capacities.len() > DISKS_MAX {
         return fail!(InvalidInput, "a pool has 1 to {DISKS_MAX} disks, not {}", capacities.len());
     }
+    if let Some(len) = options.log_len
+        && (len.0 < LOG_MIN || !len.is_multiple_of(BLOCK))
+    {
+        return fail!(InvalidInput, "a log has at least {LOG_MIN} bytes, a multiple of {BLOCK}, not {}", len.0);
+    }
     let smallest = capacities.iter().min().copied().unwrap_or(ByteCount::ZERO);
     let log_len = match options.log_len {
         Some(len) => len,
@@ -66,7 +71,7 @@ pub fn plan_pool(capacities: &[ByteCount], options: &PoolOptions) -> Result<Vec<
 pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
     let capacities: Vec<ByteCount> = disks.iter().map(|disk| disk.disk.shape().capacity).collect();
     let plans = plan_pool(&capacities, options)?;
-    let mut records = vec![Record::Pool(PoolRecord { next_segment: 1, next_table: 1, next_vdisk: 1 })];
+    let mut records = vec![Record::Pool(PoolRecord { next_segment: 1, next_table: 1, next_vdisk: 1, next_job: 1 })];
     for (no, (disk, plan)) in disks.iter().zip(&plans).enumerate() {
         records.push(Record::Disk(DiskRecord {
             no: no as u16,
@@ -75,6 +80,9 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
             slabs: plan.slabs,
             disk_len: plan.disk_len,
             name: disk.name.clone(),
+            domain: String::new(),
+            away: Away::No,
+            maintenance: false,
         }));
     }
     let mut blob = Vec::new();

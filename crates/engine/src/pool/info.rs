@@ -2,7 +2,7 @@
 
 use super::Pool;
 use crate::format::Id;
-use crate::format::record::{Media, OWNER_METADATA, Usage};
+use crate::format::record::{Away, Media, OWNER_METADATA, Usage};
 use crate::store::DiskCounters;
 use crate::stripe::geometry::Layout;
 use crate::units::ByteCount;
@@ -25,10 +25,12 @@ pub enum Health {
 pub enum DiskState {
     /// In use.
     Ok,
-    /// In use, but it missed updates while it was away.
+    /// In use, but it missed updates while it was away, and gets them.
     Stale,
     /// Not there, or taken out after a failure.
     Missing,
+    /// Taken out by a person, for a while.
+    Maintenance,
 }
 
 /// A pool.
@@ -93,6 +95,8 @@ pub struct DiskInfo {
     pub media: Media,
     /// See [`Usage`].
     pub usage: Usage,
+    /// What may fail with it; empty: nothing.
+    pub domain: String,
     /// See [`DiskCounters`].
     pub counters: DiskCounters,
 }
@@ -186,10 +190,12 @@ impl Pool {
         let map = self.store.map.borrow();
         let info = |(no, member): (&u16, &crate::store::Member)| {
             let room = map.disks.get(no)?;
-            let state = match (&member.disk, member.current) {
+            let behind = !member.current || room.record.away != Away::No;
+            let state = match (&member.disk, behind) {
+                (None, _) if room.record.maintenance => DiskState::Maintenance,
                 (None, _) => DiskState::Missing,
-                (Some(_), false) => DiskState::Stale,
-                (Some(_), true) => DiskState::Ok,
+                (Some(_), true) => DiskState::Stale,
+                (Some(_), false) => DiskState::Ok,
             };
             Some(DiskInfo {
                 no: *no,
@@ -201,6 +207,7 @@ impl Pool {
                 state,
                 media: room.record.media,
                 usage: room.record.usage,
+                domain: room.record.domain.clone(),
                 counters: member.counters,
             })
         };
@@ -213,10 +220,7 @@ impl Pool {
         let table = &map.tables[&record.tables[0]];
         let layout = table.record.layout;
         let segments = table.segments.iter().map(|id| &map.segments[id]);
-        let healthy = |disk: u16| map.disks.get(&disk).is_some_and(|room| room.healthy);
-        let missing = |segment: &crate::segment::Segment| {
-            segment.record.slabs.iter().filter(|at| !at.is_some_and(|at| healthy(at.disk))).count()
-        };
+        let missing = |segment: &crate::segment::Segment| map.unsound(&segment.record);
         // Segments that hold no stripe cannot lose any.
         let held = segments.clone().filter(|segment| !segment.free.is_full());
         let worst = held.clone().map(missing).max().unwrap_or(0);

@@ -1,4 +1,8 @@
-//! The task that makes room before anybody has to wait for it long: in the log, in memory, among the stripes.
+//! The tasks that make room before anybody has to wait for it long: one in the log, one in memory and among the stripes.
+//!
+//! Invariants
+//! 1. The log's keeper waits for nothing that waits for room in the log: it destages landed stripes only, and those have a reserve of the ring and a
+//!    queue of their own (`Room::Destage`).
 
 use super::Pool;
 use crate::error::Result;
@@ -12,14 +16,14 @@ const AT_ONCE: u64 = 64 << 20;
 /// The part of the ring that is emptied in one go, as a divisor: small, so that nobody waits long for the tail to move.
 const STEP: u64 = 32;
 
-/// Relieves pressure whenever there is some, until the pool stops or fails.
-pub async fn keeper(pool: Rc<Pool>) {
+/// Relieves the log whenever it fills, until the pool stops or fails.
+pub async fn log_keeper(pool: Rc<Pool>) {
     loop {
         let pressed = pool.store.log.pressure.changed();
         if pool.store.stopping.get() || pool.store.log.failure().is_some() {
             return;
         }
-        if let Err(error) = pool.relieve().await {
+        if let Err(error) = pool.relieve_log().await {
             // A virtual disk that fails keeps that to itself; what fails here is the pool's.
             pool.store.fail(error);
             return;
@@ -28,8 +32,23 @@ pub async fn keeper(pool: Rc<Pool>) {
     }
 }
 
+/// Relieves memory and free stripes whenever they get scarce, until the pool stops or fails.
+pub async fn memory_keeper(pool: Rc<Pool>) {
+    loop {
+        let pressed = pool.store.log.pressure.changed();
+        if pool.store.stopping.get() || pool.store.log.failure().is_some() {
+            return;
+        }
+        if let Err(error) = pool.relieve_memory().await {
+            pool.store.fail(error);
+            return;
+        }
+        pressed.await;
+    }
+}
+
 impl Pool {
-    async fn relieve(&self) -> Result<()> {
+    async fn relieve_log(&self) -> Result<()> {
         let store = &self.store;
         if store.lacks_voters() {
             store.refill_loggers().await?;
@@ -37,21 +56,27 @@ impl Pool {
         }
         loop {
             let (used, ring) = store.log.fill();
-            if used > ring / 8 * 3 {
-                // The oldest of what pins the log's tail goes to stripes; then the tail can move.
-                let until = store.log.seq_after(ring / STEP);
-                let landings: Vec<(u32, u64)> = {
-                    let landings = store.landings.borrow();
-                    let oldest = landings.iter().take_while(|(seq, ..)| *seq < until);
-                    oldest.map(|(_, vdisk, stripe)| (*vdisk, *stripe)).collect()
-                };
-                self.destage_all(landings).await;
-                self.checkpoint().await?;
-                let (now, _) = store.log.fill();
-                if now > ring / 8 * 3 && now < used {
-                    continue;
-                }
+            if used <= ring / 8 * 3 {
+                return Ok(());
             }
+            // The oldest of what pins the log's tail goes to stripes; then the tail can move.
+            let until = store.log.seq_after(ring / STEP);
+            let landings: Vec<(u32, u64)> = {
+                let landings = store.landings.borrow();
+                let oldest = landings.iter().take_while(|(seq, ..)| *seq < until);
+                oldest.map(|(_, vdisk, stripe)| (*vdisk, *stripe)).collect()
+            };
+            self.destage_all(landings).await;
+            self.checkpoint().await?;
+            if store.log.fill().0 >= used {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn relieve_memory(&self) -> Result<()> {
+        let store = &self.store;
+        loop {
             // Sealed stripes leave by themselves. To merge partial ones only because many are on their way would cost reads, and tear
             // the stripe that a stream is just filling.
             let (limit, buffered) = (store.tuning.buffer_memory, store.buffered.get());
@@ -107,6 +132,7 @@ impl Pool {
             if vdisk.destage_and_wait(stripe).await.is_err() {
                 vdisk.land_again(stripe);
             }
+            vdisk.land_kept(stripe);
         }
     }
 }

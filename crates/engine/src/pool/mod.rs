@@ -7,9 +7,11 @@
 pub mod check;
 pub mod create;
 pub mod info;
+pub mod job;
 pub mod keeper;
+pub mod members;
+pub mod moves;
 pub mod open;
-pub mod repair;
 
 use crate::error::Result;
 use crate::fail;
@@ -28,6 +30,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 pub use create::{NewDisk, PoolOptions};
+pub use members::DiskChange;
 pub use open::{OpenOptions, probe};
 
 /// An open pool.
@@ -35,6 +38,9 @@ pub struct Pool {
     store: Rc<Store>,
     vdisks: RefCell<BTreeMap<u32, Rc<Vdisk>>>,
     checkpointing: crate::sync::Turn,
+    /// Held while a disk joins or leaves.
+    joining: crate::sync::Turn,
+    jobs: job::Jobs,
 }
 
 /// What a new virtual disk is to be.
@@ -54,6 +60,8 @@ pub struct VdiskSpec {
     pub fixed: bool,
     /// Bytes of its logical sector: 512 or 4096.
     pub sector: u32,
+    /// The disks it may lie on, one bit each; 0: every disk that takes data by itself.
+    pub disks: u64,
 }
 
 impl Pool {
@@ -93,16 +101,17 @@ impl Pool {
         }
         let size = check_size(spec.size)?;
         let map = self.store.map.borrow();
-        let disks = map.writable_disks().count();
-        let rotational = map.writable_disks().any(|disk| disk.record.media != crate::format::record::Media::Ssd);
+        let disks = map.disks_for(spec.disks).count();
+        let rotational = map.disks_for(spec.disks).any(|disk| disk.record.media != crate::format::record::Media::Ssd);
         let default = Layout::default_for(spec.resiliency, disks, rotational)?;
         let columns = spec.columns.unwrap_or(default.columns() as u8);
         let layout = Layout::new(spec.resiliency, columns, spec.interleave.unwrap_or(default.interleave()))?;
         if layout.slots() > disks {
             return fail!(
                 NotPossible,
-                "{layout} needs {} disks, the pool has {disks} that take data; {}",
+                "{layout} needs {} disks, {} {disks} that take data; {}",
                 layout.slots(),
+                if spec.disks == 0 { "the pool has" } else { "of those named there are" },
                 widest(spec.resiliency, disks)
             );
         }
@@ -120,7 +129,7 @@ impl Pool {
             return fail!(InvalidInput, "{layout} allows disks of up to {most}; a larger interleave allows more");
         }
         if fixed {
-            let (needed, possible) = (segments_for(layout, size, map.slab), map.segments_possible(layout));
+            let (needed, possible) = (segments_for(layout, size, map.slab), map.segments_possible(layout, spec.disks));
             if needed > possible {
                 let room = (possible.saturating_sub(1)) * layout.segment_stripes(map.slab) as u64 * layout.data_len().0;
                 return fail!(
@@ -141,7 +150,7 @@ impl Pool {
         let (size, fixed) = (record.size, record.fixed);
         let id = {
             let mut map = self.store.map.borrow_mut();
-            let (id, mut records) = map.new_vdisk(record, layout);
+            let (id, mut records) = map.new_vdisk(record, layout, spec.disks);
             let table = map.vdisks[&id].tables[0];
             if fixed {
                 for _ in 0..segments_for(layout, size, map.slab) {
@@ -179,6 +188,7 @@ impl Pool {
         self.store.append_all(records);
         self.store.log.make_durable(self.store.log.seq()).await?;
         self.store.room.notify();
+        self.store.changed();
         Ok(())
     }
 
@@ -203,7 +213,7 @@ impl Pool {
                 let layout = map.tables[&table].record.layout;
                 let have = map.tables[&table].segments.len() as u64;
                 let needed = segments_for(layout, size, map.slab).saturating_sub(have);
-                if needed > map.segments_possible(layout) {
+                if needed > map.segments_possible(layout, map.tables[&table].record.disks) {
                     return fail!(NoSpace, "the pool has no room to grow {name} to {size}");
                 }
                 for _ in 0..needed {
@@ -234,6 +244,7 @@ impl Pool {
     /// Makes everything durable, takes a checkpoint and ends the background tasks. The pool is of no use afterwards.
     pub async fn close(&self) -> Result<()> {
         let mut result = Ok(());
+        self.stop_jobs().await;
         if !self.store.read_only {
             for vdisk in self.vdisks() {
                 result = result.and(vdisk.flush().await);
@@ -246,6 +257,7 @@ impl Pool {
         self.store.stopping.set(true);
         self.store.log.wake.notify();
         self.store.log.pressure.notify();
+        self.store.work.notify();
         result
     }
 

@@ -6,13 +6,14 @@
 //! 3. Before anything is written under this opening, its number is durable in the labels: log batches of an earlier opening cannot pass for its own.
 
 use super::Pool;
-use super::keeper::keeper;
+use super::job::runner;
+use super::keeper::{log_keeper, memory_keeper};
 use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
 use crate::fail;
 use crate::format::label::{DiskPlan, Label};
-use crate::format::record;
+use crate::format::record::{self, Away};
 use crate::io::{Buf, Disk};
 use crate::limits::DISKS_MAX;
 use crate::log::Log;
@@ -76,16 +77,31 @@ impl Pool {
     pub async fn open(world: Rc<dyn World>, disks: Vec<Rc<dyn Disk>>, options: OpenOptions) -> Result<Rc<Pool>> {
         let found = read_labels(disks).await?;
         let newest = choose_newest(&found)?;
+        let found = leave_strangers(&world, found, &newest);
         let store = make_store(world, &newest, found.iter(), &options)?;
         read_configuration(&store, &newest).await?;
         let missing = read_tables(&store).await?;
         let replayed = store.replay(&newest.anchor, newest.opened + 1).await?;
         prove_tables(&store, &missing)?;
+        // A disk without a record was being added, or removed, when the power went.
+        store.members.borrow_mut().retain(|no, _| store.map.borrow().disks.contains_key(no));
+        if store.map.borrow().disks.keys().any(|no| !store.members.borrow().contains_key(no)) {
+            return fail!(
+                Corrupt,
+                "the configuration of pool {} has a disk that its labels do not know",
+                newest.pool_name
+            );
+        }
         store.map.borrow_mut().recount()?;
         // Which disks there are was not known while the configuration was applied.
         note_health(&store);
-        let pool =
-            Rc::new(Pool { store: store.clone(), vdisks: RefCell::default(), checkpointing: Default::default() });
+        let pool = Rc::new(Pool {
+            store: store.clone(),
+            vdisks: RefCell::default(),
+            checkpointing: Default::default(),
+            joining: Default::default(),
+            jobs: Default::default(),
+        });
         pool.open_vdisks(&replayed)?;
         if !options.read_only {
             pool.start_writing(&found, &replayed).await?;
@@ -115,8 +131,12 @@ impl Pool {
         store.refill_loggers().await?;
         let given_back = store.map.borrow_mut().drop_empty_segments();
         store.append_all(given_back);
+        store.writing.set(true);
+        self.note_absent();
+        store.world.spawn("jobs", Box::pin(runner(self.clone())));
         store.world.spawn("committer", Box::pin(committer(store.clone())));
-        store.world.spawn("keeper", Box::pin(keeper(self.clone())));
+        store.world.spawn("log keeper", Box::pin(log_keeper(self.clone())));
+        store.world.spawn("memory keeper", Box::pin(memory_keeper(self.clone())));
         let damaged = found.iter().filter(|found| found.damaged > 0);
         for disk in damaged.clone() {
             store.metadata_healed(disk.label.disk_no, "label");
@@ -126,6 +146,20 @@ impl Pool {
             self.checkpoint().await?;
         }
         Ok(())
+    }
+}
+
+impl Pool {
+    /// What the disks lack that are not there, or are behind: from now on it is kept on record; what they lack already is, if they were seen to go.
+    fn note_absent(&self) {
+        let behind: Vec<(u16, bool)> = {
+            let members = self.store.members.borrow();
+            let behind = members.iter().filter(|(_, member)| member.disk.is_none() || !member.current);
+            behind.map(|(no, member)| (*no, member.was_current)).collect()
+        };
+        for (no, was_current) in behind {
+            self.store.note_away(no, if was_current { Away::Tracked } else { Away::Unknown }, &[]);
+        }
     }
 }
 
@@ -172,6 +206,18 @@ fn choose_newest(found: &[Found]) -> Result<Label> {
     }
 }
 
+/// Disks that were removed from the pool, and still carry its label, are left alone.
+fn leave_strangers(world: &Rc<dyn World>, found: Vec<Found>, newest: &Label) -> Vec<Found> {
+    let (members, strangers): (Vec<Found>, Vec<Found>) = found.into_iter().partition(|found| {
+        let no = found.label.disk_no;
+        newest.membership.members >> no & 1 == 1 && newest.disk_ids[no as usize] == found.label.disk_id
+    });
+    for stranger in strangers {
+        world.emit(Event::DiskForeign { id: stranger.label.disk_id, pool: newest.pool_name.clone() });
+    }
+    members
+}
+
 fn make_store<'a>(
     world: Rc<dyn World>,
     newest: &Label,
@@ -191,21 +237,14 @@ fn make_store<'a>(
                 plan: here.map_or(newest.plan, |found| found.label.plan),
                 disk: here.map(|found| found.disk.clone()),
                 current: named_current && here.is_some(),
+                was_current: named_current,
                 completed: 0,
                 flushed: 0,
+                touched: BTreeMap::new(),
+                gone: None,
+                parked: None,
                 counters: DiskCounters::default(),
             },
-        );
-    }
-    let foreign = found
-        .clone()
-        .find(|found| members.get(&found.label.disk_no).is_none_or(|member: &Member| member.id != found.label.disk_id));
-    if let Some(foreign) = foreign {
-        return fail!(
-            NotPossible,
-            "disk {} was removed from pool {}; it is no part of it any more",
-            foreign.label.disk_id,
-            newest.pool_name
         );
     }
     let voters = membership.voters.count_ones();
@@ -220,6 +259,8 @@ fn make_store<'a>(
             newest.pool_name
         );
     }
+    let mut map = Map::new(newest.slab_len);
+    map.config_max = members.values().map(|member| member.plan.blob_len).min().unwrap_or(ByteCount::ZERO);
     let store = Store {
         world,
         id: newest.pool_id,
@@ -227,7 +268,7 @@ fn make_store<'a>(
         read_only: options.read_only,
         tuning: options.tuning,
         members: RefCell::new(members),
-        map: RefCell::new(Map::new(newest.slab_len)),
+        map: RefCell::new(map),
         log: Log::new(newest.plan.log_len.0, &newest.anchor, newest.opened + 1),
         pages: Pages::default(),
         labels: Labels::new(newest),
@@ -242,6 +283,10 @@ fn make_store<'a>(
         wants_stripes: Cell::new(false),
         committing: Default::default(),
         stopping: Cell::new(false),
+        writing: Cell::new(false),
+        work: Default::default(),
+        changes: Cell::new(0),
+        requests: Cell::new(0),
         counters: PoolCounters::default(),
     };
     Ok(Rc::new(store))
@@ -334,6 +379,12 @@ fn note_health(store: &Rc<Store>) {
         }
     }
     drop(map);
+    drop(members);
+    let now = store.world.now();
+    for (_, member) in store.members.borrow_mut().iter_mut().filter(|(_, member)| member.disk.is_none()) {
+        member.gone = Some(now);
+    }
+    let members = store.members.borrow();
     let loggers = store.pick_current(store.labels.loggers.get(), LOGGERS_MAX);
     store.labels.loggers.set(store.labels.loggers.get() & loggers);
     for (no, member) in members.iter() {

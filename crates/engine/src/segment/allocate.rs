@@ -8,15 +8,15 @@
 //!
 //! A segment with a missing disk is taken only when no healthy one can be had.
 
-use super::{Map, PAGE_PAIR, Segment, chunk_record};
-use crate::bits::BitSet;
+use super::{DiskRoom, Map, PAGE_PAIR, Segment, chunk_record, segment_len};
 use crate::error::Result;
 use crate::fail;
 use crate::format::page::PAGE_SUMS;
-use crate::format::record::{OWNER_METADATA, PageRun, Record, SegmentRecord, SlabAt};
+use crate::format::record::{CHUNK_LEN, OWNER_METADATA, PageRun, Record, SegmentRecord, SlabAt, TableRecord, Usage};
 use crate::stripe::geometry::{Layout, Resiliency};
 use crate::stripe::table::{CHUNK_PAGES, Chunk, Place, Table};
 use crate::units::{BLOCK, ByteCount};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// Free slabs on each disk that data segments leave alone, so that metadata can always grow.
@@ -65,43 +65,76 @@ impl Map {
         }
         segment.free.remove(first..end);
         segment.cursor = end as u32 % len as u32;
-        segment.writing += 1;
+        segment.flying.insert(first..end);
+        if let Some(moving) = &mut segment.moving {
+            moving.insert(first..end);
+        }
         let taken = (end - first) as u64;
         state.free -= taken;
         state.claims = state.claims.saturating_sub(taken);
         Ok((Place { segment: id, index: first as u32 }, taken as u32))
     }
 
-    /// The stripes of one [`Map::take_stripes`] are written, or given up.
-    pub fn end_write(&mut self, segment: u32) {
-        if let Some(segment) = self.segments.get_mut(&segment) {
-            segment.writing -= 1;
+    /// The `count` stripes from `place` on, as [`Map::take_stripes`] gave them, are committed or given up.
+    pub fn end_write(&mut self, place: Place, count: u32) {
+        if let Some(segment) = self.segments.get_mut(&place.segment) {
+            segment.flying.remove(place.index as usize..(place.index + count) as usize);
         }
     }
 
-    /// A free slab for a new home of one slot of `segment`: on a healthy disk that the segment does not use, the emptiest.
-    pub fn place_slot(&mut self, segment: u32) -> Option<SlabAt> {
-        let used = self.segments.get(&segment)?.record.slabs.clone();
-        let unused = |no: u16| !used.iter().flatten().any(|at| at.disk == no);
-        let emptiest = self.writable_disks().filter(|disk| unused(disk.record.no) && !disk.free.is_empty());
-        let no = emptiest.max_by_key(|disk| (disk.free.count(), core::cmp::Reverse(disk.record.no)))?.record.no;
+    /// Whether free stripes of `table` are only waiting for a move to end.
+    pub fn is_frozen(&self, table: u32) -> bool {
+        self.tables.get(&table).is_some_and(|table| table.segments.iter().any(|id| self.segments[id].frozen))
+    }
+
+    /// A disk for a new home of `slot` of `segment`: a healthy one with a free slab that the segment does not use; better one in a domain that
+    /// it does not use; better a hot spare; better the emptiest. `only`: that one or none.
+    pub fn home_for(&self, segment: u32, slot: usize, only: Option<u16>) -> Option<u16> {
+        let record = &self.segments.get(&segment)?.record;
+        let domain =
+            |no: u16| self.disks.get(&no).map(|disk| disk.record.domain.as_str()).filter(|name| !name.is_empty());
+        let others = || record.slabs.iter().enumerate().filter(|(other, _)| *other != slot).filter_map(|(_, at)| *at);
+        let table = self.tables.get(&record.owner).map_or(0, |table| table.record.disks);
+        let spares = self.disks.values().filter(|disk| disk.healthy && disk.record.usage == Usage::HotSpare);
+        let fits = |disk: &&DiskRoom| {
+            let no = disk.record.no;
+            let unused = record.slabs.iter().flatten().all(|at| at.disk != no);
+            unused && !disk.free.is_empty() && only.is_none_or(|only| only == no)
+        };
+        let good = |disk: &&DiskRoom| {
+            let no = disk.record.no;
+            let apart = domain(no).is_none_or(|name| others().all(|at| domain(at.disk) != Some(name)));
+            (apart, disk.record.usage == Usage::HotSpare, disk.free.count(), core::cmp::Reverse(no))
+        };
+        self.disks_for(table).chain(spares).filter(fits).max_by_key(good).map(|disk| disk.record.no)
+    }
+
+    /// Takes a free slab on the disk that [`Map::home_for`] names.
+    pub fn place_slot(&mut self, segment: u32, slot: usize, only: Option<u16>) -> Option<SlabAt> {
+        let no = self.home_for(segment, slot, only)?;
         let free = &mut self.disks.get_mut(&no)?.free;
         let slab = free.first(0..free.len())?;
         free.remove(slab..slab + 1);
-        Some(SlabAt { disk: no, slab: slab as u32 })
+        let at = SlabAt { disk: no, slab: slab as u32 };
+        self.in_transit.insert(at);
+        Some(at)
     }
 
     /// Gives one slot of a segment another home. Returns the record of it; the old slab stays taken until [`Map::free_slab`].
     pub fn rehome(&mut self, segment: u32, slot: usize, to: SlabAt) -> Option<Record<'static>> {
         let segment = self.segments.get_mut(&segment)?;
         let mut slabs = segment.record.slabs.to_vec();
+        self.in_transit.remove(&to);
+        self.in_transit.extend(slabs[slot]);
         slabs[slot] = Some(to);
         segment.record.slabs = slabs.into();
+        segment.record.missed &= !(1 << slot);
         Some(Record::Segment(segment.record.clone()))
     }
 
-    /// Gives a slab back.
+    /// Gives a slab back that a slot did not move to, or moved from.
     pub fn free_slab(&mut self, at: SlabAt) {
+        self.in_transit.remove(&at);
         if let Some(disk) = self.disks.get_mut(&at.disk) {
             disk.free.insert(at.slab as usize..at.slab as usize + 1);
         }
@@ -113,17 +146,20 @@ impl Map {
         if self.tables[&table].chunks.contains_key(&number) {
             return Ok(());
         }
+        self.check_config_room()?;
         let pages = self.take_page_run(CHUNK_PAGES, records)?;
         let chunk = Chunk::new(pages);
         records.push(chunk_record(table, number, &chunk));
         self.tables.get_mut(&table).expect("looked up before").chunks.insert(number, chunk);
+        self.bulk += CHUNK_LEN;
         Ok(())
     }
 
     /// Adds a segment to `table`: on healthy disks if enough have room, else with as many slots absent as the layout bears.
     pub fn new_segment(&mut self, table: u32, records: &mut Vec<Record<'static>>) -> Result<u32> {
-        let layout = self.tables[&table].record.layout;
-        let slabs = self.place(layout.slots(), SLABS_KEPT, layout.failures())?;
+        self.check_config_room()?;
+        let TableRecord { layout, disks, .. } = self.tables[&table].record;
+        let slabs = self.place(layout.slots(), SLABS_KEPT, layout.failures(), disks)?;
         let sums = layout.stripe_sums() as u64 * layout.segment_stripes(self.slab) as u64;
         let pages = sums.div_ceil(PAGE_SUMS as u64) as u32;
         // The slabs are taken before the pages are: a metadata segment made for them must not get the same ones.
@@ -141,10 +177,10 @@ impl Map {
         Ok(id)
     }
 
-    /// How many more segments of `layout` the free slabs allow.
-    pub fn segments_possible(&self, layout: Layout) -> u64 {
+    /// How many more segments of `layout` the free slabs allow, on `disks` (bits; 0: any).
+    pub fn segments_possible(&self, layout: Layout, disks: u64) -> u64 {
         let mut free: Vec<u64> =
-            self.writable_disks().map(|disk| disk.free.count().saturating_sub(SLABS_KEPT) as u64).collect();
+            self.disks_for(disks).map(|disk| disk.free.count().saturating_sub(SLABS_KEPT) as u64).collect();
         let slots = layout.slots() as u64;
         let mut possible = 0;
         // Each round takes one slab of the fullest disks; many rounds at a time while the order stays the same.
@@ -192,22 +228,30 @@ impl Map {
     }
 
     fn can_place_whole(&self, table: u32) -> bool {
-        let slots = self.tables[&table].record.layout.slots();
-        self.writable_disks().filter(|disk| disk.free.count() > SLABS_KEPT).count() >= slots
+        let TableRecord { layout, disks, .. } = self.tables[&table].record;
+        let slots = layout.slots();
+        self.disks_for(disks).filter(|disk| disk.free.count() > SLABS_KEPT).count() >= slots
     }
 
-    /// Slabs for `slots` slots on different disks, the emptiest first; up to `absent_max` slots may stay without a disk.
-    fn place(&mut self, slots: usize, keep: usize, absent_max: usize) -> Result<Vec<Option<SlabAt>>> {
+    /// Slabs for `slots` slots on different disks, in different domains as far as there are any, the emptiest first; up to `absent_max` slots may
+    /// stay without a disk.
+    fn place(&mut self, slots: usize, keep: usize, absent_max: usize, disks: u64) -> Result<Vec<Option<SlabAt>>> {
         let turn = self.next.next_segment as usize;
-        let disks = self.disks.len().max(1);
+        let count = self.disks.len().max(1);
         let mut room: Vec<(usize, usize, u16)> = self
-            .writable_disks()
+            .disks_for(disks)
             .filter(|disk| disk.free.count() > keep)
-            .map(|disk| (disk.free.count(), (disk.record.no as usize + turn) % disks, disk.record.no))
+            .map(|disk| (disk.free.count(), (disk.record.no as usize + turn) % count, disk.record.no))
             .collect();
         room.sort_unstable_by(|a, b| b.cmp(a));
+        let mut domains = BTreeSet::new();
+        let (apart, together): (Vec<_>, Vec<_>) = room.into_iter().partition(|(.., no)| {
+            let domain = &self.disks[no].record.domain;
+            domain.is_empty() || domains.insert(domain.as_str())
+        });
+        let mut room: Vec<_> = apart.into_iter().chain(together).collect();
         if room.len() + absent_max < slots {
-            let (have, healthy) = (room.len(), self.writable_disks().count());
+            let (have, healthy) = (room.len(), self.disks_for(disks).count());
             return fail!(
                 NoSpace,
                 "{slots} disks with a free slab of {} are needed, {have} of {healthy} have one",
@@ -231,15 +275,14 @@ impl Map {
     fn insert_segment(&mut self, owner: u32, layout: Layout, sheet: PageRun, slabs: Vec<Option<SlabAt>>) -> u32 {
         let id = self.next.next_segment;
         self.next.next_segment += 1;
-        let record = SegmentRecord { id, owner, layout, sheet, slabs: slabs.into() };
+        let record = SegmentRecord { id, owner, layout, sheet, slabs: slabs.into(), missed: 0 };
         let indexes = self.indexes(&record) as usize;
-        let mut free = BitSet::empty(indexes);
-        free.insert(0..indexes);
         if let Some(table) = self.tables.get_mut(&owner) {
             table.segments.insert(id);
             table.free += indexes as u64;
         }
-        self.segments.insert(id, Segment { record, free, cursor: 0, writing: 0, frozen: false });
+        self.bulk += segment_len(&record);
+        self.segments.insert(id, Segment::new(record, indexes));
         id
     }
 
@@ -271,9 +314,9 @@ impl Map {
         let disks = self.writable_disks().filter(|disk| !disk.free.is_empty()).count();
         let copies = disks.clamp(2, 3);
         let layout = Layout::new(Resiliency::Mirror { copies: copies as u8 }, 1, ByteCount(BLOCK))?;
-        let mut slabs = self.place(copies.min(disks.max(1)), 0, 0)?;
+        let mut slabs = self.place(copies.min(disks.max(1)), 0, 0, 0)?;
         while slabs.len() < copies {
-            let again = self.place(1, 0, 0);
+            let again = self.place(1, 0, 0, 0);
             slabs.extend(again.unwrap_or_else(|_| alloc::vec![None]));
         }
         Ok(self.insert_segment(OWNER_METADATA, layout, PageRun { segment: 0, first: 0, count: 0 }, slabs))

@@ -4,7 +4,9 @@
 //! 1. A slab belongs to at most one segment; a stripe index of a segment to at most one virtual stripe.
 //! 2. A stripe that was replaced or unmapped becomes free only after the record that says so is durable, and after the last reader of it is done.
 //! 3. `Table::free` counts the free stripes of its segments; `claims` never exceeds it but right after a replay.
-//! 4. Every change here that must survive a crash is returned as records, which the caller appends to the log in the same step.
+//! 4. The configuration fits the smallest checkpoint area with room to spare for virtual disks, disks and jobs: segments and chunks, which come with
+//!    data, are refused before it is full.
+//! 5. Every change here that must survive a crash is returned as records, which the caller appends to the log in the same step.
 
 pub mod allocate;
 
@@ -13,20 +15,25 @@ use crate::error::Result;
 use crate::fail;
 use crate::format::page::PAGE_SUMS;
 use crate::format::record::{
-    DiskRecord, OWNER_METADATA, PoolRecord, Record, SegmentRecord, SlabAt, TableRecord, Usage, VdiskRecord,
+    CHUNK_LEN, DISK_LEN, DiskRecord, JobRecord, OWNER_METADATA, PoolRecord, Record, SEGMENT_LEN, SLAB_LEN,
+    SegmentRecord, SettingsRecord, SlabAt, TABLE_LEN, TableRecord, Usage, VDISK_LEN, VdiskRecord,
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
 use crate::stripe::table::{CHUNK_PAGES, Chunk, Place, Table};
 use crate::units::BLOCK;
 use crate::units::ByteCount;
 use alloc::borrow::Cow;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 /// The pool's configuration and space, in memory.
 pub struct Map {
     /// Bytes of a slab.
     pub slab: ByteCount,
+    /// Bytes that a checkpoint may have: those of the smallest checkpoint area.
+    pub config_max: ByteCount,
+    /// Bytes of the records of segments and chunks.
+    bulk: u64,
     /// Numbers to give out next.
     pub next: PoolRecord,
     /// The members, present or not.
@@ -37,6 +44,12 @@ pub struct Map {
     pub tables: BTreeMap<u32, Table>,
     /// Segments, metadata segments included.
     pub segments: BTreeMap<u32, Segment>,
+    /// What the owner set.
+    pub settings: SettingsRecord,
+    /// Jobs: those that have not ended, and the last that did.
+    pub jobs: BTreeMap<u32, JobRecord>,
+    /// Slabs that are taken and in no segment: where a slot is moving to, or has moved from.
+    pub in_transit: BTreeSet<SlabAt>,
     /// Stripes that become free when the log is durable up to the sequence number.
     freeing: VecDeque<(u64, Place)>,
     /// Stripes that are being read, how often, and whether they became free meanwhile.
@@ -61,13 +74,27 @@ pub struct Segment {
     pub free: BitSet,
     /// Where the search for a free index goes on.
     pub cursor: u32,
-    /// Writes under way into it.
-    pub writing: u32,
-    /// Nothing new is written into it: a slot of it is being given another home.
+    /// Stripe indexes that were given out and are neither committed nor given up: what lies there proves nothing.
+    pub flying: BitSet,
+    /// While a slot of it moves: the indexes that were given out since its strips began to be copied.
+    pub moving: Option<BitSet>,
+    /// Nothing new is written into it: a move of it is at its end.
     pub frozen: bool,
 }
 
 impl Segment {
+    /// A segment that holds nothing.
+    fn new(record: SegmentRecord, indexes: usize) -> Segment {
+        let mut free = BitSet::empty(indexes);
+        free.insert(0..indexes);
+        Segment { record, free, cursor: 0, flying: BitSet::empty(indexes), moving: None, frozen: false }
+    }
+
+    /// Whether a committed stripe lies at `index`.
+    pub fn in_use(&self, index: u32) -> bool {
+        !self.free.contains(index as usize) && !self.flying.contains(index as usize)
+    }
+
     /// Where a slot lies, if it has a disk.
     pub fn slab(&self, slot: usize) -> Option<SlabAt> {
         self.record.slabs[slot]
@@ -79,11 +106,16 @@ impl Map {
     pub fn new(slab: ByteCount) -> Map {
         Map {
             slab,
+            config_max: ByteCount(u64::MAX),
+            bulk: 0,
             next: PoolRecord::default(),
             disks: BTreeMap::new(),
             vdisks: BTreeMap::new(),
             tables: BTreeMap::new(),
             segments: BTreeMap::new(),
+            settings: SettingsRecord::default(),
+            jobs: BTreeMap::new(),
+            in_transit: BTreeSet::new(),
             freeing: VecDeque::new(),
             pins: BTreeMap::new(),
         }
@@ -93,6 +125,8 @@ impl Map {
     pub fn records(&self) -> Vec<Record<'static>> {
         let mut records = Vec::new();
         records.push(Record::Pool(self.next));
+        records.push(Record::Settings(self.settings));
+        records.extend(self.jobs.values().map(|job| Record::Job(job.clone())));
         records.extend(self.disks.values().map(|disk| Record::Disk(disk.record.clone())));
         records.extend(self.segments.values().map(|segment| Record::Segment(segment.record.clone())));
         for table in self.tables.values() {
@@ -101,6 +135,21 @@ impl Map {
         }
         records.extend(self.vdisks.values().map(|vdisk| Record::Vdisk(vdisk.clone())));
         records
+    }
+
+    /// Refuses what comes with data once the configuration fills seven eighths of its area (invariant 4).
+    pub fn check_config_room(&self) -> Result<()> {
+        let few = self.disks.len() * DISK_LEN + self.tables.len() * TABLE_LEN + self.vdisks.len() * VDISK_LEN;
+        let len = self.bulk + few as u64;
+        if len > self.config_max.0 / 8 * 7 {
+            return fail!(
+                NoSpace,
+                "the pool's configuration has {} of {}: larger slabs or a larger interleave need less of it",
+                ByteCount(len),
+                self.config_max
+            );
+        }
+        Ok(())
     }
 
     /// Applies a configuration record, as found in a checkpoint or in the log. Free space is not kept while records are applied; call
@@ -133,8 +182,8 @@ impl Map {
                     return fail!(Corrupt, "segment {} is beyond all numbers", record.id);
                 }
                 self.next.next_segment = self.next.next_segment.max(record.id + 1);
-                let free = BitSet::empty(self.indexes(&record) as usize);
-                self.segments.insert(record.id, Segment { record, free, cursor: 0, writing: 0, frozen: false });
+                let indexes = self.indexes(&record) as usize;
+                self.segments.insert(record.id, Segment::new(record, indexes));
             }
             Record::SegmentDrop(id) => {
                 self.segments.remove(&id);
@@ -146,6 +195,16 @@ impl Map {
                 if let Some(table) = self.tables.get_mut(&record.table) {
                     table.chunks.entry(record.chunk).or_insert_with(|| Chunk::new(record.pages));
                 }
+            }
+            Record::DiskDrop(no) => {
+                self.disks.remove(&(no as u16));
+            }
+            Record::Settings(settings) => self.settings = settings,
+            Record::Job(job) => {
+                self.jobs.insert(job.id, job);
+            }
+            Record::JobDrop(id) => {
+                self.jobs.remove(&id);
             }
             Record::Commit(_) | Record::Unmap(_) | Record::Landed(_) => {
                 return fail!(Corrupt, "a configuration holds a record that is none");
@@ -197,6 +256,9 @@ impl Map {
         }
         self.take_mapped()?;
         self.take_pages()?;
+        let segments = self.segments.values().map(|segment| segment_len(&segment.record));
+        let chunks = self.tables.values().map(|table| table.chunks.len() as u64 * CHUNK_LEN);
+        self.bulk = segments.sum::<u64>() + chunks.sum::<u64>();
         for table in self.tables.values_mut() {
             table.free = table.segments.iter().map(|id| self.segments[id].free.count() as u64).sum();
         }
@@ -333,8 +395,8 @@ impl Map {
         let Some(table) = self.tables.get_mut(&segment.record.owner) else { return Vec::new() };
         table.free += 1;
         let kept = table.fixed
-            || segment.frozen
-            || segment.writing > 0
+            || segment.moving.is_some()
+            || !segment.flying.is_empty()
             || !segment.free.is_full()
             || table.current == Some(place.segment) && table.claims > 0;
         if kept || table.free - (segment.free.len() as u64) < table.claims {
@@ -360,6 +422,7 @@ impl Map {
     /// Forgets a segment that holds nothing, and gives its slabs and pages back.
     pub fn drop_segment(&mut self, id: u32) -> Record<'static> {
         let segment = self.segments.remove(&id).expect("a segment that is dropped exists");
+        self.bulk -= segment_len(&segment.record);
         for at in segment.record.slabs.iter().flatten() {
             if let Some(disk) = self.disks.get_mut(&at.disk) {
                 disk.free.insert(at.slab as usize..at.slab as usize + 1);
@@ -388,6 +451,7 @@ impl Map {
                 self.tables.get(&table).map_or(Vec::new(), |table| table.segments.iter().copied().collect());
             records.extend(segments.into_iter().map(|segment| self.drop_segment(segment)));
             if let Some(table) = self.tables.remove(&table) {
+                self.bulk -= table.chunks.len() as u64 * CHUNK_LEN;
                 for chunk in table.chunks.values() {
                     if let Some(home) = self.segments.get_mut(&chunk.pages.segment) {
                         home.free.insert(chunk.pages.first as usize..(chunk.pages.first + chunk.pages.count) as usize);
@@ -405,12 +469,13 @@ impl Map {
         &mut self,
         mut vdisk: VdiskRecord,
         layout: crate::stripe::geometry::Layout,
+        disks: u64,
     ) -> (u32, Vec<Record<'static>>) {
         let (table, id) = (self.next.next_table, self.next.next_vdisk);
         self.next.next_table += 1;
         self.next.next_vdisk += 1;
         (vdisk.id, vdisk.tables) = (id, alloc::vec![table]);
-        let record = TableRecord { id: table, layout };
+        let record = TableRecord { id: table, layout, disks };
         let mut fresh = Table::new(record);
         fresh.fixed = vdisk.fixed;
         self.tables.insert(table, fresh);
@@ -424,9 +489,65 @@ impl Map {
         segment.record.slabs.iter().all(|at| at.is_some_and(|at| healthy(at.disk)))
     }
 
+    /// Whether a slot has its disk, and that disk all the strips of the slot.
+    pub fn is_sound(&self, segment: &SegmentRecord, slot: usize) -> bool {
+        let there = |at: SlabAt| self.disks.get(&at.disk).is_some_and(|disk| disk.healthy);
+        segment.slabs[slot].is_some_and(there) && segment.missed >> slot & 1 == 0
+    }
+
+    /// How many slots of a segment are not sound.
+    pub fn unsound(&self, segment: &SegmentRecord) -> usize {
+        (0..segment.slabs.len()).filter(|slot| !self.is_sound(segment, *slot)).count()
+    }
+
+    /// Notes that these slots (bits) of a segment lack strips. Returns the record, if that is news.
+    pub fn mark_missed(&mut self, segment: u32, slots: u128) -> Option<Record<'static>> {
+        let segment = self.segments.get_mut(&segment)?;
+        if segment.record.missed & slots == slots {
+            return None;
+        }
+        segment.record.missed |= slots;
+        Some(Record::Segment(segment.record.clone()))
+    }
+
+    /// Notes that a slot has all its strips. Returns the record, if that is news.
+    pub fn clear_missed(&mut self, segment: u32, slot: usize) -> Option<Record<'static>> {
+        let segment = self.segments.get_mut(&segment)?;
+        if segment.record.missed >> slot & 1 == 0 {
+            return None;
+        }
+        segment.record.missed &= !(1 << slot);
+        Some(Record::Segment(segment.record.clone()))
+    }
+
+    /// A disk joins, all its slabs free. `config_max`: the room for the configuration on it.
+    pub fn add_disk(&mut self, record: DiskRecord, config_max: ByteCount) {
+        let mut free = BitSet::empty(record.slabs as usize);
+        free.insert(0..record.slabs as usize);
+        self.config_max = self.config_max.min(config_max);
+        self.disks.insert(record.no, DiskRoom { record, healthy: true, free });
+    }
+
+    /// Changes the record of a disk. Returns it, if it was changed.
+    pub fn change_disk(&mut self, no: u16, change: impl FnOnce(&mut DiskRecord)) -> Option<Record<'static>> {
+        let disk = self.disks.get_mut(&no)?;
+        let before = disk.record.clone();
+        change(&mut disk.record);
+        (before != disk.record).then(|| Record::Disk(disk.record.clone()))
+    }
+
     /// Disks that take new data without being asked.
     pub fn writable_disks(&self) -> impl Iterator<Item = &DiskRoom> {
-        self.disks.values().filter(|disk| disk.healthy && disk.record.usage == Usage::AutoSelect)
+        self.disks_for(0)
+    }
+
+    /// Disks that take new data of a table that is restricted to `disks` (bits; 0: it is not).
+    pub fn disks_for(&self, disks: u64) -> impl Iterator<Item = &DiskRoom> {
+        self.disks.values().filter(move |disk| {
+            let named = disks >> disk.record.no & 1 == 1 && disk.record.usage == Usage::ManualSelect;
+            let allowed = disks == 0 || disks >> disk.record.no & 1 == 1;
+            disk.healthy && allowed && (named || disk.record.usage == Usage::AutoSelect)
+        })
     }
 }
 
@@ -449,6 +570,10 @@ pub fn commit_record(table: u32, stripe: u64, place: Place, retires: u64, sums: 
 
 /// Bytes of a metadata page with its two slots.
 pub const PAGE_PAIR: u64 = 2 * crate::units::BLOCK;
+
+fn segment_len(record: &SegmentRecord) -> u64 {
+    SEGMENT_LEN + record.slabs.len() as u64 * SLAB_LEN
+}
 
 fn indexes(record: &SegmentRecord, slab: ByteCount) -> u32 {
     if record.owner == OWNER_METADATA { (slab.0 / PAGE_PAIR) as u32 } else { record.layout.segment_stripes(slab) }

@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Data before record: before a batch is written, every disk with unflushed writes is flushed, so whatever the batch's commits speak of is durable.
 //! 2. Record before reuse: what a batch lets go of is free only after the batch is durable on every log disk that is left.
-//! 3. Membership before acknowledgement: if a disk was taken out, the labels say so before anything is called durable.
+//! 3. A disk that did not take the data a batch speaks of is named as behind before the batch is written; what it lacks is in the next.
+//! 4. Membership before acknowledgement: if a disk was taken out, the labels say so before anything is called durable.
 
 use super::{Store, join};
 use crate::error::Result;
@@ -94,6 +95,10 @@ impl Store {
             self.flush_all(disks).await;
         }
         self.note_broken(fresh);
+        if self.labels.outdated.get() {
+            // A disk was lost with strips that this batch speaks of: if the power goes now, it must not pass for one that has them.
+            self.write_labels().await?;
+        }
         let crc = self.write_batch(&taken).await?;
         // Also when somebody else is just writing them: it waits for its turn, and so for them.
         self.write_labels().await?;

@@ -19,7 +19,7 @@ use crate::event::{DiskNo, Event};
 use crate::fail;
 use crate::format::Id;
 use crate::format::label::DiskPlan;
-use crate::format::record::{Record, SlabAt};
+use crate::format::record::{Away, Record, SegmentRecord, SlabAt};
 use crate::io::{Buf, Disk, DiskError, IoSlice};
 use crate::log::Log;
 use crate::segment::Map;
@@ -53,6 +53,8 @@ pub struct Tuning {
     pub runs_in_flight: usize,
     /// Bytes per column written with one call.
     pub run_bytes: u64,
+    /// Whether jobs begin by themselves: what is missing is rebuilt, what is back is brought up to date.
+    pub auto_jobs: bool,
 }
 
 impl Default for Tuning {
@@ -65,6 +67,7 @@ impl Default for Tuning {
             idle_land: Nanos::secs(5),
             runs_in_flight: 8,
             run_bytes: 1 << 20,
+            auto_jobs: true,
         }
     }
 }
@@ -113,6 +116,14 @@ pub struct Store {
     pub committing: Turn,
     /// The background tasks are to end.
     pub stopping: Cell<bool>,
+    /// The log may be appended to: the pool has been opened for writing.
+    pub writing: Cell<bool>,
+    /// There may be something to do for a job.
+    pub work: Signal,
+    /// Counts what may make possible what was not: disks come and go, slabs become free.
+    pub changes: Cell<u64>,
+    /// Requests of clients.
+    pub requests: Cell<u64>,
     /// Counters of the whole pool.
     pub counters: PoolCounters,
 }
@@ -127,10 +138,18 @@ pub struct Member {
     pub disk: Option<Rc<dyn Disk>>,
     /// Whether its metadata is up to date.
     pub current: bool,
+    /// Whether the newest label named it as current when the pool was opened.
+    pub was_current: bool,
     /// Writes that completed, and how many of those a completed flush covers. A flush under way covers nothing yet.
     pub completed: u64,
     /// See above.
     pub flushed: u64,
+    /// Segments with strips on it that no flush covers yet, and the value of `completed` after the last of them.
+    pub touched: BTreeMap<u32, u64>,
+    /// Since when it has not been there.
+    pub gone: Option<Nanos>,
+    /// A disk that a person took out for a while.
+    pub parked: Option<Rc<dyn Disk>>,
     /// What it did since the pool was opened.
     pub counters: DiskCounters,
 }
@@ -224,6 +243,7 @@ impl Store {
             Ok(()) => {
                 if let Some(member) = self.members.borrow_mut().get_mut(&no) {
                     member.flushed = member.flushed.max(covered);
+                    member.touched.retain(|_, completed| *completed > covered);
                 }
             }
             Err(error) => self.disk_lost(no, &format!("a flush failed: {error}")),
@@ -254,14 +274,59 @@ impl Store {
             return;
         }
         member.current = false;
+        member.gone = Some(self.world.now());
+        let touched: Vec<u32> = core::mem::take(&mut member.touched).into_keys().collect();
         drop(members);
         if let Some(room) = self.map.borrow_mut().disks.get_mut(&no) {
             room.healthy = false;
+        }
+        if self.writing.get() {
+            self.note_away(no, Away::Tracked, &touched);
         }
         self.labels.outdated.set(true);
         self.world.emit(Event::DiskLost { disk: DiskNo(no), reason: String::from(reason) });
         self.log.demand();
         self.log.pressure.notify();
+        self.changed();
+    }
+
+    /// Puts on record that disk `no` is behind from now on, and lacks strips of these segments.
+    pub fn note_away(&self, no: u16, away: Away, segments: &[u32]) {
+        let mut records = Vec::new();
+        let mut map = self.map.borrow_mut();
+        records.extend(map.change_disk(no, |disk| {
+            if disk.away == Away::No {
+                disk.away = away;
+            }
+        }));
+        for id in segments {
+            let slots = map.segments.get(id).map_or(0, |segment| slots_on(&segment.record, no));
+            records.extend(map.mark_missed(*id, slots));
+        }
+        drop(map);
+        self.append_changes(records);
+    }
+
+    /// Puts on record that these slots (bits) of a segment lack strips.
+    pub fn note_missed(&self, segment: u32, slots: u128) {
+        if slots != 0 {
+            let record = self.map.borrow_mut().mark_missed(segment, slots);
+            self.append_changes(record);
+        }
+    }
+
+    /// Strips of `segment` were written to disk `no`; a flush is still to come.
+    pub fn touched(&self, no: u16, segment: u32) {
+        if let Some(member) = self.members.borrow_mut().get_mut(&no) {
+            let completed = member.completed;
+            member.touched.insert(segment, completed);
+        }
+    }
+
+    /// Something is possible, or necessary, that was not.
+    pub fn changed(&self) {
+        self.changes.set(self.changes.get() + 1);
+        self.work.notify();
     }
 
     /// Whether disk `no` can be used now.
@@ -276,14 +341,24 @@ impl Store {
         plan.data_at + self.slab * at.slab as u64 + ByteCount(block * BLOCK)
     }
 
-    /// Appends configuration records to the log, in order, and keeps the checksum pages in step with the segments.
+    /// Appends configuration records to the log, in order, and keeps the checksum pages in step with new segments and with those that go.
     pub fn append_all(&self, records: Vec<Record<'static>>) {
         for record in records {
             match &record {
                 Record::Segment(segment) => self.pages.add_blank(segment.id, segment.sheet.count),
-                Record::SegmentDrop(id) => self.pages.forget(*id),
+                Record::SegmentDrop(id) => {
+                    self.pages.forget(*id);
+                    self.changes.set(self.changes.get() + 1);
+                }
                 _ => {}
             }
+            self.log.append(&record);
+        }
+    }
+
+    /// Appends records that change what exists already; segments among them keep their checksum pages.
+    pub fn append_changes(&self, records: impl IntoIterator<Item = Record<'static>>) {
+        for record in records {
             self.log.append(&record);
         }
     }
@@ -295,6 +370,7 @@ impl Store {
         }
         self.log.fail(error);
         self.room.notify();
+        self.work.notify();
     }
 
     /// Refuses changes to a pool that is read-only or has failed.
@@ -367,6 +443,12 @@ impl Store {
 /// Drives several futures of one kind to their ends at once.
 pub async fn join<'a, T, F: Future<Output = T> + 'a>(futures: impl Iterator<Item = F>) -> Vec<T> {
     crate::sync::join_all(futures.map(|future| alloc::boxed::Box::pin(future) as _).collect()).await
+}
+
+/// The slots (bits) of a segment that lie on disk `no`.
+pub fn slots_on(segment: &SegmentRecord, no: u16) -> u128 {
+    let on = |at: &Option<SlabAt>| at.is_some_and(|at| at.disk == no);
+    segment.slabs.iter().enumerate().fold(0, |set, (slot, at)| set | (on(at) as u128) << slot)
 }
 
 /// The error of data beyond the redundancy.

@@ -228,18 +228,26 @@ impl Store {
     /// Whether a batch was begun at the end that was found; and invariant 3: no successor of it counts.
     async fn prove_end(&self, position: u64, number: u64) -> Result<bool> {
         let ring = self.ring_len();
-        let mut torn = false;
+        let (mut torn, mut readable) = (false, false);
+        // The longest batch is an eighth of the ring and one record; what does not fit before the ring's end begins at its start.
+        let end = (position + 2 * (ring / 8 + self.longest_record() + BLOCK)).min(position + ring);
         for no in self.loggers() {
             for start in [position, position.next_multiple_of(ring)] {
                 let first = self.disk_read(no, self.log_offset(no, start), BLOCK as usize).await;
+                readable |= first.is_ok() && start == position;
                 torn |= first.is_ok_and(|block| decode_head(self.id, start, number, &block).is_some());
             }
-            // The longest batch is an eighth of the ring and one record, itself at most an eighth.
-            let end = position + ring / 4;
             let mut at = position + BLOCK;
+            let mut most = 1u64 << 20;
             while at < end {
-                let len = (1u64 << 20).min(ring - at % ring).min(end - at);
-                if let Ok(piece) = self.disk_read(no, self.log_offset(no, at), len as usize).await
+                let len = most.min(ring - at % ring).min(end - at);
+                let piece = self.disk_read(no, self.log_offset(no, at), len as usize).await;
+                if piece.is_err() && len > BLOCK && self.has_disk(no) {
+                    // One block of it cannot be read; the others may hold what is looked for.
+                    most = BLOCK;
+                    continue;
+                }
+                if let Ok(piece) = piece
                     && self.holds_batch(no, at, number + 1, &piece).await
                 {
                     return fail!(
@@ -250,7 +258,20 @@ impl Store {
                 at += len;
             }
         }
+        if !readable {
+            return fail!(
+                Lost,
+                "the place of log batch {number} cannot be read on any disk: whether it was written cannot be known"
+            );
+        }
         Ok(torn)
+    }
+
+    /// The most bytes of one record: a commit of the table with the most checksums, or landed data.
+    fn longest_record(&self) -> u64 {
+        let map = self.map.borrow();
+        let sums = map.tables.values().map(|table| table.record.layout.stripe_sums() as u64 * 4).max().unwrap_or(0);
+        (sums + 4096).max(self.ring_len() / 8)
     }
 
     /// Whether a sound batch `number` begins anywhere in `piece`, which lies at `position`.

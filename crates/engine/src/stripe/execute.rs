@@ -98,12 +98,12 @@ impl Store {
             let there = target.slabs[slot].is_some_and(|at| self.has_disk(at.disk));
             there && (bad.is_empty() || !blocks.clone().any(|block| bad.contains(&(slot, block))))
         };
-        // Of several copies: one on a current disk, then the one with the least to do; stripes alternate on a tie.
+        // Of several copies: one on a current disk that misses nothing, then the one with the least to do; stripes alternate on a tie.
         let cost = |slot: usize| {
             let members = self.members.borrow();
             let member = target.slabs[slot].and_then(|at| members.get(&at.disk));
             let busy = member.map_or(0, |member| member.counters.in_flight as u64);
-            let stale = member.is_none_or(|member| !member.current) as u64;
+            let stale = (self.misses(target, slot) || member.is_none_or(|member| !member.current)) as u64;
             let turn = (slot + target.place.index as usize / 16) % target.layout.copies();
             stale << 32 | busy << 8 | turn as u64
         };
@@ -177,10 +177,14 @@ impl Store {
         let mut computed = vec![0; read.blocks.len()];
         let address = BlockAddress { segment: target.place.segment, slot: read.slot as u32, block: first };
         block_checksums(address, buf, &mut computed);
+        // That a slot lacks what it is known to have missed is no news.
+        let tell = !self.misses(target, read.slot);
         let mut wrong = Vec::new();
         for (nth, block) in read.blocks.clone().enumerate() {
             if computed[nth] != sums[target.sum_of(read.slot, block)] {
-                self.bad_block(at.disk, self.slab_offset(at, first + nth as u64), true);
+                if tell {
+                    self.bad_block(at.disk, self.slab_offset(at, first + nth as u64), true);
+                }
                 wrong.push(block);
             }
         }
@@ -232,33 +236,45 @@ impl Store {
         healed
     }
 
+    /// The strip of `slot`, to be written somewhere: read where it is, or computed from the others. `Ok(None)`: with `in_place`, it is where it
+    /// belongs. The caller has pinned the stripe.
+    pub async fn rebuild_strip(&self, target: &Target, slot: usize, in_place: bool) -> Result<Option<Buf>> {
+        let sums = self.sums(target.place.segment, target.sums_range()).await?;
+        let blocks = 0..target.layout.strip_blocks();
+        let column = target.layout.column(target.place.index, slot);
+        let missed = self.misses(target, slot);
+        // A strip that is known to be missing is not worth a look; but one of a slot that misses some may be there.
+        if target.slabs[slot].is_some_and(|at| self.has_disk(at.disk)) && (in_place || !missed) {
+            let own = Plan { reads: vec![SlotRead { slot, column, blocks: blocks.clone() }], ..Plan::default() };
+            if let Outcome::Sound(mut bufs) = self.run(target, &own, &sums).await {
+                return Ok(if in_place { None } else { bufs.pop() });
+            }
+        }
+        let wants = [Want { column, blocks: blocks.clone() }];
+        let mut bad: BTreeSet<Block> = blocks.clone().map(|block| (slot, block)).collect();
+        if let Some(plan) = self.plan_read(target, &wants, &bad)
+            && let Outcome::Sound(bufs) = self.run(target, &plan, &sums).await
+        {
+            return Ok(answer(target.layout, &plan, &wants, bufs).pop());
+        }
+        // Block by block, the slot's own included where they are sound.
+        bad.clear();
+        let mut whole = Buf::zeroed(blocks.len() * BLOCK as usize);
+        for block in blocks {
+            let bytes = self.read_block(target, column, block, &sums, &mut bad).await?;
+            whole[block * BLOCK as usize..][..BLOCK as usize].copy_from_slice(&bytes);
+        }
+        Ok(Some(whole))
+    }
+
     /// Reads every strip of a stripe, parity included, and proves it. With `repair`, bad blocks are rewritten. Returns (bad, healed) counts;
-    /// strips without a disk count as bad in full.
+    /// strips without a disk count as bad in full. The caller has pinned the stripe, and it is committed.
     pub async fn prove_stripe(&self, target: &Target, repair: bool) -> Result<(u64, u64)> {
         let sums = self.sums(target.place.segment, target.sums_range()).await?;
-        let mut bad: BTreeSet<Block> = BTreeSet::new();
-        let mut absent = 0;
-        let blocks = target.layout.strip_blocks();
-        for slot in 0..target.layout.slots() {
-            if !target.slabs[slot].is_some_and(|at| self.has_disk(at.disk)) {
-                absent += blocks as u64;
-                continue;
-            }
-            let column = target.layout.column(target.place.index, slot);
-            let whole = Plan { reads: vec![SlotRead { slot, column, blocks: 0..blocks }], ..Plan::default() };
-            let Outcome::Bad(mut found) = self.run(target, &whole, &sums).await else { continue };
-            if found.iter().any(|(_, block)| *block == usize::MAX) {
-                found.clear();
-                for block in 0..blocks {
-                    let one =
-                        Plan { reads: vec![SlotRead { slot, column, blocks: block..block + 1 }], ..Plan::default() };
-                    if let Outcome::Bad(_) = self.run(target, &one, &sums).await {
-                        found.push((slot, block));
-                    }
-                }
-            }
-            bad.extend(found);
-        }
+        let proven = join((0..target.layout.slots()).map(|slot| self.prove_strip(target, slot, &sums))).await;
+        let blocks = target.layout.strip_blocks() as u64;
+        let absent = proven.iter().filter(|proven| proven.is_none()).count() as u64 * blocks;
+        let bad: BTreeSet<Block> = proven.into_iter().flatten().flatten().collect();
         let mut healed = 0;
         if repair {
             for (slot, block) in bad.clone() {
@@ -266,6 +282,31 @@ impl Store {
             }
         }
         Ok((bad.len() as u64 + absent, healed))
+    }
+
+    /// The bad blocks of one strip; `None`: it has no disk.
+    async fn prove_strip(&self, target: &Target, slot: usize, sums: &[u32]) -> Option<Vec<Block>> {
+        target.slabs[slot].filter(|at| self.has_disk(at.disk))?;
+        let column = target.layout.column(target.place.index, slot);
+        let blocks = target.layout.strip_blocks();
+        let plan = |blocks: Range<usize>| Plan { reads: vec![SlotRead { slot, column, blocks }], ..Plan::default() };
+        let Outcome::Bad(found) = self.run(target, &plan(0..blocks), sums).await else { return Some(Vec::new()) };
+        if found.iter().all(|(_, block)| *block != usize::MAX) {
+            return Some(found);
+        }
+        let mut bad = Vec::new();
+        for block in 0..blocks {
+            if let Outcome::Bad(_) = self.run(target, &plan(block..block + 1), sums).await {
+                bad.push((slot, block));
+            }
+        }
+        Some(bad)
+    }
+
+    /// Whether it is on record that this slot lacks strips.
+    fn misses(&self, target: &Target, slot: usize) -> bool {
+        let map = self.map.borrow();
+        map.segments.get(&target.place.segment).is_some_and(|segment| segment.record.missed >> slot & 1 == 1)
     }
 
     fn report_lost(&self, target: &Target, bad: &BTreeSet<Block>) {

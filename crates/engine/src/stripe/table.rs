@@ -112,9 +112,8 @@ impl Table {
     pub fn mapped_from(&self, from: u64) -> impl Iterator<Item = (u64, Place)> + '_ {
         self.chunks.range(Self::chunk_of(from)..).flat_map(move |(number, chunk)| {
             let first = *number as u64 * CHUNK_ENTRIES;
-            let entries = chunk.entries.iter().enumerate();
-            let mapped = entries.filter_map(move |(at, entry)| Some((first + at as u64, unpack(*entry)?)));
-            mapped.filter(move |(stripe, _)| *stripe >= from)
+            let entries = chunk.entries.iter().enumerate().skip(from.saturating_sub(first) as usize);
+            entries.filter_map(move |(at, entry)| Some((first + at as u64, unpack(*entry)?)))
         })
     }
 }
@@ -152,7 +151,7 @@ mod tests {
     #[test]
     fn entries_read_back_and_mark_their_page_dirty() {
         let layout = Layout::new(Resiliency::Simple, 1, ByteCount::kib(4)).unwrap();
-        let mut table = Table::new(TableRecord { id: 1, layout });
+        let mut table = Table::new(TableRecord { id: 1, layout, disks: 0 });
         assert_eq!(table.get(9000), None);
         assert_eq!(table.set(9000, None), None);
         let mut chunk = Chunk::new(PageRun { segment: 0, first: 0, count: CHUNK_PAGES });

@@ -9,9 +9,11 @@ use crate::error::Result;
 use crate::format::record::{LandedRecord, Record};
 use crate::log::Room;
 use crate::store::lost;
+use crate::units::BLOCK;
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::rc::Rc;
+use alloc::vec;
 use alloc::vec::Vec;
 
 impl Vdisk {
@@ -72,6 +74,29 @@ impl Vdisk {
         let Some(Some(seq)) = landed else { return };
         self.store.landings.borrow_mut().remove(&(seq, self.id, stripe));
         self.land_now(stripe);
+    }
+
+    /// The same for a stripe that could be written nowhere: the log is the only place for its flushed data, until the pool is opened again.
+    pub(crate) fn land_kept(&self, stripe: u64) {
+        let mut kept = self.kept.borrow_mut();
+        let Some((oldest, sealed)) = kept.get_mut(&stripe).filter(|_| !self.removed.get()) else { return };
+        let len = self.layout().data_len();
+        let piece = (self.store.log.record_max() / 2 / BLOCK * BLOCK).max(BLOCK) as usize;
+        let mut first = None;
+        for at in (0..len.as_usize()).step_by(piece) {
+            let mut bytes = vec![0; piece.min(len.as_usize() - at)];
+            sealed.get(at, &mut bytes);
+            let offset = stripe * len.0 + at as u64;
+            let record = LandedRecord { vdisk: self.id, offset, data: Cow::Owned(bytes) };
+            let seq = self.store.log.append(&Record::Landed(record));
+            first.get_or_insert(seq);
+        }
+        if let Some(seq) = first {
+            let mut landings = self.store.landings.borrow_mut();
+            landings.remove(&(*oldest, self.id, stripe));
+            landings.insert((seq, self.id, stripe));
+            *oldest = seq;
+        }
     }
 
     fn land_now(&self, stripe: u64) {

@@ -34,19 +34,35 @@ pub struct Vdisk {
     id: u32,
     stripes: RefCell<BTreeMap<u64, Gathering>>,
     /// Sealed stripes that wait to be written, in the order they became whole.
-    queue: RefCell<VecDeque<u64>>,
-    runs: Cell<usize>,
+    queue: Queue,
+    /// Those of them that landed: only they make room in the log, so they never wait behind others that wait for it.
+    landed_queue: Queue,
     buffers: Cell<u64>,
     /// A stripe left, or the disk failed.
     moved: Signal,
     failed: RefCell<Option<Error>>,
     /// Stripes whose newest version could be written nowhere: what the tables say of them is not what clients were told.
     abandoned: RefCell<BTreeSet<u64>>,
+    /// Those of them of which the log holds flushed data: it must move on with the log's head, or nothing of the pool could.
+    kept: RefCell<BTreeMap<u64, (u64, Rc<Sealed>)>>,
     touched: Cell<Nanos>,
     idle_timer: Cell<bool>,
     removed: Cell<bool>,
     /// What it did since the pool was opened.
     pub counters: VdiskCounters,
+}
+
+/// Stripes that wait to be written, and how many runs of them are on their way.
+#[derive(Default)]
+struct Queue {
+    stripes: RefCell<VecDeque<u64>>,
+    runs: Cell<usize>,
+}
+
+impl Queue {
+    fn is_idle(&self) -> bool {
+        self.runs.get() == 0 && self.stripes.borrow().is_empty()
+    }
 }
 
 /// The buffers of one stripe.
@@ -92,12 +108,13 @@ impl Vdisk {
             store,
             id,
             stripes: RefCell::default(),
-            queue: RefCell::default(),
-            runs: Cell::new(0),
+            queue: Queue::default(),
+            landed_queue: Queue::default(),
             buffers: Cell::new(0),
             moved: Signal::new(),
             failed: RefCell::new(None),
             abandoned: RefCell::default(),
+            kept: RefCell::default(),
             touched,
             idle_timer: Cell::new(false),
             removed: Cell::new(false),
@@ -114,7 +131,8 @@ impl Vdisk {
             alloc::format!("{stripe}: gathers {filling:?}, flies {}", gathering.flying.is_some())
         };
         let stripes: alloc::vec::Vec<String> = stripes.iter().map(one).collect();
-        alloc::format!("{} runs, queue {:?}, {}", self.runs.get(), self.queue.borrow(), stripes.join("; "))
+        let queues = [&self.queue, &self.landed_queue].map(|queue| (queue.runs.get(), queue.stripes.borrow().clone()));
+        alloc::format!("(runs, queue) {queues:?}, {}", stripes.join("; "))
     }
 
     /// Its number.
@@ -148,6 +166,12 @@ impl Vdisk {
         map.tables[&self.table_of(&map)].record.layout
     }
 
+    /// The disks it may lie on, one bit each; 0: every disk that takes data by itself.
+    pub fn disks(&self) -> u64 {
+        let map = self.store.map.borrow();
+        map.tables[&self.table_of(&map)].record.disks
+    }
+
     /// Why writes were lost for good, if they were.
     pub fn failure(&self) -> Option<Error> {
         self.failed.borrow().clone()
@@ -170,7 +194,7 @@ impl Vdisk {
 
     /// Waits until no stripe is on its way to the disks.
     pub(crate) async fn quiesce(&self) {
-        self.moved.until(|| self.runs.get() == 0 && self.queue.borrow().is_empty()).await;
+        self.moved.until(|| self.queue.is_idle() && self.landed_queue.is_idle()).await;
     }
 
     /// The newest table of its stack: where writes go.

@@ -39,6 +39,7 @@ impl Vdisk {
     pub async fn read(&self, offset: VirtualOffset, into: &mut [u8]) -> Result<()> {
         self.admit(offset, into.len())?;
         add(&self.counters.reads, 1);
+        add(&self.store.requests, 1);
         add(&self.counters.read, into.len() as u64);
         let mut rest = into;
         let mut parts = Vec::new();

@@ -8,7 +8,7 @@
 //! 5. When the columns are written, one step makes it true: checksums and table are changed and the commit record is appended. The old place is
 //!    free once that record is durable (see `store/commit.rs` for the order).
 
-use super::{Gathering, Vdisk, add};
+use super::{Gathering, Queue, Vdisk, add};
 use crate::error::Result;
 use crate::fail;
 use crate::log::Room;
@@ -29,6 +29,7 @@ impl Vdisk {
     pub async fn write(self: &Rc<Self>, offset: VirtualOffset, data: &[u8], fua: bool) -> Result<()> {
         self.admit_write(offset, data.len())?;
         add(&self.counters.writes, 1);
+        add(&self.store.requests, 1);
         add(&self.counters.written, data.len() as u64);
         for (stripe, at, range) in self.pieces(offset, data.len()) {
             self.gather(stripe, at, &data[range]).await?;
@@ -142,55 +143,57 @@ impl Vdisk {
         let Some(buffer) = gathering.filling.take() else { return };
         let sealed = Rc::new(buffer.seal(self.store.log.seq()));
         self.store.flying_changed(sealed.memory() as i64);
+        let landed = sealed.landed_from.is_some();
         gathering.flying = Some(sealed);
         drop(stripes);
-        self.queue.borrow_mut().push_back(stripe);
-        self.pump();
+        let room = if landed { Room::Destage } else { Room::Commit };
+        self.queue_for(room).stripes.borrow_mut().push_back(stripe);
+        self.pump(room);
+    }
+
+    fn queue_for(&self, room: Room) -> &Queue {
+        if room == Room::Destage { &self.landed_queue } else { &self.queue }
     }
 
     /// Sends queued stripes to the disks, as many runs at once as may be.
-    fn pump(self: &Rc<Self>) {
+    fn pump(self: &Rc<Self>, room: Room) {
+        let queue = self.queue_for(room);
         let per_run = (self.store.tuning.run_bytes / self.layout().interleave().0).max(1) as usize;
-        while self.runs.get() < self.store.tuning.runs_in_flight && !self.queue.borrow().is_empty() {
+        while queue.runs.get() < self.store.tuning.runs_in_flight && !queue.stripes.borrow().is_empty() {
             let run: Vec<u64> = {
-                let mut queue = self.queue.borrow_mut();
-                let count = queue.len().min(per_run);
-                queue.drain(..count).collect()
+                let mut stripes = queue.stripes.borrow_mut();
+                let count = stripes.len().min(per_run);
+                stripes.drain(..count).collect()
             };
-            self.runs.set(self.runs.get() + 1);
+            queue.runs.set(queue.runs.get() + 1);
             let vdisk = self.clone();
-            self.store.world.spawn("stripe run", Box::pin(async move { vdisk.write_run(run).await }));
+            self.store.world.spawn("stripe run", Box::pin(async move { vdisk.write_run(run, room).await }));
         }
     }
 
-    async fn write_run(self: Rc<Self>, run: Vec<u64>) {
-        if let Err(error) = self.write_stripes(&run).await {
+    async fn write_run(self: Rc<Self>, run: Vec<u64>, room: Room) {
+        if let Err(error) = self.write_stripes(&run, room).await {
             self.abandon(&run, error);
         }
-        self.runs.set(self.runs.get() - 1);
-        self.pump();
+        let runs = &self.queue_for(room).runs;
+        runs.set(runs.get() - 1);
+        self.pump(room);
         self.moved.notify();
         self.store.room.notify();
     }
 
-    async fn write_stripes(self: &Rc<Self>, run: &[u64]) -> Result<()> {
+    async fn write_stripes(self: &Rc<Self>, run: &[u64], room: Room) -> Result<()> {
         let (layout, table) = (self.layout(), self.table());
         let log_len = run.len() as u64 * (64 + layout.stripe_sums() as u64 * 4);
-        let landed = run.iter().any(|stripe| self.flying(*stripe).is_some_and(|sealed| sealed.landed_from.is_some()));
-        self.store.log.reserve(log_len, if landed { Room::Destage } else { Room::Commit }).await?;
+        self.store.log.reserve(log_len, room).await?;
         let mut rest = run;
         let mut written = Ok(());
         while !rest.is_empty() && written.is_ok() {
-            let mut records = Vec::new();
-            let taken = self.store.map.borrow_mut().take_stripes(table, rest.len() as u32, &mut records);
-            self.store.append_all(records);
-            written = match taken {
+            written = match self.take_stripes(table, rest.len() as u32).await {
                 Ok((place, count)) => {
                     let (now, later) = rest.split_at(count as usize);
                     rest = later;
-                    let written = self.write_part(place, now).await;
-                    self.store.map.borrow_mut().end_write(place.segment);
-                    written
+                    self.write_part(place, now).await
                 }
                 Err(error) => Err(error),
             };
@@ -199,18 +202,34 @@ impl Vdisk {
         written
     }
 
+    /// Takes up to `count` free stripes. Where all of them are in segments whose move ends just now, it waits for that.
+    async fn take_stripes(&self, table: u32, count: u32) -> Result<(Place, u32)> {
+        loop {
+            let mut records = Vec::new();
+            let taken = self.store.map.borrow_mut().take_stripes(table, count, &mut records);
+            self.store.append_all(records);
+            if taken.is_ok() || !self.store.map.borrow().is_frozen(table) {
+                return taken;
+            }
+            self.store.pause().await;
+        }
+    }
+
     /// Writes stripes to consecutive places from `place` on, and commits them.
     async fn write_part(self: &Rc<Self>, place: Place, stripes: &[u64]) -> Result<()> {
         let layout = self.layout();
         let sealed: Vec<Rc<Sealed>> = stripes.iter().filter_map(|stripe| self.flying(*stripe)).collect();
         assert_eq!(sealed.len(), stripes.len(), "a queued stripe flies until it is committed");
         let Some(target) = Target::new(&self.store, place) else {
+            self.store.map.borrow_mut().end_write(place, stripes.len() as u32);
             return Err(lost(format!("segment {} is gone", place.segment)));
         };
         let written = join((0..layout.slots()).map(|slot| self.write_slot(&target, slot, &sealed))).await;
-        let missing = written.iter().filter(|written| !**written).count();
+        let missed = written.iter().enumerate().fold(0, |set, (slot, written)| set | (!*written as u128) << slot);
+        let missing = missed.count_ones() as usize;
         if missing > layout.failures() {
             // Never committed, so never read: the places can be used again at once.
+            self.store.map.borrow_mut().end_write(place, stripes.len() as u32);
             for nth in 0..stripes.len() as u32 {
                 let records = self.store.map.borrow_mut().free(Place { index: place.index + nth, ..place });
                 self.store.append_all(records);
@@ -220,10 +239,14 @@ impl Vdisk {
         let sums = layout.stripe_sums() as u64;
         let first = place.index as u64 * sums;
         let _held = self.store.load_sums(place.segment, first..first + sums * stripes.len() as u64).await;
-        // No await from here on: one step makes it true.
+        // No await from here on: one step makes it true. What these slots lack is on record before the stripes are.
+        let gone = |slot: &usize| !target.slabs[*slot].is_some_and(|at| self.store.has_disk(at.disk));
+        let missed = (0..layout.slots()).filter(gone).fold(missed, |set, slot| set | 1 << slot);
+        self.store.note_missed(place.segment, missed);
         for (nth, (stripe, sealed)) in stripes.iter().zip(&sealed).enumerate() {
             self.commit(*stripe, sealed, Place { index: place.index + nth as u32, ..place });
         }
+        self.store.map.borrow_mut().end_write(place, stripes.len() as u32);
         self.store.stripes_written(layout.interleave().0 * stripes.len() as u64);
         if mutant::active(Mutant::ReuseBeforeCommit) {
             self.store.release_freed(u64::MAX);
@@ -260,15 +283,10 @@ impl Vdisk {
         }
         let mut rest = stripes;
         while !rest.is_empty() {
-            let mut records = Vec::new();
-            let taken = self.store.map.borrow_mut().take_stripes(table, rest.len() as u32, &mut records);
-            self.store.append_all(records);
-            let (place, count) = taken?;
+            let (place, count) = self.take_stripes(table, rest.len() as u32).await?;
             let (now, later) = rest.split_at(count as usize);
             rest = later;
-            let written = Box::pin(self.write_part(place, now)).await;
-            self.store.map.borrow_mut().end_write(place.segment);
-            written?;
+            Box::pin(self.write_part(place, now)).await?;
         }
         Ok(())
     }
@@ -281,7 +299,11 @@ impl Vdisk {
             let column = target.layout.column(target.place.index + nth as u32, slot);
             slices.extend_from_slice(sealed.strip(column));
         }
-        self.store.disk_write(at.disk, self.store.slab_offset(at, block), slices).await.is_ok()
+        let written = self.store.disk_write(at.disk, self.store.slab_offset(at, block), slices).await.is_ok();
+        if written {
+            self.store.touched(at.disk, target.place.segment);
+        }
+        written
     }
 
     /// Makes a written stripe the truth. Synchronous.
@@ -326,6 +348,9 @@ impl Vdisk {
         for stripe in run {
             if let Some(sealed) = self.flying(*stripe) {
                 self.abandoned.borrow_mut().insert(*stripe);
+                if let Some(seq) = sealed.landed_from {
+                    self.kept.borrow_mut().insert(*stripe, (seq, sealed.clone()));
+                }
                 let mut stripes = self.stripes.borrow_mut();
                 if let Some(gathering) = stripes.get_mut(stripe) {
                     *gathering = Gathering { filling: gathering.filling.take(), flying: None };

@@ -518,6 +518,7 @@ impl Machine {
             interleave: Some(layout.interleave()),
             fixed: false,
             sector: self.scene.script.sector,
+            disks: 0,
         };
         let (pool, made) = (self.rig.pool(), self.made.clone());
         Box::pin(async move {

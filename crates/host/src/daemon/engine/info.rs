@@ -58,6 +58,7 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo) -> DiskInfo {
         state: match disk.state {
             info::DiskState::Ok => DiskState::Healthy,
             info::DiskState::Stale => DiskState::Stale,
+            info::DiskState::Maintenance => DiskState::Missing,
             info::DiskState::Missing if away => DiskState::Missing,
             // It is there, and was taken out because it answered with errors.
             info::DiskState::Missing => DiskState::Failed,

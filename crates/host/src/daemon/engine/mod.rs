@@ -145,17 +145,17 @@ impl Engine for HostEngine {
         let spec = spec.clone();
         self.ask_pool(pool, "vdisk judge", move |open| async move {
             // Its size is not judged: the smallest stands in for it, and a thin disk of it always fits.
-            let mut asked = asked(&open.pool, &spec, ByteCount::kib(4))?;
+            let mut asked = asked(&spec, ByteCount::kib(4));
             asked.fixed = false;
             let (layout, _) = open.pool.plan_vdisk(&asked)?;
-            Ok(Judged { layout: info::layout(layout), room: room(&open.pool, layout, 0) })
+            Ok(Judged { layout: info::layout(layout), room: room(&open.pool, layout, 0, disk_set(&spec.disks)) })
         })
     }
 
     fn vdisk_create(&self, pool: &str, spec: &VdiskSpec, size: ByteCount) -> Answer<()> {
         let spec = spec.clone();
         self.ask_pool(pool, "vdisk create", move |open| async move {
-            open.pool.vdisk_create(&asked(&open.pool, &spec, size)?).await?;
+            open.pool.vdisk_create(&asked(&spec, size)).await?;
             Ok(())
         })
     }
@@ -167,7 +167,7 @@ impl Engine for HostEngine {
             let slabs_of_one = open.pool.store().slab * vdisk.layout().slots() as u64;
             let infos = open.pool.info().vdisks;
             let footprint = infos.iter().find(|info| info.name == name.vdisk).map_or(ByteCount::ZERO, |i| i.footprint);
-            Ok(room(&open.pool, vdisk.layout(), footprint.0 / slabs_of_one.0).max(vdisk.size()))
+            Ok(room(&open.pool, vdisk.layout(), footprint.0 / slabs_of_one.0, vdisk.disks()).max(vdisk.size()))
         })
     }
 
@@ -211,15 +211,9 @@ impl Pools {
     }
 }
 
-/// What the engine is asked for; it puts every virtual disk on all disks of its pool.
-fn asked(pool: &Pool, spec: &VdiskSpec, size: ByteCount) -> Answer<weft_engine::pool::VdiskSpec> {
-    let disks = pool.info().disks;
-    if !spec.disks.is_empty() && disks.iter().any(|disk| !spec.disks.contains(&disk.no)) {
-        let message = "a virtual disk lies on all disks of its pool; a pool of its own is how to use only some";
-        let hint = format!("weft vdisk create {}/{} --size {size}", pool.name(), spec.name);
-        return Err(ApiError::new(Kind::NotPossible, message).hint(hint));
-    }
-    Ok(weft_engine::pool::VdiskSpec {
+/// What the engine is asked for.
+fn asked(spec: &VdiskSpec, size: ByteCount) -> weft_engine::pool::VdiskSpec {
+    weft_engine::pool::VdiskSpec {
         name: spec.name.clone(),
         size,
         resiliency: match spec.resiliency {
@@ -231,13 +225,19 @@ fn asked(pool: &Pool, spec: &VdiskSpec, size: ByteCount) -> Answer<weft_engine::
         interleave: spec.interleave,
         fixed: spec.provisioning == Provisioning::Fixed,
         sector: spec.sector.into(),
-    })
+        disks: disk_set(&spec.disks),
+    }
 }
 
-/// The data of `layout` that fits into `segments` segments and the free slabs. One segment is held back, as the engine
+/// Numbers of disks as bits.
+fn disk_set(disks: &[u16]) -> u64 {
+    disks.iter().fold(0, |set, no| set | 1 << no)
+}
+
+/// The data of `layout` that fits into `segments` segments and the free slabs of `disks` (bits; 0: of all). One segment is held back, as the engine
 /// does for fixed disks: overwriting must never wait for more than a commit.
-fn room(pool: &Pool, layout: geometry::Layout, segments: u64) -> ByteCount {
+fn room(pool: &Pool, layout: geometry::Layout, segments: u64, disks: u64) -> ByteCount {
     let map = pool.store().map.borrow();
-    let possible = (segments + map.segments_possible(layout)).saturating_sub(1);
+    let possible = (segments + map.segments_possible(layout, disks)).saturating_sub(1);
     layout.data_len() * layout.segment_stripes(map.slab) as u64 * possible
 }

@@ -89,8 +89,16 @@ fn text(event: &Event, disks: &BTreeMap<u16, String>) -> String {
         | Event::BlockBad { disk, .. }
         | Event::BlockHealed { disk, .. }
         | Event::BlockLost { disk, .. }
-        | Event::MetadataHealed { disk, .. } => *disk,
-        Event::PoolOpened { .. } | Event::Job { .. } | Event::PoolFailed { .. } => return text,
+        | Event::MetadataHealed { disk, .. }
+        | Event::DiskCaughtUp { disk }
+        | Event::DiskAdded { disk }
+        | Event::DiskRemoved { disk }
+        | Event::SpareUsed { disk } => *disk,
+        Event::PoolOpened { .. }
+        | Event::DiskForeign { .. }
+        | Event::JobStarted { .. }
+        | Event::JobEnded { .. }
+        | Event::PoolFailed { .. } => return text,
     };
     match (text.strip_prefix(&disk.to_string()), disks.get(&disk.0)) {
         (Some(rest), Some(name)) => format!("disk {name}{rest}"),

@@ -1,0 +1,550 @@
+//! Jobs: long work on a pool, one at a time, with progress; they survive a restart. What each kind does is in [`repair`], [`scrub`] and
+//! [`rebalance`]; this file owns who runs when.
+//!
+//! Invariants
+//! 1. A job's record changes in the map and in the log in one step; a job that had not ended when the pool was closed, or died, goes on when it is open again.
+//! 2. Every job finds out by itself what is left to do, so it may be stopped anywhere and begun again.
+//! 3. One job runs at a time; one that matters more takes the place of one that matters less at its next step.
+//! 4. Of each kind and target there is one job at most that has not ended.
+
+pub mod rebalance;
+pub mod repair;
+pub mod scrub;
+
+use super::Pool;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::fail;
+use crate::format::record::{JobRecord, Record};
+use crate::store::Store;
+use crate::sync::Signal;
+use crate::units::{ByteCount, Nanos};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+
+pub use crate::format::record::{JobKind, JobState};
+
+/// Ended jobs that are remembered.
+const ENDED_KEPT: usize = 16;
+/// A rate is taken over about this long.
+const RATE_OVER: Nanos = Nanos::secs(5);
+
+/// The jobs of an open pool, beside their records.
+#[derive(Default)]
+pub struct Jobs {
+    running: RefCell<Option<Rc<Ticket>>>,
+    ended: Signal,
+    /// What a job found, or why it failed.
+    notes: RefCell<BTreeMap<u32, String>>,
+    /// What could not be done when the store had seen so many changes.
+    tried: RefCell<BTreeMap<(u8, u16), u64>>,
+    /// A timer runs that will look again.
+    timer: Cell<Nanos>,
+    /// No job begins any more.
+    closed: Cell<bool>,
+    /// Unix seconds when the clock of the world stood at 0.
+    epoch: Cell<u64>,
+}
+
+/// A job, as people see it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobInfo {
+    /// Its number; never reused within the pool.
+    pub id: u32,
+    /// What it does.
+    pub kind: JobKind,
+    /// How far it is.
+    pub state: JobState,
+    /// Bytes done.
+    pub done: ByteCount,
+    /// Of about this many.
+    pub total: ByteCount,
+    /// Bytes per second at present; 0 if it does not run.
+    pub rate: ByteCount,
+    /// How long it will still take at that rate.
+    pub left: Option<Nanos>,
+    /// When it was begun, in Unix seconds; 0: not known.
+    pub began: u64,
+    /// Bad blocks it found, and how many of them it rewrote.
+    pub bad: (u64, u64),
+    /// What it found, or why it failed.
+    pub note: String,
+}
+
+/// Why a job stops before its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Halt {
+    /// Another one has its turn, or the pool is being closed.
+    Yield,
+    /// A person wants it to wait.
+    Pause,
+    /// A person wants it to end.
+    Cancel,
+    /// It cannot be done.
+    Failed(Error),
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Halt {
+        Halt::Failed(error)
+    }
+}
+
+/// What a running job works with: its progress, and what it is told.
+pub struct Ticket {
+    id: u32,
+    kind: JobKind,
+    order: RefCell<Option<Halt>>,
+    done: Cell<u64>,
+    total: Cell<u64>,
+    cursor: Cell<u32>,
+    bad: Cell<u64>,
+    healed: Cell<u64>,
+    /// When the last rate was taken, and how much was done then.
+    mark: Cell<(Nanos, u64)>,
+    rate: Cell<u64>,
+    /// When the last step ended, and how many requests of clients there had been.
+    stepped: Cell<(Nanos, u64)>,
+}
+
+impl Ticket {
+    fn new(record: &JobRecord, store: &Store) -> Ticket {
+        let now = store.world.now();
+        Ticket {
+            id: record.id,
+            kind: record.kind,
+            order: RefCell::new(None),
+            done: Cell::new(record.done),
+            total: Cell::new(record.total),
+            cursor: Cell::new(record.cursor),
+            bad: Cell::new(record.bad),
+            healed: Cell::new(record.healed),
+            mark: Cell::new((now, record.done)),
+            rate: Cell::new(0),
+            stepped: Cell::new((now, store.requests.get())),
+        }
+    }
+
+    /// `bytes` more are done. Obeys orders, and leaves clients their share of the time if there are any.
+    pub async fn step(&self, store: &Store, bytes: u64) -> core::result::Result<(), Halt> {
+        self.done.set(self.done.get() + bytes);
+        self.total.set(self.total.get().max(self.done.get()));
+        let (now, requests) = (store.world.now(), store.requests.get());
+        let (then, before) = self.mark.get();
+        if now.since(then) >= RATE_OVER {
+            self.rate.set(per_second(self.done.get() - before, now.since(then)));
+            self.mark.set((now, self.done.get()));
+        }
+        self.obey()?;
+        let (stepped, seen) = self.stepped.get();
+        let share = store.map.borrow().settings.foreground_share.min(90) as u64;
+        if requests != seen && share > 0 {
+            let pause = now.since(stepped).0.min(1_000_000_000) * share / (100 - share);
+            store.world.sleep(Nanos(pause)).await;
+        }
+        self.stepped.set((store.world.now(), store.requests.get()));
+        self.obey()
+    }
+
+    /// Says how much there is to do beside what is done.
+    fn expect(&self, left: u64) {
+        self.total.set(self.done.get() + left);
+    }
+
+    fn obey(&self) -> core::result::Result<(), Halt> {
+        match self.order.borrow().clone() {
+            Some(halt) => Err(halt),
+            None => Ok(()),
+        }
+    }
+
+    fn order(&self, halt: Halt) {
+        // What a person says counts more than that another has its turn.
+        let mut order = self.order.borrow_mut();
+        if order.is_none() || *order == Some(Halt::Yield) {
+            *order = Some(halt);
+        }
+    }
+}
+
+/// Runs jobs until the pool stops or fails.
+pub async fn runner(pool: Rc<Pool>) {
+    loop {
+        let woken = pool.store.work.changed();
+        if pool.store.stopping.get() || pool.jobs.closed.get() || pool.store.log.failure().is_some() {
+            return;
+        }
+        pool.start_what_is_due();
+        match pool.next_job() {
+            Some(record) => pool.run_job(record).await,
+            None => woken.await,
+        }
+    }
+}
+
+impl Pool {
+    /// Jobs that have not ended, and the last ones that did, by number.
+    pub fn jobs(&self) -> Vec<JobInfo> {
+        let running = self.jobs.running.borrow().clone();
+        let notes = self.jobs.notes.borrow();
+        let map = self.store.map.borrow();
+        let info = |record: &JobRecord| {
+            let ticket = running.as_ref().filter(|ticket| ticket.id == record.id);
+            let (done, total) =
+                ticket.map_or((record.done, record.total), |ticket| (ticket.done.get(), ticket.total.get()));
+            let bad = ticket.map_or((record.bad, record.healed), |ticket| (ticket.bad.get(), ticket.healed.get()));
+            let rate = ticket.map_or(0, |ticket| ticket.rate_now(self.store.world.now()));
+            let left =
+                (rate > 0).then(|| Nanos((total.saturating_sub(done) as u128 * 1_000_000_000 / rate as u128) as u64));
+            JobInfo {
+                id: record.id,
+                kind: record.kind,
+                state: record.state,
+                done: ByteCount(done),
+                total: ByteCount(total),
+                rate: ByteCount(rate),
+                left,
+                began: record.began,
+                bad,
+                note: notes.get(&record.id).cloned().unwrap_or_default(),
+            }
+        };
+        map.jobs.values().map(info).collect()
+    }
+
+    /// Begins a job; `at` is the time in Unix seconds. One of the same kind and target that has not ended goes on: its number.
+    pub async fn job_start(&self, kind: JobKind, at: u64) -> Result<u32> {
+        self.store.check_writable()?;
+        let id = self.begin_job(kind, at);
+        if kind == JobKind::Repair {
+            // A person does not want to wait for a disk that may come back.
+            let record = self.job(id)?;
+            self.set_job(JobRecord { cursor: repair::ASKED_FOR, ..record });
+            if let Some(ticket) = self.jobs.running.borrow().as_ref().filter(|ticket| ticket.id == id) {
+                ticket.cursor.set(repair::ASKED_FOR);
+                ticket.order(Halt::Yield);
+            }
+        }
+        self.store.log.make_durable(self.store.log.seq()).await?;
+        Ok(id)
+    }
+
+    /// Lets a job wait until [`Pool::job_resume`].
+    pub async fn job_pause(&self, id: u32) -> Result<()> {
+        self.order_job(id, Halt::Pause, JobState::Paused).await
+    }
+
+    /// Ends a job where it is.
+    pub async fn job_cancel(&self, id: u32) -> Result<()> {
+        self.order_job(id, Halt::Cancel, JobState::Cancelled).await
+    }
+
+    /// Lets a paused job go on.
+    pub async fn job_resume(&self, id: u32) -> Result<()> {
+        self.store.check_writable()?;
+        let record = self.job(id)?;
+        match record.state {
+            JobState::Waiting | JobState::Running => Ok(()),
+            JobState::Paused => {
+                self.set_job(JobRecord { state: JobState::Waiting, ..record });
+                self.store.work.notify();
+                self.store.log.make_durable(self.store.log.seq()).await
+            }
+            ended => fail!(NotPossible, "job {id} has ended ({ended:?}); start it again"),
+        }
+    }
+
+    /// Waits until a job has ended, and says how.
+    pub async fn job_wait(&self, id: u32) -> Result<JobInfo> {
+        self.job(id)?;
+        loop {
+            let Some(info) = self.jobs().into_iter().find(|info| info.id == id) else {
+                return fail!(NotFound, "job {id} ended long ago");
+            };
+            if has_ended(info.state) {
+                return Ok(info);
+            }
+            self.store.check_writable()?;
+            if self.jobs.closed.get() {
+                return fail!(Closed, "the pool is being closed; the job goes on when it is open again");
+            }
+            self.jobs.ended.changed().await;
+        }
+    }
+
+    /// The time, in Unix seconds, as the host told it; 0 if it did not.
+    pub fn unix_now(&self) -> u64 {
+        match self.jobs.epoch.get() {
+            0 => 0,
+            epoch => epoch + self.store.world.now().0 / 1_000_000_000,
+        }
+    }
+
+    /// Tells the time, in Unix seconds: jobs that begin by themselves note it.
+    pub fn set_unix_now(&self, now: u64) {
+        self.jobs.epoch.set(now.saturating_sub(self.store.world.now().0 / 1_000_000_000).max(1));
+    }
+
+    /// Stops the running job at its next step, and lets none begin.
+    pub(super) async fn stop_jobs(&self) {
+        self.jobs.closed.set(true);
+        self.store.work.notify();
+        if let Some(ticket) = &*self.jobs.running.borrow() {
+            ticket.order(Halt::Yield);
+        }
+        self.jobs.ended.until(|| self.jobs.running.borrow().is_none()).await;
+    }
+
+    fn job(&self, id: u32) -> Result<JobRecord> {
+        match self.store.map.borrow().jobs.get(&id) {
+            Some(record) => Ok(record.clone()),
+            None => fail!(NotFound, "there is no job {id}"),
+        }
+    }
+
+    async fn order_job(&self, id: u32, halt: Halt, state: JobState) -> Result<()> {
+        self.store.check_writable()?;
+        let record = self.job(id)?;
+        if record.state == state {
+            return Ok(());
+        }
+        if has_ended(record.state) {
+            return fail!(NotPossible, "job {id} has ended already ({:?})", record.state);
+        }
+        let running = self.jobs.running.borrow().clone();
+        match running.filter(|ticket| ticket.id == id) {
+            Some(ticket) => {
+                ticket.order(halt);
+                self.jobs.ended.until(|| !self.is_running(id)).await;
+            }
+            None => self.set_job(JobRecord { state, ..record }),
+        }
+        self.store.log.make_durable(self.store.log.seq()).await
+    }
+
+    fn is_running(&self, id: u32) -> bool {
+        self.jobs.running.borrow().as_ref().is_some_and(|ticket| ticket.id == id)
+    }
+
+    /// A job of this kind and target that has not ended; made if there is none.
+    pub(super) fn begin_job(&self, kind: JobKind, at: u64) -> u32 {
+        if let Some(id) = self.active_job(|other| key(other) == key(kind)) {
+            return id;
+        }
+        let (id, next) = {
+            let mut map = self.store.map.borrow_mut();
+            map.next.next_job += 1;
+            (map.next.next_job, map.next)
+        };
+        self.store.append_all(alloc::vec![Record::Pool(next)]);
+        let began = if at == 0 { self.unix_now() } else { at };
+        self.set_job(JobRecord {
+            id,
+            kind,
+            state: JobState::Waiting,
+            began,
+            done: 0,
+            total: 0,
+            cursor: 0,
+            bad: 0,
+            healed: 0,
+        });
+        if let Some(ticket) = &*self.jobs.running.borrow()
+            && rank(kind) < rank(ticket.kind)
+        {
+            ticket.order(Halt::Yield);
+        }
+        self.store.work.notify();
+        id
+    }
+
+    /// A job that has not ended and whose kind is `wanted`.
+    fn active_job(&self, wanted: impl Fn(JobKind) -> bool) -> Option<u32> {
+        let map = self.store.map.borrow();
+        map.jobs.values().find(|record| !has_ended(record.state) && wanted(record.kind)).map(|record| record.id)
+    }
+
+    /// Begins jobs that nobody asked for: what is missing is made good, what is retired is emptied.
+    fn start_what_is_due(self: &Rc<Self>) {
+        let now = self.store.world.now();
+        match self.repair_due() {
+            Some(due) if due > now => self.look_again(due),
+            Some(_) if !self.was_tried(JobKind::Repair) => {
+                self.begin_job(JobKind::Repair, 0);
+            }
+            _ => {}
+        }
+        for disk in self.retired_disks() {
+            let kind = JobKind::Evacuate { disk, to: None, forget: false };
+            let leaving = self.active_job(|other| key(other) == key(kind)).is_some();
+            if !leaving && !self.was_tried(kind) {
+                self.begin_job(kind, 0);
+            }
+        }
+    }
+
+    /// Wakes the runner at `due`, if no timer does so before.
+    fn look_again(self: &Rc<Self>, due: Nanos) {
+        let now = self.store.world.now();
+        let timer = self.jobs.timer.get();
+        if timer > now && timer <= due {
+            return;
+        }
+        self.jobs.timer.set(due);
+        let store = self.store.clone();
+        let world = store.world.clone();
+        world.spawn(
+            "job timer",
+            Box::pin(async move {
+                store.world.sleep(due.since(now)).await;
+                store.work.notify();
+            }),
+        );
+    }
+
+    /// Whether nothing has changed since such a job last left something undone.
+    fn was_tried(&self, kind: JobKind) -> bool {
+        self.jobs.tried.borrow().get(&key(kind)) == Some(&self.store.changes.get())
+    }
+
+    /// Notes that such a job leaves something undone, as things are now.
+    fn note_tried(&self, kind: JobKind) {
+        self.jobs.tried.borrow_mut().insert(key(kind), self.store.changes.get());
+    }
+
+    /// The job that has its turn.
+    fn next_job(&self) -> Option<JobRecord> {
+        let map = self.store.map.borrow();
+        let ready = map.jobs.values().filter(|record| matches!(record.state, JobState::Waiting | JobState::Running));
+        ready.min_by_key(|record| (rank(record.kind), record.id)).cloned()
+    }
+
+    async fn run_job(self: &Rc<Self>, record: JobRecord) {
+        let ticket = Rc::new(Ticket::new(&record, &self.store));
+        *self.jobs.running.borrow_mut() = Some(ticket.clone());
+        let id = record.id;
+        if record.state != JobState::Running {
+            self.set_job(JobRecord { state: JobState::Running, ..record.clone() });
+            self.store.world.emit(Event::JobStarted { job: id, what: describe(record.kind) });
+        }
+        let result = match record.kind {
+            JobKind::Repair => self.repair(&ticket).await,
+            JobKind::Scrub => self.scrub(&ticket).await,
+            JobKind::Rebalance => self.rebalance(&ticket).await,
+            JobKind::Evacuate { disk, to, forget } => self.evacuate(disk, to, forget, &ticket).await,
+        };
+        *self.jobs.running.borrow_mut() = None;
+        let (state, note) = match result {
+            Ok(note) => (JobState::Done, note),
+            Err(Halt::Yield) => (JobState::Waiting, String::new()),
+            Err(Halt::Pause) => (JobState::Paused, String::new()),
+            Err(Halt::Cancel) => (JobState::Cancelled, String::from("cancelled")),
+            Err(Halt::Failed(error)) => (JobState::Failed, error.context),
+        };
+        if has_ended(state) {
+            let ended = format!("{}{}{note}", describe(record.kind), if note.is_empty() { "" } else { ": " });
+            self.store.world.emit(Event::JobEnded { job: id, what: ended, state });
+        }
+        if !note.is_empty() {
+            self.jobs.notes.borrow_mut().insert(id, note);
+        }
+        if self.store.log.failure().is_none() {
+            self.save(&ticket, state);
+            self.forget_old_jobs();
+        }
+        self.jobs.ended.notify();
+    }
+
+    /// Puts the progress of a job on record.
+    fn save(&self, ticket: &Ticket, state: JobState) {
+        let Some(record) = self.store.map.borrow().jobs.get(&ticket.id).cloned() else { return };
+        let total = if state == JobState::Done { ticket.done.get() } else { ticket.total.get() };
+        self.set_job(JobRecord {
+            state,
+            done: ticket.done.get(),
+            total,
+            cursor: ticket.cursor.get(),
+            bad: ticket.bad.get(),
+            healed: ticket.healed.get(),
+            ..record
+        });
+    }
+
+    fn set_job(&self, record: JobRecord) {
+        self.store.map.borrow_mut().jobs.insert(record.id, record.clone());
+        self.store.append_all(alloc::vec![Record::Job(record)]);
+    }
+
+    fn forget_old_jobs(&self) {
+        let mut ended: Vec<u32> = {
+            let map = self.store.map.borrow();
+            map.jobs.values().filter(|record| has_ended(record.state)).map(|record| record.id).collect()
+        };
+        ended.truncate(ended.len().saturating_sub(ENDED_KEPT));
+        for id in ended {
+            self.store.map.borrow_mut().jobs.remove(&id);
+            self.jobs.notes.borrow_mut().remove(&id);
+            self.store.append_all(alloc::vec![Record::JobDrop(id)]);
+        }
+    }
+}
+
+impl Ticket {
+    /// Bytes per second: as last taken, or since the job went on.
+    fn rate_now(&self, now: Nanos) -> u64 {
+        let (then, before) = self.mark.get();
+        match self.rate.get() {
+            0 => per_second(self.done.get() - before, now.since(then)),
+            rate => rate,
+        }
+    }
+}
+
+/// Whether a job in this state goes on no more.
+pub fn has_ended(state: JobState) -> bool {
+    matches!(state, JobState::Done | JobState::Cancelled | JobState::Failed)
+}
+
+/// What a job of this kind does, in words.
+pub fn describe(kind: JobKind) -> String {
+    match kind {
+        JobKind::Repair => "repair".into(),
+        JobKind::Scrub => "scrub".into(),
+        JobKind::Rebalance => "rebalance".into(),
+        JobKind::Evacuate { disk, to: Some(to), .. } => format!("replace disk {disk} by disk {to}"),
+        JobKind::Evacuate { disk, forget: true, .. } => format!("remove disk {disk}"),
+        JobKind::Evacuate { disk, .. } => format!("evacuate disk {disk}"),
+    }
+}
+
+/// Lower runs first.
+fn rank(kind: JobKind) -> u8 {
+    match kind {
+        JobKind::Repair => 0,
+        JobKind::Evacuate { .. } => 1,
+        JobKind::Rebalance => 2,
+        JobKind::Scrub => 3,
+    }
+}
+
+/// Equal for jobs of which there is one at most.
+fn key(kind: JobKind) -> (u8, u16) {
+    match kind {
+        JobKind::Evacuate { disk, .. } => (rank(kind), disk),
+        _ => (rank(kind), 0),
+    }
+}
+
+fn per_second(bytes: u64, span: Nanos) -> u64 {
+    if span.0 == 0 { 0 } else { (bytes as u128 * 1_000_000_000 / span.0 as u128) as u64 }
+}
+
+/// A failure of a job, in words.
+pub(super) fn stuck<T>(context: String) -> core::result::Result<T, Halt> {
+    Err(Halt::Failed(Error::new(ErrorKind::NotPossible, context)))
+}

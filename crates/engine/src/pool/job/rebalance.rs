@@ -1,0 +1,140 @@
+//! Jobs that move what is sound: everything off one disk, or from full disks to empty ones.
+
+use super::super::Pool;
+use super::repair::Tally;
+use super::{Halt, JobKind, Ticket};
+use crate::format::record::Usage;
+use crate::store::slots_on;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Disks whose fill levels differ by less than this (in thousandths) are even.
+const EVEN: u64 = 20;
+
+impl Pool {
+    /// Moves everything off `disk`: to `to` as far as that goes. With `forget`, it leaves the pool then.
+    pub(super) async fn evacuate(
+        &self,
+        disk: u16,
+        to: Option<u16>,
+        forget: bool,
+        ticket: &Ticket,
+    ) -> core::result::Result<String, Halt> {
+        let kind = JobKind::Evacuate { disk, to, forget };
+        let tally = Tally::default();
+        // Metadata that a checkpoint makes meanwhile goes elsewhere: the disk takes nothing new. One more round finds what was under way.
+        for _ in 0..2 {
+            let slots = self.slots_of(disk);
+            ticket.expect(slots.iter().map(|(segment, _)| self.slot_bytes(*segment)).sum());
+            self.each_at_once(slots, |(segment, slot)| self.find_home(segment, slot, to, &tally, ticket)).await?;
+        }
+        if tally.homeless.get() > 0 || tally.lost.get() > 0 {
+            self.note_tried(kind);
+        }
+        let told = self.tell(&tally)?;
+        if !self.slots_of(disk).is_empty() {
+            self.note_tried(kind);
+            return super::stuck(format!("disk {disk} still holds {} slabs", self.slots_of(disk).len()));
+        }
+        if forget {
+            self.forget_disk(disk).await?;
+            return Ok(format!("disk {disk} is no part of the pool any more"));
+        }
+        Ok(told)
+    }
+
+    /// Moves slabs from the fullest disks to the emptiest until all are filled alike, in proportion to their size.
+    pub(super) async fn rebalance(&self, ticket: &Ticket) -> core::result::Result<String, Halt> {
+        let mut moved = 0u64;
+        let tally = Tally::default();
+        ticket.expect(self.excess_slabs() * self.store.slab.0);
+        while let Some((segment, slot, to)) = self.next_shift() {
+            let before = ticket.done.get();
+            let homeless = tally.homeless.get() + tally.lost.get();
+            self.find_home(segment, slot, Some(to), &tally, ticket).await?;
+            if tally.homeless.get() + tally.lost.get() > homeless {
+                break;
+            }
+            // Counted in slabs: what is moved may be mostly empty.
+            let counted = ticket.done.get() - before;
+            ticket.step(&self.store, self.store.slab.0.saturating_sub(counted)).await?;
+            moved += 1;
+        }
+        Ok(format!("{moved} slabs moved"))
+    }
+
+    /// Disks that are to be emptied because they are retired, and hold something.
+    pub(super) fn retired_disks(&self) -> Vec<u16> {
+        if !self.store.tuning.auto_jobs {
+            return Vec::new();
+        }
+        let map = self.store.map.borrow();
+        let retired = map.disks.values().filter(|disk| disk.record.usage == Usage::Retired && !disk.record.maintenance);
+        retired.filter(|disk| disk.free.count() < disk.free.len()).map(|disk| disk.record.no).collect()
+    }
+
+    /// The slots that lie on a disk, metadata first.
+    pub(in crate::pool) fn slots_of(&self, disk: u16) -> Vec<(u32, usize)> {
+        let map = self.store.map.borrow();
+        let mut found = Vec::new();
+        for segment in map.segments.values() {
+            let slots = slots_on(&segment.record, disk);
+            let data = segment.record.owner != crate::format::record::OWNER_METADATA;
+            found.extend(
+                (0..segment.record.slabs.len())
+                    .filter(|slot| slots >> slot & 1 == 1)
+                    .map(|slot| (data, segment.record.id, slot)),
+            );
+        }
+        found.sort_unstable();
+        found.into_iter().map(|(_, segment, slot)| (segment, slot)).collect()
+    }
+
+    /// Slabs above the common fill level.
+    fn excess_slabs(&self) -> u64 {
+        let map = self.store.map.borrow();
+        let (mut used, mut all) = (0, 0);
+        map.writable_disks().for_each(|disk| {
+            used += (disk.free.len() - disk.free.count()) as u64;
+            all += disk.free.len() as u64;
+        });
+        let excess =
+            |free: usize, len: usize| ((len - free) as u64).saturating_sub((len as u64 * used).div_ceil(all.max(1)));
+        map.writable_disks().map(|disk| excess(disk.free.count(), disk.free.len())).sum()
+    }
+
+    /// A slot whose move makes the fill levels more even, and where it goes. `None`: they are even, or nothing helps.
+    fn next_shift(&self) -> Option<(u32, usize, u16)> {
+        let map = self.store.map.borrow();
+        // Thousandths of a disk that are in use, with `more` slabs beside those that are.
+        let level = |no: u16, more: i64| {
+            let free = &map.disks[&no].free;
+            ((free.len() - free.count()) as i64 + more) as u64 * 1000 / free.len().max(1) as u64
+        };
+        let mut disks: Vec<u16> = map.writable_disks().map(|disk| disk.record.no).collect();
+        disks.sort_by_key(|no| (level(*no, 0), *no));
+        for from in disks.iter().rev() {
+            for to in &disks {
+                // The giver must stay above the taker, or the two would play ball for ever.
+                if level(*from, 0) < level(*to, 0) + EVEN || level(*from, -1) < level(*to, 1) {
+                    break;
+                }
+                let fitting = map.segments.values().find_map(|segment| {
+                    let slots = slots_on(&segment.record, *from);
+                    let here = slots_on(&segment.record, *to) != 0 || segment.moving.is_some();
+                    let restricted = map
+                        .tables
+                        .get(&segment.record.owner)
+                        .is_some_and(|table| table.record.disks != 0 && table.record.disks >> to & 1 == 0);
+                    (slots != 0 && !here && !restricted && slots & segment.record.missed == 0)
+                        .then(|| (segment.record.id, slots.trailing_zeros() as usize, *to))
+                });
+                if fitting.is_some() {
+                    return fitting;
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,337 @@
+//! Repair: every slot of every segment gets all its strips on a disk that is there.
+//!
+//! 1. A disk that is back gets its metadata: it may vote, and be read, again.
+//! 2. Slots on disks that are there and missed strips get what they missed; slots without a disk get another home: metadata first, then
+//!    the segments with the least redundancy left; several at once.
+//!
+//! Invariants
+//! 1. A disk is called current only after every metadata page on it is.
+//! 2. Only stripes that are in use are read or written.
+
+use super::super::Pool;
+use super::super::moves::Moved;
+use super::{Halt, JobKind, Ticket};
+use crate::error::Result;
+use crate::event::{DiskNo, Event};
+use crate::fail;
+use crate::format::record::{Away, OWNER_METADATA, SlabAt, Usage};
+use crate::segment::Map;
+use crate::store::{join, slots_on};
+use crate::units::{ByteCount, Nanos};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+/// The most slots that move at once.
+const MOVES_MAX: usize = 8;
+/// How often a slot gets another home when the disk it was moved to fails.
+const TRIES: usize = 3;
+
+/// [`Ticket`]'s cursor of a repair that a person asked for: it waits for no disk to come back.
+pub(super) const ASKED_FOR: u32 = 1;
+
+/// One slot that is to be made sound.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Task {
+    /// Metadata first.
+    data: bool,
+    /// Then what has the least redundancy left.
+    left: i64,
+    segment: u32,
+    slot: usize,
+    /// It only lacks what its disk missed.
+    in_place: bool,
+}
+
+/// What a repair, or an evacuation, did and left.
+#[derive(Default)]
+pub(super) struct Tally {
+    /// Slots that are sound now.
+    pub moved: Cell<u64>,
+    /// Slots for which there is no disk with room.
+    pub homeless: Cell<u64>,
+    /// Slots of which stripes are lost.
+    pub lost: Cell<u64>,
+}
+
+impl Pool {
+    /// When there is something to repair: the time from which on that may be done, 0 if at once.
+    pub(super) fn repair_due(&self) -> Option<Nanos> {
+        if !self.store.tuning.auto_jobs {
+            return None;
+        }
+        let members = self.store.members.borrow();
+        let map = self.store.map.borrow();
+        let behind = members.iter().any(|(no, member)| {
+            let away = map.disks.get(no).is_some_and(|disk| disk.record.away != Away::No);
+            member.disk.is_some() && (!member.current || away)
+        });
+        if behind {
+            return Some(Nanos(0));
+        }
+        let slots = map.segments.values().flat_map(|segment| {
+            let slots = (0..segment.record.slabs.len()).map(move |slot| (segment, slot));
+            slots.filter(|(segment, slot)| !map.is_sound(&segment.record, *slot))
+        });
+        // Where nothing has room, a job would only say so.
+        let due = slots.filter_map(|(segment, slot)| {
+            let due = self.slot_due(segment.record.slabs[slot], &map)?;
+            map.home_for(segment.record.id, slot, None).map(|_| due)
+        });
+        due.min()
+    }
+
+    /// From when on a slot that lies there is rebuilt elsewhere; `None`: its disk is there, or is to be waited for.
+    fn slot_due(&self, at: Option<SlabAt>, map: &Map) -> Option<Nanos> {
+        let Some(at) = at else { return Some(Nanos(0)) };
+        let members = self.store.members.borrow();
+        let member = members.get(&at.disk)?;
+        let maintenance = map.disks.get(&at.disk).is_some_and(|disk| disk.record.maintenance);
+        if member.disk.is_some() || maintenance || map.settings.repair_after == u32::MAX {
+            return None;
+        }
+        Some(Nanos(member.gone.unwrap_or_default().0 + Nanos::secs(map.settings.repair_after as u64).0))
+    }
+
+    /// See the head of this file.
+    pub(super) async fn repair(&self, ticket: &Ticket) -> core::result::Result<String, Halt> {
+        for no in self.stale_disks() {
+            self.readmit(no).await?;
+        }
+        self.store.refill_loggers().await?;
+        // It lets disks vote that did not before.
+        self.checkpoint().await?;
+        let tally = Tally::default();
+        let tasks = self.repair_tasks(ticket.cursor.get() == ASKED_FOR);
+        ticket.expect(tasks.iter().map(|task| self.slot_bytes(task.segment)).sum());
+        self.each_at_once(tasks, |task| self.make_sound(task, &tally, ticket)).await?;
+        self.note_caught_up();
+        self.store.flush_all(self.store.unflushed()).await;
+        self.store.write_labels().await?;
+        if tally.homeless.get() > 0 || tally.lost.get() > 0 {
+            self.note_tried(JobKind::Repair);
+        }
+        self.tell(&tally)
+    }
+
+    /// The outcome in words; a failure if something is left.
+    pub(super) fn tell(&self, tally: &Tally) -> core::result::Result<String, Halt> {
+        if tally.lost.get() > 0 {
+            return super::stuck(format!(
+                "{} slots keep their place: more was lost than the redundancy covers, and what is left of them may be the only copy",
+                tally.lost.get()
+            ));
+        }
+        if tally.homeless.get() > 0 {
+            let missing = self.store.slab * tally.homeless.get();
+            return super::stuck(format!(
+                "{missing} found no place: no disk has room that is not in use by the same stripes; add a disk"
+            ));
+        }
+        Ok(format!("{} slots are whole again", tally.moved.get()))
+    }
+
+    async fn make_sound(&self, task: Task, tally: &Tally, ticket: &Ticket) -> core::result::Result<(), Halt> {
+        if task.in_place {
+            let moved = self.move_slot(task.segment, task.slot, None, ticket).await?;
+            tally.count(moved);
+            return Ok(());
+        }
+        self.find_home(task.segment, task.slot, None, tally, ticket).await
+    }
+
+    /// Moves a slot to a disk with room: to `to` if that may be.
+    pub(super) async fn find_home(
+        &self,
+        segment: u32,
+        slot: usize,
+        to: Option<u16>,
+        tally: &Tally,
+        ticket: &Ticket,
+    ) -> core::result::Result<(), Halt> {
+        for _ in 0..TRIES {
+            let home = {
+                let mut map = self.store.map.borrow_mut();
+                let wanted = to.and_then(|_| map.place_slot(segment, slot, to));
+                wanted.or_else(|| map.place_slot(segment, slot, None))
+            };
+            let Some(home) = home else {
+                let gone = !self.store.map.borrow().segments.contains_key(&segment);
+                tally.homeless.set(tally.homeless.get() + !gone as u64);
+                return Ok(());
+            };
+            self.promote_spare(home.disk);
+            match self.move_slot(segment, slot, Some(home), ticket).await? {
+                Moved::Failed => self.store.check_writable()?,
+                moved => {
+                    tally.count(moved);
+                    return Ok(());
+                }
+            }
+        }
+        tally.homeless.set(tally.homeless.get() + 1);
+        Ok(())
+    }
+
+    /// A hot spare that takes its first slab is one no more.
+    fn promote_spare(&self, no: u16) {
+        let record = self.store.map.borrow_mut().change_disk(no, |disk| {
+            if disk.usage == Usage::HotSpare {
+                disk.usage = Usage::AutoSelect;
+            }
+        });
+        if record.is_some() {
+            self.store.world.emit(Event::SpareUsed { disk: DiskNo(no) });
+        }
+        self.store.append_changes(record);
+    }
+
+    /// Does `work` for every one of `tasks`, in their order, several at once; stops at the first that is told to.
+    pub(super) async fn each_at_once<T: Copy, F>(
+        &self,
+        tasks: Vec<T>,
+        work: impl Fn(T) -> F,
+    ) -> core::result::Result<(), Halt>
+    where
+        F: Future<Output = core::result::Result<(), Halt>>,
+    {
+        let disks = self.store.map.borrow().disks.len();
+        let next = Cell::new(0);
+        let halted = Cell::new(false);
+        let worker = async |_: usize| -> core::result::Result<(), Halt> {
+            while let (Some(task), false) = (tasks.get(next.get()), halted.get()) {
+                next.set(next.get() + 1);
+                if let Err(halt) = work(*task).await {
+                    halted.set(true);
+                    return Err(halt);
+                }
+            }
+            Ok(())
+        };
+        let ends = join((0..disks.clamp(2, MOVES_MAX)).map(worker)).await;
+        ends.into_iter().collect()
+    }
+
+    /// Bytes of the strips of one slot that are in use.
+    pub(in crate::pool) fn slot_bytes(&self, segment: u32) -> u64 {
+        let map = self.store.map.borrow();
+        map.segments.get(&segment).map_or(0, |found| match found.record.owner {
+            OWNER_METADATA => 0,
+            _ => (found.free.len() - found.free.count()) as u64 * found.record.layout.interleave().0,
+        })
+    }
+
+    /// Slots to make sound, in their order. `all`: those, too, whose disk may still come back in time.
+    fn repair_tasks(&self, all: bool) -> Vec<Task> {
+        let map = self.store.map.borrow();
+        let now = self.store.world.now();
+        let mut tasks = Vec::new();
+        for segment in map.segments.values() {
+            let unsound = map.unsound(&segment.record);
+            let left = segment.record.layout.failures() as i64 - unsound as i64;
+            for slot in (0..segment.record.slabs.len()).filter(|slot| !map.is_sound(&segment.record, *slot)) {
+                let at = segment.record.slabs[slot];
+                if at.is_some_and(|at| map.disks.get(&at.disk).is_some_and(|disk| disk.record.maintenance)) {
+                    continue;
+                }
+                let in_place = at.is_some_and(|at| self.store.has_disk(at.disk));
+                if !all && !in_place && self.slot_due(at, &map).is_none_or(|due| due > now) {
+                    continue;
+                }
+                let data = segment.record.owner != OWNER_METADATA;
+                tasks.push(Task { data, left, segment: segment.record.id, slot, in_place });
+            }
+        }
+        tasks.sort_unstable();
+        tasks
+    }
+
+    fn stale_disks(&self) -> Vec<u16> {
+        let members = self.store.members.borrow();
+        members.iter().filter(|(_, member)| member.disk.is_some() && !member.current).map(|(no, _)| *no).collect()
+    }
+
+    /// Brings the metadata of a disk up to date that missed some; what it lacks of data stays on record.
+    async fn readmit(&self, no: u16) -> Result<()> {
+        self.note_what_it_lacks(no);
+        let _turn = self.checkpointing.take().await;
+        for (segment, at) in self.metadata_on(no) {
+            self.copy_pages(segment, at).await?;
+        }
+        if self.store.disk_flush(no).await.is_err() {
+            return fail!(NotPossible, "disk {no} failed while it was brought up to date");
+        }
+        if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
+            member.current = member.disk.is_some();
+        }
+        self.store.labels.outdated.set(true);
+        self.store.write_labels().await
+    }
+
+    /// Where nobody wrote down what a disk lacks, it lacks everything.
+    fn note_what_it_lacks(&self, no: u16) {
+        let unknown = self.store.map.borrow().disks.get(&no).is_some_and(|disk| disk.record.away != Away::Tracked);
+        if !unknown {
+            return;
+        }
+        let mut records = Vec::new();
+        let mut map = self.store.map.borrow_mut();
+        let lacking: Vec<(u32, u128)> = map
+            .segments
+            .values()
+            .filter(|segment| segment.record.owner != OWNER_METADATA)
+            .map(|segment| (segment.record.id, slots_on(&segment.record, no)))
+            .filter(|(_, slots)| *slots != 0)
+            .collect();
+        records.extend(lacking.into_iter().filter_map(|(segment, slots)| map.mark_missed(segment, slots)));
+        records.extend(map.change_disk(no, |disk| disk.away = Away::Tracked));
+        drop(map);
+        self.store.append_changes(records);
+    }
+
+    /// Disks that are there and lack nothing any more are no longer behind.
+    fn note_caught_up(&self) {
+        let behind: Vec<u16> = {
+            let map = self.store.map.borrow();
+            map.disks.values().filter(|disk| disk.record.away != Away::No).map(|disk| disk.record.no).collect()
+        };
+        for no in behind {
+            let current = self.store.members.borrow().get(&no).is_some_and(|member| member.current);
+            let mut map = self.store.map.borrow_mut();
+            let lacks = map.segments.values().any(|segment| segment.record.missed & slots_on(&segment.record, no) != 0);
+            if current && !lacks {
+                let record = map.change_disk(no, |disk| disk.away = Away::No);
+                drop(map);
+                self.store.append_changes(record);
+                self.store.world.emit(Event::DiskCaughtUp { disk: DiskNo(no) });
+            }
+        }
+    }
+
+    fn metadata_on(&self, no: u16) -> Vec<(u32, SlabAt)> {
+        let map = self.store.map.borrow();
+        let segments = map.segments.values().filter(|found| found.record.owner == OWNER_METADATA);
+        segments
+            .flat_map(|found| {
+                found.record.slabs.iter().flatten().filter(|at| at.disk == no).map(|at| (found.record.id, *at))
+            })
+            .collect()
+    }
+
+    /// Bytes of the slots that are not sound.
+    pub fn unsound_bytes(&self) -> ByteCount {
+        ByteCount(self.repair_tasks(true).iter().map(|task| self.slot_bytes(task.segment)).sum())
+    }
+}
+
+impl Tally {
+    fn count(&self, moved: Moved) {
+        let counter = match moved {
+            Moved::Done | Moved::Moot => &self.moved,
+            Moved::Lost => &self.lost,
+            Moved::Failed => &self.homeless,
+        };
+        counter.set(counter.get() + 1);
+    }
+}

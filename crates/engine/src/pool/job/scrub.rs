@@ -1,0 +1,135 @@
+//! Scrub: every strip in use, parity included, and every copy of the metadata is read and proven; what is wrong is rewritten. Goes on after a
+//! restart with the segment it had come to.
+
+use super::super::Pool;
+use super::{Halt, Ticket};
+use crate::format::record::{JobState, OWNER_METADATA};
+use crate::store::{Store, join};
+use crate::stripe::execute::Target;
+use crate::stripe::table::Place;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// Raw bytes that are read at once.
+const AT_ONCE: u64 = 32 << 20;
+
+impl Pool {
+    /// See the head of this file.
+    pub(super) async fn scrub(&self, ticket: &Ticket) -> core::result::Result<String, Halt> {
+        let before = bad_blocks(&self.store);
+        ticket.expect(self.bytes_from(ticket.cursor.get()));
+        while let Some(segment) = self.next_segment(ticket.cursor.get()) {
+            self.prove_segment(segment, ticket).await?;
+            ticket.cursor.set(segment + 1);
+            self.save(ticket, JobState::Running);
+        }
+        // What counts as healed must stay so when the power goes.
+        self.store.flush_all(self.store.unflushed()).await;
+        self.note_scrubbed();
+        let (bad, healed) = (ticket.bad.get(), ticket.healed.get());
+        if bad == 0 {
+            return Ok("everything is as it was written".into());
+        }
+        let by_disk: Vec<String> = bad_blocks(&self.store)
+            .into_iter()
+            .filter_map(|(no, (name, count))| {
+                let count = count - before.get(&no).map_or(0, |(_, before)| *before).min(count);
+                (count > 0).then(|| format!("{name}: {count}"))
+            })
+            .collect();
+        let found = format!("{bad} bad blocks, {healed} of them rewritten ({})", by_disk.join(", "));
+        if healed < bad { super::stuck(found) } else { Ok(found) }
+    }
+
+    async fn prove_segment(&self, segment: u32, ticket: &Ticket) -> core::result::Result<(), Halt> {
+        let Some((metadata, raw)) = ({
+            let map = self.store.map.borrow();
+            map.segments
+                .get(&segment)
+                .map(|found| (found.record.owner == OWNER_METADATA, found.record.layout.raw_len().0))
+        }) else {
+            return Ok(());
+        };
+        if metadata {
+            // Reading a page compares its copies and rewrites those that lack it.
+            for (id, home) in self.pages_of(segment) {
+                self.store.read_page(id, home).await;
+                ticket.step(&self.store, 0).await?;
+            }
+            return Ok(());
+        }
+        let at_once = (AT_ONCE / raw).clamp(1, 64) as usize;
+        let mut next = 0;
+        loop {
+            let group: Vec<u32> = {
+                let map = self.store.map.borrow();
+                let Some(found) = map.segments.get(&segment) else { return Ok(()) };
+                (next..found.free.len() as u32).filter(|index| found.in_use(*index)).take(at_once).collect()
+            };
+            let Some(last) = group.last() else { return Ok(()) };
+            next = last + 1;
+            for (bad, healed) in join(group.iter().map(|index| self.prove(Place { segment, index: *index }))).await {
+                ticket.bad.set(ticket.bad.get() + bad);
+                ticket.healed.set(ticket.healed.get() + healed);
+            }
+            ticket.step(&self.store, raw * group.len() as u64).await?;
+        }
+    }
+
+    /// Bad and healed blocks of one stripe; none if it is gone meanwhile. Strips whose disk is away are no finding of a scrub.
+    async fn prove(&self, place: Place) -> (u64, u64) {
+        {
+            let mut map = self.store.map.borrow_mut();
+            if !map.segments.get(&place.segment).is_some_and(|found| found.in_use(place.index)) {
+                return (0, 0);
+            }
+            map.pin(place);
+        }
+        let proven = match Target::new(&self.store, place) {
+            Some(target) => {
+                let away = |slot: &usize| !target.slabs[*slot].is_some_and(|at| self.store.has_disk(at.disk));
+                let absent = (0..target.layout.slots()).filter(away).count() * target.layout.strip_blocks();
+                let proven = self.store.prove_stripe(&target, true).await;
+                proven.map_or((0, 0), |(bad, healed)| (bad.saturating_sub(absent as u64), healed))
+            }
+            None => (0, 0),
+        };
+        let records = self.store.map.borrow_mut().unpin(place);
+        self.store.append_all(records);
+        proven
+    }
+
+    fn next_segment(&self, from: u32) -> Option<u32> {
+        self.store.map.borrow().segments.range(from..).next().map(|(id, _)| *id)
+    }
+
+    /// Raw bytes in use in the segments from `from` on.
+    fn bytes_from(&self, from: u32) -> u64 {
+        let map = self.store.map.borrow();
+        let data = map.segments.range(from..).filter(|(_, found)| found.record.owner != OWNER_METADATA);
+        data.map(|(_, found)| (found.free.len() - found.free.count()) as u64 * found.record.layout.raw_len().0).sum()
+    }
+
+    fn note_scrubbed(&self) {
+        let now = self.unix_now();
+        if now == 0 {
+            return;
+        }
+        let settings = {
+            let mut map = self.store.map.borrow_mut();
+            map.settings.scrubbed = now;
+            map.settings
+        };
+        self.store.append_all(alloc::vec![crate::format::record::Record::Settings(settings)]);
+    }
+}
+
+/// Bad blocks that each disk has shown since the pool was opened: number -> (name, count).
+fn bad_blocks(store: &Store) -> BTreeMap<u16, (String, u64)> {
+    let members = store.members.borrow();
+    let map = store.map.borrow();
+    let name = |no: &u16| map.disks.get(no).map_or_else(|| no.to_string(), |disk| disk.record.name.clone());
+    members.iter().map(|(no, member)| (*no, (name(no), member.counters.bad_blocks))).collect()
+}

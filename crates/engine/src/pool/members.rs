@@ -1,0 +1,390 @@
+//! The disks of an open pool: they join, leave, come back, rest, and are given a use.
+//!
+//! Invariants
+//! 1. A disk joins in two steps: labels that name it, then its record in the log. One that the power cut between them is no member: at the next
+//!    opening it has no record, and the next labels do without it. It leaves in the reverse order.
+//! 2. A disk's number is never that of a disk which the map still knows.
+
+use super::create::{NewDisk, wipe};
+use super::open::probe;
+use super::{Pool, check_name};
+use crate::error::Result;
+use crate::event::{DiskNo, Event};
+use crate::fail;
+use crate::format::label::DiskPlan;
+use crate::format::record::{Away, DiskRecord, JobKind, Media, Record, SettingsRecord, Usage};
+use crate::io::Disk;
+use crate::limits::DISKS_MAX;
+use crate::store::{DiskCounters, Member, slots_on};
+use crate::units::ByteCount;
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec;
+
+/// What is to be different about a disk.
+#[derive(Clone, Debug, Default)]
+pub struct DiskChange {
+    /// What it is used for.
+    pub usage: Option<Usage>,
+    /// What it is made of.
+    pub media: Option<Media>,
+    /// What people call it.
+    pub name: Option<String>,
+    /// What may fail with it; empty: nothing.
+    pub domain: Option<String>,
+}
+
+impl Pool {
+    /// Judges a disk of `capacity` bytes that is to join as `name`, and says where its parts would lie. Changes nothing.
+    pub fn plan_disk_add(&self, capacity: ByteCount, name: &str) -> Result<DiskPlan> {
+        self.store.check_writable()?;
+        check_name(name)?;
+        let map = self.store.map.borrow();
+        if map.disks.values().any(|disk| disk.record.name == name) {
+            return fail!(AlreadyExists, "a disk named {name} is in the pool already");
+        }
+        if map.disks.len() >= DISKS_MAX {
+            return fail!(NotPossible, "the pool has {DISKS_MAX} disks already, and no pool has more");
+        }
+        let log_len = self.store.members.borrow().values().next().map(|member| member.plan.log_len);
+        let plan = DiskPlan::new(capacity, self.store.slab, log_len)?;
+        let config: usize = map.records().iter().map(|record| record.encoded_len()).sum();
+        if config as u64 > plan.blob_len.0 / 8 * 7 {
+            return fail!(
+                NotPossible,
+                "a disk of {capacity} has {} for the pool's configuration, which takes {} already: a larger disk is needed",
+                plan.blob_len,
+                ByteCount(config as u64)
+            );
+        }
+        Ok(plan)
+    }
+
+    /// Adds a disk. Whatever it held is lost. It is a durable member when this returns; new segments use it from then on if `usage` says so.
+    pub async fn disk_add(&self, new: NewDisk, usage: Usage) -> Result<u16> {
+        let _turn = self.joining.take().await;
+        let capacity = new.disk.shape().capacity;
+        let plan = self.plan_disk_add(capacity, &new.name)?;
+        wipe(&new.disk, &plan).await?;
+        let no = {
+            let members = self.store.members.borrow();
+            let map = self.store.map.borrow();
+            let unused = |no: &u16| !members.contains_key(no) && !map.disks.contains_key(no);
+            (0..DISKS_MAX as u16).find(unused).expect("there are fewer than that")
+        };
+        let member = Member {
+            id: new.id,
+            plan,
+            disk: Some(new.disk),
+            // There is no metadata on it, and none that it lacks.
+            current: true,
+            was_current: true,
+            completed: 0,
+            flushed: 0,
+            touched: BTreeMap::new(),
+            gone: None,
+            parked: None,
+            counters: DiskCounters::default(),
+        };
+        self.store.members.borrow_mut().insert(no, member);
+        // Twice: both its label slots must be whole.
+        for _ in 0..2 {
+            self.store.labels.outdated.set(true);
+            self.store.write_labels().await?;
+        }
+        if !self.store.has_disk(no) {
+            self.store.members.borrow_mut().remove(&no);
+            return fail!(NotPossible, "the new disk failed while it was labelled");
+        }
+        let record = DiskRecord {
+            no,
+            media: new.media,
+            usage,
+            slabs: plan.slabs,
+            disk_len: plan.disk_len,
+            name: new.name,
+            domain: String::new(),
+            away: Away::No,
+            maintenance: false,
+        };
+        self.store.map.borrow_mut().add_disk(record.clone(), plan.blob_len);
+        self.store.append_all(vec![Record::Disk(record)]);
+        self.store.log.make_durable(self.store.log.seq()).await?;
+        self.store.world.emit(Event::DiskAdded { disk: DiskNo(no) });
+        self.store.changed();
+        self.store.room.notify();
+        self.store.log.pressure.notify();
+        Ok(no)
+    }
+
+    /// How many bytes would have to move if disk `no` left, a disk of `instead` bytes having joined. Fails where they have no place.
+    pub fn plan_disk_remove(&self, no: u16, instead: Option<ByteCount>) -> Result<ByteCount> {
+        self.store.check_writable()?;
+        let map = self.store.map.borrow();
+        let Some(leaving) = map.disks.get(&no) else { return fail!(NotFound, "there is no disk {no}") };
+        let name = leaving.record.name.clone();
+        if map.disks.len() == 1 && instead.is_none() {
+            return fail!(NotPossible, "{name} is the only disk of the pool: remove the pool instead");
+        }
+        let mut free: BTreeMap<u16, u64> = map
+            .disks
+            .values()
+            .filter(|disk| {
+                let takes = matches!(disk.record.usage, Usage::AutoSelect | Usage::HotSpare);
+                disk.healthy && disk.record.no != no && takes
+            })
+            .map(|disk| (disk.record.no, disk.free.count() as u64))
+            .collect();
+        const NEW: u16 = u16::MAX;
+        if let Some(capacity) = instead {
+            let log_len = self.store.members.borrow().values().next().map(|member| member.plan.log_len);
+            free.insert(NEW, DiskPlan::new(capacity, self.store.slab, log_len)?.slabs as u64);
+        }
+        let (mut bytes, mut homeless) = (0, 0);
+        for (segment, _) in self.slots_of(no) {
+            let record = &map.segments[&segment].record;
+            bytes += self.slot_bytes(segment);
+            let fits = |other: u16, free: u64| free > 0 && (other == NEW || slots_on(record, other) == 0);
+            let to = free.iter().filter(|(other, free)| fits(**other, **free)).max_by_key(|(_, free)| **free);
+            match to.map(|(other, _)| *other) {
+                Some(other) => *free.get_mut(&other).expect("it was just found") -= 1,
+                None => homeless += 1,
+            }
+        }
+        if homeless > 0 {
+            let missing = self.store.slab * homeless;
+            return fail!(
+                NoSpace,
+                "disk {name} cannot leave: {missing} of what it holds has no place on the other disks (a disk takes one column of a stripe only); add a disk of at least {missing} first"
+            );
+        }
+        Ok(ByteCount(bytes))
+    }
+
+    /// Empties disk `no` and takes it out of the pool; `to` takes its place as far as that goes. Returns the job that does it.
+    pub async fn disk_remove(&self, no: u16, to: Option<u16>, at: u64) -> Result<u32> {
+        self.plan_disk_remove(no, None)?;
+        self.disk_set(no, DiskChange { usage: Some(Usage::Retired), ..DiskChange::default() }).await?;
+        self.job_start(JobKind::Evacuate { disk: no, to, forget: true }, at).await
+    }
+
+    /// Changes what is known of a disk, and what it is used for.
+    pub async fn disk_set(&self, no: u16, change: DiskChange) -> Result<()> {
+        self.store.check_writable()?;
+        if let Some(name) = &change.name {
+            check_name(name)?;
+            let map = self.store.map.borrow();
+            if map.disks.values().any(|disk| disk.record.no != no && disk.record.name == *name) {
+                return fail!(AlreadyExists, "a disk named {name} is in the pool already");
+            }
+        }
+        if let Some(domain) = change.domain.as_deref().filter(|domain| !domain.is_empty()) {
+            check_name(domain)?;
+        }
+        let record = {
+            let mut map = self.store.map.borrow_mut();
+            if !map.disks.contains_key(&no) {
+                return fail!(NotFound, "there is no disk {no}");
+            }
+            map.change_disk(no, |disk| {
+                disk.usage = change.usage.unwrap_or(disk.usage);
+                disk.media = change.media.unwrap_or(disk.media);
+                disk.name = change.name.unwrap_or_else(|| disk.name.clone());
+                disk.domain = change.domain.unwrap_or_else(|| disk.domain.clone());
+            })
+        };
+        self.store.append_changes(record);
+        self.store.changed();
+        self.store.log.make_durable(self.store.log.seq()).await
+    }
+
+    /// Takes a disk out for maintenance: nothing is read from it or written to it until [`Pool::disk_online`]. Refused where data would be out of reach.
+    pub async fn disk_offline(&self, no: u16) -> Result<()> {
+        self.store.check_writable()?;
+        if !self.store.has_disk(no) {
+            return fail!(NotPossible, "disk {no} is not there");
+        }
+        {
+            let map = self.store.map.borrow();
+            for segment in map.segments.values() {
+                let there = |slot: &usize| {
+                    map.is_sound(&segment.record, *slot) && slots_on(&segment.record, no) >> slot & 1 == 0
+                };
+                let left = (0..segment.record.slabs.len()).filter(there).count();
+                let held = segment.record.owner == crate::format::record::OWNER_METADATA || !segment.free.is_full();
+                if held && left + segment.record.layout.failures() < segment.record.layout.slots() {
+                    return fail!(
+                        NotPossible,
+                        "without disk {no} data would be out of reach: something else is missing or not repaired yet; see 'weft status'"
+                    );
+                }
+            }
+        }
+        if self.store.loggers().iter().all(|logger| *logger == no) {
+            return fail!(NotPossible, "disk {no} is the only one that carries the log");
+        }
+        let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.maintenance = true);
+        self.store.append_changes(record);
+        self.store.log.make_durable(self.store.log.seq()).await?;
+        let parked = self.store.members.borrow().get(&no).and_then(|member| member.disk.clone());
+        self.store.disk_lost(no, "maintenance");
+        if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
+            member.parked = parked;
+        }
+        self.store.log.make_durable(self.store.log.seq()).await
+    }
+
+    /// Ends the maintenance of a disk: it is brought up to date.
+    pub async fn disk_online(&self, no: u16) -> Result<()> {
+        self.store.check_writable()?;
+        let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.maintenance = false);
+        if record.is_none() {
+            return fail!(NotPossible, "disk {no} is not in maintenance");
+        }
+        self.store.append_changes(record);
+        let parked = self.store.members.borrow_mut().get_mut(&no).and_then(|member| member.parked.take());
+        if let Some(disk) = parked {
+            self.welcome(no, disk);
+        }
+        self.store.changed();
+        self.store.log.make_durable(self.store.log.seq()).await
+    }
+
+    /// A disk that was away is there again. It is brought up to date by a repair that begins by itself.
+    pub async fn attach(&self, disk: Rc<dyn Disk>) -> Result<u16> {
+        self.store.check_writable()?;
+        let Some((label, _)) = probe(&disk).await? else {
+            return fail!(NotFound, "the disk carries no label of a pool");
+        };
+        if label.pool_id != self.store.id {
+            return fail!(NotPossible, "the disk belongs to pool {}, not to {}", label.pool_name, self.name());
+        }
+        let no = label.disk_no;
+        {
+            let members = self.store.members.borrow();
+            let Some(member) = members.get(&no).filter(|member| member.id == label.disk_id) else {
+                return fail!(
+                    NotPossible,
+                    "disk {} was removed from pool {}; it is no part of it any more",
+                    label.disk_id,
+                    label.pool_name
+                );
+            };
+            if member.disk.is_some() {
+                return fail!(AlreadyExists, "disk {no} is there already");
+            }
+            if label.plan != member.plan && member.plan.disk_len > disk.shape().capacity {
+                return fail!(Corrupt, "disk {no} is smaller than it was");
+            }
+        }
+        let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.maintenance = false);
+        self.store.append_changes(record);
+        if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
+            member.plan = label.plan;
+            member.parked = None;
+        }
+        self.welcome(no, disk);
+        Ok(no)
+    }
+
+    /// What the owner set.
+    pub fn settings(&self) -> SettingsRecord {
+        self.store.map.borrow().settings
+    }
+
+    /// Sets it anew.
+    pub async fn set(&self, settings: SettingsRecord) -> Result<()> {
+        self.store.check_writable()?;
+        if settings.foreground_share > 90 {
+            return fail!(InvalidInput, "jobs leave clients 0 to 90 percent, not {}", settings.foreground_share);
+        }
+        if !settings.full.is_sorted() || settings.full.iter().any(|percent| !(1..=100).contains(percent)) {
+            return fail!(
+                InvalidInput,
+                "three rising fill levels of 1 to 100 percent are wanted, not {:?}",
+                settings.full
+            );
+        }
+        self.store.map.borrow_mut().settings = settings;
+        self.store.append_all(vec![Record::Settings(settings)]);
+        self.store.changed();
+        self.store.log.make_durable(self.store.log.seq()).await
+    }
+
+    /// Gives the pool another name.
+    pub async fn rename(&self, name: &str) -> Result<()> {
+        self.store.check_writable()?;
+        check_name(name)?;
+        *self.store.labels.pool_name.borrow_mut() = name.into();
+        // Twice: the other slot of a disk must not go on telling the old one.
+        for _ in 0..2 {
+            self.store.labels.outdated.set(true);
+            self.store.write_labels().await?;
+        }
+        Ok(())
+    }
+
+    /// Gives a virtual disk another name.
+    pub async fn vdisk_rename(&self, old: &str, new: &str) -> Result<()> {
+        self.store.check_writable()?;
+        check_name(new)?;
+        let Some(vdisk) = self.vdisk(old) else { return fail!(NotFound, "there is no virtual disk named {old}") };
+        if self.vdisk(new).is_some() {
+            return fail!(AlreadyExists, "a virtual disk named {new} exists already");
+        }
+        let record = {
+            let mut map = self.store.map.borrow_mut();
+            let record = map.vdisks.get_mut(&vdisk.id()).expect("an open virtual disk has its record");
+            record.name = new.into();
+            record.clone()
+        };
+        self.store.append_all(vec![Record::Vdisk(record)]);
+        self.store.log.make_durable(self.store.log.seq()).await
+    }
+
+    /// Takes an empty disk out of the pool, and its labels off it.
+    pub(super) async fn forget_disk(&self, no: u16) -> Result<()> {
+        let _turn = self.joining.take().await;
+        {
+            let mut map = self.store.map.borrow_mut();
+            let empty = map.disks.get(&no).is_some_and(|disk| disk.free.is_full());
+            if !empty {
+                return fail!(NotPossible, "disk {no} is not empty yet");
+            }
+            map.disks.remove(&no);
+        }
+        self.store.append_all(vec![Record::DiskDrop(no as u32)]);
+        self.store.log.make_durable(self.store.log.seq()).await?;
+        let left = self.store.members.borrow_mut().remove(&no);
+        self.store.labels.voters.set(self.store.labels.voters.get() & !(1 << no));
+        self.store.labels.loggers.set(self.store.labels.loggers.get() & !(1 << no));
+        self.store.refill_loggers().await?;
+        self.checkpoint().await?;
+        self.store.world.emit(Event::DiskRemoved { disk: DiskNo(no) });
+        self.store.changed();
+        let Some(member) = left else { return Ok(()) };
+        if let Some(disk) = member.disk {
+            // If it fails at that, nobody minds: it is no member any more, and its labels are old.
+            let _ = wipe(&disk, &member.plan).await;
+        }
+        Ok(())
+    }
+
+    /// Uses a disk again that missed updates.
+    fn welcome(&self, no: u16, disk: Rc<dyn Disk>) {
+        if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
+            member.disk = Some(disk);
+            member.current = false;
+            member.gone = None;
+            member.touched.clear();
+            member.flushed = member.completed;
+        }
+        if let Some(room) = self.store.map.borrow_mut().disks.get_mut(&no) {
+            room.healthy = true;
+        }
+        self.store.world.emit(Event::DiskReturned { disk: DiskNo(no) });
+        self.store.changed();
+        self.store.room.notify();
+    }
+}

@@ -1,0 +1,301 @@
+//! Moves: one slot of a segment gets another slab, or its own is brought up to date. Every job that changes where data lies is made of these.
+//!
+//! The steps of a move, in order:
+//! 1. From now on note which stripes of the segment are written anew.
+//! 2. Copy the slot's strips of every committed stripe: read and proven where they are, computed from the others where they cannot be.
+//!    Stripes are immutable, so nothing moves underneath; clients read and write the segment all the while.
+//! 3. Freeze the segment: nothing new goes into it; wait for the writes under way; copy what was noted in 1.
+//! 4. Flush the disk. One record makes the new home the truth (or says that nothing is missing any more); thaw; make the record durable.
+//! 5. When the last reader that knew the old slab is done, the old slab is free.
+//!
+//! A crash before the record leaves a slab that nobody refers to: free again at the next opening.
+//!
+//! Invariants
+//! 1. A segment's record never names a slab whose strips are not durable there, but for the slots it says are missing some.
+//! 2. Of one segment, one slot moves at a time.
+//! 3. A strip is read only while a committed stripe lies there, which is pinned in the same step: what is being written proves nothing.
+//! 4. A slot whose strips cannot all be computed keeps its home: that may be the only copy.
+
+use super::Pool;
+use super::job::{Halt, Ticket};
+use crate::error::Result;
+use crate::fail;
+use crate::format::page::{PageId, PageKind};
+use crate::format::record::{OWNER_METADATA, PageRun, SlabAt};
+use crate::io::IoSlice;
+use crate::segment::PAGE_PAIR;
+use crate::store::join;
+use crate::store::pages::table_page;
+use crate::stripe::execute::Target;
+use crate::stripe::table::{CHUNK_PAGES, Place};
+use crate::units::BLOCK;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Stripes of one move that are read at once.
+const AT_ONCE: usize = 16;
+
+/// How a move ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moved {
+    /// The slot is sound, in its new home or its own.
+    Done,
+    /// The segment, or what was to be moved of it, is gone meanwhile.
+    Moot,
+    /// Stripes could not be computed: the slot stays as it is.
+    Lost,
+    /// The disk that was written to failed.
+    Failed,
+}
+
+impl Pool {
+    /// Gives `slot` of `segment` the slab `to` as its home; or brings its own up to date, if that is `None`.
+    pub(super) async fn move_slot(
+        &self,
+        segment: u32,
+        slot: usize,
+        to: Option<SlabAt>,
+        ticket: &Ticket,
+    ) -> core::result::Result<Moved, Halt> {
+        let metadata =
+            self.store.map.borrow().segments.get(&segment).is_some_and(|found| found.record.owner == OWNER_METADATA);
+        // Page images are written by checkpoints only: none runs while a metadata segment moves.
+        let turn = if metadata { Some(self.checkpointing.take().await) } else { None };
+        let old = self.begin_move(segment).await;
+        let moved = match &old {
+            Some(old) => self.copy_slot(segment, slot, to.or(old[slot]), to.is_none(), ticket).await,
+            None => Ok(Moved::Moot),
+        };
+        {
+            let mut map = self.store.map.borrow_mut();
+            let record = match (&moved, to) {
+                (Ok(Moved::Done), Some(to)) => map.rehome(segment, slot, to),
+                (Ok(Moved::Done), None) => map.clear_missed(segment, slot),
+                _ => None,
+            };
+            // From here on another slot of it may move.
+            if let Some(found) = map.segments.get_mut(&segment).filter(|_| old.is_some()) {
+                (found.frozen, found.moving) = (false, None);
+            }
+            drop(map);
+            self.store.append_changes(record);
+        }
+        drop(turn);
+        match (moved, to, old) {
+            (Ok(Moved::Done), Some(_), Some(old)) => self.give_up(old, slot).await,
+            (moved, Some(to), _) => {
+                self.store.map.borrow_mut().free_slab(to);
+                moved
+            }
+            (moved, None, _) => moved,
+        }
+    }
+
+    /// Step 5: the old slab of a slot, once that it moved is durable.
+    async fn give_up(&self, old: Rc<[Option<SlabAt>]>, slot: usize) -> core::result::Result<Moved, Halt> {
+        self.store.log.make_durable(self.store.log.seq()).await?;
+        while Rc::strong_count(&old) > 1 {
+            self.store.pause().await;
+        }
+        if let Some(at) = old[slot] {
+            self.store.map.borrow_mut().free_slab(at);
+            self.store.changes.set(self.store.changes.get() + 1);
+            self.store.room.notify();
+        }
+        Ok(Moved::Done)
+    }
+
+    /// Steps 2 and 3, and the flush of 4: everything of the slot is at `home` then.
+    async fn copy_slot(
+        &self,
+        segment: u32,
+        slot: usize,
+        home: Option<SlabAt>,
+        in_place: bool,
+        ticket: &Ticket,
+    ) -> core::result::Result<Moved, Halt> {
+        let Some(home) = home else { return Ok(Moved::Moot) };
+        let metadata =
+            self.store.map.borrow().segments.get(&segment).is_some_and(|found| found.record.owner == OWNER_METADATA);
+        let copied = if metadata {
+            self.copy_pages(segment, home).await.is_ok()
+        } else {
+            match self.copy_strips(segment, slot, home, in_place, ticket).await? {
+                Moved::Done => true,
+                Moved::Failed => false,
+                other => return Ok(other),
+            }
+        };
+        let flushed = copied && self.store.disk_flush(home.disk).await.is_ok();
+        Ok(if flushed { Moved::Done } else { Moved::Failed })
+    }
+
+    /// Step 1, once no other slot of the segment moves. Returns its present slabs; `None`: it is gone.
+    async fn begin_move(&self, segment: u32) -> Option<Rc<[Option<SlabAt>]>> {
+        loop {
+            {
+                let mut map = self.store.map.borrow_mut();
+                let found = map.segments.get_mut(&segment)?;
+                if found.moving.is_none() {
+                    // What flies now is not committed yet: it counts as written anew.
+                    found.moving = Some(found.flying.clone());
+                    return Some(found.record.slabs.clone());
+                }
+            }
+            self.store.pause().await;
+        }
+    }
+
+    /// Steps 2 and 3.
+    async fn copy_strips(
+        &self,
+        segment: u32,
+        slot: usize,
+        home: SlabAt,
+        in_place: bool,
+        ticket: &Ticket,
+    ) -> core::result::Result<Moved, Halt> {
+        let mut next = 0;
+        loop {
+            let group = self.next_group(segment, next, false);
+            let Some(last) = group.last() else { break };
+            next = last + 1;
+            match self.copy_group(segment, slot, home, in_place, &group, ticket).await? {
+                Moved::Done => {}
+                other => return Ok(other),
+            }
+        }
+        while !self.freeze(segment) {
+            self.store.pause().await;
+        }
+        next = 0;
+        loop {
+            let group = self.next_group(segment, next, true);
+            let Some(last) = group.last() else { return Ok(Moved::Done) };
+            next = last + 1;
+            match self.copy_group(segment, slot, home, in_place, &group, ticket).await? {
+                Moved::Done => {}
+                other => return Ok(other),
+            }
+        }
+    }
+
+    /// Some committed stripes of a segment from `from` on: those that were noted in step 1, or the others.
+    fn next_group(&self, segment: u32, from: u32, noted: bool) -> Vec<u32> {
+        let map = self.store.map.borrow();
+        let Some(found) = map.segments.get(&segment) else { return Vec::new() };
+        let is_noted = |index: u32| found.moving.as_ref().is_some_and(|moving| moving.contains(index as usize));
+        let indexes = from..found.free.len() as u32;
+        indexes.filter(|index| found.in_use(*index) && is_noted(*index) == noted).take(AT_ONCE).collect()
+    }
+
+    /// Keeps new writes out of a segment. `false`: some are still under way.
+    fn freeze(&self, segment: u32) -> bool {
+        let mut map = self.store.map.borrow_mut();
+        let Some(found) = map.segments.get_mut(&segment) else { return true };
+        found.frozen = true;
+        found.flying.is_empty()
+    }
+
+    async fn copy_group(
+        &self,
+        segment: u32,
+        slot: usize,
+        home: SlabAt,
+        in_place: bool,
+        group: &[u32],
+        ticket: &Ticket,
+    ) -> core::result::Result<Moved, Halt> {
+        let strips = join(group.iter().map(|index| self.strip(Place { segment, index: *index }, slot, in_place))).await;
+        let mut writes = Vec::new();
+        let mut bytes = 0;
+        for (index, strip) in group.iter().zip(strips) {
+            match strip {
+                Strip::Lost => return Ok(Moved::Lost),
+                Strip::Moot => {}
+                Strip::There(len) => bytes += len,
+                Strip::Read(strip) => {
+                    bytes += strip.len() as u64;
+                    let blocks = strip.len() as u64 / BLOCK;
+                    writes.push((self.store.slab_offset(home, *index as u64 * blocks), strip));
+                }
+            }
+        }
+        let written = join(writes.into_iter().map(|(at, strip)| self.store.disk_write(home.disk, at, vec![strip])));
+        if written.await.iter().any(|written| written.is_err()) {
+            return Ok(Moved::Failed);
+        }
+        ticket.step(&self.store, bytes).await?;
+        Ok(Moved::Done)
+    }
+
+    /// The strip of `slot` of one stripe, from wherever it can be had. `in_place`: nothing is to be done if it is where it belongs.
+    async fn strip(&self, place: Place, slot: usize, in_place: bool) -> Strip {
+        {
+            let mut map = self.store.map.borrow_mut();
+            if !map.segments.get(&place.segment).is_some_and(|found| found.in_use(place.index)) {
+                return Strip::Moot;
+            }
+            map.pin(place);
+        }
+        let strip = match Target::new(&self.store, place) {
+            None => Strip::Moot,
+            Some(target) => match self.store.rebuild_strip(&target, slot, in_place).await {
+                Ok(Some(buf)) => Strip::Read(buf.freeze()),
+                Ok(None) => Strip::There(target.layout.interleave().0),
+                Err(_) => Strip::Lost,
+            },
+        };
+        let records = self.store.map.borrow_mut().unpin(place);
+        self.store.append_all(records);
+        strip
+    }
+
+    /// Writes the newest image of every page of a metadata segment to `to`.
+    pub(super) async fn copy_pages(&self, segment: u32, to: SlabAt) -> Result<()> {
+        for (id, home) in self.pages_of(segment) {
+            // A page without an image was never checkpointed; there is nothing to copy.
+            let Some((version, block)) = self.store.read_page(id, home).await else { continue };
+            let pair = (home.0.first + home.1) as u64 * PAGE_PAIR / BLOCK;
+            let at = self.store.slab_offset(to, pair + version % 2);
+            if self.store.disk_write(to.disk, at, vec![block.freeze()]).await.is_err() {
+                return fail!(NotPossible, "disk {} failed while metadata was copied to it", to.disk);
+            }
+        }
+        Ok(())
+    }
+
+    /// Every page that lives in a metadata segment, with its home.
+    pub(super) fn pages_of(&self, metadata: u32) -> Vec<(PageId, (PageRun, u32))> {
+        let map = self.store.map.borrow();
+        let mut pages = Vec::new();
+        for segment in
+            map.segments.values().filter(|found| found.record.sheet.count > 0 && found.record.sheet.segment == metadata)
+        {
+            let run = segment.record.sheet;
+            let id = |number| PageId { kind: PageKind::Sheet, owner: segment.record.id, number };
+            pages.extend((0..run.count).map(|number| (id(number), (run, number))));
+        }
+        for table in map.tables.values() {
+            for (number, chunk) in table.chunks.iter().filter(|(_, chunk)| chunk.pages.segment == metadata) {
+                pages.extend(
+                    (0..CHUNK_PAGES).map(|page| (table_page(table.record.id, *number, page), (chunk.pages, page))),
+                );
+            }
+        }
+        pages
+    }
+}
+
+/// What there is of one strip.
+enum Strip {
+    /// These bytes; they are to be written.
+    Read(IoSlice),
+    /// It is where it belongs: so many bytes.
+    There(u64),
+    /// No stripe of anybody lies there any more.
+    Moot,
+    /// It cannot be computed.
+    Lost,
+}
