@@ -28,6 +28,8 @@ pub struct Rig {
     pub pool: Option<Rc<Pool>>,
     /// How it is opened.
     pub options: OpenOptions,
+    /// How many of the disks a new pool is made of: the first ones.
+    pub members: usize,
 }
 
 impl Rig {
@@ -43,7 +45,8 @@ impl Rig {
 
     /// A rig of these disks.
     pub fn with_disks(world: SimWorld, disks: Vec<SimDisk>) -> Rig {
-        Rig { world, disks, pool: None, options: OpenOptions::default() }
+        let members = disks.len();
+        Rig { world, disks, pool: None, options: OpenOptions::default(), members }
     }
 
     /// Runs `future` to its end in virtual time; a hang is a panic that says what runs.
@@ -54,9 +57,9 @@ impl Rig {
         }
     }
 
-    /// Makes a pool named `pool` of all disks.
+    /// Makes a pool named `pool` of the first [`Rig::members`] disks.
     pub fn create(&self, slab: ByteCount) -> Result<()> {
-        let disks = self.disks.iter().enumerate().map(|(no, disk)| NewDisk {
+        let disks = self.disks[..self.members].iter().enumerate().map(|(no, disk)| NewDisk {
             disk: Rc::new(disk.clone()),
             id: Id([no as u8 + 1; 16]),
             name: format!("d{no}"),

@@ -3,7 +3,9 @@
 //! Rounds of clients (writes, reads, flushes, FUA, discards, zeroes of any size, several at once) end in a power cut, a kill, a clean stop, or a power cut
 //! while the pool is being opened again. All the while the *victims* misbehave: as many disks as the layout survives, chosen by seed, may lose and
 //! misplace writes, rot, stall, fail, vanish and come back old. Survival is owed throughout: every read is judged, every opening must work, every
-//! check must find nothing but what the victims did.
+//! check must find nothing but what the victims did. In half of the storms a caretaker is at work, too ([`upkeep`]).
+
+mod upkeep;
 
 use crate::disk::FaultPlan;
 use crate::oracle::Oracle;
@@ -14,9 +16,9 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::ops::Range;
 use std::rc::Rc;
+use upkeep::Ids;
 use weft_engine::error::ErrorKind;
 use weft_engine::pool::OpenOptions;
-use weft_engine::pool::job::{JobKind, JobState};
 use weft_engine::store::Tuning;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
@@ -46,6 +48,10 @@ struct Scene {
     rounds: u64,
     ops: u64,
     clients: u64,
+    /// Disks that are in no pool at first.
+    extras: usize,
+    /// Whether disks and jobs are meddled with.
+    upkeep: bool,
 }
 
 /// What the clients of a round share.
@@ -84,11 +90,14 @@ struct Storm {
     rng: Rng,
     crashes: u64,
     openings: u64,
+    ids: Rc<Ids>,
 }
 
 impl Storm {
     fn new(world: SimWorld, scene: Scene, rng: Rng) -> Storm {
-        let mut rig = Rig::new(world, scene.disks, scene.capacity);
+        let mut rig = Rig::new(world, scene.disks + scene.extras, scene.capacity);
+        rig.members = scene.disks;
+        let ids = Rc::new(Ids::new(rig.disks.len(), scene.disks));
         rig.options = OpenOptions { tuning: scene.tuning, degraded: true, ..OpenOptions::default() };
         let shared = Shared {
             oracle: RefCell::new(Oracle::new(scene.size.0, scene.sector as u64)),
@@ -101,7 +110,7 @@ impl Storm {
             failure: RefCell::new(None),
             full: Cell::new(0),
         };
-        Storm { rig, scene, shared: Rc::new(shared), rng, crashes: 0, openings: 0 }
+        Storm { rig, scene, shared: Rc::new(shared), rng, crashes: 0, openings: 0, ids }
     }
 
     fn run(&mut self) -> Result<(), String> {
@@ -109,6 +118,9 @@ impl Storm {
         self.open()?;
         let Scene { layout, size, sector, fixed, .. } = self.scene;
         self.rig.make_vdisk(layout, size, sector, fixed).map_err(|error| format!("making the disk: {error}"))?;
+        if self.scene.upkeep {
+            self.set_policy()?;
+        }
         self.curse();
         for round in 0..self.scene.rounds {
             self.round().map_err(|why| format!("round {round}: {why}"))?;
@@ -135,6 +147,7 @@ impl Storm {
         let vdisk = self.rig.pool().vdisk("vdisk").ok_or("the virtual disk is gone")?;
         self.start_clients(&vdisk);
         self.maybe_lose_a_disk();
+        self.start_caretaker();
         let crash = self.rng.chance(0.7);
         if crash {
             world.crash_at(world.operations() + self.rng.range(1..self.scene.ops * 6));
@@ -284,15 +297,7 @@ impl Storm {
         }
         self.rig.open(&mut self.rng).map_err(|error| format!("opening in the calm: {error}"))?;
         self.judge_after_crash()?;
-        let pool = self.rig.pool();
-        let repaired = self.rig.run(async move {
-            let job = pool.job_start(JobKind::Repair, 0).await?;
-            pool.job_wait(job).await
-        });
-        let repaired = repaired.map_err(|error| format!("repairing: {error}"))?;
-        if repaired.state != JobState::Done {
-            return Err(format!("the repair left something: {repaired:?}"));
-        }
+        self.settle()?;
         let pool = self.rig.pool();
         self.rig.run(async move { pool.check(true).await }).map_err(|error| format!("healing: {error}"))?;
         let pool = self.rig.pool();
@@ -311,9 +316,10 @@ impl Storm {
         let kind = if *fixed { "fixed" } else { "thin" };
         let _ = write!(
             line,
-            "{layout}, {size} {kind}, sector {sector}, {disks} disks of {}, victims {victims:?}: {} operations, {} refused as full, {} crashes, {} openings",
+            "{layout}, {size} {kind}, sector {sector}, {disks} disks of {}, victims {victims:?}: {} operations, {} of them upkeep, {} refused as full, {} crashes, {} openings",
             self.scene.capacity,
             self.shared.done.get(),
+            self.ids.acts.get(),
             self.shared.full.get(),
             self.crashes,
             self.openings
@@ -484,6 +490,7 @@ impl Scene {
             auto_jobs: true,
         };
         let fixed = rng.chance(0.25);
+        let upkeep = rng.chance(0.5);
         Scene {
             layout,
             sector: *rng.pick(&[512, 4096]),
@@ -497,6 +504,8 @@ impl Scene {
             rounds: 2 + rng.below(4),
             ops: 40 + rng.below(200),
             clients: 1 + rng.below(6),
+            extras: if upkeep { 1 + rng.below(3) as usize } else { 0 },
+            upkeep,
         }
     }
 }

@@ -455,7 +455,7 @@ impl Pool {
         }
         if self.store.log.failure().is_none() {
             self.save(&ticket, state);
-            self.forget_old_jobs();
+            self.forget_old_jobs(id);
         }
         self.jobs.ended.notify();
     }
@@ -480,12 +480,14 @@ impl Pool {
         self.store.append_all(alloc::vec![Record::Job(record)]);
     }
 
-    fn forget_old_jobs(&self) {
+    /// Forgets all but the last jobs that ended; the one that ended `last` may be older by its number.
+    fn forget_old_jobs(&self, last: u32) {
         let mut ended: Vec<u32> = {
             let map = self.store.map.borrow();
-            map.jobs.values().filter(|record| has_ended(record.state)).map(|record| record.id).collect()
+            let ended = map.jobs.values().filter(|record| has_ended(record.state) && record.id != last);
+            ended.map(|record| record.id).collect()
         };
-        ended.truncate(ended.len().saturating_sub(ENDED_KEPT));
+        ended.truncate((ended.len() + 1).saturating_sub(ENDED_KEPT));
         for id in ended {
             self.store.map.borrow_mut().jobs.remove(&id);
             self.jobs.notes.borrow_mut().remove(&id);

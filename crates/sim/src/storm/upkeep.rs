@@ -1,0 +1,201 @@
+//! The caretaker: while clients work, disks are added, removed, replaced, retired, taken out for maintenance and put back, jobs are begun,
+//! paused and ended, all at random. None of it may cost a byte.
+
+use super::Storm;
+use crate::disk::SimDisk;
+use crate::rng::Rng;
+use crate::world::SimWorld;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use weft_engine::error::{ErrorKind, Result};
+use weft_engine::format::Id;
+use weft_engine::format::record::{Media, SettingsRecord, Usage};
+use weft_engine::pool::job::{JobKind, JobState, has_ended};
+use weft_engine::pool::{DiskChange, NewDisk, Pool};
+use weft_engine::units::Nanos;
+use weft_engine::world::World;
+
+/// What the caretaker knows of the disks: which identity each was last given.
+#[derive(Default)]
+pub(super) struct Ids {
+    ids: RefCell<Vec<Id>>,
+    /// What the caretaker did, and was not refused.
+    pub(super) acts: Cell<u64>,
+}
+
+impl Ids {
+    /// As [`crate::rig::Rig::create`] gives them to the first `members` of `disks` disks.
+    pub(super) fn new(disks: usize, members: usize) -> Ids {
+        let id = |no: usize| if no < members { Id([no as u8 + 1; 16]) } else { Id::default() };
+        Ids { ids: RefCell::new((0..disks).map(id).collect()), acts: Cell::new(0) }
+    }
+
+    /// The number in the pool of disk `at`, if it is a member.
+    fn member(&self, pool: &Pool, at: usize) -> Option<u16> {
+        let id = self.ids.borrow()[at];
+        let members = pool.store().members.borrow();
+        members.iter().find(|(_, member)| member.id == id).map(|(no, _)| *no)
+    }
+}
+
+impl Storm {
+    /// Lets the caretaker work until the clients are done.
+    pub(super) fn start_caretaker(&mut self) {
+        if !self.scene.upkeep {
+            return;
+        }
+        let (pool, shared, world) = (self.rig.pool(), self.shared.clone(), self.rig.world.clone());
+        let mut care = Care {
+            pool,
+            world: world.clone(),
+            disks: self.rig.disks.clone(),
+            ids: self.ids.clone(),
+            victims: self.scene.victims.clone(),
+            rng: self.rng.fork("caretaker"),
+        };
+        self.rng.next_u64();
+        world.clone().spawn(
+            "caretaker",
+            Box::pin(async move {
+                while shared.clients_left.get() > 0 && shared.failure.borrow().is_none() {
+                    let pause = care.rng.below(150_000_000);
+                    world.sleep(Nanos(pause)).await;
+                    match care.act().await {
+                        Ok(()) => care.ids.acts.set(care.ids.acts.get() + 1),
+                        Err(error) if error.kind == ErrorKind::Corrupt => {
+                            shared.failure.borrow_mut().get_or_insert(format!("upkeep: {error}"));
+                        }
+                        Err(_) => {}
+                    }
+                }
+            }),
+        );
+    }
+
+    /// Missing disks are rebuilt soon, or the storm would be over before.
+    pub(super) fn set_policy(&mut self) -> std::result::Result<(), String> {
+        let pool = self.rig.pool();
+        let settings = SettingsRecord {
+            repair_after: *self.rng.pick(&[0, 1, 300, u32::MAX]),
+            foreground_share: *self.rng.pick(&[0, 50, 90]),
+            ..SettingsRecord::default()
+        };
+        self.rig.run(async move { pool.set(settings).await }).map_err(|error| format!("settings: {error}"))
+    }
+
+    /// Every job ends, and nothing is left undone that could be done.
+    pub(super) fn settle(&self) -> std::result::Result<(), String> {
+        let pool = self.rig.pool();
+        self.rig.run(async move {
+            let offline: Vec<u16> = {
+                let map = pool.store().map.borrow();
+                map.disks.values().filter(|disk| disk.record.maintenance).map(|disk| disk.record.no).collect()
+            };
+            for no in offline {
+                pool.disk_online(no).await.map_err(|error| format!("online: {error}"))?;
+            }
+            let repair = pool.job_start(JobKind::Repair, 0).await.map_err(|error| format!("repairing: {error}"))?;
+            for job in pool.jobs() {
+                if job.state == JobState::Paused {
+                    let _ = pool.job_resume(job.id).await;
+                }
+            }
+            let repaired = pool.job_wait(repair).await.map_err(|error| format!("repairing: {error}"))?;
+            if repaired.state != JobState::Done {
+                return Err(format!("the repair left something: {repaired:?}"));
+            }
+            while let Some(job) = pool.jobs().into_iter().find(|job| !has_ended(job.state)) {
+                let ended = pool.job_wait(job.id).await.map_err(|error| format!("waiting for {job:?}: {error}"))?;
+                if ended.kind == JobKind::Repair && ended.state != JobState::Done {
+                    return Err(format!("the repair left something: {ended:?}"));
+                }
+            }
+            match pool.unsound_bytes().0 {
+                0 => Ok(()),
+                bytes => Err(format!("{bytes} bytes are still without their redundancy: {:?}", pool.jobs())),
+            }
+        })
+    }
+}
+
+struct Care {
+    pool: Rc<Pool>,
+    world: SimWorld,
+    disks: Vec<SimDisk>,
+    ids: Rc<Ids>,
+    victims: Vec<usize>,
+    rng: Rng,
+}
+
+impl Care {
+    async fn act(&mut self) -> Result<()> {
+        let at = self.rng.below(self.disks.len() as u64) as usize;
+        let pool = self.pool.clone();
+        let no = self.ids.member(&pool, at);
+        match (self.rng.below(12), no) {
+            (0..=2, None) => self.add(at).await.map(|_| ()),
+            (0, Some(no)) => pool.disk_remove(no, None, 0).await.map(|_| ()),
+            (1, Some(no)) => match self.unused() {
+                Some(new) => {
+                    let to = self.add(new).await?;
+                    pool.disk_remove(no, Some(to), 0).await.map(|_| ())
+                }
+                None => Ok(()),
+            },
+            (2, Some(no)) => {
+                let usage = *self.rng.pick(&[Usage::Retired, Usage::AutoSelect, Usage::AutoSelect, Usage::HotSpare]);
+                pool.disk_set(no, DiskChange { usage: Some(usage), ..DiskChange::default() }).await
+            }
+            (3, Some(no)) if self.victims.contains(&at) => {
+                pool.disk_offline(no).await?;
+                let pause = self.rng.below(300_000_000);
+                self.world.sleep(Nanos(pause)).await;
+                pool.disk_online(no).await
+            }
+            (4..=6, Some(no)) => match !pool.store().has_disk(no) && !self.disks[at].is_gone() {
+                true => pool.attach(Rc::new(self.disks[at].clone())).await.map(|_| ()),
+                false => Ok(()),
+            },
+            (7, _) => pool.job_start(JobKind::Scrub, 0).await.map(|_| ()),
+            (8, _) => pool.job_start(JobKind::Rebalance, 0).await.map(|_| ()),
+            (9, _) => pool.job_start(JobKind::Repair, 0).await.map(|_| ()),
+            _ => self.meddle().await,
+        }
+    }
+
+    /// A job is paused, resumed or ended.
+    async fn meddle(&mut self) -> Result<()> {
+        let jobs: Vec<u32> =
+            self.pool.jobs().into_iter().filter(|job| !has_ended(job.state)).map(|job| job.id).collect();
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let job = *self.rng.pick(&jobs);
+        match self.rng.below(4) {
+            0 => self.pool.job_pause(job).await,
+            1 => self.pool.job_cancel(job).await,
+            _ => self.pool.job_resume(job).await,
+        }
+    }
+
+    /// A disk that is there and in no pool.
+    fn unused(&mut self) -> Option<usize> {
+        let fits = |at: &usize| self.ids.member(&self.pool, *at).is_none() && !self.disks[*at].is_gone();
+        let unused: Vec<usize> = (0..self.disks.len()).filter(fits).collect();
+        (!unused.is_empty()).then(|| *self.rng.pick(&unused))
+    }
+
+    async fn add(&mut self, at: usize) -> Result<u16> {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&self.rng.next_u64().to_le_bytes());
+        let new = NewDisk {
+            disk: Rc::new(self.disks[at].clone()),
+            id: Id(id),
+            name: format!("n{}", self.rng.next_u64()),
+            media: Media::Ssd,
+        };
+        self.ids.ids.borrow_mut()[at] = Id(id);
+        let usage = *self.rng.pick(&[Usage::AutoSelect, Usage::AutoSelect, Usage::HotSpare]);
+        self.pool.disk_add(new, usage).await
+    }
+}
