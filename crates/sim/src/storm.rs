@@ -125,7 +125,9 @@ impl Storm {
         for round in 0..self.scene.rounds {
             self.round().map_err(|why| format!("round {round}: {why}"))?;
             if self.rng.chance(0.3) {
-                self.calm().map_err(|why| format!("calm after round {round}: {why}"))?;
+                if !self.calm().map_err(|why| format!("calm after round {round}: {why}"))? {
+                    break;
+                }
                 self.scene.victims = Scene::victims(self.scene.layout, self.scene.disks, &mut self.rng);
                 self.curse();
             }
@@ -279,14 +281,14 @@ impl Storm {
         if !report.problems.is_empty() || report.lost_stripes > 0 {
             return Err(format!("the check found {report:?}"));
         }
-        if report.bad_blocks > 0 && self.scene.victims.is_empty() {
+        if report.bad_blocks > 0 && self.scene.victims.is_empty() && !self.scene.upkeep {
             return Err(format!("blocks are bad without anybody's fault: {report:?}"));
         }
         Ok(())
     }
 
-    /// No more faults: every disk is back, and the pool must become whole.
-    fn calm(&mut self) -> Result<(), String> {
+    /// No more faults: every disk is back, and the pool must become whole. `false`: it has not the room for that.
+    fn calm(&mut self) -> Result<bool, String> {
         self.rig.close().map_err(|error| format!("closing: {error}"))?;
         let mut rng = self.rng.fork("calm");
         for disk in &self.rig.disks {
@@ -297,7 +299,9 @@ impl Storm {
         }
         self.rig.open(&mut self.rng).map_err(|error| format!("opening in the calm: {error}"))?;
         self.judge_after_crash()?;
-        self.settle()?;
+        if !self.settle()? {
+            return Ok(false);
+        }
         let pool = self.rig.pool();
         self.rig.run(async move { pool.check(true).await }).map_err(|error| format!("healing: {error}"))?;
         let pool = self.rig.pool();
@@ -307,7 +311,7 @@ impl Storm {
             return Err(format!("after the repair the check still finds {report:?}"));
         }
         let bytes = self.read_all()?;
-        self.shared.oracle.borrow().judge(0, &bytes)
+        self.shared.oracle.borrow().judge(0, &bytes).map(|()| true)
     }
 
     fn line(&self) -> String {

@@ -250,6 +250,9 @@ impl Map {
             domain.is_empty() || domains.insert(domain.as_str())
         });
         let mut room: Vec<_> = apart.into_iter().chain(together).collect();
+        if self.disks_for(disks).count() < slots {
+            room.extend(self.last_resort(disks, keep).map(|disk| (disk.free.count(), turn, disk.record.no)));
+        }
         if room.len() + absent_max < slots {
             let (have, healthy) = (room.len(), self.disks_for(disks).count());
             return fail!(
@@ -270,6 +273,17 @@ impl Map {
         }
         slabs.resize(slots, None);
         Ok(slabs)
+    }
+
+    /// Disks that are not for new data, and are better than none: hot spares, then retired ones.
+    fn last_resort(&self, disks: u64, keep: usize) -> impl Iterator<Item = &DiskRoom> {
+        let with = move |usage: Usage| {
+            self.disks.values().filter(move |disk| {
+                let allowed = disks == 0 || disks >> disk.record.no & 1 == 1;
+                disk.healthy && allowed && disk.record.usage == usage && disk.free.count() > keep
+            })
+        };
+        with(Usage::HotSpare).chain(with(Usage::Retired))
     }
 
     fn insert_segment(&mut self, owner: u32, layout: Layout, sheet: PageRun, slabs: Vec<Option<SlabAt>>) -> u32 {

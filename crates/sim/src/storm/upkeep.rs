@@ -15,6 +15,9 @@ use weft_engine::pool::{DiskChange, NewDisk, Pool};
 use weft_engine::units::Nanos;
 use weft_engine::world::World;
 
+/// What a repair says that lacks room.
+const NO_PLACE: &str = "found no place";
+
 /// What the caretaker knows of the disks: which identity each was last given.
 #[derive(Default)]
 pub(super) struct Ids {
@@ -44,16 +47,8 @@ impl Storm {
         if !self.scene.upkeep {
             return;
         }
-        let (pool, shared, world) = (self.rig.pool(), self.shared.clone(), self.rig.world.clone());
-        let mut care = Care {
-            pool,
-            world: world.clone(),
-            disks: self.rig.disks.clone(),
-            ids: self.ids.clone(),
-            victims: self.scene.victims.clone(),
-            rng: self.rng.fork("caretaker"),
-        };
-        self.rng.next_u64();
+        let (shared, world) = (self.shared.clone(), self.rig.world.clone());
+        let mut care = self.caretaker();
         world.clone().spawn(
             "caretaker",
             Box::pin(async move {
@@ -72,6 +67,19 @@ impl Storm {
         );
     }
 
+    fn caretaker(&mut self) -> Care {
+        let rng = self.rng.fork("caretaker");
+        self.rng.next_u64();
+        Care {
+            pool: self.rig.pool(),
+            world: self.rig.world.clone(),
+            disks: self.rig.disks.clone(),
+            ids: self.ids.clone(),
+            victims: self.scene.victims.clone(),
+            rng,
+        }
+    }
+
     /// Missing disks are rebuilt soon, or the storm would be over before.
     pub(super) fn set_policy(&mut self) -> std::result::Result<(), String> {
         let pool = self.rig.pool();
@@ -83,8 +91,37 @@ impl Storm {
         self.rig.run(async move { pool.set(settings).await }).map_err(|error| format!("settings: {error}"))
     }
 
-    /// Every job ends, and nothing is left undone that could be done.
-    pub(super) fn settle(&self) -> std::result::Result<(), String> {
+    /// Every job ends, and nothing is left undone that could be done. `false`: full redundancy takes more room than there is.
+    pub(super) fn settle(&mut self) -> std::result::Result<bool, String> {
+        let pool = self.rig.pool();
+        let spread = self.rig.run(async move {
+            let numbers: Vec<u16> = pool.info().disks.iter().map(|disk| disk.no).collect();
+            for no in numbers {
+                pool.disk_set(no, DiskChange { usage: Some(Usage::AutoSelect), ..DiskChange::default() }).await?;
+            }
+            Result::Ok(())
+        });
+        spread.map_err(|error| format!("all disks are used again: {error}"))?;
+        let mut settled = self.settle_once();
+        let mut care = self.caretaker();
+        while let (Err(why), Some(extra)) = (&settled, care.unused())
+            && why.contains(NO_PLACE)
+        {
+            let added;
+            (care, added) = self.rig.run(async move {
+                let added = care.add(extra).await;
+                (care, added)
+            });
+            added.map_err(|error| format!("adding a disk: {error}"))?;
+            settled = self.settle_once();
+        }
+        match settled {
+            Err(why) if why.contains(NO_PLACE) => Ok(false),
+            settled => settled.map(|()| true),
+        }
+    }
+
+    fn settle_once(&self) -> std::result::Result<(), String> {
         let pool = self.rig.pool();
         self.rig.run(async move {
             let offline: Vec<u16> = {
