@@ -8,6 +8,8 @@
 //! 4. Flush the disk. One record makes the new home the truth (or says that nothing is missing any more); thaw; make the record durable.
 //! 5. When the last reader that knew the old slab is done, the old slab is free.
 //!
+//! Metadata: its pages are copied while no checkpoint runs, and one is taken before its old slab is free.
+//!
 //! A crash before the record leaves a slab that nobody refers to: free again at the next opening.
 //!
 //! Invariants
@@ -83,7 +85,7 @@ impl Pool {
         }
         drop(turn);
         match (moved, to, old) {
-            (Ok(Moved::Done), Some(_), Some(old)) => self.give_up(old, slot).await,
+            (Ok(Moved::Done), Some(_), Some(old)) => self.give_up(old, slot, metadata).await,
             (moved, Some(to), _) => {
                 self.store.map.borrow_mut().free_slab(to);
                 moved
@@ -93,8 +95,17 @@ impl Pool {
     }
 
     /// Step 5: the old slab of a slot, once that it moved is durable.
-    async fn give_up(&self, old: Rc<[Option<SlabAt>]>, slot: usize) -> core::result::Result<Moved, Halt> {
+    async fn give_up(
+        &self,
+        old: Rc<[Option<SlabAt>]>,
+        slot: usize,
+        metadata: bool,
+    ) -> core::result::Result<Moved, Halt> {
         self.store.log.make_durable(self.store.log.seq()).await?;
+        if metadata {
+            // An opening reads the pages where the last checkpoint says they are, before it reads the log.
+            self.checkpoint().await?;
+        }
         while Rc::strong_count(&old) > 1 {
             self.store.pause().await;
         }

@@ -133,6 +133,7 @@ impl Pool {
         store.append_all(given_back);
         store.writing.set(true);
         self.note_absent();
+        store.heal_suspects().await;
         store.world.spawn("jobs", Box::pin(runner(self.clone())));
         store.world.spawn("committer", Box::pin(committer(store.clone())));
         store.world.spawn("log keeper", Box::pin(log_keeper(self.clone())));
@@ -284,6 +285,7 @@ fn make_store<'a>(
         committing: Default::default(),
         stopping: Cell::new(false),
         writing: Cell::new(false),
+        suspects: RefCell::default(),
         work: Default::default(),
         changes: Cell::new(0),
         requests: Cell::new(0),

@@ -19,7 +19,8 @@ use crate::event::{DiskNo, Event};
 use crate::fail;
 use crate::format::Id;
 use crate::format::label::DiskPlan;
-use crate::format::record::{Away, Record, SegmentRecord, SlabAt};
+use crate::format::page::PageId;
+use crate::format::record::{Away, PageRun, Record, SegmentRecord, SlabAt};
 use crate::io::{Buf, Disk, DiskError, IoSlice};
 use crate::log::Log;
 use crate::segment::Map;
@@ -118,6 +119,8 @@ pub struct Store {
     pub stopping: Cell<bool>,
     /// The log may be appended to: the pool has been opened for writing.
     pub writing: Cell<bool>,
+    /// Metadata pages that were found behind on some disk while the pool was being opened.
+    pub suspects: RefCell<Vec<(PageId, (PageRun, u32))>>,
     /// There may be something to do for a job.
     pub work: Signal,
     /// Counts what may make possible what was not: disks come and go, slabs become free.

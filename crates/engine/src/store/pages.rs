@@ -12,6 +12,7 @@ use crate::format::record::{PageRun, SlabAt};
 use crate::io::Buf;
 use crate::mutant::{self, Mutant};
 use crate::segment::PAGE_PAIR;
+use crate::stripe::table::CHUNK_PAGES;
 use crate::units::{BLOCK, ByteCount};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -217,13 +218,19 @@ impl Store {
         self.pages.sheets.borrow_mut().entry((segment, number)).or_insert(sheet);
     }
 
-    /// The newest sound image of a page on the current disks. Copies that lack it are brought up to date on the way.
+    /// The newest sound image of a page on the current disks. Copies that lack it are brought up to date on the way; while the pool is being
+    /// opened they are only noted, for where the page lies is not known for sure before the log was read ([`Store::heal_suspects`]).
     pub async fn read_page(&self, id: PageId, home: (PageRun, u32)) -> Option<(u64, Buf)> {
+        // Held until the last write below: a slab is nobody else's as long as somebody knows it.
+        let _slabs = self.map.borrow().segments.get(&home.0.segment).map(|segment| segment.record.slabs.clone());
         let (copies, found) = self.read_copies(id, home).await;
         let pair = first_block(home);
         let best = found.iter().flatten().map(|(version, _)| *version).max()?;
         let (_, block) = found.iter().flatten().find(|(version, _)| *version == best)?.clone();
-        if !self.read_only {
+        let lacking = found.iter().any(|found| found.as_ref().is_none_or(|(version, _)| *version < best));
+        if lacking && !self.writing.get() {
+            self.suspects.borrow_mut().push((id, home));
+        } else if lacking {
             for (at, found) in copies.iter().zip(&found) {
                 if found.as_ref().is_none_or(|(version, _)| *version < best) {
                     self.metadata_healed(at.disk, "metadata page");
@@ -234,6 +241,26 @@ impl Store {
             }
         }
         Some((best, block))
+    }
+
+    /// Brings up to date the copies that were found behind while the pool was being opened.
+    pub async fn heal_suspects(&self) {
+        for (id, home) in self.suspects.take() {
+            let here = {
+                let map = self.map.borrow();
+                match id.kind {
+                    PageKind::Sheet => {
+                        map.segments.get(&id.owner).is_some_and(|segment| segment.record.sheet == home.0)
+                    }
+                    PageKind::Table => map.tables.get(&id.owner).is_some_and(|table| {
+                        table.chunks.get(&(id.number / CHUNK_PAGES)).is_some_and(|chunk| chunk.pages == home.0)
+                    }),
+                }
+            };
+            if here {
+                self.read_page(id, home).await;
+            }
+        }
     }
 
     /// The newest sound image of one copy, whose pair of slots begins at block `pair` of its slab.

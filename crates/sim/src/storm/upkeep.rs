@@ -22,6 +22,8 @@ const NO_PLACE: &str = "found no place";
 #[derive(Default)]
 pub(super) struct Ids {
     ids: RefCell<Vec<Id>>,
+    /// How many identities it gave to disks.
+    given: Cell<u64>,
     /// What the caretaker did, and was not refused.
     pub(super) acts: Cell<u64>,
 }
@@ -30,7 +32,7 @@ impl Ids {
     /// As [`crate::rig::Rig::create`] gives them to the first `members` of `disks` disks.
     pub(super) fn new(disks: usize, members: usize) -> Ids {
         let id = |no: usize| if no < members { Id([no as u8 + 1; 16]) } else { Id::default() };
-        Ids { ids: RefCell::new((0..disks).map(id).collect()), acts: Cell::new(0) }
+        Ids { ids: RefCell::new((0..disks).map(id).collect()), acts: Cell::new(0), given: Cell::new(0) }
     }
 
     /// The number in the pool of disk `at`, if it is a member.
@@ -97,7 +99,12 @@ impl Storm {
         let spread = self.rig.run(async move {
             let numbers: Vec<u16> = pool.info().disks.iter().map(|disk| disk.no).collect();
             for no in numbers {
-                pool.disk_set(no, DiskChange { usage: Some(Usage::AutoSelect), ..DiskChange::default() }).await?;
+                let used = DiskChange { usage: Some(Usage::AutoSelect), ..DiskChange::default() };
+                match pool.disk_set(no, used).await {
+                    // It has just left.
+                    Err(error) if error.kind == ErrorKind::NotFound => {}
+                    other => other?,
+                }
             }
             Result::Ok(())
         });
@@ -223,12 +230,12 @@ impl Care {
     }
 
     async fn add(&mut self, at: usize) -> Result<u16> {
-        let mut id = [0; 16];
-        id[..8].copy_from_slice(&self.rng.next_u64().to_le_bytes());
+        let mut id = [0xAD; 16];
+        id[..8].copy_from_slice(&self.ids.given.replace(self.ids.given.get() + 1).to_le_bytes());
         let new = NewDisk {
             disk: Rc::new(self.disks[at].clone()),
             id: Id(id),
-            name: format!("n{}", self.rng.next_u64()),
+            name: format!("n{}", self.ids.given.get()),
             media: Media::Ssd,
         };
         self.ids.ids.borrow_mut()[at] = Id(id);
