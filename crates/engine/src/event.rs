@@ -3,7 +3,7 @@
 
 use crate::format::Id;
 use crate::format::record::JobState;
-use crate::units::DiskOffset;
+use crate::units::{DiskOffset, Nanos};
 use alloc::string::String;
 use core::fmt;
 
@@ -67,6 +67,24 @@ pub enum Event {
     DiskCaughtUp {
         /// Which.
         disk: DiskNo,
+    },
+    /// A disk has become much slower than its peers, or is so no more.
+    DiskSlow {
+        /// Which.
+        disk: DiskNo,
+        /// Whether it is.
+        slow: bool,
+        /// What nine of ten of its requests take no longer than.
+        own: Nanos,
+        /// The same, of the median of its peers.
+        median: Nanos,
+    },
+    /// A disk that kept showing bad blocks takes nothing new from now on.
+    DiskRetired {
+        /// Which.
+        disk: DiskNo,
+        /// How many it had shown.
+        bad_blocks: u64,
     },
     /// A disk joined the pool.
     DiskAdded {
@@ -134,6 +152,16 @@ impl fmt::Display for Event {
             Event::BlockLost { disk, at } => write!(f, "{disk} at {}: block lost, beyond the redundancy", at.0),
             Event::MetadataHealed { disk, what } => write!(f, "{disk}: damaged {what} rewritten from another copy"),
             Event::DiskCaughtUp { disk } => write!(f, "{disk} is up to date again"),
+            Event::DiskSlow { disk, slow: true, own, median } => write!(
+                f,
+                "{disk} is slow: a tenth of its requests take {} ms and more, {} ms on its peers; whatever waits for it is that slow",
+                own.0 / 1_000_000,
+                median.0 / 1_000_000
+            ),
+            Event::DiskSlow { disk, slow: false, .. } => write!(f, "{disk} is as fast as its peers again"),
+            Event::DiskRetired { disk, bad_blocks } => {
+                write!(f, "{disk} is retired after {bad_blocks} bad blocks: what it holds moves to other disks")
+            }
             Event::DiskAdded { disk } => write!(f, "{disk} joined the pool"),
             Event::DiskRemoved { disk } => write!(f, "{disk} left the pool"),
             Event::SpareUsed { disk } => write!(f, "{disk}, a hot spare, takes the place of another disk"),

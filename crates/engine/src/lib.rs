@@ -2,7 +2,7 @@
 //! through one seam ([`world::World`] and [`io::Disk`]) by `weft-host` on Linux and by `weft-sim` in simulation.
 //!
 //! Layers, lowest first; imports only point down:
-//! `units limits error event` - `format parity checksum io exec sync world` - `bits stripe/{geometry, plan, buffer, table}` (pure) -
+//! `units limits error event health histogram` - `format parity checksum io exec sync world` - `bits stripe/{geometry, plan, buffer, table}` (pure) -
 //! `log segment` - `store` - `stripe/execute` - `vdisk` - `pool`.
 #![no_std]
 #![warn(missing_docs)]
@@ -15,6 +15,8 @@ pub mod error;
 pub mod event;
 pub mod exec;
 pub mod format;
+pub mod health;
+pub mod histogram;
 pub mod io;
 pub mod limits;
 pub mod log;

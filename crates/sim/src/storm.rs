@@ -491,6 +491,8 @@ impl Scene {
             idle_land: Nanos::millis(*rng.pick(&[20, 5000])),
             runs_in_flight: 1 + rng.below(8) as usize,
             run_bytes: *rng.pick(&[4 << 10, 64 << 10, 1 << 20]),
+            read_patience: Nanos::millis(*rng.pick(&[5, 200, 1000])),
+            bad_blocks_max: *rng.pick(&[5, 256, u64::MAX]),
             auto_jobs: true,
         };
         let fixed = rng.chance(0.25);

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use weft_engine::error::{Error, ErrorKind};
 use weft_engine::io::DiskError;
 use weft_engine::pool::VdiskSpec;
+use weft_engine::pool::info::DiskState;
 use weft_engine::pool::job::{JobKind, JobState};
 use weft_engine::stripe::execute::Target;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
@@ -303,5 +304,36 @@ fn a_virtual_disk_lies_on_the_disks_it_was_given_and_stays_there_when_it_is_repa
         assert_eq!(ended.state, JobState::Done, "{ended:?}");
         assert!(homes(&pool).iter().all(|no| (2..6).contains(no) && *no != gone), "{:?}", homes(&pool));
     });
+    rig.close().unwrap();
+}
+
+#[test]
+fn a_read_does_not_wait_for_a_disk_that_takes_too_long_and_the_disk_is_named() {
+    let (rig, _, vdisk) = parity_of_four(10);
+    let data = vec![9; vdisk.stripe_len().as_usize()];
+    let written = data.clone();
+    let writer = vdisk.clone();
+    rig.run(async move { writer.write(VirtualOffset(0), &written, true).await.unwrap() });
+    let pool = rig.pool();
+    let stalled = {
+        let store = pool.store();
+        let place = store.map.borrow().tables.values().flat_map(|table| table.mapped_from(0)).next().unwrap().1;
+        Target::new(store, place).unwrap().locate(0, 0).unwrap().0.disk
+    };
+    rig.disks[stalled as usize].stall(Nanos::secs(20));
+    let world = rig.world.clone();
+    let began = world.now();
+    let len = data.len();
+    let back = rig.run(async move {
+        let mut back = vec![0; len];
+        vdisk.read(VirtualOffset(0), &mut back).await.map(|()| back)
+    });
+    assert!(back.is_ok_and(|back| back == data));
+    assert!(world.now().since(began) < Nanos::secs(2), "it took {:?}", world.now().since(began));
+    let info = pool.info();
+    let disk = info.disks.iter().find(|disk| disk.no == stalled).unwrap();
+    assert_eq!((disk.state, disk.counters.overdue), (DiskState::Slow, 1), "{disk:?}");
+    let mut rig = rig;
+    drop(pool);
     rig.close().unwrap();
 }

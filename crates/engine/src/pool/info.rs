@@ -3,35 +3,15 @@
 use super::Pool;
 use crate::format::Id;
 use crate::format::record::{Away, Media, OWNER_METADATA, Usage};
+use crate::health::{DiskFacts, disk_health, disk_state, pool_health, vdisk_health};
 use crate::store::DiskCounters;
 use crate::stripe::geometry::Layout;
 use crate::units::ByteCount;
+use crate::units::Nanos;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// How well the pool, or a part of it, is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Health {
-    /// Everything has its full redundancy.
-    Healthy,
-    /// Something is missing; data is complete.
-    Warning,
-    /// Data is lost, or writes are refused.
-    Unhealthy,
-}
-
-/// What a disk is to the pool now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DiskState {
-    /// In use.
-    Ok,
-    /// In use, but it missed updates while it was away, and gets them.
-    Stale,
-    /// Not there, or taken out after a failure.
-    Missing,
-    /// Taken out by a person, for a while.
-    Maintenance,
-}
+pub use crate::health::{DiskState, Health};
 
 /// A pool.
 #[derive(Clone, Debug)]
@@ -99,6 +79,19 @@ pub struct DiskInfo {
     pub domain: String,
     /// See [`DiskCounters`].
     pub counters: DiskCounters,
+    /// How long its last thousand reads and writes took.
+    pub latency: Latency,
+}
+
+/// How long requests take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Latency {
+    /// Half of them no longer than this.
+    pub median: Nanos,
+    /// 99 of 100 no longer than this.
+    pub p99: Nanos,
+    /// The slowest since the pool was opened.
+    pub slowest: Nanos,
 }
 
 /// A virtual disk.
@@ -152,11 +145,10 @@ impl Pool {
         let disks = self.disk_infos();
         let vdisks: Vec<VdiskInfo> = self.vdisks().iter().map(|vdisk| self.vdisk_info(vdisk)).collect();
         let map = store.map.borrow();
-        let missing = disks.iter().any(|disk| disk.state != DiskState::Ok);
+        let worst_disk = disks.iter().map(|disk| disk_health(disk.state)).max().unwrap_or(Health::Healthy);
         let worst = vdisks.iter().map(|vdisk| vdisk.health).max().unwrap_or(Health::Healthy);
         let failed = store.log.failure().is_some();
-        let health =
-            if failed { Health::Unhealthy } else { worst.max(if missing { Health::Warning } else { Health::Healthy }) };
+        let health = pool_health(failed, worst_disk, worst);
         let slabs = |count: usize| store.slab * count as u64;
         let capacity: ByteCount = slabs(map.disks.values().map(|disk| disk.free.len()).sum());
         let free = slabs(map.disks.values().map(|disk| disk.free.count()).sum());
@@ -190,13 +182,13 @@ impl Pool {
         let map = self.store.map.borrow();
         let info = |(no, member): (&u16, &crate::store::Member)| {
             let room = map.disks.get(no)?;
-            let behind = !member.current || room.record.away != Away::No;
-            let state = match (&member.disk, behind) {
-                (None, _) if room.record.maintenance => DiskState::Maintenance,
-                (None, _) => DiskState::Missing,
-                (Some(_), true) => DiskState::Stale,
-                (Some(_), false) => DiskState::Ok,
-            };
+            let state = disk_state(DiskFacts {
+                there: member.disk.is_some(),
+                behind: !member.current || room.record.away != Away::No,
+                maintenance: room.record.maintenance,
+                slow: member.slow || member.stalled.get() > 0,
+                usage: room.record.usage,
+            });
             Some(DiskInfo {
                 no: *no,
                 name: room.record.name.clone(),
@@ -209,6 +201,11 @@ impl Pool {
                 usage: room.record.usage,
                 domain: room.record.domain.clone(),
                 counters: member.counters,
+                latency: Latency {
+                    median: member.latency.quantile(500),
+                    p99: member.latency.quantile(990),
+                    slowest: member.latency.slowest(),
+                },
             })
         };
         members.iter().filter_map(info).collect()
@@ -226,11 +223,7 @@ impl Pool {
         let worst = held.clone().map(missing).max().unwrap_or(0);
         let degraded_segments = held.filter(|segment| missing(segment) > 0).count() as u64;
         let failure = vdisk.failure().map(|error| error.context);
-        let health = match () {
-            () if failure.is_some() || worst > layout.failures() => Health::Unhealthy,
-            () if degraded_segments > 0 => Health::Warning,
-            () => Health::Healthy,
-        };
+        let health = vdisk_health(worst, layout.failures(), failure.is_some());
         let counters = &vdisk.counters;
         VdiskInfo {
             name: record.name.clone(),

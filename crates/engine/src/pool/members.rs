@@ -86,6 +86,9 @@ impl Pool {
             gone: None,
             parked: None,
             counters: DiskCounters::default(),
+            latency: Default::default(),
+            slow: false,
+            stalled: Default::default(),
         };
         self.store.members.borrow_mut().insert(no, member);
         // Twice: both its label slots must be whole.

@@ -22,6 +22,7 @@ use crate::segment::Map;
 use crate::store::commit::committer;
 use crate::store::labels::{LOGGERS_MAX, Labels};
 use crate::store::pages::{Pages, table_page};
+use crate::store::patience::Patience;
 use crate::store::replay::Replayed;
 use crate::store::{DiskCounters, Member, PoolCounters, Store, Tuning, join};
 use crate::stripe::table::CHUNK_PAGES;
@@ -245,6 +246,9 @@ fn make_store<'a>(
                 gone: None,
                 parked: None,
                 counters: DiskCounters::default(),
+                latency: Default::default(),
+                slow: false,
+                stalled: Default::default(),
             },
         );
     }
@@ -262,6 +266,7 @@ fn make_store<'a>(
     }
     let mut map = Map::new(newest.slab_len);
     map.config_max = members.values().map(|member| member.plan.blob_len).min().unwrap_or(ByteCount::ZERO);
+    let patience = Patience::new(world.clone(), options.tuning.read_patience);
     let store = Store {
         world,
         id: newest.pool_id,
@@ -273,6 +278,7 @@ fn make_store<'a>(
         log: Log::new(newest.plan.log_len.0, &newest.anchor, newest.opened + 1),
         pages: Pages::default(),
         labels: Labels::new(newest),
+        patience,
         buffered: Cell::new(0),
         flying: Cell::new(0),
         uncommitted: Cell::new(0),

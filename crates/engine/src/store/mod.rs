@@ -12,6 +12,7 @@ pub mod checkpoint;
 pub mod commit;
 pub mod labels;
 pub mod pages;
+pub mod patience;
 pub mod replay;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -20,7 +21,9 @@ use crate::fail;
 use crate::format::Id;
 use crate::format::label::DiskPlan;
 use crate::format::page::PageId;
-use crate::format::record::{Away, PageRun, Record, SegmentRecord, SlabAt};
+use crate::format::record::{Away, PageRun, Record, SegmentRecord, SlabAt, Usage};
+use crate::health::is_slow;
+use crate::histogram::Histogram;
 use crate::io::{Buf, Disk, DiskError, IoSlice};
 use crate::log::Log;
 use crate::segment::Map;
@@ -36,6 +39,7 @@ use core::cell::{Cell, RefCell};
 use core::future::Future;
 use labels::Labels;
 use pages::Pages;
+use patience::{Patience, Patient};
 
 /// What may be tuned; the defaults suit a server with some memory to spare.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +58,10 @@ pub struct Tuning {
     pub runs_in_flight: usize,
     /// Bytes per column written with one call.
     pub run_bytes: u64,
+    /// A read that takes longer is answered from other disks, where there is redundancy.
+    pub read_patience: Nanos,
+    /// A disk that has shown so many bad blocks since the pool was opened is retired.
+    pub bad_blocks_max: u64,
     /// Whether jobs begin by themselves: what is missing is rebuilt, what is back is brought up to date.
     pub auto_jobs: bool,
 }
@@ -68,6 +76,8 @@ impl Default for Tuning {
             idle_land: Nanos::secs(5),
             runs_in_flight: 8,
             run_bytes: 1 << 20,
+            read_patience: Nanos::secs(1),
+            bad_blocks_max: 256,
             auto_jobs: true,
         }
     }
@@ -95,6 +105,8 @@ pub struct Store {
     pub pages: Pages,
     /// Labels and membership.
     pub labels: Labels,
+    /// Reads that are waited for.
+    pub patience: Rc<Patience>,
     /// Bytes in stripe buffers, and a signal when they change.
     pub buffered: Cell<u64>,
     /// Of those, bytes of sealed stripes: they leave by themselves.
@@ -155,6 +167,12 @@ pub struct Member {
     pub parked: Option<Rc<dyn Disk>>,
     /// What it did since the pool was opened.
     pub counters: DiskCounters,
+    /// How long its reads and writes took.
+    pub latency: Histogram,
+    /// Whether it is an outlier among its peers.
+    pub slow: bool,
+    /// How many of its reads are overdue.
+    pub stalled: Rc<Cell<u32>>,
 }
 
 /// What a disk did since the pool was opened.
@@ -176,6 +194,8 @@ pub struct DiskCounters {
     pub healed_blocks: u64,
     /// Reads and writes under way.
     pub in_flight: u32,
+    /// Reads that took so long that they were answered from other disks.
+    pub overdue: u64,
     /// Nanoseconds spent in reads and writes, added up.
     pub busy: u64,
     /// The slowest read or write, in nanoseconds.
@@ -209,6 +229,38 @@ impl Store {
             self.disk_lost(no, "it answers no more");
         }
         result
+    }
+
+    /// Reads `len` bytes at `at` of disk `no`, but does not wait for a disk that takes too long: `Ok(None)`.
+    pub async fn disk_read_patiently(
+        &self,
+        no: u16,
+        at: DiskOffset,
+        len: usize,
+    ) -> core::result::Result<Option<Buf>, DiskError> {
+        let disk = self.disk(no)?;
+        let stalled = self.members.borrow().get(&no).map(|member| member.stalled.clone()).unwrap_or_default();
+        let read = self.timed(no, self.patience.read(disk, at, Buf::zeroed(len), stalled)).await;
+        self.count(no, |counters| {
+            counters.reads += 1;
+            counters.read += len as u64;
+            counters.overdue += matches!(read, Patient::Overdue) as u64;
+        });
+        match read {
+            Patient::Answered(Ok(buf)) => Ok(Some(buf)),
+            Patient::Answered(Err(error)) => {
+                if error == DiskError::Gone {
+                    self.disk_lost(no, "it answers no more");
+                }
+                Err(error)
+            }
+            Patient::Overdue => Ok(None),
+        }
+    }
+
+    /// Whether reads of disk `no` are overdue.
+    pub fn is_stalled(&self, no: u16) -> bool {
+        self.members.borrow().get(&no).is_some_and(|member| member.stalled.get() > 0)
     }
 
     /// Writes `from` at `at` of disk `no`. A disk that fails a write is taken out.
@@ -404,6 +456,24 @@ impl Store {
     pub fn bad_block(&self, no: u16, at: DiskOffset, checksum: bool) {
         self.count(no, |counters| counters.bad_blocks += 1);
         self.world.emit(Event::BlockBad { disk: DiskNo(no), at, checksum });
+        let count = self.members.borrow().get(&no).map_or(0, |member| member.counters.bad_blocks);
+        if count == self.tuning.bad_blocks_max && self.writing.get() {
+            self.retire_disk(no, count);
+        }
+    }
+
+    /// A disk that keeps showing bad blocks takes nothing new; what it holds moves elsewhere.
+    fn retire_disk(&self, no: u16, bad_blocks: u64) {
+        let record = self.map.borrow_mut().change_disk(no, |disk| {
+            if disk.usage == Usage::AutoSelect {
+                disk.usage = Usage::Retired;
+            }
+        });
+        if record.is_some() {
+            self.world.emit(Event::DiskRetired { disk: DiskNo(no), bad_blocks });
+            self.append_changes(record);
+            self.changed();
+        }
     }
 
     /// Counts a healed block, and tells about it.
@@ -427,13 +497,41 @@ impl Store {
         let start = self.world.now();
         self.count(no, |counters| counters.in_flight += 1);
         let result = io.await;
-        let took = self.world.now().since(start).0;
+        let took = self.world.now().since(start);
         self.count(no, |counters| {
             counters.in_flight -= 1;
-            counters.busy += took;
-            counters.slowest = counters.slowest.max(took);
+            counters.busy += took.0;
+            counters.slowest = counters.slowest.max(took.0);
         });
+        let full = self.members.borrow_mut().get_mut(&no).is_some_and(|member| member.latency.add(took));
+        if full {
+            self.judge_latency(no);
+        }
         result
+    }
+
+    /// Compares a disk with its peers, and tells when it has become an outlier or is none any more.
+    fn judge_latency(&self, no: u16) {
+        let quantile = |member: &Member| member.latency.quantile(900);
+        let (own, was_slow, mut peers) = {
+            let members = self.members.borrow();
+            let map = self.map.borrow();
+            let media = |no: &u16| map.disks.get(no).map(|disk| disk.record.media);
+            let Some(member) = members.get(&no) else { return };
+            let peers = members.iter().filter(|(other, peer)| {
+                **other != no && media(other) == media(&no) && peer.disk.is_some() && !peer.latency.is_empty()
+            });
+            (quantile(member), member.slow, peers.map(|(_, peer)| quantile(peer)).collect::<Vec<Nanos>>())
+        };
+        peers.sort_unstable();
+        let Some(median) = peers.get(peers.len() / 2).copied() else { return };
+        let slow = is_slow(own, median);
+        if slow != was_slow {
+            if let Some(member) = self.members.borrow_mut().get_mut(&no) {
+                member.slow = slow;
+            }
+            self.world.emit(Event::DiskSlow { disk: DiskNo(no), slow, own, median });
+        }
     }
 
     fn count(&self, no: u16, add: impl FnOnce(&mut DiskCounters)) {

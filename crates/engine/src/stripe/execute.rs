@@ -41,6 +41,8 @@ type Block = (usize, usize);
 enum Outcome {
     Sound(Vec<Buf>),
     Bad(Vec<Block>),
+    /// A disk takes too long.
+    Overdue,
 }
 
 impl Target {
@@ -72,10 +74,13 @@ impl Store {
     /// Reads `wants` (at most one per column) of a stripe. The caller has pinned it. The answers are in the order of the wants.
     pub async fn read_stripe(&self, target: &Target, wants: &[Want]) -> Result<Vec<Buf>> {
         let sums = self.sums(target.place.segment, target.sums_range()).await?;
-        if let Some(plan) = self.plan_read(target, wants, &BTreeSet::new())
-            && let Outcome::Sound(bufs) = self.run(target, &plan, &sums).await
-        {
-            return Ok(answer(target.layout, &plan, wants, bufs));
+        // Each turn finds at least one more disk stalled, until no plan does without those that are.
+        while let Some(plan) = self.plan_read(target, wants, &BTreeSet::new()) {
+            match self.run_patiently(target, &plan, &sums).await {
+                Outcome::Sound(bufs) => return Ok(answer(target.layout, &plan, wants, bufs)),
+                Outcome::Overdue => {}
+                Outcome::Bad(_) => break,
+            }
         }
         // Something is bad. Block by block, each with its own plan, what can be had is had.
         let mut bad = BTreeSet::new();
@@ -92,10 +97,23 @@ impl Store {
         Ok(answers)
     }
 
-    /// The plan for such a read as things stand now; `None`: the data is lost.
+    /// The plan for such a read as things stand now, without stalled disks where that is possible; `None`: the data is lost.
     pub fn plan_read(&self, target: &Target, wants: &[Want], bad: &BTreeSet<Block>) -> Option<Plan> {
+        let some_stall = target.slabs.iter().flatten().any(|at| self.is_stalled(at.disk));
+        let without = if some_stall { self.plan_read_from(target, wants, bad, true) } else { None };
+        without.or_else(|| self.plan_read_from(target, wants, bad, false))
+    }
+
+    fn plan_read_from(
+        &self,
+        target: &Target,
+        wants: &[Want],
+        bad: &BTreeSet<Block>,
+        without_stalled: bool,
+    ) -> Option<Plan> {
         let usable = |slot: usize, blocks: &Range<usize>| {
-            let there = target.slabs[slot].is_some_and(|at| self.has_disk(at.disk));
+            let there = target.slabs[slot]
+                .is_some_and(|at| self.has_disk(at.disk) && !(without_stalled && self.is_stalled(at.disk)));
             there && (bad.is_empty() || !blocks.clone().any(|block| bad.contains(&(slot, block))))
         };
         // Of several copies: one on a current disk that misses nothing, then the one with the least to do; stripes alternate on a tie.
@@ -104,8 +122,9 @@ impl Store {
             let member = target.slabs[slot].and_then(|at| members.get(&at.disk));
             let busy = member.map_or(0, |member| member.counters.in_flight as u64);
             let stale = (self.misses(target, slot) || member.is_none_or(|member| !member.current)) as u64;
+            let slow = member.is_some_and(|member| member.slow) as u64;
             let turn = (slot + target.place.index as usize / 16) % target.layout.copies();
-            stale << 32 | busy << 8 | turn as u64
+            stale << 33 | slow << 32 | busy << 8 | turn as u64
         };
         plan::read(target.layout, target.place.index, wants, usable, cost)
     }
@@ -136,6 +155,7 @@ impl Store {
                 }
                 // A failing disk was taken out meanwhile, or these blocks are bad: the next plan does without them.
                 Outcome::Bad(blocks) => bad.extend(blocks),
+                Outcome::Overdue => {}
             }
         }
     }
@@ -143,6 +163,35 @@ impl Store {
     /// Reads all of a plan's blocks at once and checks them.
     async fn run(&self, target: &Target, plan: &Plan, sums: &[u32]) -> Outcome {
         let reads = join(plan.reads.iter().map(|read| self.run_read(target, read))).await;
+        self.prove(target, plan, sums, reads)
+    }
+
+    /// [`Store::run`], but a disk that takes too long is not waited for where the plan could do without it.
+    async fn run_patiently(&self, target: &Target, plan: &Plan, sums: &[u32]) -> Outcome {
+        // A plan with a stalled disk in it is one that needs it.
+        let needed = plan.reads.iter().any(|read| target.slabs[read.slot].is_some_and(|at| self.is_stalled(at.disk)));
+        if needed || target.layout.failures() == 0 {
+            return self.run(target, plan, sums).await;
+        }
+        let reads = join(plan.reads.iter().map(|read| self.run_read_patiently(target, read))).await;
+        let mut answered = Vec::with_capacity(reads.len());
+        for read in reads {
+            match read {
+                Ok(Some(buf)) => answered.push(Ok(buf)),
+                Ok(None) => return Outcome::Overdue,
+                Err(error) => answered.push(Err(error)),
+            }
+        }
+        self.prove(target, plan, sums, answered)
+    }
+
+    fn prove(
+        &self,
+        target: &Target,
+        plan: &Plan,
+        sums: &[u32],
+        reads: Vec<core::result::Result<Buf, DiskError>>,
+    ) -> Outcome {
         let mut sound = Vec::with_capacity(reads.len());
         let mut bad = Vec::new();
         for (read, result) in plan.reads.iter().zip(reads) {
@@ -164,6 +213,15 @@ impl Store {
             }
         }
         if bad.is_empty() { Outcome::Sound(sound) } else { Outcome::Bad(bad) }
+    }
+
+    async fn run_read_patiently(
+        &self,
+        target: &Target,
+        read: &SlotRead,
+    ) -> core::result::Result<Option<Buf>, DiskError> {
+        let (at, block) = target.locate(read.slot, read.blocks.start).ok_or(DiskError::Gone)?;
+        self.disk_read_patiently(at.disk, self.slab_offset(at, block), read.blocks.len() * BLOCK as usize).await
     }
 
     async fn run_read(&self, target: &Target, read: &SlotRead) -> core::result::Result<Buf, DiskError> {
