@@ -1,6 +1,8 @@
 //! The command line, the socket and the daemon together, over an engine of memory.
 
 mod fake;
+#[path = "command_line/upkeep.rs"]
+mod upkeep;
 
 use fake::{FakeEngine, FakeExports, Storage};
 use serde_json::Value;
@@ -68,6 +70,7 @@ impl Machine {
             socket: self.socket(),
             places: Some(vec![self.disks()]),
             degraded: false,
+            hook: None,
         };
         self.running = Some(daemon::start(&options, parts).unwrap());
     }
@@ -103,6 +106,7 @@ impl Machine {
             err: &mut err,
             ask: answer.is_some().then_some(&mut ask as &mut dyn FnMut(&str) -> bool),
             terminal: false,
+            progress: false,
         };
         let exit = cli::run(&argv, &Surroundings { root: false, var: &var }, &mut io);
         Ran { exit, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
@@ -424,7 +428,7 @@ fn a_second_daemon_is_refused_on_the_socket_and_on_the_state() {
     };
     let refused = |state: &str, socket: &str| {
         let at = |name: &str| machine.dir.path().join(name);
-        let options = Options { state: at(state), socket: at(socket), places: Some(Vec::new()), degraded: false };
+        let options = Options { state: at(state), socket: at(socket), places: Some(Vec::new()), degraded: false, hook: None };
         daemon::start(&options, parts()).err().map(|error| error.message).unwrap_or_default()
     };
     assert!(refused("state2", "weft.sock").contains("uses the socket"));

@@ -4,6 +4,7 @@ use super::labels::hex;
 use super::open::OpenPool;
 use crate::api::name::VdiskName;
 use crate::api::pool::{CheckReport, DiskCounters, DiskInfo, DiskState, Health, Media, PoolInfo};
+use crate::api::upkeep::{PoolSettings, Usage};
 use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
 use weft_engine::pool::{check, info};
@@ -35,6 +36,15 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
         allocated: capacity - shown.free.0,
         used: shown.vdisks.iter().map(|vdisk| vdisk.mapped.0).sum(),
         free: shown.free.0,
+        unusable: 0,
+        unusable_why: None,
+        settings: PoolSettings {
+            repair_after_seconds: None,
+            scrub_every_seconds: None,
+            scrubbed: None,
+            foreground_share: 0,
+            full: [70, 80, 90],
+        },
         log_fill: shown.log.0.0 as f64 / shown.log.1.0.max(1) as f64,
         open_nanos: now.since(open.opened).0,
         disks: shown.disks.iter().map(|info| disk(open, &shown.name, info)).collect(),
@@ -68,6 +78,15 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo) -> DiskInfo {
             record::Media::Ssd => Media::Ssd,
             record::Media::Unspecified => Media::Unspecified,
         },
+        usage: Some(match disk.usage {
+            record::Usage::AutoSelect => Usage::Auto,
+            record::Usage::ManualSelect => Usage::Manual,
+            record::Usage::HotSpare => Usage::Spare,
+            record::Usage::Journal => Usage::Journal,
+            record::Usage::Retired => Usage::Retired,
+        }),
+        domain: None,
+        latency: None,
         holds: None,
         counters: DiskCounters {
             reads: disk.counters.reads,

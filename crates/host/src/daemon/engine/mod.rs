@@ -11,16 +11,19 @@ mod exports;
 mod info;
 mod labels;
 mod open;
+mod upkeep;
 mod volume;
 mod world;
 
 pub use exports::NbdExports;
 
-use super::backend::{Engine, Judged, Label, NewPool, OpenHow, VdiskSpec};
+use super::backend::{DiskChange, Engine, Judged, Label, NewMember, NewPool, OpenHow, VdiskSpec};
 use super::events::Journal;
 use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::job::{JobAction, StartKind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{CheckReport, PoolInfo};
+use crate::api::upkeep::{PoolSettings, Usage};
 use crate::api::vdisk::{ExplainQuery, Operation, Provisioning, Resiliency};
 use crate::disk::BackendChoice;
 use crate::runtime::{Handle, Local, Options, start};
@@ -32,13 +35,15 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use upkeep::not_yet;
 use weft_engine::pool::Pool;
 use weft_engine::stripe::geometry;
 use weft_engine::units::{ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 
-/// How long the end of the daemon waits for tasks of the engine after its pools are closed.
-const STOP_MAX: Duration = Duration::from_secs(5);
+/// How long the end of the daemon waits for tasks of the engine. Its pools are closed by then: what is left are timers
+/// that find nothing to do.
+const STOP_MAX: Duration = Duration::from_millis(250);
 
 /// The engine's thread with what lives on it.
 pub type Thread = Handle<Pools>;
@@ -141,6 +146,50 @@ impl Engine for HostEngine {
         })
     }
 
+    fn pool_rename(&self, _: &str, _: &str) -> Answer<()> {
+        not_yet("renaming of pools")
+    }
+
+    fn pool_set(&self, _: &str, _: &PoolSettings) -> Answer<()> {
+        not_yet("settings")
+    }
+
+    fn job_start(&self, _: &str, _: StartKind, _: u64) -> Answer<u32> {
+        not_yet("jobs")
+    }
+
+    fn job_steer(&self, _: &str, _: u32, _: JobAction) -> Answer<()> {
+        not_yet("jobs")
+    }
+
+    fn disk_add_judge(&self, _: &str, _: ByteCount, _: &str) -> Answer<()> {
+        not_yet("adding of disks")
+    }
+
+    fn disk_add(&self, _: &str, _: &NewMember, _: Usage) -> Answer<u16> {
+        not_yet("adding of disks")
+    }
+
+    fn disk_remove_judge(&self, _: &str, _: u16, _: Option<ByteCount>) -> Answer<ByteCount> {
+        not_yet("removing of disks")
+    }
+
+    fn disk_remove(&self, _: &str, _: u16, _: Option<u16>, _: u64) -> Answer<u32> {
+        not_yet("removing of disks")
+    }
+
+    fn disk_set(&self, _: &str, _: u16, _: &DiskChange) -> Answer<()> {
+        not_yet("settings of disks")
+    }
+
+    fn disk_offline(&self, _: &str, _: u16) -> Answer<()> {
+        not_yet("maintenance")
+    }
+
+    fn disk_attach(&self, _: &str, _: &Path) -> Answer<u16> {
+        not_yet("way to take disks back while a pool is open")
+    }
+
     fn vdisk_judge(&self, pool: &str, spec: &VdiskSpec) -> Answer<Judged> {
         let spec = spec.clone();
         self.ask_pool(pool, "vdisk judge", move |open| async move {
@@ -178,6 +227,10 @@ impl Engine for HostEngine {
             "vdisk resize",
             move |open| async move { Ok(open.pool.vdisk_resize(&name, size).await?) },
         )
+    }
+
+    fn vdisk_rename(&self, _: &VdiskName, _: &str) -> Answer<()> {
+        not_yet("renaming of virtual disks")
     }
 
     fn vdisk_remove(&self, vdisk: &VdiskName) -> Answer<()> {

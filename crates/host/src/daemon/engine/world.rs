@@ -55,7 +55,7 @@ impl PoolWorld {
                 match bad {
                     true => self.journal.warn(Some(pool), text),
                     false => self.journal.note(Some(pool), text),
-                }
+                };
             }
         }
     }

@@ -1,0 +1,177 @@
+//! What the daemon does by itself while its pools are open: gives returning disks back to them, opens pools that were
+//! open here when their disks appear, begins the periodic scrubs, and remembers what changed.
+//!
+//! Invariants
+//! 1. Looking costs a look at names, unless something appeared or went, or [`LOOK_ANYWAY`] is over.
+//! 2. A scrub that is due is begun once: while one has not ended, none is due.
+
+use super::opening::{Looking, wall_clock};
+use super::{Daemon, find, lock};
+use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::job::{JobKind, StartKind};
+use crate::api::pool::{DiskState, PoolInfo};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How often it looks.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often it looks into disks although none appeared, while a pool misses some: content can appear, too.
+const LOOK_ANYWAY: Duration = Duration::from_secs(10);
+
+/// The thread that does it.
+pub(super) struct Keeper {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: JoinHandle<()>,
+}
+
+/// What is at a place where a disk may be.
+type Seen = Vec<(PathBuf, Option<(u64, u64)>)>;
+
+impl Keeper {
+    pub(super) fn start(daemon: Arc<Daemon>) -> Answer<Keeper> {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let stopped = stop.clone();
+        let keep = move || {
+            let (mut seen, mut looked) = (daemon.seen(), Instant::now());
+            loop {
+                let (flag, news) = &*stopped;
+                let waited = news.wait_timeout_while(lock(flag), LOOK_EVERY, |stop| !*stop);
+                if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                    return;
+                }
+                daemon.keep(&mut seen, &mut looked);
+            }
+        };
+        let thread = thread::Builder::new().name("weft-keeper".into()).spawn(keep);
+        let thread = thread.map_err(|error| ApiError::new(Kind::Internal, format!("no thread for pools: {error}")))?;
+        Ok(Keeper { stop, thread })
+    }
+
+    /// Returns when it does nothing any more.
+    pub(super) fn stop(self) {
+        *lock(&self.stop.0) = true;
+        self.stop.1.notify_all();
+        let _ = self.thread.join();
+    }
+}
+
+impl Daemon {
+    fn seen(&self) -> Seen {
+        self.scanned().into_iter().map(|path| (find::identity(&path), path)).map(|(id, path)| (path, id)).collect()
+    }
+
+    fn keep(&self, seen: &mut Seen, looked: &mut Instant) {
+        let Ok(pools) = self.parts.engine.pools() else { return };
+        let now_seen = self.seen();
+        let misses = pools.iter().flat_map(|pool| &pool.disks).any(|disk| disk.state == DiskState::Missing);
+        if *seen != now_seen || misses && looked.elapsed() >= LOOK_ANYWAY {
+            (*seen, *looked) = (now_seen, Instant::now());
+            self.rescan(Instant::now(), Looking::Around);
+        }
+        let _alone = lock(&self.changing);
+        self.note_pools();
+        self.begin_scrubs(&pools);
+    }
+
+    fn begin_scrubs(&self, pools: &[PoolInfo]) {
+        let now = wall_clock();
+        for pool in pools {
+            let since = lock(&self.state).pools.iter().find(|record| record.id == pool.id).map(|record| record.since);
+            if !scrub_is_due(pool, since.unwrap_or(now), now) {
+                continue;
+            }
+            if let Err(error) = self.parts.engine.job_start(&pool.name, StartKind::Scrub, now) {
+                let text = format!("the scrub that is due was not begun: {}", error.message);
+                let mut told = lock(&self.refused);
+                if told.insert(PathBuf::from(&pool.name), text.clone()).as_ref() != Some(&text) {
+                    self.parts.journal.warn(Some(&pool.name), text);
+                }
+            }
+        }
+    }
+}
+
+/// Whether the periodic scrub of a pool is due (invariant 2). A pool that was never scrubbed counts from `since`, when it
+/// was first open here. All in seconds since 1970 UTC; a clock that was set back makes nothing due.
+fn scrub_is_due(pool: &PoolInfo, since: u64, now: u64) -> bool {
+    let Some(every) = pool.settings.scrub_every_seconds else { return false };
+    let ran = pool.jobs.iter().filter(|job| job.kind == JobKind::Scrub);
+    let under_way = ran.clone().any(|job| !job.state.is_over());
+    // One that failed or was cancelled is not begun again at once.
+    let last = ran.map(|job| job.began).chain(pool.settings.scrubbed).max().unwrap_or(since);
+    !pool.read_only && !under_way && now.saturating_sub(last) >= every
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::job::{JobInfo, JobState};
+    use crate::api::pool::Health;
+    use crate::api::upkeep::PoolSettings;
+
+    fn pool(every: Option<u64>, scrubbed: Option<u64>) -> PoolInfo {
+        let settings = PoolSettings {
+            repair_after_seconds: Some(300),
+            scrub_every_seconds: every,
+            scrubbed,
+            foreground_share: 50,
+            full: [70, 80, 90],
+        };
+        PoolInfo {
+            name: "tank".into(),
+            id: "1".into(),
+            health: Health::Healthy,
+            read_only: false,
+            slab_size: 1,
+            capacity: 0,
+            allocated: 0,
+            used: 0,
+            free: 0,
+            unusable: 0,
+            unusable_why: None,
+            settings,
+            log_fill: 0.0,
+            open_nanos: 0,
+            disks: Vec::new(),
+            vdisks: Vec::new(),
+            jobs: Vec::new(),
+        }
+    }
+
+    fn scrub(state: JobState, began: u64) -> JobInfo {
+        JobInfo {
+            job: "tank/1".into(),
+            pool: "tank".into(),
+            id: 1,
+            name: "scrub".into(),
+            kind: JobKind::Scrub,
+            disk: None,
+            state,
+            done: 0,
+            total: 0,
+            rate: 0,
+            left_seconds: None,
+            began,
+            note: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_scrub_is_due_by_the_wall_clock_and_begun_once() {
+        assert!(!scrub_is_due(&pool(Some(100), None), 1_000, 1_099));
+        assert!(scrub_is_due(&pool(Some(100), None), 1_000, 1_100));
+        assert!(!scrub_is_due(&pool(Some(100), Some(1_050)), 1_000, 1_100));
+        assert!(scrub_is_due(&pool(Some(100), Some(1_050)), 1_000, 1_150));
+        assert!(!scrub_is_due(&pool(None, None), 0, u64::MAX));
+        assert!(!scrub_is_due(&pool(Some(100), Some(9_000)), 1_000, 1_150), "the clock was set back");
+        for (state, due) in [(JobState::Paused, false), (JobState::Running, false), (JobState::Failed, true)] {
+            let pool = PoolInfo { jobs: vec![scrub(state, 1_000)], ..pool(Some(100), Some(500)) };
+            assert_eq!(scrub_is_due(&pool, 0, 1_100), due, "{state}");
+        }
+        let failed = PoolInfo { jobs: vec![scrub(JobState::Failed, 1_050)], ..pool(Some(100), None) };
+        assert!(!scrub_is_due(&failed, 0, 1_100));
+        assert!(!scrub_is_due(&PoolInfo { read_only: true, ..pool(Some(100), None) }, 0, 1_100));
+    }
+}
