@@ -259,7 +259,10 @@ fn a_pool_without_one_of_its_disks_opens_degraded_and_a_person_is_told() {
     assert_eq!(status["health"], "degraded");
     assert_eq!(status["attention"][0]["subject"], "disk tank/d3");
     let text = machine.done(&["status", "tank"]);
-    assert!(text.contains("! disk tank/d3: missing\n  try: weft disk show tank/d3\n"), "{text}");
+    let last_seen = machine.disk("d3");
+    let told =
+        format!("! disk tank/d3: missing, last seen as {last_seen}; all data has its full redundancy without it\n");
+    assert!(text.contains(&(told + "  try: weft disk remove tank d3\n")), "{text}");
     let check = machine.weft(&["pool", "check", "tank"]);
     assert_eq!((check.exit, check.out.contains("is not sound")), (Exit::Other, true), "{}", check.out);
     assert_eq!(machine.weft(&["pool", "check", "tank", "--repair"]).exit, Exit::Done);
@@ -382,7 +385,7 @@ fn wrong_commands_are_refused_with_one_that_would_work() {
         (vec!["pool", "show", "pond"], Exit::NotFound, "weft pool show tank"),
         (vec!["pool", "lst"], Exit::Usage, "weft pool list"),
         (vec!["pool"], Exit::Usage, "weft pool --help"),
-        (vec!["frob"], Exit::Usage, "weft pool create tank"),
+        (vec!["quux"], Exit::Usage, "weft pool create tank"),
         (vec![], Exit::Usage, "weft pool create tank"),
         (vec!["disk", "show", "nowhere"], Exit::NotFound, "weft disk list"),
         (
@@ -428,7 +431,8 @@ fn a_second_daemon_is_refused_on_the_socket_and_on_the_state() {
     };
     let refused = |state: &str, socket: &str| {
         let at = |name: &str| machine.dir.path().join(name);
-        let options = Options { state: at(state), socket: at(socket), places: Some(Vec::new()), degraded: false, hook: None };
+        let options =
+            Options { state: at(state), socket: at(socket), places: Some(Vec::new()), degraded: false, hook: None };
         daemon::start(&options, parts()).err().map(|error| error.message).unwrap_or_default()
     };
     assert!(refused("state2", "weft.sock").contains("uses the socket"));

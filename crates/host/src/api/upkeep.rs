@@ -233,7 +233,8 @@ fn foreground_share(share: u8) -> Result<(), BadValue> {
     if share <= FOREGROUND_SHARE_MAX {
         return Ok(());
     }
-    let message = format!("a foreground-share of {share}% leaves jobs no time; 0% to {FOREGROUND_SHARE_MAX}% are taken");
+    let message =
+        format!("a foreground-share of {share}% leaves jobs no time; 0% to {FOREGROUND_SHARE_MAX}% are taken");
     Err(BadValue::new(message, format!("{FOREGROUND_SHARE_MAX}%")))
 }
 
@@ -270,7 +271,9 @@ impl FromStr for PoolSet {
             },
             "foreground-share" => match percent(value) {
                 Ok(share) => foreground_share(share).map(|()| set.foreground_share = Some(share)),
-                Err(_) => Err(BadValue::new(format!("`{value}` is no share; 0% to {FOREGROUND_SHARE_MAX}% are"), "50%")),
+                Err(_) => {
+                    Err(BadValue::new(format!("`{value}` is no share; 0% to {FOREGROUND_SHARE_MAX}% are"), "50%"))
+                }
             },
             _ => {
                 let shares: Option<Vec<u8>> = value.split(',').map(|share| percent(share.trim()).ok()).collect();
@@ -294,13 +297,16 @@ impl FromStr for DiskSet {
         let (key, value) = key_and_value(text, &KEYS)?;
         let mut set = DiskSet::default();
         let known = match key {
-            "usage" => one_of(value, &[
-                ("auto", Usage::Auto),
-                ("manual", Usage::Manual),
-                ("spare", Usage::Spare),
-                ("journal", Usage::Journal),
-                ("retired", Usage::Retired),
-            ])
+            "usage" => one_of(
+                value,
+                &[
+                    ("auto", Usage::Auto),
+                    ("manual", Usage::Manual),
+                    ("spare", Usage::Spare),
+                    ("journal", Usage::Journal),
+                    ("retired", Usage::Retired),
+                ],
+            )
             .map(|usage| set.usage = Some(usage)),
             "media" => one_of(value, &[("hdd", Media::Hdd), ("ssd", Media::Ssd)]).map(|media| set.media = Some(media)),
             "maintenance" => one_of(value, &[("on", true), ("off", false)]).map(|on| set.maintenance = Some(on)),
@@ -327,7 +333,10 @@ fn key_and_value<'a>(text: &'a str, keys: &[(&'static str, &str)]) -> Result<(&'
     }
     let names: Vec<&str> = keys.iter().map(|(known, _)| *known).collect();
     let near = keys.iter().find(|(known, _)| known.starts_with(key) || key.starts_with(known)).unwrap_or(&keys[0]);
-    Err(BadValue::new(format!("`{text}` sets nothing; {} can be set", names.join(", ")), format!("{}={}", near.0, near.1)))
+    Err(BadValue::new(
+        format!("`{text}` sets nothing; {} can be set", names.join(", ")),
+        format!("{}={}", near.0, near.1),
+    ))
 }
 
 fn one_of<T: Copy>(value: &str, words: &[(&str, T)]) -> Result<T, BadValue> {
@@ -339,7 +348,10 @@ fn one_of<T: Copy>(value: &str, words: &[(&str, T)]) -> Result<T, BadValue> {
 }
 
 fn with_key(key: &str, bad: BadValue) -> BadValue {
-    BadValue { message: format!("{key}: {}", bad.message), nearest: bad.nearest.map(|nearest| format!("{key}={nearest}")) }
+    BadValue {
+        message: format!("{key}: {}", bad.message),
+        nearest: bad.nearest.map(|nearest| format!("{key}={nearest}")),
+    }
 }
 
 impl fmt::Display for Usage {
@@ -372,15 +384,29 @@ mod tests {
     #[test]
     fn wrong_settings_are_refused_with_one_that_would_do() {
         let pool = [
-            "", "repair", "repair-after", "repair-after=", "repair-after=soon", "scrub-every=5s", "scrub-every=x",
-            "foreground-share=91", "foreground-share=-1", "foreground-share=", "full=70", "full=70,70,90",
-            "full=0,1,2", "full=70,80,100", "full=a,b,c", "colour=red",
+            "",
+            "repair",
+            "repair-after",
+            "repair-after=",
+            "repair-after=soon",
+            "scrub-every=5s",
+            "scrub-every=x",
+            "foreground-share=91",
+            "foreground-share=-1",
+            "foreground-share=",
+            "full=70",
+            "full=70,70,90",
+            "full=0,1,2",
+            "full=70,80,100",
+            "full=a,b,c",
+            "colour=red",
         ];
         for text in pool {
             let nearest = text.parse::<PoolSet>().expect_err(text).nearest.unwrap();
             assert!(nearest.parse::<PoolSet>().is_ok(), "{text}: {nearest}");
         }
-        let disk = ["", "usage", "usage=hot", "media=tape", "name=a/b", "name=", "domain=a b", "maintenance=1", "size=1"];
+        let disk =
+            ["", "usage", "usage=hot", "media=tape", "name=a/b", "name=", "domain=a b", "maintenance=1", "size=1"];
         for text in disk {
             let nearest = text.parse::<DiskSet>().expect_err(text).nearest.unwrap();
             assert!(nearest.parse::<DiskSet>().is_ok(), "{text}: {nearest}");

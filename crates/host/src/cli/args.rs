@@ -301,11 +301,15 @@ pub enum Disk {
     #[command(after_help = "Examples:\n  weft disk remove tank d3\n  weft disk remove tank d3 --wait")]
     Remove(DiskRemove),
     /// Put one disk in the place of another
-    #[command(after_help = "Examples:\n  weft disk replace tank d3 /dev/sdh\n  weft disk replace tank d3 /dev/sdh --wait")]
+    #[command(
+        after_help = "Examples:\n  weft disk replace tank d3 /dev/sdh\n  weft disk replace tank d3 /dev/sdh --wait"
+    )]
     Replace(DiskReplace),
     /// Change what a pool knows of a disk
-    #[command(after_help = "Examples:\n  weft disk set tank d3 usage=retired\n  weft disk set tank d3 media=ssd name=fast1 domain=rack2\n  \
-        weft disk set tank d3 maintenance=on")]
+    #[command(
+        after_help = "Examples:\n  weft disk set tank d3 usage=retired\n  weft disk set tank d3 media=ssd name=fast1 domain=rack2\n  \
+        weft disk set tank d3 maintenance=on"
+    )]
     Set(DiskSettings),
 }
 

@@ -101,7 +101,8 @@ impl Text for Vec<DiskInfo> {
         if self.is_empty() {
             return "no disks\n".into();
         }
-        let mut headings = vec!["DISK", "POOL", "STATE", "USAGE", "MEDIA", ">SIZE", ">ALLOCATED", ">ERRORS", "PATH", "HOLDS"];
+        let mut headings =
+            vec!["DISK", "POOL", "STATE", "USAGE", "MEDIA", ">SIZE", ">ALLOCATED", ">ERRORS", "PATH", "HOLDS"];
         if style.verbose {
             headings.push("IDENTITY");
         }

@@ -82,9 +82,10 @@ fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
             let told = format!("{state}{last_seen}");
             let redundant = pool.vdisks.iter().all(|vdisk| vdisk.health == Health::Healthy);
             match (running(JobKind::Repair), redundant) {
-                (Some(job), _) => {
-                    (format!("{told}; its data is being rebuilt (job {})", job.job), format!("weft job show {}", job.job))
-                }
+                (Some(job), _) => (
+                    format!("{told}; its data is being rebuilt (job {})", job.job),
+                    format!("weft job show {}", job.job),
+                ),
                 (None, true) => (
                     format!("{told}; all data has its full redundancy without it"),
                     format!("weft disk remove {pool_name} {name}"),
@@ -166,5 +167,9 @@ fn human(bytes: u64) -> String {
 /// A wait for people: milliseconds, or whole units above a second.
 fn nanos(nanos: u64) -> String {
     let wait = Duration::from_nanos(nanos);
-    if wait < Duration::from_secs(1) { format!("{:.1} ms", wait.as_secs_f64() * 1e3) } else { format!("{:.1} s", wait.as_secs_f64()) }
+    if wait < Duration::from_secs(1) {
+        format!("{:.1} ms", wait.as_secs_f64() * 1e3)
+    } else {
+        format!("{:.1} s", wait.as_secs_f64())
+    }
 }

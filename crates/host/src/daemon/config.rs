@@ -65,7 +65,10 @@ impl Settings {
         })?;
         toml::from_str(&text).map_err(|error| {
             let why = error.message().replace('\n', " ");
-            refused(Kind::InvalidInput, format!("{why}; it knows `state`, `socket`, `disks`, `degraded` and `events.hook`"))
+            refused(
+                Kind::InvalidInput,
+                format!("{why}; it knows `state`, `socket`, `disks`, `degraded` and `events.hook`"),
+            )
         })
     }
 

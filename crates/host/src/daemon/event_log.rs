@@ -168,7 +168,9 @@ mod tests {
         log.stop();
         let path = file(dir.path(), 0);
         let mut bytes = fs::read(&path).unwrap();
-        bytes.extend(b"{\"no\":1,\"at_ms\":0,\"pool\":null,\"warning\":false,\"text\":\"again\"}\n\xff\xfe\n{\"no\":2,\"at_");
+        bytes.extend(
+            b"{\"no\":1,\"at_ms\":0,\"pool\":null,\"warning\":false,\"text\":\"again\"}\n\xff\xfe\n{\"no\":2,\"at_",
+        );
         fs::write(&path, bytes).unwrap();
         let journal = Arc::new(Journal::default());
         let log = EventLog::open(dir.path(), journal.clone()).unwrap();

@@ -49,7 +49,8 @@ impl Hook {
         let runner = Runner { program: program.into(), socket: socket.into(), run_max: RUN_MAX };
         let (told, end) = (journal.clone(), ended.clone());
         let thread = thread::Builder::new().name("weft-hook".into()).spawn(move || runner.follow(&told, &end));
-        let thread = thread.map_err(|error| ApiError::new(Kind::Internal, format!("no thread for the hook: {error}")))?;
+        let thread =
+            thread.map_err(|error| ApiError::new(Kind::Internal, format!("no thread for the hook: {error}")))?;
         Ok(Hook { journal, ended, thread })
     }
 
@@ -171,7 +172,9 @@ mod tests {
             while journal.page(&EventQuery::default()).events.is_empty() {
                 thread::yield_now();
             }
-            events.iter().for_each(|event| drop(journal.warn(Some("tank"), *event)));
+            events.iter().for_each(|event| {
+                journal.warn(Some("tank"), *event);
+            });
             journal.end(&ended);
             following.join().unwrap();
         });
@@ -181,7 +184,8 @@ mod tests {
     fn every_event_is_told_once_in_its_order() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("out");
-        let program = script(dir.path(), &format!("cat >> {}; echo \"$WEFT_SOCKET\" >> {}.sock", out.display(), out.display()));
+        let program =
+            script(dir.path(), &format!("cat >> {}; echo \"$WEFT_SOCKET\" >> {}.sock", out.display(), out.display()));
         let journal = Journal::default();
         told(&runner(program, RUN_MAX), &journal, &["one", "two \"quoted\"", "three"]);
         let lines = fs::read_to_string(&out).unwrap();

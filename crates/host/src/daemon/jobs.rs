@@ -90,8 +90,16 @@ impl Daemon {
         if !dry_run {
             self.parts.engine.job_steer(&job.pool, job.id, action)?;
         }
-        let change = Change::new(Outcome::Changed, subject, dry_run);
-        Ok(change.line(format!("{}: {} -> {becomes}, {:.0} % done", job.name, job.state, job.percent())).job(job.job))
+        let mut change = Change::new(Outcome::Changed, subject, dry_run).line(format!(
+            "{}: {} -> {becomes}, {:.0} % done",
+            job.name,
+            job.state,
+            job.percent()
+        ));
+        if let (JobAction::Cancel, Some(disk)) = (action, &job.disk) {
+            change = change.line(format!("disk {disk} stays, and takes new data again"));
+        }
+        Ok(change.job(job.job))
     }
 
     /// A pool for an operation that writes to it; the caller holds the lock that looking for pools takes.

@@ -1,15 +1,18 @@
 //! What the daemon does by itself while its pools are open: gives returning disks back to them, opens pools that were
-//! open here when their disks appear, begins the periodic scrubs, and remembers what changed.
+//! open here when their disks appear, begins the periodic scrubs, warns when a pool fills up, and remembers what changed.
 //!
 //! Invariants
 //! 1. Looking costs a look at names, unless something appeared or went, or [`LOOK_ANYWAY`] is over.
 //! 2. A scrub that is due is begun once: while one has not ended, none is due.
+//! 3. A pool that stays near a threshold is warned of once.
 
+use super::concerns::full_percent;
 use super::opening::{Looking, wall_clock};
 use super::{Daemon, find, lock};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobKind, StartKind};
 use crate::api::pool::{DiskState, PoolInfo};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -19,6 +22,8 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often it looks into disks although none appeared, while a pool misses some: content can appear, too.
 const LOOK_ANYWAY: Duration = Duration::from_secs(10);
+/// A pool is below a threshold again when it is so far below it, in percent of its room (invariant 3).
+const BELOW: f64 = 2.0;
 
 /// The thread that does it.
 pub(super) struct Keeper {
@@ -34,14 +39,14 @@ impl Keeper {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stopped = stop.clone();
         let keep = move || {
-            let (mut seen, mut looked) = (daemon.seen(), Instant::now());
+            let (mut seen, mut looked, mut full) = (daemon.seen(), Instant::now(), BTreeMap::new());
             loop {
                 let (flag, news) = &*stopped;
                 let waited = news.wait_timeout_while(lock(flag), LOOK_EVERY, |stop| !*stop);
                 if *waited.unwrap_or_else(PoisonError::into_inner).0 {
                     return;
                 }
-                daemon.keep(&mut seen, &mut looked);
+                daemon.keep(&mut seen, &mut looked, &mut full);
             }
         };
         let thread = thread::Builder::new().name("weft-keeper".into()).spawn(keep);
@@ -62,7 +67,7 @@ impl Daemon {
         self.scanned().into_iter().map(|path| (find::identity(&path), path)).map(|(id, path)| (path, id)).collect()
     }
 
-    fn keep(&self, seen: &mut Seen, looked: &mut Instant) {
+    fn keep(&self, seen: &mut Seen, looked: &mut Instant, full: &mut BTreeMap<String, usize>) {
         let Ok(pools) = self.parts.engine.pools() else { return };
         let now_seen = self.seen();
         let misses = pools.iter().flat_map(|pool| &pool.disks).any(|disk| disk.state == DiskState::Missing);
@@ -73,6 +78,27 @@ impl Daemon {
         let _alone = lock(&self.changing);
         self.note_pools();
         self.begin_scrubs(&pools);
+        self.warn_of_full(&pools, full);
+    }
+
+    /// Tells people when a pool passes a threshold. `told`: how many each is known to have passed.
+    fn warn_of_full(&self, pools: &[PoolInfo], told: &mut BTreeMap<String, usize>) {
+        told.retain(|id, _| pools.iter().any(|pool| pool.id == *id));
+        for pool in pools {
+            let percent = full_percent(pool);
+            let before = told.get(&pool.id).copied().unwrap_or(0);
+            let now = thresholds_passed(percent, &pool.settings.full, before);
+            told.insert(pool.id.clone(), now);
+            if now > before {
+                let threshold = pool.settings.full[now - 1];
+                let text = format!("pool {} is {percent:.0} % full, above {threshold} %", pool.name);
+                self.parts.journal.warn(Some(&pool.name), text);
+            } else if now < before {
+                self.parts
+                    .journal
+                    .note(Some(&pool.name), format!("pool {} is only {percent:.0} % full again", pool.name));
+            }
+        }
     }
 
     fn begin_scrubs(&self, pools: &[PoolInfo]) {
@@ -91,6 +117,12 @@ impl Daemon {
             }
         }
     }
+}
+
+/// How many of the thresholds, in percent, a pool has passed that had passed `before` of them when last looked at.
+fn thresholds_passed(percent: f64, thresholds: &[u8; 3], before: usize) -> usize {
+    let passed = |(n, threshold): (usize, &u8)| percent >= f64::from(*threshold) - if n < before { BELOW } else { 0.0 };
+    thresholds.iter().enumerate().take_while(|threshold| passed(*threshold)).count()
 }
 
 /// Whether the periodic scrub of a pool is due (invariant 2). A pool that was never scrubbed counts from `since`, when it
@@ -138,6 +170,17 @@ mod tests {
             vdisks: Vec::new(),
             jobs: Vec::new(),
         }
+    }
+
+    #[test]
+    fn thresholds_are_passed_upwards_at_once_and_downwards_with_some_room() {
+        let mut passed = 0;
+        let mut seen = Vec::new();
+        for percent in [69.9, 70.0, 69.0, 68.1, 67.9, 95.0, 88.5, 79.0, 10.0] {
+            passed = thresholds_passed(percent, &[70, 80, 90], passed);
+            seen.push(passed);
+        }
+        assert_eq!(seen, [0, 1, 1, 1, 0, 3, 3, 2, 0]);
     }
 
     fn scrub(state: JobState, began: u64) -> JobInfo {

@@ -43,7 +43,8 @@ impl Daemon {
         asked.judge()?;
         let candidates = self.candidates(&asked, &open)?;
         let members = name_members(&candidates, &names(&pool));
-        let mut change = Change::new(Outcome::Created, subject(&pool, members.iter().map(|m| &m.name)), request.dry_run);
+        let mut change =
+            Change::new(Outcome::Created, subject(&pool, members.iter().map(|m| &m.name)), request.dry_run);
         for (candidate, member) in candidates.iter().zip(&members) {
             self.parts.engine.disk_add_judge(&pool.name, candidate.capacity(), &member.name)?;
             change = change.line(candidate.describe(&member.name));
@@ -103,9 +104,10 @@ impl Daemon {
             return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft job cancel {}", job.job)));
         }
         let judge = |capacity: ByteCount| {
-            self.parts.engine.disk_remove_judge(&pool.name, no, Some(capacity)).map_err(|error| {
-                error.or_hint(|| format!("weft disk add {} DISK", pool.name))
-            })
+            self.parts
+                .engine
+                .disk_remove_judge(&pool.name, no, Some(capacity))
+                .map_err(|error| error.or_hint(|| format!("weft disk add {} DISK", pool.name)))
         };
         let what = |by: &str| format!("replacement of disk {}/{} by {by}", pool.name, old.name);
         if let Ok((new, to)) = find_member(&pool, &request.by) {
@@ -205,10 +207,7 @@ impl Daemon {
         match maintenance {
             None => {}
             Some(true) => self.parts.engine.disk_offline(&pool.name, no)?,
-            Some(false) => {
-                let path = disk.path.as_deref().unwrap_or(Path::new(""));
-                self.parts.engine.disk_attach(&pool.name, path)?;
-            }
+            Some(false) => self.parts.engine.disk_online(&pool.name, no)?,
         }
         Ok(answer)
     }
@@ -222,7 +221,8 @@ fn told(disk: &DiskInfo, change: &DiskChange, maintenance: Option<bool>, pool: &
         lines.push(format!("usage {before}{usage}"));
         if usage == Usage::Retired {
             let name = change.name.as_ref().unwrap_or(&disk.name);
-            lines.push(format!("nothing new is placed on it; `weft disk remove {pool} {name}` moves what is there"));
+            lines
+                .push(format!("what is on it moves to the other disks; `weft disk remove {pool} {name}` takes it out"));
         }
     }
     lines.extend(change.media.map(|media| format!("media {} -> {media}", disk.media)));
@@ -242,9 +242,9 @@ fn told(disk: &DiskInfo, change: &DiskChange, maintenance: Option<bool>, pool: &
 fn find_member<'a>(pool: &'a PoolInfo, wanted: &str) -> Answer<(&'a DiskInfo, u16)> {
     let by_path = |disk: &DiskInfo| {
         let there = wanted.starts_with('/').then(|| find::identity(Path::new(wanted))).flatten();
-        disk.path.as_deref().is_some_and(|path| {
-            path == Path::new(wanted) || there.is_some() && find::identity(path) == there
-        })
+        disk.path
+            .as_deref()
+            .is_some_and(|path| path == Path::new(wanted) || there.is_some() && find::identity(path) == there)
     };
     let by_name = pool.disks.iter().find(|disk| disk.name == wanted);
     let found = by_name.or_else(|| pool.disks.iter().find(|disk| disk.id.as_deref() == Some(wanted) || by_path(disk)));

@@ -108,7 +108,8 @@ pub fn start(options: &Options, parts: Parts) -> Answer<Running> {
     let (socket, listener) = Socket::listen(&options.socket)?;
     let state = state_dir.load()?;
     let event_log = EventLog::open(state_dir.path(), parts.journal.clone())?;
-    let hook = options.hook.as_ref().map(|hook| Hook::start(hook, &options.socket, parts.journal.clone())).transpose()?;
+    let hook =
+        options.hook.as_ref().map(|hook| Hook::start(hook, &options.socket, parts.journal.clone())).transpose()?;
     let daemon = Arc::new(Daemon {
         parts,
         state_dir,

@@ -33,7 +33,8 @@ impl Daemon {
             self.parts.engine.pool_rename(&pool.name, &request.name)?;
             self.note_pools();
         }
-        Ok(Change::new(Outcome::Changed, subject, request.dry_run).line(format!("name {} -> {}", pool.name, request.name)))
+        Ok(Change::new(Outcome::Changed, subject, request.dry_run)
+            .line(format!("name {} -> {}", pool.name, request.name)))
     }
 
     pub(super) fn rename_vdisk(&self, name: &VdiskName, request: &Rename) -> Answer<Change> {
@@ -139,8 +140,11 @@ impl Daemon {
                 return Err(ApiError::new(Kind::InvalidInput, message).hint(hint));
             }
         };
-        let mut change = Change::new(Outcome::Opened, format!("pool {name}"), *dry_run)
-            .line(if *read_only { "for reading only, also over a restart" } else { "for reading and writing" });
+        let mut change = Change::new(Outcome::Opened, format!("pool {name}"), *dry_run).line(if *read_only {
+            "for reading only, also over a restart"
+        } else {
+            "for reading and writing"
+        });
         for disk in &disks {
             change = change.line(format!("found: {}", disk.display()));
         }
@@ -159,15 +163,20 @@ impl Daemon {
                 (false, _) if error.kind == Kind::NotPossible => " --read-only --degraded",
                 _ => "",
             };
-            error.or_hint(|| if more.is_empty() { "weft disk list".into() } else { format!("weft pool import {name}{more}") })
+            error.or_hint(|| {
+                if more.is_empty() { "weft disk list".into() } else { format!("weft pool import {name}{more}") }
+            })
         })?;
         lock(&self.unopened).retain(|unopened| unopened.found.id != id);
         self.note_pools();
-        self.want(&id, match (*read_only, *degraded) {
-            (false, _) => Wanted::Open,
-            (true, false) => Wanted::ReadOnly,
-            (true, true) => Wanted::ReadOnlyDegraded,
-        })?;
+        self.want(
+            &id,
+            match (*read_only, *degraded) {
+                (false, _) => Wanted::Open,
+                (true, false) => Wanted::ReadOnly,
+                (true, true) => Wanted::ReadOnlyDegraded,
+            },
+        )?;
         self.restore_exports();
         Ok(change)
     }

@@ -150,7 +150,8 @@ fn what_a_pool_knows_of_a_disk_is_set_and_a_disk_goes_into_maintenance_and_back(
 fn settings_are_shown_as_they_are_typed() {
     let machine = Machine::with_tank();
     let shown = machine.done(&["pool", "show", "tank"]);
-    for line in ["repair-after      5m", "scrub-every       4w", "foreground-share  50%", "full              70,80,90"] {
+    for line in ["repair-after      5m", "scrub-every       4w", "foreground-share  50%", "full              70,80,90"]
+    {
         assert!(shown.contains(line), "{line}: {shown}");
     }
     let set = ["pool", "set", "tank", "repair-after=never", "full=10,20,30"];

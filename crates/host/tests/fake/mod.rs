@@ -211,6 +211,10 @@ impl Engine for FakeEngine {
         self.with(pool, |pool| upkeep::offline(pool, disk))?
     }
 
+    fn disk_online(&self, pool: &str, disk: u16) -> Answer<()> {
+        self.with(pool, |pool| upkeep::online(pool, disk))
+    }
+
     fn disk_attach(&self, pool: &str, path: &Path) -> Answer<u16> {
         let label = self.probe(path)?.ok_or_else(|| ApiError::new(Kind::NotFound, "no label"))?;
         self.with(pool, |pool| upkeep::attach(pool, &label, path))?

@@ -153,6 +153,11 @@ pub(super) fn offline(pool: &mut PoolInfo, disk: u16) -> Answer<()> {
     Ok(())
 }
 
+pub(super) fn online(pool: &mut PoolInfo, disk: u16) {
+    pool.disks.iter_mut().find(|other| other.no == Some(disk)).expect("it was there").state = DiskState::Returning;
+    start(pool, JobKind::Repair, "repair", None, 0);
+}
+
 pub(super) fn attach(pool: &mut PoolInfo, label: &Label, path: &Path) -> Answer<u16> {
     let Some(disk) = pool.disks.iter_mut().find(|disk| disk.id.as_ref() == Some(&label.disk_id)) else {
         return Err(ApiError::new(Kind::NotPossible, "it is no disk of this pool"));

@@ -22,13 +22,16 @@ impl Session<'_, '_> {
     pub(super) fn wait(&mut self, weft: &dyn Control, job: &str) -> Ran {
         let interrupted = Arc::new(AtomicBool::new(false));
         let watching = signal_hook::flag::register(SIGINT, interrupted.clone());
-        let watching = watching
-            .map_err(|error| ApiError::new(Kind::Internal, format!("cannot watch for Ctrl-C: {error}")))?;
+        let watching =
+            watching.map_err(|error| ApiError::new(Kind::Internal, format!("cannot watch for Ctrl-C: {error}")))?;
         let ended = self.until_ended(weft, job, &interrupted);
         signal_hook::low_level::unregister(watching);
         let Some(job) = ended? else {
             let job = job.to_string();
-            writeln!(self.io.err, "job {job} goes on; `weft job show {job}` shows it, `weft job cancel {job}` ends it")?;
+            writeln!(
+                self.io.err,
+                "job {job} goes on; `weft job show {job}` shows it, `weft job cancel {job}` ends it"
+            )?;
             return Ok(Exit::Other);
         };
         self.print(&job)?;
@@ -78,7 +81,8 @@ struct Told {
 impl Told {
     fn new(drawn: bool) -> Told {
         let target = if drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let style = ProgressStyle::with_template("{prefix}  [{bar:30}] {percent:>3} %  {msg}").expect("it is a template");
+        let style =
+            ProgressStyle::with_template("{prefix}  [{bar:30}] {percent:>3} %  {msg}").expect("it is a template");
         let bar = ProgressBar::with_draw_target(Some(0), target).with_style(style.progress_chars("=> "));
         Told { bar, drawn, last: None }
     }

@@ -42,7 +42,8 @@ pub(super) fn jobs(jobs: &[JobInfo], style: Style) -> String {
 
 impl Text for JobInfo {
     fn text(&self, _: Style) -> String {
-        let began = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(self.began.min(u32::MAX.into())));
+        let began =
+            humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(self.began.min(u32::MAX.into())));
         let mut shown = vec![
             ("job", self.job.clone()),
             ("what", self.name.clone()),
@@ -91,13 +92,7 @@ impl Text for Vec<Importable> {
         let mut rows = Rows::new(style, &["POOL", "IDENTITY", ">DISKS", "NOT FOUND", "WHY IT IS NOT OPEN"]);
         for pool in self {
             let missing = if pool.missing.is_empty() { "-".into() } else { pool.missing.join(",") };
-            rows.row(vec![
-                cell(&pool.name),
-                cell(&pool.id),
-                cell(pool.disks.len()),
-                cell(missing),
-                cell(&pool.reason),
-            ]);
+            rows.row(vec![cell(&pool.name), cell(&pool.id), cell(pool.disks.len()), cell(missing), cell(&pool.reason)]);
         }
         rows.draw()
     }

@@ -186,6 +186,10 @@ impl Engine for HostEngine {
         not_yet("maintenance")
     }
 
+    fn disk_online(&self, _: &str, _: u16) -> Answer<()> {
+        not_yet("maintenance")
+    }
+
     fn disk_attach(&self, _: &str, _: &Path) -> Answer<u16> {
         not_yet("way to take disks back while a pool is open")
     }
