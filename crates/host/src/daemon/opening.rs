@@ -73,7 +73,7 @@ impl Daemon {
             }
         }
         let mut names: Vec<String> = open.iter().map(|pool| pool.name.clone()).collect();
-        let mut unopened = Vec::new();
+        let (mut opened_now, mut unopened) = (Vec::new(), Vec::new());
         for (id, members) in found {
             if let Some(pool) = open.iter().find(|pool| pool.id == id) {
                 self.take_back(pool, &members);
@@ -94,9 +94,15 @@ impl Daemon {
                 Ok(()) => {
                     self.parts.journal.note(Some(&name), format!("pool {name} found on {} disks", members.len()));
                     names.push(name);
+                    opened_now.push((id, members));
                 }
                 Err((why, reason)) => unopened.push(not_open(name, id, &members, record.as_ref(), why, reason)),
             }
+        }
+        // What was found beside the disks that a pool took.
+        let open = self.parts.engine.pools().unwrap_or_default();
+        for (id, members) in opened_now {
+            open.iter().filter(|pool| pool.id == id).for_each(|pool| self.take_back(pool, &members));
         }
         let mut before = lock(&self.unopened);
         if looking == Looking::Survey {
@@ -164,7 +170,7 @@ impl Daemon {
                 Some(disk) if disk.state == DiskState::Missing => {
                     match self.parts.engine.disk_attach(&pool.name, path) {
                         Ok(_) => {
-                            let text = format!("disk {} is back as {shown}", disk.name);
+                            let text = format!("disk {} was found as {shown}", disk.name);
                             self.parts.journal.note(Some(&pool.name), text);
                             None
                         }
@@ -173,7 +179,7 @@ impl Daemon {
                         Err(error) => Some(format!("disk {} is back as {shown}, but: {}", disk.name, error.message)),
                     }
                 }
-                Some(disk) if disk.state == DiskState::Maintenance => None,
+                Some(disk) if disk.state == DiskState::Maintenance || disk.path.as_ref() == Some(path) => None,
                 Some(disk) => Some(format!("{shown} is a copy of disk {}, which is there; it is not used", disk.name)),
                 None => Some(format!("{shown} was a disk of this pool and is none any more; it is not used")),
             };

@@ -261,7 +261,7 @@ fn a_disk_that_returns_to_an_open_pool_is_taken_back_and_a_stranger_is_not() {
     machine.until(&["disk", "show", "tank/d3"], |disk| disk["state"] == "healthy");
     let disk = machine.json(&["disk", "show", "tank/d3"]);
     assert_eq!(disk["path"], machine.disk("elsewhere").as_str());
-    assert!(machine.done(&["events", "tank"]).contains("disk d3 is back as"));
+    assert!(machine.done(&["events", "tank"]).contains("disk d3 was found as"));
 
     // A disk that was removed while it was away comes back as a stranger.
     machine.done(&["vdisk", "remove", "tank/media", "--yes"]);

@@ -35,7 +35,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use upkeep::not_yet;
 use weft_engine::pool::Pool;
 use weft_engine::stripe::geometry;
 use weft_engine::units::{ByteCount, VirtualOffset};
@@ -146,52 +145,58 @@ impl Engine for HostEngine {
         })
     }
 
-    fn pool_rename(&self, _: &str, _: &str) -> Answer<()> {
-        not_yet("renaming of pools")
+    fn pool_rename(&self, pool: &str, name: &str) -> Answer<()> {
+        let (pool, name) = (pool.to_string(), name.to_string());
+        self.ask("pool rename", move |local| upkeep::rename(local, pool, name))
     }
 
-    fn pool_set(&self, _: &str, _: &PoolSettings) -> Answer<()> {
-        not_yet("settings")
+    fn pool_set(&self, pool: &str, settings: &PoolSettings) -> Answer<()> {
+        let settings = *settings;
+        self.ask_pool(pool, "pool set", move |open| upkeep::set(open, settings))
     }
 
-    fn job_start(&self, _: &str, _: StartKind, _: u64) -> Answer<u32> {
-        not_yet("jobs")
+    fn job_start(&self, pool: &str, kind: StartKind, now: u64) -> Answer<u32> {
+        self.ask_pool(pool, "job start", move |open| upkeep::start(open, kind, now))
     }
 
-    fn job_steer(&self, _: &str, _: u32, _: JobAction) -> Answer<()> {
-        not_yet("jobs")
+    fn job_steer(&self, pool: &str, id: u32, action: JobAction) -> Answer<()> {
+        self.ask_pool(pool, "job steer", move |open| upkeep::steer(open, id, action))
     }
 
-    fn disk_add_judge(&self, _: &str, _: ByteCount, _: &str) -> Answer<()> {
-        not_yet("adding of disks")
+    fn disk_add_judge(&self, pool: &str, capacity: ByteCount, name: &str) -> Answer<()> {
+        let name = name.to_string();
+        self.ask_pool(pool, "disk add judge", move |open| upkeep::judge_add(open, capacity, name))
     }
 
-    fn disk_add(&self, _: &str, _: &NewMember, _: Usage) -> Answer<u16> {
-        not_yet("adding of disks")
+    fn disk_add(&self, pool: &str, member: &NewMember, usage: Usage) -> Answer<u16> {
+        let (pool, member) = (pool.to_string(), member.clone());
+        self.ask("disk add", move |local| upkeep::add(local, pool, member, usage))
     }
 
-    fn disk_remove_judge(&self, _: &str, _: u16, _: Option<ByteCount>) -> Answer<ByteCount> {
-        not_yet("removing of disks")
+    fn disk_remove_judge(&self, pool: &str, disk: u16, instead: Option<ByteCount>) -> Answer<ByteCount> {
+        self.ask_pool(pool, "disk remove judge", move |open| upkeep::judge_removal(open, disk, instead))
     }
 
-    fn disk_remove(&self, _: &str, _: u16, _: Option<u16>, _: u64) -> Answer<u32> {
-        not_yet("removing of disks")
+    fn disk_remove(&self, pool: &str, disk: u16, to: Option<u16>, now: u64) -> Answer<u32> {
+        self.ask_pool(pool, "disk remove", move |open| upkeep::remove(open, disk, to, now))
     }
 
-    fn disk_set(&self, _: &str, _: u16, _: &DiskChange) -> Answer<()> {
-        not_yet("settings of disks")
+    fn disk_set(&self, pool: &str, disk: u16, change: &DiskChange) -> Answer<()> {
+        let change = change.clone();
+        self.ask_pool(pool, "disk set", move |open| upkeep::set_disk(open, disk, change))
     }
 
-    fn disk_offline(&self, _: &str, _: u16) -> Answer<()> {
-        not_yet("maintenance")
+    fn disk_offline(&self, pool: &str, disk: u16) -> Answer<()> {
+        self.ask_pool(pool, "disk offline", move |open| upkeep::offline(open, disk))
     }
 
-    fn disk_online(&self, _: &str, _: u16) -> Answer<()> {
-        not_yet("maintenance")
+    fn disk_online(&self, pool: &str, disk: u16) -> Answer<()> {
+        self.ask_pool(pool, "disk online", move |open| upkeep::online(open, disk))
     }
 
-    fn disk_attach(&self, _: &str, _: &Path) -> Answer<u16> {
-        not_yet("way to take disks back while a pool is open")
+    fn disk_attach(&self, pool: &str, path: &Path) -> Answer<u16> {
+        let (pool, path) = (pool.to_string(), path.to_path_buf());
+        self.ask("disk attach", move |local| upkeep::attach(local, pool, path))
     }
 
     fn vdisk_judge(&self, pool: &str, spec: &VdiskSpec) -> Answer<Judged> {
@@ -233,8 +238,13 @@ impl Engine for HostEngine {
         )
     }
 
-    fn vdisk_rename(&self, _: &VdiskName, _: &str) -> Answer<()> {
-        not_yet("renaming of virtual disks")
+    fn vdisk_rename(&self, vdisk: &VdiskName, name: &str) -> Answer<()> {
+        let (old, new) = (vdisk.vdisk.clone(), name.to_string());
+        self.ask_pool(
+            &vdisk.pool,
+            "vdisk rename",
+            move |open| async move { Ok(open.pool.vdisk_rename(&old, &new).await?) },
+        )
     }
 
     fn vdisk_remove(&self, vdisk: &VdiskName) -> Answer<()> {
