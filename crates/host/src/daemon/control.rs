@@ -18,7 +18,11 @@ impl Daemon {
         let change = operation()?;
         // Of a job that started the pool tells itself.
         if !change.dry_run && !matches!(change.outcome, Outcome::AlreadySo | Outcome::Started) {
-            self.parts.journal.note(Some(pool), format!("{} {}", change.subject, change.outcome));
+            let what = match change.outcome {
+                Outcome::Changed => format!(": {}", change.changes.join("; ")),
+                _ => String::new(),
+            };
+            self.parts.journal.note(Some(pool), format!("{} {}{what}", change.subject, change.outcome));
         }
         Ok(change)
     }
