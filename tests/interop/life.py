@@ -1,6 +1,9 @@
 """The life of a pool of real files: disks that go, come back and are replaced, jobs that are killed in their middle."""
 
+import json
 import os
+import signal
+import subprocess
 import time
 
 from machine import MIB, PATIENCE, Machine, holey_file, run, same_files
@@ -17,7 +20,9 @@ def cases():
                   ("nbdcopy",)) for name, kind in KINDS.items()]
     return [Case("life: every disk is replaced", lambda reporter, rng: reporter.check("", replaced, rng), ("nbdcopy",)),
             *kinds,
+            Case("life: a job keeps its place over a clean stop", lambda reporter, rng: reporter.check("", stopped, rng), ("nbdcopy",)),
             Case("life: a disk returns", lambda reporter, rng: reporter.check("", returned, rng), ("nbdcopy",)),
+            Case("life: people are told", lambda reporter, rng: reporter.check("", told, rng), ("nbdcopy",)),
             Case("life: away and back", lambda reporter, rng: reporter.check("", away_and_back, rng), ("nbdcopy",))]
 
 
@@ -147,6 +152,24 @@ def killed(rng, kind):
         return f"killed at {share} %, found again at {100 * after['done'] // max(after['total'], 1)} %"
 
 
+def stopped(rng):
+    """A scrub goes on with the segment it had come to."""
+    with Life(rng) as machine:
+        for _ in range(TRIES):
+            before = {job["id"] for job in machine.json("job", "list", "p")}
+            scrub(machine, 0)
+            job = midway(machine, "scrub", before)
+            if job:
+                break
+        machine.stop()
+        machine.serve()
+        after = machine.json("job", "show", job["job"])
+        assert after["done"] >= job["done"], (job, after)
+        machine.until_done(job["job"])
+        machine.same()
+        return f"stopped at {100 * job['done'] // job['total']} %, found again at {100 * after['done'] // after['total']} %"
+
+
 def midway(machine, kind, before):
     """The new job of this kind, seen at work; `None` when it was over before."""
     begun = time.monotonic()
@@ -187,6 +210,57 @@ def returned(rng):
         machine.nothing_lost()
         assert "disk d1 is back" in machine.events(), machine.events()
         return "it missed a whole rewrite"
+
+
+def told(rng):
+    """A hook hears of every event, also after one that hangs; who waits for a job may stop waiting; stopping is quick."""
+    with Life(rng) as machine:
+        hook, heard = machine.path("hook"), machine.path("heard")
+        with open(hook, "w") as file:
+            file.write(f"#!/bin/sh\ncat >> {heard}\n")
+        os.chmod(hook, 0o755)
+        with open(machine.path("weft.toml"), "w") as file:
+            file.write(f'[events]\nhook = "{hook}"\n')
+        machine.stop()
+        machine.serve(more=["--config", machine.path("weft.toml")])
+        last = json.loads(machine.weft("events", "--json").splitlines()[0])["no"]
+        assert last == 1, "events are numbered on"
+        machine.weft("pool", "set", "p", "scrub-every=never")
+        os.remove(machine.disk(0))
+        machine.until_disk("d0", "missing")
+        lost = "disk d0 lost: its file or device is gone"
+        begun = time.monotonic()
+        while lost not in (told := read(heard)):
+            assert time.monotonic() - begun < PATIENCE, told
+        events = [json.loads(line) for line in told.splitlines()]
+        assert [event["no"] for event in events] == sorted({event["no"] for event in events}), events
+        assert any(event["pool"] == "p" and event["warning"] and event["text"] == lost for event in events), events
+        assert any("scrub-every 4w -> never" in event["text"] for event in events), events
+
+        machine.until_whole()
+        for _ in range(TRIES):
+            job = machine.json("scrub", "p")["job"]
+            if machine.ran("job", "pause", job).returncode == 0:
+                break
+        wait = subprocess.Popen([os.environ["WEFT"], "scrub", "p", "--wait"], env=machine.env(), text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait.stderr.readline()
+        wait.send_signal(signal.SIGINT)
+        _, said = wait.communicate(timeout=PATIENCE)
+        assert wait.returncode == 1 and f"job {job} goes on" in said, (wait.returncode, said)
+        assert machine.json("job", "show", job)["state"] == "paused"
+        machine.weft("job", "resume", job)
+        machine.until_done(job)
+        begun = time.monotonic()
+        machine.stop()
+        return f"stopped within {time.monotonic() - begun:.1f} s"
+
+
+def read(path):
+    if not os.path.exists(path):
+        return ""
+    with open(path) as file:
+        return file.read()
 
 
 def away_and_back(rng):

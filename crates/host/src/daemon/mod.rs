@@ -141,7 +141,9 @@ impl Running {
         let closed = self.daemon.close_pools();
         drop(alone);
         // What happened until now is told and kept.
-        self.hook.map(Hook::stop);
+        if let Some(hook) = self.hook {
+            hook.stop();
+        }
         self.event_log.stop();
         closed
     }

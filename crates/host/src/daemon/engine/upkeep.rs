@@ -71,11 +71,11 @@ fn job_info(open: &OpenPool, pool: &str, info: &job::JobInfo) -> JobInfo {
         job::JobKind::Rebalance => (JobKind::Rebalance, None),
         job::JobKind::Evacuate { disk, .. } => (JobKind::Evacuate, Some(disk_name(disk))),
     };
-    let found = match info.bad {
-        (0, _) => String::new(),
-        (bad, healed) => format!("{bad} bad blocks found, {healed} rewritten"),
+    // While it works: at its end it says so itself.
+    let note = match info.bad {
+        (bad, healed) if bad > 0 && info.note.is_empty() => format!("{bad} bad blocks so far, {healed} rewritten"),
+        _ => info.note.clone(),
     };
-    let note = [info.note.clone(), found].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
     JobInfo {
         job: format!("{pool}/{}", info.id),
         pool: pool.into(),
