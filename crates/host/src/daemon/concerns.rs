@@ -38,10 +38,6 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
         };
         found.push(concern(subject(), message, format!("weft disk add {} DISK", pool.name)));
     }
-    if let Some(why) = &pool.unusable_why {
-        let message = format!("{} of its disks cannot be used: {why}", human(pool.unusable));
-        found.push(concern(subject(), message, format!("weft pool show {}", pool.name)));
-    }
     found
 }
 
@@ -160,10 +156,6 @@ fn job_concern(pool: &PoolInfo, job: &JobInfo) -> Option<Attention> {
     }
 }
 
-fn human(bytes: u64) -> String {
-    weft_engine::units::ByteCount(bytes).to_string()
-}
-
 /// A wait for people: milliseconds, or whole units above a second.
 fn nanos(nanos: u64) -> String {
     let wait = Duration::from_nanos(nanos);
@@ -171,5 +163,166 @@ fn nanos(nanos: u64) -> String {
         format!("{:.1} ms", wait.as_secs_f64() * 1e3)
     } else {
         format!("{:.1} s", wait.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::pool::{DiskCounters, Media};
+    use crate::api::upkeep::{PoolSettings, Usage};
+    use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
+
+    const MS: u64 = 1_000_000;
+
+    fn disk(name: &str, p99_ms: u64) -> DiskInfo {
+        DiskInfo {
+            name: name.into(),
+            pool: Some("tank".into()),
+            no: Some(0),
+            id: Some(name.into()),
+            path: None,
+            capacity: 100,
+            allocated: 0,
+            state: DiskState::Healthy,
+            media: Media::Hdd,
+            usage: Some(Usage::Auto),
+            domain: None,
+            latency: Some(Latency { p50_nanos: MS, p99_nanos: p99_ms * MS, max_nanos: 900 * MS }),
+            holds: None,
+            counters: DiskCounters { reads: 150, writes: 150, ..DiskCounters::default() },
+        }
+    }
+
+    fn pool(disks: Vec<DiskInfo>) -> PoolInfo {
+        let layout = Layout { resiliency: Resiliency::Parity { parity: 1 }, columns: 4, interleave: 65_536 };
+        let vdisk = VdiskInfo {
+            name: "tank/media".parse().unwrap(),
+            size: 1,
+            layout,
+            provisioning: Provisioning::Thin,
+            sector: 512,
+            used: 1,
+            footprint: 1,
+            efficiency: 0.75,
+            health: Health::Healthy,
+            counters: VdiskCounters::default(),
+            exports: Vec::new(),
+        };
+        PoolInfo {
+            name: "tank".into(),
+            id: "1".into(),
+            health: Health::Healthy,
+            read_only: false,
+            slab_size: 1,
+            capacity: 400,
+            allocated: 100,
+            used: 0,
+            free: 300,
+            unusable: 0,
+            unusable_why: None,
+            settings: PoolSettings {
+                repair_after_seconds: Some(300),
+                scrub_every_seconds: None,
+                scrubbed: None,
+                foreground_share: 50,
+                full: [70, 80, 90],
+            },
+            log_fill: 0.0,
+            open_nanos: 0,
+            disks,
+            vdisks: vec![vdisk],
+            jobs: Vec::new(),
+        }
+    }
+
+    fn job(kind: JobKind, disk: Option<&str>, state: JobState) -> JobInfo {
+        JobInfo {
+            job: "tank/7".into(),
+            pool: "tank".into(),
+            id: 7,
+            name: kind.to_string(),
+            kind,
+            disk: disk.map(Into::into),
+            state,
+            done: 0,
+            total: 1,
+            rate: 0,
+            left_seconds: None,
+            began: 0,
+            note: "why".into(),
+        }
+    }
+
+    fn told(pool: &PoolInfo) -> Vec<String> {
+        let line = |one: Attention| format!("{}: {} | {}", one.subject, one.message, one.hint.unwrap());
+        concerns(pool).into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_disk_that_is_an_outlier_among_its_peers_is_named_with_the_effect() {
+        let of = |waits: [u64; 4]| {
+            let disks = waits.iter().enumerate().map(|(n, wait)| disk(&format!("d{n}"), *wait)).collect();
+            told(&pool(disks))
+        };
+        let expected = "disk tank/d2: slow: 1 in 100 of its requests waits 120.0 ms or longer, its peers' 12.0 ms; \
+                        whatever needs it waits with it | weft disk replace tank d2 DISK";
+        assert_eq!(of([10, 12, 120, 12]), [expected]);
+        assert!(of([10, 12, 40, 12]).is_empty(), "not that much slower");
+        assert!(of([1, 1, 10, 1]).is_empty(), "fast all the same");
+        assert!(of([100, 120, 110, 90]).is_empty(), "all of them are");
+        let mut few = pool(vec![disk("d0", 10), disk("d1", 500)]);
+        assert!(told(&few).is_empty(), "one peer tells nothing");
+        few.disks.extend([disk("d2", 10), disk("d3", 10)]);
+        few.disks[1].media = Media::Ssd;
+        assert!(told(&few).is_empty(), "other media are no peers");
+        few.disks[1].media = Media::Hdd;
+        few.disks[1].counters.writes = 0;
+        assert!(told(&few).is_empty(), "too few requests tell nothing");
+    }
+
+    #[test]
+    fn a_disk_that_is_away_is_told_with_what_becomes_of_it() {
+        let mut tank = pool(vec![disk("d0", 1), disk("d1", 1)]);
+        tank.disks[1].state = DiskState::Missing;
+        tank.disks[1].path = Some("/srv/d1".into());
+        let away = "disk tank/d1: missing, last seen as /srv/d1";
+        let redundant = format!("{away}; all data has its full redundancy without it | weft disk remove tank d1");
+        assert_eq!(told(&tank), [redundant]);
+        tank.vdisks[0].health = Health::Degraded;
+        assert_eq!(
+            told(&tank),
+            [format!("{away}; rebuilt where there is room after 5m | weft disk replace tank d1 DISK")]
+        );
+        tank.settings.repair_after_seconds = None;
+        let never = "nothing is rebuilt by itself, `weft repair tank` does it";
+        assert_eq!(told(&tank), [format!("{away}; {never} | weft disk replace tank d1 DISK")]);
+        tank.jobs = vec![job(JobKind::Repair, None, JobState::Running)];
+        assert_eq!(told(&tank), [format!("{away}; its data is being rebuilt (job tank/7) | weft job show tank/7")]);
+        tank.jobs = vec![job(JobKind::Evacuate, Some("d1"), JobState::Running)];
+        assert_eq!(told(&tank), [format!("{away}; it is leaving the pool (job tank/7) | weft job show tank/7")]);
+        tank.disks[1].state = DiskState::Maintenance;
+        assert!(told(&tank)[0].ends_with("| weft disk set tank d1 maintenance=off"));
+        tank.disks[1].state = DiskState::Returning;
+        assert!(told(&tank)[0].starts_with("disk tank/d1: back; what it missed"));
+    }
+
+    #[test]
+    fn jobs_and_full_pools_are_told() {
+        let mut tank = pool(vec![disk("d0", 1)]);
+        tank.jobs = vec![job(JobKind::Rebalance, None, JobState::Failed)];
+        assert_eq!(told(&tank), ["job tank/7: rebalance failed: why | weft job show tank/7"]);
+        tank.jobs.push(JobInfo { id: 8, state: JobState::Done, ..job(JobKind::Rebalance, None, JobState::Done) });
+        assert!(told(&tank).is_empty(), "it was done since");
+        tank.jobs = vec![job(JobKind::Scrub, None, JobState::Paused)];
+        assert_eq!(told(&tank), ["job tank/7: scrub is paused | weft job resume tank/7"]);
+        tank.jobs.clear();
+        for (allocated, says) in [(279, None), (280, Some("70 % full")), (360, Some("90 % full: new data will soon"))] {
+            tank.allocated = allocated;
+            let told = told(&tank);
+            assert_eq!(told.first().map(|one| one.contains(says.unwrap_or("none"))), says.map(|_| true), "{told:?}");
+        }
+        (tank.allocated, tank.unusable) = (210, 100);
+        assert_eq!(told(&tank).len(), 1, "70 % of what can be used");
     }
 }

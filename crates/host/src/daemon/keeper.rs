@@ -2,7 +2,7 @@
 //! open here when their disks appear, begins the periodic scrubs, warns when a pool fills up, and remembers what changed.
 //!
 //! Invariants
-//! 1. Looking costs a look at names, unless something appeared or went, or [`LOOK_ANYWAY`] is over.
+//! 1. Looking costs a look at names, and nothing on the engine's thread, unless something appeared or went.
 //! 2. A scrub that is due is begun once: while one has not ended, none is due.
 //! 3. A pool that stays near a threshold is warned of once.
 
@@ -18,10 +18,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often it looks.
+/// How often it looks whether something appeared or went.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often it looks into disks although none appeared, while a pool misses some: content can appear, too.
-const LOOK_ANYWAY: Duration = Duration::from_secs(10);
+/// How often it looks at the pools themselves: they change by their own jobs, and content can appear on a disk that a
+/// pool misses.
+const POOLS_EVERY: Duration = Duration::from_secs(5);
 /// A pool is below a threshold again when it is so far below it, in percent of its room (invariant 3).
 const BELOW: f64 = 2.0;
 
@@ -29,6 +30,16 @@ const BELOW: f64 = 2.0;
 pub(super) struct Keeper {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: JoinHandle<()>,
+}
+
+/// What it knows from its last looks.
+struct Known {
+    /// What was at the places where disks may be.
+    seen: Seen,
+    /// When the pools were looked at.
+    pools_at: Instant,
+    /// How many thresholds each pool, by its identity, had passed.
+    full: BTreeMap<String, usize>,
 }
 
 /// What is at a place where a disk may be.
@@ -39,14 +50,14 @@ impl Keeper {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stopped = stop.clone();
         let keep = move || {
-            let (mut seen, mut looked, mut full) = (daemon.seen(), Instant::now(), BTreeMap::new());
+            let mut known = Known { seen: daemon.seen(), pools_at: Instant::now(), full: BTreeMap::new() };
             loop {
                 let (flag, news) = &*stopped;
                 let waited = news.wait_timeout_while(lock(flag), LOOK_EVERY, |stop| !*stop);
                 if *waited.unwrap_or_else(PoisonError::into_inner).0 {
                     return;
                 }
-                daemon.keep(&mut seen, &mut looked, &mut full);
+                daemon.keep(&mut known);
             }
         };
         let thread = thread::Builder::new().name("weft-keeper".into()).spawn(keep);
@@ -67,18 +78,24 @@ impl Daemon {
         self.scanned().into_iter().map(|path| (find::identity(&path), path)).map(|(id, path)| (path, id)).collect()
     }
 
-    fn keep(&self, seen: &mut Seen, looked: &mut Instant, full: &mut BTreeMap<String, usize>) {
-        let Ok(pools) = self.parts.engine.pools() else { return };
-        let now_seen = self.seen();
-        let misses = pools.iter().flat_map(|pool| &pool.disks).any(|disk| disk.state == DiskState::Missing);
-        if *seen != now_seen || misses && looked.elapsed() >= LOOK_ANYWAY {
-            (*seen, *looked) = (now_seen, Instant::now());
+    fn keep(&self, known: &mut Known) {
+        let seen = self.seen();
+        if known.seen != seen {
+            known.seen = seen;
             self.rescan(Instant::now(), Looking::Around);
         }
+        if known.pools_at.elapsed() < POOLS_EVERY {
+            return;
+        }
+        known.pools_at = Instant::now();
         let _alone = lock(&self.changing);
-        self.note_pools();
+        let Ok(pools) = self.parts.engine.pools() else { return };
+        self.note_open(&pools);
+        if pools.iter().flat_map(|pool| &pool.disks).any(|disk| disk.state == DiskState::Missing) {
+            self.open_found_pools(Instant::now(), Looking::Around);
+        }
         self.begin_scrubs(&pools);
-        self.warn_of_full(&pools, full);
+        self.warn_of_full(&pools, &mut known.full);
     }
 
     /// Tells people when a pool passes a threshold. `told`: how many each is known to have passed.

@@ -213,7 +213,10 @@ impl Daemon {
 
     /// Remembers what the open pools and their disks are called, and where they are.
     pub(super) fn remember_pools(&self) -> Answer<()> {
-        let open = self.parts.engine.pools()?;
+        self.remember_open(&self.parts.engine.pools()?)
+    }
+
+    fn remember_open(&self, open: &[PoolInfo]) -> Answer<()> {
         let mut next = lock(&self.state).clone();
         open.iter().for_each(|pool| note_pool(&mut next, pool));
         if *lock(&self.state) == next { Ok(()) } else { self.remember(|state| *state = next) }
@@ -221,7 +224,13 @@ impl Daemon {
 
     /// The same, where it is no reason to fail: names and last places are a comfort.
     pub(super) fn note_pools(&self) {
-        if let Err(error) = self.remember_pools() {
+        let open = self.parts.engine.pools().unwrap_or_default();
+        self.note_open(&open);
+    }
+
+    /// The same of the pools that are open, as they were seen just now.
+    pub(super) fn note_open(&self, open: &[PoolInfo]) {
+        if let Err(error) = self.remember_open(open) {
             self.parts.journal.warn(None, format!("what the pools are like is not remembered: {}", error.message));
         }
     }

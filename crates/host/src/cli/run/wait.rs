@@ -82,7 +82,7 @@ impl Told {
     fn new(drawn: bool) -> Told {
         let target = if drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let style =
-            ProgressStyle::with_template("{prefix}  [{bar:30}] {percent:>3} %  {msg}").expect("it is a template");
+            ProgressStyle::with_template("{prefix}  [{wide_bar}] {percent:>3} %  {msg}").expect("it is a template");
         let bar = ProgressBar::with_draw_target(Some(0), target).with_style(style.progress_chars("=> "));
         Told { bar, drawn, last: None }
     }
@@ -90,10 +90,15 @@ impl Told {
     /// Draws the bar; without one, the line to write, when there is something new to say.
     fn tell(&mut self, job: &JobInfo) -> Option<String> {
         if self.drawn {
-            self.bar.set_length(job.total.max(1));
-            self.bar.set_prefix(format!("{} ({})", job.job, job.name));
+            if self.last.is_none() {
+                self.bar.set_prefix(format!("{} ({})", job.job, job.name));
+                self.last = Some((job.state, 0.0));
+            }
+            self.bar.update(|bar| {
+                bar.set_len(job.total.max(1));
+                bar.set_pos(job.done);
+            });
             self.bar.set_message(progress(job));
-            self.bar.set_position(job.done);
             return None;
         }
         let percent = job.percent();
