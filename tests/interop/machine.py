@@ -47,9 +47,10 @@ class Machine:
 
     # The daemon
 
-    def serve(self, disks=None):
-        """Starts the daemon on the directory of disks, or on these paths; returns when it is ready."""
-        line = [os.environ["WEFT"], "serve", "--state", self.path("state"), "--disks", *(disks or [self.disks_dir])]
+    def serve(self, disks=None, more=()):
+        """Starts the daemon on the directory of disks, or on these paths, with more flags; returns when it is ready."""
+        line = [os.environ["WEFT"], "serve", "--state", self.path("state"), *more,
+                "--disks", *(disks or [self.disks_dir])]
         self.daemon = subprocess.Popen(line, env=self.env(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                        stderr=subprocess.PIPE, text=True)
         told = []

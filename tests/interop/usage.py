@@ -90,6 +90,63 @@ WRONG = [
     # Disks, exports, watching
     ("disk show nope", 4, r"nope"),
     ("disk list --pool nope", 4, r"nope"),
+    # The life of a pool
+    ("pool rename p", 2, r"NEW"),
+    ("pool rename p a/b", 2, r"name"),
+    ("pool rename p spare", 3, r"spare"),
+    ("pool rename nope q", 4, r"nope"),
+    ("pool set p", 2, r"KEY=VALUE"),
+    ("pool set p repair-after=soon", 2, r"never"),
+    ("pool set p scrub-every=1m", 2, r"1h"),
+    ("pool set p foreground-share=95%", 2, r"0% to 90%"),
+    ("pool set p full=90,80,70", 2, r"1 to 99"),
+    ("pool set p colour=red", 2, r"repair-after, scrub-every, foreground-share, full"),
+    ("pool set nope repair-after=5m", 4, r"nope"),
+    ("pool import nope", 4, r"nope"),
+    ("pool import --degraded", 2, r"POOL"),
+    ("pool export nope", 4, r"nope"),
+    ("pool export p", 3, r"offered"),
+    ("vdisk rename p/v fixed", 3, r"fixed"),
+    ("vdisk rename p/v w", 3, r"offered"),
+    ("vdisk rename p/nope w", 4, r"nope"),
+    ("vdisk rename p/fixed spare/w", 2, r"stays"),
+    ("disk add p {ext4}", 3, r"ext4"),
+    ("disk add p {labelled}", 3, r"gone"),
+    ("disk add p {d0}", 3, r"disk d0 of pool p"),
+    ("disk add p {d0} --force", 3, r"disk d0 of pool p"),
+    ("disk add p {tiny}", 2, r"at least"),
+    ("disk add p {blank} {link}", 2, r"same disk"),
+    ("disk add p {new1}", 4, r"no disk"),
+    ("disk add p {dir}", 3, r"no disk"),
+    ("disk add p {blank} --usage hot", 2, r"auto, manual, spare, journal"),
+    ("disk add p {blank} --usage retired", 2, r"retired"),
+    ("disk add p {none/new} --create-size 64MiB", 4, r"no directory"),
+    ("disk add nope {blank}", 4, r"nope"),
+    ("disk remove p", 2, r"DISK"),
+    ("disk remove p d9", 4, r"d0, d1, d2, d3"),
+    ("disk remove p d1", 5, r"MiB"),
+    ("disk replace p d1", 2, r"NEW"),
+    ("disk replace p d9 {blank}", 4, r"d9"),
+    ("disk replace p d1 d1", 3, r"d1"),
+    ("disk replace p d1 {ext4}", 3, r"ext4"),
+    ("disk replace p d1 {tiny}", 2, r"at least"),
+    ("disk set p d1", 2, r"KEY=VALUE"),
+    ("disk set p d1 usage=hot", 2, r"auto, manual, spare, journal, retired"),
+    ("disk set p d1 media=tape", 2, r"hdd, ssd"),
+    ("disk set p d1 name=d2", 3, r"d2"),
+    ("disk set p d1 maintenance=yes", 2, r"on, off"),
+    ("disk set p d9 usage=auto", 4, r"d9"),
+    ("job show", 2, r"ID"),
+    ("job show x", 2, r"POOL/N"),
+    ("job show 99", 4, r"99"),
+    ("job pause p/99", 4, r"99"),
+    ("job resume nope/1", 4, r"nope"),
+    ("job cancel", 2, r"ID"),
+    ("job list nope", 4, r"nope"),
+    ("scrub", 2, r"POOL"),
+    ("scrub nope", 4, r"nope"),
+    ("repair nope", 4, r"nope"),
+    ("rebalance nope", 4, r"nope"),
     ("export add p/nope --nbd unix:{s.sock}", 4, r"nope"),
     ("export add p/v --nbd ftp:somewhere", 2, r"unix:|tcp:"),
     ("export add p/v --nbd tcp:127.0.0.1:99999", 2, r""),
@@ -129,10 +186,27 @@ RIGHT = [
     "pool create q {labelled} --force --dry-run",
     "pool create q {new1} --create-size 64MiB --slab-size 1MiB --dry-run",
     "export add p/v --nbd unix:{nbd.sock}",
+    "pool rename spare q --dry-run",
+    "pool set p repair-after=never full=60,70,80 --dry-run",
+    "pool export spare --dry-run",
+    "pool import",
+    "pool import p",
+    "disk add p {blank} --dry-run",
+    "disk add p {new1} {new2} --create-size 64MiB --usage spare --dry-run",
+    "disk add p {ext4} --force --dry-run",
+    "disk replace p d1 {new1} --create-size 128MiB --dry-run",
+    "disk set p d1 usage=retired media=ssd name=x domain=y --dry-run",
+    "disk set p d1 usage=auto",
+    "scrub p --dry-run",
+    "repair p --dry-run --wait",
+    "rebalance p --dry-run",
+    "vdisk rename p/fixed other --dry-run",
     "vdisk remove p/fixed --dry-run",
 ]
 # What needs no daemon to be refused is refused without one, too.
 NEEDS_NONE = ("completions", "man")
+# The verbs that change something.
+CHANGING = ("create", "remove", "resize", "add", "rename", "set", "import", "export", "replace", "pause", "resume", "cancel")
 
 
 def cases():
@@ -212,7 +286,7 @@ def offered(machine, command, said):
             return
         if any(word.isupper() and "/" not in word or "..." in word for word in line):
             return
-        changes = line[1] in ("pool", "vdisk", "export") and line[2] in ("create", "remove", "resize", "add")
+        changes = line[1] in ("scrub", "repair", "rebalance") or len(line) > 2 and line[2] in CHANGING
         ran = machine.ran(*line[1:], *(["--dry-run"] if changes and "--help" not in line else []))
         # Examples speak of a pool `tank` that is not there: they must be right as command lines.
         if ran.returncode == 0 or any("tank" in word for word in line) and ran.returncode in (3, 4):
@@ -256,7 +330,8 @@ def snapshot(machine, thorough=False):
             return {name: still(part) for name, part in value.items() if name not in MOVING}
         return [still(part) for part in value] if isinstance(value, list) else value
     answers = [still(machine.json(*line)) for line in
-               (("pool", "list"), ("pool", "show", "p"), ("vdisk", "list"), ("disk", "list"), ("export", "list"))]
+               (("pool", "list"), ("pool", "show", "p"), ("vdisk", "list"), ("disk", "list"), ("export", "list"),
+                ("job", "list"))]
     files = {}
     for name in sorted(os.listdir(machine.dir)):
         path = machine.path(name)

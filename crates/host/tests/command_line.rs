@@ -1,6 +1,8 @@
 //! The command line, the socket and the daemon together, over an engine of memory.
 
 mod fake;
+#[path = "command_line/upkeep.rs"]
+mod upkeep;
 
 use fake::{FakeEngine, FakeExports, Storage};
 use serde_json::Value;
@@ -68,6 +70,7 @@ impl Machine {
             socket: self.socket(),
             places: Some(vec![self.disks()]),
             degraded: false,
+            hook: None,
         };
         self.running = Some(daemon::start(&options, parts).unwrap());
     }
@@ -103,6 +106,7 @@ impl Machine {
             err: &mut err,
             ask: answer.is_some().then_some(&mut ask as &mut dyn FnMut(&str) -> bool),
             terminal: false,
+            progress: false,
         };
         let exit = cli::run(&argv, &Surroundings { root: false, var: &var }, &mut io);
         Ran { exit, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
@@ -255,7 +259,10 @@ fn a_pool_without_one_of_its_disks_opens_degraded_and_a_person_is_told() {
     assert_eq!(status["health"], "degraded");
     assert_eq!(status["attention"][0]["subject"], "disk tank/d3");
     let text = machine.done(&["status", "tank"]);
-    assert!(text.contains("! disk tank/d3: missing\n  try: weft disk show tank/d3\n"), "{text}");
+    let last_seen = machine.disk("d3");
+    let told =
+        format!("! disk tank/d3: missing, last seen as {last_seen}; all data has its full redundancy without it\n");
+    assert!(text.contains(&(told + "  try: weft disk remove tank d3\n")), "{text}");
     let check = machine.weft(&["pool", "check", "tank"]);
     assert_eq!((check.exit, check.out.contains("is not sound")), (Exit::Other, true), "{}", check.out);
     assert_eq!(machine.weft(&["pool", "check", "tank", "--repair"]).exit, Exit::Done);
@@ -378,7 +385,7 @@ fn wrong_commands_are_refused_with_one_that_would_work() {
         (vec!["pool", "show", "pond"], Exit::NotFound, "weft pool show tank"),
         (vec!["pool", "lst"], Exit::Usage, "weft pool list"),
         (vec!["pool"], Exit::Usage, "weft pool --help"),
-        (vec!["frob"], Exit::Usage, "weft pool create tank"),
+        (vec!["quux"], Exit::Usage, "weft pool create tank"),
         (vec![], Exit::Usage, "weft pool create tank"),
         (vec!["disk", "show", "nowhere"], Exit::NotFound, "weft disk list"),
         (
@@ -424,7 +431,8 @@ fn a_second_daemon_is_refused_on_the_socket_and_on_the_state() {
     };
     let refused = |state: &str, socket: &str| {
         let at = |name: &str| machine.dir.path().join(name);
-        let options = Options { state: at(state), socket: at(socket), places: Some(Vec::new()), degraded: false };
+        let options =
+            Options { state: at(state), socket: at(socket), places: Some(Vec::new()), degraded: false, hook: None };
         daemon::start(&options, parts()).err().map(|error| error.message).unwrap_or_default()
     };
     assert!(refused("state2", "weft.sock").contains("uses the socket"));

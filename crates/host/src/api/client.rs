@@ -2,8 +2,10 @@
 
 use super::error::{Answer, ApiError, Kind};
 use super::export::{ExportAdd, ExportInfo, ExportRemove};
+use super::job::{JobInfo, JobStart, JobSteer};
 use super::name::VdiskName;
 use super::pool::{ChangeQuery, CheckQuery, CheckReport, DiskInfo, PoolCreate, PoolInfo, PoolQuery};
+use super::upkeep::{DiskAdd, DiskReplace, DiskSet, Importable, PoolImport, PoolSet, Rename};
 use super::vdisk::{ExplainQuery, Explanation, VdiskCreate, VdiskInfo, VdiskResize};
 use super::watch::{Change, EventPage, EventQuery, Stat, StatQuery, Status, Version};
 use super::{API_VERSION, Control};
@@ -119,6 +121,10 @@ fn part(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
+fn disk_path(pool: &str, disk: &str) -> String {
+    format!("/pools/{}/disks/{}", part(pool), part(disk))
+}
+
 fn vdisk_path(vdisk: &VdiskName) -> String {
     format!("/vdisks/{}/{}", part(&vdisk.pool), part(&vdisk.vdisk))
 }
@@ -160,12 +166,64 @@ impl Control for Client {
         self.send(Method::POST, &with_query(&format!("/pools/{}/check", part(pool)), &how), &())
     }
 
+    fn pool_rename(&self, pool: &str, request: &Rename) -> Answer<Change> {
+        self.send(Method::POST, &format!("/pools/{}/rename", part(pool)), request)
+    }
+
+    fn pool_set(&self, pool: &str, request: &PoolSet) -> Answer<Change> {
+        self.send(Method::PATCH, &format!("/pools/{}", part(pool)), request)
+    }
+
+    fn pool_export(&self, pool: &str, how: ChangeQuery) -> Answer<Change> {
+        self.send(Method::POST, &with_query(&format!("/pools/{}/export", part(pool)), &how), &())
+    }
+
+    fn importable(&self) -> Answer<Vec<Importable>> {
+        self.get("/imports", &())
+    }
+
+    fn pool_import(&self, request: &PoolImport) -> Answer<Change> {
+        self.send(Method::POST, "/imports", request)
+    }
+
+    fn job_list(&self, query: &PoolQuery) -> Answer<Vec<JobInfo>> {
+        self.get("/jobs", query)
+    }
+
+    fn job_show(&self, job: &str) -> Answer<JobInfo> {
+        self.get(&format!("/jobs/{}", part(job)), &())
+    }
+
+    fn job_start(&self, pool: &str, request: JobStart) -> Answer<Change> {
+        self.send(Method::POST, &format!("/pools/{}/jobs", part(pool)), &request)
+    }
+
+    fn job_steer(&self, job: &str, request: JobSteer) -> Answer<Change> {
+        self.send(Method::PATCH, &format!("/jobs/{}", part(job)), &request)
+    }
+
     fn disk_list(&self, query: &PoolQuery) -> Answer<Vec<DiskInfo>> {
         self.get("/disks", query)
     }
 
     fn disk_show(&self, disk: &str) -> Answer<DiskInfo> {
         self.get(&format!("/disks/{}", part(disk)), &())
+    }
+
+    fn disk_add(&self, pool: &str, request: &DiskAdd) -> Answer<Change> {
+        self.send(Method::POST, &format!("/pools/{}/disks", part(pool)), request)
+    }
+
+    fn disk_remove(&self, pool: &str, disk: &str, how: ChangeQuery) -> Answer<Change> {
+        self.delete(&disk_path(pool, disk), &how)
+    }
+
+    fn disk_replace(&self, pool: &str, disk: &str, request: &DiskReplace) -> Answer<Change> {
+        self.send(Method::POST, &format!("{}/replace", disk_path(pool, disk)), request)
+    }
+
+    fn disk_set(&self, pool: &str, disk: &str, request: &DiskSet) -> Answer<Change> {
+        self.send(Method::PATCH, &disk_path(pool, disk), request)
     }
 
     fn vdisk_list(&self, query: &PoolQuery) -> Answer<Vec<VdiskInfo>> {
@@ -182,6 +240,10 @@ impl Control for Client {
 
     fn vdisk_resize(&self, vdisk: &VdiskName, request: &VdiskResize) -> Answer<Change> {
         self.send(Method::PATCH, &vdisk_path(vdisk), request)
+    }
+
+    fn vdisk_rename(&self, vdisk: &VdiskName, request: &Rename) -> Answer<Change> {
+        self.send(Method::POST, &format!("{}/rename", vdisk_path(vdisk)), request)
     }
 
     fn vdisk_remove(&self, vdisk: &VdiskName, how: ChangeQuery) -> Answer<Change> {

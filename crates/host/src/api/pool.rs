@@ -1,6 +1,8 @@
 //! Pools and their disks, as the API speaks of them.
 
+use super::job::JobInfo;
 use super::size::Size;
+use super::upkeep::{PoolSettings, Usage};
 use super::vdisk::VdiskInfo;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -35,6 +37,8 @@ pub enum DiskState {
     Failed,
     /// A member that is not there.
     Missing,
+    /// A member that a person took out of use for a while: nothing is read from it or written to it.
+    Maintenance,
     /// A member of a pool that is not open.
     Closed,
     /// No member of any pool, and nothing was found on it.
@@ -72,6 +76,17 @@ pub struct DiskCounters {
     pub busy_nanos: u64,
 }
 
+/// How long a disk made its reads and writes wait, since its pool opened, in nanoseconds.
+#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Latency {
+    /// Half of them waited no longer.
+    pub p50_nanos: u64,
+    /// 99 in 100 of them waited no longer.
+    pub p99_nanos: u64,
+    /// None of them waited longer.
+    pub max_nanos: u64,
+}
+
 /// One disk.
 #[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
 pub struct DiskInfo {
@@ -94,23 +109,16 @@ pub struct DiskInfo {
     pub state: DiskState,
     /// What it is.
     pub media: Media,
+    /// What it is used for; none when it is of no pool, or of none that is open.
+    pub usage: Option<Usage>,
+    /// What it fails together with: an enclosure, a rack.
+    pub domain: Option<String>,
+    /// How long its reads and writes waited; none when there were none.
+    pub latency: Option<Latency>,
     /// What else was found on it: a file system, a partition table, another pool.
     pub holds: Option<String>,
     /// What it did since the pool opened.
     pub counters: DiskCounters,
-}
-
-/// A long job of a pool.
-#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
-pub struct JobInfo {
-    /// Its name: what it does, to what.
-    pub name: String,
-    /// The pool it works on.
-    pub pool: String,
-    /// Bytes done.
-    pub done: u64,
-    /// Bytes in all.
-    pub total: u64,
 }
 
 /// One pool.
@@ -134,6 +142,12 @@ pub struct PoolInfo {
     pub used: u64,
     /// Bytes of its disks that nothing occupies.
     pub free: u64,
+    /// Of those, bytes that its layouts cannot use, because they lie on too few disks.
+    pub unusable: u64,
+    /// Why not, and what would help.
+    pub unusable_why: Option<String>,
+    /// What it does by itself.
+    pub settings: PoolSettings,
     /// How full its log is, 0 to 1.
     pub log_fill: f64,
     /// Nanoseconds since it was opened.
@@ -142,7 +156,7 @@ pub struct PoolInfo {
     pub disks: Vec<DiskInfo>,
     /// Its virtual disks, by name.
     pub vdisks: Vec<VdiskInfo>,
-    /// Its jobs.
+    /// Its jobs: those that run, wait or are paused, then the last ones that ended.
     pub jobs: Vec<JobInfo>,
 }
 
@@ -238,6 +252,7 @@ impl fmt::Display for DiskState {
             DiskState::Stale => "stale",
             DiskState::Failed => "failed",
             DiskState::Missing => "missing",
+            DiskState::Maintenance => "maintenance",
             DiskState::Closed => "closed",
             DiskState::Available => "available",
             DiskState::Foreign => "foreign",

@@ -4,6 +4,8 @@
 //! 1. Whatever arrives, the answer is JSON: the value asked for, or the error form.
 //! 2. Operations run off the socket's thread, so that a long check never keeps a status waiting.
 
+mod upkeep;
+
 use super::error::{Answer, ApiError, Kind};
 use super::export::{ExportAdd, ExportInfo, ExportRemove};
 use super::name::VdiskName;
@@ -102,7 +104,8 @@ fn routes() -> OpenApiRouter<Arc<dyn Control>> {
         .routes(routes!(vdisk_show, vdisk_resize, vdisk_remove))
         .routes(routes!(explain))
         .routes(routes!(export_list, export_add))
-        .routes(routes!(export_remove));
+        .routes(routes!(export_remove))
+        .merge(upkeep::routes());
     let plain: Router<Arc<dyn Control>> = Router::new()
         .route("/openapi.json", axum::routing::get(async || Json(document())))
         .fallback(unknown)
@@ -313,8 +316,8 @@ mod tests {
         let document = serde_json::to_value(document()).unwrap();
         let paths = document["paths"].as_object().unwrap();
         let operations: usize = paths.values().map(|path| path.as_object().unwrap().len()).sum();
-        assert_eq!(operations, 20, "{:?}", paths.keys());
-        for schema in ["PoolInfo", "VdiskCreate", "Change", "EventPage", "Explanation"] {
+        assert_eq!(operations, 34, "{:?}", paths.keys());
+        for schema in ["PoolInfo", "VdiskCreate", "Change", "EventPage", "Explanation", "JobInfo", "DiskAdd"] {
             assert!(document["components"]["schemas"][schema].is_object(), "{schema}");
         }
     }

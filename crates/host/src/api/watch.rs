@@ -1,6 +1,7 @@
 //! What there is to watch: status, rates, events; and what a change answers.
 
-use super::pool::{DiskCounters, Health, JobInfo};
+use super::job::JobInfo;
+use super::pool::{DiskCounters, Health};
 use super::vdisk::VdiskCounters;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -17,6 +18,9 @@ pub struct Change {
     pub subject: String,
     /// What changed, one line each.
     pub changes: Vec<String>,
+    /// The job that carries it out, `POOL/N`, when it takes long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
 }
 
 /// What came of a changing operation.
@@ -31,6 +35,12 @@ pub enum Outcome {
     Removed,
     /// It was so before.
     AlreadySo,
+    /// A job does it.
+    Started,
+    /// It can be used now.
+    Opened,
+    /// It cannot be used now; nothing of it is lost.
+    Closed,
 }
 
 /// Who answers.
@@ -49,7 +59,7 @@ pub struct Status {
     pub health: Health,
     /// The pools that are open.
     pub pools: Vec<PoolStatus>,
-    /// The jobs that run or wait.
+    /// The jobs that run, wait or are paused.
     pub jobs: Vec<JobInfo>,
     /// What needs a person, the worst first.
     pub attention: Vec<Attention>,
@@ -74,6 +84,8 @@ pub struct PoolStatus {
     pub vdisks: usize,
     /// Exports that are active.
     pub exports: usize,
+    /// How full it is, 0 to 100.
+    pub full_percent: f64,
 }
 
 /// Something that needs a person.
@@ -167,7 +179,7 @@ pub struct EventPage {
 /// One event.
 #[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
 pub struct EventInfo {
-    /// Its number since the daemon started, from 1.
+    /// Its number, from 1; it goes on where the daemon's last run ended.
     pub no: u64,
     /// When, in milliseconds since 1970 UTC.
     pub at_ms: u64,
@@ -182,7 +194,12 @@ pub struct EventInfo {
 impl Change {
     /// A change of `subject` that came out as `outcome`.
     pub fn new(outcome: Outcome, subject: impl Into<String>, dry_run: bool) -> Change {
-        Change { outcome, dry_run, subject: subject.into(), changes: Vec::new() }
+        Change { outcome, dry_run, subject: subject.into(), changes: Vec::new(), job: None }
+    }
+
+    /// The same change, which job `job` carries out.
+    pub fn job(self, job: impl Into<String>) -> Change {
+        Change { job: Some(job.into()), ..self }
     }
 
     /// The same change with one more line of what changed.
@@ -199,6 +216,9 @@ impl fmt::Display for Outcome {
             Outcome::Changed => "changed",
             Outcome::Removed => "removed",
             Outcome::AlreadySo => "already so",
+            Outcome::Started => "started",
+            Outcome::Opened => "opened",
+            Outcome::Closed => "closed",
         })
     }
 }

@@ -1,6 +1,10 @@
 //! What people type. The doc comments here are the help texts; the first example of a command is also what its errors
 //! offer when nothing nearer would work.
 
+mod upkeep;
+
+pub use upkeep::*;
+
 use super::values;
 use crate::api::export::Address;
 use crate::api::name::VdiskName;
@@ -78,18 +82,30 @@ pub enum Command {
         weft serve --config /etc/weft.toml --state /var/lib/weft --socket /run/weft/weft.sock\n\n\
         The configuration file is TOML with the keys state, socket, disks and degraded; flags win over it.")]
     Serve(Serve),
-    /// Make, show, check and remove pools
+    /// Make, show, change, check, move and remove pools
     #[command(subcommand)]
     Pool(Pool),
-    /// Show disks
+    /// Show, add, replace and remove disks
     #[command(subcommand)]
     Disk(Disk),
-    /// Make, show, grow and remove virtual disks
+    /// Make, show, grow, rename and remove virtual disks
     #[command(subcommand)]
     Vdisk(Vdisk),
     /// Offer virtual disks to clients
     #[command(subcommand)]
     Export(Export),
+    /// Show and steer long jobs
+    #[command(subcommand)]
+    Job(Job),
+    /// Read and prove everything that is written, and repair what is wrong
+    #[command(after_help = "Examples:\n  weft scrub tank\n  weft scrub tank --wait")]
+    Scrub(StartJob),
+    /// Rebuild what missing disks held where there is room, without waiting for repair-after
+    #[command(after_help = "Examples:\n  weft repair tank\n  weft repair tank --wait")]
+    Repair(StartJob),
+    /// Move data until all disks are equally full
+    #[command(after_help = "Examples:\n  weft rebalance tank\n  weft rebalance tank --wait")]
+    Rebalance(StartJob),
     /// One screen: health, jobs, what needs a person
     #[command(after_help = "Examples:\n  weft status\n  weft status tank")]
     Status {
@@ -241,6 +257,24 @@ pub enum Pool {
         #[command(flatten)]
         changing: Changing,
     },
+    /// Give a pool another name
+    #[command(after_help = "Examples:\n  weft pool rename tank pond")]
+    Rename(PoolRename),
+    /// Change what a pool does by itself
+    #[command(after_help = "Examples:\n  weft pool set tank repair-after=5m\n  \
+        weft pool set tank scrub-every=4w foreground-share=50% full=70,80,90\n\n\
+        repair-after: how long a disk may be missing before its data is rebuilt elsewhere.\n\
+        scrub-every: the time from one scrub to the next. Both may be `never`.\n\
+        foreground-share: the share of the disks' time that is kept for clients while jobs run.\n\
+        full: how full the pool is when people are told, in percent.")]
+    Set(PoolSettings),
+    /// Open a pool that was exported, or that could not be opened; without a name, list them
+    #[command(after_help = "Examples:\n  weft pool import tank\n  weft pool import\n  \
+        weft pool import tank --read-only --degraded")]
+    Import(PoolImport),
+    /// Close a pool, until it is imported here or elsewhere
+    #[command(after_help = "Examples:\n  weft pool export tank")]
+    Export(PoolExport),
 }
 
 /// `weft disk`.
@@ -259,6 +293,24 @@ pub enum Disk {
         /// Its path, identity, name, or POOL/NAME
         disk: String,
     },
+    /// Make disks members of a pool
+    #[command(after_help = "Examples:\n  weft disk add tank /dev/sdf\n  weft disk add tank /dev/sdg --usage spare\n  \
+        weft disk add tank d5 --create-size 10GiB")]
+    Add(DiskAdd),
+    /// Take a disk out of its pool, when everything that is on it was moved to the others
+    #[command(after_help = "Examples:\n  weft disk remove tank d3\n  weft disk remove tank d3 --wait")]
+    Remove(DiskRemove),
+    /// Put one disk in the place of another
+    #[command(
+        after_help = "Examples:\n  weft disk replace tank d3 /dev/sdh\n  weft disk replace tank d3 /dev/sdh --wait"
+    )]
+    Replace(DiskReplace),
+    /// Change what a pool knows of a disk
+    #[command(
+        after_help = "Examples:\n  weft disk set tank d3 usage=retired\n  weft disk set tank d3 media=ssd name=fast1 domain=rack2\n  \
+        weft disk set tank d3 maintenance=on"
+    )]
+    Set(DiskSettings),
 }
 
 /// `weft vdisk`.
@@ -293,6 +345,19 @@ pub enum Vdisk {
         /// Its new size
         #[arg(value_parser = values::size)]
         size: Size,
+        /// How to change it.
+        #[command(flatten)]
+        changing: Changing,
+    },
+    /// Give a virtual disk another name
+    #[command(after_help = "Examples:\n  weft vdisk rename tank/media films")]
+    Rename {
+        /// Its name
+        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
+        vdisk: VdiskName,
+        /// Its new name within the pool
+        #[arg(value_name = "NEW", value_parser = values::pool_or_vdisk)]
+        new: String,
         /// How to change it.
         #[command(flatten)]
         changing: Changing,
@@ -394,11 +459,32 @@ impl Command {
     pub fn changing(&self) -> Option<Changing> {
         match self {
             Command::Pool(
-                Pool::Create { changing, .. } | Pool::Remove { changing, .. } | Pool::Check { changing, .. },
+                Pool::Create { changing, .. }
+                | Pool::Remove { changing, .. }
+                | Pool::Check { changing, .. }
+                | Pool::Rename(PoolRename { changing, .. })
+                | Pool::Set(PoolSettings { changing, .. })
+                | Pool::Import(PoolImport { changing, .. })
+                | Pool::Export(PoolExport { changing, .. }),
             )
+            | Command::Disk(
+                Disk::Add(DiskAdd { changing, .. })
+                | Disk::Remove(DiskRemove { changing, .. })
+                | Disk::Replace(DiskReplace { changing, .. })
+                | Disk::Set(DiskSettings { changing, .. }),
+            )
+            | Command::Job(
+                Job::Pause(OneJob { changing, .. })
+                | Job::Resume(OneJob { changing, .. })
+                | Job::Cancel(OneJob { changing, .. }),
+            )
+            | Command::Scrub(StartJob { changing, .. })
+            | Command::Repair(StartJob { changing, .. })
+            | Command::Rebalance(StartJob { changing, .. })
             | Command::Vdisk(
                 Vdisk::Create(VdiskCreate { changing, .. })
                 | Vdisk::Resize { changing, .. }
+                | Vdisk::Rename { changing, .. }
                 | Vdisk::Remove { changing, .. },
             )
             | Command::Export(Export::Add { changing, .. } | Export::Remove { changing, .. }) => Some(*changing),

@@ -34,6 +34,8 @@ pub struct Io<'a> {
     pub ask: Option<&'a mut dyn FnMut(&str) -> bool>,
     /// Whether the answer goes to a terminal.
     pub terminal: bool,
+    /// Whether words for people go to a terminal, where progress is drawn as a bar.
+    pub progress: bool,
 }
 
 /// The `weft` binary.
@@ -47,6 +49,7 @@ pub fn main() -> ExitCode {
         err: &mut io::stderr(),
         ask: person.then_some(&mut ask as &mut dyn FnMut(&str) -> bool),
         terminal: io::stdout().is_terminal(),
+        progress: io::stderr().is_terminal(),
     };
     let exit = run(&argv, &surroundings, &mut io);
     ExitCode::from(exit as u8)

@@ -1,5 +1,8 @@
 //! What each command does.
 
+mod upkeep;
+mod wait;
+
 use super::args::{self, Cli, Command, Disk, Export, Pool, Vdisk};
 use super::exit::Exit;
 use super::rates::{between, since_open};
@@ -9,6 +12,7 @@ use super::{Failure, Io, color, manual, usage};
 use crate::api::client::Client;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::export::{ExportAdd, ExportRemove};
+use crate::api::job::StartKind;
 use crate::api::pool::{ChangeQuery, CheckQuery, PoolCreate, PoolQuery};
 use crate::api::vdisk::{ExplainQuery, Provisioning, VdiskCreate, VdiskResize};
 use crate::api::watch::{Change, EventQuery, StatQuery, Version};
@@ -64,6 +68,14 @@ impl Session<'_, '_> {
                     if disk.starts_with('.') { absolute(Path::new(disk))?.display().to_string() } else { disk.clone() };
                 self.print(&weft.disk_show(&disk)?)
             }
+            Command::Disk(Disk::Add(add)) => self.disk_add(weft, add),
+            Command::Disk(Disk::Remove(remove)) => self.disk_remove(weft, remove),
+            Command::Disk(Disk::Replace(replace)) => self.disk_replace(weft, replace),
+            Command::Disk(Disk::Set(set)) => self.disk_set(weft, set),
+            Command::Job(job) => self.job(weft, job),
+            Command::Scrub(start) => self.start_job(weft, start, StartKind::Scrub),
+            Command::Repair(start) => self.start_job(weft, start, StartKind::Repair),
+            Command::Rebalance(start) => self.start_job(weft, start, StartKind::Rebalance),
             Command::Vdisk(vdisk) => self.vdisk(weft, vdisk),
             Command::Export(export) => self.export(weft, export),
             Command::Status { pool } => self.print(&weft.status(&PoolQuery { pool: pool.clone() })?),
@@ -101,6 +113,10 @@ impl Session<'_, '_> {
                 self.print(&report)?;
                 Ok(if report.sound { Exit::Done } else { Exit::Other })
             }
+            Pool::Rename(rename) => self.pool_rename(weft, rename),
+            Pool::Set(set) => self.pool_set(weft, set),
+            Pool::Import(import) => self.pool_import(weft, import),
+            Pool::Export(export) => self.pool_export(weft, export),
         }
     }
 
@@ -117,6 +133,7 @@ impl Session<'_, '_> {
                 let request = VdiskResize { size: *size, dry_run: changing.dry_run };
                 self.changed(weft.vdisk_resize(vdisk, &request)?)
             }
+            Vdisk::Rename { vdisk, new, changing } => self.vdisk_rename(weft, vdisk, new, *changing),
             Vdisk::Remove { vdisk, .. } => self.destroy(|how| weft.vdisk_remove(vdisk, how)),
         }
     }
@@ -188,6 +205,7 @@ impl Session<'_, '_> {
             socket: self.cli.common.socket.clone(),
             disks: (!told.disks.is_empty()).then(|| told.disks.clone()),
             degraded: told.degraded.then_some(true),
+            events: None,
         };
         let file = told.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
         let options = flags.resolve(file, self.surroundings)?;

@@ -1,5 +1,9 @@
 //! The text of every answer, drawn from the value that `--json` prints.
 
+mod upkeep;
+
+pub(super) use upkeep::progress;
+
 use super::rates::Rates;
 use super::table::{Rows, Style, Tone, cell, human, pairs, percent};
 use crate::api::export::ExportInfo;
@@ -19,11 +23,15 @@ impl Text for Change {
     fn text(&self, _: Style) -> String {
         let would = if self.dry_run && self.outcome != Outcome::AlreadySo { "would be " } else { "" };
         let mut text = match self.outcome {
+            Outcome::AlreadySo if self.job.is_some() => format!("{}: nothing to change\n", self.subject),
             Outcome::AlreadySo => format!("{} is so already\n", self.subject),
             outcome => format!("{} {would}{outcome}\n", self.subject),
         };
         for line in &self.changes {
             text += &format!("  {line}\n");
+        }
+        if let Some(job) = self.job.as_ref().filter(|_| self.outcome == Outcome::Started) {
+            text += &format!("  job {job}: `weft job show {job}`\n");
         }
         text
     }
@@ -61,7 +69,7 @@ impl Text for Vec<PoolInfo> {
 impl Text for PoolInfo {
     fn text(&self, style: Style) -> String {
         let read_only = if self.read_only { ", read-only" } else { "" };
-        let mut text = pairs(&[
+        let mut shown = vec![
             ("pool", self.name.clone()),
             ("identity", self.id.clone()),
             ("health", format!("{}{read_only}", self.health)),
@@ -71,12 +79,18 @@ impl Text for PoolInfo {
             ("data", human(self.used)),
             ("slab size", human(self.slab_size)),
             ("log", format!("{} full", percent(self.log_fill * 100.0))),
-        ]);
+        ];
+        shown.extend(upkeep::settings(self));
+        let mut text = pairs(&shown);
         text += "\n";
         text += &self.disks.text(style);
         if !self.vdisks.is_empty() {
             text += "\n";
             text += &self.vdisks.text(style);
+        }
+        if !self.jobs.is_empty() {
+            text += "\n";
+            text += &self.jobs.text(style);
         }
         text
     }
@@ -87,7 +101,8 @@ impl Text for Vec<DiskInfo> {
         if self.is_empty() {
             return "no disks\n".into();
         }
-        let mut headings = vec!["DISK", "POOL", "STATE", "MEDIA", ">SIZE", ">ALLOCATED", ">ERRORS", "PATH", "HOLDS"];
+        let mut headings =
+            vec!["DISK", "POOL", "STATE", "USAGE", "MEDIA", ">SIZE", ">ALLOCATED", ">ERRORS", "PATH", "HOLDS"];
         if style.verbose {
             headings.push("IDENTITY");
         }
@@ -97,6 +112,7 @@ impl Text for Vec<DiskInfo> {
                 cell(&disk.name),
                 cell(disk.pool.as_deref().unwrap_or("-")),
                 (disk.state.to_string(), disk_tone(disk.state)),
+                cell(disk.usage.map_or_else(|| "-".into(), |usage| usage.to_string())),
                 cell(disk.media),
                 cell(human(disk.capacity)),
                 cell(human(disk.allocated)),
@@ -116,7 +132,7 @@ impl Text for Vec<DiskInfo> {
 impl Text for DiskInfo {
     fn text(&self, _: Style) -> String {
         let counters = &self.counters;
-        pairs(&[
+        let mut shown = vec![
             ("disk", self.name.clone()),
             ("pool", self.pool.clone().unwrap_or_else(|| "-".into())),
             ("identity", self.id.clone().unwrap_or_else(|| "-".into())),
@@ -129,7 +145,11 @@ impl Text for DiskInfo {
             ("reads", format!("{} ({})", counters.reads, human(counters.read_bytes))),
             ("writes", format!("{} ({})", counters.writes, human(counters.written_bytes))),
             ("errors", counters.errors.to_string()),
-        ])
+        ];
+        if self.usage.is_some() {
+            shown.extend(upkeep::use_of_disk(self));
+        }
+        pairs(&shown)
     }
 }
 
@@ -213,19 +233,8 @@ impl Text for Status {
             _ => status_pools(self, style),
         };
         if !self.jobs.is_empty() {
-            let mut rows = Rows::new(style, &["JOB", "POOL", ">DONE", ">OF", ">SHARE"]);
-            for job in &self.jobs {
-                let share = if job.total == 0 { 100.0 } else { job.done as f64 / job.total as f64 * 100.0 };
-                rows.row(vec![
-                    cell(&job.name),
-                    cell(&job.pool),
-                    cell(human(job.done)),
-                    cell(human(job.total)),
-                    cell(percent(share)),
-                ]);
-            }
             text += "\n";
-            text += &rows.draw();
+            text += &self.jobs.text(style);
         }
         text += "\n";
         if self.attention.is_empty() {
@@ -245,7 +254,6 @@ fn status_pools(status: &Status, style: Style) -> String {
     let mut rows =
         Rows::new(style, &["POOL", "HEALTH", ">ALLOCATED", ">OF", ">SHARE", ">DISKS", ">VDISKS", ">EXPORTS"]);
     for pool in &status.pools {
-        let share = if pool.capacity == 0 { 0.0 } else { pool.allocated as f64 / pool.capacity as f64 * 100.0 };
         let disks = match pool.disks_healthy == pool.disks {
             true => cell(pool.disks),
             false => (format!("{} of {}", pool.disks_healthy, pool.disks), Tone::Poor),
@@ -255,7 +263,7 @@ fn status_pools(status: &Status, style: Style) -> String {
             health(pool.health),
             cell(human(pool.allocated)),
             cell(human(pool.capacity)),
-            cell(percent(share)),
+            cell(percent(pool.full_percent)),
             disks,
             cell(pool.vdisks),
             cell(pool.exports),
@@ -357,7 +365,7 @@ fn health(health: Health) -> (String, Tone) {
 fn disk_tone(state: DiskState) -> Tone {
     match state {
         DiskState::Healthy => Tone::Good,
-        DiskState::Returning => Tone::Poor,
+        DiskState::Returning | DiskState::Maintenance => Tone::Poor,
         DiskState::Stale | DiskState::Failed | DiskState::Missing => Tone::Bad,
         DiskState::Closed | DiskState::Available | DiskState::Foreign => Tone::Plain,
     }

@@ -2,9 +2,11 @@
 
 use crate::api::error::BadValue;
 use crate::api::export::Address;
+use crate::api::job::job_name;
 use crate::api::judge;
 use crate::api::name::VdiskName;
 use crate::api::size::{self, Size};
+use crate::api::upkeep::{DiskSet, PoolSet};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, Resettable, TypedValueParser};
 use std::time::Duration;
@@ -18,6 +20,19 @@ pub(super) fn name(text: &str) -> Read<String> {
 }
 
 pub(super) fn vdisk(text: &str) -> Read<VdiskName> {
+    text.parse()
+}
+
+pub(super) fn job(text: &str) -> Read<String> {
+    job_name(text)?;
+    Ok(text.into())
+}
+
+pub(super) fn pool_setting(text: &str) -> Read<PoolSet> {
+    text.parse()
+}
+
+pub(super) fn disk_setting(text: &str) -> Read<DiskSet> {
     text.parse()
 }
 

@@ -3,8 +3,10 @@
 
 use crate::api::error::Answer;
 use crate::api::export::Address;
+use crate::api::job::{JobAction, StartKind};
 use crate::api::name::VdiskName;
-use crate::api::pool::{CheckReport, PoolInfo};
+use crate::api::pool::{CheckReport, Media, PoolInfo};
+use crate::api::upkeep::{PoolSettings, Usage};
 use crate::api::vdisk::{ExplainQuery, Layout, Provisioning, Resiliency};
 use std::path::{Path, PathBuf};
 use weft_engine::units::ByteCount;
@@ -32,6 +34,44 @@ pub trait Engine: Send + Sync {
     /// Proves that a pool is sound, or says where it is not.
     fn pool_check(&self, pool: &str, repair: bool) -> Answer<CheckReport>;
 
+    /// Gives a pool another name.
+    fn pool_rename(&self, pool: &str, name: &str) -> Answer<()>;
+
+    /// Changes what a pool does by itself; when it was scrubbed is kept.
+    fn pool_set(&self, pool: &str, settings: &PoolSettings) -> Answer<()>;
+
+    /// Starts a job at the moment `now` (seconds since 1970 UTC); one of its kind that has not ended is it already. Its number.
+    fn job_start(&self, pool: &str, kind: StartKind, now: u64) -> Answer<u32>;
+
+    /// Pauses, resumes or cancels a job.
+    fn job_steer(&self, pool: &str, id: u32, action: JobAction) -> Answer<()>;
+
+    /// Refuses whatever making a disk of `capacity` a member called `name` would refuse.
+    fn disk_add_judge(&self, pool: &str, capacity: ByteCount, name: &str) -> Answer<()>;
+
+    /// Makes a disk a member of a pool. Its number.
+    fn disk_add(&self, pool: &str, member: &NewMember, usage: Usage) -> Answer<u16>;
+
+    /// How much would move off the disk, when it could: `NoSpace` and `NotPossible` say what is missing. `instead`: the
+    /// capacity of a disk that comes in its place.
+    fn disk_remove_judge(&self, pool: &str, disk: u16, instead: Option<ByteCount>) -> Answer<ByteCount>;
+
+    /// Starts the job, at the moment `now`, that moves everything off a disk, onto `to` alone if given, and forgets the
+    /// disk at the end. Its number.
+    fn disk_remove(&self, pool: &str, disk: u16, to: Option<u16>, now: u64) -> Answer<u32>;
+
+    /// Changes what a pool knows of a disk.
+    fn disk_set(&self, pool: &str, disk: u16, change: &DiskChange) -> Answer<()>;
+
+    /// Lets nothing be read from a disk or written to it, until it is online again.
+    fn disk_offline(&self, pool: &str, disk: u16) -> Answer<()>;
+
+    /// Uses a disk again that was offline: what it missed is brought to it.
+    fn disk_online(&self, pool: &str, disk: u16) -> Answer<()>;
+
+    /// A member that was missing is at `path`: what it missed is brought to it. Its number.
+    fn disk_attach(&self, pool: &str, path: &Path) -> Answer<u16>;
+
     /// What making this virtual disk would give; refuses whatever making it would refuse, but for its size.
     fn vdisk_judge(&self, pool: &str, spec: &VdiskSpec) -> Answer<Judged>;
 
@@ -43,6 +83,9 @@ pub trait Engine: Send + Sync {
 
     /// Gives a virtual disk another size.
     fn vdisk_resize(&self, vdisk: &VdiskName, size: ByteCount) -> Answer<()>;
+
+    /// Gives a virtual disk another name within its pool.
+    fn vdisk_rename(&self, vdisk: &VdiskName, name: &str) -> Answer<()>;
 
     /// Removes a virtual disk with all it holds.
     fn vdisk_remove(&self, vdisk: &VdiskName) -> Answer<()>;
@@ -91,6 +134,19 @@ pub struct NewMember {
     pub path: PathBuf,
     /// Its name within the pool.
     pub name: String,
+}
+
+/// What a pool shall know of a disk from now on. What is `None` stays.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct DiskChange {
+    /// What it is used for.
+    pub usage: Option<Usage>,
+    /// What kind of medium it is.
+    pub media: Option<Media>,
+    /// Its name within the pool.
+    pub name: Option<String>,
+    /// What it fails together with; empty for nothing.
+    pub domain: Option<String>,
 }
 
 /// How to open a pool.

@@ -25,6 +25,16 @@ pub struct Settings {
     pub disks: Option<Vec<PathBuf>>,
     /// Open pools that lack a majority of their metadata copies, too.
     pub degraded: Option<bool>,
+    /// What to do about events.
+    pub events: Option<EventSettings>,
+}
+
+/// What to do about events.
+#[derive(Deserialize, Clone, PartialEq, Eq, Default, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct EventSettings {
+    /// A program that is run for each event, with the event as JSON on its standard input.
+    pub hook: Option<PathBuf>,
 }
 
 /// What `weft serve` goes by. All paths are absolute.
@@ -38,6 +48,8 @@ pub struct Options {
     pub places: Option<Vec<PathBuf>>,
     /// Open pools that lack a majority of their metadata copies, too: what is left may be old.
     pub degraded: bool,
+    /// A program that is run for each event.
+    pub hook: Option<PathBuf>,
 }
 
 impl Settings {
@@ -53,7 +65,10 @@ impl Settings {
         })?;
         toml::from_str(&text).map_err(|error| {
             let why = error.message().replace('\n', " ");
-            refused(Kind::InvalidInput, format!("{why}; it knows `state`, `socket`, `disks` and `degraded`"))
+            refused(
+                Kind::InvalidInput,
+                format!("{why}; it knows `state`, `socket`, `disks`, `degraded` and `events.hook`"),
+            )
         })
     }
 
@@ -72,11 +87,13 @@ impl Settings {
             None => default_socket(surroundings)?,
         };
         let places = self.disks.or(file.disks);
+        let hook = self.events.or(file.events).and_then(|events| events.hook);
         Ok(Options {
             state: absolute(state)?,
             socket: absolute(socket)?,
             places: places.map(|places| places.into_iter().map(absolute).collect()).transpose()?,
             degraded: self.degraded.or(file.degraded).unwrap_or(false),
+            hook: hook.map(absolute).transpose()?,
         })
     }
 }
@@ -161,5 +178,8 @@ mod tests {
         assert!(error.message.contains("sokcet"), "{error}");
         std::fs::write(&path, "disks = [\"/srv\"]\n").unwrap();
         assert_eq!(Settings::read(&path).unwrap().disks, Some(vec!["/srv".into()]));
+        std::fs::write(&path, "disks = [\"/srv\"]\n[events]\nhook = \"/usr/bin/tell\"\n").unwrap();
+        let events = Settings::read(&path).unwrap().events;
+        assert_eq!(events, Some(EventSettings { hook: Some("/usr/bin/tell".into()) }));
     }
 }

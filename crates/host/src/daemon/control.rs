@@ -3,8 +3,10 @@
 use super::{Daemon, lock};
 use crate::api::error::Answer;
 use crate::api::export::{ExportAdd, ExportInfo, ExportRemove};
+use crate::api::job::{JobInfo, JobStart, JobSteer};
 use crate::api::name::VdiskName;
 use crate::api::pool::{ChangeQuery, CheckQuery, CheckReport, DiskInfo, PoolCreate, PoolInfo, PoolQuery};
+use crate::api::upkeep::{DiskAdd, DiskReplace, DiskSet, Importable, PoolImport, PoolSet, Rename};
 use crate::api::vdisk::{ExplainQuery, Explanation, VdiskCreate, VdiskInfo, VdiskResize};
 use crate::api::watch::{Change, EventPage, EventQuery, Outcome, Stat, StatQuery, Status, Version};
 use crate::api::{API_VERSION, Control};
@@ -14,8 +16,13 @@ impl Daemon {
     fn change(&self, pool: &str, operation: impl FnOnce() -> Answer<Change>) -> Answer<Change> {
         let _alone = lock(&self.changing);
         let change = operation()?;
-        if !change.dry_run && change.outcome != Outcome::AlreadySo {
-            self.parts.journal.note(Some(pool), format!("{} {}", change.subject, change.outcome));
+        // Of a job that started the pool tells itself.
+        if !change.dry_run && !matches!(change.outcome, Outcome::AlreadySo | Outcome::Started) {
+            let what = match change.outcome {
+                Outcome::Changed => format!(": {}", change.changes.join("; ")),
+                _ => String::new(),
+            };
+            self.parts.journal.note(Some(pool), format!("{} {}{what}", change.subject, change.outcome));
         }
         Ok(change)
     }
@@ -35,7 +42,7 @@ impl Control for Daemon {
     }
 
     fn events(&self, query: &EventQuery) -> Answer<EventPage> {
-        if let Some(pool) = &query.pool {
+        if let Some(pool) = query.pool.as_ref().filter(|pool| !self.parts.journal.knows(pool)) {
             self.pool(pool)?;
         }
         Ok(self.parts.journal.page(query))
@@ -65,12 +72,74 @@ impl Control for Daemon {
         self.parts.engine.pool_check(pool, repair)
     }
 
+    fn pool_rename(&self, pool: &str, request: &Rename) -> Answer<Change> {
+        self.pool(pool)?;
+        self.change(pool, || self.rename_pool(pool, request))
+    }
+
+    fn pool_set(&self, pool: &str, request: &PoolSet) -> Answer<Change> {
+        self.pool(pool)?;
+        self.change(pool, || self.set_pool(pool, request))
+    }
+
+    fn pool_export(&self, pool: &str, how: ChangeQuery) -> Answer<Change> {
+        self.pool(pool)?;
+        self.change(pool, || self.export_pool(pool, how))
+    }
+
+    fn importable(&self) -> Answer<Vec<Importable>> {
+        let _alone = lock(&self.changing);
+        Ok(self.importable_pools())
+    }
+
+    fn pool_import(&self, request: &PoolImport) -> Answer<Change> {
+        self.change(&request.pool, || self.import_pool(request))
+    }
+
+    fn job_list(&self, query: &PoolQuery) -> Answer<Vec<JobInfo>> {
+        self.jobs(query)
+    }
+
+    fn job_show(&self, job: &str) -> Answer<JobInfo> {
+        self.job(job)
+    }
+
+    fn job_start(&self, pool: &str, request: JobStart) -> Answer<Change> {
+        self.pool(pool)?;
+        self.change(pool, || self.start_job(pool, request))
+    }
+
+    fn job_steer(&self, job: &str, request: JobSteer) -> Answer<Change> {
+        let found = self.job(job)?;
+        self.change(&found.pool, || self.steer_job(&found.job, request))
+    }
+
     fn disk_list(&self, query: &PoolQuery) -> Answer<Vec<DiskInfo>> {
         self.disks(query)
     }
 
     fn disk_show(&self, disk: &str) -> Answer<DiskInfo> {
         self.disk(disk)
+    }
+
+    fn disk_add(&self, pool: &str, request: &DiskAdd) -> Answer<Change> {
+        self.pool(pool)?;
+        self.change(pool, || self.add_disks(pool, request))
+    }
+
+    fn disk_remove(&self, pool: &str, disk: &str, how: ChangeQuery) -> Answer<Change> {
+        self.pool(pool)?;
+        self.change(pool, || self.remove_disk(pool, disk, how))
+    }
+
+    fn disk_replace(&self, pool: &str, disk: &str, request: &DiskReplace) -> Answer<Change> {
+        self.pool(pool)?;
+        self.change(pool, || self.replace_disk(pool, disk, request))
+    }
+
+    fn disk_set(&self, pool: &str, disk: &str, request: &DiskSet) -> Answer<Change> {
+        self.pool(pool)?;
+        self.change(pool, || self.set_disk(pool, disk, request))
     }
 
     fn vdisk_list(&self, query: &PoolQuery) -> Answer<Vec<VdiskInfo>> {
@@ -94,6 +163,11 @@ impl Control for Daemon {
     fn vdisk_resize(&self, vdisk: &VdiskName, request: &VdiskResize) -> Answer<Change> {
         self.vdisk(vdisk)?;
         self.change(&vdisk.pool, || self.resize_vdisk(vdisk, request))
+    }
+
+    fn vdisk_rename(&self, vdisk: &VdiskName, request: &Rename) -> Answer<Change> {
+        self.vdisk(vdisk)?;
+        self.change(&vdisk.pool, || self.rename_vdisk(vdisk, request))
     }
 
     fn vdisk_remove(&self, vdisk: &VdiskName, how: ChangeQuery) -> Answer<Change> {

@@ -1,13 +1,21 @@
-//! What happened, kept in memory: the last ten thousand events, numbered from 1 since the daemon started.
+//! What happened: the last ten thousand events in memory, numbered from 1. `event_log.rs` keeps them over restarts.
+//!
+//! Invariants
+//! 1. Numbers rise by one and are never given twice, also over restarts (but for events that a crash took).
+//! 2. Taking note never waits for a disk: the engine's thread does it.
 
 use crate::api::watch::{EventInfo, EventPage, EventQuery};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-const EVENTS_MAX: usize = 10_000;
+/// Events in memory.
+pub(super) const EVENTS_MAX: usize = 10_000;
 const PAGE_MAX: usize = 1_000;
 const WAIT_MAX: Duration = Duration::from_secs(30);
+/// The longest text, in bytes; what is beyond is cut off.
+const TEXT_MAX: usize = 4_096;
 
 /// The events, and those who wait for the next one.
 #[derive(Default)]
@@ -24,14 +32,14 @@ struct Inner {
 }
 
 impl Journal {
-    /// Takes note of something that happened to `pool`, or to the daemon.
-    pub fn note(&self, pool: Option<&str>, text: impl Into<String>) {
-        self.push(pool, false, text.into());
+    /// Takes note of something that happened to `pool`, or to the daemon. Its number.
+    pub fn note(&self, pool: Option<&str>, text: impl Into<String>) -> u64 {
+        self.push(pool, false, text.into())
     }
 
-    /// Takes note of something that a person should look at.
-    pub fn warn(&self, pool: Option<&str>, text: impl Into<String>) {
-        self.push(pool, true, text.into());
+    /// Takes note of something that a person should look at. Its number.
+    pub fn warn(&self, pool: Option<&str>, text: impl Into<String>) -> u64 {
+        self.push(pool, true, text.into())
     }
 
     /// The events asked for; waits for one when asked to.
@@ -52,14 +60,55 @@ impl Journal {
         EventPage { events, next }
     }
 
-    /// Lets nobody wait any more: the daemon is stopping.
+    /// The number of the last event.
+    pub(super) fn newest(&self) -> u64 {
+        self.lock().next
+    }
+
+    /// Whether there are events of this pool.
+    pub fn knows(&self, pool: &str) -> bool {
+        self.lock().events.iter().any(|event| event.pool.as_deref() == Some(pool))
+    }
+
+    /// Lets nobody wait any more: the daemon is stopping. Events may follow.
     pub fn close(&self) {
         self.lock().closed = true;
         self.news.notify_all();
     }
 
-    fn push(&self, pool: Option<&str>, warning: bool, text: String) {
+    /// Puts the events of earlier runs before those of this one, which are numbered anew. The number of the last of them.
+    pub(super) fn restore(&self, earlier: Vec<EventInfo>) -> u64 {
+        let mut inner = self.lock();
+        let last = earlier.last().map_or(0, |event| event.no);
+        for event in &mut inner.events {
+            event.no += last;
+        }
+        inner.next += last;
+        for event in earlier.into_iter().rev() {
+            if inner.events.len() < EVENTS_MAX {
+                inner.events.push_front(event);
+            }
+        }
+        last
+    }
+
+    /// The next events after number `after`, as soon as there are any; none when `ended` is set and all were given.
+    pub(super) fn follow(&self, after: u64, ended: &AtomicBool) -> Vec<EventInfo> {
+        let nothing_new = |inner: &mut Inner| inner.next <= after && !ended.load(Ordering::Acquire);
+        let inner = self.news.wait_while(self.lock(), nothing_new).unwrap_or_else(PoisonError::into_inner);
+        inner.events.iter().filter(|event| event.no > after).take(PAGE_MAX).cloned().collect()
+    }
+
+    /// Sets `ended` and lets those who follow see it.
+    pub(super) fn end(&self, ended: &AtomicBool) {
+        let _inner = self.lock();
+        ended.store(true, Ordering::Release);
+        self.news.notify_all();
+    }
+
+    fn push(&self, pool: Option<&str>, warning: bool, mut text: String) -> u64 {
         let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        text.truncate(text.floor_char_boundary(TEXT_MAX));
         let mut inner = self.lock();
         inner.next += 1;
         if inner.events.len() == EVENTS_MAX {
@@ -68,6 +117,7 @@ impl Journal {
         let no = inner.next;
         inner.events.push_back(EventInfo { no, at_ms, pool: pool.map(Into::into), warning, text });
         self.news.notify_all();
+        no
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -121,5 +171,31 @@ mod tests {
         });
         journal.close();
         assert!(waiting.join().unwrap().events.is_empty());
+    }
+
+    #[test]
+    fn events_of_earlier_runs_come_first_and_numbers_go_on() {
+        let earlier = Journal::default();
+        earlier.note(Some("tank"), "one");
+        earlier.note(None, "two");
+        let journal = Journal::default();
+        journal.note(None, "three");
+        assert_eq!(journal.restore(earlier.page(&EventQuery::default()).events), 2);
+        assert_eq!(journal.note(None, "x".repeat(2 * TEXT_MAX)), 4);
+        let events = journal.page(&EventQuery::default()).events;
+        assert_eq!(events.iter().map(|event| event.no).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert_eq!((events[2].text.as_str(), events[3].text.len()), ("three", TEXT_MAX));
+        assert!(journal.knows("tank") && !journal.knows("pond"));
+    }
+
+    #[test]
+    fn who_follows_gets_everything_and_then_the_end() {
+        let (journal, ended) = (Journal::default(), AtomicBool::new(false));
+        journal.note(None, "one");
+        journal.close();
+        journal.note(None, "two");
+        journal.end(&ended);
+        assert_eq!(journal.follow(0, &ended).len(), 2);
+        assert!(journal.follow(2, &ended).is_empty());
     }
 }

@@ -7,21 +7,31 @@
 //! 1. A changing operation runs alone; asking ones run beside it.
 //! 2. What a changing operation would refuse it refuses before it changed anything, `dry_run` or not.
 //! 3. An export that is remembered is served whenever its virtual disk is there.
+//! 4. A disk that an open pool misses is given back to it soon after it appears.
 
 pub mod backend;
+mod candidates;
+mod concerns;
 pub mod config;
 mod control;
 mod engine;
+mod event_log;
 pub mod events;
 mod exports;
 pub mod find;
+mod hook;
+mod jobs;
+mod keeper;
 pub mod lock;
+mod members;
 pub mod notify;
+mod opening;
 mod plug;
 mod pools;
 pub mod probe;
 pub mod serve;
 mod state;
+pub(crate) mod upkeep;
 mod vdisks;
 mod watch;
 
@@ -30,11 +40,15 @@ use crate::api::server::Server;
 use crate::api::{Control, error::ApiError, error::Kind};
 use backend::{Engine, ExportServer};
 use config::Options;
+use event_log::EventLog;
 use events::Journal;
+use hook::Hook;
+use keeper::Keeper;
 use lock::{Lock, Socket};
+use opening::{Looking, Unopened};
 pub use plug::parts;
-use pools::Unopened;
 use state::{State, StateDir};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -59,6 +73,9 @@ pub struct Parts {
 pub struct Running {
     daemon: Arc<Daemon>,
     server: Server,
+    keeper: Keeper,
+    hook: Option<Hook>,
+    event_log: EventLog,
     _socket: Socket,
     _state_lock: Lock,
 }
@@ -74,6 +91,8 @@ pub(crate) struct Daemon {
     changing: Mutex<()>,
     state: Mutex<State>,
     unopened: Mutex<Vec<Unopened>>,
+    /// Why disks that were found are not given to their pools, as people were told; empty for those that were.
+    refused: Mutex<BTreeMap<PathBuf, String>>,
     /// Why an export that is remembered is not served.
     idle: Mutex<Vec<(state::ExportRecord, String)>>,
     /// Whether the exports of the last run were started once.
@@ -88,6 +107,9 @@ pub fn start(options: &Options, parts: Parts) -> Answer<Running> {
             .map_err(|error| error.hint("weft serve --state DIR --socket PATH"))?;
     let (socket, listener) = Socket::listen(&options.socket)?;
     let state = state_dir.load()?;
+    let event_log = EventLog::open(state_dir.path(), parts.journal.clone())?;
+    let hook =
+        options.hook.as_ref().map(|hook| Hook::start(hook, &options.socket, parts.journal.clone())).transpose()?;
     let daemon = Arc::new(Daemon {
         parts,
         state_dir,
@@ -97,13 +119,15 @@ pub fn start(options: &Options, parts: Parts) -> Answer<Running> {
         changing: Mutex::new(()),
         state: Mutex::new(state),
         unopened: Mutex::new(Vec::new()),
+        refused: Mutex::default(),
         idle: Mutex::new(Vec::new()),
         restored: Mutex::new(false),
     });
-    daemon.rescan(Instant::now() + CLAIMS_END_WITHIN);
+    daemon.rescan(Instant::now() + CLAIMS_END_WITHIN, Looking::Asked);
     let server = Server::start(listener, daemon.clone() as Arc<dyn Control>);
     let server = server.map_err(|error| ApiError::new(Kind::Internal, format!("cannot serve the socket: {error}")))?;
-    Ok(Running { daemon, server, _socket: socket, _state_lock: state_lock })
+    let keeper = Keeper::start(daemon.clone())?;
+    Ok(Running { daemon, server, keeper, hook, event_log, _socket: socket, _state_lock: state_lock })
 }
 
 impl Running {
@@ -111,18 +135,26 @@ impl Running {
     pub fn stop(self) -> Answer<()> {
         self.daemon.parts.journal.close();
         self.server.stop();
-        let _alone = lock(&self.daemon.changing);
+        self.keeper.stop();
+        let alone = lock(&self.daemon.changing);
         self.daemon.stop_exports();
-        self.daemon.close_pools()
+        let closed = self.daemon.close_pools();
+        drop(alone);
+        // What happened until now is told and kept.
+        if let Some(hook) = self.hook {
+            hook.stop();
+        }
+        self.event_log.stop();
+        closed
     }
 }
 
 impl Daemon {
     /// Looks for pools and exports that could be there now and were not before. Disks that are claimed by somebody are
     /// waited for until `patience` is over.
-    fn rescan(&self, patience: Instant) {
+    fn rescan(&self, patience: Instant, looking: Looking) {
         let _alone = lock(&self.changing);
-        self.open_found_pools(patience);
+        self.open_found_pools(patience, looking);
         self.restore_exports();
     }
 

@@ -1,4 +1,5 @@
-//! What the daemon remembers beside the pools: its exports, and where it saw the members of its pools.
+//! What the daemon remembers beside the pools: its exports, where it saw the members of its pools, and which pools a
+//! person closed.
 //!
 //! Invariants
 //! 1. The file is replaced whole and durably: after a crash it is the old one or the new one.
@@ -23,6 +24,52 @@ pub struct State {
     pub exports: Vec<ExportRecord>,
     /// Members of pools that were made on disks outside the daemon's own places.
     pub disks: Vec<PathBuf>,
+    /// The pools that were open here.
+    #[serde(default)]
+    pub pools: Vec<PoolRecord>,
+}
+
+/// A pool that was open here.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct PoolRecord {
+    /// Its identity, 32 hexadecimal digits.
+    pub id: String,
+    /// Its name when it was last open.
+    pub name: String,
+    /// How a person wants it.
+    pub wanted: Wanted,
+    /// When it was first open here, in seconds since 1970 UTC.
+    pub since: u64,
+    /// Its disks when it was last open.
+    pub disks: Vec<MemberRecord>,
+}
+
+/// How a person wants a pool.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wanted {
+    /// Open, as any pool that is found.
+    Open,
+    /// Open, but nothing is written to it.
+    ReadOnly,
+    /// The same, although more of its disks are missing than it can be sure without.
+    ReadOnlyDegraded,
+    /// Not open until it is imported.
+    Closed,
+}
+
+/// A disk of a pool that was open here.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct MemberRecord {
+    /// Its identity, 32 hexadecimal digits.
+    pub id: String,
+    /// Its name within the pool.
+    pub name: String,
+    /// Where it was last seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
 }
 
 /// One export.
@@ -42,7 +89,7 @@ pub struct StateDir {
 
 impl Default for State {
     fn default() -> State {
-        State { version: VERSION, exports: Vec::new(), disks: Vec::new() }
+        State { version: VERSION, exports: Vec::new(), disks: Vec::new(), pools: Vec::new() }
     }
 }
 
@@ -113,7 +160,10 @@ mod tests {
 
     fn state() -> State {
         let export = ExportRecord { vdisk: "tank/media".parse().unwrap(), nbd: "unix:/run/nbd".parse().unwrap() };
-        State { exports: vec![export], disks: vec!["/srv/d1".into()], ..State::default() }
+        let member = MemberRecord { id: "1d".into(), name: "d1".into(), path: Some("/srv/d1".into()) };
+        let pool =
+            PoolRecord { id: "1".into(), name: "tank".into(), wanted: Wanted::Closed, since: 7, disks: vec![member] };
+        State { exports: vec![export], disks: vec!["/srv/d1".into()], pools: vec![pool], ..State::default() }
     }
 
     #[test]
@@ -123,6 +173,14 @@ mod tests {
         assert_eq!(state_dir.load().unwrap(), State::default());
         state_dir.save(&state()).unwrap();
         assert_eq!(state_dir.load().unwrap(), state());
+    }
+
+    #[test]
+    fn what_an_older_weft_saved_is_loaded() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("state.json"), "{\"version\":1,\"exports\":[],\"disks\":[\"/srv/d1\"]}").unwrap();
+        let state = StateDir::open(dir.path()).unwrap().load().unwrap();
+        assert_eq!((state.disks, state.pools), (vec![PathBuf::from("/srv/d1")], Vec::new()));
     }
 
     #[test]

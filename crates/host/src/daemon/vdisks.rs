@@ -135,7 +135,7 @@ impl Daemon {
     }
 
     /// A pool for a changing operation, which holds the lock that looking for pools takes.
-    fn open_pool_named(&self, name: &str) -> Answer<PoolInfo> {
+    pub(super) fn open_pool_named(&self, name: &str) -> Answer<PoolInfo> {
         let pool = self.pools()?.into_iter().find(|pool| pool.name == name);
         pool.ok_or_else(|| ApiError::new(Kind::NotFound, format!("no pool {name}")).hint("weft pool list"))
     }

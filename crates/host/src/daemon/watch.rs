@@ -1,14 +1,13 @@
 //! What there is to watch: status and counters.
 
+use super::concerns::{concerns, full_percent};
+use super::opening::Why;
 use super::{Daemon, lock};
 use crate::api::error::Answer;
 use crate::api::export::ExportInfo;
 use crate::api::name::VdiskName;
 use crate::api::pool::{DiskState, Health, PoolInfo, PoolQuery};
 use crate::api::watch::{Attention, DiskStat, PoolStat, PoolStatus, Stat, StatQuery, Status, VdiskStat};
-
-/// Above this share of a pool's disks being occupied a person should look.
-const FULL: f64 = 0.9;
 
 impl Daemon {
     pub(super) fn watch_status(&self, query: &PoolQuery) -> Answer<Status> {
@@ -17,19 +16,20 @@ impl Daemon {
             None => self.pools()?,
         };
         let mut attention = Vec::new();
-        for unopened in
-            lock(&self.unopened).iter().filter(|unopened| query.pool.as_ref().is_none_or(|pool| *pool == unopened.name))
-        {
-            attention.push(Attention {
-                subject: format!("pool {}", unopened.name),
-                message: format!("not open: {}", unopened.reason),
-                hint: Some("weft disk list".into()),
-            });
+        let asked = |name: &String| query.pool.as_ref().is_none_or(|pool| pool == name);
+        for unopened in lock(&self.unopened).iter().filter(|unopened| asked(&unopened.found.name)) {
+            // What a person closed needs none.
+            if unopened.why != Why::Exported {
+                attention.push(Attention {
+                    subject: format!("pool {}", unopened.found.name),
+                    message: format!("not open: {}", unopened.found.reason),
+                    hint: Some(unopened.hint()),
+                });
+            }
         }
         let exports = self.exports();
-        pools.iter().for_each(|pool| concerns(pool, &mut attention));
-        let concerned = |export: &&ExportInfo| query.pool.as_ref().is_none_or(|pool| *pool == export.vdisk.pool);
-        for export in exports.iter().filter(concerned) {
+        attention.extend(pools.iter().flat_map(concerns));
+        for export in exports.iter().filter(|export| asked(&export.vdisk.pool)) {
             if let Some(reason) = &export.reason {
                 attention.push(Attention {
                     subject: format!("export {}", export.vdisk),
@@ -40,7 +40,7 @@ impl Daemon {
         }
         Ok(Status {
             health: pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy),
-            jobs: pools.iter().flat_map(|pool| pool.jobs.clone()).collect(),
+            jobs: pools.iter().flat_map(|pool| &pool.jobs).filter(|job| !job.state.is_over()).cloned().collect(),
             pools: pools.iter().map(|pool| in_one_line(pool, &exports)).collect(),
             attention,
         })
@@ -71,44 +71,7 @@ fn in_one_line(pool: &PoolInfo, exports: &[ExportInfo]) -> PoolStatus {
         disks: pool.disks.len(),
         vdisks: pool.vdisks.len(),
         exports: exports.iter().filter(|export| export.active && export.vdisk.pool == pool.name).count(),
-    }
-}
-
-/// What of a pool needs a person, the worst first.
-fn concerns(pool: &PoolInfo, attention: &mut Vec<Attention>) {
-    let mut concern = |subject: String, message: String, hint: Option<String>| {
-        attention.push(Attention { subject, message, hint });
-    };
-    for vdisk in pool.vdisks.iter().filter(|vdisk| vdisk.health == Health::Failed) {
-        concern(
-            format!("vdisk {}", vdisk.name),
-            "some of its data cannot be read".into(),
-            Some(format!("weft pool check {}", pool.name)),
-        );
-    }
-    for disk in pool.disks.iter().filter(|disk| disk.state != DiskState::Healthy) {
-        let last_seen = disk.path.as_ref().map(|path| format!(", last seen as {}", path.display())).unwrap_or_default();
-        let message = format!("{}{last_seen}", disk.state);
-        concern(
-            format!("disk {}/{}", pool.name, disk.name),
-            message,
-            Some(format!("weft disk show {}/{}", pool.name, disk.name)),
-        );
-    }
-    for disk in pool.disks.iter().filter(|disk| disk.state == DiskState::Healthy && disk.counters.errors > 0) {
-        let message = format!("{} of its reads and writes failed", disk.counters.errors);
-        concern(format!("disk {}/{}", pool.name, disk.name), message, Some(format!("weft events {}", pool.name)));
-    }
-    if pool.read_only {
-        concern(format!("pool {}", pool.name), "accepts no writes".into(), Some(format!("weft events {}", pool.name)));
-    }
-    if pool.capacity > 0 && pool.allocated as f64 > FULL * pool.capacity as f64 {
-        let share = pool.allocated as f64 / pool.capacity as f64 * 100.0;
-        concern(
-            format!("pool {}", pool.name),
-            format!("{share:.0} % full"),
-            Some(format!("weft vdisk list {}", pool.name)),
-        );
+        full_percent: full_percent(pool),
     }
 }
 

@@ -1,19 +1,25 @@
 //! An engine of memory, for tests of everything above it: names, sizes and refusals are real, storage is not.
 //! Its labels are real files, so that finding, shuffling and restarting are what they will be.
 
+mod upkeep;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use weft_engine::units::ByteCount;
 use weft_host::api::error::{Answer, ApiError, Kind};
 use weft_host::api::export::Address;
+use weft_host::api::job::{JobAction, StartKind};
 use weft_host::api::name::VdiskName;
 use weft_host::api::pool::{CheckReport, DiskCounters, DiskInfo, DiskState, Health, Media, PoolInfo};
+use weft_host::api::upkeep::{PoolSettings, Usage};
 use weft_host::api::vdisk::{ExplainQuery, Layout, Resiliency, VdiskCounters, VdiskInfo};
-use weft_host::daemon::backend::{Engine, ExportServer, Judged, Label, NewPool, OpenHow, VdiskSpec};
+use weft_host::daemon::backend::{
+    DiskChange, Engine, ExportServer, Judged, Label, NewMember, NewPool, OpenHow, VdiskSpec,
+};
 
 const MARK: &str = "a label of the fake engine\n";
 
@@ -23,6 +29,8 @@ pub struct Storage {
     pools: Mutex<BTreeMap<String, PoolInfo>>,
     /// How often opening a pool still finds its disks claimed.
     pub claimed: AtomicU32,
+    /// Jobs stand still until the test lets them go on.
+    pub held: AtomicBool,
 }
 
 /// The engine of one daemon.
@@ -71,24 +79,8 @@ impl Engine for FakeEngine {
             if capacity < 4 * new.slab_size.0 {
                 return Err(ApiError::new(Kind::NotPossible, format!("{} is too small", member.path.display())));
             }
-            let text = format!("{MARK}{id}\n{}\n{disk_id}\n{}\n", new.name, member.name);
-            let mut bytes = text.into_bytes();
-            bytes.resize(4096, 0);
-            let file = fs::File::options().write(true).open(&member.path).unwrap();
-            std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
-            disks.push(DiskInfo {
-                name: member.name.clone(),
-                pool: Some(new.name.clone()),
-                no: Some(no as u16),
-                id: Some(disk_id),
-                path: Some(member.path.clone()),
-                capacity,
-                allocated: 0,
-                state: DiskState::Healthy,
-                media: Media::Unspecified,
-                holds: None,
-                counters: DiskCounters::default(),
-            });
+            write_label(&member.path, &id, &new.name, &disk_id, &member.name);
+            disks.push(disk(&new.name, no as u16, disk_id, member, capacity));
         }
         let capacity = disks.iter().map(|disk| disk.capacity).sum();
         let pool = PoolInfo {
@@ -101,6 +93,15 @@ impl Engine for FakeEngine {
             allocated: 0,
             used: 0,
             free: capacity,
+            unusable: 0,
+            unusable_why: None,
+            settings: PoolSettings {
+                repair_after_seconds: Some(300),
+                scrub_every_seconds: Some(28 * 86_400),
+                scrubbed: None,
+                foreground_share: 50,
+                full: [70, 80, 90],
+            },
             log_fill: 0.0,
             open_nanos: 1_000_000_000,
             disks,
@@ -112,7 +113,7 @@ impl Engine for FakeEngine {
         Ok(())
     }
 
-    fn pool_open(&self, members: &[PathBuf], _: OpenHow) -> Answer<()> {
+    fn pool_open(&self, members: &[PathBuf], how: OpenHow) -> Answer<()> {
         let claimed = |left: u32| left.checked_sub(1);
         if self.storage.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claimed).is_ok() {
             return Err(ApiError::new(Kind::AlreadyExists, format!("{} is in use", members[0].display())));
@@ -121,6 +122,10 @@ impl Engine for FakeEngine {
             members.iter().map(|path| (path.clone(), self.probe(path).unwrap().unwrap())).collect();
         let mut pools = self.storage.pools.lock().unwrap();
         let pool = pools.get_mut(&labels[0].1.pool_id).expect("labelled pools are stored");
+        if members.len() * 2 <= pool.disks.len() && !how.degraded {
+            return Err(ApiError::new(Kind::NotPossible, "a majority of its disks is needed"));
+        }
+        pool.read_only = how.read_only;
         for disk in &mut pool.disks {
             let found = labels.iter().find(|(_, label)| Some(&label.disk_id) == disk.id.as_ref());
             disk.path = found.map(|(path, _)| path.clone());
@@ -148,6 +153,7 @@ impl Engine for FakeEngine {
     }
 
     fn pools(&self) -> Answer<Vec<PoolInfo>> {
+        self.work();
         let open = self.open.lock().unwrap();
         Ok(self.storage.pools.lock().unwrap().values().filter(|pool| open.contains(&pool.name)).cloned().collect())
     }
@@ -160,6 +166,58 @@ impl Engine for FakeEngine {
             let repaired = if repair { problems.len() as u64 } else { 0 };
             CheckReport { pool: pool.name.clone(), sound, problems, repaired, checked: vec!["labels".into()] }
         })
+    }
+
+    fn pool_rename(&self, pool: &str, name: &str) -> Answer<()> {
+        self.rename(pool, name)
+    }
+
+    fn pool_set(&self, pool: &str, settings: &PoolSettings) -> Answer<()> {
+        self.with(pool, |pool| pool.settings = *settings)
+    }
+
+    fn job_start(&self, pool: &str, kind: StartKind, now: u64) -> Answer<u32> {
+        self.with(pool, |pool| upkeep::start(pool, kind.into(), &kind_name(kind), None, now))
+    }
+
+    fn job_steer(&self, pool: &str, id: u32, action: JobAction) -> Answer<()> {
+        self.with(pool, |pool| upkeep::steer(pool, id, action))
+    }
+
+    fn disk_add_judge(&self, _: &str, capacity: ByteCount, name: &str) -> Answer<()> {
+        match capacity.0 < 256 << 20 {
+            true => Err(ApiError::new(Kind::NotPossible, format!("disk {name} has only {capacity}"))),
+            false => Ok(()),
+        }
+    }
+
+    fn disk_add(&self, pool: &str, member: &NewMember, usage: Usage) -> Answer<u16> {
+        self.with(pool, |pool| upkeep::add(pool, member, usage))
+    }
+
+    fn disk_remove_judge(&self, pool: &str, disk: u16, instead: Option<ByteCount>) -> Answer<ByteCount> {
+        self.with(pool, |pool| upkeep::judge_removal(pool, disk, instead))?
+    }
+
+    fn disk_remove(&self, pool: &str, disk: u16, to: Option<u16>, now: u64) -> Answer<u32> {
+        self.with(pool, |pool| upkeep::remove(pool, disk, to, now))
+    }
+
+    fn disk_set(&self, pool: &str, disk: u16, change: &DiskChange) -> Answer<()> {
+        self.with(pool, |pool| upkeep::set(pool, disk, change))
+    }
+
+    fn disk_offline(&self, pool: &str, disk: u16) -> Answer<()> {
+        self.with(pool, |pool| upkeep::offline(pool, disk))?
+    }
+
+    fn disk_online(&self, pool: &str, disk: u16) -> Answer<()> {
+        self.with(pool, |pool| upkeep::online(pool, disk))
+    }
+
+    fn disk_attach(&self, pool: &str, path: &Path) -> Answer<u16> {
+        let label = self.probe(path)?.ok_or_else(|| ApiError::new(Kind::NotFound, "no label"))?;
+        self.with(pool, |pool| upkeep::attach(pool, &label, path))?
     }
 
     fn vdisk_judge(&self, pool: &str, spec: &VdiskSpec) -> Answer<Judged> {
@@ -204,12 +262,48 @@ impl Engine for FakeEngine {
         })
     }
 
+    fn vdisk_rename(&self, vdisk: &VdiskName, name: &str) -> Answer<()> {
+        self.with(&vdisk.pool, |pool| {
+            pool.vdisks.iter_mut().find(|info| info.name == *vdisk).unwrap().name.vdisk = name.into();
+        })
+    }
+
     fn vdisk_remove(&self, vdisk: &VdiskName) -> Answer<()> {
         self.with(&vdisk.pool, |pool| pool.vdisks.retain(|info| info.name != *vdisk))
     }
 
     fn explain(&self, vdisk: &VdiskName, query: ExplainQuery) -> Answer<Vec<String>> {
         Ok(vec![format!("{} {} bytes of {vdisk} from column 0", query.operation, query.length)])
+    }
+}
+
+fn kind_name(kind: StartKind) -> String {
+    weft_host::api::job::JobKind::from(kind).to_string()
+}
+
+fn write_label(path: &Path, pool_id: &str, pool: &str, disk_id: &str, disk: &str) {
+    let mut bytes = format!("{MARK}{pool_id}\n{pool}\n{disk_id}\n{disk}\n").into_bytes();
+    bytes.resize(4096, 0);
+    let file = fs::File::options().write(true).open(path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
+}
+
+fn disk(pool: &str, no: u16, id: String, member: &NewMember, capacity: u64) -> DiskInfo {
+    DiskInfo {
+        name: member.name.clone(),
+        pool: Some(pool.into()),
+        no: Some(no),
+        id: Some(id),
+        path: Some(member.path.clone()),
+        capacity,
+        allocated: 0,
+        state: DiskState::Healthy,
+        media: Media::Unspecified,
+        usage: Some(Usage::Auto),
+        domain: None,
+        latency: None,
+        holds: None,
+        counters: DiskCounters::default(),
     }
 }
 

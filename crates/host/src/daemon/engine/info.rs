@@ -2,8 +2,10 @@
 
 use super::labels::hex;
 use super::open::OpenPool;
+use super::upkeep;
 use crate::api::name::VdiskName;
 use crate::api::pool::{CheckReport, DiskCounters, DiskInfo, DiskState, Health, Media, PoolInfo};
+use crate::api::upkeep::Usage;
 use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
 use weft_engine::pool::{check, info};
@@ -35,17 +37,20 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
         allocated: capacity - shown.free.0,
         used: shown.vdisks.iter().map(|vdisk| vdisk.mapped.0).sum(),
         free: shown.free.0,
+        unusable: 0,
+        unusable_why: None,
+        settings: upkeep::settings(&open.pool.settings()),
         log_fill: shown.log.0.0 as f64 / shown.log.1.0.max(1) as f64,
         open_nanos: now.since(open.opened).0,
         disks: shown.disks.iter().map(|info| disk(open, &shown.name, info)).collect(),
         vdisks,
-        jobs: Vec::new(),
+        jobs: upkeep::jobs(open, &shown.name),
         name: shown.name,
     }
 }
 
 fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo) -> DiskInfo {
-    let path = open.paths.get(&disk.no).cloned();
+    let path = open.paths.borrow().get(&disk.no).cloned();
     let away = path.is_none() || open.gone.borrow().contains(&disk.no);
     DiskInfo {
         name: disk.name.clone(),
@@ -57,8 +62,8 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo) -> DiskInfo {
         allocated: disk.size.0 - (disk.capacity.0 - disk.allocated.0),
         state: match disk.state {
             info::DiskState::Ok => DiskState::Healthy,
-            info::DiskState::Stale => DiskState::Stale,
-            info::DiskState::Maintenance => DiskState::Missing,
+            info::DiskState::Stale => DiskState::Returning,
+            info::DiskState::Maintenance => DiskState::Maintenance,
             info::DiskState::Missing if away => DiskState::Missing,
             // It is there, and was taken out because it answered with errors.
             info::DiskState::Missing => DiskState::Failed,
@@ -68,6 +73,15 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo) -> DiskInfo {
             record::Media::Ssd => Media::Ssd,
             record::Media::Unspecified => Media::Unspecified,
         },
+        usage: Some(match disk.usage {
+            record::Usage::AutoSelect => Usage::Auto,
+            record::Usage::ManualSelect => Usage::Manual,
+            record::Usage::HotSpare => Usage::Spare,
+            record::Usage::Journal => Usage::Journal,
+            record::Usage::Retired => Usage::Retired,
+        }),
+        domain: (!disk.domain.is_empty()).then(|| disk.domain.clone()),
+        latency: None,
         holds: None,
         counters: DiskCounters {
             reads: disk.counters.reads,

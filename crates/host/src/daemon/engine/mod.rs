@@ -11,16 +11,19 @@ mod exports;
 mod info;
 mod labels;
 mod open;
+mod upkeep;
 mod volume;
 mod world;
 
 pub use exports::NbdExports;
 
-use super::backend::{Engine, Judged, Label, NewPool, OpenHow, VdiskSpec};
+use super::backend::{DiskChange, Engine, Judged, Label, NewMember, NewPool, OpenHow, VdiskSpec};
 use super::events::Journal;
 use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::job::{JobAction, StartKind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{CheckReport, PoolInfo};
+use crate::api::upkeep::{PoolSettings, Usage};
 use crate::api::vdisk::{ExplainQuery, Operation, Provisioning, Resiliency};
 use crate::disk::BackendChoice;
 use crate::runtime::{Handle, Local, Options, start};
@@ -37,8 +40,9 @@ use weft_engine::stripe::geometry;
 use weft_engine::units::{ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 
-/// How long the end of the daemon waits for tasks of the engine after its pools are closed.
-const STOP_MAX: Duration = Duration::from_secs(5);
+/// How long the end of the daemon waits for tasks of the engine. Its pools are closed by then: what is left are timers
+/// that find nothing to do.
+const STOP_MAX: Duration = Duration::from_millis(250);
 
 /// The engine's thread with what lives on it.
 pub type Thread = Handle<Pools>;
@@ -141,6 +145,60 @@ impl Engine for HostEngine {
         })
     }
 
+    fn pool_rename(&self, pool: &str, name: &str) -> Answer<()> {
+        let (pool, name) = (pool.to_string(), name.to_string());
+        self.ask("pool rename", move |local| upkeep::rename(local, pool, name))
+    }
+
+    fn pool_set(&self, pool: &str, settings: &PoolSettings) -> Answer<()> {
+        let settings = *settings;
+        self.ask_pool(pool, "pool set", move |open| upkeep::set(open, settings))
+    }
+
+    fn job_start(&self, pool: &str, kind: StartKind, now: u64) -> Answer<u32> {
+        self.ask_pool(pool, "job start", move |open| upkeep::start(open, kind, now))
+    }
+
+    fn job_steer(&self, pool: &str, id: u32, action: JobAction) -> Answer<()> {
+        self.ask_pool(pool, "job steer", move |open| upkeep::steer(open, id, action))
+    }
+
+    fn disk_add_judge(&self, pool: &str, capacity: ByteCount, name: &str) -> Answer<()> {
+        let name = name.to_string();
+        self.ask_pool(pool, "disk add judge", move |open| upkeep::judge_add(open, capacity, name))
+    }
+
+    fn disk_add(&self, pool: &str, member: &NewMember, usage: Usage) -> Answer<u16> {
+        let (pool, member) = (pool.to_string(), member.clone());
+        self.ask("disk add", move |local| upkeep::add(local, pool, member, usage))
+    }
+
+    fn disk_remove_judge(&self, pool: &str, disk: u16, instead: Option<ByteCount>) -> Answer<ByteCount> {
+        self.ask_pool(pool, "disk remove judge", move |open| upkeep::judge_removal(open, disk, instead))
+    }
+
+    fn disk_remove(&self, pool: &str, disk: u16, to: Option<u16>, now: u64) -> Answer<u32> {
+        self.ask_pool(pool, "disk remove", move |open| upkeep::remove(open, disk, to, now))
+    }
+
+    fn disk_set(&self, pool: &str, disk: u16, change: &DiskChange) -> Answer<()> {
+        let change = change.clone();
+        self.ask_pool(pool, "disk set", move |open| upkeep::set_disk(open, disk, change))
+    }
+
+    fn disk_offline(&self, pool: &str, disk: u16) -> Answer<()> {
+        self.ask_pool(pool, "disk offline", move |open| upkeep::offline(open, disk))
+    }
+
+    fn disk_online(&self, pool: &str, disk: u16) -> Answer<()> {
+        self.ask_pool(pool, "disk online", move |open| upkeep::online(open, disk))
+    }
+
+    fn disk_attach(&self, pool: &str, path: &Path) -> Answer<u16> {
+        let (pool, path) = (pool.to_string(), path.to_path_buf());
+        self.ask("disk attach", move |local| upkeep::attach(local, pool, path))
+    }
+
     fn vdisk_judge(&self, pool: &str, spec: &VdiskSpec) -> Answer<Judged> {
         let spec = spec.clone();
         self.ask_pool(pool, "vdisk judge", move |open| async move {
@@ -177,6 +235,15 @@ impl Engine for HostEngine {
             &vdisk.pool,
             "vdisk resize",
             move |open| async move { Ok(open.pool.vdisk_resize(&name, size).await?) },
+        )
+    }
+
+    fn vdisk_rename(&self, vdisk: &VdiskName, name: &str) -> Answer<()> {
+        let (old, new) = (vdisk.vdisk.clone(), name.to_string());
+        self.ask_pool(
+            &vdisk.pool,
+            "vdisk rename",
+            move |open| async move { Ok(open.pool.vdisk_rename(&old, &new).await?) },
         )
     }
 

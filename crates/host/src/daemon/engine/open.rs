@@ -2,11 +2,12 @@
 
 use super::labels::hex;
 use super::world::PoolWorld;
-use super::{Pools, labels};
+use super::{Pools, labels, upkeep};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
-use crate::daemon::backend::{NewPool, OpenHow};
+use crate::daemon::backend::{NewMember, NewPool, OpenHow};
 use crate::daemon::events::Journal;
+use crate::daemon::opening::wall_clock;
 use crate::disk::{DiskOptions, HostDisk};
 use crate::runtime::Local;
 use std::cell::RefCell;
@@ -27,14 +28,21 @@ use weft_engine::vdisk::Vdisk;
 pub struct OpenPool {
     pub pool: Rc<Pool>,
     /// Where its disks were found, by their numbers.
-    pub paths: BTreeMap<u16, PathBuf>,
+    pub paths: RefCell<BTreeMap<u16, PathBuf>>,
     /// The disks that went away while it was open.
     pub gone: Rc<RefCell<BTreeSet<u16>>>,
     /// When it was opened.
     pub opened: Nanos,
+    /// Tells its events, and knows the names of disks that have left it.
+    world: Rc<PoolWorld>,
 }
 
 impl OpenPool {
+    /// What a disk of the pool is called, or was; its number when that is not known.
+    pub fn disk_name(&self, no: u16) -> String {
+        self.world.disk_name(no)
+    }
+
     pub fn vdisk(&self, name: &VdiskName) -> Answer<Rc<Vdisk>> {
         let found = self.pool.vdisk(&name.vdisk);
         found.ok_or_else(|| ApiError::new(Kind::NotFound, format!("no virtual disk {name}")).hint("weft vdisk list"))
@@ -46,15 +54,21 @@ pub async fn create(local: Rc<Local<Pools>>, new: NewPool, journal: Arc<Journal>
     let mut disks = Vec::new();
     let mut members = Vec::new();
     for member in &new.members {
-        let disk = local.open_disk(&member.path, &DiskOptions::default())?;
-        let media = if disk.shape().rotational { Media::Hdd } else { Media::Ssd };
-        let new = NewDisk { disk: disk.clone(), id: random_id()?, name: member.name.clone(), media };
+        let (disk, new) = new_disk(&local, member)?;
         members.push((member.path.clone(), disk));
         disks.push(new);
     }
     let options = PoolOptions { id: random_id()?, name: new.name, slab: new.slab_size, log_len: None };
     create::create(disks, &options).await?;
     open_disks(&local, members, OpenOptions::default(), journal).await
+}
+
+/// Claims a disk that is to become a member.
+pub fn new_disk(local: &Local<Pools>, member: &NewMember) -> Answer<(Rc<HostDisk>, NewDisk)> {
+    let disk = local.open_disk(&member.path, &DiskOptions::default())?;
+    let media = if disk.shape().rotational { Media::Hdd } else { Media::Ssd };
+    let new = NewDisk { disk: disk.clone(), id: random_id()?, name: member.name.clone(), media };
+    Ok((disk, new))
 }
 
 /// Opens the pool that `members` carry.
@@ -94,14 +108,18 @@ async fn open_disks(
         notice_when_gone(&pool, member.no, &disk, &gone);
     }
     let opened = local.world().now();
-    let open = Rc::new(OpenPool { pool, paths, gone, opened });
-    local.state().open.borrow_mut().insert(info.name.clone(), open);
-    world.introduce(&info.name, info.disks.into_iter().map(|disk| (disk.no, disk.name)).collect());
+    world.introduce(&pool);
+    pool.set_unix_now(wall_clock());
+    let open = Rc::new(OpenPool { pool, paths: RefCell::new(paths), gone, opened, world });
+    local.state().open.borrow_mut().insert(info.name.clone(), open.clone());
+    if !options.read_only {
+        upkeep::resume_maintenance(&open).await?;
+    }
     Ok(())
 }
 
 /// Tells the pool that a disk went away, which it would else notice only when it next uses it.
-fn notice_when_gone(pool: &Rc<Pool>, no: u16, disk: &HostDisk, gone: &Rc<RefCell<BTreeSet<u16>>>) {
+pub fn notice_when_gone(pool: &Rc<Pool>, no: u16, disk: &HostDisk, gone: &Rc<RefCell<BTreeSet<u16>>>) {
     let (pool, gone) = (Rc::downgrade(pool), gone.clone());
     disk.on_gone(move || {
         gone.borrow_mut().insert(no);

@@ -1,0 +1,234 @@
+//! Disks that are to become members of a pool: judged before anything is changed, then made ready.
+
+use super::backend::NewMember;
+use super::find::{self, Look};
+use super::{Daemon, probe};
+use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::judge;
+use crate::api::pool::PoolInfo;
+use crate::api::size::{Size, typed};
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use weft_engine::limits;
+use weft_engine::units::ByteCount;
+
+/// How disks were asked to become members.
+pub(super) struct Asked<'a> {
+    /// The disks, as absolute paths.
+    pub(super) disks: &'a [PathBuf],
+    /// Make files that are missing, of this size.
+    pub(super) create_size: Option<ByteCount>,
+    /// Overwrite what is on them.
+    pub(super) force: bool,
+    /// The command that asked, for these disks and with more flags.
+    pub(super) again: &'a dyn Fn(&[PathBuf], &str) -> String,
+}
+
+/// A disk that can become a member, and what that would do to it.
+pub(super) struct Candidate {
+    pub(super) path: PathBuf,
+    /// Make the file, of this size.
+    create: Option<ByteCount>,
+    /// Overwrite what is on it.
+    holds: Option<String>,
+}
+
+impl Asked<'_> {
+    /// Refuses paths that are not absolute, and disks that are named twice.
+    pub(super) fn judge(&self) -> Answer<()> {
+        for (n, path) in self.disks.iter().enumerate() {
+            if !path.is_absolute() {
+                let message = format!("{} is no absolute path", path.display());
+                return Err(ApiError::new(Kind::InvalidInput, message));
+            }
+            let same = |other: &PathBuf| {
+                other == path || find::identity(path).is_some_and(|id| find::identity(other) == Some(id))
+            };
+            if let Some(twin) = self.disks[..n].iter().find(|other| same(other)) {
+                let message = format!("{} and {} are the same disk", twin.display(), path.display());
+                let others = [&self.disks[..n], &self.disks[n + 1..]].concat();
+                return Err(ApiError::new(Kind::InvalidInput, message).hint((self.again)(&others, "")));
+            }
+        }
+        Ok(())
+    }
+
+    fn hint(&self, more: &str) -> String {
+        (self.again)(self.disks, more)
+    }
+}
+
+impl Daemon {
+    /// Judges the disks that were asked for, changing nothing.
+    pub(super) fn candidates(&self, asked: &Asked, open: &[PoolInfo]) -> Answer<Vec<Candidate>> {
+        asked.disks.iter().map(|path| self.candidate(asked, path, open)).collect()
+    }
+
+    fn candidate(&self, asked: &Asked, path: &Path, open: &[PoolInfo]) -> Answer<Candidate> {
+        let shown = path.display();
+        match (find::look(path), asked.create_size) {
+            (Look::File(_) | Look::Block, _) => {}
+            (Look::Missing, Some(size)) if path.parent().is_some_and(Path::is_dir) => {
+                return Ok(Candidate { path: path.into(), create: Some(size), holds: None });
+            }
+            (Look::Missing, Some(_)) => {
+                let dir = path.parent().unwrap_or(path).display();
+                return Err(ApiError::new(Kind::NotFound, format!("{shown}: no directory {dir}"))
+                    .hint(format!("mkdir -p {dir}")));
+            }
+            (Look::Missing, None) => {
+                let hint = asked.hint("--create-size 10GiB");
+                return Err(ApiError::new(Kind::NotFound, format!("no disk {shown}")).hint(hint));
+            }
+            (Look::Other, _) => {
+                let message = format!("{shown} is no disk; block devices and regular files are");
+                return Err(ApiError::new(Kind::NotPossible, message).hint("weft disk list"));
+            }
+        }
+        in_use(path, open)?;
+        let label = self.parts.engine.probe(path)?;
+        let mut holds = probe::look(path).map_err(|error| {
+            ApiError::new(Kind::NotPossible, format!("cannot read {shown}: {error}")).hint("weft disk list")
+        })?;
+        if let Some(label) = label {
+            let name = self.member_name(&label.disk_id).unwrap_or(label.disk_name);
+            holds = vec![format!("disk {name} of pool {}", label.pool_name)];
+        }
+        let holds = (!holds.is_empty()).then(|| holds.join(" and "));
+        match holds {
+            Some(holds) if !asked.force => {
+                let message = format!("{shown} holds {holds}; only --force overwrites it");
+                Err(ApiError::new(Kind::NotPossible, message).hint(asked.hint("--force")))
+            }
+            holds => Ok(Candidate { path: path.into(), create: None, holds }),
+        }
+    }
+
+    /// Makes the candidates ready, then does `make` with them; when either fails, takes the files back that were made.
+    /// Those outside the daemon's own places are remembered.
+    pub(super) fn with_candidates<T>(&self, candidates: &[Candidate], make: impl FnOnce() -> Answer<T>) -> Answer<T> {
+        let mut made = Vec::new();
+        let result = make_ready(candidates, &mut made).and_then(|()| make());
+        if result.is_err() {
+            for path in made {
+                let _ = fs::remove_file(path);
+            }
+            return result;
+        }
+        let found = find::scan(self.places.as_deref(), &[]);
+        let outside: Vec<PathBuf> = candidates
+            .iter()
+            .map(|candidate| candidate.path.clone())
+            .filter(|path| !found.iter().any(|found| find::identity(found) == find::identity(path)))
+            .collect();
+        if !outside.is_empty() {
+            self.remember(|state| {
+                state.disks.extend(outside);
+                state.disks.sort();
+                state.disks.dedup();
+            })?;
+        }
+        result
+    }
+}
+
+impl Candidate {
+    pub(super) fn describe(&self, name: &str) -> String {
+        let path = self.path.display();
+        match (&self.create, &self.holds) {
+            (Some(size), _) => format!("disk {name}: {path}, a new sparse file of {}", typed(*size)),
+            (None, Some(holds)) => format!("disk {name}: {path}, overwriting {holds}"),
+            (None, None) => format!("disk {name}: {path}"),
+        }
+    }
+
+    /// The size it has, or will have.
+    pub(super) fn capacity(&self) -> ByteCount {
+        self.create.unwrap_or_else(|| ByteCount(size_of_disk(&self.path)))
+    }
+}
+
+/// The size of a disk or file; 0 when it cannot be told.
+pub(super) fn size_of_disk(path: &Path) -> u64 {
+    File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0))).unwrap_or(0)
+}
+
+/// A size that depends on nothing.
+pub(super) fn fixed_size(size: Option<Size>, what: &str) -> Answer<Option<ByteCount>> {
+    match size {
+        None => Ok(None),
+        Some(Size::Bytes(bytes)) => Ok(Some(bytes)),
+        Some(size) => Err(ApiError::new(Kind::InvalidInput, format!("{size} is no {what}; a size such as 10GiB is"))),
+    }
+}
+
+/// Refuses a disk that somebody uses; `--force` does not help.
+fn in_use(path: &Path, open: &[PoolInfo]) -> Answer<()> {
+    let shown = path.display();
+    let identity = find::identity(path);
+    let members = open.iter().flat_map(|pool| pool.disks.iter().map(move |disk| (pool, disk)));
+    for (pool, disk) in members {
+        if disk.path.as_deref().is_some_and(|member| find::identity(member) == identity) {
+            let message = format!("{shown} is in use: it is disk {} of pool {}", disk.name, pool.name);
+            return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft pool show {}", pool.name)));
+        }
+    }
+    let mut options = File::options();
+    options.read(true).write(true);
+    if find::look(path) == Look::Block {
+        // On a block device this fails while a file system, a RAID or another exclusive user has it.
+        options.custom_flags(rustix::fs::OFlags::EXCL.bits() as i32);
+    }
+    match options.open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) => {
+            let message = format!("{shown} is in use: mounted, or part of something that is");
+            Err(ApiError::new(Kind::NotPossible, message).hint(format!("lsblk {shown}")))
+        }
+        Err(error) => {
+            let message = format!("cannot open {shown} for writing: {error}");
+            Err(ApiError::new(Kind::NotPossible, message).hint("weft disk list"))
+        }
+    }
+}
+
+fn make_ready(candidates: &[Candidate], made: &mut Vec<PathBuf>) -> Answer<()> {
+    for candidate in candidates {
+        let shown = candidate.path.display();
+        let result = match (candidate.create, &candidate.holds) {
+            (Some(size), _) => File::create_new(&candidate.path).and_then(|file| {
+                made.push(candidate.path.clone());
+                file.set_len(size.0)
+            }),
+            (None, Some(_)) => probe::wipe(&candidate.path),
+            (None, None) => Ok(()),
+        };
+        result.map_err(|error| ApiError::new(Kind::NotPossible, format!("cannot prepare {shown}: {error}")))?;
+    }
+    Ok(())
+}
+
+/// Names disks after their files or devices, each name once, and none as one of `taken` is.
+pub(super) fn name_members(candidates: &[Candidate], taken: &[String]) -> Vec<NewMember> {
+    let mut members: Vec<NewMember> = Vec::new();
+    for candidate in candidates {
+        let file_name = candidate.path.file_name().unwrap_or_default().to_string_lossy();
+        let plain = judge::nearest_name(&file_name);
+        let mut name = plain.clone();
+        for n in 2.. {
+            if members.iter().all(|member| member.name != name) && !taken.contains(&name) {
+                break;
+            }
+            let suffix = format!("-{n}");
+            let mut stem = plain.clone();
+            while stem.len() + suffix.len() > limits::NAME_MAX {
+                stem.pop();
+            }
+            name = stem + &suffix;
+        }
+        members.push(NewMember { path: candidate.path.clone(), name });
+    }
+    members
+}

@@ -1,0 +1,328 @@
+//! What of a pool needs a person, and the command to type. Pure: from what the pool shows of itself.
+
+use crate::api::job::{JobInfo, JobKind, JobState};
+use crate::api::pool::{DiskInfo, DiskState, Health, Latency, PoolInfo};
+use crate::api::span;
+use crate::api::watch::Attention;
+use std::time::Duration;
+
+/// A disk is slow when it makes its requests wait this many times as long as its peers do ...
+const SLOW_FACTOR: u64 = 4;
+/// ... and at least so long, in nanoseconds ...
+const SLOW_MIN: u64 = 20_000_000;
+/// ... over this many requests ...
+const SLOW_REQUESTS: u64 = 200;
+/// ... and there are at least so many peers.
+const PEERS_MIN: usize = 2;
+
+/// What of a pool needs a person, the worst first.
+pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
+    let mut found = Vec::new();
+    for vdisk in pool.vdisks.iter().filter(|vdisk| vdisk.health == Health::Failed) {
+        let message = "some of its data cannot be read";
+        found.push(concern(format!("vdisk {}", vdisk.name), message, format!("weft pool check {}", pool.name)));
+    }
+    found.extend(pool.disks.iter().filter_map(|disk| state_of(pool, disk)));
+    found.extend(failing_disks(pool));
+    found.extend(slow_disks(pool));
+    found.extend(pool.jobs.iter().filter_map(|job| job_concern(pool, job)));
+    let subject = || format!("pool {}", pool.name);
+    if pool.read_only {
+        found.push(concern(subject(), "accepts no writes", format!("weft events {}", pool.name)));
+    }
+    let full = full_percent(pool);
+    if full >= f64::from(pool.settings.full[0]) {
+        let message = match full >= f64::from(pool.settings.full[2]) {
+            true => format!("{full:.0} % full: new data will soon have no room"),
+            false => format!("{full:.0} % full"),
+        };
+        found.push(concern(subject(), message, format!("weft disk add {} DISK", pool.name)));
+    }
+    found
+}
+
+/// How full a pool is, 0 to 100. What is not there, and what its layouts cannot use, is no room.
+pub(super) fn full_percent(pool: &PoolInfo) -> f64 {
+    match pool.capacity.saturating_sub(pool.unusable) {
+        0 => 0.0,
+        usable => pool.allocated as f64 / usable as f64 * 100.0,
+    }
+}
+
+fn concern(subject: String, message: impl Into<String>, hint: String) -> Attention {
+    Attention { subject, message: message.into(), hint: Some(hint) }
+}
+
+/// A disk that is not healthy: what becomes of it by itself, or what to do.
+fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
+    let (pool_name, name) = (&pool.name, &disk.name);
+    let last_seen = disk.path.as_ref().map(|path| format!(", last seen as {}", path.display())).unwrap_or_default();
+    let show = format!("weft disk show {pool_name}/{name}");
+    let running = |kind: JobKind| pool.jobs.iter().find(|job| job.kind == kind && !job.state.is_over());
+    let leaving = running(JobKind::Evacuate).filter(|job| job.disk.as_ref() == Some(name));
+    let (message, hint) = match disk.state {
+        DiskState::Healthy => return None,
+        DiskState::Returning => {
+            let job = running(JobKind::Repair).map(|job| format!(" (job {})", job.job)).unwrap_or_default();
+            (format!("back; what it missed is being brought to it{job}"), show)
+        }
+        DiskState::Maintenance => (
+            "in maintenance: nothing is read from it or written to it".into(),
+            format!("weft disk set {pool_name} {name} maintenance=off"),
+        ),
+        state if leaving.is_some() => {
+            let job = leaving.map(|job| job.job.as_str()).unwrap_or_default();
+            (format!("{state}{last_seen}; it is leaving the pool (job {job})"), format!("weft job show {job}"))
+        }
+        state => {
+            let told = format!("{state}{last_seen}");
+            let redundant = pool.vdisks.iter().all(|vdisk| vdisk.health == Health::Healthy);
+            match (running(JobKind::Repair), redundant) {
+                (Some(job), _) => (
+                    format!("{told}; its data is being rebuilt (job {})", job.job),
+                    format!("weft job show {}", job.job),
+                ),
+                (None, true) => (
+                    format!("{told}; all data has its full redundancy without it"),
+                    format!("weft disk remove {pool_name} {name}"),
+                ),
+                (None, false) => (told + &repair_plan(pool), format!("weft disk replace {pool_name} {name} DISK")),
+            }
+        }
+    };
+    Some(concern(format!("disk {pool_name}/{name}"), message, hint))
+}
+
+/// When a repair begins by itself.
+fn repair_plan(pool: &PoolInfo) -> String {
+    match pool.settings.repair_after_seconds {
+        None => format!("; nothing is rebuilt by itself, `weft repair {}` does it", pool.name),
+        Some(seconds) => format!("; rebuilt where there is room after {}", span::left(seconds)),
+    }
+}
+
+fn failing_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
+    let failing = pool.disks.iter().filter(|disk| disk.state == DiskState::Healthy && disk.counters.errors > 0);
+    failing.map(|disk| {
+        let message = format!("{} of its reads and writes failed", disk.counters.errors);
+        concern(format!("disk {}/{}", pool.name, disk.name), message, format!("weft events {}", pool.name))
+    })
+}
+
+/// Disks that are outliers against their peers, and what that costs.
+fn slow_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
+    pool.disks.iter().filter_map(|disk| {
+        let own = timed(disk)?;
+        let mut peers: Vec<u64> = pool
+            .disks
+            .iter()
+            .filter(|peer| peer.name != disk.name && peer.media == disk.media)
+            .filter_map(|peer| timed(peer).map(|latency| latency.p99_nanos))
+            .collect();
+        peers.sort_unstable();
+        let usual = (peers.len() >= PEERS_MIN).then(|| peers[peers.len() / 2])?;
+        if own.p99_nanos < SLOW_MIN || own.p99_nanos < usual.saturating_mul(SLOW_FACTOR) {
+            return None;
+        }
+        let message = format!(
+            "slow: 1 in 100 of its requests waits {} or longer, its peers' {}; whatever needs it waits with it",
+            nanos(own.p99_nanos),
+            nanos(usual)
+        );
+        let hint = format!("weft disk replace {} {} DISK", pool.name, disk.name);
+        Some(concern(format!("disk {}/{}", pool.name, disk.name), message, hint))
+    })
+}
+
+/// How long a disk's requests wait, when it works and there were enough to tell.
+fn timed(disk: &DiskInfo) -> Option<Latency> {
+    let enough = disk.counters.reads + disk.counters.writes >= SLOW_REQUESTS;
+    disk.latency.filter(|_| enough && disk.state == DiskState::Healthy)
+}
+
+fn job_concern(pool: &PoolInfo, job: &JobInfo) -> Option<Attention> {
+    let subject = format!("job {}", job.job);
+    let note = if job.note.is_empty() { String::new() } else { format!(": {}", job.note) };
+    let same = |other: &&JobInfo| other.kind == job.kind && other.disk == job.disk;
+    let newest = pool.jobs.iter().filter(same).all(|other| other.id <= job.id);
+    match job.state {
+        JobState::Paused => {
+            Some(concern(subject, format!("{} is paused", job.name), format!("weft job resume {}", job.job)))
+        }
+        JobState::Failed if newest => {
+            Some(concern(subject, format!("{} failed{note}", job.name), format!("weft job show {}", job.job)))
+        }
+        _ => None,
+    }
+}
+
+/// A wait for people: milliseconds, or whole units above a second.
+fn nanos(nanos: u64) -> String {
+    let wait = Duration::from_nanos(nanos);
+    if wait < Duration::from_secs(1) {
+        format!("{:.1} ms", wait.as_secs_f64() * 1e3)
+    } else {
+        format!("{:.1} s", wait.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::pool::{DiskCounters, Media};
+    use crate::api::upkeep::{PoolSettings, Usage};
+    use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
+
+    const MS: u64 = 1_000_000;
+
+    fn disk(name: &str, p99_ms: u64) -> DiskInfo {
+        DiskInfo {
+            name: name.into(),
+            pool: Some("tank".into()),
+            no: Some(0),
+            id: Some(name.into()),
+            path: None,
+            capacity: 100,
+            allocated: 0,
+            state: DiskState::Healthy,
+            media: Media::Hdd,
+            usage: Some(Usage::Auto),
+            domain: None,
+            latency: Some(Latency { p50_nanos: MS, p99_nanos: p99_ms * MS, max_nanos: 900 * MS }),
+            holds: None,
+            counters: DiskCounters { reads: 150, writes: 150, ..DiskCounters::default() },
+        }
+    }
+
+    fn pool(disks: Vec<DiskInfo>) -> PoolInfo {
+        let layout = Layout { resiliency: Resiliency::Parity { parity: 1 }, columns: 4, interleave: 65_536 };
+        let vdisk = VdiskInfo {
+            name: "tank/media".parse().unwrap(),
+            size: 1,
+            layout,
+            provisioning: Provisioning::Thin,
+            sector: 512,
+            used: 1,
+            footprint: 1,
+            efficiency: 0.75,
+            health: Health::Healthy,
+            counters: VdiskCounters::default(),
+            exports: Vec::new(),
+        };
+        PoolInfo {
+            name: "tank".into(),
+            id: "1".into(),
+            health: Health::Healthy,
+            read_only: false,
+            slab_size: 1,
+            capacity: 400,
+            allocated: 100,
+            used: 0,
+            free: 300,
+            unusable: 0,
+            unusable_why: None,
+            settings: PoolSettings {
+                repair_after_seconds: Some(300),
+                scrub_every_seconds: None,
+                scrubbed: None,
+                foreground_share: 50,
+                full: [70, 80, 90],
+            },
+            log_fill: 0.0,
+            open_nanos: 0,
+            disks,
+            vdisks: vec![vdisk],
+            jobs: Vec::new(),
+        }
+    }
+
+    fn job(kind: JobKind, disk: Option<&str>, state: JobState) -> JobInfo {
+        JobInfo {
+            job: "tank/7".into(),
+            pool: "tank".into(),
+            id: 7,
+            name: kind.to_string(),
+            kind,
+            disk: disk.map(Into::into),
+            state,
+            done: 0,
+            total: 1,
+            rate: 0,
+            left_seconds: None,
+            began: 0,
+            note: "why".into(),
+        }
+    }
+
+    fn told(pool: &PoolInfo) -> Vec<String> {
+        let line = |one: Attention| format!("{}: {} | {}", one.subject, one.message, one.hint.unwrap());
+        concerns(pool).into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_disk_that_is_an_outlier_among_its_peers_is_named_with_the_effect() {
+        let of = |waits: [u64; 4]| {
+            let disks = waits.iter().enumerate().map(|(n, wait)| disk(&format!("d{n}"), *wait)).collect();
+            told(&pool(disks))
+        };
+        let expected = "disk tank/d2: slow: 1 in 100 of its requests waits 120.0 ms or longer, its peers' 12.0 ms; \
+                        whatever needs it waits with it | weft disk replace tank d2 DISK";
+        assert_eq!(of([10, 12, 120, 12]), [expected]);
+        assert!(of([10, 12, 40, 12]).is_empty(), "not that much slower");
+        assert!(of([1, 1, 10, 1]).is_empty(), "fast all the same");
+        assert!(of([100, 120, 110, 90]).is_empty(), "all of them are");
+        let mut few = pool(vec![disk("d0", 10), disk("d1", 500)]);
+        assert!(told(&few).is_empty(), "one peer tells nothing");
+        few.disks.extend([disk("d2", 10), disk("d3", 10)]);
+        few.disks[1].media = Media::Ssd;
+        assert!(told(&few).is_empty(), "other media are no peers");
+        few.disks[1].media = Media::Hdd;
+        few.disks[1].counters.writes = 0;
+        assert!(told(&few).is_empty(), "too few requests tell nothing");
+    }
+
+    #[test]
+    fn a_disk_that_is_away_is_told_with_what_becomes_of_it() {
+        let mut tank = pool(vec![disk("d0", 1), disk("d1", 1)]);
+        tank.disks[1].state = DiskState::Missing;
+        tank.disks[1].path = Some("/srv/d1".into());
+        let away = "disk tank/d1: missing, last seen as /srv/d1";
+        let redundant = format!("{away}; all data has its full redundancy without it | weft disk remove tank d1");
+        assert_eq!(told(&tank), [redundant]);
+        tank.vdisks[0].health = Health::Degraded;
+        assert_eq!(
+            told(&tank),
+            [format!("{away}; rebuilt where there is room after 5m | weft disk replace tank d1 DISK")]
+        );
+        tank.settings.repair_after_seconds = None;
+        let never = "nothing is rebuilt by itself, `weft repair tank` does it";
+        assert_eq!(told(&tank), [format!("{away}; {never} | weft disk replace tank d1 DISK")]);
+        tank.jobs = vec![job(JobKind::Repair, None, JobState::Running)];
+        assert_eq!(told(&tank), [format!("{away}; its data is being rebuilt (job tank/7) | weft job show tank/7")]);
+        tank.jobs = vec![job(JobKind::Evacuate, Some("d1"), JobState::Running)];
+        assert_eq!(told(&tank), [format!("{away}; it is leaving the pool (job tank/7) | weft job show tank/7")]);
+        tank.disks[1].state = DiskState::Maintenance;
+        assert!(told(&tank)[0].ends_with("| weft disk set tank d1 maintenance=off"));
+        tank.disks[1].state = DiskState::Returning;
+        assert!(told(&tank)[0].starts_with("disk tank/d1: back; what it missed"));
+    }
+
+    #[test]
+    fn jobs_and_full_pools_are_told() {
+        let mut tank = pool(vec![disk("d0", 1)]);
+        tank.jobs = vec![job(JobKind::Rebalance, None, JobState::Failed)];
+        assert_eq!(told(&tank), ["job tank/7: rebalance failed: why | weft job show tank/7"]);
+        tank.jobs.push(JobInfo { id: 8, state: JobState::Done, ..job(JobKind::Rebalance, None, JobState::Done) });
+        assert!(told(&tank).is_empty(), "it was done since");
+        tank.jobs = vec![job(JobKind::Scrub, None, JobState::Paused)];
+        assert_eq!(told(&tank), ["job tank/7: scrub is paused | weft job resume tank/7"]);
+        tank.jobs.clear();
+        for (allocated, says) in [(279, None), (280, Some("70 % full")), (360, Some("90 % full: new data will soon"))] {
+            tank.allocated = allocated;
+            let told = told(&tank);
+            assert_eq!(told.first().map(|one| one.contains(says.unwrap_or("none"))), says.map(|_| true), "{told:?}");
+        }
+        (tank.allocated, tank.unusable) = (210, 100);
+        assert_eq!(told(&tank).len(), 1, "70 % of what can be used");
+    }
+}

@@ -1,0 +1,247 @@
+//! The life of a pool, on the engine's thread: jobs, members, settings. Each function is one question of the daemon.
+
+use super::Pools;
+use super::open::{OpenPool, new_disk, notice_when_gone};
+use super::world::named;
+use crate::api::error::{Answer, ApiError};
+use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
+use crate::api::pool::Media;
+use crate::api::upkeep::{PoolSettings, Usage};
+use crate::daemon::backend::{DiskChange, NewMember};
+use crate::disk::DiskOptions;
+use crate::runtime::Local;
+use std::path::PathBuf;
+use std::rc::Rc;
+use weft_engine::format::record::{self, SettingsRecord};
+use weft_engine::io::Disk;
+use weft_engine::pool::job;
+use weft_engine::units::ByteCount;
+
+/// A span of the engine's that never ends, in seconds.
+const NEVER: u32 = u32::MAX;
+
+/// Gives an open pool another name.
+pub async fn rename(local: Rc<Local<Pools>>, pool: String, name: String) -> Answer<()> {
+    let open = local.state().pool(&pool)?;
+    open.pool.rename(&name).await?;
+    let mut pools = local.state().open.borrow_mut();
+    pools.remove(&pool);
+    pools.insert(name, open);
+    Ok(())
+}
+
+/// What the pool does by itself, in the words of the API.
+pub fn settings(settings: &SettingsRecord) -> PoolSettings {
+    let span = |seconds: u32| (seconds != NEVER).then_some(u64::from(seconds));
+    PoolSettings {
+        repair_after_seconds: span(settings.repair_after),
+        scrub_every_seconds: span(settings.scrub_every),
+        scrubbed: (settings.scrubbed > 0).then_some(settings.scrubbed),
+        foreground_share: settings.foreground_share,
+        full: settings.full,
+    }
+}
+
+/// Changes what the pool does by itself; when it was scrubbed stays.
+pub async fn set(open: Rc<OpenPool>, asked: PoolSettings) -> Answer<()> {
+    let span = |seconds: Option<u64>| seconds.map_or(NEVER, |seconds| u32::try_from(seconds).unwrap_or(NEVER - 1));
+    let now = open.pool.settings();
+    let next = SettingsRecord {
+        repair_after: span(asked.repair_after_seconds),
+        scrub_every: span(asked.scrub_every_seconds),
+        foreground_share: asked.foreground_share,
+        full: asked.full,
+        ..now
+    };
+    Ok(open.pool.set(next).await?)
+}
+
+/// The pool's jobs: those that have not ended first, then those that have, the last first.
+pub fn jobs(open: &OpenPool, pool: &str) -> Vec<JobInfo> {
+    let mut jobs: Vec<JobInfo> = open.pool.jobs().iter().map(|info| job_info(open, pool, info)).collect();
+    jobs.sort_by_key(|job| (job.state.is_over(), if job.state.is_over() { u32::MAX - job.id } else { job.id }));
+    jobs
+}
+
+fn job_info(open: &OpenPool, pool: &str, info: &job::JobInfo) -> JobInfo {
+    let disk_name = |no: u16| open.disk_name(no);
+    let (kind, disk) = match info.kind {
+        job::JobKind::Repair => (JobKind::Repair, None),
+        job::JobKind::Scrub => (JobKind::Scrub, None),
+        job::JobKind::Rebalance => (JobKind::Rebalance, None),
+        job::JobKind::Evacuate { disk, .. } => (JobKind::Evacuate, Some(disk_name(disk))),
+    };
+    // While it works: at its end it says so itself.
+    let note = match info.bad {
+        (bad, healed) if bad > 0 && info.note.is_empty() => format!("{bad} bad blocks so far, {healed} rewritten"),
+        _ => info.note.clone(),
+    };
+    JobInfo {
+        job: format!("{pool}/{}", info.id),
+        pool: pool.into(),
+        id: info.id,
+        name: named(&job::describe(info.kind), &disk_name),
+        kind,
+        disk,
+        state: match info.state {
+            job::JobState::Waiting => JobState::Waiting,
+            job::JobState::Running => JobState::Running,
+            job::JobState::Paused => JobState::Paused,
+            job::JobState::Done => JobState::Done,
+            job::JobState::Cancelled => JobState::Cancelled,
+            job::JobState::Failed => JobState::Failed,
+        },
+        done: info.done.0,
+        total: info.total.0,
+        rate: info.rate.0,
+        left_seconds: info.left.map(|left| left.0.div_ceil(1_000_000_000)),
+        began: info.began,
+        note: named(&note, &disk_name),
+    }
+}
+
+/// Starts a job at the moment `now`.
+pub async fn start(open: Rc<OpenPool>, kind: StartKind, now: u64) -> Answer<u32> {
+    let kind = match kind {
+        StartKind::Repair => job::JobKind::Repair,
+        StartKind::Scrub => job::JobKind::Scrub,
+        StartKind::Rebalance => job::JobKind::Rebalance,
+    };
+    Ok(open.pool.job_start(kind, now).await?)
+}
+
+/// Pauses, resumes or cancels a job. A disk whose evacuation is cancelled takes data again: it would else be emptied anew.
+pub async fn steer(open: Rc<OpenPool>, id: u32, action: JobAction) -> Answer<()> {
+    let pool = &open.pool;
+    match action {
+        JobAction::Pause => pool.job_pause(id).await?,
+        JobAction::Resume => pool.job_resume(id).await?,
+        JobAction::Cancel => {
+            let kind = pool.jobs().into_iter().find(|job| job.id == id).map(|job| job.kind);
+            if let Some(job::JobKind::Evacuate { disk, .. }) = kind {
+                let auto = Some(record::Usage::AutoSelect);
+                pool.disk_set(disk, weft_engine::pool::DiskChange { usage: auto, ..Default::default() }).await?;
+            }
+            pool.job_cancel(id).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses whatever adding a disk would refuse.
+pub async fn judge_add(open: Rc<OpenPool>, capacity: ByteCount, name: String) -> Answer<()> {
+    open.pool.plan_disk_add(capacity, &name)?;
+    Ok(())
+}
+
+/// Makes a disk a member. Its number.
+pub async fn add(local: Rc<Local<Pools>>, pool: String, member: NewMember, usage: Usage) -> Answer<u16> {
+    let open = local.state().pool(&pool)?;
+    let (disk, new) = new_disk(&local, &member)?;
+    let no = open.pool.disk_add(new, engine_usage(usage)).await?;
+    open.paths.borrow_mut().insert(no, member.path);
+    open.gone.borrow_mut().remove(&no);
+    notice_when_gone(&open.pool, no, &disk, &open.gone);
+    Ok(no)
+}
+
+/// How much would move off a disk.
+pub async fn judge_removal(open: Rc<OpenPool>, disk: u16, instead: Option<ByteCount>) -> Answer<ByteCount> {
+    Ok(open.pool.plan_disk_remove(disk, instead)?)
+}
+
+/// Starts the job that empties a disk and takes it out of the pool.
+///
+/// The job is there before the disk is retired, and replaces one that would only empty it: a retired disk is emptied by
+/// itself, and of each disk there is one such job.
+pub async fn remove(open: Rc<OpenPool>, disk: u16, to: Option<u16>, now: u64) -> Answer<u32> {
+    let pool = &open.pool;
+    let wanted = job::JobKind::Evacuate { disk, to, forget: true };
+    let same_disk =
+        |job: &job::JobInfo| matches!(job.kind, job::JobKind::Evacuate { disk: other, .. } if other == disk);
+    loop {
+        let other =
+            pool.jobs().into_iter().find(|job| same_disk(job) && !job::has_ended(job.state) && job.kind != wanted);
+        if let Some(other) = other {
+            pool.job_cancel(other.id).await?;
+        }
+        let id = pool.job_start(wanted, now).await?;
+        let started = pool.jobs().into_iter().find(|job| job.id == id).map(|job| job.kind);
+        if started.is_none_or(|kind| kind == wanted) {
+            let retired = Some(record::Usage::Retired);
+            let set = pool.disk_set(disk, weft_engine::pool::DiskChange { usage: retired, ..Default::default() }).await;
+            return match set {
+                // The job was faster than this.
+                Err(error) if error.kind == weft_engine::error::ErrorKind::NotFound => Ok(id),
+                set => Ok(set.map(|()| id)?),
+            };
+        }
+    }
+}
+
+/// Changes what the pool knows of a disk.
+pub async fn set_disk(open: Rc<OpenPool>, disk: u16, change: DiskChange) -> Answer<()> {
+    let change = weft_engine::pool::DiskChange {
+        usage: change.usage.map(engine_usage),
+        media: change.media.map(|media| match media {
+            Media::Hdd => record::Media::Hdd,
+            Media::Ssd => record::Media::Ssd,
+            Media::Unspecified => record::Media::Unspecified,
+        }),
+        name: change.name,
+        domain: change.domain,
+    };
+    Ok(open.pool.disk_set(disk, change).await?)
+}
+
+/// Takes a disk out for maintenance.
+pub async fn offline(open: Rc<OpenPool>, disk: u16) -> Answer<()> {
+    open.pool.disk_offline(disk).await.map_err(|error| {
+        let error = ApiError::from(error);
+        let message = named(&error.message, &|no| open.disk_name(no));
+        ApiError { message, ..error }
+    })
+}
+
+/// Ends the maintenance of a disk.
+pub async fn online(open: Rc<OpenPool>, disk: u16) -> Answer<()> {
+    Ok(open.pool.disk_online(disk).await?)
+}
+
+/// Uses a member again that was missing and is at `path` now. Its number.
+pub async fn attach(local: Rc<Local<Pools>>, pool: String, path: PathBuf) -> Answer<u16> {
+    let open = local.state().pool(&pool)?;
+    let disk = local.open_disk(&path, &DiskOptions::default())?;
+    let no = open.pool.attach(disk.clone() as Rc<dyn Disk>).await?;
+    open.paths.borrow_mut().insert(no, path);
+    open.gone.borrow_mut().remove(&no);
+    notice_when_gone(&open.pool, no, &disk, &open.gone);
+    Ok(no)
+}
+
+/// Disks that were in maintenance when the pool was last closed are so again; where that cannot be, it is over.
+pub async fn resume_maintenance(open: &OpenPool) -> Answer<()> {
+    let resting: Vec<u16> = {
+        let store = open.pool.store();
+        let (map, members) = (store.map.borrow(), store.members.borrow());
+        let there = |no: &u16| members.get(no).is_some_and(|member| member.disk.is_some());
+        let resting = map.disks.values().filter(|disk| disk.record.maintenance).map(|disk| disk.record.no);
+        resting.filter(there).collect()
+    };
+    for no in resting {
+        if open.pool.disk_offline(no).await.is_err() {
+            open.pool.disk_online(no).await?;
+        }
+    }
+    Ok(())
+}
+
+fn engine_usage(usage: Usage) -> record::Usage {
+    match usage {
+        Usage::Auto => record::Usage::AutoSelect,
+        Usage::Manual => record::Usage::ManualSelect,
+        Usage::Spare => record::Usage::HotSpare,
+        Usage::Journal => record::Usage::Journal,
+        Usage::Retired => record::Usage::Retired,
+    }
+}

@@ -1,0 +1,237 @@
+//! What the daemon does by itself while its pools are open: gives returning disks back to them, opens pools that were
+//! open here when their disks appear, begins the periodic scrubs, warns when a pool fills up, and remembers what changed.
+//!
+//! Invariants
+//! 1. Looking costs a look at names, and nothing on the engine's thread, unless something appeared or went.
+//! 2. A scrub that is due is begun once: while one has not ended, none is due.
+//! 3. A pool that stays near a threshold is warned of once.
+
+use super::concerns::full_percent;
+use super::opening::{Looking, wall_clock};
+use super::{Daemon, find, lock};
+use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::job::{JobKind, StartKind};
+use crate::api::pool::{DiskState, PoolInfo};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How often it looks whether something appeared or went.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often it looks at the pools themselves: they change by their own jobs, and content can appear on a disk that a
+/// pool misses.
+const POOLS_EVERY: Duration = Duration::from_secs(5);
+/// A pool is below a threshold again when it is so far below it, in percent of its room (invariant 3).
+const BELOW: f64 = 2.0;
+
+/// The thread that does it.
+pub(super) struct Keeper {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: JoinHandle<()>,
+}
+
+/// What it knows from its last looks.
+struct Known {
+    /// What was at the places where disks may be.
+    seen: Seen,
+    /// When the pools were looked at.
+    pools_at: Instant,
+    /// How many thresholds each pool, by its identity, had passed.
+    full: BTreeMap<String, usize>,
+}
+
+/// What is at a place where a disk may be.
+type Seen = Vec<(PathBuf, Option<(u64, u64)>)>;
+
+impl Keeper {
+    pub(super) fn start(daemon: Arc<Daemon>) -> Answer<Keeper> {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let stopped = stop.clone();
+        let keep = move || {
+            let mut known = Known { seen: daemon.seen(), pools_at: Instant::now(), full: BTreeMap::new() };
+            loop {
+                let (flag, news) = &*stopped;
+                let waited = news.wait_timeout_while(lock(flag), LOOK_EVERY, |stop| !*stop);
+                if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                    return;
+                }
+                daemon.keep(&mut known);
+            }
+        };
+        let thread = thread::Builder::new().name("weft-keeper".into()).spawn(keep);
+        let thread = thread.map_err(|error| ApiError::new(Kind::Internal, format!("no thread for pools: {error}")))?;
+        Ok(Keeper { stop, thread })
+    }
+
+    /// Returns when it does nothing any more.
+    pub(super) fn stop(self) {
+        *lock(&self.stop.0) = true;
+        self.stop.1.notify_all();
+        let _ = self.thread.join();
+    }
+}
+
+impl Daemon {
+    fn seen(&self) -> Seen {
+        self.scanned().into_iter().map(|path| (find::identity(&path), path)).map(|(id, path)| (path, id)).collect()
+    }
+
+    fn keep(&self, known: &mut Known) {
+        let seen = self.seen();
+        if known.seen != seen {
+            known.seen = seen;
+            self.rescan(Instant::now(), Looking::Around);
+        }
+        if known.pools_at.elapsed() < POOLS_EVERY {
+            return;
+        }
+        known.pools_at = Instant::now();
+        let _alone = lock(&self.changing);
+        let Ok(pools) = self.parts.engine.pools() else { return };
+        self.note_open(&pools);
+        if pools.iter().flat_map(|pool| &pool.disks).any(|disk| disk.state == DiskState::Missing) {
+            self.open_found_pools(Instant::now(), Looking::Around);
+        }
+        self.begin_scrubs(&pools);
+        self.warn_of_full(&pools, &mut known.full);
+    }
+
+    /// Tells people when a pool passes a threshold. `told`: how many each is known to have passed.
+    fn warn_of_full(&self, pools: &[PoolInfo], told: &mut BTreeMap<String, usize>) {
+        told.retain(|id, _| pools.iter().any(|pool| pool.id == *id));
+        for pool in pools {
+            let percent = full_percent(pool);
+            let before = told.get(&pool.id).copied().unwrap_or(0);
+            let now = thresholds_passed(percent, &pool.settings.full, before);
+            told.insert(pool.id.clone(), now);
+            if now > before {
+                let threshold = pool.settings.full[now - 1];
+                let text = format!("pool {} is {percent:.0} % full, above {threshold} %", pool.name);
+                self.parts.journal.warn(Some(&pool.name), text);
+            } else if now < before {
+                self.parts
+                    .journal
+                    .note(Some(&pool.name), format!("pool {} is only {percent:.0} % full again", pool.name));
+            }
+        }
+    }
+
+    fn begin_scrubs(&self, pools: &[PoolInfo]) {
+        let now = wall_clock();
+        for pool in pools {
+            let since = lock(&self.state).pools.iter().find(|record| record.id == pool.id).map(|record| record.since);
+            if !scrub_is_due(pool, since.unwrap_or(now), now) {
+                continue;
+            }
+            if let Err(error) = self.parts.engine.job_start(&pool.name, StartKind::Scrub, now) {
+                let text = format!("the scrub that is due was not begun: {}", error.message);
+                let mut told = lock(&self.refused);
+                if told.insert(PathBuf::from(&pool.name), text.clone()).as_ref() != Some(&text) {
+                    self.parts.journal.warn(Some(&pool.name), text);
+                }
+            }
+        }
+    }
+}
+
+/// How many of the thresholds, in percent, a pool has passed that had passed `before` of them when last looked at.
+fn thresholds_passed(percent: f64, thresholds: &[u8; 3], before: usize) -> usize {
+    let passed = |(n, threshold): (usize, &u8)| percent >= f64::from(*threshold) - if n < before { BELOW } else { 0.0 };
+    thresholds.iter().enumerate().take_while(|threshold| passed(*threshold)).count()
+}
+
+/// Whether the periodic scrub of a pool is due (invariant 2). A pool that was never scrubbed counts from `since`, when it
+/// was first open here. All in seconds since 1970 UTC; a clock that was set back makes nothing due.
+fn scrub_is_due(pool: &PoolInfo, since: u64, now: u64) -> bool {
+    let Some(every) = pool.settings.scrub_every_seconds else { return false };
+    let ran = pool.jobs.iter().filter(|job| job.kind == JobKind::Scrub);
+    let under_way = ran.clone().any(|job| !job.state.is_over());
+    // One that failed or was cancelled is not begun again at once.
+    let last = ran.map(|job| job.began).chain(pool.settings.scrubbed).max().unwrap_or(since);
+    !pool.read_only && !under_way && now.saturating_sub(last) >= every
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::job::{JobInfo, JobState};
+    use crate::api::pool::Health;
+    use crate::api::upkeep::PoolSettings;
+
+    fn pool(every: Option<u64>, scrubbed: Option<u64>) -> PoolInfo {
+        let settings = PoolSettings {
+            repair_after_seconds: Some(300),
+            scrub_every_seconds: every,
+            scrubbed,
+            foreground_share: 50,
+            full: [70, 80, 90],
+        };
+        PoolInfo {
+            name: "tank".into(),
+            id: "1".into(),
+            health: Health::Healthy,
+            read_only: false,
+            slab_size: 1,
+            capacity: 0,
+            allocated: 0,
+            used: 0,
+            free: 0,
+            unusable: 0,
+            unusable_why: None,
+            settings,
+            log_fill: 0.0,
+            open_nanos: 0,
+            disks: Vec::new(),
+            vdisks: Vec::new(),
+            jobs: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn thresholds_are_passed_upwards_at_once_and_downwards_with_some_room() {
+        let mut passed = 0;
+        let mut seen = Vec::new();
+        for percent in [69.9, 70.0, 69.0, 68.1, 67.9, 95.0, 88.5, 79.0, 10.0] {
+            passed = thresholds_passed(percent, &[70, 80, 90], passed);
+            seen.push(passed);
+        }
+        assert_eq!(seen, [0, 1, 1, 1, 0, 3, 3, 2, 0]);
+    }
+
+    fn scrub(state: JobState, began: u64) -> JobInfo {
+        JobInfo {
+            job: "tank/1".into(),
+            pool: "tank".into(),
+            id: 1,
+            name: "scrub".into(),
+            kind: JobKind::Scrub,
+            disk: None,
+            state,
+            done: 0,
+            total: 0,
+            rate: 0,
+            left_seconds: None,
+            began,
+            note: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_scrub_is_due_by_the_wall_clock_and_begun_once() {
+        assert!(!scrub_is_due(&pool(Some(100), None), 1_000, 1_099));
+        assert!(scrub_is_due(&pool(Some(100), None), 1_000, 1_100));
+        assert!(!scrub_is_due(&pool(Some(100), Some(1_050)), 1_000, 1_100));
+        assert!(scrub_is_due(&pool(Some(100), Some(1_050)), 1_000, 1_150));
+        assert!(!scrub_is_due(&pool(None, None), 0, u64::MAX));
+        assert!(!scrub_is_due(&pool(Some(100), Some(9_000)), 1_000, 1_150), "the clock was set back");
+        for (state, due) in [(JobState::Paused, false), (JobState::Running, false), (JobState::Failed, true)] {
+            let pool = PoolInfo { jobs: vec![scrub(state, 1_000)], ..pool(Some(100), Some(500)) };
+            assert_eq!(scrub_is_due(&pool, 0, 1_100), due, "{state}");
+        }
+        let failed = PoolInfo { jobs: vec![scrub(JobState::Failed, 1_050)], ..pool(Some(100), None) };
+        assert!(!scrub_is_due(&failed, 0, 1_100));
+        assert!(!scrub_is_due(&PoolInfo { read_only: true, ..pool(Some(100), None) }, 0, 1_100));
+    }
+}

@@ -1,0 +1,290 @@
+//! Finding pools and opening them, and taking disks back into pools that are open.
+//!
+//! Invariants
+//! 1. A pool that a person closed is opened only by importing it, also over a restart.
+//! 2. A disk is offered to an open pool only when the pool misses it: a second copy of a disk, or one that the pool has
+//!    given up, is never looked into.
+
+use super::backend::{Label, OpenHow};
+use super::state::{MemberRecord, PoolRecord, State, Wanted};
+use super::{Daemon, find, lock};
+use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::pool::{DiskState, PoolInfo};
+use crate::api::upkeep::Importable;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often a disk that is still claimed is tried again.
+const CLAIM_EVERY: Duration = Duration::from_millis(20);
+
+/// A pool that was found and is not open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Unopened {
+    pub(super) found: Importable,
+    pub(super) why: Why,
+}
+
+/// Why a pool that was found is not open; `reason` says it to people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Why {
+    /// A person closed it.
+    Exported,
+    /// Nobody asked for it yet.
+    Unasked,
+    /// It was tried.
+    Failed,
+}
+
+/// Why something is looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Looking {
+    /// The daemon starts, or a person asks: every pool that is found is opened.
+    Asked,
+    /// Something appeared: only pools that were open here before are.
+    Around,
+    /// To say what is there: nothing is opened.
+    Survey,
+}
+
+type Found = (PathBuf, Label);
+
+impl Unopened {
+    /// The command that would open it, or tell more.
+    pub(super) fn hint(&self) -> String {
+        match (self.why, self.found.missing.is_empty()) {
+            (Why::Exported | Why::Unasked, _) => format!("weft pool import {}", self.found.name),
+            (Why::Failed, false) => format!("weft pool import {} --read-only --degraded", self.found.name),
+            (Why::Failed, true) => "weft disk list".into(),
+        }
+    }
+}
+
+impl Daemon {
+    /// Opens every pool that is found and not open, and gives disks back to those that are. What cannot be opened is kept
+    /// with the reason. Disks that are claimed by somebody are waited for until `patience` is over.
+    pub(super) fn open_found_pools(&self, patience: Instant, looking: Looking) {
+        let Ok(open) = self.parts.engine.pools() else { return };
+        let mut found: BTreeMap<String, Vec<Found>> = BTreeMap::new();
+        for (path, label) in self.labelled(&open) {
+            if let Ok(Some(label)) = label {
+                found.entry(label.pool_id.clone()).or_default().push((path, label));
+            }
+        }
+        let mut names: Vec<String> = open.iter().map(|pool| pool.name.clone()).collect();
+        let (mut opened_now, mut unopened) = (Vec::new(), Vec::new());
+        for (id, members) in found {
+            if let Some(pool) = open.iter().find(|pool| pool.id == id) {
+                self.take_back(pool, &members);
+                continue;
+            }
+            let record = lock(&self.state).pools.iter().find(|record| record.id == id).cloned();
+            let name = members[0].1.pool_name.clone();
+            let left = |why, reason: &str| Err((why, reason.to_string()));
+            let opened = match record.as_ref().map(|record| record.wanted) {
+                Some(Wanted::Closed) => left(Why::Exported, "it was exported"),
+                None if looking == Looking::Around => left(Why::Unasked, "it appeared while the daemon ran"),
+                _ if looking == Looking::Survey => left(Why::Unasked, "it was not asked for yet"),
+                wanted => self
+                    .open_pool(&name, &names, &members, self.how(wanted.unwrap_or(Wanted::Open)), patience)
+                    .map_err(|error| (Why::Failed, error.message)),
+            };
+            match opened {
+                Ok(()) => {
+                    self.parts.journal.note(Some(&name), format!("pool {name} found on {} disks", members.len()));
+                    names.push(name);
+                    opened_now.push((id, members));
+                }
+                Err((why, reason)) => unopened.push(not_open(name, id, &members, record.as_ref(), why, reason)),
+            }
+        }
+        // What was found beside the disks that a pool took.
+        let open = self.parts.engine.pools().unwrap_or_default();
+        for (id, members) in opened_now {
+            open.iter().filter(|pool| pool.id == id).for_each(|pool| self.take_back(pool, &members));
+        }
+        let mut before = lock(&self.unopened);
+        if looking == Looking::Survey {
+            // What was tried before is known better.
+            for pool in &mut unopened {
+                if let Some(known) = before.iter().find(|known| known.found.id == pool.found.id) {
+                    (pool.why, pool.found.reason) = (known.why, known.found.reason.clone());
+                }
+            }
+        }
+        for pool in unopened.iter().filter(|pool| !before.contains(pool) && pool.why != Why::Exported) {
+            let Importable { name, reason, .. } = &pool.found;
+            self.parts.journal.warn(Some(name), format!("pool {name} not opened: {reason}"));
+        }
+        *before = unopened;
+        drop(before);
+        self.note_pools();
+    }
+
+    /// How a pool is opened that a person wants so.
+    fn how(&self, wanted: Wanted) -> OpenHow {
+        OpenHow {
+            read_only: matches!(wanted, Wanted::ReadOnly | Wanted::ReadOnlyDegraded),
+            degraded: self.degraded || wanted == Wanted::ReadOnlyDegraded,
+        }
+    }
+
+    pub(super) fn open_pool(
+        &self,
+        name: &str,
+        open: &[String],
+        members: &[Found],
+        how: OpenHow,
+        patience: Instant,
+    ) -> Answer<()> {
+        if open.iter().any(|other| other == name) {
+            return Err(ApiError::new(Kind::AlreadyExists, format!("another pool is named {name}")));
+        }
+        let mut by_disk: BTreeMap<&str, &Path> = BTreeMap::new();
+        for (path, label) in members {
+            if let Some(twin) = by_disk.insert(&label.disk_id, path) {
+                let (one, other) = (twin.display(), path.display());
+                let disk = self.member_name(&label.disk_id).unwrap_or(label.disk_name.clone());
+                let message = format!("its disk {disk} is there twice, as {one} and as {other}");
+                return Err(ApiError::new(Kind::NotPossible, message));
+            }
+        }
+        let paths: Vec<PathBuf> = members.iter().map(|(path, _)| path.clone()).collect();
+        loop {
+            match self.parts.engine.pool_open(&paths, how) {
+                Err(error) if error.kind == Kind::AlreadyExists && Instant::now() < patience => {
+                    thread::sleep(CLAIM_EVERY)
+                }
+                opened => return opened,
+            }
+        }
+    }
+
+    /// Gives the disks that were found to the open pool that misses them (invariant 2).
+    fn take_back(&self, pool: &PoolInfo, found: &[Found]) {
+        for (path, label) in found {
+            let member = pool.disks.iter().find(|disk| disk.id.as_ref() == Some(&label.disk_id));
+            let shown = path.display();
+            let refused = match member {
+                Some(disk) if disk.state == DiskState::Missing => {
+                    match self.parts.engine.disk_attach(&pool.name, path) {
+                        Ok(_) => {
+                            let text = format!("disk {} was found as {shown}", disk.name);
+                            self.parts.journal.note(Some(&pool.name), text);
+                            None
+                        }
+                        // Its last requests still hold it: the next look will find it free.
+                        Err(error) if error.kind == Kind::AlreadyExists => continue,
+                        Err(error) => Some(format!("disk {} is back as {shown}, but: {}", disk.name, error.message)),
+                    }
+                }
+                Some(disk) if disk.state == DiskState::Maintenance || disk.path.as_ref() == Some(path) => None,
+                Some(disk) => Some(format!("{shown} is a copy of disk {}, which is there; it is not used", disk.name)),
+                None => Some(format!("{shown} was a disk of this pool and is none any more; it is not used")),
+            };
+            let mut told = lock(&self.refused);
+            let before = told.insert(path.clone(), refused.clone().unwrap_or_default());
+            if let Some(text) = refused.filter(|text| before.as_ref() != Some(text)) {
+                self.parts.journal.warn(Some(&pool.name), text);
+            }
+        }
+    }
+
+    /// The labels on everything found that is of no open pool.
+    pub(super) fn labelled(&self, open: &[PoolInfo]) -> Vec<(PathBuf, Answer<Option<Label>>)> {
+        let there = |state: DiskState| !matches!(state, DiskState::Missing | DiskState::Maintenance);
+        let members = open.iter().flat_map(|pool| &pool.disks).filter(|disk| there(disk.state));
+        let taken: Vec<_> = members.filter_map(|disk| disk.path.as_deref()).filter_map(find::identity).collect();
+        let free = self.scanned().into_iter();
+        let free = free.filter(|path| find::identity(path).is_some_and(|identity| !taken.contains(&identity)));
+        free.map(|path| {
+            let label = self.parts.engine.probe(&path);
+            (path, label)
+        })
+        .collect()
+    }
+
+    /// Every place where a disk may be now.
+    pub(super) fn scanned(&self) -> Vec<PathBuf> {
+        let hints = lock(&self.state).disks.clone();
+        find::scan(self.places.as_deref(), &hints)
+    }
+
+    /// Remembers what the open pools and their disks are called, and where they are.
+    pub(super) fn remember_pools(&self) -> Answer<()> {
+        self.remember_open(&self.parts.engine.pools()?)
+    }
+
+    fn remember_open(&self, open: &[PoolInfo]) -> Answer<()> {
+        let mut next = lock(&self.state).clone();
+        open.iter().for_each(|pool| note_pool(&mut next, pool));
+        if *lock(&self.state) == next { Ok(()) } else { self.remember(|state| *state = next) }
+    }
+
+    /// The same, where it is no reason to fail: names and last places are a comfort.
+    pub(super) fn note_pools(&self) {
+        let open = self.parts.engine.pools().unwrap_or_default();
+        self.note_open(&open);
+    }
+
+    /// The same of the pools that are open, as they were seen just now.
+    pub(super) fn note_open(&self, open: &[PoolInfo]) {
+        if let Err(error) = self.remember_open(open) {
+            self.parts.journal.warn(None, format!("what the pools are like is not remembered: {}", error.message));
+        }
+    }
+
+    /// What the disk of this identity was called in its pool, when the pool was last open here.
+    pub(super) fn member_name(&self, id: &str) -> Option<String> {
+        let state = lock(&self.state);
+        let mut disks = state.pools.iter().flat_map(|pool| &pool.disks);
+        disks.find(|disk| disk.id == id).map(|disk| disk.name.clone())
+    }
+}
+
+/// Seconds since 1970 UTC.
+pub(super) fn wall_clock() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn not_open(
+    name: String,
+    id: String,
+    members: &[Found],
+    record: Option<&PoolRecord>,
+    why: Why,
+    reason: String,
+) -> Unopened {
+    let here = |disk: &&MemberRecord| members.iter().any(|(_, label)| label.disk_id == disk.id);
+    let known = record.map(|record| record.disks.as_slice()).unwrap_or_default();
+    let missing: Vec<String> = known.iter().filter(|disk| !here(disk)).map(|disk| disk.name.clone()).collect();
+    let mut disks: Vec<PathBuf> = members.iter().map(|(path, _)| path.clone()).collect();
+    disks.sort();
+    let reason = match missing.is_empty() || why != Why::Failed {
+        true => reason,
+        false => format!("{reason} (not found: {})", missing.join(", ")),
+    };
+    Unopened { found: Importable { name, id, disks, missing, reason }, why }
+}
+
+fn note_pool(state: &mut State, pool: &PoolInfo) {
+    let no = state.pools.iter().position(|record| record.id == pool.id).unwrap_or_else(|| {
+        state.pools.push(PoolRecord {
+            id: pool.id.clone(),
+            name: String::new(),
+            wanted: Wanted::Open,
+            since: wall_clock(),
+            disks: Vec::new(),
+        });
+        state.pools.len() - 1
+    });
+    let record = &mut state.pools[no];
+    let before = std::mem::take(&mut record.disks);
+    record.name = pool.name.clone();
+    for disk in &pool.disks {
+        let Some(id) = disk.id.clone() else { continue };
+        let last = before.iter().find(|known| known.id == id).and_then(|known| known.path.clone());
+        record.disks.push(MemberRecord { id, name: disk.name.clone(), path: disk.path.clone().or(last) });
+    }
+}
