@@ -99,11 +99,11 @@ mod tests {
     fn quantiles_follow_the_last_thousand_samples() {
         let mut histogram = Histogram::default();
         assert_eq!(histogram.quantile(500), Nanos(0));
-        (0..2000).for_each(|_| drop(histogram.add(Nanos::millis(1))));
-        (0..10).for_each(|_| drop(histogram.add(Nanos::millis(100))));
+        (0..2000).for_each(|_| _ = histogram.add(Nanos::millis(1)));
+        (0..10).for_each(|_| _ = histogram.add(Nanos::millis(100)));
         assert!((Nanos::millis(1)..Nanos(1_300_000)).contains(&histogram.quantile(900)));
         assert!(histogram.quantile(999) > Nanos::millis(90));
-        (0..2000).for_each(|_| drop(histogram.add(Nanos::millis(8))));
+        (0..2000).for_each(|_| _ = histogram.add(Nanos::millis(8)));
         assert!(histogram.quantile(10) >= Nanos::millis(8), "the old ones are forgotten");
         assert_eq!(histogram.slowest(), Nanos::millis(100));
     }

@@ -4,7 +4,7 @@ use super::labels::hex;
 use super::open::OpenPool;
 use super::upkeep;
 use crate::api::name::VdiskName;
-use crate::api::pool::{CheckReport, DiskCounters, DiskInfo, DiskState, Health, Media, PoolInfo};
+use crate::api::pool::{CheckReport, DiskCounters, DiskInfo, DiskState, Health, Latency, Media, PoolInfo};
 use crate::api::upkeep::Usage;
 use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
@@ -61,7 +61,8 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo) -> DiskInfo {
         capacity: disk.size.0,
         allocated: disk.size.0 - (disk.capacity.0 - disk.allocated.0),
         state: match disk.state {
-            info::DiskState::Ok => DiskState::Healthy,
+            // Slow shows in its latency, retired in its usage.
+            info::DiskState::Ok | info::DiskState::Slow | info::DiskState::Retired => DiskState::Healthy,
             info::DiskState::Stale => DiskState::Returning,
             info::DiskState::Maintenance => DiskState::Maintenance,
             info::DiskState::Missing if away => DiskState::Missing,
@@ -81,7 +82,11 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo) -> DiskInfo {
             record::Usage::Retired => Usage::Retired,
         }),
         domain: (!disk.domain.is_empty()).then(|| disk.domain.clone()),
-        latency: None,
+        latency: (disk.latency.slowest > Nanos(0)).then_some(Latency {
+            p50_nanos: disk.latency.median.0,
+            p99_nanos: disk.latency.p99.0,
+            max_nanos: disk.latency.slowest.0,
+        }),
         holds: None,
         counters: DiskCounters {
             reads: disk.counters.reads,
