@@ -42,14 +42,14 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
         settings: upkeep::settings(&open.pool.settings()),
         log_fill: shown.log.0.0 as f64 / shown.log.1.0.max(1) as f64,
         open_nanos: now.since(open.opened).0,
-        disks: shown.disks.iter().map(|info| disk(open, &shown.name, info)).collect(),
+        disks: shown.disks.iter().map(|info| disk(open, &shown.name, info, writable)).collect(),
         vdisks,
         jobs: upkeep::jobs(open, &shown.name),
         name: shown.name,
     }
 }
 
-fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo) -> DiskInfo {
+fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) -> DiskInfo {
     let path = open.paths.borrow().get(&disk.no).cloned();
     let away = path.is_none() || open.gone.borrow().contains(&disk.no);
     DiskInfo {
@@ -62,7 +62,8 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo) -> DiskInfo {
         allocated: disk.size.0 - (disk.capacity.0 - disk.allocated.0),
         state: match disk.state {
             info::DiskState::Ok => DiskState::Healthy,
-            info::DiskState::Stale => DiskState::Returning,
+            info::DiskState::Stale if writable => DiskState::Returning,
+            info::DiskState::Stale => DiskState::Stale,
             info::DiskState::Maintenance => DiskState::Maintenance,
             info::DiskState::Missing if away => DiskState::Missing,
             // It is there, and was taken out because it answered with errors.
