@@ -4,7 +4,7 @@ use super::labels::hex;
 use super::open::OpenPool;
 use super::upkeep;
 use crate::api::name::VdiskName;
-use crate::api::pool::{CheckReport, DiskCounters, DiskInfo, DiskState, Health, Media, PoolInfo};
+use crate::api::pool::{CheckReport, DiskCounters, DiskInfo, DiskState, Health, Latency, Media, PoolInfo};
 use crate::api::upkeep::Usage;
 use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
@@ -19,10 +19,10 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
     let writable = open.pool.store().check_writable().is_ok();
     let parts = [
         shown.vdisks.iter().map(|vdisk| health(vdisk.health)).max().unwrap_or(Health::Healthy),
-        if shown.disks.iter().all(|disk| disk.state == info::DiskState::Ok) {
-            Health::Healthy
-        } else {
-            Health::Degraded
+        // A slow or a retired disk takes no redundancy away.
+        match shown.disks.iter().all(|disk| works(disk.state)) {
+            true => Health::Healthy,
+            false => Health::Degraded,
         },
         if writable { Health::Healthy } else { Health::ReadOnly },
     ];
@@ -61,7 +61,8 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) -> D
         capacity: disk.size.0,
         allocated: disk.size.0 - (disk.capacity.0 - disk.allocated.0),
         state: match disk.state {
-            info::DiskState::Ok => DiskState::Healthy,
+            // Slow is a word of its own, retired shows in its usage.
+            info::DiskState::Ok | info::DiskState::Slow | info::DiskState::Retired => DiskState::Healthy,
             info::DiskState::Stale if writable => DiskState::Returning,
             info::DiskState::Stale => DiskState::Stale,
             info::DiskState::Maintenance => DiskState::Maintenance,
@@ -81,8 +82,13 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) -> D
             record::Usage::Journal => Usage::Journal,
             record::Usage::Retired => Usage::Retired,
         }),
+        slow: disk.state == info::DiskState::Slow,
         domain: (!disk.domain.is_empty()).then(|| disk.domain.clone()),
-        latency: None,
+        latency: (disk.latency.slowest > Nanos(0)).then_some(Latency {
+            p50_nanos: disk.latency.median.0,
+            p99_nanos: disk.latency.p99.0,
+            max_nanos: disk.latency.slowest.0,
+        }),
         holds: None,
         counters: DiskCounters {
             reads: disk.counters.reads,
@@ -93,6 +99,10 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) -> D
             busy_nanos: disk.counters.busy,
         },
     }
+}
+
+fn works(state: info::DiskState) -> bool {
+    matches!(state, info::DiskState::Ok | info::DiskState::Slow | info::DiskState::Retired)
 }
 
 fn vdisk(pool: &str, vdisk: &info::VdiskInfo) -> VdiskInfo {
