@@ -76,14 +76,14 @@ pub struct DiskCounters {
     pub busy_nanos: u64,
 }
 
-/// How long a disk made its reads and writes wait, since its pool opened, in nanoseconds.
+/// How long a disk made its last thousand reads and writes wait, in nanoseconds.
 #[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Latency {
     /// Half of them waited no longer.
     pub p50_nanos: u64,
     /// 99 in 100 of them waited no longer.
     pub p99_nanos: u64,
-    /// None of them waited longer.
+    /// The longest wait since its pool opened.
     pub max_nanos: u64,
 }
 
@@ -113,6 +113,8 @@ pub struct DiskInfo {
     pub usage: Option<Usage>,
     /// What it fails together with: an enclosure, a rack.
     pub domain: Option<String>,
+    /// Whether it is much slower than its peers.
+    pub slow: bool,
     /// How long its reads and writes waited; none when there were none.
     pub latency: Option<Latency>,
     /// What else was found on it: a file system, a partition table, another pool.

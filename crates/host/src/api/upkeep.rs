@@ -24,7 +24,7 @@ pub enum Usage {
     Manual,
     /// For nothing, until another disk is lost.
     Spare,
-    /// For the log.
+    /// For no data. The log is not moved to it yet.
     Journal,
     /// For nothing new.
     Retired,

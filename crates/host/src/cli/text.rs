@@ -111,7 +111,7 @@ impl Text for Vec<DiskInfo> {
             let mut row = vec![
                 cell(&disk.name),
                 cell(disk.pool.as_deref().unwrap_or("-")),
-                (disk.state.to_string(), disk_tone(disk.state)),
+                upkeep::state_of_disk(disk),
                 cell(disk.usage.map_or_else(|| "-".into(), |usage| usage.to_string())),
                 cell(disk.media),
                 cell(human(disk.capacity)),
@@ -137,7 +137,7 @@ impl Text for DiskInfo {
             ("pool", self.pool.clone().unwrap_or_else(|| "-".into())),
             ("identity", self.id.clone().unwrap_or_else(|| "-".into())),
             ("path", path(&self.path)),
-            ("state", self.state.to_string()),
+            ("state", upkeep::state_of_disk(self).0),
             ("media", self.media.to_string()),
             ("holds", self.holds.clone().unwrap_or_else(|| "-".into())),
             ("size", human(self.capacity)),

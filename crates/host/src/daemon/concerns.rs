@@ -1,19 +1,11 @@
 //! What of a pool needs a person, and the command to type. Pure: from what the pool shows of itself.
 
 use crate::api::job::{JobInfo, JobKind, JobState};
-use crate::api::pool::{DiskInfo, DiskState, Health, Latency, PoolInfo};
+use crate::api::pool::{DiskInfo, DiskState, Health, PoolInfo};
 use crate::api::span;
+use crate::api::upkeep::Usage;
 use crate::api::watch::Attention;
 use std::time::Duration;
-
-/// A disk is slow when it makes its requests wait this many times as long as its peers do ...
-const SLOW_FACTOR: u64 = 4;
-/// ... and at least so long, in nanoseconds ...
-const SLOW_MIN: u64 = 20_000_000;
-/// ... over this many requests ...
-const SLOW_REQUESTS: u64 = 200;
-/// ... and there are at least so many peers.
-const PEERS_MIN: usize = 2;
 
 /// What of a pool needs a person, the worst first.
 pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
@@ -25,6 +17,7 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
     found.extend(pool.disks.iter().filter_map(|disk| state_of(pool, disk)));
     found.extend(failing_disks(pool));
     found.extend(slow_disks(pool));
+    found.extend(retired_disks(pool));
     found.extend(pool.jobs.iter().filter_map(|job| job_concern(pool, job)));
     let subject = || format!("pool {}", pool.name);
     if pool.read_only {
@@ -109,35 +102,41 @@ fn failing_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
     })
 }
 
-/// Disks that are outliers against their peers, and what that costs.
+/// Disks that are much slower than their peers, and what that costs.
 fn slow_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
-    pool.disks.iter().filter_map(|disk| {
-        let own = timed(disk)?;
-        let mut peers: Vec<u64> = pool
-            .disks
-            .iter()
-            .filter(|peer| peer.name != disk.name && peer.media == disk.media)
-            .filter_map(|peer| timed(peer).map(|latency| latency.p99_nanos))
-            .collect();
-        peers.sort_unstable();
-        let usual = (peers.len() >= PEERS_MIN).then(|| peers[peers.len() / 2])?;
-        if own.p99_nanos < SLOW_MIN || own.p99_nanos < usual.saturating_mul(SLOW_FACTOR) {
-            return None;
-        }
+    pool.disks.iter().filter(|disk| disk.slow).map(|disk| {
+        let peers = pool.disks.iter().filter(|peer| !peer.slow && peer.media == disk.media);
+        let mut waits: Vec<u64> = peers.filter_map(|peer| Some(peer.latency?.p99_nanos)).collect();
+        waits.sort_unstable();
+        let own = disk
+            .latency
+            .map(|latency| format!(": 1 in 100 of its requests waits {} or longer", nanos(latency.p99_nanos)));
+        let usual = waits.get(waits.len() / 2).map(|usual| format!(", its peers' {}", nanos(*usual)));
         let message = format!(
-            "slow: 1 in 100 of its requests waits {} or longer, its peers' {}; whatever needs it waits with it",
-            nanos(own.p99_nanos),
-            nanos(usual)
+            "slow{}{}; writes wait for it, reads that wait too long are computed from the others",
+            own.unwrap_or_default(),
+            usual.unwrap_or_default()
         );
         let hint = format!("weft disk replace {} {} DISK", pool.name, disk.name);
-        Some(concern(format!("disk {}/{}", pool.name, disk.name), message, hint))
+        concern(format!("disk {}/{}", pool.name, disk.name), message, hint)
     })
 }
 
-/// How long a disk's requests wait, when it works and there were enough to tell.
-fn timed(disk: &DiskInfo) -> Option<Latency> {
-    let enough = disk.counters.reads + disk.counters.writes >= SLOW_REQUESTS;
-    disk.latency.filter(|_| enough && disk.state == DiskState::Healthy)
+/// Disks that take nothing new: what becomes of them.
+fn retired_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
+    let retired = |disk: &&DiskInfo| disk.state == DiskState::Healthy && disk.usage == Some(Usage::Retired);
+    pool.disks.iter().filter(retired).map(|disk| {
+        let of_disk = |job: &&JobInfo| job.kind == JobKind::Evacuate && job.disk.as_ref() == Some(&disk.name);
+        let job = pool.jobs.iter().filter(of_disk).find(|job| !job.state.is_over());
+        let (message, hint) = match job {
+            Some(job) => (
+                format!("retired: what it holds moves to the other disks (job {})", job.job),
+                format!("weft job show {}", job.job),
+            ),
+            None => ("retired: it takes nothing new".into(), format!("weft disk remove {} {}", pool.name, disk.name)),
+        };
+        concern(format!("disk {}/{}", pool.name, disk.name), message, hint)
+    })
 }
 
 fn job_concern(pool: &PoolInfo, job: &JobInfo) -> Option<Attention> {
@@ -169,8 +168,8 @@ fn nanos(nanos: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::pool::{DiskCounters, Media};
-    use crate::api::upkeep::{PoolSettings, Usage};
+    use crate::api::pool::{DiskCounters, Latency, Media};
+    use crate::api::upkeep::PoolSettings;
     use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
 
     const MS: u64 = 1_000_000;
@@ -187,6 +186,7 @@ mod tests {
             state: DiskState::Healthy,
             media: Media::Hdd,
             usage: Some(Usage::Auto),
+            slow: false,
             domain: None,
             latency: Some(Latency { p50_nanos: MS, p99_nanos: p99_ms * MS, max_nanos: 900 * MS }),
             holds: None,
@@ -261,24 +261,23 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_an_outlier_among_its_peers_is_named_with_the_effect() {
-        let of = |waits: [u64; 4]| {
-            let disks = waits.iter().enumerate().map(|(n, wait)| disk(&format!("d{n}"), *wait)).collect();
-            told(&pool(disks))
-        };
-        let expected = "disk tank/d2: slow: 1 in 100 of its requests waits 120.0 ms or longer, its peers' 12.0 ms; \
-                        whatever needs it waits with it | weft disk replace tank d2 DISK";
-        assert_eq!(of([10, 12, 120, 12]), [expected]);
-        assert!(of([10, 12, 40, 12]).is_empty(), "not that much slower");
-        assert!(of([1, 1, 10, 1]).is_empty(), "fast all the same");
-        assert!(of([100, 120, 110, 90]).is_empty(), "all of them are");
-        let mut few = pool(vec![disk("d0", 10), disk("d1", 500)]);
-        assert!(told(&few).is_empty(), "one peer tells nothing");
-        few.disks.extend([disk("d2", 10), disk("d3", 10)]);
-        few.disks[1].media = Media::Ssd;
-        assert!(told(&few).is_empty(), "other media are no peers");
-        few.disks[1].media = Media::Hdd;
-        few.disks[1].counters.writes = 0;
-        assert!(told(&few).is_empty(), "too few requests tell nothing");
+        let mut tank = pool(vec![disk("d0", 10), disk("d1", 12), disk("d2", 1200), disk("d3", 12)]);
+        assert!(told(&tank).is_empty(), "the engine judges");
+        tank.disks[2].slow = true;
+        let expected = "disk tank/d2: slow: 1 in 100 of its requests waits 1.2 s or longer, its peers' 12.0 ms; writes wait \
+                        for it, reads that wait too long are computed from the others | weft disk replace tank d2 DISK";
+        assert_eq!(told(&tank), [expected]);
+        tank.disks.iter_mut().for_each(|disk| disk.latency = None);
+        assert!(told(&tank)[0].starts_with("disk tank/d2: slow; writes wait"));
+    }
+
+    #[test]
+    fn a_retired_disk_is_told_with_the_job_that_empties_it() {
+        let mut tank = pool(vec![disk("d0", 1), disk("d1", 1)]);
+        tank.disks[1].usage = Some(Usage::Retired);
+        assert_eq!(told(&tank), ["disk tank/d1: retired: it takes nothing new | weft disk remove tank d1"]);
+        tank.jobs = vec![job(JobKind::Evacuate, Some("d1"), JobState::Running)];
+        assert!(told(&tank)[0].ends_with("moves to the other disks (job tank/7) | weft job show tank/7"));
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Daemon {
             Usage::Auto => format!("new data goes to it; `weft rebalance {}` spreads what is there", pool.name),
             Usage::Manual => "only what asks for it by name goes to it".into(),
             Usage::Spare => "it waits for another disk to be lost".into(),
-            Usage::Journal => "it takes the log".into(),
+            Usage::Journal => "no data goes to it".into(),
             Usage::Retired => unreachable!("refused above"),
         });
         if request.dry_run {

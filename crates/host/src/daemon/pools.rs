@@ -222,6 +222,7 @@ fn stranger(state: DiskState) -> DiskInfo {
         state,
         media: Media::Unspecified,
         usage: None,
+        slow: false,
         domain: None,
         latency: None,
         holds: None,

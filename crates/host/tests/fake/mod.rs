@@ -300,6 +300,7 @@ fn disk(pool: &str, no: u16, id: String, member: &NewMember, capacity: u64) -> D
         state: DiskState::Healthy,
         media: Media::Unspecified,
         usage: Some(Usage::Auto),
+        slow: false,
         domain: None,
         latency: None,
         holds: None,

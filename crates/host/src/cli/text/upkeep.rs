@@ -113,6 +113,14 @@ pub(super) fn settings(pool: &PoolInfo) -> Vec<(&'static str, String)> {
     lines
 }
 
+/// The state of a disk, with a word more when it works and is slow.
+pub(super) fn state_of_disk(disk: &DiskInfo) -> (String, Tone) {
+    match disk.slow {
+        true => (format!("{}, slow", disk.state), Tone::Poor),
+        false => (disk.state.to_string(), super::disk_tone(disk.state)),
+    }
+}
+
 /// What a disk is used for, and how it answers.
 pub(super) fn use_of_disk(disk: &DiskInfo) -> Vec<(&'static str, String)> {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());

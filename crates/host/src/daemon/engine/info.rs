@@ -19,10 +19,10 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
     let writable = open.pool.store().check_writable().is_ok();
     let parts = [
         shown.vdisks.iter().map(|vdisk| health(vdisk.health)).max().unwrap_or(Health::Healthy),
-        if shown.disks.iter().all(|disk| disk.state == info::DiskState::Ok) {
-            Health::Healthy
-        } else {
-            Health::Degraded
+        // A slow or a retired disk takes no redundancy away.
+        match shown.disks.iter().all(|disk| works(disk.state)) {
+            true => Health::Healthy,
+            false => Health::Degraded,
         },
         if writable { Health::Healthy } else { Health::ReadOnly },
     ];
@@ -42,14 +42,14 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
         settings: upkeep::settings(&open.pool.settings()),
         log_fill: shown.log.0.0 as f64 / shown.log.1.0.max(1) as f64,
         open_nanos: now.since(open.opened).0,
-        disks: shown.disks.iter().map(|info| disk(open, &shown.name, info)).collect(),
+        disks: shown.disks.iter().map(|info| disk(open, &shown.name, info, writable)).collect(),
         vdisks,
         jobs: upkeep::jobs(open, &shown.name),
         name: shown.name,
     }
 }
 
-fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo) -> DiskInfo {
+fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) -> DiskInfo {
     let path = open.paths.borrow().get(&disk.no).cloned();
     let away = path.is_none() || open.gone.borrow().contains(&disk.no);
     DiskInfo {
@@ -61,9 +61,10 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo) -> DiskInfo {
         capacity: disk.size.0,
         allocated: disk.size.0 - (disk.capacity.0 - disk.allocated.0),
         state: match disk.state {
-            // Slow shows in its latency, retired in its usage.
+            // Slow is a word of its own, retired shows in its usage.
             info::DiskState::Ok | info::DiskState::Slow | info::DiskState::Retired => DiskState::Healthy,
-            info::DiskState::Stale => DiskState::Returning,
+            info::DiskState::Stale if writable => DiskState::Returning,
+            info::DiskState::Stale => DiskState::Stale,
             info::DiskState::Maintenance => DiskState::Maintenance,
             info::DiskState::Missing if away => DiskState::Missing,
             // It is there, and was taken out because it answered with errors.
@@ -81,6 +82,7 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo) -> DiskInfo {
             record::Usage::Journal => Usage::Journal,
             record::Usage::Retired => Usage::Retired,
         }),
+        slow: disk.state == info::DiskState::Slow,
         domain: (!disk.domain.is_empty()).then(|| disk.domain.clone()),
         latency: (disk.latency.slowest > Nanos(0)).then_some(Latency {
             p50_nanos: disk.latency.median.0,
@@ -97,6 +99,10 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo) -> DiskInfo {
             busy_nanos: disk.counters.busy,
         },
     }
+}
+
+fn works(state: info::DiskState) -> bool {
+    matches!(state, info::DiskState::Ok | info::DiskState::Slow | info::DiskState::Retired)
 }
 
 fn vdisk(pool: &str, vdisk: &info::VdiskInfo) -> VdiskInfo {

@@ -68,6 +68,8 @@ impl PoolWorld {
             | Event::BlockLost { .. }
             | Event::MetadataHealed { .. }
             | Event::SpareUsed { .. }
+            | Event::DiskSlow { slow: true, .. }
+            | Event::DiskRetired { .. }
             | Event::PoolFailed { .. } => true,
             _ => false,
         };
