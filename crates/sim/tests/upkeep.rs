@@ -1,0 +1,293 @@
+//! Stories of a pool's life: disks go and come back, jobs are cut short, slabs change hands.
+
+use std::rc::Rc;
+use weft_engine::format::Id;
+use weft_engine::format::record::{Away, Media, OWNER_METADATA, Usage};
+use weft_engine::pool::job::{JobKind, JobState, has_ended};
+use weft_engine::pool::{DiskChange, NewDisk, Pool, VdiskSpec};
+use weft_engine::stripe::geometry::Resiliency;
+use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::world::World;
+use weft_sim::rig::Rig;
+use weft_sim::rng::Rng;
+use weft_sim::world::{Scheduling, SimWorld};
+
+const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
+
+/// A pool of the first `members` of `disks` disks, with a virtual disk over `columns` of them.
+fn pool(seed: u64, disks: usize, members: usize, resiliency: Resiliency, columns: u8) -> (Rig, Rng) {
+    let world = SimWorld::new(seed, Scheduling::Random);
+    let mut rng = world.rng("story");
+    let mut rig = Rig::new(world, disks, ByteCount::mib(24));
+    rig.members = members;
+    rig.create(ByteCount::mib(1)).unwrap();
+    rig.open(&mut rng).unwrap();
+    let pool = rig.pool();
+    let spec = VdiskSpec {
+        name: "vdisk".into(),
+        size: ByteCount::mib(8),
+        resiliency,
+        columns: Some(columns),
+        interleave: Some(ByteCount::kib(16)),
+        fixed: false,
+        sector: 4096,
+        disks: 0,
+    };
+    rig.run(async move { pool.vdisk_create(&spec).await.map(|_| ()) }).unwrap();
+    (rig, rng)
+}
+
+fn write(rig: &Rig, offset: u64, len: usize, value: u8) {
+    let vdisk = rig.pool().vdisk("vdisk").unwrap();
+    rig.run(async move { vdisk.write(VirtualOffset(offset), &vec![value; len], true).await.unwrap() });
+}
+
+fn reads(rig: &Rig, offset: u64, len: usize, value: u8) {
+    let vdisk = rig.pool().vdisk("vdisk").unwrap();
+    let back = rig.run(async move {
+        let mut back = vec![0; len];
+        vdisk.read(VirtualOffset(offset), &mut back).await.map(|()| back)
+    });
+    assert!(back.unwrap().iter().all(|byte| *byte == value), "not all of it is {value}");
+}
+
+fn sound(rig: &Rig) {
+    let pool = rig.pool();
+    let report = rig.run(async move { pool.check(false).await.unwrap() });
+    assert!(report.is_sound(), "{report:?}");
+}
+
+/// Runs a job to its end.
+fn job(rig: &Rig, kind: JobKind) -> weft_engine::pool::job::JobInfo {
+    let pool = rig.pool();
+    rig.run(async move {
+        let id = pool.job_start(kind, 0).await.unwrap();
+        pool.job_wait(id).await.unwrap()
+    })
+}
+
+/// Lets jobs that begin by themselves begin and end, as many as there are.
+fn settle(rig: &Rig) {
+    let pool = rig.pool();
+    rig.run(async move {
+        pool.store().pause().await;
+        while let Some(job) = pool.jobs().into_iter().find(|job| !has_ended(job.state)) {
+            pool.job_wait(job.id).await.unwrap();
+        }
+    });
+}
+
+fn written(pool: &Pool, no: u16) -> u64 {
+    pool.store().members.borrow()[&no].counters.written
+}
+
+#[test]
+fn a_disk_that_comes_back_gets_only_what_it_missed() {
+    let (rig, _) = pool(1, 4, 4, PARITY, 4);
+    write(&rig, 0, 6 << 20, 1);
+    rig.disks[3].vanish();
+    write(&rig, 0, 48 << 10, 2);
+    let pool = rig.pool();
+    let away = pool.store().map.borrow().disks[&3].record.away;
+    assert_eq!(away, Away::Tracked);
+    let before = written(&pool, 3);
+    rig.disks[3].come_back(&mut rig.world.rng("old"));
+    let back: Rc<dyn weft_engine::io::Disk> = Rc::new(rig.disks[3].clone());
+    let attached = pool.clone();
+    rig.run(async move { attached.attach(back).await.unwrap() });
+    settle(&rig);
+    assert_eq!(pool.store().map.borrow().disks[&3].record.away, Away::No, "{:?}", pool.jobs());
+    let sent = written(&pool, 3) - before;
+    assert!(sent < 1 << 20, "{sent} bytes for one stripe of 16 KiB strips");
+    reads(&rig, 0, 48 << 10, 2);
+    reads(&rig, 48 << 10, 5 << 20, 1);
+    sound(&rig);
+}
+
+#[test]
+fn a_missing_disk_is_rebuilt_by_itself_when_its_time_is_over_and_not_before() {
+    let (rig, _) = pool(2, 5, 5, PARITY, 4);
+    write(&rig, 0, 4 << 20, 7);
+    rig.disks[1].vanish();
+    write(&rig, 4 << 20, 48 << 10, 8);
+    let pool = rig.pool();
+    let world = rig.world.clone();
+    let waited = pool.clone();
+    rig.run(async move {
+        world.sleep(Nanos::secs(290)).await;
+        assert!(waited.unsound_bytes().0 > 0, "it may still come back");
+        world.sleep(Nanos::secs(20)).await;
+    });
+    settle(&rig);
+    assert_eq!(pool.unsound_bytes(), ByteCount(0), "{:?}", pool.jobs());
+    reads(&rig, 0, 4 << 20, 7);
+    rig.disks[2].vanish();
+    reads(&rig, 0, 4 << 20, 7);
+}
+
+#[test]
+fn a_hot_spare_takes_the_place_of_a_lost_disk() {
+    let (rig, _) = pool(3, 5, 4, PARITY, 4);
+    write(&rig, 0, 4 << 20, 7);
+    let pool = rig.pool();
+    let new =
+        NewDisk { disk: Rc::new(rig.disks[4].clone()), id: Id([77; 16]), name: "spare".into(), media: Media::Ssd };
+    let added = pool.clone();
+    let spare = rig.run(async move { added.disk_add(new, Usage::HotSpare).await.unwrap() });
+    assert!(pool.store().map.borrow().disks[&spare].free.is_full(), "a spare holds nothing");
+    rig.disks[0].vanish();
+    write(&rig, 0, 48 << 10, 8);
+    let repaired = job(&rig, JobKind::Repair);
+    assert_eq!(repaired.state, JobState::Done, "{repaired:?}");
+    assert_eq!(pool.store().map.borrow().disks[&spare].record.usage, Usage::AutoSelect);
+    rig.disks[1].vanish();
+    reads(&rig, 48 << 10, 3 << 20, 7);
+}
+
+#[test]
+fn every_disk_may_be_replaced_one_after_the_other() {
+    let (mut rig, mut rng) = pool(4, 8, 4, PARITY, 4);
+    write(&rig, 0, 7 << 20, 5);
+    for turn in 0..4u16 {
+        let disk = Rc::new(rig.disks[4 + turn as usize].clone());
+        let new = NewDisk { disk, id: Id([100 + turn as u8; 16]), name: format!("new{turn}"), media: Media::Ssd };
+        let pool = rig.pool();
+        let ended = rig.run(async move {
+            let to = pool.disk_add(new, Usage::AutoSelect).await.unwrap();
+            let job = pool.disk_remove(turn, Some(to), 0).await.unwrap();
+            pool.job_wait(job).await.unwrap()
+        });
+        assert_eq!(ended.state, JobState::Done, "{ended:?}");
+        rig.power_cut(&mut rng);
+        rig.open(&mut rng).unwrap();
+    }
+    let members: Vec<u16> = rig.pool().info().disks.iter().map(|disk| disk.no).collect();
+    assert_eq!(members.len(), 4, "{members:?}");
+    rig.disks[..4].iter().for_each(|disk| disk.vanish());
+    rig.power_cut(&mut rng);
+    rig.open(&mut rng).unwrap();
+    reads(&rig, 0, 7 << 20, 5);
+    sound(&rig);
+    rig.close().unwrap();
+}
+
+#[test]
+fn a_job_that_the_power_cut_stopped_goes_on() {
+    for kind in [JobKind::Scrub, JobKind::Evacuate { disk: 0, to: None, forget: true }] {
+        let (mut rig, mut rng) = pool(5, 5, 5, PARITY, 4);
+        write(&rig, 0, 7 << 20, 3);
+        let started = rig.pool();
+        let id = rig.run(async move {
+            let change = DiskChange { usage: Some(Usage::Retired), ..DiskChange::default() };
+            if kind != JobKind::Scrub {
+                started.disk_set(0, change).await.unwrap();
+            }
+            started.job_start(kind, 0).await.unwrap()
+        });
+        rig.power_cut(&mut rng);
+        rig.open(&mut rng).unwrap();
+        let pool = rig.pool();
+        let ended = rig.run(async move { pool.job_wait(id).await.unwrap() });
+        assert_eq!((ended.kind, ended.state), (kind, JobState::Done), "{ended:?}");
+        reads(&rig, 0, 7 << 20, 3);
+        sound(&rig);
+        rig.close().unwrap();
+    }
+}
+
+#[test]
+fn a_slab_that_metadata_left_is_not_written_when_the_pool_is_opened() {
+    let (mut rig, mut rng) = pool(6, 2, 1, Resiliency::Simple, 1);
+    write(&rig, 0, 2 << 20, 4);
+    let pool = rig.pool();
+    let new = NewDisk { disk: Rc::new(rig.disks[1].clone()), id: Id([99; 16]), name: "new".into(), media: Media::Ssd };
+    // Metadata goes to the new disk and back; then data is put where it was.
+    let ended = rig.run(async move {
+        let no = pool.disk_add(new, Usage::AutoSelect).await.unwrap();
+        let metadata: Vec<u32> = {
+            let map = pool.store().map.borrow();
+            map.segments
+                .values()
+                .filter(|found| found.record.owner == OWNER_METADATA)
+                .map(|found| found.record.id)
+                .collect()
+        };
+        assert!(!metadata.is_empty());
+        let retire = |usage| DiskChange { usage: Some(usage), ..DiskChange::default() };
+        for (from, other) in [(0, no), (no, 0), (0, no)] {
+            pool.disk_set(other, retire(Usage::AutoSelect)).await.unwrap();
+            pool.disk_set(from, retire(Usage::Retired)).await.unwrap();
+            let job = pool.job_start(JobKind::Evacuate { disk: from, to: None, forget: false }, 0).await.unwrap();
+            let ended = pool.job_wait(job).await.unwrap();
+            assert_eq!(ended.state, JobState::Done, "{ended:?}");
+            let vdisk = pool.vdisk("vdisk").unwrap();
+            vdisk.write(VirtualOffset(4 << 20), &vec![9; 3 << 20], true).await.unwrap();
+        }
+        true
+    });
+    assert!(ended);
+    rig.power_cut(&mut rng);
+    rig.open(&mut rng).unwrap();
+    reads(&rig, 0, 2 << 20, 4);
+    reads(&rig, 4 << 20, 3 << 20, 9);
+    sound(&rig);
+    rig.close().unwrap();
+}
+
+#[test]
+fn a_removed_disk_is_not_read_and_does_not_keep_the_pool_from_opening() {
+    let (mut rig, mut rng) = pool(7, 5, 5, PARITY, 4);
+    write(&rig, 0, 4 << 20, 1);
+    rig.disks[2].vanish();
+    write(&rig, 0, 4 << 20, 2);
+    let pool = rig.pool();
+    let ended = rig.run(async move {
+        let job = pool.disk_remove(2, None, 0).await.unwrap();
+        pool.job_wait(job).await.unwrap()
+    });
+    assert_eq!(ended.state, JobState::Done, "{ended:?}");
+    rig.close().unwrap();
+    rig.disks[2].come_back(&mut rng);
+    rig.open(&mut rng).unwrap();
+    assert_eq!(rig.pool().info().disks.len(), 4);
+    reads(&rig, 0, 4 << 20, 2);
+    sound(&rig);
+    rig.close().unwrap();
+}
+
+#[test]
+fn maintenance_is_refused_where_it_would_take_the_last_copy_and_ends_with_what_was_missed() {
+    let (rig, _) = pool(8, 4, 4, PARITY, 4);
+    write(&rig, 0, 4 << 20, 1);
+    let pool = rig.pool();
+    let rested = pool.clone();
+    rig.run(async move {
+        rested.disk_offline(1).await.unwrap();
+        let refused = rested.disk_offline(2).await.unwrap_err();
+        assert!(refused.context.contains("out of reach"), "{refused}");
+    });
+    write(&rig, 0, 1 << 20, 2);
+    let back = pool.clone();
+    rig.run(async move { back.disk_online(1).await.unwrap() });
+    settle(&rig);
+    assert_eq!(pool.unsound_bytes(), ByteCount(0));
+    rig.disks[0].vanish();
+    reads(&rig, 0, 1 << 20, 2);
+}
+
+#[test]
+fn rebalance_fills_a_new_disk_in_proportion() {
+    let (rig, _) = pool(9, 6, 5, PARITY, 3);
+    write(&rig, 0, 8 << 20, 1);
+    let pool = rig.pool();
+    let new = NewDisk { disk: Rc::new(rig.disks[5].clone()), id: Id([98; 16]), name: "new".into(), media: Media::Ssd };
+    let added = pool.clone();
+    rig.run(async move { added.disk_add(new, Usage::AutoSelect).await.unwrap() });
+    let ended = job(&rig, JobKind::Rebalance);
+    assert_eq!(ended.state, JobState::Done, "{ended:?}");
+    let used: Vec<u64> = pool.info().disks.iter().map(|disk| disk.allocated.0 >> 20).collect();
+    let (least, most) = (used.iter().min().unwrap(), used.iter().max().unwrap());
+    assert!(most - least <= 1, "slabs in use by disk: {used:?}");
+    reads(&rig, 0, 8 << 20, 1);
+    sound(&rig);
+}
