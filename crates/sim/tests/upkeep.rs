@@ -178,11 +178,10 @@ fn a_job_that_the_power_cut_stopped_goes_on() {
         write(&rig, 0, 7 << 20, 3);
         let started = rig.pool();
         let id = rig.run(async move {
-            let change = DiskChange { usage: Some(Usage::Retired), ..DiskChange::default() };
-            if kind != JobKind::Scrub {
-                started.disk_set(0, change).await.unwrap();
+            match kind {
+                JobKind::Evacuate { disk, to, .. } => started.disk_remove(disk, to, 0).await.unwrap(),
+                other => started.job_start(other, 0).await.unwrap(),
             }
-            started.job_start(kind, 0).await.unwrap()
         });
         rig.power_cut(&mut rng);
         rig.open(&mut rng).unwrap();

@@ -168,8 +168,13 @@ impl Pool {
     /// Empties disk `no` and takes it out of the pool; `to` takes its place as far as that goes. Returns the job that does it.
     pub async fn disk_remove(&self, no: u16, to: Option<u16>, at: u64) -> Result<u32> {
         self.plan_disk_remove(no, None)?;
-        self.disk_set(no, DiskChange { usage: Some(Usage::Retired), ..DiskChange::default() }).await?;
-        self.job_start(JobKind::Evacuate { disk: no, to, forget: true }, at).await
+        // One step: the disk must not be found retired, and be emptied for that reason only.
+        let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.usage = Usage::Retired);
+        self.store.append_changes(record);
+        let job = self.begin_job(JobKind::Evacuate { disk: no, to, forget: true }, at);
+        self.store.changed();
+        self.store.log.make_durable(self.store.log.seq()).await?;
+        Ok(job)
     }
 
     /// Changes what is known of a disk, and what it is used for.

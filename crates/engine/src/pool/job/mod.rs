@@ -334,12 +334,14 @@ impl Pool {
     /// A job of this kind and target that has not ended; made if there is none.
     pub(super) fn begin_job(&self, kind: JobKind, at: u64) -> u32 {
         if let Some(id) = self.active_job(|other| key(other) == key(kind)) {
+            self.change_kind(id, kind);
             return id;
         }
         let (id, next) = {
             let mut map = self.store.map.borrow_mut();
+            let id = map.next.next_job;
             map.next.next_job += 1;
-            (map.next.next_job, map.next)
+            (id, map.next)
         };
         self.store.append_all(alloc::vec![Record::Pool(next)]);
         let began = if at == 0 { self.unix_now() } else { at };
@@ -361,6 +363,19 @@ impl Pool {
         }
         self.store.work.notify();
         id
+    }
+
+    /// A disk that is being emptied is to leave the pool, too, or to make place for a certain other one.
+    fn change_kind(&self, id: u32, kind: JobKind) {
+        let Some(record) = self.store.map.borrow().jobs.get(&id).cloned() else { return };
+        let more = matches!(kind, JobKind::Evacuate { to, forget, .. } if to.is_some() || forget);
+        if record.kind == kind || !more {
+            return;
+        }
+        self.set_job(JobRecord { kind, ..record });
+        if let Some(ticket) = self.jobs.running.borrow().as_ref().filter(|ticket| ticket.id == id) {
+            ticket.order(Halt::Yield);
+        }
     }
 
     /// A job that has not ended and whose kind is `wanted`.
