@@ -7,5 +7,6 @@ pub mod daemon;
 pub mod disk;
 pub mod errno;
 pub mod export;
+pub mod fuse;
 pub mod nbd;
 pub mod runtime;

@@ -423,14 +423,20 @@ pub struct VdiskCreate {
 pub enum Export {
     /// Offer a virtual disk to clients; survives a restart of the daemon
     #[command(after_help = "Examples:\n  weft export add tank/media --nbd unix:/run/weft/nbd.sock\n  \
-        weft export add tank/media --nbd tcp:127.0.0.1:10809")]
+        weft export add tank/media --nbd tcp:127.0.0.1:10809\n  \
+        weft export add tank/media --fuse /srv/media\n\n\
+        With --fuse the file DIR/VDISK is the virtual disk, without any cache in between.")]
+    #[command(group = clap::ArgGroup::new("place").required(true))]
     Add {
         /// The virtual disk; also the name NBD clients ask for
         #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
         vdisk: VdiskName,
         /// Over NBD, on unix:PATH or tcp:HOST:PORT
-        #[arg(long, value_name = "ADDRESS", value_parser = values::address)]
-        nbd: Address,
+        #[arg(long, value_name = "ADDRESS", value_parser = values::address, group = "place")]
+        nbd: Option<Address>,
+        /// As the file DIR/VDISK; DIR is an empty directory
+        #[arg(long, value_name = "DIR", group = "place")]
+        fuse: Option<PathBuf>,
         /// How to change it.
         #[command(flatten)]
         changing: Changing,
@@ -448,6 +454,9 @@ pub enum Export {
         /// Only over NBD, or only at this address
         #[arg(long, value_name = "ADDRESS", num_args = 0..=1, value_parser = values::address)]
         nbd: Option<Option<Address>>,
+        /// Only over FUSE, or only in this directory
+        #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with = "nbd")]
+        fuse: Option<Option<PathBuf>>,
         /// How to change it.
         #[command(flatten)]
         changing: Changing,

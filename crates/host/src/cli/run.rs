@@ -11,7 +11,7 @@ use super::text::Text;
 use super::{Failure, Io, color, manual, usage};
 use crate::api::client::Client;
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::export::{ExportAdd, ExportRemove};
+use crate::api::export::{ExportAdd, ExportRemove, Protocol};
 use crate::api::job::StartKind;
 use crate::api::pool::{ChangeQuery, CheckQuery, PoolCreate, PoolQuery};
 use crate::api::vdisk::{ExplainQuery, Provisioning, VdiskCreate, VdiskResize};
@@ -140,15 +140,25 @@ impl Session<'_, '_> {
 
     fn export(&mut self, weft: &dyn Control, export: &Export) -> Ran {
         match export {
-            Export::Add { vdisk, nbd, changing } => {
-                let nbd = nbd.clone().absolute(&here()?);
-                self.changed(weft.export_add(&ExportAdd { vdisk: vdisk.clone(), nbd, dry_run: changing.dry_run })?)
+            Export::Add { vdisk, nbd, fuse, changing } => {
+                let here = here()?;
+                let nbd = nbd.clone().map(|nbd| nbd.absolute(&here));
+                let fuse = fuse.as_deref().map(absolute).transpose()?;
+                let request = ExportAdd { vdisk: vdisk.clone(), nbd, fuse, dry_run: changing.dry_run };
+                self.changed(weft.export_add(&request)?)
             }
             Export::List => self.print(&weft.export_list()?),
-            Export::Remove { vdisk, nbd, changing } => {
+            Export::Remove { vdisk, nbd, fuse, changing } => {
                 let here = here()?;
+                let over = match (nbd, fuse) {
+                    (Some(_), _) => Some(Protocol::Nbd),
+                    (_, Some(_)) => Some(Protocol::Fuse),
+                    (None, None) => None,
+                };
                 let nbd = nbd.clone().flatten().map(|nbd| nbd.absolute(&here));
-                self.changed(weft.export_remove(vdisk, &ExportRemove { nbd, dry_run: changing.dry_run })?)
+                let fuse = fuse.as_ref().and_then(Option::as_deref).map(absolute).transpose()?;
+                let how = ExportRemove { nbd, fuse, over, dry_run: changing.dry_run };
+                self.changed(weft.export_remove(vdisk, &how)?)
             }
         }
     }

@@ -26,7 +26,7 @@ impl Daemon {
         }
         for vdisk in pools.iter_mut().flat_map(|pool| &mut pool.vdisks) {
             let offered = state.exports.iter().filter(|export| export.vdisk == vdisk.name);
-            vdisk.exports = offered.map(|export| export.nbd.to_string()).collect();
+            vdisk.exports = offered.map(|export| export.at.to_string()).collect();
         }
         Ok(pools)
     }

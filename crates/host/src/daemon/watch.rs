@@ -33,7 +33,7 @@ impl Daemon {
             if let Some(reason) = &export.reason {
                 attention.push(Attention {
                     subject: format!("export {}", export.vdisk),
-                    message: format!("not offered on {}: {reason}", export.nbd),
+                    message: format!("not offered on {}: {reason}", export.uri),
                     hint: Some(format!("weft export remove {}", export.vdisk)),
                 });
             }
