@@ -8,5 +8,6 @@ pub mod disk;
 pub mod errno;
 pub mod export;
 pub mod fuse;
+pub mod mount;
 pub mod nbd;
 pub mod runtime;

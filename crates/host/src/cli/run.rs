@@ -19,6 +19,7 @@ use crate::api::watch::{Change, EventQuery, StatQuery, Version};
 use crate::api::{API_VERSION, Control};
 use crate::daemon::config::{Settings, Surroundings, default_socket};
 use crate::daemon::serve::serve;
+use crate::mount;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ pub(super) fn command(cli: &Cli, argv: &[OsString], surroundings: &Surroundings,
         Command::Man { command, .. } => manual::page(command, session.io.out).map(|()| Exit::Done),
         Command::Version => session.version(),
         _ => {
-            let client = session.client()?;
+            let client = Client::new(session.socket()?);
             session.ask(&client)
         }
     }
@@ -78,6 +79,17 @@ impl Session<'_, '_> {
             Command::Rebalance(start) => self.start_job(weft, start, StartKind::Rebalance),
             Command::Vdisk(vdisk) => self.vdisk(weft, vdisk),
             Command::Export(export) => self.export(weft, export),
+            Command::Mount(told) => {
+                let request = mount_request(told)?;
+                let socket = absolute(&self.socket()?)?;
+                self.changed(mount::up::mount(weft, &socket, &request)?)
+            }
+            Command::Unmount { dir, force, keep, changing } => {
+                let dry_run = changing.dry_run;
+                let request = mount::down::Request { dir: absolute(dir)?, force: *force, keep: *keep, dry_run };
+                let socket = absolute(&self.socket()?)?;
+                self.changed(mount::down::unmount(weft, &socket, &request)?)
+            }
             Command::Status { pool } => self.print(&weft.status(&PoolQuery { pool: pool.clone() })?),
             Command::Stat { of, interval, count } => self.stat(weft, of.as_ref(), *interval, *count),
             Command::Explain { vdisk, operation, offset, length } => {
@@ -199,7 +211,7 @@ impl Session<'_, '_> {
     fn version(&mut self) -> Ran {
         let own = Version { weft: env!("CARGO_PKG_VERSION").into(), api: API_VERSION.into() };
         if self.cli.common.verbose {
-            let client = self.client()?;
+            let client = Client::new(self.socket()?);
             let daemon = match client.version() {
                 Ok(version) => format!("weft {} (API {})", version.weft, version.api),
                 Err(error) => error.message,
@@ -223,12 +235,11 @@ impl Session<'_, '_> {
         Ok(Exit::Done)
     }
 
-    fn client(&self) -> Answer<Client> {
-        let socket = match &self.cli.common.socket {
-            Some(socket) => socket.clone(),
-            None => default_socket(self.surroundings)?,
-        };
-        Ok(Client::new(socket))
+    fn socket(&self) -> Answer<PathBuf> {
+        match &self.cli.common.socket {
+            Some(socket) => Ok(socket.clone()),
+            None => default_socket(self.surroundings),
+        }
     }
 
     /// Does what destroys data, when a person agrees or `--yes` was given.
@@ -300,6 +311,18 @@ fn create_request(create: &args::VdiskCreate) -> VdiskCreate {
         disks: create.disks.clone(),
         dry_run: create.changing.dry_run,
     }
+}
+
+fn mount_request(told: &args::Mount) -> Answer<mount::up::Request> {
+    Ok(mount::up::Request {
+        vdisk: told.vdisk.clone(),
+        dir: absolute(&told.dir)?,
+        format: told.format,
+        mkfs: told.mkfs.iter().flat_map(|words| words.split_whitespace()).map(String::from).collect(),
+        force: told.force,
+        persist: told.persist,
+        dry_run: told.changing.dry_run,
+    })
 }
 
 fn here() -> Answer<PathBuf> {

@@ -5,6 +5,7 @@ use super::{Daemon, lock};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::export::{Address, ExportAdd, ExportInfo, ExportRemove, Place};
 use crate::api::name::VdiskName;
+use crate::api::vdisk::VdiskInfo;
 use crate::api::watch::{Change, Outcome};
 use crate::fuse;
 use std::fs;
@@ -61,6 +62,12 @@ impl Daemon {
             let at = Place::one_of(how.nbd.clone(), how.fuse.clone());
             let at = at.map(|at| format!(" on {at}")).unwrap_or_default();
             return Err(ApiError::new(Kind::NotFound, format!("{vdisk} is not offered{at}")).hint("weft export list"));
+        }
+        let mounts = self.mounts();
+        if let Some(mount) = mounts.iter().find(|mount| leaving.iter().any(|record| record.is_of(mount))) {
+            let dir = mount.dir.display();
+            let message = format!("{vdisk} is mounted on {dir}; its file system would lose it");
+            return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft unmount {dir}")));
         }
         let mut change = Change::new(Outcome::Removed, format!("export {vdisk}"), how.dry_run);
         for record in &leaving {
@@ -138,6 +145,14 @@ impl Daemon {
             Kind::NotFound => error.hint(format!("mkdir -p {shown}")),
             _ => error.hint(format!("weft export add {vdisk} --fuse {shown}/{}", vdisk.vdisk)),
         })
+    }
+}
+
+/// The command that ends the first use of a virtual disk.
+pub(super) fn ending(vdisk: &VdiskInfo) -> String {
+    match vdisk.exports.iter().find_map(|export| export.strip_prefix("mount:")) {
+        Some(dir) => format!("weft unmount {dir}"),
+        None => format!("weft export remove {}", vdisk.name),
     }
 }
 

@@ -7,6 +7,7 @@
 
 use crate::api::error::{Answer, ApiError, BadValue, Kind};
 use crate::api::export::{Address, Place};
+use crate::api::mount::MountInfo;
 use crate::api::name::VdiskName;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -27,6 +28,9 @@ pub struct State {
     /// The pools that were open here.
     #[serde(default)]
     pub pools: Vec<PoolRecord>,
+    /// The mounted virtual disks, in the order they were mounted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<MountInfo>,
 }
 
 /// A pool that was open here.
@@ -82,6 +86,13 @@ pub struct ExportRecord {
     pub at: Place,
 }
 
+impl ExportRecord {
+    /// Whether it is the private export of `mount`.
+    pub fn is_of(&self, mount: &MountInfo) -> bool {
+        self.vdisk == mount.vdisk && matches!(&self.at, Place::Fuse(dir) if *dir == mount.export)
+    }
+}
+
 /// An export as the file has it: with one of the two places. Files of versions that knew only NBD read the same.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -115,7 +126,7 @@ pub struct StateDir {
 
 impl Default for State {
     fn default() -> State {
-        State { version: VERSION, exports: Vec::new(), disks: Vec::new(), pools: Vec::new() }
+        State { version: VERSION, exports: Vec::new(), disks: Vec::new(), pools: Vec::new(), mounts: Vec::new() }
     }
 }
 
@@ -215,7 +226,7 @@ mod tests {
         let old = r#"{"version":1,"exports":[{"vdisk":"tank/media","nbd":"unix:/run/nbd"}],"disks":[]}"#;
         let read: State = serde_json::from_str(old).unwrap();
         assert_eq!(read.exports, state().exports[..1]);
-        assert_eq!(serde_json::to_string(&read).unwrap(), old);
+        assert_eq!(serde_json::to_string(&read.exports[0]).unwrap(), r#"{"vdisk":"tank/media","nbd":"unix:/run/nbd"}"#);
         assert!(serde_json::from_str::<State>(&old.replace(r#","nbd":"unix:/run/nbd""#, "")).is_err());
     }
 

@@ -38,6 +38,7 @@ impl Daemon {
                 });
             }
         }
+        attention.extend(self.mounts_that_need_a_person());
         Ok(Status {
             health: pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy),
             jobs: pools.iter().flat_map(|pool| &pool.jobs).filter(|job| !job.state.is_over()).cloned().collect(),

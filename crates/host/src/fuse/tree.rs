@@ -23,8 +23,7 @@ const BELIEVE: Duration = Duration::from_secs(1);
 const BACKGROUND: u16 = 128;
 /// The kernel sends no longer requests than this, and by default no longer ones than 1 MiB.
 const WRITE_MAX: u32 = 4 << 20;
-/// What `statfs` counts in, and so what a loop device takes for the grain of discards: the smallest that any virtual disk
-/// frees is larger still, but it must be a power of two.
+/// What `statfs` counts in. The kernel takes it for the grain of discards of a loop device on the file.
 const STATFS_BLOCK: u64 = 4096;
 
 /// What the server and its mounted directory share.
