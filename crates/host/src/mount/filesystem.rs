@@ -11,6 +11,8 @@ use crate::api::vdisk::{Layout, Resiliency, VdiskInfo};
 use std::path::Path;
 use weft_engine::units::{BLOCK, ByteCount};
 
+/// From this size on `mkfs.xfs` chooses the number of allocation groups by itself.
+const XFS_LARGE: u64 = 8 << 30;
 /// NTFS takes its clusters for a disk of this size or more from [`NTFS_CLUSTER`], of [`BLOCK`] below.
 const NTFS_LARGE: u64 = 16 << 30;
 const NTFS_CLUSTER: u64 = 64 << 10;
@@ -68,10 +70,13 @@ impl FileSystem {
                     format!("blocks of 4 KiB, stride {stride}, stripe width {width}: {stripe}"),
                 )
             }
-            FileSystem::Xfs => (
-                vec!["-q".into(), "-s".into(), "size=4096".into(), "-d".into(), format!("su={strip},sw={data}")],
-                format!("sectors of 4 KiB, su {}, sw {data}: {stripe}", ByteCount(strip)),
-            ),
+            FileSystem::Xfs => {
+                // Told of stripes, mkfs.xfs cuts a small disk into more groups than its own log fits in.
+                let groups = if vdisk.size < XFS_LARGE { ",agcount=4" } else { "" };
+                let geometry = format!("su={strip},sw={data}{groups}");
+                let args = ["-q", "-s", "size=4096", "-d", &geometry].map(String::from);
+                (args.to_vec(), format!("sectors of 4 KiB, su {}, sw {data}: {stripe}", ByteCount(strip)))
+            }
             FileSystem::Btrfs => (
                 ["-q", "-s", "4096", "-m", "single", "-d", "single"].map(String::from).to_vec(),
                 "sectors of 4 KiB; metadata once, since weft protects it; btrfs takes no stripe geometry".into(),
@@ -100,7 +105,8 @@ impl FileSystem {
 /// How a file system of type `kind` is mounted: the type for mount, the options, and why.
 pub fn mount_options(kind: &str) -> (&str, &'static str, &'static str) {
     match kind {
-        "btrfs" => (kind, "discard=async", "deletes give their space back, in the background"),
+        // Its own default waits for minutes and gives up what it did not come to before it is unmounted.
+        "btrfs" => (kind, "discard=sync", "deletes give their space back"),
         "ntfs" if !kernel_has("ntfs3") => ("ntfs-3g", "rw", "ntfs-3g gives space back only when told (fstrim)"),
         "ntfs" => ("ntfs3", "discard", "deletes give their space back"),
         _ => (kind, "discard", "deletes give their space back"),
@@ -169,10 +175,10 @@ mod tests {
         let (one, two) = (Resiliency::Parity { parity: 1 }, Resiliency::Parity { parity: 2 });
         assert_eq!(line(FileSystem::Ext4, one, 4, false), "-q -b 4096 -E stride=24,stripe_width=72 -F -L x");
         assert_eq!(line(FileSystem::Ext4, two, 7, false), "-q -b 4096 -E stride=24,stripe_width=120 -F -L x");
-        assert_eq!(line(FileSystem::Xfs, one, 3, false), "-q -s size=4096 -d su=98304,sw=2 -L x");
+        assert_eq!(line(FileSystem::Xfs, one, 3, false), "-q -s size=4096 -d su=98304,sw=2,agcount=4 -L x");
         assert_eq!(
             line(FileSystem::Xfs, Resiliency::Mirror { copies: 3 }, 2, true),
-            "-q -s size=4096 -d su=98304,sw=2 -f -L x"
+            "-q -s size=4096 -d su=98304,sw=2,agcount=4 -f -L x"
         );
         assert_eq!(line(FileSystem::Btrfs, Resiliency::Simple, 1, true), "-q -s 4096 -m single -d single -f -L x");
         assert_eq!(line(FileSystem::Ntfs, one, 4, false), "-q -Q -c 4096 -F -L x");
@@ -183,7 +189,7 @@ mod tests {
     #[test]
     fn file_systems_that_cannot_give_space_back_by_themselves_are_said_to_be_so() {
         assert_eq!(mount_options("xfs"), ("xfs", "discard", "deletes give their space back"));
-        assert_eq!(mount_options("btrfs").1, "discard=async");
+        assert_eq!(mount_options("btrfs").1, "discard=sync");
         let (kind, options, why) = mount_options("ntfs");
         assert_eq!(kind == "ntfs3", options == "discard");
         assert_eq!(kind == "ntfs3", !why.contains("fstrim"));

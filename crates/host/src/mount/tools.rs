@@ -52,7 +52,9 @@ impl Tool {
         if ran.status.success() {
             return Ok(String::from_utf8_lossy(&ran.stdout).trim().into());
         }
-        let said = String::from_utf8_lossy(&ran.stderr).trim().replace('\n', "; ");
+        // Some tell their whole usage after what was wrong.
+        let said = String::from_utf8_lossy(&ran.stderr);
+        let said = said.lines().filter(|line| !line.trim().is_empty()).take(3).collect::<Vec<_>>().join("; ");
         let said = if said.is_empty() { ran.status.to_string() } else { said };
         let line = format!("{} {}", self.name, line.join(" "));
         Err(ApiError::new(Kind::NotPossible, format!("`{line}` failed: {said}")))
