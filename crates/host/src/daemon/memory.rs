@@ -7,8 +7,11 @@
 //!   of file systems or disks, and their own writes are not slowed down because of what others made dirty;
 //! - from the first FUSE export on, what it has in memory stays there: no page of its code or data must be read back.
 //!
-//! Both need root, as loop devices and mounts do. What was never touched before, the stack of a new thread for one, is
-//! taken when it is touched, and stays from then on: taking it all at once would cost some megabytes for each thread.
+//! Both need root, as loop devices and mounts do. Memory is taken when it is mapped and not when it is first touched: a
+//! request that is read into a buffer that was never touched was seen to wait for the writing of that very request.
+//!
+//! The first of the two is what is needed where the daemon is in a limited memory group (of version 1) together with
+//! those who write: there the kernel lets whoever asks for memory wait until pages are written out, locked or not.
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::configure_io_flusher_behavior;
@@ -26,8 +29,7 @@ pub(super) fn never_wait_for_own_writes() -> io::Result<()> {
 pub(super) fn stay_in_memory() {
     static LOCKED: Once = Once::new();
     LOCKED.call_once(|| {
-        let locked =
-            mlockall(MlockAllFlags::CURRENT).and_then(|()| mlockall(MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT));
+        let locked = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
         if let Err(error) = locked {
             eprintln!("weft: its memory cannot be locked ({error}); a file system of this machine on it may stall");
         }
