@@ -17,6 +17,11 @@ demo: ## Four disks, a crash, a pulled disk: see weft work (a minute, no root)
 demo-clean: ## Stop what `make demo` left running, remove its files
 	@demo/run --clean
 
+demo-mount: ## A file system on a virtual disk, a pulled disk, the space back (root)
+	@scripts/need demo-mount
+	$(CARGO) build --release -p weft-host
+	@demo/mount
+
 test: ## Run every test: units, stories, mutants, the simulator, real clients
 	@scripts/need test
 	@scripts/test
@@ -30,4 +35,4 @@ bench: ## Measure kernels and NBD beside raw files and beside nbdkit
 	$(CARGO) build --release -p weft-host
 	@scripts/bench
 
-.PHONY: help build demo demo-clean test lint bench
+.PHONY: help build demo demo-clean demo-mount test lint bench

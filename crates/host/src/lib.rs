@@ -7,5 +7,7 @@ pub mod daemon;
 pub mod disk;
 pub mod errno;
 pub mod export;
+pub mod fuse;
+pub mod mount;
 pub mod nbd;
 pub mod runtime;

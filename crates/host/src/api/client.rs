@@ -3,6 +3,7 @@
 use super::error::{Answer, ApiError, Kind};
 use super::export::{ExportAdd, ExportInfo, ExportRemove};
 use super::job::{JobInfo, JobStart, JobSteer};
+use super::mount::{MountForget, MountInfo};
 use super::name::VdiskName;
 use super::pool::{ChangeQuery, CheckQuery, CheckReport, DiskInfo, PoolCreate, PoolInfo, PoolQuery};
 use super::upkeep::{DiskAdd, DiskReplace, DiskSet, Importable, PoolImport, PoolSet, Rename};
@@ -264,5 +265,17 @@ impl Control for Client {
 
     fn export_remove(&self, vdisk: &VdiskName, how: &ExportRemove) -> Answer<Change> {
         self.delete(&format!("/exports/{}/{}", part(&vdisk.pool), part(&vdisk.vdisk)), how)
+    }
+
+    fn mount_list(&self) -> Answer<Vec<MountInfo>> {
+        self.get("/mounts", &())
+    }
+
+    fn mount_note(&self, mount: &MountInfo) -> Answer<Change> {
+        self.send(Method::POST, "/mounts", mount)
+    }
+
+    fn mount_forget(&self, which: &MountForget) -> Answer<Change> {
+        self.delete("/mounts", which)
     }
 }

@@ -22,34 +22,54 @@ pub enum Address {
     },
 }
 
+/// Where a virtual disk is offered, and over what. In requests and answers it is the one of two fields, `nbd` or `fuse`,
+/// that is there.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Place {
+    /// By an NBD server.
+    Nbd(Address),
+    /// As a file of this directory, called like the virtual disk.
+    Fuse(PathBuf),
+}
+
 /// One export.
 #[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
 pub struct ExportInfo {
-    /// The virtual disk, `POOL/VDISK`; also the name clients ask for.
+    /// The virtual disk, `POOL/VDISK`; also the name NBD clients ask for.
     #[schema(value_type = String)]
     pub vdisk: VdiskName,
     /// The address its NBD server listens on.
-    #[schema(value_type = String)]
-    pub nbd: Address,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub nbd: Option<Address>,
+    /// The directory its file is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub fuse: Option<PathBuf>,
     /// Whether clients can use it now.
     pub active: bool,
     /// Why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The address as NBD clients write it.
+    /// What clients are told: the address as NBD clients write it, or the path of the file.
     pub uri: String,
 }
 
-/// Asks for a new export.
+/// Asks for a new export, over one protocol.
 #[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct ExportAdd {
     /// The virtual disk, `POOL/VDISK`.
     #[schema(value_type = String)]
     pub vdisk: VdiskName,
-    /// Where the NBD server shall listen.
-    #[schema(value_type = String)]
-    pub nbd: Address,
+    /// Where an NBD server shall listen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub nbd: Option<Address>,
+    /// The directory in which it shall be a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub fuse: Option<PathBuf>,
     /// Only say what would change.
     #[serde(default)]
     pub dry_run: bool,
@@ -60,14 +80,107 @@ pub struct ExportAdd {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ExportRemove {
-    /// Only the one at this address; all unless said.
+    /// Only the one at this address; all unless one is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<String>)]
     #[schema(value_type = Option<String>)]
     pub nbd: Option<Address>,
+    /// Only the one in this directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<String>)]
+    #[schema(value_type = Option<String>)]
+    pub fuse: Option<PathBuf>,
+    /// Only those over this protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<Protocol>,
     /// Only say what would change.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+/// What an export speaks.
+#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// The protocol of network block devices.
+    Nbd,
+    /// The kernel's protocol for file systems in user space.
+    Fuse,
+}
+
+impl Place {
+    /// The one place that is said.
+    ///
+    /// Errors: the sentence that both or none are.
+    pub fn one_of(nbd: Option<Address>, fuse: Option<PathBuf>) -> Result<Place, BadValue> {
+        match (nbd, fuse) {
+            (Some(nbd), None) => Ok(Place::Nbd(nbd)),
+            (None, Some(dir)) => Ok(Place::Fuse(dir)),
+            _ => Err(BadValue {
+                message: "an export is at one place: an NBD address, or a directory for FUSE".into(),
+                nearest: None,
+            }),
+        }
+    }
+
+    /// The two fields it is in requests and answers.
+    pub fn fields(self) -> (Option<Address>, Option<PathBuf>) {
+        match self {
+            Place::Nbd(address) => (Some(address), None),
+            Place::Fuse(dir) => (None, Some(dir)),
+        }
+    }
+
+    /// What is spoken there.
+    pub fn protocol(&self) -> Protocol {
+        match self {
+            Place::Nbd(_) => Protocol::Nbd,
+            Place::Fuse(_) => Protocol::Fuse,
+        }
+    }
+
+    /// What clients are told: the address as NBD clients write it, or the path of the file.
+    pub fn uri(&self, vdisk: &VdiskName) -> String {
+        match self {
+            Place::Nbd(address) => address.uri(vdisk),
+            Place::Fuse(dir) => dir.join(&vdisk.vdisk).display().to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Nbd(address) => address.fmt(f),
+            Place::Fuse(dir) => write!(f, "fuse:{}", dir.display()),
+        }
+    }
+}
+
+impl ExportAdd {
+    /// Where it shall be.
+    pub fn place(&self) -> Result<Place, BadValue> {
+        Place::one_of(self.nbd.clone(), self.fuse.clone())
+    }
+}
+
+impl ExportInfo {
+    /// Where it is; none only in an answer that is not weft's.
+    pub fn place(&self) -> Option<Place> {
+        Place::one_of(self.nbd.clone(), self.fuse.clone()).ok()
+    }
+}
+
+impl ExportRemove {
+    /// Whether the export at `place` is among them.
+    pub fn takes(&self, place: &Place) -> bool {
+        let over = self.over.is_none_or(|over| over == place.protocol());
+        let at = match place {
+            Place::Nbd(address) => self.fuse.is_none() && self.nbd.as_ref().is_none_or(|nbd| nbd == address),
+            Place::Fuse(dir) => self.nbd.is_none() && self.fuse.as_ref().is_none_or(|fuse| fuse == dir),
+        };
+        over && at
+    }
 }
 
 impl Address {
@@ -155,6 +268,19 @@ mod tests {
         let vdisk = "tank/media".parse().unwrap();
         assert_eq!("unix:/s".parse::<Address>().unwrap().uri(&vdisk), "nbd+unix:///tank/media?socket=/s");
         assert_eq!("tcp:[::1]:1".parse::<Address>().unwrap().uri(&vdisk), "nbd://[::1]:1/tank/media");
+    }
+
+    #[test]
+    fn a_removal_takes_what_was_said_and_no_other() {
+        let (nbd, fuse) = (Place::Nbd("unix:/s".parse().unwrap()), Place::Fuse("/mnt/x".into()));
+        let takes = |how: ExportRemove| (how.takes(&nbd), how.takes(&fuse));
+        assert_eq!(takes(ExportRemove::default()), (true, true));
+        assert_eq!(takes(ExportRemove { over: Some(Protocol::Fuse), ..Default::default() }), (false, true));
+        assert_eq!(takes(ExportRemove { nbd: "unix:/s".parse().ok(), ..Default::default() }), (true, false));
+        assert_eq!(takes(ExportRemove { fuse: Some("/mnt/y".into()), ..Default::default() }), (false, false));
+        assert!(Place::one_of(None, None).is_err());
+        assert!(Place::one_of("unix:/s".parse().ok(), Some("/mnt/x".into())).is_err());
+        assert_eq!(fuse.uri(&"tank/media".parse().unwrap()), "/mnt/x/media");
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod error;
 pub mod export;
 pub mod job;
 pub mod judge;
+pub mod mount;
 pub mod name;
 pub mod pool;
 pub mod server;
@@ -21,6 +22,7 @@ pub mod watch;
 use error::Answer;
 use export::{ExportAdd, ExportInfo, ExportRemove};
 use job::{JobInfo, JobStart, JobSteer};
+use mount::{MountForget, MountInfo};
 use name::VdiskName;
 use pool::{ChangeQuery, CheckQuery, CheckReport, DiskInfo, PoolCreate, PoolInfo, PoolQuery};
 use upkeep::{DiskAdd, DiskReplace, DiskSet, Importable, PoolImport, PoolSet, Rename};
@@ -105,4 +107,11 @@ pub trait Control: Send + Sync {
     fn export_add(&self, request: &ExportAdd) -> Answer<Change>;
     /// Stops offering a virtual disk.
     fn export_remove(&self, vdisk: &VdiskName, how: &ExportRemove) -> Answer<Change>;
+
+    /// The mounted virtual disks.
+    fn mount_list(&self) -> Answer<Vec<MountInfo>>;
+    /// Remembers that a virtual disk was mounted.
+    fn mount_note(&self, mount: &MountInfo) -> Answer<Change>;
+    /// Forgets a mount.
+    fn mount_forget(&self, which: &MountForget) -> Answer<Change>;
 }

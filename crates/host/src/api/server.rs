@@ -8,6 +8,7 @@ mod upkeep;
 
 use super::error::{Answer, ApiError, Kind};
 use super::export::{ExportAdd, ExportInfo, ExportRemove};
+use super::mount::{MountForget, MountInfo};
 use super::name::VdiskName;
 use super::pool::{ChangeQuery, CheckQuery, CheckReport, DiskInfo, PoolCreate, PoolInfo, PoolQuery};
 use super::vdisk::{ExplainQuery, Explanation, VdiskCreate, VdiskInfo, VdiskResize};
@@ -105,6 +106,7 @@ fn routes() -> OpenApiRouter<Arc<dyn Control>> {
         .routes(routes!(explain))
         .routes(routes!(export_list, export_add))
         .routes(routes!(export_remove))
+        .routes(routes!(mount_list, mount_note, mount_forget))
         .merge(upkeep::routes());
     let plain: Router<Arc<dyn Control>> = Router::new()
         .route("/openapi.json", axum::routing::get(async || Json(document())))
@@ -237,6 +239,21 @@ async fn export_remove(State(control): Shared, Named(name): Named, Asked(how): A
     answer(control, move |control| control.export_remove(&name, &how)).await
 }
 
+#[utoipa::path(get, path = "/mounts", responses((status = OK, body = Vec<MountInfo>)))]
+async fn mount_list(State(control): Shared) -> Reply<Vec<MountInfo>> {
+    answer(control, |control| control.mount_list()).await
+}
+
+#[utoipa::path(post, path = "/mounts", request_body = MountInfo, responses((status = OK, body = Change)))]
+async fn mount_note(State(control): Shared, Told(mount): Told<MountInfo>) -> Reply<Change> {
+    answer(control, move |control| control.mount_note(&mount)).await
+}
+
+#[utoipa::path(delete, path = "/mounts", params(MountForget), responses((status = OK, body = Change)))]
+async fn mount_forget(State(control): Shared, Asked(which): Asked<MountForget>) -> Reply<Change> {
+    answer(control, move |control| control.mount_forget(&which)).await
+}
+
 /// The query of a request, refused in the error form.
 struct Asked<T>(T);
 
@@ -316,7 +333,7 @@ mod tests {
         let document = serde_json::to_value(document()).unwrap();
         let paths = document["paths"].as_object().unwrap();
         let operations: usize = paths.values().map(|path| path.as_object().unwrap().len()).sum();
-        assert_eq!(operations, 34, "{:?}", paths.keys());
+        assert_eq!(operations, 37, "{:?}", paths.keys());
         for schema in ["PoolInfo", "VdiskCreate", "Change", "EventPage", "Explanation", "JobInfo", "DiskAdd"] {
             assert!(document["components"]["schemas"][schema].is_object(), "{schema}");
         }

@@ -7,6 +7,7 @@ pub use upkeep::*;
 
 use super::values;
 use crate::api::export::Address;
+use crate::api::mount::FileSystem;
 use crate::api::name::VdiskName;
 use crate::api::size::Size;
 use crate::api::vdisk::{Operation, ResiliencyKind};
@@ -106,6 +107,27 @@ pub enum Command {
     /// Move data until all disks are equally full
     #[command(after_help = "Examples:\n  weft rebalance tank\n  weft rebalance tank --wait")]
     Rebalance(StartJob),
+    /// Mount a virtual disk as a file system (root)
+    #[command(after_help = "Examples:\n  weft mount tank/media /srv/media --format ext4\n  \
+        weft mount tank/media /srv/media --persist\n\n\
+        The virtual disk becomes a block device: today FUSE + loop with direct I/O, on any kernel.\n\
+        mkfs is told the stripes; the file system is mounted so that deletes give their space back.")]
+    Mount(Mount),
+    /// Unmount a virtual disk (root)
+    #[command(after_help = "Examples:\n  weft unmount /srv/media\n  weft unmount /srv/media --force")]
+    Unmount {
+        /// The directory
+        dir: PathBuf,
+        /// Also when processes use it: their files get errors
+        #[arg(long)]
+        force: bool,
+        /// Let the daemon mount it again when it starts.
+        #[arg(long, hide = true)]
+        keep: bool,
+        /// How to change it.
+        #[command(flatten)]
+        changing: Changing,
+    },
     /// One screen: health, jobs, what needs a person
     #[command(after_help = "Examples:\n  weft status\n  weft status tank")]
     Status {
@@ -423,14 +445,20 @@ pub struct VdiskCreate {
 pub enum Export {
     /// Offer a virtual disk to clients; survives a restart of the daemon
     #[command(after_help = "Examples:\n  weft export add tank/media --nbd unix:/run/weft/nbd.sock\n  \
-        weft export add tank/media --nbd tcp:127.0.0.1:10809")]
+        weft export add tank/media --nbd tcp:127.0.0.1:10809\n  \
+        weft export add tank/media --fuse /srv/media\n\n\
+        With --fuse the file DIR/VDISK is the virtual disk, without any cache in between.")]
+    #[command(group = clap::ArgGroup::new("place").required(true))]
     Add {
         /// The virtual disk; also the name NBD clients ask for
         #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
         vdisk: VdiskName,
         /// Over NBD, on unix:PATH or tcp:HOST:PORT
-        #[arg(long, value_name = "ADDRESS", value_parser = values::address)]
-        nbd: Address,
+        #[arg(long, value_name = "ADDRESS", value_parser = values::address, group = "place")]
+        nbd: Option<Address>,
+        /// As the file DIR/VDISK; DIR is an empty directory
+        #[arg(long, value_name = "DIR", group = "place")]
+        fuse: Option<PathBuf>,
         /// How to change it.
         #[command(flatten)]
         changing: Changing,
@@ -448,10 +476,38 @@ pub enum Export {
         /// Only over NBD, or only at this address
         #[arg(long, value_name = "ADDRESS", num_args = 0..=1, value_parser = values::address)]
         nbd: Option<Option<Address>>,
+        /// Only over FUSE, or only in this directory
+        #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with = "nbd")]
+        fuse: Option<Option<PathBuf>>,
         /// How to change it.
         #[command(flatten)]
         changing: Changing,
     },
+}
+
+/// `weft mount`.
+#[derive(Args, Debug)]
+pub struct Mount {
+    /// The virtual disk
+    #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
+    pub vdisk: VdiskName,
+    /// Where to mount it: an empty directory
+    pub dir: PathBuf,
+    /// Make this file system first; refused when the virtual disk holds anything
+    #[arg(long, value_name = "FS", value_parser = values::one_of::<FileSystem>())]
+    pub format: Option<FileSystem>,
+    /// Make the file system whatever the virtual disk holds
+    #[arg(long, requires = "format")]
+    pub force: bool,
+    /// What else mkfs is told, in one word: --mkfs='-L media'
+    #[arg(long, value_name = "WORDS", requires = "format", allow_hyphen_values = true)]
+    pub mkfs: Option<String>,
+    /// Mount it again whenever the daemon starts
+    #[arg(long)]
+    pub persist: bool,
+    /// How to change it.
+    #[command(flatten)]
+    pub changing: Changing,
 }
 
 impl Command {
@@ -487,7 +543,9 @@ impl Command {
                 | Vdisk::Rename { changing, .. }
                 | Vdisk::Remove { changing, .. },
             )
-            | Command::Export(Export::Add { changing, .. } | Export::Remove { changing, .. }) => Some(*changing),
+            | Command::Export(Export::Add { changing, .. } | Export::Remove { changing, .. })
+            | Command::Mount(Mount { changing, .. })
+            | Command::Unmount { changing, .. } => Some(*changing),
             _ => None,
         }
     }

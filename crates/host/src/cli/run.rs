@@ -11,7 +11,7 @@ use super::text::Text;
 use super::{Failure, Io, color, manual, usage};
 use crate::api::client::Client;
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::export::{ExportAdd, ExportRemove};
+use crate::api::export::{ExportAdd, ExportRemove, Protocol};
 use crate::api::job::StartKind;
 use crate::api::pool::{ChangeQuery, CheckQuery, PoolCreate, PoolQuery};
 use crate::api::vdisk::{ExplainQuery, Provisioning, VdiskCreate, VdiskResize};
@@ -19,6 +19,7 @@ use crate::api::watch::{Change, EventQuery, StatQuery, Version};
 use crate::api::{API_VERSION, Control};
 use crate::daemon::config::{Settings, Surroundings, default_socket};
 use crate::daemon::serve::serve;
+use crate::mount;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ pub(super) fn command(cli: &Cli, argv: &[OsString], surroundings: &Surroundings,
         Command::Man { command, .. } => manual::page(command, session.io.out).map(|()| Exit::Done),
         Command::Version => session.version(),
         _ => {
-            let client = session.client()?;
+            let client = Client::new(session.socket()?);
             session.ask(&client)
         }
     }
@@ -78,6 +79,17 @@ impl Session<'_, '_> {
             Command::Rebalance(start) => self.start_job(weft, start, StartKind::Rebalance),
             Command::Vdisk(vdisk) => self.vdisk(weft, vdisk),
             Command::Export(export) => self.export(weft, export),
+            Command::Mount(told) => {
+                let request = mount_request(told)?;
+                let socket = absolute(&self.socket()?)?;
+                self.changed(mount::up::mount(weft, &socket, &request)?)
+            }
+            Command::Unmount { dir, force, keep, changing } => {
+                let dry_run = changing.dry_run;
+                let request = mount::down::Request { dir: absolute(dir)?, force: *force, keep: *keep, dry_run };
+                let socket = absolute(&self.socket()?)?;
+                self.changed(mount::down::unmount(weft, &socket, &request)?)
+            }
             Command::Status { pool } => self.print(&weft.status(&PoolQuery { pool: pool.clone() })?),
             Command::Stat { of, interval, count } => self.stat(weft, of.as_ref(), *interval, *count),
             Command::Explain { vdisk, operation, offset, length } => {
@@ -140,15 +152,25 @@ impl Session<'_, '_> {
 
     fn export(&mut self, weft: &dyn Control, export: &Export) -> Ran {
         match export {
-            Export::Add { vdisk, nbd, changing } => {
-                let nbd = nbd.clone().absolute(&here()?);
-                self.changed(weft.export_add(&ExportAdd { vdisk: vdisk.clone(), nbd, dry_run: changing.dry_run })?)
+            Export::Add { vdisk, nbd, fuse, changing } => {
+                let here = here()?;
+                let nbd = nbd.clone().map(|nbd| nbd.absolute(&here));
+                let fuse = fuse.as_deref().map(absolute).transpose()?;
+                let request = ExportAdd { vdisk: vdisk.clone(), nbd, fuse, dry_run: changing.dry_run };
+                self.changed(weft.export_add(&request)?)
             }
             Export::List => self.print(&weft.export_list()?),
-            Export::Remove { vdisk, nbd, changing } => {
+            Export::Remove { vdisk, nbd, fuse, changing } => {
                 let here = here()?;
+                let over = match (nbd, fuse) {
+                    (Some(_), _) => Some(Protocol::Nbd),
+                    (_, Some(_)) => Some(Protocol::Fuse),
+                    (None, None) => None,
+                };
                 let nbd = nbd.clone().flatten().map(|nbd| nbd.absolute(&here));
-                self.changed(weft.export_remove(vdisk, &ExportRemove { nbd, dry_run: changing.dry_run })?)
+                let fuse = fuse.as_ref().and_then(Option::as_deref).map(absolute).transpose()?;
+                let how = ExportRemove { nbd, fuse, over, dry_run: changing.dry_run };
+                self.changed(weft.export_remove(vdisk, &how)?)
             }
         }
     }
@@ -189,7 +211,7 @@ impl Session<'_, '_> {
     fn version(&mut self) -> Ran {
         let own = Version { weft: env!("CARGO_PKG_VERSION").into(), api: API_VERSION.into() };
         if self.cli.common.verbose {
-            let client = self.client()?;
+            let client = Client::new(self.socket()?);
             let daemon = match client.version() {
                 Ok(version) => format!("weft {} (API {})", version.weft, version.api),
                 Err(error) => error.message,
@@ -213,12 +235,11 @@ impl Session<'_, '_> {
         Ok(Exit::Done)
     }
 
-    fn client(&self) -> Answer<Client> {
-        let socket = match &self.cli.common.socket {
-            Some(socket) => socket.clone(),
-            None => default_socket(self.surroundings)?,
-        };
-        Ok(Client::new(socket))
+    fn socket(&self) -> Answer<PathBuf> {
+        match &self.cli.common.socket {
+            Some(socket) => Ok(socket.clone()),
+            None => default_socket(self.surroundings),
+        }
     }
 
     /// Does what destroys data, when a person agrees or `--yes` was given.
@@ -290,6 +311,18 @@ fn create_request(create: &args::VdiskCreate) -> VdiskCreate {
         disks: create.disks.clone(),
         dry_run: create.changing.dry_run,
     }
+}
+
+fn mount_request(told: &args::Mount) -> Answer<mount::up::Request> {
+    Ok(mount::up::Request {
+        vdisk: told.vdisk.clone(),
+        dir: absolute(&told.dir)?,
+        format: told.format,
+        mkfs: told.mkfs.iter().flat_map(|words| words.split_whitespace()).map(String::from).collect(),
+        force: told.force,
+        persist: told.persist,
+        dry_run: told.changing.dry_run,
+    })
 }
 
 fn here() -> Answer<PathBuf> {

@@ -214,13 +214,14 @@ impl Text for Vec<ExportInfo> {
         if self.is_empty() {
             return "no exports\n".into();
         }
-        let mut rows = Rows::new(style, &["VDISK", "STATE", "NBD", "URI"]);
+        let mut rows = Rows::new(style, &["VDISK", "STATE", "AT", "URI"]);
         for export in self {
             let state = match &export.reason {
                 None => ("active".into(), Tone::Good),
                 Some(reason) => (format!("idle: {reason}"), Tone::Bad),
             };
-            rows.row(vec![cell(&export.vdisk), state, cell(&export.nbd), cell(&export.uri)]);
+            let at = export.place().map_or_else(|| "-".into(), |at| at.to_string());
+            rows.row(vec![cell(&export.vdisk), state, cell(at), cell(&export.uri)]);
         }
         rows.draw()
     }

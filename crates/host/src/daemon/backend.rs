@@ -2,7 +2,7 @@
 //! tested without disks. Calls block and may come from any thread; changing calls come one at a time.
 
 use crate::api::error::Answer;
-use crate::api::export::Address;
+use crate::api::export::Place;
 use crate::api::job::{JobAction, StartKind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{CheckReport, Media, PoolInfo};
@@ -97,10 +97,13 @@ pub trait Engine: Send + Sync {
 /// The export servers, as the daemon drives them.
 pub trait ExportServer: Send + Sync {
     /// Offers `vdisk` under its name on `at`, beside whatever else is offered there.
-    fn start(&self, vdisk: &VdiskName, at: &Address) -> Answer<()>;
+    fn start(&self, vdisk: &VdiskName, at: &Place) -> Answer<()>;
 
     /// Stops offering `vdisk` on `at`: its clients are disconnected.
-    fn stop(&self, vdisk: &VdiskName, at: &Address) -> Answer<()>;
+    fn stop(&self, vdisk: &VdiskName, at: &Place) -> Answer<()>;
+
+    /// Whether what was started is still served; somebody else may have ended it.
+    fn serves(&self, vdisk: &VdiskName, at: &Place) -> bool;
 }
 
 /// What a disk's label says.

@@ -4,6 +4,7 @@ use super::{Daemon, lock};
 use crate::api::error::Answer;
 use crate::api::export::{ExportAdd, ExportInfo, ExportRemove};
 use crate::api::job::{JobInfo, JobStart, JobSteer};
+use crate::api::mount::{MountForget, MountInfo};
 use crate::api::name::VdiskName;
 use crate::api::pool::{ChangeQuery, CheckQuery, CheckReport, DiskInfo, PoolCreate, PoolInfo, PoolQuery};
 use crate::api::upkeep::{DiskAdd, DiskReplace, DiskSet, Importable, PoolImport, PoolSet, Rename};
@@ -190,5 +191,19 @@ impl Control for Daemon {
 
     fn export_remove(&self, vdisk: &VdiskName, how: &ExportRemove) -> Answer<Change> {
         self.change(&vdisk.pool, || self.remove_export(vdisk, how))
+    }
+
+    fn mount_list(&self) -> Answer<Vec<MountInfo>> {
+        Ok(self.mounts())
+    }
+
+    fn mount_note(&self, mount: &MountInfo) -> Answer<Change> {
+        self.vdisk(&mount.vdisk)?;
+        self.change(&mount.vdisk.pool, || self.note_mount(mount))
+    }
+
+    fn mount_forget(&self, which: &MountForget) -> Answer<Change> {
+        let pool = self.mounts().into_iter().find(|mount| mount.dir == which.dir).map(|mount| mount.vdisk.pool);
+        self.change(&pool.unwrap_or_default(), || self.forget_mount(&which.dir))
     }
 }

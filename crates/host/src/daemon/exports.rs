@@ -3,48 +3,51 @@
 use super::state::ExportRecord;
 use super::{Daemon, lock};
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::export::{Address, ExportAdd, ExportInfo, ExportRemove};
+use crate::api::export::{Address, ExportAdd, ExportInfo, ExportRemove, Place};
 use crate::api::name::VdiskName;
+use crate::api::vdisk::VdiskInfo;
 use crate::api::watch::{Change, Outcome};
+use crate::fuse;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 
 impl Daemon {
     pub(super) fn exports(&self) -> Vec<ExportInfo> {
         let idle = lock(&self.idle);
         let state = lock(&self.state);
         let info = |record: &ExportRecord| {
-            let reason = idle.iter().find(|(idle, _)| idle == record).map(|(_, reason)| reason.clone());
-            ExportInfo {
-                vdisk: record.vdisk.clone(),
-                nbd: record.nbd.clone(),
-                active: reason.is_none(),
-                reason,
-                uri: record.nbd.uri(&record.vdisk),
-            }
+            let idle = idle.iter().find(|(idle, _)| idle == record).map(|(_, reason)| reason.clone());
+            let reason = idle.or_else(|| self.ended(record).then(|| ENDED.into()));
+            let uri = record.at.uri(&record.vdisk);
+            let (nbd, fuse) = record.at.clone().fields();
+            ExportInfo { vdisk: record.vdisk.clone(), nbd, fuse, active: reason.is_none(), reason, uri }
         };
         state.exports.iter().map(info).collect()
     }
 
     pub(super) fn add_export(&self, request: &ExportAdd) -> Answer<Change> {
-        let ExportAdd { vdisk, nbd, dry_run } = request;
-        let record = ExportRecord { vdisk: vdisk.clone(), nbd: nbd.clone() };
+        let ExportAdd { vdisk, dry_run, .. } = request;
+        let at = request.place()?;
+        let record = ExportRecord { vdisk: vdisk.clone(), at: at.clone() };
         let known = lock(&self.state).exports.contains(&record);
-        let idle = lock(&self.idle).iter().any(|(idle, _)| *idle == record);
-        let subject = format!("export {vdisk} on {nbd}");
-        let uri = nbd.uri(vdisk);
+        let idle = lock(&self.idle).iter().any(|(idle, _)| *idle == record) || known && self.ended(&record);
+        let subject = format!("export {vdisk} on {at}");
+        let uri = at.uri(vdisk);
         if known && !idle {
             return Ok(Change::new(Outcome::AlreadySo, subject, *dry_run).line(uri));
         }
-        if !lock(&self.state).exports.iter().any(|export| export.nbd == *nbd) {
-            socket_free(vdisk, nbd)?;
+        match &at {
+            Place::Nbd(_) if lock(&self.state).exports.iter().any(|export| export.at == at) => {}
+            Place::Nbd(address) => socket_free(vdisk, address)?,
+            Place::Fuse(dir) => self.directory_free(&record, dir)?,
         }
         if !dry_run {
-            self.parts.exports.start(vdisk, nbd)?;
+            self.parts.exports.start(vdisk, &at)?;
             lock(&self.idle).retain(|(idle, _)| *idle != record);
             let remembered = if known { Ok(()) } else { self.remember(|state| state.exports.push(record)) };
             if let Err(error) = remembered {
-                let _ = self.parts.exports.stop(vdisk, nbd);
+                let _ = self.parts.exports.stop(vdisk, &at);
                 return Err(error);
             }
         }
@@ -52,17 +55,23 @@ impl Daemon {
     }
 
     pub(super) fn remove_export(&self, vdisk: &VdiskName, how: &ExportRemove) -> Answer<Change> {
-        let leaves =
-            |record: &ExportRecord| record.vdisk == *vdisk && how.nbd.as_ref().is_none_or(|nbd| record.nbd == *nbd);
+        let leaves = |record: &ExportRecord| record.vdisk == *vdisk && how.takes(&record.at);
         let leaving: Vec<ExportRecord> =
             lock(&self.state).exports.iter().filter(|record| leaves(record)).cloned().collect();
         if leaving.is_empty() {
-            let at = how.nbd.as_ref().map(|nbd| format!(" on {nbd}")).unwrap_or_default();
+            let at = Place::one_of(how.nbd.clone(), how.fuse.clone());
+            let at = at.map(|at| format!(" on {at}")).unwrap_or_default();
             return Err(ApiError::new(Kind::NotFound, format!("{vdisk} is not offered{at}")).hint("weft export list"));
+        }
+        let mounts = self.mounts();
+        if let Some(mount) = mounts.iter().find(|mount| leaving.iter().any(|record| record.is_of(mount))) {
+            let dir = mount.dir.display();
+            let message = format!("{vdisk} is mounted on {dir}; its file system would lose it");
+            return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft unmount {dir}")));
         }
         let mut change = Change::new(Outcome::Removed, format!("export {vdisk}"), how.dry_run);
         for record in &leaving {
-            change = change.line(record.nbd.to_string());
+            change = change.line(record.at.to_string());
         }
         if how.dry_run {
             return Ok(change);
@@ -71,7 +80,7 @@ impl Daemon {
         for record in &leaving {
             let idle = lock(&self.idle).iter().any(|(idle, _)| idle == record);
             if !idle {
-                self.parts.exports.stop(&record.vdisk, &record.nbd)?;
+                self.parts.exports.stop(&record.vdisk, &record.at)?;
             }
         }
         lock(&self.idle).retain(|(idle, _)| !leaving.contains(idle));
@@ -89,13 +98,13 @@ impl Daemon {
         for export in exports {
             let there = pools.iter().flat_map(|pool| &pool.vdisks).any(|vdisk| vdisk.name == export.vdisk);
             let started = match there {
-                true => self.parts.exports.start(&export.vdisk, &export.nbd),
+                true => self.parts.exports.start(&export.vdisk, &export.at),
                 false => Err(ApiError::new(Kind::NotFound, format!("there is no virtual disk {}", export.vdisk))),
             };
             if let Err(error) = started {
                 let known = idle_before.iter().any(|(idle, reason)| *idle == export && *reason == error.message);
                 if !known {
-                    let text = format!("{} is not offered on {}: {}", export.vdisk, export.nbd, error.message);
+                    let text = format!("{} is not offered on {}: {}", export.vdisk, export.at, error.message);
                     self.parts.journal.warn(Some(&export.vdisk.pool), text);
                 }
                 idle.push((export, error.message));
@@ -106,12 +115,49 @@ impl Daemon {
 
     pub(super) fn stop_exports(&self) {
         for export in self.exports().into_iter().filter(|export| export.active) {
-            if let Err(error) = self.parts.exports.stop(&export.vdisk, &export.nbd) {
+            let Some(at) = export.place() else { continue };
+            if let Err(error) = self.parts.exports.stop(&export.vdisk, &at) {
                 self.parts.journal.warn(Some(&export.vdisk.pool), error.message);
             }
         }
     }
+
+    /// Whether somebody else ended an export that was started.
+    fn ended(&self, record: &ExportRecord) -> bool {
+        !self.parts.exports.serves(&record.vdisk, &record.at)
+    }
+
+    /// Refuses a directory that another export has, or that cannot be one of this daemon's mounts.
+    fn directory_free(&self, record: &ExportRecord, dir: &Path) -> Answer<()> {
+        let (vdisk, shown) = (&record.vdisk, dir.display());
+        if !dir.is_absolute() {
+            return Err(ApiError::new(Kind::InvalidInput, format!("{shown} is no absolute path"))
+                .hint(format!("weft export add {vdisk} --fuse /run/weft/{}", vdisk.vdisk)));
+        }
+        let state = lock(&self.state);
+        let other = state.exports.iter().find(|other| other.at == record.at && *other != record);
+        if let Some(other) = other {
+            return Err(ApiError::new(Kind::NotPossible, format!("{shown} holds {} already", other.vdisk))
+                .hint(format!("weft export add {vdisk} --fuse {shown}-{}", vdisk.vdisk)));
+        }
+        drop(state);
+        fuse::server::judge(dir).map_err(ApiError::from).map_err(|error| match error.kind {
+            Kind::NotFound => error.hint(format!("mkdir -p {shown}")),
+            _ => error.hint(format!("weft export add {vdisk} --fuse {shown}/{}", vdisk.vdisk)),
+        })
+    }
 }
+
+/// The command that ends the first use of a virtual disk.
+pub(super) fn ending(vdisk: &VdiskInfo) -> String {
+    match vdisk.exports.iter().find_map(|export| export.strip_prefix("mount:")) {
+        Some(dir) => format!("weft unmount {dir}"),
+        None => format!("weft export remove {}", vdisk.name),
+    }
+}
+
+/// Why an export that was started is not served.
+const ENDED: &str = "somebody unmounted it; adding it again mounts it again";
 
 /// Refuses a unix socket's path where something else is, or where nothing can be.
 fn socket_free(vdisk: &VdiskName, nbd: &Address) -> Answer<()> {

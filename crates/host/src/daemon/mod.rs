@@ -1,7 +1,7 @@
 //! The daemon: owns the pools, serves exports and the control API.
 //!
 //! Starting and stopping are the same steps in opposite order:
-//! state directory and its lock -> socket and its lock -> pools found and opened -> exports restored -> API answers.
+//! state directory and its lock -> socket and its lock -> pools found and opened -> exports restored -> API answers -> mounts restored.
 //!
 //! Invariants
 //! 1. A changing operation runs alone; asking ones run beside it.
@@ -24,6 +24,8 @@ mod jobs;
 mod keeper;
 pub mod lock;
 mod members;
+mod memory;
+mod mounts;
 pub mod notify;
 mod opening;
 mod plug;
@@ -84,6 +86,8 @@ pub struct Running {
 pub(crate) struct Daemon {
     parts: Parts,
     state_dir: StateDir,
+    /// The control socket, for processes that are started to ask this daemon.
+    socket: PathBuf,
     places: Option<Vec<PathBuf>>,
     degraded: bool,
     started: Instant,
@@ -95,6 +99,8 @@ pub(crate) struct Daemon {
     refused: Mutex<BTreeMap<PathBuf, String>>,
     /// Why an export that is remembered is not served.
     idle: Mutex<Vec<(state::ExportRecord, String)>>,
+    /// The directories of mounts that do not work, and why: an earlier daemon served their device, for one.
+    lost: Mutex<Vec<(PathBuf, String)>>,
     /// Whether the exports of the last run were started once.
     restored: Mutex<bool>,
 }
@@ -113,6 +119,7 @@ pub fn start(options: &Options, parts: Parts) -> Answer<Running> {
     let daemon = Arc::new(Daemon {
         parts,
         state_dir,
+        socket: options.socket.clone(),
         places: options.places.clone(),
         degraded: options.degraded,
         started: Instant::now(),
@@ -121,8 +128,10 @@ pub fn start(options: &Options, parts: Parts) -> Answer<Running> {
         unopened: Mutex::new(Vec::new()),
         refused: Mutex::default(),
         idle: Mutex::new(Vec::new()),
+        lost: Mutex::new(Vec::new()),
         restored: Mutex::new(false),
     });
+    daemon.meet_old_mounts()?;
     daemon.rescan(Instant::now() + CLAIMS_END_WITHIN, Looking::Asked);
     let server = Server::start(listener, daemon.clone() as Arc<dyn Control>);
     let server = server.map_err(|error| ApiError::new(Kind::Internal, format!("cannot serve the socket: {error}")))?;
@@ -131,8 +140,14 @@ pub fn start(options: &Options, parts: Parts) -> Answer<Running> {
 }
 
 impl Running {
-    /// Stops cleanly: answers what was asked, ends the exports, closes the pools.
+    /// Mounts again what was mounted to persist; what cannot be is said in the journal.
+    pub fn restore_mounts(&self) {
+        self.daemon.restore_mounts();
+    }
+
+    /// Stops cleanly: unmounts, answers what was asked, ends the exports, closes the pools.
     pub fn stop(self) -> Answer<()> {
+        self.daemon.end_mounts();
         self.daemon.parts.journal.close();
         self.server.stop();
         self.keeper.stop();

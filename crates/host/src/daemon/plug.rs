@@ -1,15 +1,15 @@
 //! Where the daemon meets the engine.
 
 use super::Parts;
-use super::engine::{HostEngine, NbdExports};
+use super::engine::{HostEngine, HostExports};
 use super::events::Journal;
 use crate::api::error::Answer;
 use std::sync::Arc;
 
-/// The parts of the daemon that `weft serve` runs: the engine on its own thread, and NBD servers.
+/// The parts of the daemon that `weft serve` runs: the engine on its own thread, and the export servers.
 pub fn parts() -> Answer<Parts> {
     let journal = Arc::new(Journal::default());
     let engine = HostEngine::start(journal.clone())?;
-    let exports = NbdExports::new(engine.thread());
+    let exports = HostExports::new(engine.thread());
     Ok(Parts { engine: Arc::new(engine), exports: Arc::new(exports), journal })
 }

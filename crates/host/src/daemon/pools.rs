@@ -2,7 +2,9 @@
 
 use super::backend::{Label, NewPool};
 use super::candidates::{Asked, fixed_size, name_members, size_of_disk};
+use super::exports::ending;
 use super::opening::Looking;
+use super::state::ExportRecord;
 use super::{Daemon, find, lock, probe};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::judge;
@@ -26,7 +28,12 @@ impl Daemon {
         }
         for vdisk in pools.iter_mut().flat_map(|pool| &mut pool.vdisks) {
             let offered = state.exports.iter().filter(|export| export.vdisk == vdisk.name);
-            vdisk.exports = offered.map(|export| export.nbd.to_string()).collect();
+            let mount = |export: &ExportRecord| state.mounts.iter().find(|mount| export.is_of(mount));
+            let name = |export: &ExportRecord| match mount(export) {
+                Some(mount) => format!("mount:{}", mount.dir.display()),
+                None => export.at.to_string(),
+            };
+            vdisk.exports = offered.map(name).collect();
         }
         Ok(pools)
     }
@@ -98,7 +105,7 @@ impl Daemon {
         if let Some(vdisk) = pool.vdisks.iter().find(|vdisk| !vdisk.exports.is_empty()) {
             let message =
                 format!("{} is offered on {}; its clients would lose it", vdisk.name, vdisk.exports.join(", "));
-            return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft export remove {}", vdisk.name)));
+            return Err(ApiError::new(Kind::NotPossible, message).hint(ending(vdisk)));
         }
         let mut change = Change::new(Outcome::Removed, format!("pool {name}"), how.dry_run);
         for vdisk in &pool.vdisks {

@@ -5,8 +5,9 @@
 //! 1. The file is replaced whole and durably: after a crash it is the old one or the new one.
 //! 2. What it says about disks is a hint where to look. Disks are known by their labels only.
 
-use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::export::Address;
+use crate::api::error::{Answer, ApiError, BadValue, Kind};
+use crate::api::export::{Address, Place};
+use crate::api::mount::MountInfo;
 use crate::api::name::VdiskName;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -27,6 +28,9 @@ pub struct State {
     /// The pools that were open here.
     #[serde(default)]
     pub pools: Vec<PoolRecord>,
+    /// The mounted virtual disks, in the order they were mounted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<MountInfo>,
 }
 
 /// A pool that was open here.
@@ -74,12 +78,45 @@ pub struct MemberRecord {
 
 /// One export.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "ExportInFile", into = "ExportInFile")]
 pub struct ExportRecord {
     /// The virtual disk.
     pub vdisk: VdiskName,
-    /// Where its NBD server listens.
-    pub nbd: Address,
+    /// Where it is offered.
+    pub at: Place,
+}
+
+impl ExportRecord {
+    /// Whether it is the private export of `mount`.
+    pub fn is_of(&self, mount: &MountInfo) -> bool {
+        self.vdisk == mount.vdisk && matches!(&self.at, Place::Fuse(dir) if *dir == mount.export)
+    }
+}
+
+/// An export as the file has it: with one of the two places. Files of versions that knew only NBD read the same.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExportInFile {
+    vdisk: VdiskName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nbd: Option<Address>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fuse: Option<PathBuf>,
+}
+
+impl TryFrom<ExportInFile> for ExportRecord {
+    type Error = BadValue;
+
+    fn try_from(file: ExportInFile) -> Result<ExportRecord, BadValue> {
+        Ok(ExportRecord { vdisk: file.vdisk, at: Place::one_of(file.nbd, file.fuse)? })
+    }
+}
+
+impl From<ExportRecord> for ExportInFile {
+    fn from(record: ExportRecord) -> ExportInFile {
+        let (nbd, fuse) = record.at.fields();
+        ExportInFile { vdisk: record.vdisk, nbd, fuse }
+    }
 }
 
 /// The directory the state lives in.
@@ -89,7 +126,7 @@ pub struct StateDir {
 
 impl Default for State {
     fn default() -> State {
-        State { version: VERSION, exports: Vec::new(), disks: Vec::new(), pools: Vec::new() }
+        State { version: VERSION, exports: Vec::new(), disks: Vec::new(), pools: Vec::new(), mounts: Vec::new() }
     }
 }
 
@@ -159,11 +196,12 @@ mod tests {
     use super::*;
 
     fn state() -> State {
-        let export = ExportRecord { vdisk: "tank/media".parse().unwrap(), nbd: "unix:/run/nbd".parse().unwrap() };
+        let at = |at| ExportRecord { vdisk: "tank/media".parse().unwrap(), at };
+        let exports = vec![at(Place::Nbd("unix:/run/nbd".parse().unwrap())), at(Place::Fuse("/srv/fuse".into()))];
         let member = MemberRecord { id: "1d".into(), name: "d1".into(), path: Some("/srv/d1".into()) };
         let pool =
             PoolRecord { id: "1".into(), name: "tank".into(), wanted: Wanted::Closed, since: 7, disks: vec![member] };
-        State { exports: vec![export], disks: vec!["/srv/d1".into()], pools: vec![pool], ..State::default() }
+        State { exports, disks: vec!["/srv/d1".into()], pools: vec![pool], ..State::default() }
     }
 
     #[test]
@@ -181,6 +219,15 @@ mod tests {
         fs::write(dir.path().join("state.json"), "{\"version\":1,\"exports\":[],\"disks\":[\"/srv/d1\"]}").unwrap();
         let state = StateDir::open(dir.path()).unwrap().load().unwrap();
         assert_eq!((state.disks, state.pools), (vec![PathBuf::from("/srv/d1")], Vec::new()));
+    }
+
+    #[test]
+    fn a_file_of_a_version_that_knew_only_nbd_is_read_and_an_export_without_a_place_is_not() {
+        let old = r#"{"version":1,"exports":[{"vdisk":"tank/media","nbd":"unix:/run/nbd"}],"disks":[]}"#;
+        let read: State = serde_json::from_str(old).unwrap();
+        assert_eq!(read.exports, state().exports[..1]);
+        assert_eq!(serde_json::to_string(&read.exports[0]).unwrap(), r#"{"vdisk":"tank/media","nbd":"unix:/run/nbd"}"#);
+        assert!(serde_json::from_str::<State>(&old.replace(r#","nbd":"unix:/run/nbd""#, "")).is_err());
     }
 
     #[test]

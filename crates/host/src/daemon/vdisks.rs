@@ -2,6 +2,7 @@
 
 use super::Daemon;
 use super::backend::{Judged, VdiskSpec};
+use super::exports::ending;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::judge;
 use crate::api::name::VdiskName;
@@ -101,7 +102,7 @@ impl Daemon {
         let vdisk = find_vdisk(self.open_pool_named(&name.pool)?, name)?;
         if !vdisk.exports.is_empty() {
             let message = format!("{name} is offered on {}; its clients would lose it", vdisk.exports.join(", "));
-            return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft export remove {name}")));
+            return Err(ApiError::new(Kind::NotPossible, message).hint(ending(&vdisk)));
         }
         if !how.dry_run {
             self.parts.engine.vdisk_remove(name)?;

@@ -33,11 +33,12 @@ impl Daemon {
             if let Some(reason) = &export.reason {
                 attention.push(Attention {
                     subject: format!("export {}", export.vdisk),
-                    message: format!("not offered on {}: {reason}", export.nbd),
+                    message: format!("not offered on {}: {reason}", export.uri),
                     hint: Some(format!("weft export remove {}", export.vdisk)),
                 });
             }
         }
+        attention.extend(self.mounts_that_need_a_person());
         Ok(Status {
             health: pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy),
             jobs: pools.iter().flat_map(|pool| &pool.jobs).filter(|job| !job.state.is_over()).cloned().collect(),

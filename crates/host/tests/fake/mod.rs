@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use weft_engine::units::ByteCount;
 use weft_host::api::error::{Answer, ApiError, Kind};
-use weft_host::api::export::Address;
+use weft_host::api::export::Place;
 use weft_host::api::job::{JobAction, StartKind};
 use weft_host::api::name::VdiskName;
 use weft_host::api::pool::{CheckReport, DiskCounters, DiskInfo, DiskState, Health, Media, PoolInfo};
@@ -42,7 +42,7 @@ pub struct FakeEngine {
 /// Remembers what is offered.
 #[derive(Default)]
 pub struct FakeExports {
-    pub offered: Mutex<Vec<(VdiskName, Address)>>,
+    pub offered: Mutex<Vec<(VdiskName, Place)>>,
 }
 
 impl FakeEngine {
@@ -309,13 +309,17 @@ fn disk(pool: &str, no: u16, id: String, member: &NewMember, capacity: u64) -> D
 }
 
 impl ExportServer for FakeExports {
-    fn start(&self, vdisk: &VdiskName, at: &Address) -> Answer<()> {
+    fn start(&self, vdisk: &VdiskName, at: &Place) -> Answer<()> {
         self.offered.lock().unwrap().push((vdisk.clone(), at.clone()));
         Ok(())
     }
 
-    fn stop(&self, vdisk: &VdiskName, at: &Address) -> Answer<()> {
+    fn stop(&self, vdisk: &VdiskName, at: &Place) -> Answer<()> {
         self.offered.lock().unwrap().retain(|offered| *offered != (vdisk.clone(), at.clone()));
         Ok(())
+    }
+
+    fn serves(&self, vdisk: &VdiskName, at: &Place) -> bool {
+        self.offered.lock().unwrap().contains(&(vdisk.clone(), at.clone()))
     }
 }

@@ -1,9 +1,11 @@
-//! Virtual disks offered over NBD: one server for each address, which offers as many of them as are asked for there.
+//! Virtual disks offered to clients. Over NBD: one server for each address, which offers as many of them as are asked
+//! for there. Over FUSE: see `fuse_exports`.
 
 use super::Thread;
+use super::fuse_exports::FuseExports;
 use super::volume::VdiskVolume;
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::export::Address;
+use crate::api::export::{Address, Place};
 use crate::api::name::VdiskName;
 use crate::daemon::backend::ExportServer;
 use crate::export::{Exports, Volume};
@@ -11,8 +13,14 @@ use crate::nbd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// All export servers of a daemon.
+pub struct HostExports {
+    nbd: NbdExports,
+    fuse: FuseExports,
+}
+
 /// The NBD servers of a daemon.
-pub struct NbdExports {
+struct NbdExports {
     thread: Thread,
     servers: Mutex<BTreeMap<Address, Listening>>,
 }
@@ -23,27 +31,57 @@ struct Listening {
 }
 
 /// What one server offers.
-struct Offered {
+pub(super) struct Offered {
     thread: Thread,
     names: Mutex<BTreeSet<VdiskName>>,
 }
 
-impl NbdExports {
+impl HostExports {
     /// No server yet.
-    pub fn new(thread: Thread) -> NbdExports {
-        NbdExports { thread, servers: Mutex::default() }
+    pub fn new(thread: Thread) -> HostExports {
+        let nbd = NbdExports { thread: thread.clone(), servers: Mutex::default() };
+        HostExports { nbd, fuse: FuseExports::new(thread) }
     }
 }
 
-impl ExportServer for NbdExports {
+impl ExportServer for HostExports {
+    fn start(&self, vdisk: &VdiskName, at: &Place) -> Answer<()> {
+        match at {
+            Place::Nbd(address) => self.nbd.start(vdisk, address),
+            Place::Fuse(dir) => self.fuse.start(vdisk, dir),
+        }
+    }
+
+    fn stop(&self, vdisk: &VdiskName, at: &Place) -> Answer<()> {
+        match at {
+            Place::Nbd(address) => self.nbd.stop(vdisk, address),
+            Place::Fuse(dir) => self.fuse.stop(vdisk, dir),
+        }
+    }
+
+    fn serves(&self, _: &VdiskName, at: &Place) -> bool {
+        match at {
+            Place::Nbd(address) => lock(&self.nbd.servers).contains_key(address),
+            Place::Fuse(dir) => self.fuse.serves(dir),
+        }
+    }
+}
+
+impl Offered {
+    /// A set of these, which may change.
+    pub fn new(thread: &Thread, names: impl IntoIterator<Item = VdiskName>) -> Arc<Offered> {
+        Arc::new(Offered { thread: thread.clone(), names: Mutex::new(names.into_iter().collect()) })
+    }
+}
+
+impl NbdExports {
     fn start(&self, vdisk: &VdiskName, at: &Address) -> Answer<()> {
         let mut servers = lock(&self.servers);
         if let Some(listening) = servers.get(at) {
             lock(&listening.offered.names).insert(vdisk.clone());
             return Ok(());
         }
-        let names = Mutex::new(BTreeSet::from([vdisk.clone()]));
-        let offered = Arc::new(Offered { thread: self.thread.clone(), names });
+        let offered = Offered::new(&self.thread, [vdisk.clone()]);
         let server = nbd::Server::start(&nbd_address(at)?, offered.clone(), nbd::Config::default())?;
         servers.insert(at.clone(), Listening { server, offered });
         Ok(())
@@ -86,6 +124,6 @@ fn nbd_address(at: &Address) -> Answer<nbd::Address> {
     Ok(at.to_string().parse()?)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

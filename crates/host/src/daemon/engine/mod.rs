@@ -1,13 +1,14 @@
 //! The engine behind the daemon: one engine thread owns all open pools, and everything asked of them is a task there.
 //!
 //! Read [`HostEngine`] first: each of its methods is one call into the thread. [`open`] makes, opens and closes pools,
-//! [`volume`] carries the requests of clients, [`exports`] offers volumes over NBD, [`info`] says what there is.
+//! [`volume`] carries the requests of clients, [`exports`] offers volumes over NBD and FUSE, [`info`] says what there is.
 //!
 //! Invariants
 //! 1. Pools, virtual disks and disks never leave the engine's thread; what comes out are plain values.
 //! 2. A pool is in [`Pools`] exactly while its disks are claimed.
 
 mod exports;
+mod fuse_exports;
 mod info;
 mod labels;
 mod open;
@@ -15,7 +16,7 @@ mod upkeep;
 mod volume;
 mod world;
 
-pub use exports::NbdExports;
+pub use exports::HostExports;
 
 use super::backend::{DiskChange, Engine, Judged, Label, NewMember, NewPool, OpenHow, VdiskSpec};
 use super::events::Journal;

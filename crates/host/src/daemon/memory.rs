@@ -1,0 +1,37 @@
+//! Memory of a daemon that serves the file systems of its own machine.
+//!
+//! When memory is short the kernel writes dirty pages out, and lets those who ask for memory wait for that. Dirty pages of
+//! a file system on a virtual disk are written out through this process: if it waited for memory, it would wait for
+//! itself. So
+//! - all its threads are marked as flushers of I/O: memory they ask for, also in the kernel, never waits for the writing
+//!   of file systems or disks, and their own writes are not slowed down because of what others made dirty;
+//! - from the first FUSE export on, what it has in memory stays there: no page of its code or data must be read back.
+//!
+//! Both need root, as loop devices and mounts do. Memory is taken when it is mapped and not when it is first touched: a
+//! request that is read into a buffer that was never touched was seen to wait for the writing of that very request.
+//!
+//! The first of the two is what is needed where the daemon is in a limited memory group (of version 1) together with
+//! those who write: there the kernel lets whoever asks for memory wait until pages are written out, locked or not.
+
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::configure_io_flusher_behavior;
+use std::io;
+use std::sync::Once;
+
+/// Marks this thread, and all that it starts from now on, processes too. To be called before any other is started.
+///
+/// Errors: `PermissionDenied` for other users than root.
+pub(super) fn never_wait_for_own_writes() -> io::Result<()> {
+    Ok(configure_io_flusher_behavior(true)?)
+}
+
+/// Keeps in memory what is there and what will come. Only the first call does anything.
+pub(super) fn stay_in_memory() {
+    static LOCKED: Once = Once::new();
+    LOCKED.call_once(|| {
+        let locked = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
+        if let Err(error) = locked {
+            eprintln!("weft: its memory cannot be locked ({error}); a file system of this machine on it may stall");
+        }
+    });
+}

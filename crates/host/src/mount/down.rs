@@ -1,0 +1,163 @@
+//! `weft unmount`, and clearing away what a daemon that died left mounted.
+
+use super::tools::{Tool, UMOUNT};
+use super::up::withdraw;
+use super::{State, device, only_root, state};
+use crate::api::Control;
+use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::mount::{MountForget, MountInfo};
+use crate::api::watch::{Change, Outcome};
+use crate::fuse::mounts;
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const SYNC: Tool = Tool { name: "sync", package: "coreutils" };
+
+/// What to unmount, and how.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The directory; absolute.
+    pub dir: PathBuf,
+    /// Also when processes use it: they lose it.
+    pub force: bool,
+    /// The daemon shall mount it again when it starts.
+    pub keep: bool,
+    /// Only say what would change.
+    pub dry_run: bool,
+}
+
+/// A process that uses a file system.
+pub(super) struct User {
+    pid: u32,
+    name: String,
+}
+
+/// Unmounts a virtual disk. Everything written is durable in it before.
+pub fn unmount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<Change> {
+    let shown = request.dir.display();
+    only_root(&format!("weft unmount {shown}"))?;
+    let dir = mounts::resolved(&request.dir).unwrap_or_else(|_| request.dir.clone());
+    let known = match weft.mount_list() {
+        Err(error) if error.kind == Kind::Unreachable => return without_daemon(socket, &dir, request, error),
+        known => known?,
+    };
+    let Some(mount) = known.into_iter().find(|mount| mount.dir == dir) else {
+        let message = format!("weft has mounted nothing on {shown}");
+        return Err(ApiError::new(Kind::NotFound, message).hint("weft vdisk list"));
+    };
+    let change = Change::new(Outcome::Removed, format!("mount of {} on {shown}", mount.vdisk), request.dry_run)
+        .line(format!("{}, {}", mount.device.display(), mount.filesystem));
+    if request.dry_run {
+        return Ok(change);
+    }
+    match state(&mount, socket) {
+        State::Alive => end(&mount, request.force)?,
+        State::Dead => end_dead(&mount),
+        State::Gone => {}
+    }
+    if !request.keep {
+        weft.mount_forget(&MountForget { dir: mount.dir.clone() })?;
+        withdraw(weft, &mount.vdisk, &mount.export);
+    }
+    Ok(change)
+}
+
+/// Clears away a mount that is dead or was ended by somebody else. Its export stays for the next mount. It is forgotten
+/// unless it is mounted `again`: then what is remembered of it is replaced when that has worked.
+pub(super) fn clear(weft: &dyn Control, mount: &MountInfo, again: bool) -> Answer<()> {
+    end_dead(mount);
+    if !again {
+        weft.mount_forget(&MountForget { dir: mount.dir.clone() })?;
+    }
+    Ok(())
+}
+
+/// Unmounts what lives: writes everything out, and leaves no device.
+fn end(mount: &MountInfo, force: bool) -> Answer<()> {
+    let ran = UMOUNT.output([&mount.dir])?;
+    if !ran.status.success() {
+        let said = String::from_utf8_lossy(&ran.stderr).trim().replace('\n', "; ");
+        let shown = mount.dir.display();
+        if !force {
+            let users = users_of_device(&mount.device);
+            let names: Vec<String> = users.iter().map(|user| format!("{} ({})", user.name, user.pid)).collect();
+            let by = if names.is_empty() { said } else { format!("used by {}", names.join(", ")) };
+            return Err(ApiError::new(Kind::NotPossible, format!("{shown} is busy: {by}"))
+                .hint(format!("weft unmount {shown} --force")));
+        }
+        SYNC.run(["--file-system".as_ref(), mount.dir.as_os_str()])?;
+        UMOUNT.run(["--lazy".as_ref(), mount.dir.as_os_str()])?;
+        return Ok(());
+    }
+    // It is marked to go by itself; asking again does no harm.
+    let _ = device::detach(&mount.device);
+    device::gone(&mount.device)
+}
+
+/// Unmounts what is dead, as far as it goes: whoever still uses it keeps the rest of it until they let go.
+fn end_dead(mount: &MountInfo) {
+    let ours = |found: mounts::Mounted| mount.is_of(&found.source);
+    let there = || mounts::mounted_at(&mount.dir).ok().flatten().is_some_and(ours);
+    if !there() {
+        return;
+    }
+    let unmounted = UMOUNT.output([&mount.dir]).is_ok_and(|ran| ran.status.success());
+    if !unmounted {
+        let _ = UMOUNT.run(["--lazy".as_ref(), mount.dir.as_os_str()]);
+    }
+    let _ = device::detach(&mount.device);
+    if unmounted {
+        let _ = device::gone(&mount.device);
+    }
+}
+
+/// Nobody remembers what is mounted, but what lies below the socket's directory is weft's.
+fn without_daemon(socket: &Path, dir: &Path, request: &Request, unreachable: ApiError) -> Answer<Change> {
+    let private = socket.parent().unwrap_or(Path::new("/")).join("mounts");
+    let found = mounts::mounted_at(dir).ok().flatten();
+    let Some((device, file)) = found.and_then(|found| {
+        let device = PathBuf::from(found.source);
+        let file = PathBuf::from(device::backing(&device)?.trim_end());
+        file.starts_with(&private).then_some((device, file))
+    }) else {
+        return Err(unreachable);
+    };
+    let shown = dir.display();
+    let change = Change::new(Outcome::Removed, format!("mount on {shown}, whose daemon is gone"), request.dry_run)
+        .line(device.display().to_string());
+    if request.dry_run {
+        return Ok(change);
+    }
+    if UMOUNT.run([dir]).is_err() {
+        UMOUNT.run(["--lazy".as_ref(), dir.as_os_str()])?;
+    }
+    let _ = device::detach(&device);
+    let _ = file.parent().map(mounts::clear_dead);
+    Ok(change)
+}
+
+/// The processes that have files of the file system on `device` open, or work in it.
+pub(super) fn users_of_device(device: &Path) -> Vec<User> {
+    let Ok(device) = rustix::fs::stat(device) else { return Vec::new() };
+    let number = (rustix::fs::major(device.st_rdev), rustix::fs::minor(device.st_rdev));
+    // Asked without waiting: another file system may not answer.
+    let on_it = |path: PathBuf| {
+        let asked = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
+        asked.is_ok_and(|found| (found.stx_dev_major, found.stx_dev_minor) == number)
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let users = processes.filter_map(|process| {
+        let (path, pid) = (process.path(), process.file_name().to_str()?.parse().ok()?);
+        let files = fs::read_dir(path.join("fd")).into_iter().flatten().flatten().map(|file| file.path());
+        let uses = files.chain(["cwd", "root", "exe"].map(|name| path.join(name))).any(on_it);
+        let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
+        uses.then(|| User { pid, name: name.trim().into() })
+    });
+    users.collect()
+}
+
+/// The numbers of processes, as a command takes them.
+pub(super) fn pids(users: &[User]) -> String {
+    users.iter().map(|user| user.pid.to_string()).collect::<Vec<_>>().join(" ")
+}

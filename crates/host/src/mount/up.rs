@@ -1,0 +1,227 @@
+//! `weft mount`.
+
+use super::device::{self, attach};
+use super::filesystem::{found_on, mount_options};
+use super::tools::{LOSETUP, MOUNT, UMOUNT};
+use super::{State, down, only_root, private_dir, state};
+use crate::api::Control;
+use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::export::{ExportAdd, ExportRemove};
+use crate::api::mount::{FileSystem, MountInfo};
+use crate::api::name::VdiskName;
+use crate::api::vdisk::VdiskInfo;
+use crate::api::watch::{Change, Outcome};
+use crate::fuse::mounts;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use weft_engine::units::ByteCount;
+
+/// What to mount, and how.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The virtual disk.
+    pub vdisk: VdiskName,
+    /// Where; absolute.
+    pub dir: PathBuf,
+    /// Make this file system first.
+    pub format: Option<FileSystem>,
+    /// What else `mkfs` is told.
+    pub mkfs: Vec<String>,
+    /// Make it whatever is there.
+    pub force: bool,
+    /// Mount it again after a restart of the daemon.
+    pub persist: bool,
+    /// Only say what would change.
+    pub dry_run: bool,
+}
+
+/// Mounts a virtual disk. What a daemon that died left of an earlier mount of it goes first.
+///
+/// `socket`: the daemon's control socket. Errors leave nothing behind.
+pub fn mount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<Change> {
+    let Request { vdisk, dir, .. } = request;
+    only_root(&format!("weft mount {vdisk} {}", dir.display()))?;
+    let info = weft.vdisk_show(vdisk)?;
+    let subject = format!("mount of {vdisk} on {}", dir.display());
+    let mut persist = request.persist;
+    for mount in weft.mount_list()?.into_iter().filter(|mount| mount.vdisk == *vdisk) {
+        let here = mounts::resolved(dir).is_ok_and(|dir| dir == mount.dir);
+        if state(&mount, socket) != State::Alive {
+            persist |= here && mount.persist;
+            if !request.dry_run {
+                down::clear(weft, &mount, here)?;
+            }
+            continue;
+        }
+        if here {
+            return already(weft, request, mount, subject);
+        }
+        let there = mount.dir.display();
+        return Err(ApiError::new(Kind::AlreadyExists, format!("{vdisk} is mounted on {there} already"))
+            .hint(format!("weft unmount {there}")));
+    }
+    for tool in [LOSETUP, MOUNT].into_iter().chain(request.format.map(FileSystem::maker)) {
+        tool.installed()?;
+    }
+    judge_used(request, &info)?;
+    let mut change = Change::new(Outcome::Created, subject, request.dry_run);
+    if request.dry_run {
+        let dead = mounts::is_dead(dir) || weft.mount_list()?.iter().any(|mount| mount.dir == *dir);
+        if !dead {
+            free(request)?;
+        }
+        change = change.line(device::why_this_way());
+        if let Some(format) = request.format {
+            let recipe = format.recipe(&info, request.force, &request.mkfs);
+            change = change.line(format!("{} {}", recipe.tool.name, recipe.args.join(" "))).line(recipe.why);
+        }
+        return Ok(change);
+    }
+    let dir = free(request)?;
+    let request = Request { persist, ..request.clone() };
+    let export = private_dir(socket, vdisk);
+    let file = offer(weft, vdisk, &export)?;
+    let mounted = attach(&file, info.sector.into()).and_then(|device| {
+        let mounted = on_device(weft, &request, &info, &device, &dir, &export);
+        mounted.inspect_err(|_| {
+            let _ = device::detach(&device).and_then(|()| device::gone(&device));
+        })
+    });
+    match mounted {
+        Ok(lines) => Ok(lines.into_iter().fold(change, Change::line)),
+        Err(error) => {
+            withdraw(weft, vdisk, &export);
+            Err(error)
+        }
+    }
+}
+
+/// Formats, mounts and remembers; what was done, in words.
+fn on_device(
+    weft: &dyn Control,
+    request: &Request,
+    info: &VdiskInfo,
+    device: &Path,
+    dir: &Path,
+    export: &Path,
+) -> Answer<Vec<String>> {
+    let mut lines = vec![format!("{}: {}", device.display(), device::why_this_way())];
+    let found = found_on(device)?;
+    let kind = match (request.format, found) {
+        (Some(_), Some(found)) if !request.force => return Err(holds(request, &found)),
+        (Some(format), _) => {
+            let recipe = format.recipe(info, request.force, &request.mkfs);
+            recipe.tool.run(recipe.args.iter().map(AsRef::as_ref).chain([device.as_os_str()]))?;
+            lines.push(format!("{} made: {}", format.kind(), recipe.why));
+            format.kind().to_string()
+        }
+        (None, Some(found)) => {
+            lines.push(format!("it holds {found}"));
+            found
+        }
+        (None, None) => return Err(holds_nothing(request)),
+    };
+    let (kind, options, why) = mount_options(&kind);
+    let words = ["-t", kind, "-o", options].map(std::ffi::OsStr::new);
+    MOUNT.run(words.into_iter().chain([device.as_os_str(), dir.as_os_str()])).map_err(|error| {
+        let used = down::users_of_device(device);
+        if used.is_empty() { error } else { error.hint(format!("kill {}", down::pids(&used))) }
+    })?;
+    let mount = MountInfo {
+        vdisk: request.vdisk.clone(),
+        dir: dir.into(),
+        device: device.into(),
+        export: export.into(),
+        filesystem: kind.into(),
+        persist: request.persist,
+    };
+    if let Err(error) = weft.mount_note(&mount) {
+        let _ = UMOUNT.run([dir]);
+        return Err(error);
+    }
+    // From now on the device goes with its file system, whoever unmounts it.
+    device::detach(device)?;
+    lines.push(format!("mounted with {options}: {why}"));
+    if request.persist {
+        lines.push("mounted again whenever the daemon starts".into());
+    }
+    Ok(lines)
+}
+
+/// The same mount is there: only whether it persists can still change.
+fn already(weft: &dyn Control, request: &Request, mount: MountInfo, subject: String) -> Answer<Change> {
+    if request.format.is_some() {
+        let dir = mount.dir.display();
+        return Err(ApiError::new(
+            Kind::NotPossible,
+            format!("{} is mounted on {dir}; formatting would destroy it", mount.vdisk),
+        )
+        .hint(format!("weft unmount {dir}")));
+    }
+    if mount.persist || !request.persist {
+        return Ok(Change::new(Outcome::AlreadySo, subject, request.dry_run).line(mount.device.display().to_string()));
+    }
+    if !request.dry_run {
+        weft.mount_note(&MountInfo { persist: true, ..mount })?;
+    }
+    Ok(Change::new(Outcome::Changed, subject, request.dry_run).line("mounted again whenever the daemon starts"))
+}
+
+/// Refuses to format what has data, and to mount what has none, as far as the daemon can tell.
+fn judge_used(request: &Request, info: &VdiskInfo) -> Answer<()> {
+    match request.format {
+        Some(_) if info.used > 0 && !request.force => Err(holds(request, &format!("{} of data", ByteCount(info.used)))),
+        _ => Ok(()),
+    }
+}
+
+fn holds(request: &Request, what: &str) -> ApiError {
+    let Request { vdisk, dir, .. } = request;
+    let message = format!("{vdisk} holds {what}, which formatting would destroy; only --force does it");
+    ApiError::new(Kind::NotPossible, message).hint(format!("weft mount {vdisk} {}", dir.display()))
+}
+
+fn holds_nothing(request: &Request) -> ApiError {
+    let Request { vdisk, dir, .. } = request;
+    ApiError::new(Kind::NotPossible, format!("{vdisk} holds no file system that this system knows"))
+        .hint(format!("weft mount {vdisk} {} --format ext4", dir.display()))
+}
+
+/// The directory without symbolic links, if it can be mounted on.
+fn free(request: &Request) -> Answer<PathBuf> {
+    let (vdisk, shown) = (&request.vdisk, request.dir.display());
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            ApiError::new(Kind::NotFound, format!("no directory {shown}")).hint(format!("mkdir -p {shown}"))
+        }
+        _ => ApiError::new(Kind::NotPossible, format!("cannot mount on {shown}: {error}")),
+    };
+    let dir = mounts::resolved(&request.dir).map_err(failed)?;
+    if let Some(found) = mounts::mounted_at(&dir).map_err(failed)? {
+        return Err(ApiError::new(Kind::NotPossible, format!("{shown} is busy: {} is mounted on it", found.source))
+            .hint(format!("umount {shown}")));
+    }
+    if dir.read_dir().map_err(failed)?.next().is_some() {
+        let message = format!("{shown} is not empty; what is in it would be hidden");
+        return Err(
+            ApiError::new(Kind::NotPossible, message).hint(format!("weft mount {vdisk} {shown}/{}", vdisk.vdisk))
+        );
+    }
+    Ok(dir)
+}
+
+/// Has the daemon offer the virtual disk in `export`; its file.
+fn offer(weft: &dyn Control, vdisk: &VdiskName, export: &Path) -> Answer<PathBuf> {
+    let made = mounts::clear_dead(export).and_then(|_| fs::create_dir_all(export));
+    made.map_err(|error| ApiError::new(Kind::NotPossible, format!("cannot make {}: {error}", export.display())))?;
+    weft.export_add(&ExportAdd { vdisk: vdisk.clone(), nbd: None, fuse: Some(export.into()), dry_run: false })?;
+    Ok(export.join(&vdisk.vdisk))
+}
+
+/// Takes the private export back; what is not there any more needs no taking.
+pub(super) fn withdraw(weft: &dyn Control, vdisk: &VdiskName, export: &Path) {
+    let _ = weft.export_remove(vdisk, &ExportRemove { fuse: Some(export.into()), ..ExportRemove::default() });
+    let _ = fs::remove_dir(export);
+    let _ = export.parent().map(fs::remove_dir);
+}

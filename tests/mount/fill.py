@@ -1,0 +1,84 @@
+"""Format, mount, fill to 95 %, verify, check, delete, three times more; with figures of what that cost the disks."""
+
+import os
+import shutil
+import time
+
+from files import MIB, Content, fill
+from host import NEEDS, Host
+from machine import run
+from report import Case
+
+PARITY1 = [(f"parity 1, {n} columns", n, ["--resiliency", "parity", "--columns", str(n)]) for n in (3, 4, 5, 7)]
+PARITY2 = [(f"parity 2, {n} columns", n, ["--resiliency", "parity", "--failures", "2", "--columns", str(n)]) for n in (4, 5, 7)]
+MIRROR = [(f"mirror of {n}", n, ["--resiliency", "mirror", "--copies", str(n), "--columns", "1"]) for n in (2, 3)]
+# What makes the unit of allocation 64 KiB, where the file system can.
+LARGE = {"ext4": "-O bigalloc -C 65536", "xfs": "-b size=65536", "btrfs": "-n 65536"}
+ROUNDS = 4
+
+
+def cases(long):
+    """Short: every layout with a file system in turn, and 64 KiB blocks on the layout that nothing aligns with."""
+    layouts, kinds = PARITY1 + PARITY2 + MIRROR, ["ext4", "xfs", "btrfs"]
+    made = [(layout, kind, large) for layout in layouts for kind in kinds for large in (False, True)]
+    if not long:
+        made = [(layout, kinds[n % 3], False) for n, layout in enumerate(layouts)]
+        made += [(PARITY1[1], kind, True) for kind in kinds[:2]]
+    size = (2048 if long else 320) * MIB
+    return [Case(f"fill: {kind}{' 64 KiB' if large else ''} on {name}",
+                 lambda reporter, rng, args=(disks, layout, kind, large, size, long): story(reporter, rng, *args), NEEDS[kind])
+            for (name, disks, layout), kind, large in made]
+
+
+def story(reporter, rng, disks, layout, kind, large, size, judge_speed):
+    # Room for the data, its redundancy, and what is new while the old is not yet free.
+    with Host(disks, f"{size * 3 // 2 // MIB + 256}MiB") as host:
+        host.weft("vdisk", "create", "p/v", "--size", str(size), *layout)
+        host.mount("--format", kind, *(["--mkfs=" + LARGE[kind]] if large else []))
+        rates, content = [], Content(rng)
+        for turn in range(1, ROUNDS + 1):
+            if not reporter.check(f"round {turn}", one_round, host, rng, content, kind, size, rates):
+                return
+        ratios = [rate / rates[0] for rate in rates[1:]]
+        print("     refill / first fill: " + ", ".join(f"{ratio:.2f}" for ratio in ratios), flush=True)
+        if judge_speed:
+            reporter.check("a refill is as fast as the first fill", fast_enough, ratios)
+        host.unmount()
+        reporter.check("the pool is sound", host.sound)
+
+
+def one_round(host, rng, content, kind, size, rates):
+    before, begun = host.show()["counters"], time.monotonic()
+    names, written = fill(content, rng, host.mnt)
+    host.sync()
+    rates.append(written / (time.monotonic() - begun) / 1e6)
+    room, after = os.statvfs(host.mnt), host.show()["counters"]
+    full = 1 - room.f_bfree / room.f_blocks
+    # What is not in memory any more must come from the disks.
+    host.unmount()
+    host.fsck(kind)
+    host.mount()
+    for name in names:
+        content.verify(host.mnt, name)
+    used = host.show()["used"]
+    for folder in os.listdir(host.mnt):
+        if folder != "lost+found":
+            shutil.rmtree(host.inside(folder))
+    # Freezing makes xfs do at once what it does in the background; its log alone takes 64 MiB.
+    run("fsfreeze", "--freeze", host.mnt)
+    run("fsfreeze", "--unfreeze", host.mnt)
+    left = host.until("given back", "vdisk", "show", "p/v", holds=lambda vdisk: vdisk["used"] < used * 0.3 + 64 * MIB)
+    host.unmount()
+    host.fsck(kind)
+    host.mount()
+    assert full >= 0.85, f"only {full:.0%} full"
+    gone = {key: after[key] - before[key] for key in ("whole_stripe_bytes", "landed_bytes", "write_caused_read_bytes")}
+    whole = gone["whole_stripe_bytes"] / max(1, gone["whole_stripe_bytes"] + gone["landed_bytes"])
+    return (f"{len(names)} files, {written / 1e6:.0f} MB at {rates[-1]:.0f} MB/s, {full:.1%} full; whole stripes {whole:.1%}, "
+            f"reads because of writes {gone['write_caused_read_bytes'] / 1e6:.1f} MB; used {used / 1e6:.0f} -> {left['used'] / 1e6:.0f} MB")
+
+
+def fast_enough(ratios):
+    middle = sorted(ratios)[len(ratios) // 2]
+    assert middle >= 0.9, ratios
+    return f"{middle:.2f}"

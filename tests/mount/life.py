@@ -1,0 +1,170 @@
+"""What a person sees of `weft mount`: refusals, restarts, a daemon that dies, a directory in use."""
+
+import json
+import os
+import subprocess
+
+from host import NEEDS, Host
+from report import Case
+
+
+def cases():
+    return [Case("mount: what is refused, and restarts", story, ("mkfs.ext4", "mkfs.xfs")),
+            Case("mount: a daemon that dies", deaths, ("mkfs.ext4",)),
+            Case("mount: ntfs", ntfs, NEEDS["ntfs"])]
+
+
+def story(reporter, _):
+    with Host(4, "512MiB") as host:
+        host.weft("vdisk", "create", "p/v", "--size", "384MiB", "--resiliency", "parity", "--columns", "4")
+        for check in (empty_is_not_mounted, dry_run, formatted_and_mounted, busy, not_formatted_again, persists, not_after_unmount):
+            if not reporter.check(check.__name__.replace("_", " "), check, host):
+                return
+
+
+def refused(host, code, words, *line):
+    ran = host.ran(*line)
+    assert ran.returncode == code and words in ran.stderr and "\ntry: " in ran.stderr, (line, ran.returncode, ran.stderr)
+
+
+def empty_is_not_mounted(host):
+    refused(host, 3, "holds no file system", "mount", "p/v", host.mnt)
+    refused(host, 4, "no virtual disk", "mount", "p/x", host.mnt)
+    refused(host, 4, "no directory", "mount", "p/v", host.path("nowhere"), "--format", "ext4")
+    refused(host, 3, "is busy", "mount", "p/v", "/proc", "--format", "ext4")
+    refused(host, 3, "is not empty", "mount", "p/v", host.disks_dir, "--format", "ext4")
+    refused(host, 4, "mounted nothing", "unmount", host.mnt)
+    nobody = subprocess.run([os.environ["WEFT"], "mount", "p/v", host.mnt], env=host.env(), capture_output=True, text=True,
+                            user=65534, group=65534)
+    assert nobody.returncode == 3 and "only root" in nobody.stderr, nobody
+    missing = subprocess.run([os.environ["WEFT"], "unmount", host.mnt, "--dry-run"], env=host.env(), capture_output=True, text=True)
+    assert missing.returncode == 4, missing
+    assert host.json("export", "list") == [], "a refusal leaves something behind"
+
+
+def dry_run(host):
+    would = host.json("mount", "p/v", host.mnt, "--format", "xfs", "--dry-run")
+    assert would["dry_run"] and any("su=262144,sw=3,agcount=4" in line for line in would["changes"]), would
+    assert not host.is_mounted() and host.json("export", "list") == []
+
+
+def formatted_and_mounted(host):
+    told = host.mount("--format", "ext4")
+    assert "stride 64, stripe width 192: a stripe is 3 x 256 KiB" in told and "loop" in told, told
+    options = subprocess.check_output(["findmnt", "-no", "OPTIONS", host.mnt], text=True)
+    assert "discard" in options and "stripe=192" in options, options
+    assert host.json("mount", "p/v", host.mnt)["outcome"] == "already-so"
+    other = host.path("other")
+    os.mkdir(other)
+    refused(host, 3, "already", "mount", "p/v", other)
+    refused(host, 3, "is mounted on", "export", "remove", "p/v")
+    refused(host, 3, "would lose it", "vdisk", "remove", "p/v", "--yes")
+    with open(host.inside("kept"), "w") as file:
+        file.write("kept")
+
+
+def busy(host):
+    with open(host.inside("kept")) as file:
+        user = subprocess.Popen(["sleep", "600"], stdin=file)
+        refused(host, 3, "used by", "unmount", host.mnt)
+    user.kill()
+    user.wait()
+    host.unmount()
+    assert not host.is_mounted() and host.json("export", "list") == []
+
+
+def not_formatted_again(host):
+    refused(host, 3, "--force", "mount", "p/v", host.mnt, "--format", "xfs")
+    host.mount()
+    assert open(host.inside("kept")).read() == "kept"
+    host.unmount()
+    host.mount("--format", "xfs", "--force")
+    assert os.listdir(host.mnt) == []
+    with open(host.inside("kept"), "w") as file:
+        file.write("kept")
+    assert host.json("mount", "p/v", host.mnt, "--persist")["outcome"] == "changed"
+
+
+def persists(host):
+    # Clean stop with the file system in use: it is written out, and the user loses it.
+    with open(host.inside("kept")) as file:
+        user = subprocess.Popen(["sleep", "600"], stdin=file)
+    host.stop()
+    assert not host.is_mounted()
+    user.kill()
+    user.wait()
+    host.serve()
+    assert open(host.inside("kept")).read() == "kept"
+    host.kill()
+    host.serve()
+    assert open(host.inside("kept")).read() == "kept"
+    assert json.loads(host.weft("status", "--json"))["attention"] == []
+
+
+def not_after_unmount(host):
+    host.unmount()
+    host.stop()
+    host.serve()
+    assert not host.is_mounted() and host.json("export", "list") == []
+
+
+def deaths(reporter, _):
+    with Host(4, "512MiB") as host:
+        host.weft("vdisk", "create", "p/v", "--size", "384MiB", "--resiliency", "parity", "--columns", "4")
+        host.mount("--format", "ext4")
+        reporter.check("errors, and no hang, and mounted again", dies, host)
+        reporter.check("also with a user that will not let go", dies_in_use, host)
+        reporter.check("unmounted without any daemon", dies_for_good, host)
+
+
+def dies(host):
+    host.kill()
+    ran = subprocess.run(["dd", "if=/dev/zero", f"of={host.inside('x')}", "bs=64k", "count=1", "conv=fsync"], capture_output=True, timeout=60)
+    assert ran.returncode != 0
+    host.serve()
+    attention = host.json("status")["attention"]
+    assert "lost its device" in attention[0]["message"], attention
+    host.mount()
+    with open(host.inside("x"), "w") as file:
+        file.write("x")
+    assert host.json("status")["attention"] == []
+
+
+def dies_in_use(host):
+    with open(host.inside("x")) as file:
+        user = subprocess.Popen(["sleep", "600"], stdin=file)
+    host.sync()
+    host.kill()
+    host.serve()
+    host.mount()
+    assert open(host.inside("x")).read() == "x"
+    user.kill()
+    user.wait()
+
+
+def dies_for_good(host):
+    host.kill()
+    told = host.unmount()
+    assert "daemon is gone" in told and not host.is_mounted(), told
+    host.serve()
+    assert host.json("export", "list") == [] and host.json("status")["attention"] == []
+    host.mount()
+    host.unmount()
+
+
+def ntfs(reporter, rng):
+    with Host(4, "512MiB") as host:
+        host.weft("vdisk", "create", "p/v", "--size", "256MiB", "--resiliency", "parity", "--columns", "4")
+        reporter.check("formatted, written, read again", written_on_ntfs, host, rng)
+
+
+def written_on_ntfs(host, rng):
+    host.mount("--format", "ntfs")
+    data = rng.randbytes(5_000_000)
+    with open(host.inside("file"), "wb") as file:
+        file.write(data)
+    host.unmount()
+    host.mount()
+    with open(host.inside("file"), "rb") as file:
+        assert file.read() == data
+    host.unmount()
