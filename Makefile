@@ -26,6 +26,11 @@ test: ## Run every test: units, stories, mutants, the simulator, real clients
 	@scripts/need test
 	@scripts/test
 
+test-mount: ## Run the tests of mounted file systems (root; the machine may have to wait for them)
+	@scripts/need test-mount
+	$(CARGO) build --profile proof -p weft-host
+	@WEFT=$(CURDIR)/target/proof/weft tests/mount/run
+
 lint: ## Check format, clippy (warnings are errors), licences and advisories
 	@scripts/need lint
 	@scripts/lint
@@ -35,4 +40,4 @@ bench: ## Measure kernels and NBD beside raw files and beside nbdkit
 	$(CARGO) build --release -p weft-host
 	@scripts/bench
 
-.PHONY: help build demo demo-clean demo-mount test lint bench
+.PHONY: help build demo demo-clean demo-mount test test-mount lint bench
