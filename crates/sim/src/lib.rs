@@ -10,6 +10,7 @@ pub mod exhaustive;
 pub mod figures;
 pub mod oracle;
 pub mod random_writes;
+pub mod rebuild;
 pub mod rig;
 pub mod rng;
 pub mod storm;

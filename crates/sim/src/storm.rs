@@ -492,6 +492,8 @@ impl Scene {
             runs_in_flight: 1 + rng.below(8) as usize,
             run_bytes: *rng.pick(&[4 << 10, 64 << 10, 1 << 20]),
             auto_jobs: true,
+            // Groups of a few stripes: more can happen between them.
+            move_memory: 1 << 20,
         };
         let fixed = rng.chance(0.25);
         let upkeep = rng.chance(0.5);

@@ -56,6 +56,8 @@ pub struct Tuning {
     pub run_bytes: u64,
     /// Whether jobs begin by themselves: what is missing is rebuilt, what is back is brought up to date.
     pub auto_jobs: bool,
+    /// About the most bytes that slots which move at once hold in memory.
+    pub move_memory: u64,
 }
 
 impl Default for Tuning {
@@ -69,6 +71,7 @@ impl Default for Tuning {
             runs_in_flight: 8,
             run_bytes: 1 << 20,
             auto_jobs: true,
+            move_memory: 512 << 20,
         }
     }
 }
