@@ -1,8 +1,8 @@
-//! `weft-sim streams` and `weft-sim rebuild`: figures in virtual time, for people.
+//! `weft-sim streams`, `weft-sim rebuild`, `weft-sim capacity`: figures in virtual time, for people.
 
 use crate::random_writes::{Load, on_mirror_in_place, on_parity};
-use crate::rebuild;
 use crate::streams::{self, Case};
+use crate::{capacity, rebuild};
 use std::process::ExitCode;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos};
@@ -50,6 +50,15 @@ pub fn rebuild_command(arguments: &[String]) -> ExitCode {
             eprintln!("usage: {REBUILD_USAGE}");
             return ExitCode::from(2);
         }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs `weft-sim capacity`: how much of disks of 500 GB to 4 TB each layout can use.
+pub fn capacity_command() -> ExitCode {
+    println!("disks of {:?} GB\n{}", capacity::MIXED_GB, capacity::HEADING);
+    for layout in capacity::layouts() {
+        println!("{}", capacity::run(layout));
     }
     ExitCode::SUCCESS
 }

@@ -5,6 +5,7 @@
 //! [`world::SimWorld::trace_hash`].
 #![warn(missing_docs)]
 
+pub mod capacity;
 pub mod disk;
 pub mod exhaustive;
 pub mod figures;

@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 use weft_engine::format::label::DiskPlan;
-use weft_engine::format::record::{JobKind, JobState, SettingsRecord};
+use weft_engine::format::record::{JobKind, JobState, OWNER_METADATA, SettingsRecord};
 use weft_engine::io::{Buf, Disk};
 use weft_engine::store::Tuning;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
@@ -25,8 +25,6 @@ use weft_engine::world::World;
 
 /// Bytes of a request of the fill, and of the classic stream.
 const REQUEST: ByteCount = ByteCount::mib(1);
-/// The disk that is lost. It carries the log and votes, as the first disks of a pool do.
-const VICTIM: usize = 1;
 
 /// What is to be lost and rebuilt.
 #[derive(Clone, Copy, Debug)]
@@ -87,13 +85,13 @@ pub fn four_and_one(interleave: ByteCount) -> Layout {
     Layout::new(Resiliency::Parity { parity: 1 }, 5, interleave).expect("this layout is valid")
 }
 
-/// Pools of 6, 12 and 24 disks of 8 GiB with `per_disk` of raw data on each.
+/// Pools of 6, 12 and 24 disks of 8 GiB with `per_disk` of raw data on each, in 64 slabs.
 pub fn by_disks(per_disk: ByteCount, clients: Option<Clients>) -> impl Iterator<Item = Case> {
     let layout = four_and_one(ByteCount::kib(256));
     [6, 12, 24].into_iter().map(move |disks| {
         let raw = per_disk.0 * disks as u64;
         let data = ByteCount(raw / layout.slots() as u64 * layout.data_columns() as u64 / REQUEST.0 * REQUEST.0);
-        Case { disks, capacity: ByteCount::gib(8), slab: ByteCount::mib(32), layout, data, clients }
+        Case { disks, capacity: ByteCount::gib(8), slab: ByteCount(per_disk.0 / 64), layout, data, clients }
     })
 }
 
@@ -108,26 +106,30 @@ pub fn little(data: ByteCount) -> Case {
 pub fn run(case: Case) -> Outcome {
     let bench = fill(case);
     let load = case.clients.map(|clients| Load::new(&bench, case, clients));
-    let span = Nanos::secs(20);
+    let span = Nanos::secs(5);
     let healthy = load.as_ref().map(|load| load.rate_over(&bench, span));
 
     let store = bench.pool.store().clone();
-    bench.disks[VICTIM].vanish();
-    store.disk_lost(VICTIM as u16, "it was pulled");
+    let victim = a_disk_with_data(&bench);
+    bench.disks[victim].vanish();
+    store.disk_lost(victim as u16, "it was pulled");
     let lost = bench.pool.unsound_bytes();
     let degraded = load.as_ref().map(|load| load.rate_over(&bench, span));
 
-    let before = seen(&bench);
+    let before = seen(&bench, victim);
     let read_before = load.as_ref().map(Load::bytes);
     let took = repair(&bench);
     let during = load.as_ref().map(|load| per_second(load.bytes() - read_before.unwrap_or(0), took));
-    let work: Vec<(u64, u64)> =
-        seen(&bench).into_iter().zip(before).map(|(after, before)| (after.0 - before.0, after.1 - before.1)).collect();
+    let work: Vec<(u64, u64)> = seen(&bench, victim)
+        .into_iter()
+        .zip(before)
+        .map(|(after, before)| (after.0 - before.0, after.1 - before.1))
+        .collect();
 
     if let Some(load) = &load {
         load.stop(&bench);
     }
-    prove(&bench, case);
+    prove(&bench, case, victim);
     bench.world.halt();
     let all: u64 = work.iter().map(|(read, written)| read + written).sum();
     let most = work.iter().map(|(read, written)| read + written).max().unwrap_or(0);
@@ -197,6 +199,13 @@ fn fill(case: Case) -> Bench {
     bench
 }
 
+/// The disk of the first slot of the first segment with data.
+fn a_disk_with_data(bench: &Bench) -> usize {
+    let map = bench.pool.store().map.borrow();
+    let first = map.segments.values().find(|segment| segment.record.owner != OWNER_METADATA);
+    first.and_then(|segment| segment.slab(0)).expect("something was written, and it has a place").disk as usize
+}
+
 /// Repairs; the time it took.
 fn repair(bench: &Bench) -> Nanos {
     let (pool, host) = (bench.pool.clone(), bench.world.clone());
@@ -210,9 +219,9 @@ fn repair(bench: &Bench) -> Nanos {
 }
 
 /// Every slot is sound, and a part of the data reads back although one more disk is gone.
-fn prove(bench: &Bench, case: Case) {
+fn prove(bench: &Bench, case: Case, victim: usize) {
     assert_eq!(bench.pool.unsound_bytes(), ByteCount::ZERO, "nothing is left to repair");
-    bench.disks[VICTIM + 1].vanish();
+    bench.disks[(victim + 1) % case.disks].vanish();
     let vdisk = bench.vdisk.clone();
     let places: Vec<u64> = (0..64).map(|no| case.data.0 / REQUEST.0 * no / 64 * REQUEST.0).collect();
     block_on(&bench.world, async move {
@@ -225,8 +234,8 @@ fn prove(bench: &Bench, case: Case) {
 }
 
 /// Bytes read and written so far by every disk but the lost one.
-fn seen(bench: &Bench) -> Vec<(u64, u64)> {
-    let others = bench.disks.iter().enumerate().filter(|(no, _)| *no != VICTIM);
+fn seen(bench: &Bench, victim: usize) -> Vec<(u64, u64)> {
+    let others = bench.disks.iter().enumerate().filter(|(no, _)| *no != victim);
     others.map(|(_, disk)| (disk.stats().read_bytes.0, disk.stats().written_bytes.0)).collect()
 }
 
@@ -296,7 +305,13 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (took, classic) = (self.took.0 as f64 / 1e9, self.classic.0 as f64 / 1e9);
         let mib = |bytes: ByteCount| format!("{} MiB", bytes.0 >> 20);
-        write!(f, "{:5}  {:>16} {took:7.1}s {:6.0} ", self.case.disks, mib(self.lost), per_second(self.lost.0, self.took) / 1e6)?;
+        write!(
+            f,
+            "{:5}  {:>16} {took:7.1}s {:6.0} ",
+            self.case.disks,
+            mib(self.lost),
+            per_second(self.lost.0, self.took) / 1e6
+        )?;
         write!(f, "{classic:7.1}s {:6.2}  {:>10} {:>14}", took / classic, mib(self.read), mib(self.written))?;
         write!(f, "  {:.2}", self.uneven)?;
         if let Some(rates) = self.clients {

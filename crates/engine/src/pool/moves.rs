@@ -313,8 +313,8 @@ impl Pool {
 /// How many strips a move may copy at once if it is to hold `memory` bytes: those it computes them from, and the strips themselves.
 fn group_stripes(layout: Layout, memory: u64) -> usize {
     let strips = (layout.data_columns() as u64 + 1) * layout.interleave().0;
-    let most = (GROUP_BYTES / layout.interleave().0).min(GROUP_STRIPES);
-    (memory / strips).clamp(1, most.max(1)) as usize
+    let most = (GROUP_BYTES / layout.interleave().0).clamp(1, GROUP_STRIPES);
+    (memory / strips).clamp(1, most) as usize
 }
 
 /// What there is of one strip.

@@ -42,7 +42,10 @@ pub fn unusable(layout: Layout, disks: &[Room], slab: ByteCount) -> (ByteCount, 
         sentence += &format!("; another disk of {size} would make {gain} more usable");
     }
     if let Some((columns, more)) = better_columns(layout, &free, slab).filter(|(_, more)| *more > usable) {
-        sentence += &format!("; {columns} columns hold {more} of data there, {} hold {usable}", layout.columns());
+        sentence += &format!(
+            "; --columns {columns} would hold {more} of data there, --columns {} holds {usable}",
+            layout.columns()
+        );
     }
     (bytes, sentence)
 }
@@ -79,9 +82,8 @@ fn disk_to_add(layout: Layout, free: &[u64], slab: ByteCount) -> Option<(ByteCou
 fn better_columns(layout: Layout, free: &[u64], slab: ByteCount) -> Option<(usize, ByteCount)> {
     let least = layout.resiliency().columns_min() as usize;
     let widths = least..=(free.len() / layout.copies()).min(crate::limits::COLUMNS_MAX as usize);
-    let layouts = widths.filter_map(|columns| {
-        Layout::new(layout.resiliency(), columns as u8, layout.interleave()).ok()
-    });
+    let layouts =
+        widths.filter_map(|columns| Layout::new(layout.resiliency(), columns as u8, layout.interleave()).ok());
     let held = layouts.map(|layout| (layout.columns(), user_bytes(layout, free, slab)));
     held.max_by_key(|(columns, bytes)| (*bytes, core::cmp::Reverse(*columns)))
 }
@@ -157,14 +159,17 @@ mod tests {
         assert_eq!(bytes, ByteCount::gib(300));
         assert!(sentence.contains("300 GiB on d2"), "{sentence}");
         assert!(sentence.contains("another disk of 200 GiB would make 200 GiB more usable"), "{sentence}");
-        assert!(!sentence.contains("columns hold"), "{sentence}");
+        assert!(!sentence.contains("would hold"), "{sentence}");
     }
 
     #[test]
     fn a_layout_that_is_too_wide_for_unequal_disks_is_told_the_better_one() {
         let (bytes, sentence) = unusable(parity(6), &rooms(&[100, 100, 100, 400, 400, 400]), SLAB);
         assert_eq!(bytes, ByteCount::gib(900));
-        assert!(sentence.contains("3 columns hold 1000 GiB of data there, 6 hold 500 GiB"), "{sentence}");
+        assert!(
+            sentence.contains("--columns 3 would hold 1000 GiB of data there, --columns 6 holds 500 GiB"),
+            "{sentence}"
+        );
     }
 
     #[test]

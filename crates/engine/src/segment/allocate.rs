@@ -251,7 +251,9 @@ impl Map {
         });
         let mut room: Vec<_> = apart.into_iter().chain(together).collect();
         if self.disks_for(disks).count() < slots {
-            room.extend(self.last_resort(disks, keep).map(|disk| (disk.free.count(), turn(disk.record.no), disk.record.no)));
+            room.extend(
+                self.last_resort(disks, keep).map(|disk| (disk.free.count(), turn(disk.record.no), disk.record.no)),
+            );
         }
         if room.len() + absent_max < slots {
             let (have, healthy) = (room.len(), self.disks_for(disks).count());
