@@ -1,29 +1,64 @@
-//! `weft-sim streams`: figures in virtual time, for people.
+//! `weft-sim streams`, `weft-sim rebuild`, `weft-sim capacity`: figures in virtual time, for people.
 
 use crate::random_writes::{Load, on_mirror_in_place, on_parity};
 use crate::streams::{self, Case};
+use crate::{capacity, rebuild};
 use std::process::ExitCode;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos};
 
 /// How the command is called.
-pub const USAGE: &str = "weft-sim streams [--full | --reads | --random]
+pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads | --random]
   streams            sequential writes to every parity layout and interleave, request sizes by turns, beside one raw disk
   streams --full     the same with every request size
   streams --reads    sequential reads, healthy and with one disk gone
   streams --random   4 KiB writes with a flush every 32, beside a mirror that writes in place";
 
 /// Runs `weft-sim streams` with these further arguments.
-pub fn command(arguments: &[String]) -> ExitCode {
+pub fn streams_command(arguments: &[String]) -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => write_streams(false),
         ["--full"] => write_streams(true),
         ["--reads"] => read_streams(),
         ["--random"] => random_writes(),
         _ => {
-            eprintln!("usage: {USAGE}");
+            eprintln!("usage: {STREAMS_USAGE}");
             return ExitCode::from(2);
         }
+    }
+    ExitCode::SUCCESS
+}
+
+/// How the other command is called.
+pub const REBUILD_USAGE: &str = "weft-sim rebuild [--clients | --little]
+  rebuild            one of 6, 12 and 24 disks is lost and rebuilt, 4+1 columns, beside a classic rebuild onto one spare
+  rebuild --clients  the same while clients read
+  rebuild --little   a pool of disks of 1 TB that holds 1 GiB: what a rebuild reads and writes";
+
+/// Runs `weft-sim rebuild` with these further arguments.
+pub fn rebuild_command(arguments: &[String]) -> ExitCode {
+    println!("{}", rebuild::HEADING);
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => rebuild::by_disks(ByteCount::gib(2), None).for_each(|case| println!("{}", rebuild::run(case))),
+        ["--clients"] => {
+            let clients = rebuild::Clients { depth: 8, request: ByteCount::mib(1), share: 50 };
+            let cases = rebuild::by_disks(ByteCount::gib(2), Some(clients));
+            cases.for_each(|case| println!("{}", rebuild::run(case)));
+        }
+        ["--little"] => println!("{}", rebuild::run(rebuild::little(ByteCount::gib(1)))),
+        _ => {
+            eprintln!("usage: {REBUILD_USAGE}");
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs `weft-sim capacity`: how much of disks of 500 GB to 4 TB each layout can use.
+pub fn capacity_command() -> ExitCode {
+    println!("disks of {:?} GB\n{}", capacity::MIXED_GB, capacity::HEADING);
+    for layout in capacity::layouts() {
+        println!("{}", capacity::run(layout));
     }
     ExitCode::SUCCESS
 }

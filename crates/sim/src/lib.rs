@@ -5,11 +5,13 @@
 //! [`world::SimWorld::trace_hash`].
 #![warn(missing_docs)]
 
+pub mod capacity;
 pub mod disk;
 pub mod exhaustive;
 pub mod figures;
 pub mod oracle;
 pub mod random_writes;
+pub mod rebuild;
 pub mod rig;
 pub mod rng;
 pub mod storm;

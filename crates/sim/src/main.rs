@@ -5,8 +5,11 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(("streams", rest)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        return weft_sim::figures::command(rest);
+    match args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        Some(("streams", rest)) => return weft_sim::figures::streams_command(rest),
+        Some(("rebuild", rest)) => return weft_sim::figures::rebuild_command(rest),
+        Some(("capacity", [])) => return weft_sim::figures::capacity_command(),
+        _ => {}
     }
     match parse(&args) {
         Ok(Job::Seed(seed)) => storms(seed, 1, true),
@@ -15,7 +18,7 @@ fn main() -> ExitCode {
         Ok(Job::Case(case)) => repeat(&case),
         Err(why) => {
             eprintln!(
-                "weft-sim: {why}\nusage: weft-sim SEED | --runs N [--seed FIRST] | --exhaustive [--case CASE] | streams"
+                "weft-sim: {why}\nusage: weft-sim SEED | --runs N [--seed FIRST] | --exhaustive [--case CASE] | streams | rebuild | capacity"
             );
             ExitCode::from(2)
         }

@@ -494,6 +494,8 @@ impl Scene {
             read_patience: Nanos::millis(*rng.pick(&[5, 200, 1000])),
             bad_blocks_max: *rng.pick(&[5, 256, u64::MAX]),
             auto_jobs: true,
+            // Groups of a few stripes: more can happen between them.
+            move_memory: 1 << 20,
         };
         let fixed = rng.chance(0.25);
         let upkeep = rng.chance(0.5);

@@ -173,7 +173,25 @@ pub fn raw_rate(case: Case, direction: Direction) -> f64 {
     per_second(total, took)
 }
 
-/// A pool of hard disks with one virtual disk that uses all of them.
+/// What a [`Bench`] is made of.
+pub struct Shape {
+    /// Its disks, all alike.
+    pub class: HddClass,
+    /// How many.
+    pub disks: usize,
+    /// Of its virtual disk.
+    pub layout: Layout,
+    /// Size of its virtual disk.
+    pub size: ByteCount,
+    /// Bytes of a slab.
+    pub slab: ByteCount,
+    /// Bytes of the log ring.
+    pub log: ByteCount,
+    /// Of the engine.
+    pub tuning: Tuning,
+}
+
+/// A pool of hard disks with one thin virtual disk.
 pub struct Bench {
     /// Its clock.
     pub world: SimWorld,
@@ -186,11 +204,18 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A new pool, just opened, and a virtual disk of 64 GiB per column on it.
+    /// A new pool of as many disks as the layout uses, just opened, and a virtual disk of 64 GiB per column on it.
     pub fn new(layout: Layout, tuning: Tuning, log: ByteCount) -> Bench {
+        let size = ByteCount::gib(64) * layout.data_columns() as u64;
+        Bench::of(&Shape { class: CLASS, disks: layout.slots(), layout, size, slab: slab(), log, tuning })
+    }
+
+    /// A new pool, just opened, and its virtual disk.
+    pub fn of(shape: &Shape) -> Bench {
+        let (class, layout) = (&shape.class, shape.layout);
         let world = SimWorld::new(1, Scheduling::Fifo);
-        let disk = |_| SimDisk::new(&world, CLASS.shape(CLASS.capacity), Box::new(Hdd::new(CLASS)));
-        let disks: Vec<SimDisk> = (0..layout.slots()).map(disk).collect();
+        let disk = |_| SimDisk::new(&world, class.shape(class.capacity), Box::new(Hdd::new(class.clone())));
+        let disks: Vec<SimDisk> = (0..shape.disks).map(disk).collect();
         let new_disk = |(no, disk): (usize, &SimDisk)| NewDisk {
             disk: Rc::new(disk.clone()),
             id: Id([no as u8 + 1; 16]),
@@ -200,14 +225,15 @@ impl Bench {
         let new: Vec<NewDisk> = disks.iter().enumerate().map(new_disk).collect();
         let members: Vec<Rc<dyn Disk>> = new.iter().map(|new| new.disk.clone()).collect();
         let host: Rc<dyn World> = Rc::new(world.clone());
+        let (slab, log, tuning) = (shape.slab, shape.log, shape.tuning);
         let pool = block_on(&world, async move {
-            let options = PoolOptions { id: Id([0xEE; 16]), name: "pool".into(), slab: slab(), log_len: Some(log) };
+            let options = PoolOptions { id: Id([0xEE; 16]), name: "pool".into(), slab, log_len: Some(log) };
             create(new, &options).await.expect("a pool can be made");
             Pool::open(host, members, OpenOptions { tuning, ..OpenOptions::default() }).await.expect("the pool opens")
         });
         let spec = VdiskSpec {
             name: "vdisk".into(),
-            size: ByteCount::gib(64) * layout.data_columns() as u64,
+            size: shape.size,
             resiliency: layout.resiliency(),
             columns: Some(layout.columns() as u8),
             interleave: Some(layout.interleave()),
@@ -301,7 +327,7 @@ fn range_of(case: Case) -> std::ops::Range<u64> {
 }
 
 /// Calls `one` for every `step` of `range`, in order, as many at once as a client keeps under way; ends when all have ended.
-async fn stream<F: Future<Output = ()> + 'static>(
+pub(crate) async fn stream<F: Future<Output = ()> + 'static>(
     world: &SimWorld,
     range: std::ops::Range<u64>,
     step: u64,
@@ -328,7 +354,7 @@ async fn stream<F: Future<Output = ()> + 'static>(
     }
 }
 
-fn block_on<T: 'static>(world: &SimWorld, future: impl Future<Output = T> + 'static) -> T {
+pub(crate) fn block_on<T: 'static>(world: &SimWorld, future: impl Future<Output = T> + 'static) -> T {
     world.block_on(future).expect("it ends")
 }
 
@@ -336,7 +362,7 @@ pub(crate) fn pattern(word: u64, len: ByteCount) -> Vec<u8> {
     word.to_le_bytes().repeat(len.as_usize() / 8)
 }
 
-fn per_second(bytes: u64, took: Nanos) -> f64 {
+pub(crate) fn per_second(bytes: u64, took: Nanos) -> f64 {
     bytes as f64 * 1e9 / took.0 as f64
 }
 

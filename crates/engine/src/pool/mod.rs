@@ -12,6 +12,7 @@ pub mod keeper;
 pub mod members;
 pub mod moves;
 pub mod open;
+pub mod room;
 
 use crate::error::Result;
 use crate::fail;

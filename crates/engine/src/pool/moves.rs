@@ -29,14 +29,19 @@ use crate::segment::PAGE_PAIR;
 use crate::store::join;
 use crate::store::pages::table_page;
 use crate::stripe::execute::Target;
+use crate::stripe::geometry::Layout;
 use crate::stripe::table::{CHUNK_PAGES, Place};
 use crate::units::BLOCK;
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Stripes of one move that are read at once.
-const AT_ONCE: usize = 16;
+/// The most slots that move at once. A move keeps the disks it reads from busy, or the one it writes to: as many as there are disks keep all busy.
+const MOVES_MAX: usize = 24;
+/// The most bytes of a disk that a move reads before it lets another one have the arm: long enough that seeks hardly count.
+const GROUP_BYTES: u64 = 8 << 20;
+/// The most stripes of a group, however small their strips are.
+const GROUP_STRIPES: u64 = 256;
 
 /// How a move ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -192,13 +197,19 @@ impl Pool {
         }
     }
 
+    /// How many slots of different segments are moved at once.
+    pub(super) fn moves_at_once(&self) -> usize {
+        self.store.map.borrow().disks.len().clamp(2, MOVES_MAX)
+    }
+
     /// Some committed stripes of a segment from `from` on: those that were noted in step 1, or the others.
     fn next_group(&self, segment: u32, from: u32, noted: bool) -> Vec<u32> {
         let map = self.store.map.borrow();
         let Some(found) = map.segments.get(&segment) else { return Vec::new() };
         let is_noted = |index: u32| found.moving.as_ref().is_some_and(|moving| moving.contains(index as usize));
         let indexes = from..found.free.len() as u32;
-        indexes.filter(|index| found.in_use(*index) && is_noted(*index) == noted).take(AT_ONCE).collect()
+        let most = group_stripes(found.record.layout, self.store.tuning.move_memory / self.moves_at_once() as u64);
+        indexes.filter(|index| found.in_use(*index) && is_noted(*index) == noted).take(most).collect()
     }
 
     /// Keeps new writes out of a segment. `false`: some are still under way.
@@ -297,6 +308,13 @@ impl Pool {
         }
         pages
     }
+}
+
+/// How many strips a move may copy at once if it is to hold `memory` bytes: those it computes them from, and the strips themselves.
+fn group_stripes(layout: Layout, memory: u64) -> usize {
+    let strips = (layout.data_columns() as u64 + 1) * layout.interleave().0;
+    let most = (GROUP_BYTES / layout.interleave().0).clamp(1, GROUP_STRIPES);
+    (memory / strips).clamp(1, most) as usize
 }
 
 /// What there is of one strip.

@@ -236,12 +236,12 @@ impl Map {
     /// Slabs for `slots` slots on different disks, in different domains as far as there are any, the emptiest first; up to `absent_max` slots may
     /// stay without a disk.
     fn place(&mut self, slots: usize, keep: usize, absent_max: usize, disks: u64) -> Result<Vec<Option<SlabAt>>> {
-        let turn = self.next.next_segment as usize;
-        let count = self.disks.len().max(1);
-        let mut room: Vec<(usize, usize, u16)> = self
+        // Of disks that are equally empty others are taken together every time: what one disk lost is then rebuilt from, and onto, all others.
+        let turn = |no: u16| shuffled(self.next.next_segment, no);
+        let mut room: Vec<(usize, u64, u16)> = self
             .disks_for(disks)
             .filter(|disk| disk.free.count() > keep)
-            .map(|disk| (disk.free.count(), (disk.record.no as usize + turn) % count, disk.record.no))
+            .map(|disk| (disk.free.count(), turn(disk.record.no), disk.record.no))
             .collect();
         room.sort_unstable_by(|a, b| b.cmp(a));
         let mut domains = BTreeSet::new();
@@ -251,7 +251,9 @@ impl Map {
         });
         let mut room: Vec<_> = apart.into_iter().chain(together).collect();
         if self.disks_for(disks).count() < slots {
-            room.extend(self.last_resort(disks, keep).map(|disk| (disk.free.count(), turn, disk.record.no)));
+            room.extend(
+                self.last_resort(disks, keep).map(|disk| (disk.free.count(), turn(disk.record.no), disk.record.no)),
+            );
         }
         if room.len() + absent_max < slots {
             let (have, healthy) = (room.len(), self.disks_for(disks).count());
@@ -334,5 +336,64 @@ impl Map {
             slabs.extend(again.unwrap_or_else(|_| alloc::vec![None]));
         }
         Ok(self.insert_segment(OWNER_METADATA, layout, PageRun { segment: 0, first: 0, count: 0 }, slabs))
+    }
+}
+
+/// A number that depends on every bit of both (the finisher of splitmix64): the order of disks in the eyes of a segment.
+fn shuffled(segment: u32, disk: u16) -> u64 {
+    let mut mixed = ((segment as u64) << 16 | disk as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::record::{Away, DiskRecord, Media, VdiskRecord};
+    use alloc::string::String;
+
+    /// A map of empty disks with so many slabs, and a table of `layout` on them.
+    fn map_of(slabs: &[u32], layout: Layout) -> (Map, u32) {
+        let mut map = Map::new(ByteCount::mib(64));
+        for (no, slabs) in slabs.iter().enumerate() {
+            let record = DiskRecord {
+                no: no as u16,
+                media: Media::Hdd,
+                usage: Usage::AutoSelect,
+                slabs: *slabs,
+                disk_len: map.slab * *slabs as u64,
+                name: alloc::format!("d{no}"),
+                domain: String::new(),
+                away: Away::No,
+                maintenance: false,
+            };
+            map.add_disk(record, ByteCount::gib(1));
+        }
+        let (name, size) = (String::from("vdisk"), ByteCount::gib(1));
+        let vdisk = VdiskRecord { id: 0, name, size, sector: 4096, fixed: true, tables: Vec::new() };
+        let (id, _) = map.new_vdisk(vdisk, layout, 0);
+        let table = map.vdisks[&id].tables[0];
+        (map, table)
+    }
+
+    #[test]
+    fn every_disk_shares_segments_with_every_other_about_equally_often() {
+        let layout = Layout::new(Resiliency::Parity { parity: 1 }, 5, ByteCount::kib(256)).unwrap();
+        for disks in [6, 12, 24] {
+            let (mut map, table) = map_of(&alloc::vec![500; disks], layout);
+            let mut together = alloc::vec![0usize; disks * disks];
+            while let Ok(id) = map.new_segment(table, &mut Vec::new()) {
+                let on: Vec<usize> =
+                    map.segments[&id].record.slabs.iter().flatten().map(|at| at.disk as usize).collect();
+                on.iter().for_each(|a| on.iter().for_each(|b| together[a * disks + b] += 1));
+            }
+            let mean = 500 * 4 / (disks - 1);
+            for (pair, count) in together.iter().enumerate().filter(|(pair, _)| pair % (disks + 1) != 0) {
+                let (a, b) = (pair / disks, pair % disks);
+                let even = (mean / 2..=mean * 3 / 2).contains(count);
+                assert!(even, "of {disks} disks, {a} and {b} share {count} segments; the mean is {mean}");
+            }
+        }
     }
 }

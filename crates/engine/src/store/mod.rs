@@ -64,6 +64,8 @@ pub struct Tuning {
     pub bad_blocks_max: u64,
     /// Whether jobs begin by themselves: what is missing is rebuilt, what is back is brought up to date.
     pub auto_jobs: bool,
+    /// About the most bytes that slots which move at once hold in memory.
+    pub move_memory: u64,
 }
 
 impl Default for Tuning {
@@ -79,6 +81,7 @@ impl Default for Tuning {
             read_patience: Nanos::secs(1),
             bad_blocks_max: 256,
             auto_jobs: true,
+            move_memory: 512 << 20,
         }
     }
 }

@@ -31,6 +31,8 @@ pub use crate::format::record::{JobKind, JobState};
 
 /// Ended jobs that are remembered.
 const ENDED_KEPT: usize = 16;
+/// Work is taken to have lasted this long at most: a disk that stalls must not make a job rest for minutes.
+const WORK_MAX: Nanos = Nanos::secs(1);
 /// A rate is taken over about this long.
 const RATE_OVER: Nanos = Nanos::secs(5);
 
@@ -108,8 +110,10 @@ pub struct Ticket {
     /// When the last rate was taken, and how much was done then.
     mark: Cell<(Nanos, u64)>,
     rate: Cell<u64>,
-    /// When the last step ended, and how many requests of clients there had been.
-    stepped: Cell<(Nanos, u64)>,
+    /// When the last rest ended, and how many requests of clients there had been.
+    rested: Cell<(Nanos, u64)>,
+    /// Until when everything that works for this job rests.
+    rest: Cell<Nanos>,
 }
 
 impl Ticket {
@@ -126,7 +130,8 @@ impl Ticket {
             healed: Cell::new(record.healed),
             mark: Cell::new((now, record.done)),
             rate: Cell::new(0),
-            stepped: Cell::new((now, store.requests.get())),
+            rested: Cell::new((now, store.requests.get())),
+            rest: Cell::new(now),
         }
     }
 
@@ -134,21 +139,38 @@ impl Ticket {
     pub async fn step(&self, store: &Store, bytes: u64) -> core::result::Result<(), Halt> {
         self.done.set(self.done.get() + bytes);
         self.total.set(self.total.get().max(self.done.get()));
-        let (now, requests) = (store.world.now(), store.requests.get());
+        let now = store.world.now();
         let (then, before) = self.mark.get();
         if now.since(then) >= RATE_OVER {
             self.rate.set(per_second(self.done.get() - before, now.since(then)));
             self.mark.set((now, self.done.get()));
         }
         self.obey()?;
-        let (stepped, seen) = self.stepped.get();
-        let share = store.map.borrow().settings.foreground_share.min(90) as u64;
-        if requests != seen && share > 0 {
-            let pause = now.since(stepped).0.min(1_000_000_000) * share / (100 - share);
-            store.world.sleep(Nanos(pause)).await;
-        }
-        self.stepped.set((store.world.now(), store.requests.get()));
+        self.leave_clients_their_share(store).await;
         self.obey()
+    }
+
+    /// Work and rest take turns, for all that work for this job together: whoever ends a piece of work while the others rest joins them, and
+    /// the rest is counted from the last one on. So disks are left to clients for their whole share of the time. Without clients there is no rest.
+    async fn leave_clients_their_share(&self, store: &Store) {
+        let now = store.world.now();
+        let (rested, seen) = self.rested.get();
+        let share = store.map.borrow().settings.foreground_share.min(90) as u64;
+        if store.requests.get() == seen || share == 0 {
+            if now >= self.rest.get() {
+                self.rested.set((now, store.requests.get()));
+            }
+            return;
+        }
+        let worked = now.since(rested).min(WORK_MAX);
+        self.rest.set(now + Nanos(worked.0 * share / (100 - share)));
+        while self.rest.get() > store.world.now() {
+            store.world.sleep(self.rest.get().since(store.world.now())).await;
+        }
+        if self.rested.get().0 == rested {
+            // The first one to wake ends the rest for all.
+            self.rested.set((store.world.now(), store.requests.get()));
+        }
     }
 
     /// Says how much there is to do beside what is done.

@@ -23,8 +23,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::Cell;
 
-/// The most slots that move at once.
-const MOVES_MAX: usize = 8;
 /// How often a slot gets another home when the disk it was moved to fails.
 const TRIES: usize = 3;
 
@@ -196,7 +194,6 @@ impl Pool {
     where
         F: Future<Output = core::result::Result<(), Halt>>,
     {
-        let disks = self.store.map.borrow().disks.len();
         let next = Cell::new(0);
         let halted = Cell::new(false);
         let worker = async |_: usize| -> core::result::Result<(), Halt> {
@@ -209,7 +206,7 @@ impl Pool {
             }
             Ok(())
         };
-        let ends = join((0..disks.clamp(2, MOVES_MAX)).map(worker)).await;
+        let ends = join((0..self.moves_at_once()).map(worker)).await;
         ends.into_iter().collect()
     }
 
