@@ -290,3 +290,23 @@ fn rebalance_fills_a_new_disk_in_proportion() {
     reads(&rig, 0, 8 << 20, 1);
     sound(&rig);
 }
+
+#[test]
+fn a_full_disk_is_no_reason_to_give_redundancy_away() {
+    let (rig, _) = pool(10, 4, 4, PARITY, 3);
+    // One disk is full, the others are not: nothing new may lie on fewer disks than the layout has columns.
+    let pool = rig.pool();
+    {
+        let mut map = pool.store().map.borrow_mut();
+        for no in [1, 2] {
+            let free = &mut map.disks.get_mut(&no).unwrap().free;
+            let len = free.len();
+            free.remove(0..len);
+        }
+    }
+    let vdisk = pool.vdisk("vdisk").unwrap();
+    let refused = rig.run(async move { vdisk.write(VirtualOffset(0), &[1; 4096], true).await.unwrap_err() });
+    assert_eq!(refused.kind, weft_engine::error::ErrorKind::NoSpace, "{refused}");
+    let map = pool.store().map.borrow();
+    assert!(map.segments.values().all(|segment| segment.record.slabs.iter().all(Option::is_some)));
+}

@@ -233,8 +233,8 @@ impl Map {
         self.disks_for(disks).filter(|disk| disk.free.count() > SLABS_KEPT).count() >= slots
     }
 
-    /// Slabs for `slots` slots on different disks, in different domains as far as there are any, the emptiest first; up to `absent_max` slots may
-    /// stay without a disk.
+    /// Slabs for `slots` slots on different disks, in different domains as far as there are any, the emptiest first; where there are fewer disks than
+    /// slots, up to `absent_max` of these may stay without one.
     fn place(&mut self, slots: usize, keep: usize, absent_max: usize, disks: u64) -> Result<Vec<Option<SlabAt>>> {
         // Of disks that are equally empty others are taken together every time: what one disk lost is then rebuilt from, and onto, all others.
         let turn = |no: u16| shuffled(self.next.next_segment, no);
@@ -255,8 +255,11 @@ impl Map {
                 self.last_resort(disks, keep).map(|disk| (disk.free.count(), turn(disk.record.no), disk.record.no)),
             );
         }
+        let healthy = self.disks_for(disks).count();
+        // A slot stays empty where a disk is missing, not where one is full: that would be to give redundancy away.
+        let absent_max = absent_max.min(slots.saturating_sub(healthy));
         if room.len() + absent_max < slots {
-            let (have, healthy) = (room.len(), self.disks_for(disks).count());
+            let have = room.len();
             return fail!(
                 NoSpace,
                 "{slots} disks with a free slab of {} are needed, {have} of {healthy} have one",
