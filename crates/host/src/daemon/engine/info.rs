@@ -26,6 +26,9 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
         },
         if writable { Health::Healthy } else { Health::ReadOnly },
     ];
+    // Of the layouts in use, the one that leaves the most: a disk is to be bought for that one.
+    let layouts = shown.vdisks.iter().map(|vdisk| open.pool.unusable(vdisk.layout));
+    let (unusable, unusable_why) = layouts.max_by_key(|(bytes, _)| bytes.0).unwrap_or_default();
     let mut vdisks: Vec<VdiskInfo> = shown.vdisks.iter().map(|info| vdisk(&shown.name, info)).collect();
     vdisks.sort_by(|a, b| a.name.cmp(&b.name));
     PoolInfo {
@@ -37,8 +40,8 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
         allocated: capacity - shown.free.0,
         used: shown.vdisks.iter().map(|vdisk| vdisk.mapped.0).sum(),
         free: shown.free.0,
-        unusable: 0,
-        unusable_why: None,
+        unusable: unusable.0,
+        unusable_why: (unusable.0 > 0).then_some(unusable_why),
         settings: upkeep::settings(&open.pool.settings()),
         log_fill: shown.log.0.0 as f64 / shown.log.1.0.max(1) as f64,
         open_nanos: now.since(open.opened).0,
