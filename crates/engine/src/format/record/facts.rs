@@ -1,0 +1,331 @@
+//! What records state. Each is an absolute fact; see [`super`] for how they are written.
+
+use crate::stripe::geometry::Layout;
+use crate::units::ByteCount;
+use alloc::borrow::Cow;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The most tables of one virtual disk's stack.
+pub const TABLES_MAX: usize = 8;
+/// The owner of a segment that holds metadata pages.
+pub const OWNER_METADATA: u32 = u32::MAX;
+pub(in crate::format) const DISK_ABSENT: u16 = u16::MAX;
+
+/// One fact.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Record<'a> {
+    /// Numbers that were given out already.
+    Pool(PoolRecord),
+    /// A member.
+    Disk(DiskRecord),
+    /// A virtual disk exists.
+    Vdisk(VdiskRecord),
+    /// It does not exist any more.
+    VdiskDrop(u32),
+    /// A stripe table exists.
+    Table(TableRecord),
+    /// It does not exist any more; its chunks went with it.
+    TableDrop(u32),
+    /// A segment exists, here.
+    Segment(SegmentRecord),
+    /// It does not exist any more; its slabs are free.
+    SegmentDrop(u32),
+    /// A chunk of a stripe table has its pages here.
+    Chunk(ChunkRecord),
+    /// A stripe is at a new place.
+    Commit(CommitRecord<'a>),
+    /// Stripes are unmapped: they read as what lies below, or zeros.
+    Unmap(UnmapRecord),
+    /// Data that a flush forced out before its stripe was whole.
+    Landed(LandedRecord<'a>),
+    /// A member is none any more.
+    DiskDrop(u32),
+    /// What the owner set.
+    Settings(SettingsRecord),
+    /// A job, as it is now.
+    Job(JobRecord),
+    /// It is forgotten.
+    JobDrop(u32),
+}
+
+/// See [`Record::Pool`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolRecord {
+    /// The next segment's number.
+    pub next_segment: u32,
+    /// The next table's number.
+    pub next_table: u32,
+    /// The next virtual disk's number.
+    pub next_vdisk: u32,
+    /// The next job's number.
+    pub next_job: u32,
+}
+
+/// See [`Record::Disk`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiskRecord {
+    /// Its number in the pool.
+    pub no: u16,
+    /// [`Media`] as a number.
+    pub media: Media,
+    /// [`Usage`] as a number.
+    pub usage: Usage,
+    /// Its slabs.
+    pub slabs: u32,
+    /// Its size in bytes.
+    pub disk_len: ByteCount,
+    /// Its name, for people.
+    pub name: String,
+    /// What may fail with it (an enclosure, a rack); empty: nothing.
+    pub domain: String,
+    /// What it missed.
+    pub away: Away,
+    /// Whether a person took it out for a while.
+    pub maintenance: bool,
+}
+
+/// Whether a disk is behind the others, and what is known of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Away {
+    /// It has everything.
+    #[default]
+    No,
+    /// It lacks what [`SegmentRecord::missed`] says, and metadata.
+    Tracked,
+    /// Nobody wrote down what it lacks.
+    Unknown,
+}
+
+/// What a disk is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Media {
+    /// Not known.
+    #[default]
+    Unspecified,
+    /// It seeks.
+    Hdd,
+    /// It does not.
+    Ssd,
+}
+
+/// What a disk is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Usage {
+    /// For data, automatically.
+    #[default]
+    AutoSelect,
+    /// Only where it is named.
+    ManualSelect,
+    /// A reserve.
+    HotSpare,
+    /// For the log.
+    Journal,
+    /// For nothing new.
+    Retired,
+}
+
+/// See [`Record::Vdisk`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VdiskRecord {
+    /// Its number; never reused.
+    pub id: u32,
+    /// Its name, for people.
+    pub name: String,
+    /// Its size.
+    pub size: ByteCount,
+    /// Bytes of its logical sector: 512 or 4096.
+    pub sector: u32,
+    /// Whether its slabs were reserved when it was made.
+    pub fixed: bool,
+    /// Its stack of stripe tables, newest first.
+    pub tables: Vec<u32>,
+}
+
+/// See [`Record::Table`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableRecord {
+    /// Its number; never reused.
+    pub id: u32,
+    /// Its layout.
+    pub layout: Layout,
+    /// The disks its segments may lie on, one bit each; 0: every disk that takes data by itself.
+    pub disks: u64,
+}
+
+/// One slab of one disk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct SlabAt {
+    /// The disk's number.
+    pub disk: u16,
+    /// The slab's number on it.
+    pub slab: u32,
+}
+
+/// A run of metadata page pairs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageRun {
+    /// The metadata segment.
+    pub segment: u32,
+    /// The first page pair.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+}
+
+/// See [`Record::Segment`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SegmentRecord {
+    /// Its number; never reused.
+    pub id: u32,
+    /// The table its stripes belong to, or [`OWNER_METADATA`].
+    pub owner: u32,
+    /// The layout of its stripes.
+    pub layout: Layout,
+    /// Where its checksums are kept; none for metadata segments (`count` 0).
+    pub sheet: PageRun,
+    /// Its slabs, by slot; `None`: that slot has no disk yet.
+    pub slabs: Rc<[Option<SlabAt>]>,
+    /// Slots (one bit each) that lack strips of stripes in use: their disk was away when those were written.
+    pub missed: u128,
+}
+
+/// See [`Record::Settings`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SettingsRecord {
+    /// Seconds until a missing disk is rebuilt elsewhere; `u32::MAX`: never.
+    pub repair_after: u32,
+    /// Seconds from the end of a scrub to the next; `u32::MAX`: never.
+    pub scrub_every: u32,
+    /// When the last scrub ended, in Unix seconds; 0: there was none.
+    pub scrubbed: u64,
+    /// Percent of the time that jobs leave to clients, 0 to 90.
+    pub foreground_share: u8,
+    /// Fill levels that are worth a warning, in percent, rising.
+    pub full: [u8; 3],
+}
+
+impl Default for SettingsRecord {
+    fn default() -> SettingsRecord {
+        SettingsRecord {
+            repair_after: 5 * 60,
+            scrub_every: 28 * 24 * 3600,
+            scrubbed: 0,
+            foreground_share: 50,
+            full: [70, 80, 90],
+        }
+    }
+}
+
+/// What a job is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JobKind {
+    /// Full redundancy for everything again.
+    Repair,
+    /// Everything that is written is read and proven.
+    Scrub,
+    /// All disks filled alike, in proportion to their size.
+    Rebalance,
+    /// Everything leaves one disk.
+    Evacuate {
+        /// Which.
+        disk: u16,
+        /// Where to, as far as that goes.
+        to: Option<u16>,
+        /// Whether it leaves the pool at the end.
+        forget: bool,
+    },
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JobState {
+    /// It has its turn later.
+    Waiting,
+    /// It is at work.
+    Running,
+    /// A person stopped it for a while.
+    Paused,
+    /// It ended.
+    Done,
+    /// A person ended it.
+    Cancelled,
+    /// It could not be done.
+    Failed,
+}
+
+/// See [`Record::Job`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobRecord {
+    /// Its number; never reused.
+    pub id: u32,
+    /// What it does.
+    pub kind: JobKind,
+    /// How far it is.
+    pub state: JobState,
+    /// When it was begun, in Unix seconds.
+    pub began: u64,
+    /// Bytes done.
+    pub done: u64,
+    /// Of about this many.
+    pub total: u64,
+    /// The segment it goes on with (a scrub).
+    pub cursor: u32,
+    /// Bad blocks found.
+    pub bad: u64,
+    /// Of those, rewritten.
+    pub healed: u64,
+}
+
+/// See [`Record::Chunk`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChunkRecord {
+    /// The table.
+    pub table: u32,
+    /// The chunk's number within it.
+    pub chunk: u32,
+    /// Its pages.
+    pub pages: PageRun,
+}
+
+/// See [`Record::Commit`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommitRecord<'a> {
+    /// The table.
+    pub table: u32,
+    /// The virtual stripe.
+    pub stripe: u64,
+    /// The segment it is in now.
+    pub segment: u32,
+    /// Its index there.
+    pub index: u32,
+    /// Landed records of this stripe with a lower sequence number are part of it.
+    pub retires: u64,
+    /// The checksums of all its blocks, slot after slot.
+    pub sums: Cow<'a, [u32]>,
+}
+
+/// See [`Record::Unmap`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnmapRecord {
+    /// The table.
+    pub table: u32,
+    /// The first virtual stripe.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+    /// Landed records of these stripes with a lower sequence number are void.
+    pub retires: u64,
+}
+
+/// See [`Record::Landed`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LandedRecord<'a> {
+    /// The virtual disk.
+    pub vdisk: u32,
+    /// Where on it, in bytes.
+    pub offset: u64,
+    /// The bytes: whole sectors.
+    pub data: Cow<'a, [u8]>,
+}
