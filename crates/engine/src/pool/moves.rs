@@ -178,7 +178,7 @@ impl Pool {
             let Some(last) = group.last() else { break };
             next = last + 1;
             match self.copy_group(segment, slot, home, in_place, &group, ticket).await? {
-                Moved::Done => {}
+                Moved::Done => ticket.step(&self.store, 0).await?,
                 other => return Ok(other),
             }
         }
@@ -248,7 +248,7 @@ impl Pool {
         if written.await.iter().any(|written| written.is_err()) {
             return Ok(Moved::Failed);
         }
-        ticket.step(&self.store, bytes).await?;
+        ticket.advance(&self.store, bytes)?;
         Ok(Moved::Done)
     }
 

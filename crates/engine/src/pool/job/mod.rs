@@ -137,6 +137,13 @@ impl Ticket {
 
     /// `bytes` more are done. Obeys orders, and leaves clients their share of the time if there are any.
     pub async fn step(&self, store: &Store, bytes: u64) -> core::result::Result<(), Halt> {
+        self.advance(store, bytes)?;
+        self.leave_clients_their_share(store).await;
+        self.obey()
+    }
+
+    /// The same without a rest: clients wait for the job just now.
+    pub fn advance(&self, store: &Store, bytes: u64) -> core::result::Result<(), Halt> {
         self.done.set(self.done.get() + bytes);
         self.total.set(self.total.get().max(self.done.get()));
         let now = store.world.now();
@@ -145,8 +152,6 @@ impl Ticket {
             self.rate.set(per_second(self.done.get() - before, now.since(then)));
             self.mark.set((now, self.done.get()));
         }
-        self.obey()?;
-        self.leave_clients_their_share(store).await;
         self.obey()
     }
 
