@@ -49,6 +49,7 @@ class Machine:
 
     def serve(self, disks=None, more=()):
         """Starts the daemon on the directory of disks, or on these paths, with more flags; returns when it is ready."""
+        self.lived = self.last_event()
         line = [os.environ["WEFT"], "serve", "--state", self.path("state"), *more,
                 "--disks", *(disks or [self.disks_dir])]
         self.daemon = subprocess.Popen(line, env=self.env(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -113,7 +114,18 @@ class Machine:
         return f"nbd+unix:///p/{name}?socket={self.path('nbd.sock')}"
 
     def events(self):
-        return self.weft("events", "p")
+        """What happened to the pool in this life of the daemon, a line each."""
+        told = [json.loads(line) for line in self.weft("events", "p", "--json").splitlines()]
+        return "".join(f"{event['at_ms']}  {'! ' if event['warning'] else ''}p: {event['text']}\n"
+                       for event in told if event["no"] > self.lived)
+
+    def last_event(self):
+        """The number of the last event that the daemon has written down, in whatever life."""
+        try:
+            with open(self.path("state/events.jsonl")) as file:
+                return max((json.loads(line)["no"] for line in file if line.endswith("\n")), default=0)
+        except FileNotFoundError:
+            return 0
 
     def check(self, *flags):
         """What `pool check` finds; its exit code must agree."""

@@ -38,8 +38,9 @@ impl Pool {
             return super::stuck(format!("disk {disk} still holds {} slabs", self.slots_of(disk).len()));
         }
         if forget {
+            let name = self.store.map.borrow().disks.get(&disk).map(|disk| disk.record.name.clone());
             self.forget_disk(disk).await?;
-            return Ok(format!("disk {disk} is no part of the pool any more"));
+            return Ok(format!("{} is no part of the pool any more", name.unwrap_or_default()));
         }
         Ok(told)
     }
