@@ -15,7 +15,7 @@ use crate::format::label::DiskPlan;
 use crate::format::record::{Away, DiskRecord, JobKind, Media, Record, SettingsRecord, Usage};
 use crate::io::Disk;
 use crate::limits::DISKS_MAX;
-use crate::store::{DiskCounters, Member, slots_on};
+use crate::store::{Member, slots_on};
 use crate::units::ByteCount;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -73,23 +73,8 @@ impl Pool {
             let unused = |no: &u16| !members.contains_key(no) && !map.disks.contains_key(no);
             (0..DISKS_MAX as u16).find(unused).expect("there are fewer than that")
         };
-        let member = Member {
-            id: new.id,
-            plan,
-            disk: Some(new.disk),
-            // There is no metadata on it, and none that it lacks.
-            current: true,
-            was_current: true,
-            completed: 0,
-            flushed: 0,
-            touched: BTreeMap::new(),
-            gone: None,
-            parked: None,
-            counters: DiskCounters::default(),
-            latency: Default::default(),
-            slow: false,
-            stalled: Default::default(),
-        };
+        // There is no metadata on it, and none that it lacks: it is current.
+        let member = Member::new(new.id, plan, Some(new.disk), true);
         self.store.members.borrow_mut().insert(no, member);
         // Twice: both its label slots must be whole.
         for _ in 0..2 {

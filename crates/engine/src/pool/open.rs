@@ -24,7 +24,7 @@ use crate::store::labels::{LOGGERS_MAX, Labels};
 use crate::store::pages::{Pages, table_page};
 use crate::store::patience::Patience;
 use crate::store::replay::Replayed;
-use crate::store::{DiskCounters, Member, PoolCounters, Store, Tuning, join};
+use crate::store::{Member, PoolCounters, Store, Tuning, join};
 use crate::stripe::table::CHUNK_PAGES;
 use crate::units::{BLOCK, ByteCount, Nanos};
 use crate::vdisk::Vdisk;
@@ -232,25 +232,8 @@ fn make_store<'a>(
         let id = newest.disk_ids[no as usize];
         let here = found.clone().find(|found| found.label.disk_id == id && found.label.disk_no == no);
         let named_current = membership.current >> no & 1 == 1 || mutant::active(Mutant::StaleDiskTrusted);
-        members.insert(
-            no,
-            Member {
-                id,
-                plan: here.map_or(newest.plan, |found| found.label.plan),
-                disk: here.map(|found| found.disk.clone()),
-                current: named_current && here.is_some(),
-                was_current: named_current,
-                completed: 0,
-                flushed: 0,
-                touched: BTreeMap::new(),
-                gone: None,
-                parked: None,
-                counters: DiskCounters::default(),
-                latency: Default::default(),
-                slow: false,
-                stalled: Default::default(),
-            },
-        );
+        let plan = here.map_or(newest.plan, |found| found.label.plan);
+        members.insert(no, Member::new(id, plan, here.map(|found| found.disk.clone()), named_current));
     }
     let voters = membership.voters.count_ones();
     let present =

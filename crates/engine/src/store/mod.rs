@@ -178,6 +178,28 @@ pub struct Member {
     pub stalled: Rc<Cell<u32>>,
 }
 
+impl Member {
+    /// A member that has done nothing yet. `named_current`: the labels say that its metadata is up to date, which counts if the disk is there.
+    pub fn new(id: Id, plan: DiskPlan, disk: Option<Rc<dyn Disk>>, named_current: bool) -> Member {
+        Member {
+            id,
+            plan,
+            current: named_current && disk.is_some(),
+            was_current: named_current,
+            disk,
+            completed: 0,
+            flushed: 0,
+            touched: BTreeMap::new(),
+            gone: None,
+            parked: None,
+            counters: DiskCounters::default(),
+            latency: Histogram::default(),
+            slow: false,
+            stalled: Rc::default(),
+        }
+    }
+}
+
 /// What a disk did since the pool was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DiskCounters {
