@@ -159,7 +159,7 @@ fn run<S: 'static>(shared: &Shared<S>, local: Rc<Local<S>>) -> Vec<&'static str>
         }
         world.fire_timers();
         let mut passes = 0;
-        while passes < PASSES_MAX && world.run_ready(&mut scratch) {
+        while passes < PASSES_MAX && world.run_ready(&mut scratch, || local.disks.turn(None, &|| shared.is_quiet())) {
             passes += 1;
         }
         let now = Instant::now();

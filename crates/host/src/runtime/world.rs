@@ -16,6 +16,9 @@ use weft_engine::world::World;
 
 type Listener = Rc<dyn Fn(&Event) -> ControlFlow<()>>;
 
+/// The longest that tasks keep the thread before the disks get a turn, by the task: some copies of 256 KiB.
+const BURST: Duration = Duration::from_micros(200);
+
 /// Lives on the engine's thread. Its clock starts with it.
 pub(super) struct HostWorld {
     start: Instant,
@@ -63,8 +66,19 @@ impl HostWorld {
         Some(Duration::from_nanos(due.since(self.now()).0))
     }
 
-    pub(super) fn run_ready(&self, scratch: &mut Vec<TaskNo>) -> bool {
-        self.executor.run_ready(scratch)
+    /// Runs every ready task once; says whether there was any. Calls `between` whenever they have kept the thread for a
+    /// [`BURST`], so that what they gave to the disks is on its way while the others still compute.
+    pub(super) fn run_ready(&self, scratch: &mut Vec<TaskNo>, between: impl Fn()) -> bool {
+        self.executor.ready(scratch);
+        let mut begun = Instant::now();
+        for no in scratch.iter() {
+            self.executor.run(*no);
+            if begun.elapsed() >= BURST {
+                between();
+                begun = Instant::now();
+            }
+        }
+        !scratch.is_empty()
     }
 
     pub(super) fn alive(&self) -> usize {
