@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -304,3 +305,26 @@ def away_and_back(rng):
         assert len(machine.disks()) == 4
         machine.same()
         machine.sound()
+        known = history(machine)
+
+        # Another machine knows nothing of the pool but what its disks carry.
+        machine.stop()
+        shutil.rmtree(machine.path("state"))
+        machine.serve()
+        moved = history(machine)
+        kept = [event for event in known if event in moved]
+        assert moved[:len(kept)] == kept, "\n".join(map(str, known)) + "\nand then\n" + "\n".join(map(str, moved))
+        # A pool that is closed, or may not be written, can take note of nothing.
+        lost = [text for event in known if event not in kept for text in event[1:]]
+        assert len(lost) < 6 and all("pool opened" in text or text in ("pool p opened", "pool p closed") for text in lost), lost
+        # And it learns that once.
+        machine.kill()
+        machine.serve()
+        again = history(machine)
+        assert again[:len(moved)] == moved, "\n".join(map(str, again))
+
+
+def history(machine):
+    """What is known of the pool, of all times."""
+    told = [json.loads(line) for line in machine.weft("events", "p", "--json").splitlines()]
+    return [(event["at_ms"], event["text"]) for event in told]

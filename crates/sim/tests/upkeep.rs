@@ -275,6 +275,42 @@ fn maintenance_is_refused_where_it_would_take_the_last_copy_and_ends_with_what_w
 }
 
 #[test]
+fn what_happened_goes_where_the_disks_go() {
+    let (mut rig, mut rng) = pool(12, 4, 4, PARITY, 3);
+    let text =
+        |no: u64| format!("thing {no} happened, and these words take some room{}", ".".repeat(no as usize % 400));
+    let note = |rig: &Rig, range: std::ops::Range<u64>| {
+        let pool = rig.pool();
+        // Twice: what is known already is not told again.
+        for no in range.clone().chain(range) {
+            pool.note_event(no, no % 3 == 0, text(no));
+        }
+    };
+    note(&rig, 0..700);
+    let kept = rig.pool().events();
+    assert_eq!(kept.len(), 512, "as many as are remembered while the pool is open");
+    write(&rig, 0, 4096, 1);
+    rig.power_cut(&mut rng);
+    rig.open(&mut rng).unwrap();
+    assert_eq!(rig.pool().events(), kept, "what came before a flush outlives a power cut");
+
+    // After a checkpoint the log does not tell of them any more: a part of the small area does.
+    for round in 0..3 {
+        note(&rig, 700 + round..701 + round);
+        let pool = rig.pool();
+        rig.run(async move { pool.checkpoint().await }).unwrap();
+        rig.close().unwrap();
+        rig.open(&mut rng).unwrap();
+        let left = rig.pool().events();
+        assert!((16..512).contains(&left.len()), "{} are left", left.len());
+        assert!(left.windows(2).all(|pair| pair[0].no + 1 == pair[1].no), "the newest, without gaps");
+        let last = left.last().unwrap();
+        assert_eq!((last.at_ms, &last.text), (700 + round, &text(700 + round)));
+    }
+    sound(&rig);
+}
+
+#[test]
 fn rebalance_fills_a_new_disk_in_proportion() {
     let (rig, _) = pool(9, 6, 5, PARITY, 3);
     write(&rig, 0, 8 << 20, 1);

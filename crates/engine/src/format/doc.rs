@@ -51,6 +51,7 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
         layout!(UnmapBody { first count retires table pad_0 }),
         layout!(LandedBody { offset vdisk len }),
         layout!(SettingsBody { repair_after scrub_every scrubbed foreground_share full pad_0 }),
+        layout!(EventBody { no at_ms warning pad_0 len }),
         layout!(JobBody { id kind state disk to forget pad_0 cursor began done total bad healed }),
     ]
 }
@@ -72,6 +73,7 @@ pub fn numbers() -> Vec<(&'static str, u64)> {
         ("SETTINGS", kind::SETTINGS as u64),
         ("JOB", kind::JOB as u64),
         ("JOB_DROP", kind::JOB_DROP as u64),
+        ("EVENT", kind::EVENT as u64),
         ("COMMIT", kind::COMMIT as u64),
         ("UNMAP", kind::UNMAP as u64),
         ("LANDED", kind::LANDED as u64),

@@ -6,6 +6,7 @@
 
 pub mod check;
 pub mod create;
+pub mod history;
 pub mod info;
 pub mod job;
 pub mod keeper;

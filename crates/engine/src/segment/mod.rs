@@ -15,8 +15,9 @@ use crate::error::Result;
 use crate::fail;
 use crate::format::page::PAGE_SUMS;
 use crate::format::record::{
-    CHUNK_LEN, DISK_LEN, DiskRecord, JobRecord, OWNER_METADATA, PoolRecord, Record, SEGMENT_LEN, SLAB_LEN,
-    SegmentRecord, SettingsRecord, SlabAt, TABLE_LEN, TableRecord, Usage, VDISK_LEN, VdiskRecord,
+    CHUNK_LEN, DISK_LEN, DiskRecord, EVENT_LEN, EventRecord, JobRecord, OWNER_METADATA, PoolRecord, Record,
+    SEGMENT_LEN, SLAB_LEN, SegmentRecord, SettingsRecord, SlabAt, TABLE_LEN, TableRecord, Usage, VDISK_LEN,
+    VdiskRecord,
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
 use crate::stripe::table::{CHUNK_PAGES, Chunk, Place, Table};
@@ -25,6 +26,11 @@ use crate::units::ByteCount;
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+
+/// Events that are remembered, at most.
+pub const EVENTS_MAX: usize = 512;
+/// The part of the checkpoint area that they may take, as a divisor.
+const EVENTS_SHARE: u64 = 16;
 
 /// The pool's configuration and space, in memory.
 pub struct Map {
@@ -48,6 +54,8 @@ pub struct Map {
     pub settings: SettingsRecord,
     /// Jobs: those that have not ended, and the last that did.
     pub jobs: BTreeMap<u32, JobRecord>,
+    /// The last things that happened, by number.
+    pub events: BTreeMap<u64, EventRecord>,
     /// Slabs that are taken and in no segment: where a slot is moving to, or has moved from.
     pub in_transit: BTreeSet<SlabAt>,
     /// Stripes that become free when the log is durable up to the sequence number.
@@ -115,6 +123,7 @@ impl Map {
             segments: BTreeMap::new(),
             settings: SettingsRecord::default(),
             jobs: BTreeMap::new(),
+            events: BTreeMap::new(),
             in_transit: BTreeSet::new(),
             freeing: VecDeque::new(),
             pins: BTreeMap::new(),
@@ -127,6 +136,7 @@ impl Map {
         records.push(Record::Pool(self.next));
         records.push(Record::Settings(self.settings));
         records.extend(self.jobs.values().map(|job| Record::Job(job.clone())));
+        records.extend(self.newest_events().map(|event| Record::Event(event.clone())));
         records.extend(self.disks.values().map(|disk| Record::Disk(disk.record.clone())));
         records.extend(self.segments.values().map(|segment| Record::Segment(segment.record.clone())));
         for table in self.tables.values() {
@@ -135,6 +145,25 @@ impl Map {
         }
         records.extend(self.vdisks.values().map(|vdisk| Record::Vdisk(vdisk.clone())));
         records
+    }
+
+    /// The events that a checkpoint keeps, newest first: they leave room for what matters more.
+    fn newest_events(&self) -> impl Iterator<Item = &EventRecord> {
+        let mut room = self.config_max.0 / EVENTS_SHARE;
+        self.events.values().rev().take_while(move |event| {
+            let len = EVENT_LEN + event.text.len() as u64 + 8;
+            let fits = len <= room;
+            room = room.saturating_sub(len);
+            fits
+        })
+    }
+
+    /// Remembers an event, and forgets the oldest where there are too many.
+    pub fn note_event(&mut self, event: EventRecord) {
+        self.events.insert(event.no, event);
+        while self.events.len() > EVENTS_MAX {
+            self.events.pop_first();
+        }
     }
 
     /// Refuses what comes with data once the configuration fills seven eighths of its area (invariant 4).
@@ -206,6 +235,7 @@ impl Map {
             Record::JobDrop(id) => {
                 self.jobs.remove(&id);
             }
+            Record::Event(event) => self.note_event(event),
             Record::Commit(_) | Record::Unmap(_) | Record::Landed(_) => {
                 return fail!(Corrupt, "a configuration holds a record that is none");
             }

@@ -189,6 +189,9 @@ pub struct EventInfo {
     pub warning: bool,
     /// What happened.
     pub text: String,
+    /// Whether it happened in this run of the daemon; known inside it only.
+    #[serde(skip)]
+    pub fresh: bool,
 }
 
 impl Change {

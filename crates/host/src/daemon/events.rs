@@ -31,6 +31,20 @@ struct Inner {
     closed: bool,
 }
 
+/// The wall clock, in milliseconds since 1970 UTC.
+pub(super) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+impl Inner {
+    fn add(&mut self, event: EventInfo) {
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+}
+
 impl Journal {
     /// Takes note of something that happened to `pool`, or to the daemon. Its number.
     pub fn note(&self, pool: Option<&str>, text: impl Into<String>) -> u64 {
@@ -92,6 +106,27 @@ impl Journal {
         last
     }
 
+    /// Takes note of what happened before this daemon knew of it, under new numbers; what it does know is left out.
+    pub(super) fn adopt(&self, earlier: Vec<EventInfo>) {
+        let mut inner = self.lock();
+        let known = |inner: &Inner, event: &EventInfo| {
+            inner.events.iter().any(|other| other.at_ms == event.at_ms && other.text.starts_with(&event.text))
+        };
+        for event in earlier {
+            if !known(&inner, &event) {
+                inner.next += 1;
+                let no = inner.next;
+                inner.add(EventInfo { no, ..event });
+            }
+        }
+        self.news.notify_all();
+    }
+
+    /// What is known of a pool, oldest first.
+    pub(super) fn of_pool(&self, pool: &str) -> Vec<EventInfo> {
+        self.lock().events.iter().filter(|event| event.pool.as_deref() == Some(pool)).cloned().collect()
+    }
+
     /// The next events after number `after`, as soon as there are any; none when `ended` is set and all were given.
     pub(super) fn follow(&self, after: u64, ended: &AtomicBool) -> Vec<EventInfo> {
         let nothing_new = |inner: &mut Inner| inner.next <= after && !ended.load(Ordering::Acquire);
@@ -107,15 +142,12 @@ impl Journal {
     }
 
     fn push(&self, pool: Option<&str>, warning: bool, mut text: String) -> u64 {
-        let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let at_ms = now_ms();
         text.truncate(text.floor_char_boundary(TEXT_MAX));
         let mut inner = self.lock();
         inner.next += 1;
-        if inner.events.len() == EVENTS_MAX {
-            inner.events.pop_front();
-        }
         let no = inner.next;
-        inner.events.push_back(EventInfo { no, at_ms, pool: pool.map(Into::into), warning, text });
+        inner.add(EventInfo { no, at_ms, pool: pool.map(Into::into), warning, text, fresh: true });
         self.news.notify_all();
         no
     }

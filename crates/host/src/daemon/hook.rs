@@ -76,7 +76,7 @@ impl Runner {
             after = last.no;
             own = own.split_off(&first.no);
             for event in &events {
-                if own.contains(&event.no) {
+                if own.contains(&event.no) || !event.fresh {
                     continue;
                 }
                 if journal.newest() - event.no > BEHIND_MAX {
@@ -212,7 +212,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let program = script(dir.path(), "sleep 1000 & sleep 1000");
         let begun = Instant::now();
-        let event = EventInfo { no: 1, at_ms: 0, pool: None, warning: false, text: "one".into() };
+        let event = EventInfo { no: 1, at_ms: 0, pool: None, warning: false, text: "one".into(), fresh: true };
         let why = runner(program, Duration::from_millis(50)).run(&event).unwrap_err();
         assert!(why.starts_with("was killed"), "{why}");
         assert!(begun.elapsed() < Duration::from_secs(500));

@@ -110,6 +110,17 @@ pub(crate) struct JobBody {
     pub(crate) healed: u64,
 }
 
+/// The text follows.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct EventBody {
+    pub(crate) no: u64,
+    pub(crate) at_ms: u64,
+    pub(crate) warning: u8,
+    pub(crate) pad_0: [u8; 3],
+    pub(crate) len: u32,
+}
+
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct SlabBody {
@@ -176,6 +187,8 @@ pub const VDISK_LEN: usize = HEAD + size_of::<VdiskBody>();
 pub const CHUNK_LEN: u64 = (HEAD + size_of::<ChunkBody>()) as u64;
 /// Bytes of an encoded record of a segment, its slots aside.
 pub const SEGMENT_LEN: u64 = (HEAD + size_of::<SegmentBody>()) as u64;
+/// Bytes of an encoded record of an event, its text aside.
+pub const EVENT_LEN: u64 = (HEAD + size_of::<EventBody>()) as u64;
 /// Bytes of one slot of it.
 pub const SLAB_LEN: u64 = size_of::<SlabBody>() as u64;
 
@@ -194,6 +207,7 @@ pub(in crate::format) mod kind {
     pub const SETTINGS: u16 = 11;
     pub const JOB: u16 = 12;
     pub const JOB_DROP: u16 = 13;
+    pub const EVENT: u16 = 14;
     pub const COMMIT: u16 = 16;
     pub const UNMAP: u16 = 17;
     pub const LANDED: u16 = 18;

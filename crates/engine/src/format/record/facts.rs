@@ -9,6 +9,8 @@ use alloc::vec::Vec;
 
 /// The most tables of one virtual disk's stack.
 pub const TABLES_MAX: usize = 8;
+/// The longest text of an event, in bytes.
+pub const EVENT_TEXT_MAX: usize = 512;
 /// The owner of a segment that holds metadata pages.
 pub const OWNER_METADATA: u32 = u32::MAX;
 pub(in crate::format) const DISK_ABSENT: u16 = u16::MAX;
@@ -48,6 +50,8 @@ pub enum Record<'a> {
     Job(JobRecord),
     /// It is forgotten.
     JobDrop(u32),
+    /// Something happened that people may want to know of.
+    Event(EventRecord),
 }
 
 /// See [`Record::Pool`].
@@ -328,4 +332,17 @@ pub struct LandedRecord<'a> {
     pub offset: u64,
     /// The bytes: whole sectors.
     pub data: Cow<'a, [u8]>,
+}
+
+/// See [`Record::Event`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventRecord {
+    /// Its number within the pool; they rise by one.
+    pub no: u64,
+    /// When, in milliseconds since 1970 UTC.
+    pub at_ms: u64,
+    /// Whether a person should look.
+    pub warning: bool,
+    /// What happened: [`EVENT_TEXT_MAX`] bytes at most.
+    pub text: String,
 }

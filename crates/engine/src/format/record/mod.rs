@@ -11,7 +11,7 @@ mod facts;
 
 pub(super) use body::kind;
 pub(crate) use body::*;
-pub use body::{CHUNK_LEN, DISK_LEN, RecordHead, SEGMENT_LEN, SLAB_LEN, TABLE_LEN, VDISK_LEN};
+pub use body::{CHUNK_LEN, DISK_LEN, EVENT_LEN, RecordHead, SEGMENT_LEN, SLAB_LEN, TABLE_LEN, VDISK_LEN};
 pub use facts::*;
 
 use super::{name_from_bytes, name_to_bytes};
@@ -21,6 +21,7 @@ use crate::limits::SLOTS_MAX;
 use crate::stripe::geometry::{Layout, Resiliency};
 use crate::units::ByteCount;
 use alloc::borrow::Cow;
+use alloc::string::String;
 use alloc::vec::Vec;
 use body::HEAD;
 use zerocopy::{FromBytes, IntoBytes};
@@ -45,6 +46,7 @@ impl Record<'_> {
             Record::Commit(commit) => size_of::<CommitBody>() + commit.sums.len() * 4,
             Record::Unmap(_) => size_of::<UnmapBody>(),
             Record::Landed(landed) => size_of::<LandedBody>() + landed.data.len(),
+            Record::Event(event) => size_of::<EventBody>() + event.text.len(),
         };
         (HEAD + body).next_multiple_of(8)
     }
@@ -118,6 +120,17 @@ impl Record<'_> {
                 out.extend_from_slice(body.as_bytes());
                 out.extend_from_slice(&landed.data);
             }
+            Record::Event(event) => {
+                let body = EventBody {
+                    no: event.no,
+                    at_ms: event.at_ms,
+                    warning: event.warning as u8,
+                    pad_0: [0; 3],
+                    len: event.text.len() as u32,
+                };
+                out.extend_from_slice(body.as_bytes());
+                out.extend_from_slice(event.text.as_bytes());
+            }
         }
         out.resize(start + self.encoded_len(), 0);
     }
@@ -140,6 +153,7 @@ impl Record<'_> {
             Record::Settings(_) => kind::SETTINGS,
             Record::Job(_) => kind::JOB,
             Record::JobDrop(_) => kind::JOB_DROP,
+            Record::Event(_) => kind::EVENT,
         }
     }
 }
@@ -201,6 +215,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
         kind::SETTINGS => Record::Settings(decode_settings(body)?),
         kind::JOB => Record::Job(decode_job(body)?),
         kind::JOB_DROP => Record::JobDrop(take::<DropBody>(body)?.0.id),
+        kind::EVENT => Record::Event(decode_event(body)?),
         other => return fail!(Corrupt, "records of kind {other} are not known"),
     })
 }
@@ -363,6 +378,20 @@ fn decode_job(body: &[u8]) -> Result<JobRecord> {
     })
 }
 
+fn decode_event(body: &[u8]) -> Result<EventRecord> {
+    let (event, rest) = take::<EventBody>(body)?;
+    match rest.get(..event.len as usize) {
+        // No counter gets beyond that by counting.
+        Some(text) if text.len() <= EVENT_TEXT_MAX && event.no < 1 << 62 => Ok(EventRecord {
+            no: event.no,
+            at_ms: event.at_ms,
+            warning: event.warning != 0,
+            text: String::from_utf8_lossy(text).into_owned(),
+        }),
+        _ => fail!(Corrupt, "event {} claims a text of {} bytes", event.no, event.len),
+    }
+}
+
 fn encode_vdisk(vdisk: &VdiskRecord) -> VdiskBody {
     let mut tables = [0; TABLES_MAX];
     tables[..vdisk.tables.len()].copy_from_slice(&vdisk.tables);
@@ -511,6 +540,7 @@ mod tests {
                 healed: 5,
             }),
             Record::JobDrop(3),
+            Record::Event(EventRecord { no: 1 << 40, at_ms: 1 << 41, warning: true, text: "disk d1 löst".into() }),
         ]
     }
 

@@ -2,6 +2,7 @@
 //! restart with the segment it had come to.
 
 use super::super::Pool;
+use super::super::moves::PAGES_AT_ONCE;
 use super::{Halt, Ticket};
 use crate::format::record::{JobState, OWNER_METADATA};
 use crate::store::{Store, join};
@@ -54,8 +55,8 @@ impl Pool {
         };
         if metadata {
             // Reading a page compares its copies and rewrites those that lack it.
-            for (id, home) in self.pages_of(segment) {
-                self.store.read_page(id, home).await;
+            for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
+                join(group.iter().map(|(id, home)| self.store.read_page(*id, *home))).await;
                 ticket.step(&self.store, 0).await?;
             }
             return Ok(());

@@ -9,6 +9,7 @@
 
 mod exports;
 mod fuse_exports;
+mod history;
 mod info;
 mod labels;
 mod open;
@@ -28,6 +29,7 @@ use crate::api::upkeep::{PoolSettings, Usage};
 use crate::api::vdisk::{ExplainQuery, Operation, Provisioning, Resiliency};
 use crate::disk::BackendChoice;
 use crate::runtime::{Handle, Local, Options, start};
+use history::History;
 use open::OpenPool;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -59,6 +61,8 @@ pub struct Pools {
 
 /// The pools of this machine, on a thread of their own.
 pub struct HostEngine {
+    // Ends first: it uses the thread.
+    _history: History,
     thread: Thread,
     journal: Arc<Journal>,
 }
@@ -71,7 +75,8 @@ impl HostEngine {
         let options = Options { io: BackendChoice::from_env()?, ..Options::default() };
         let thread = start(options, Pools::default)?;
         journal.note(None, format!("disks are reached through {}", thread.backend()));
-        Ok(HostEngine { thread, journal })
+        let history = History::start(journal.clone(), thread.clone())?;
+        Ok(HostEngine { _history: history, thread, journal })
     }
 
     /// The thread, for those who serve its virtual disks.

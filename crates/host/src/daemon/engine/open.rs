@@ -2,11 +2,11 @@
 
 use super::labels::hex;
 use super::world::PoolWorld;
-use super::{Pools, labels, upkeep};
+use super::{Pools, history, labels, upkeep};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
 use crate::daemon::backend::{NewMember, NewPool, OpenHow};
-use crate::daemon::events::Journal;
+use crate::daemon::events::{Journal, now_ms};
 use crate::daemon::opening::wall_clock;
 use crate::disk::{DiskOptions, HostDisk};
 use crate::runtime::Local;
@@ -33,6 +33,9 @@ pub struct OpenPool {
     pub gone: Rc<RefCell<BTreeSet<u16>>>,
     /// When it was opened.
     pub opened: Nanos,
+    /// The same by the wall clock, in milliseconds since 1970 UTC.
+    begun: u64,
+    journal: Arc<Journal>,
     /// Tells its events, and knows the names of disks that have left it.
     world: Rc<PoolWorld>,
 }
@@ -89,6 +92,7 @@ async fn open_disks(
     options: OpenOptions,
     journal: Arc<Journal>,
 ) -> Answer<()> {
+    let begun = now_ms();
     // The engine knows disks by what they carry; where they are is kept beside it, by identity.
     let mut found = BTreeMap::new();
     for (path, disk) in &members {
@@ -96,7 +100,7 @@ async fn open_disks(
             found.insert(label.disk_id, (path.clone(), disk.clone()));
         }
     }
-    let world = PoolWorld::new(local.world(), journal);
+    let world = PoolWorld::new(local.world(), journal.clone());
     let disks = members.into_iter().map(|(_, disk)| disk as Rc<dyn Disk>).collect();
     let pool = Pool::open(world.clone(), disks, options).await?;
     let info = pool.info();
@@ -108,9 +112,11 @@ async fn open_disks(
         notice_when_gone(&pool, member.no, &disk, &gone);
     }
     let opened = local.world().now();
+    history::adopt(&pool, &journal);
     world.introduce(&pool);
+    history::catch_up(&pool, &journal, begun);
     pool.set_unix_now(wall_clock());
-    let open = Rc::new(OpenPool { pool, paths: RefCell::new(paths), gone, opened, world });
+    let open = Rc::new(OpenPool { pool, paths: RefCell::new(paths), gone, opened, begun, journal, world });
     local.state().open.borrow_mut().insert(info.name.clone(), open.clone());
     if !options.read_only {
         upkeep::resume_maintenance(&open).await?;
@@ -133,6 +139,7 @@ pub fn notice_when_gone(pool: &Rc<Pool>, no: u16, disk: &HostDisk, gone: &Rc<Ref
 pub async fn close(local: Rc<Local<Pools>>, name: &str, wipe: bool) -> Answer<()> {
     let open = local.state().pool(name)?;
     local.state().served.borrow_mut().retain(|_, served| !open.pool.vdisks().iter().any(|own| Rc::ptr_eq(own, served)));
+    history::catch_up(&open.pool, &open.journal, open.begun);
     let closed = open.pool.close().await;
     local.state().open.borrow_mut().remove(name);
     // Tasks that end a moment later still hold the pool; the disks are free at once.
