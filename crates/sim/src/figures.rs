@@ -2,7 +2,7 @@
 
 use crate::random_writes::{Load, on_mirror_in_place, on_parity};
 use crate::streams::{self, Case};
-use crate::{capacity, rebuild};
+use crate::{capacity, rebuild, refill};
 use std::process::ExitCode;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos};
@@ -50,6 +50,18 @@ pub fn rebuild_command(arguments: &[String]) -> ExitCode {
             eprintln!("usage: {REBUILD_USAGE}");
             return ExitCode::from(2);
         }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs `weft-sim refill`: a file system that is filled, emptied and filled again, and one that ages. With further arguments: only on the first layout.
+pub fn refill_command(arguments: &[String]) -> ExitCode {
+    println!("{}", refill::HEADING);
+    let layouts = [(3, 1), (4, 1), (5, 1), (7, 1), (7, 2)].map(|(columns, parity)| {
+        Layout::new(Resiliency::Parity { parity }, columns, ByteCount::kib(256)).expect("these layouts are valid")
+    });
+    for layout in layouts.into_iter().take(if arguments.is_empty() { 5 } else { 1 }) {
+        println!("{}", refill::run(refill::Case { layout, size: ByteCount::gib(3), refills: 3, ages: 6 }));
     }
     ExitCode::SUCCESS
 }

@@ -12,6 +12,7 @@ pub mod figures;
 pub mod oracle;
 pub mod random_writes;
 pub mod rebuild;
+pub mod refill;
 pub mod rig;
 pub mod rng;
 pub mod storm;

@@ -8,6 +8,7 @@ fn main() -> ExitCode {
     match args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         Some(("streams", rest)) => return weft_sim::figures::streams_command(rest),
         Some(("rebuild", rest)) => return weft_sim::figures::rebuild_command(rest),
+        Some(("refill", rest)) => return weft_sim::figures::refill_command(rest),
         Some(("capacity", [])) => return weft_sim::figures::capacity_command(),
         _ => {}
     }
@@ -18,7 +19,7 @@ fn main() -> ExitCode {
         Ok(Job::Case(case)) => repeat(&case),
         Err(why) => {
             eprintln!(
-                "weft-sim: {why}\nusage: weft-sim SEED | --runs N [--seed FIRST] | --exhaustive [--case CASE] | streams | rebuild | capacity"
+                "weft-sim: {why}\nusage: weft-sim SEED | --runs N [--seed FIRST] | --exhaustive [--case CASE] | streams | rebuild | refill | capacity"
             );
             ExitCode::from(2)
         }

@@ -44,3 +44,59 @@ fn what_was_written_and_flushed_is_read_back_after_a_power_cut_with_every_resili
         rig.close().unwrap();
     }
 }
+
+#[test]
+fn a_stripe_that_is_zeroed_piece_by_piece_gives_its_space_back() {
+    const K: u64 = 1 << 10;
+    let (mut rig, mut rng) = rig(8, 3);
+    rig.create(ByteCount::mib(1)).unwrap();
+    rig.open(&mut rng).unwrap();
+    let layout = Layout::new(resiliencies()[3], 3, ByteCount::kib(32)).unwrap();
+    let stripe = layout.data_len().0;
+    rig.make_vdisk(layout, ByteCount::mib(2), 4096, false).unwrap();
+    let vdisk = rig.pool().vdisk("vdisk").unwrap();
+    let used = |rig: &Rig| rig.pool().info().vdisks[0].mapped.0;
+
+    let disk = vdisk.clone();
+    rig.run(async move { disk.write(VirtualOffset(0), &vec![7; 4 * stripe as usize], true).await.unwrap() });
+    assert_eq!(used(&rig), 4 * stripe);
+    // Nothing is there: there is nothing to take room for.
+    let disk = vdisk.clone();
+    rig.run(async move { disk.write_zeroes(VirtualOffset(9 * stripe + 4 * K), 8 * K, false, true).await.unwrap() });
+    assert_eq!(used(&rig), 4 * stripe);
+
+    // The first stripe in two pieces with a flush between, the second in two that meet in one buffer; the third is asked to keep its room, and
+    // somebody writes into the fourth.
+    let disk = vdisk.clone();
+    rig.run(async move {
+        let zero = async |at: u64, len: u64, keep: bool| {
+            disk.write_zeroes(VirtualOffset(at), len, keep, false).await.unwrap();
+        };
+        zero(0, 12 * K, false).await;
+        disk.flush().await.unwrap();
+        disk.destage_and_wait(0).await.unwrap();
+        zero(12 * K, stripe - 12 * K, false).await;
+        zero(stripe + 12 * K, stripe - 12 * K, false).await;
+        zero(stripe, 12 * K, false).await;
+        zero(2 * stripe, stripe / 2, true).await;
+        zero(2 * stripe + stripe / 2, stripe / 2, true).await;
+        zero(3 * stripe, stripe / 2, false).await;
+        disk.write(VirtualOffset(3 * stripe + stripe / 2), &vec![0; stripe as usize / 2], false).await.unwrap();
+        for no in 0..4 {
+            disk.destage_and_wait(no).await.unwrap();
+        }
+        disk.flush().await.unwrap();
+    });
+    assert_eq!(used(&rig), 2 * stripe, "what was written, or is to be kept");
+    drop(vdisk);
+    rig.power_cut(&mut rng);
+    rig.open(&mut rng).unwrap();
+    assert_eq!(used(&rig), 2 * stripe);
+    let (pool, vdisk) = (rig.pool(), rig.pool().vdisk("vdisk").unwrap());
+    rig.run(async move {
+        let mut back = vec![1; 4 * stripe as usize];
+        vdisk.read(VirtualOffset(0), &mut back).await.unwrap();
+        assert!(back.iter().all(|byte| *byte == 0));
+        assert!(pool.check(false).await.unwrap().is_sound());
+    });
+}

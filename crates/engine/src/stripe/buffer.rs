@@ -28,6 +28,8 @@ pub struct StripeBuffer {
     pub id: u64,
     /// Whether part of it was read from the disks (or is zeros that nobody wrote) to make it whole.
     pub merged: bool,
+    /// Whether somebody wrote into it: bytes that are to be kept as they are, zeros or not.
+    pub written: bool,
     /// The oldest log record with live data of this buffer.
     pub landed_from: Option<u64>,
     /// When it was last written to.
@@ -58,6 +60,7 @@ impl StripeBuffer {
             unlanded: BitSet::empty(sectors),
             id,
             merged: false,
+            written: false,
             landed_from: None,
             touched: now,
         }
@@ -135,6 +138,12 @@ impl StripeBuffer {
     /// Whether every sector is there.
     pub fn is_whole(&self) -> bool {
         self.have.is_full()
+    }
+
+    /// Whether it is whole, and nothing but zeros that nobody asked to be kept.
+    pub fn is_blank(&self) -> bool {
+        let zeros = |chunk: &Buf| chunk.iter().all(|byte| *byte == 0);
+        !self.written && self.is_whole() && self.chunks.iter().flatten().all(zeros)
     }
 
     /// Bytes that are there.

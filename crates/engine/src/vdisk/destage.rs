@@ -29,7 +29,9 @@ impl Vdisk {
             });
             self.store.buffered_changed(grown.unwrap_or(0) as i64);
         }
-        self.seal_if_whole(stripe);
+        if !self.forget_blank(stripe).await? {
+            self.seal_if_whole(stripe);
+        }
         Ok(())
     }
 

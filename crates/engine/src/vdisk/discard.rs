@@ -1,5 +1,6 @@
 //! Discard and zeroes. Whole stripes are unmapped: they read as zeros and their space is free once that is durable. What is left at the edges is
-//! kept by a discard (it is advice), and written as zeros by a zeroing (it is a promise).
+//! kept by a discard (it is advice), and written as zeros by a zeroing (it is a promise). A stripe that was zeroed piece by piece is unmapped when the
+//! last piece is: file systems free their blocks as it suits them.
 
 use super::{Vdisk, add};
 use crate::error::Result;
@@ -12,6 +13,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+/// Bytes of the log that an unmapping is given.
+const RECORD_LEN: u64 = 64;
 /// Zeros are gathered in pieces of this many bytes.
 const ZEROS: usize = 64 << 10;
 
@@ -31,29 +34,59 @@ impl Vdisk {
         let whole = if keep { 0..0 } else { self.whole_stripes(offset, len) };
         let (start, end) = (offset.0, offset.0 + len);
         if whole.is_empty() {
-            self.gather_zeros(start..end).await?;
+            self.gather_zeros(start..end, keep).await?;
         } else {
-            self.gather_zeros(start..whole.start * data_len).await?;
+            self.gather_zeros(start..whole.start * data_len, keep).await?;
             self.unmap(whole.clone()).await?;
-            self.gather_zeros(whole.end * data_len..end).await?;
+            self.gather_zeros(whole.end * data_len..end, keep).await?;
         }
         if fua { self.flush().await } else { Ok(()) }
     }
 
-    async fn gather_zeros(self: &Rc<Self>, range: Range<u64>) -> Result<()> {
+    async fn gather_zeros(self: &Rc<Self>, range: Range<u64>, keep: bool) -> Result<()> {
         self.check_there()?;
         let zeros = vec![0; ZEROS];
         for (stripe, at, bytes) in
             self.pieces(VirtualOffset(range.start), range.end.saturating_sub(range.start) as usize)
         {
+            if !keep && self.reads_zeros(stripe) {
+                continue;
+            }
             let mut done = 0;
             while done < bytes.len() {
                 let take = ZEROS.min(bytes.len() - done);
-                self.gather(stripe, at + done, &zeros[..take]).await?;
+                self.gather(stripe, at + done, &zeros[..take], keep).await?;
                 done += take;
             }
+            self.forget_blank(stripe).await?;
         }
         Ok(())
+    }
+
+    /// Whether nothing is where `stripe` would be: it reads as zeros.
+    fn reads_zeros(&self, stripe: u64) -> bool {
+        let map = self.store.map.borrow();
+        self.has_one_table()
+            && !self.stripes.borrow().contains_key(&stripe)
+            && map.tables[&self.table()].get(stripe).is_none()
+    }
+
+    /// Unmaps `stripe` if its buffer is whole and nothing but zeros that nobody wrote. Says whether it was.
+    pub(super) async fn forget_blank(&self, stripe: u64) -> Result<bool> {
+        let blank = || self.with_filling(stripe, |buffer| buffer.is_blank()).unwrap_or(false);
+        if !self.has_one_table() || !blank() {
+            return Ok(false);
+        }
+        self.moved.until(|| self.flying(stripe).is_none()).await;
+        let landed = self.with_filling(stripe, |buffer| buffer.landed_from.is_some()).unwrap_or(false);
+        self.store.log.reserve(RECORD_LEN, if landed { Room::Destage } else { Room::Commit }).await?;
+        // Somebody may have written into it meanwhile.
+        let still = blank() && self.flying(stripe).is_none();
+        if still {
+            self.forget(stripe..stripe + 1);
+        }
+        self.store.log.unreserve(RECORD_LEN);
+        Ok(still)
     }
 
     /// The stripes that lie wholly inside a range. The disk's last stripe counts as whole when the range reaches the disk's end.
@@ -71,10 +104,9 @@ impl Vdisk {
             return Ok(false);
         }
         // The record needs its room in the log like any other, or a flood of discards would fill it.
-        let record_len = 64;
-        self.store.log.reserve(record_len, Room::Commit).await?;
+        self.store.log.reserve(RECORD_LEN, Room::Commit).await?;
         let unmapped = self.unmap_now(stripes).await;
-        self.store.log.unreserve(record_len);
+        self.store.log.unreserve(RECORD_LEN);
         unmapped
     }
 
@@ -84,10 +116,15 @@ impl Vdisk {
         self.store.check_writable()?;
         self.check_there()?;
         // No await from here on.
-        let table = self.table();
-        if self.store.map.borrow().vdisks[&self.id].tables.len() > 1 {
+        if !self.has_one_table() {
             return fail!(NotPossible, "stripes of a disk with more than one table cannot be unmapped");
         }
+        Ok(self.forget(stripes))
+    }
+
+    /// The rest of it: synchronous, and none of the stripes flies. Returns whether there was anything to forget.
+    fn forget(&self, stripes: Range<u64>) -> bool {
+        let table = self.table();
         let dropped = self.drop_buffers(stripes.clone());
         let mapped: Vec<u64> = {
             let map = self.store.map.borrow();
@@ -98,7 +135,7 @@ impl Vdisk {
                 .collect()
         };
         if mapped.is_empty() && !dropped {
-            return Ok(false);
+            return false;
         }
         let unmap = UnmapRecord {
             table,
@@ -109,7 +146,11 @@ impl Vdisk {
         let seq = self.store.log.append(&Record::Unmap(unmap));
         let mut map = self.store.map.borrow_mut();
         mapped.into_iter().for_each(|stripe| map.commit(table, stripe, None, seq));
-        Ok(true)
+        true
+    }
+
+    pub(super) fn has_one_table(&self) -> bool {
+        self.store.map.borrow().vdisks.get(&self.id).is_some_and(|vdisk| vdisk.tables.len() == 1)
     }
 
     /// Drops the gathering buffers of stripes, their claims and their landings.

@@ -133,6 +133,7 @@ impl Vdisk {
                 gathering.filling.get_or_insert_with(|| crate::stripe::buffer::StripeBuffer::new(layout, id, now));
             let before = buffer.memory();
             buffer.put(at, &data[range], true);
+            buffer.written = true;
             self.store.buffered_changed((buffer.memory() - before) as i64);
             if buffer.landed_from.is_none() {
                 buffer.landed_from = Some(seq);

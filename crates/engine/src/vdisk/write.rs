@@ -32,7 +32,7 @@ impl Vdisk {
         add(&self.store.requests, 1);
         add(&self.counters.written, data.len() as u64);
         for (stripe, at, range) in self.pieces(offset, data.len()) {
-            self.gather(stripe, at, &data[range]).await?;
+            self.gather(stripe, at, &data[range], true).await?;
         }
         self.start_idle_timer();
         if fua {
@@ -42,10 +42,10 @@ impl Vdisk {
         }
     }
 
-    /// Copies bytes into the buffer of `stripe`, which is opened if need be.
-    pub(super) async fn gather(self: &Rc<Self>, stripe: u64, at: usize, bytes: &[u8]) -> Result<()> {
+    /// Copies bytes into the buffer of `stripe`, which is opened if need be. `keep`: a stripe of nothing but zeros takes space, too.
+    pub(super) async fn gather(self: &Rc<Self>, stripe: u64, at: usize, bytes: &[u8], keep: bool) -> Result<()> {
         loop {
-            if self.put(stripe, at, bytes) {
+            if self.put(stripe, at, bytes, keep) {
                 return Ok(());
             }
             self.open_buffer(stripe).await?;
@@ -53,7 +53,7 @@ impl Vdisk {
     }
 
     /// Copies bytes into the gathering buffer of `stripe`. `false`: there is none.
-    fn put(self: &Rc<Self>, stripe: u64, at: usize, bytes: &[u8]) -> bool {
+    fn put(self: &Rc<Self>, stripe: u64, at: usize, bytes: &[u8], keep: bool) -> bool {
         let now = self.store.world.now();
         let mut stripes = self.stripes.borrow_mut();
         let Some(buffer) = stripes.get_mut(&stripe).and_then(|gathering| gathering.filling.as_mut()) else {
@@ -61,6 +61,7 @@ impl Vdisk {
         };
         let before = buffer.memory();
         buffer.put(at, bytes, false);
+        buffer.written |= keep;
         buffer.touched = now;
         self.touched.set(now);
         let grown = buffer.memory() - before;
@@ -137,7 +138,9 @@ impl Vdisk {
     pub(super) fn seal_if_whole(self: &Rc<Self>, stripe: u64) {
         let mut stripes = self.stripes.borrow_mut();
         let Some(gathering) = stripes.get_mut(&stripe) else { return };
-        if gathering.flying.is_some() || !gathering.filling.as_ref().is_some_and(StripeBuffer::is_whole) {
+        // A blank one is about to be unmapped.
+        let leaves = |buffer: &StripeBuffer| buffer.is_whole() && !(self.has_one_table() && buffer.is_blank());
+        if gathering.flying.is_some() || !gathering.filling.as_ref().is_some_and(leaves) {
             return;
         }
         let Some(buffer) = gathering.filling.take() else { return };
