@@ -5,19 +5,26 @@
 //! last one ended (next fit), in pieces where room is scattered; deleting a file zeroes its extents, as a loop device does with a discard. The page cache
 //! writes some files at once and flushes every 256 MiB.
 //!
+//! Beside it a raw disk gets a column's part of every extent, in place, with the same flushes: what scattered room costs any layout, with parity and
+//! what was there before not counted.
+//!
 //! The disks are small and equally fast everywhere, so that only the arm's way can make a difference; the pool has little more room than the virtual
 //! disk, so that what is freed must be used again.
 
+use crate::disk::SimDisk;
 use crate::rebuild::small;
 use crate::rng::Rng;
 use crate::streams::{Bench, Shape, block_on, pattern, per_second, stream};
-use crate::timing::HddClass;
+use crate::timing::{Hdd, HddClass};
+use crate::world::{Scheduling, SimWorld};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
+use weft_engine::io::{Buf, Disk};
 use weft_engine::store::Tuning;
 use weft_engine::stripe::geometry::Layout;
-use weft_engine::units::{ByteCount, VirtualOffset};
+use weft_engine::units::{ByteCount, DiskOffset, Nanos, VirtualOffset};
+use weft_engine::world::World;
 
 const BLOCK: u64 = 4096;
 /// Bytes of one request, at most.
@@ -47,6 +54,8 @@ pub struct Round {
     pub written: u64,
     /// Bytes per second, flushes included.
     pub rate: f64,
+    /// The same of as many raw disks as there are data columns.
+    pub raw: f64,
     /// Stripes that left whole, of all.
     pub whole: f64,
     /// Bytes read because of writes.
@@ -70,9 +79,9 @@ pub fn run(case: Case) -> Outcome {
     // A fifth more than the data takes: the reserve, metadata, and room to write what is new before the old is free.
     let raw = case.size.0 / case.layout.data_columns() as u64;
     let capacity = ByteCount((raw * 6 / 5 + (256 << 20)).next_multiple_of(slab.0));
-    let class = small(capacity);
+    let class = HddClass { inner_rate: small(capacity).outer_rate, ..small(capacity) };
     let bench = Bench::of(&Shape {
-        class: HddClass { inner_rate: class.outer_rate, ..class },
+        class: class.clone(),
         disks: case.layout.slots(),
         layout: case.layout,
         size: case.size,
@@ -80,7 +89,7 @@ pub fn run(case: Case) -> Outcome {
         log: ByteCount::mib(64),
         tuning: Tuning { auto_jobs: false, ..Tuning::default() },
     });
-    let mut files = Files::new(case.size);
+    let mut files = Files::new(case.size, Raw::new(class, case.layout.data_columns() as u64));
     let mut rounds = vec![files.fill(&bench)];
     for _ in 0..case.refills {
         files.delete(&bench, 1.0);
@@ -104,12 +113,13 @@ struct Files {
     cursor: u64,
     files: Vec<Vec<(u64, u64)>>,
     rng: Rng,
+    raw: Raw,
 }
 
 impl Files {
-    fn new(size: ByteCount) -> Files {
+    fn new(size: ByteCount, raw: Raw) -> Files {
         let free = BTreeMap::from([(0, size.0)]);
-        Files { size: size.0, free, free_bytes: size.0, cursor: 0, files: Vec::new(), rng: Rng::new(1) }
+        Files { size: size.0, free, free_bytes: size.0, cursor: 0, files: Vec::new(), rng: Rng::new(1), raw }
     }
 
     /// Writes files until it is [`FULL`], and makes them durable.
@@ -126,14 +136,25 @@ impl Files {
         let pieces = extents.len() as f64 / new.len() as f64;
         let counters = &bench.vdisk.counters;
         let seen = || [&counters.whole, &counters.merged, &counters.read_for_write].map(|counter| counter.get());
-        let (before, start) = (seen(), bench.world.clone());
-        let start = weft_engine::world::World::now(&start);
-        let written = write(bench, &extents);
-        let took = weft_engine::world::World::now(&bench.world).since(start);
+        let before = seen();
+        let data = Rc::new(pattern(7, ByteCount(REQUEST)));
+        let (writer, flusher) = (bench.vdisk.clone(), bench.vdisk.clone());
+        let one = move |at: u64, len: u64| {
+            let (vdisk, data) = (writer.clone(), data.clone());
+            async move {
+                vdisk.write(VirtualOffset(at), &data[..len as usize], false).await.expect("a sound pool takes writes")
+            }
+        };
+        let flush = move || {
+            let vdisk = flusher.clone();
+            async move { vdisk.flush().await.expect("a sound pool flushes") }
+        };
+        let (written, took) = write(&bench.world, &extents, FLUSH_EVERY, one, flush);
         let after = seen();
         let [whole, merged, read_for_write] = std::array::from_fn(|at| after[at] - before[at]);
         let rate = per_second(written, took);
-        Round { written, rate, whole: whole as f64 / (whole + merged).max(1) as f64, read_for_write, pieces }
+        let raw = self.raw.write(&extents);
+        Round { written, rate, raw, whole: whole as f64 / (whole + merged).max(1) as f64, read_for_write, pieces }
     }
 
     /// Deletes a part of the files, chosen at random, and lets what that causes come to rest.
@@ -189,50 +210,79 @@ impl Files {
     }
 }
 
-/// Writes extents; the bytes of them.
-fn write(bench: &Bench, extents: &[(u64, u64)]) -> u64 {
-    let requests: Vec<(u64, u64)> = extents
-        .iter()
-        .flat_map(|(start, end)| {
-            (*start..*end).step_by(REQUEST as usize).map(|at| (at, REQUEST.min(*end - at))).collect::<Vec<_>>()
-        })
-        .collect();
-    let data = Rc::new(pattern(7, ByteCount(REQUEST)));
-    let mut from = 0;
-    while from < requests.len() {
-        let mut bytes = 0;
-        let batch: Vec<(u64, u64)> = requests[from..]
-            .iter()
-            .take_while(|(_, len)| {
-                bytes += len;
-                bytes <= FLUSH_EVERY
-            })
-            .copied()
-            .collect();
-        from += batch.len();
-        let (count, batch) = (batch.len() as u64, Rc::new(batch));
-        let (vdisk, data, host) = (bench.vdisk.clone(), data.clone(), bench.world.clone());
-        let one = {
-            let (vdisk, batch) = (vdisk.clone(), batch.clone());
-            move |nth: u64| {
-                let (vdisk, data, (at, len)) = (vdisk.clone(), data.clone(), batch[nth as usize]);
-                async move {
-                    let bytes = &data[..len as usize];
-                    vdisk.write(VirtualOffset(at), bytes, false).await.expect("a sound pool takes writes");
-                }
-            }
-        };
-        block_on(&bench.world, async move {
-            stream(&host, 0..count, 1, one).await;
-            vdisk.flush().await.expect("a sound pool flushes");
-        });
+/// One disk of as many as there are data columns, without weft.
+struct Raw {
+    world: SimWorld,
+    disk: SimDisk,
+    columns: u64,
+}
+
+impl Raw {
+    fn new(class: HddClass, columns: u64) -> Raw {
+        let world = SimWorld::new(1, Scheduling::Fifo);
+        let disk = SimDisk::new(&world, class.shape(class.capacity), Box::new(Hdd::new(class)));
+        Raw { world, disk, columns }
     }
-    requests.iter().map(|(_, len)| len).sum()
+
+    /// Bytes per second of all columns together, when each gets its part of these extents.
+    fn write(&self, extents: &[(u64, u64)]) -> f64 {
+        let part = |at: u64| (at / self.columns).next_multiple_of(BLOCK);
+        let parts: Vec<(u64, u64)> = extents.iter().map(|(start, end)| (part(*start), part(*end))).collect();
+        let slice = Buf::copy_of(&pattern(7, ByteCount(REQUEST))).freeze();
+        let (writer, flusher) = (self.disk.clone(), self.disk.clone());
+        let one = move |at: u64, len: u64| {
+            let (disk, slice) = (writer.clone(), slice.slice(0..len as usize));
+            async move { disk.write(DiskOffset(at), vec![slice]).await.expect("a sound disk works") }
+        };
+        let flush = move || {
+            let disk = flusher.clone();
+            async move { disk.flush().await.expect("a sound disk works") }
+        };
+        let (written, took) = write(&self.world, &parts, FLUSH_EVERY / self.columns, one, flush);
+        per_second(written, took) * self.columns as f64
+    }
+}
+
+/// Writes extents by `one` (place, bytes), many at once, with a `flush` every so many bytes; the bytes, and the time it took.
+fn write<W, F>(
+    world: &SimWorld,
+    extents: &[(u64, u64)],
+    flush_every: u64,
+    one: impl Fn(u64, u64) -> W + Clone + 'static,
+    flush: impl Fn() -> F,
+) -> (u64, Nanos)
+where
+    W: Future<Output = ()> + 'static,
+    F: Future<Output = ()> + 'static,
+{
+    let start = world.now();
+    let pieces = |(start, end): &(u64, u64)| {
+        let end = *end;
+        (*start..end).step_by(REQUEST as usize).map(move |at| (at, REQUEST.min(end - at)))
+    };
+    let requests: Rc<Vec<(u64, u64)>> = Rc::new(extents.iter().flat_map(pieces).collect());
+    let (mut from, mut total) = (0, 0);
+    while from < requests.len() {
+        let (mut to, mut bytes) = (from, 0);
+        while to < requests.len() && bytes < flush_every {
+            bytes += requests[to].1;
+            to += 1;
+        }
+        let (requests, one) = (requests.clone(), one.clone());
+        let nth = move |nth: u64| one(requests[nth as usize].0, requests[nth as usize].1);
+        let (host, flushed) = (world.clone(), flush());
+        block_on(world, async move {
+            stream(&host, from as u64..to as u64, 1, nth).await;
+            flushed.await;
+        });
+        (from, total) = (to, total + bytes);
+    }
+    (total, world.now().since(start))
 }
 
 /// The heading of a table of [`Outcome`]s.
 pub const HEADING: &str =
-    "                    written       rate  of the first   whole   reads because of writes   extents a file";
+    "                    written       rate  of the first  raw disks   whole   reads because of writes   extents a file";
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -246,10 +296,11 @@ impl fmt::Display for Outcome {
             };
             writeln!(
                 f,
-                "  {name:14} {:7} MiB {:5.0} MB/s {:10.2} {:9.2} % {:17.1} MiB {:14.2}",
+                "  {name:14} {:7} MiB {:5.0} MB/s {:10.2} {:8.0} MB/s {:7.2} % {:15.1} MiB {:14.2}",
                 round.written >> 20,
                 round.rate / 1e6,
                 round.rate / first,
+                round.raw / 1e6,
                 round.whole * 100.0,
                 round.read_for_write as f64 / (1 << 20) as f64,
                 round.pieces
