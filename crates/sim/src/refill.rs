@@ -281,8 +281,7 @@ where
 }
 
 /// The heading of a table of [`Outcome`]s.
-pub const HEADING: &str =
-    "                    written       rate  of the first  raw disks   whole   reads because of writes   extents a file";
+pub const HEADING: &str = "                    written       rate  of the first  raw disks   whole   reads because of writes   extents a file";
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,13 +8,16 @@ use super::Pool;
 use crate::error::Result;
 use crate::store::join;
 use crate::vdisk::Vdisk;
+use crate::vdisk::destage::destaged_at_once;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-/// Bytes of the stripes that are destaged at once: enough of them that a disk can put their reads in order, few enough for memory.
-const AT_ONCE: u64 = 64 << 20;
 /// The part of the ring that is emptied in one go, as a divisor: small, so that nobody waits long for the tail to move.
 const STEP: u64 = 32;
+/// What is emptied in one go where that holds few stripes, because much of each landed: so many that the checkpoint after them hardly counts ...
+const STEP_STRIPES: usize = 256;
+/// ... but no more than this part of the ring, as a divisor.
+const STEP_MAX: u64 = 8;
 
 /// Relieves the log whenever it fills, until the pool stops or fails.
 pub async fn log_keeper(pool: Rc<Pool>) {
@@ -60,11 +63,12 @@ impl Pool {
                 return Ok(());
             }
             // The oldest of what pins the log's tail goes to stripes; then the tail can move.
-            let until = store.log.seq_after(ring / STEP);
+            let (least, most) = (store.log.seq_after(ring / STEP), store.log.seq_after(ring / STEP_MAX));
             let landings: Vec<(u32, u64)> = {
                 let landings = store.landings.borrow();
-                let oldest = landings.iter().take_while(|(seq, ..)| *seq < until);
-                oldest.map(|(_, vdisk, stripe)| (*vdisk, *stripe)).collect()
+                let oldest = landings.iter().enumerate();
+                let oldest = oldest.take_while(|(nth, (seq, ..))| *seq < least || *nth < STEP_STRIPES && *seq < most);
+                oldest.map(|(_, (_, vdisk, stripe))| (*vdisk, *stripe)).collect()
             };
             self.destage_all(landings).await;
             self.checkpoint().await?;
@@ -116,10 +120,10 @@ impl Pool {
     /// Destages stripes in the order in which they lie on their virtual disks: neighbours there are mostly neighbours on the disks.
     async fn destage_all(&self, mut stripes: Vec<(u32, u64)>) {
         stripes.sort_unstable();
-        let len = |vdisk: u32| self.vdisks.borrow().get(&vdisk).map_or(AT_ONCE, |vdisk| vdisk.stripe_len().0);
+        let len = |vdisk: u32| self.vdisks.borrow().get(&vdisk).map_or(1, |vdisk| vdisk.stripe_len().0);
         let mut rest = stripes.into_iter().peekable();
         while let Some((vdisk, _)) = rest.peek() {
-            let at_once = (AT_ONCE / len(*vdisk)).clamp(4, 64) as usize;
+            let at_once = destaged_at_once(len(*vdisk));
             join(rest.by_ref().take(at_once).map(|(vdisk, stripe)| self.destage(vdisk, stripe))).await;
         }
     }

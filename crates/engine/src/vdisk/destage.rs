@@ -3,11 +3,50 @@
 
 use super::{Vdisk, add};
 use crate::error::Result;
+use crate::store::join;
+use crate::stripe::buffer::StripeBuffer;
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+/// Bytes of the stripes that are destaged at once: enough of them that a disk can put their reads in order, few enough for memory.
+const AT_ONCE: u64 = 64 << 20;
+/// Partial stripes with more bytes than this together are too many to write them twice, first to the log.
+const MANY: u64 = 8 << 20;
+/// So many stripes that were written to last may be where streams go on.
+const STREAMS: usize = 16;
+
+/// How many stripes of `len` bytes are destaged at once.
+pub fn destaged_at_once(len: u64) -> usize {
+    (AT_ONCE / len).clamp(4, 64) as usize
+}
+
 impl Vdisk {
+    /// Destages those of `stripes` that a flush would land at length, where there is much to land: what was written at the edges of large files, for
+    /// one. They are on their way when this returns, or as they were.
+    pub(super) async fn destage_bulk(self: &Rc<Self>, stripes: &[u64]) {
+        let unlanded = |stripe: &u64| {
+            let look = |buffer: &mut StripeBuffer| (buffer.unlanded_len() as u64, (buffer.touched, buffer.id));
+            let (unlanded, touched) = self.with_filling(*stripe, look)?;
+            (unlanded > 0).then_some((touched, *stripe, unlanded))
+        };
+        let mut partial: Vec<_> = stripes.iter().filter_map(unlanded).collect();
+        if partial.iter().map(|(.., unlanded)| unlanded).sum::<u64>() < MANY {
+            return;
+        }
+        partial.sort_unstable();
+        partial.truncate(partial.len().saturating_sub(STREAMS));
+        let len = self.stripe_len().0;
+        let long = partial.into_iter().filter(|(.., unlanded)| *unlanded >= len / 4);
+        let mut bulk: Vec<u64> = long.map(|(_, stripe, _)| stripe).collect();
+        // As they lie: neighbours here are mostly neighbours on the disks.
+        bulk.sort_unstable();
+        for some in bulk.chunks(destaged_at_once(len)) {
+            // One that cannot be merged is landed, like all others.
+            join(some.iter().map(|stripe| self.destage(*stripe))).await;
+        }
+    }
+
     /// Completes the gathering buffer of `stripe`, if there is one, and sends it on its way.
     pub async fn destage(self: &Rc<Self>, stripe: u64) -> Result<()> {
         // An older version that flies must be the truth before the merge can read it.

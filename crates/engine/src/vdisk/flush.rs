@@ -1,6 +1,7 @@
 //! Flush: every write that completed before it is durable after it, on whichever connection either came.
 //!
 //! 1. What gathers in a partial stripe is landed: its new bytes go to the log. The buffer stays, so the stripe can still leave whole a moment later.
+//!    Where that would be much, long partial stripes that seem to be finished are merged and leave instead: that writes them once.
 //! 2. Stripes that fly are waited for.
 //! 3. The log is made durable; that brings the data of the flying stripes with it (see `store/commit.rs`).
 
@@ -30,6 +31,7 @@ impl Vdisk {
     /// Makes what is in the buffers of `stripes` now durable.
     pub(super) async fn persist(self: &Rc<Self>, stripes: Vec<u64>) -> Result<()> {
         add(&self.counters.flushes, 1);
+        self.destage_bulk(&stripes).await;
         for stripe in &stripes {
             self.land(*stripe).await?;
         }
