@@ -6,7 +6,6 @@ stays outside, as a service of its own does. And everywhere, with the limits of 
 memory must have some written out first: that may freeze a machine, so it is done in the virtual one only (`tests/vm/run`).
 """
 
-import mmap
 import os
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from report import Case, Skip
 # For the writers, and for a daemon whose buffers are full: what it has beside its 256 MiB of data is parity and requests.
 LIMIT, DAEMON = 192 * MIB, 384 * MIB
 WRITERS = 4
+MAPPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mapper.py")
 FILES = {"quick": 12, "usual": 24, "long": 48}
 
 
@@ -105,7 +105,7 @@ def written_by_all(host, content, files, tasks):
     was available, and how often somebody waited for it."""
     script = 'echo $$ > "$1" && for n in $(seq "$4"); do cat "$2" > "$3-$n" || exit 1; done; sync --file-system "$3-1"'
     lines = [["sh", "-c", script, "sh", tasks, host.path("source"), host.inside(f"w{n}"), str(files)] for n in range(WRITERS)]
-    lines += [[sys.executable, __file__, tasks, host.path("source"), host.inside("w-mapped")]]
+    lines += [[sys.executable, MAPPER, tasks, host.path("source"), host.inside("w-mapped")]]
     stalled, least, begun = stalls(), meminfo("MemAvailable"), time.monotonic()
     writers = [subprocess.Popen(line) for line in lines]
     while any(writer.poll() is None for writer in writers):
@@ -126,23 +126,6 @@ def written_by_all(host, content, files, tasks):
         with open(host.inside(name), "rb") as file:
             assert file.read() == content.base, name
     return least, stalled
-
-
-def map_and_dirty(tasks, source, path):
-    """The process of the mapped file: its pages become dirty without any call that could be slowed down."""
-    with open(tasks, "w") as file:
-        file.write(str(os.getpid()))
-    with open(source, "rb") as file:
-        data = file.read()
-    with open(path, "w+b") as file:
-        file.truncate(len(data))
-        with mmap.mmap(file.fileno(), len(data)) as pages:
-            for turn in (255, 0):
-                # First turned over, then as it must be; every other page from the end, so that no turn is a stream.
-                for at in [*range(0, len(data), 8192), *range(len(data) - 4096, 0, -8192)]:
-                    part = data[at:at + 4096]
-                    pages[at:at + 4096] = bytes(byte ^ turn for byte in part) if turn else part
-            pages.flush()
 
 
 def is_flusher(host):
@@ -197,7 +180,3 @@ def open_or(path):
             return file.read()
     except OSError:
         return ""
-
-
-if __name__ == "__main__":
-    map_and_dirty(*sys.argv[1:])

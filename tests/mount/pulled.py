@@ -49,7 +49,7 @@ def pulled(host, rng, keeper, devices, kind):
         keeper.stop = True
         keeping.join()
         stress.end()
-    lost = [disk for disk in host.json("disk", "list") if disk["health"] != "healthy"]
+    lost = [disk for disk in host.json("disk", "list") if disk["state"] != "healthy"]
     host.unmount()
     host.fsck(kind)
     host.mount()
