@@ -5,7 +5,7 @@
 //! itself. So
 //! - all its threads are marked as flushers of I/O: memory they ask for, also in the kernel, never waits for the writing
 //!   of file systems or disks, and their own writes are not slowed down because of what others made dirty;
-//! - from the first FUSE export on, what it has in memory stays there: no page of its code or data must be read back.
+//! - from the first export on that can carry a file system of this machine (FUSE, ublk, NBD over a unix socket), what it has in memory stays there: no page of its code or data must be read back.
 //!
 //! Both need root, as loop devices and mounts do. Memory is taken when it is mapped and not when it is first touched: a
 //! request that is read into a buffer that was never touched was seen to wait for the writing of that very request.

@@ -12,6 +12,7 @@ mod fuse_exports;
 mod info;
 mod labels;
 mod open;
+mod ublk_exports;
 mod upkeep;
 mod volume;
 mod world;
