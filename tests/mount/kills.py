@@ -12,24 +12,28 @@ import time
 
 from files import KIB, Content
 from host import NEEDS, Host
+from machine import PATIENCE
 from report import Case
 
 PARITY = ["--resiliency", "parity", "--columns", "4"]
 # What changes names, sizes and content of files at random, from Debian's stress-ng.
-STRESS = ["stress-ng", "--quiet", "--timeout", "600", "--hdd", "1", "--hdd-bytes", "16m", "--rename", "1", "--link", "1",
-          "--dentry", "1", "--dentries", "256", "--fallocate", "1", "--fallocate-bytes", "16m", "--punch", "1"]
+STRESS = ["stress-ng", "--timeout", "3600", "--hdd", "1", "--hdd-bytes", "16m", "--rename", "1", "--link", "1",
+          "--dentry", "1", "--dentries", "256", "--fallocate", "1", "--fallocate-bytes", "16m"]
 
 
-def cases(long):
+def cases(scale):
     kinds = ["ext4", "xfs", "btrfs"]
-    kills = [(kind, 20, None) for kind in (kinds if long else kinds[:1])]
-    kills += [(kind, 6, 3) for kind in (kinds if long else kinds[1:2])]
+    if scale == "quick":
+        kills = [("ext4", 3, None), ("xfs", 3, 2), ("btrfs", 2, None)]
+    else:
+        kills = [(kind, 20, None) for kind in (kinds if scale == "long" else kinds[:1])]
+        kills += [(kind, 6, 3) for kind in (kinds if scale == "long" else kinds[1:2])]
     made = [Case(f"SIGKILL: {kind}, {times} times{', a disk taken away midway' if lose else ''}",
                  lambda reporter, rng, args=(kind, times, lose): story(reporter, rng, *args), (*NEEDS[kind], "stress-ng"))
             for kind, times, lose in kills]
-    modes = ["wal", "delete"] if long else ["wal"]
-    return made + [Case(f"SIGKILL: SQLite, journal mode {mode}, 10 times",
-                        lambda reporter, rng, mode=mode: database(reporter, rng, mode), NEEDS["ext4"]) for mode in modes]
+    times = 2 if scale == "quick" else 10
+    return made + [Case(f"SIGKILL: SQLite, journal mode {mode}, {times} times",
+                        lambda reporter, rng, mode=mode: database(reporter, rng, mode, times), NEEDS["ext4"]) for mode in ("wal", "delete")]
 
 
 def story(reporter, rng, kind, times, lose):
@@ -46,13 +50,13 @@ def story(reporter, rng, kind, times, lose):
 
 
 def one_kill(host, rng, keeper, kind, lose):
-    os.makedirs(host.inside("stress"), exist_ok=True)
-    stress = subprocess.Popen([*STRESS, "--temp-path", host.inside("stress")], stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL, start_new_session=True)
+    stress = Stress(host)
     keeping = threading.Thread(target=keeper.go_on)
     keeping.start()
-    moment = rng.uniform(0.2, 1.2)
+    # Some promises later, and then at any time: however slow the machine is, there is something to lose.
+    promises, moment = rng.randrange(1, 10), rng.uniform(0, 1)
     try:
+        keeper.wait_for(keeper.promised + promises, stress)
         time.sleep(moment / 2)
         if lose:
             os.remove(host.disk(rng.randrange(len(host.names))))
@@ -60,7 +64,7 @@ def one_kill(host, rng, keeper, kind, lose):
     finally:
         host.kill()
         keeping.join()
-        end(stress)
+        stress.end()
     host.serve()
     # Replays the journal of the file system.
     host.mount()
@@ -69,13 +73,27 @@ def one_kill(host, rng, keeper, kind, lose):
     host.mount()
     keeper.verify()
     subprocess.run(["rm", "-rf", host.inside("stress")], check=True)
-    return f"after {moment:.2f} s, {len(keeper.names)} files"
+    return f"{promises} promises and {moment:.2f} s later, {len(keeper.names)} files"
 
 
-def end(group):
-    """Ends a process and all it started."""
-    os.killpg(group.pid, signal.SIGKILL)
-    group.wait()
+class Stress:
+    """Processes that change the file system at random, in a folder of their own."""
+
+    def __init__(self, host):
+        self.folder, self.words = host.inside("stress"), host.path("stress.log")
+        os.makedirs(self.folder, exist_ok=True)
+        with open(self.words, "wb") as words:
+            self.process = subprocess.Popen([*STRESS, "--temp-path", self.folder], stdout=words, stderr=words, start_new_session=True)
+
+    def has_begun(self):
+        assert self.process.poll() is None, f"stress-ng ended by itself ({self.process.returncode}): {open(self.words).read()[-500:]}"
+        return bool(os.listdir(self.folder))
+
+    def end(self):
+        """It, and all it started."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
 
 class Keeper:
@@ -84,11 +102,13 @@ class Keeper:
     def __init__(self, host, rng):
         self.host, self.rng, self.content = host, random.Random(rng.random()), Content(rng)
         self.names, self.promised = set(), 0
+        self.stop, self.failed = False, None
 
     def go_on(self):
-        """Until the file system fails."""
+        """Until it is told to stop, or the file system fails."""
+        self.failed = None
         try:
-            while True:
+            while not self.stop:
                 name = self.content.name(self.rng, f"k{self.promised}", self.rng.choice([100, 5 * KIB, 70 * KIB, 900 * KIB]))
                 self.content.write(self.host.mnt, name, durable=True)
                 self.names.add(name)
@@ -97,8 +117,16 @@ class Keeper:
                     old = self.rng.choice(sorted(self.names))
                     self.names.remove(old)
                     os.remove(self.host.inside(old))
-        except OSError:
-            return
+        except OSError as error:
+            self.failed = error
+
+    def wait_for(self, promised, stress):
+        """Until it has promised that many, and the others have begun."""
+        begun = time.monotonic()
+        while not stress.has_begun() or self.promised < promised:
+            assert not self.failed, self.failed
+            assert time.monotonic() - begun < PATIENCE, f"only {self.promised} files of {promised}"
+            time.sleep(0.01)
 
     def verify(self):
         for name in self.names:
@@ -109,13 +137,13 @@ class Keeper:
                 os.remove(self.host.inside(name))
 
 
-def database(reporter, rng, mode):
+def database(reporter, rng, mode, times):
     with Host(4, "512MiB") as host:
         host.weft("vdisk", "create", "p/v", "--size", "384MiB", *PARITY)
         host.mount("--format", "ext4")
         log = host.path("committed")
         open(log, "w").close()
-        for kill in range(1, 11):
+        for kill in range(1, times + 1):
             if not reporter.check(f"kill {kill}", one_database_kill, host, rng, mode, log):
                 return
         host.unmount()

@@ -8,7 +8,7 @@ from host import NEEDS, Host
 from report import Case
 
 
-def cases():
+def cases(_):
     return [Case("mount: what is refused, and restarts", story, ("mkfs.ext4", "mkfs.xfs")),
             Case("mount: a daemon that dies", deaths, ("mkfs.ext4",)),
             Case("mount: ntfs", ntfs, NEEDS["ntfs"])]

@@ -1,11 +1,14 @@
-"""Writers that dirty many times what their memory group may hold: everything must go on, and nothing may hang.
+"""Writers that dirty many times the memory there is: everything must go on, and nothing may hang.
 
-With CAP_SYS_RESOURCE the daemon is in the same group, which is the worst there is: it must not wait for its own writes.
-Without, the kernel lets it wait in a limited group of version 1, so it stays outside, as a service of its own does.
+Two ways for memory to be short. In a limited group: with CAP_SYS_RESOURCE the daemon is in it, too, which is the worst
+there is: it must not wait for its own writes. Without, the kernel lets it wait in a limited group of version 1, so it
+stays outside, as a service of its own does. And everywhere, with the limits of dirty pages lifted, so that whoever wants
+memory must have some written out first: that may freeze a machine, so it is done in the virtual one only (`tests/vm/run`).
 """
 
 import os
 import subprocess
+import sys
 import time
 
 from files import MIB, Content
@@ -13,90 +16,151 @@ from host import NEEDS, Host
 from machine import PATIENCE
 from report import Case, Skip
 
-LIMIT = 192 * MIB
+# For the writers, and for a daemon whose buffers are full: what it has beside its 256 MiB of data is parity and requests.
+LIMIT, DAEMON = 192 * MIB, 384 * MIB
+WRITERS = 4
+MAPPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mapper.py")
+FILES = {"quick": 12, "usual": 24, "long": 48}
 
 
-def cases():
-    return [Case("memory pressure", story, NEEDS["ext4"])]
+def cases(scale):
+    made = [Case("memory pressure: a group", lambda reporter, rng: story(reporter, rng, FILES[scale], squeezed), NEEDS["ext4"])]
+    if os.environ.get("WEFT_VM"):
+        made += [Case("memory pressure: the whole machine", lambda reporter, rng: story(reporter, rng, 2 * FILES[scale], dirtied),
+                      NEEDS["ext4"])]
+    return made
 
 
-def story(reporter, rng):
-    with Host(4, "1GiB") as host:
-        group = Group()
+def story(reporter, rng, files, body):
+    content = Content(rng)
+    size = (WRITERS * files * len(content.base) + (768 << 20)) >> 20
+    with Host(4, f"{size}MiB") as host:
+        host.weft("vdisk", "create", "p/v", "--size", f"{size}MiB", "--resiliency", "parity", "--columns", "4")
+        host.mount("--format", "ext4")
+        with open(host.path("source"), "wb") as file:
+            file.write(content.base)
+        reporter.check("its memory is locked, others are killed first", locked, host)
         try:
-            host.weft("vdisk", "create", "p/v", "--size", "1GiB", "--resiliency", "parity", "--columns", "4")
-            host.mount("--format", "ext4")
-            reporter.check("its memory is locked", locked, host)
-            reporter.check("it goes on writing out what it has no memory for", squeezed, host, rng, group)
+            reporter.check("it goes on writing out what there is no memory for", body, host, content, files)
         finally:
             host.unmount("--force")
             host.stop()
-            group.end()
 
 
 def locked(host):
     status = open(f"/proc/{host.daemon.pid}/status").read()
     sizes = {line.split(":")[0]: int(line.split()[1]) for line in status.splitlines() if line.endswith(" kB")}
     assert sizes["VmLck"] > sizes["VmRSS"] / 2, sizes
+    adjusted = int(open(f"/proc/{host.daemon.pid}/oom_score_adj").read())
+    assert adjusted <= -900 or not is_flusher(host), adjusted
     return f"{sizes['VmRSS'] // 1024} MiB in memory, none may leave"
 
 
-def squeezed(host, rng, group):
-    """Four writers dirty several times what the group may hold."""
+def squeezed(host, content, files):
+    """The writers dirty several times what their group may hold."""
     together = is_flusher(host)
-    if together:
-        group.add(host.daemon.pid)
-    content, begun = Content(rng), time.monotonic()
-    source = host.path("source")
-    with open(source, "wb") as file:
-        file.write(content.base)
-    script = 'echo $$ > "$1" && for n in $(seq 12); do cat "$2" > "$3-$n" || exit 1; done; sync --file-system "$3-1"'
-    writers = [subprocess.Popen(["sh", "-c", script, "sh", group.tasks, source, host.inside(f"w{n}")]) for n in range(4)]
+    group = Group(LIMIT + (DAEMON if together else 0))
+    begun = time.monotonic()
     try:
-        for writer in writers:
-            assert writer.wait(timeout=60) == 0, "a writer failed"
-    except subprocess.TimeoutExpired:
-        # Everything that waits for the daemon fails now, instead of waiting until the machine is switched off.
-        subprocess.run(["umount", "--force", "--lazy", host.path("mounts/p/v")], timeout=60)
-        raise
-    most = group.most()
+        if together:
+            # From its start: all its memory counts.
+            host.stop()
+            host.serve(group=group.tasks)
+            host.mount()
+        written_by_all(host, content, files, group.tasks)
+        most = group.most()
+    finally:
+        host.unmount("--force")
+        host.stop()
+        group.end()
+        host.serve()
+    where = "with" if together else "NO CAP_SYS_RESOURCE: without"
+    return (f"{WRITERS * files * 16} MiB through {most / MIB:.0f} of {group.limit / MIB:.0f} MiB, {where} the daemon, "
+            f"in {time.monotonic() - begun:.1f} s")
+
+
+def dirtied(host, content, files):
+    """The writers dirty several times what the machine has; the kernel lets them until nothing is left."""
+    names = ("dirty_ratio", "dirty_background_ratio")
+    before = {name: open(f"/proc/sys/vm/{name}").read() for name in names}
+    begun = time.monotonic()
+    try:
+        set_limits({"dirty_ratio": "95", "dirty_background_ratio": "90"})
+        least, stalls = written_by_all(host, content, files, os.devnull)
+    finally:
+        set_limits(before)
+    total = meminfo("MemTotal")
+    return (f"{WRITERS * files * 16} MiB through {total / MIB:.0f} MiB, {least / MIB:.0f} MiB were left at the least, writers waited "
+            f"for memory {stalls} times, in {time.monotonic() - begun:.1f} s")
+
+
+def set_limits(limits):
+    for name, value in limits.items():
+        with open(f"/proc/sys/vm/{name}", "w") as file:
+            file.write(value)
+
+
+def written_by_all(host, content, files, tasks):
+    """Writers in the group, and one more that dirties a mapped file; then what they wrote is compared. How little memory
+    was available, and how often somebody waited for it."""
+    script = 'echo $$ > "$1" && for n in $(seq "$4"); do cat "$2" > "$3-$n" || exit 1; done; sync --file-system "$3-1"'
+    lines = [["sh", "-c", script, "sh", tasks, host.path("source"), host.inside(f"w{n}"), str(files)] for n in range(WRITERS)]
+    lines += [[sys.executable, MAPPER, tasks, host.path("source"), host.inside("w-mapped")]]
+    stalled, least, begun = stalls(), meminfo("MemAvailable"), time.monotonic()
+    writers = [subprocess.Popen(line) for line in lines]
+    while any(writer.poll() is None for writer in writers):
+        least = min(least, meminfo("MemAvailable"))
+        if time.monotonic() - begun > PATIENCE:
+            # Everything that waits for the daemon fails now, instead of waiting until the machine is switched off.
+            subprocess.run(["umount", "--force", "--lazy", host.path("mounts/p/v")], timeout=60)
+            raise AssertionError("the writers never ended")
+        time.sleep(0.1)
+    stalled = stalls() - stalled
     assert host.daemon.poll() is None, "the daemon is gone"
+    assert all(writer.returncode == 0 for writer in writers), "a writer failed"
     host.unmount()
     host.mount()
-    for name in os.listdir(host.mnt):
-        if name.startswith("w"):
-            with open(host.inside(name), "rb") as file:
-                assert file.read() == content.base, name
-    where = "with" if together else "NO CAP_SYS_RESOURCE: without"
-    return f"{4 * 12 * 16} MiB through {most / MIB:.0f} of {LIMIT // MIB} MiB, {where} the daemon, in {time.monotonic() - begun:.1f} s"
+    names = [name for name in os.listdir(host.mnt) if name.startswith("w")]
+    assert len(names) == WRITERS * files + 1, names
+    for name in names:
+        with open(host.inside(name), "rb") as file:
+            assert file.read() == content.base, name
+    return least, stalled
 
 
 def is_flusher(host):
     return "not marked as a flusher" not in "\n".join(host.log)
 
 
+def meminfo(name):
+    with open("/proc/meminfo") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith(name + ":"))
+
+
+def stalls():
+    with open("/proc/vmstat") as file:
+        return sum(int(line.split()[1]) for line in file if line.startswith("allocstall"))
+
+
 class Group:
     """A memory control group, of either version."""
 
-    def __init__(self):
+    def __init__(self, limit):
+        self.limit = limit
         name = f"weft-test-{os.getpid()}"
         if os.path.isdir("/sys/fs/cgroup/memory"):
-            self.path, limit, self.peak = f"/sys/fs/cgroup/memory/{name}", "memory.limit_in_bytes", "memory.max_usage_in_bytes"
+            self.path, key, self.peak = f"/sys/fs/cgroup/memory/{name}", "memory.limit_in_bytes", "memory.max_usage_in_bytes"
         elif "memory" in open_or("/sys/fs/cgroup/cgroup.subtree_control").split():
-            self.path, limit, self.peak = f"/sys/fs/cgroup/{name}", "memory.max", "memory.peak"
+            self.path, key, self.peak = f"/sys/fs/cgroup/{name}", "memory.max", "memory.peak"
         else:
             raise Skip("no memory control groups here")
         self.tasks = os.path.join(self.path, "cgroup.procs")
         try:
             os.mkdir(self.path)
-            with open(os.path.join(self.path, limit), "w") as file:
-                file.write(str(LIMIT))
+            with open(os.path.join(self.path, key), "w") as file:
+                file.write(str(limit))
         except OSError as error:
             raise Skip(f"memory control groups cannot be made here: {error}") from error
-
-    def add(self, pid):
-        with open(self.tasks, "w") as file:
-            file.write(str(pid))
 
     def most(self):
         return int(open_or(os.path.join(self.path, self.peak)) or 0)

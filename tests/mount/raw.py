@@ -8,12 +8,14 @@ from machine import run
 from report import Case
 
 
-def cases():
-    return [Case(f"fio on the block device, sectors of {sector}", lambda reporter, rng, sector=sector: story(reporter, rng, sector),
+def cases(scale):
+    return [Case(f"fio on the block device, sectors of {sector}", lambda reporter, rng, sector=sector: story(reporter, rng, sector, scale),
                  ("fio", "losetup")) for sector in (512, 4096)]
 
 
-def story(reporter, rng, sector):
+def story(reporter, rng, sector, scale):
+    # Of each job; the disk has room for four.
+    size = (16 if scale == "quick" else 96) * MIB
     with Host(4, "512MiB") as host:
         host.weft("vdisk", "create", "p/v", "--size", "384MiB", "--resiliency", "parity", "--columns", "4", "--sector", str(sector))
         host.weft("export", "add", "p/v", "--fuse", host.fuse)
@@ -22,9 +24,9 @@ def story(reporter, rng, sector):
             reporter.check("what the kernel knows of it", limits, device, sector)
             fio = [f"--filename={device}", "--ioengine=libaio", "--iodepth=16", "--direct=1", "--verify=crc32c", "--verify_fatal=1",
                    f"--randseed={rng.randrange(1 << 30)}", f"--bsrange={sector}-128k", "--bs_unaligned=0", f"--blockalign={sector}"]
-            reporter.check("sequential", verified, *fio, "--name=sequential", "--rw=write", "--size=256m", "--end_fsync=1")
-            reporter.check("random", verified, *fio, "--name=random", "--rw=randwrite", "--size=128m")
-            reporter.check("random, with discards beside and before", mixed, device, fio)
+            reporter.check("sequential", verified, *fio, "--name=sequential", "--rw=write", f"--size={size * 2}", "--end_fsync=1")
+            reporter.check("random", verified, *fio, "--name=random", "--rw=randwrite", f"--size={size}")
+            reporter.check("random, with discards beside and before", mixed, device, fio, size)
             reporter.check("all discarded", discarded, host, device)
         finally:
             run("losetup", "--detach", device)
@@ -36,14 +38,14 @@ def verified(*fio):
     run("fio", *fio)
 
 
-def mixed(device, fio):
+def mixed(device, fio, size):
     """One job writes and verifies, the next discards, the third discards each block before it writes and verifies it."""
-    run("fio", *fio, "--name=write", "--rw=randwrite", "--offset=0", "--size=96m",
-        "--name=discard", "--rw=randtrim", "--verify=0", "--offset=96m", "--size=96m", "--bs=64k",
-        "--name=both", "--rw=randtrimwrite", "--offset=192m", "--size=96m", "--bs=64k")
+    run("fio", *fio, "--name=write", "--rw=randwrite", "--offset=0", f"--size={size}",
+        "--name=discard", "--rw=randtrim", "--verify=0", f"--offset={size}", f"--size={size}", "--bs=64k",
+        "--name=both", "--rw=randtrimwrite", f"--offset={size * 2}", f"--size={size}", "--bs=64k")
     with open(device, "rb") as file:
-        file.seek(96 * MIB)
-        assert not any(file.read(96 * MIB)), "a discarded block does not read as zeroes"
+        file.seek(size)
+        assert not any(file.read(size)), "a discarded block does not read as zeroes"
 
 
 def limits(device, sector):

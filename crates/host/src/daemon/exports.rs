@@ -184,7 +184,7 @@ pub(super) fn ending(vdisk: &VdiskInfo) -> String {
 }
 
 /// Why an export is not served whose mount waits for a person, or for the end of the daemon's start.
-const LOST: &str = "the daemon before was killed, and its device went with it; `weft mount` makes it again";
+pub(super) const LOST: &str = "the daemon before was killed, and its device went with it; `weft mount` makes it again";
 
 /// Why an export that was started is not served.
 const ENDED: &str = "somebody ended it; adding it again makes it again";

@@ -5,9 +5,12 @@
 //! itself. So
 //! - all its threads are marked as flushers of I/O: memory they ask for, also in the kernel, never waits for the writing
 //!   of file systems or disks, and their own writes are not slowed down because of what others made dirty;
-//! - from the first export on that can carry a file system of this machine (FUSE, ublk, NBD over a unix socket), what it has in memory stays there: no page of its code or data must be read back.
+//! - from the first export on that can carry a file system of this machine (over FUSE, ublk, or NBD on a unix socket), what
+//!   it has in memory stays there: no page of its code or data must be read back;
+//! - from then on, too, it is among the last that are killed when there is no memory at all: in a limited group it is by far
+//!   the largest, and was seen to be killed for the dirty pages of a few small writers, with their file system.
 //!
-//! Both need root, as loop devices and mounts do. Memory is taken when it is mapped and not when it is first touched: a
+//! They need root, as loop devices and mounts do. Memory is taken when it is mapped and not when it is first touched: a
 //! request that is read into a buffer that was never touched was seen to wait for the writing of that very request.
 //!
 //! The first of the two is what is needed where the daemon is in a limited memory group (of version 1) together with
@@ -15,6 +18,7 @@
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::configure_io_flusher_behavior;
+use std::fs;
 use std::io;
 use std::sync::Once;
 
@@ -25,7 +29,11 @@ pub(super) fn never_wait_for_own_writes() -> io::Result<()> {
     Ok(configure_io_flusher_behavior(true)?)
 }
 
-/// Keeps in memory what is there and what will come. Only the first call does anything.
+/// What `dist/weft.service` says, too. Not -1000, which is never: a daemon that took all memory there is must end.
+const OOM_SCORE_ADJ: i32 = -900;
+const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
+
+/// Keeps in memory what is there and what will come, and has others killed first. Only the first call does anything.
 pub(super) fn stay_in_memory() {
     static LOCKED: Once = Once::new();
     LOCKED.call_once(|| {
@@ -33,5 +41,18 @@ pub(super) fn stay_in_memory() {
         if let Err(error) = locked {
             eprintln!("weft: its memory cannot be locked ({error}); a file system of this machine on it may stall");
         }
+        if let Err(error) = be_killed_late() {
+            eprintln!("weft: it may be killed when there is no memory ({error}), and the file systems of this machine on it fail");
+        }
     });
+}
+
+/// Errors: what /proc says; `PermissionDenied` without CAP_SYS_RESOURCE.
+fn be_killed_late() -> io::Result<()> {
+    let now = fs::read_to_string(OOM_SCORE_FILE)?;
+    // Whoever started it may have asked for more.
+    if now.trim().parse().is_ok_and(|now: i32| now <= OOM_SCORE_ADJ) {
+        return Ok(());
+    }
+    fs::write(OOM_SCORE_FILE, OOM_SCORE_ADJ.to_string())
 }

@@ -2,6 +2,7 @@
 
 use super::concerns::{concerns, full_percent};
 use super::opening::Why;
+use super::exports::LOST;
 use super::{Daemon, lock};
 use crate::api::error::Answer;
 use crate::api::export::ExportInfo;
@@ -30,7 +31,8 @@ impl Daemon {
         let exports = self.exports();
         attention.extend(pools.iter().flat_map(concerns));
         for export in exports.iter().filter(|export| asked(&export.vdisk.pool)) {
-            if let Some(reason) = &export.reason {
+            // That of a mount whose device was lost is the mount's affair.
+            if let Some(reason) = export.reason.as_ref().filter(|reason| *reason != LOST) {
                 attention.push(Attention {
                     subject: format!("export {}", export.vdisk),
                     message: format!("not offered on {}: {reason}", export.uri),

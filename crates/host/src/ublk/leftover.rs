@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The upper half of the mark of weft's devices; the lower is the process.
 const WEFT: u64 = 0x7765_6674;
 /// How long removing may take: only the number of a device that somebody still has open stays in use longer.
-const GONE_WITHIN: Duration = Duration::from_millis(500);
+pub(super) const GONE_WITHIN: Duration = Duration::from_millis(500);
 
 /// The mark of devices of this process.
 pub(super) fn mark() -> u64 {

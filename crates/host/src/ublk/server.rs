@@ -106,7 +106,7 @@ impl Server {
             let _ = thread.join();
         }
         // One that somebody still has open goes when they let go.
-        let _ = self.control.delete(self.number, self.config.drain.min(Duration::from_secs(2)));
+        let _ = self.control.delete(self.number, leftover::GONE_WITHIN);
     }
 }
 
