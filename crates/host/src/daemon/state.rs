@@ -199,7 +199,11 @@ mod tests {
 
     fn state() -> State {
         let at = |at| ExportRecord { vdisk: "tank/media".parse().unwrap(), at };
-        let exports = vec![at(Place::Nbd("unix:/run/nbd".parse().unwrap())), at(Place::Fuse("/srv/fuse".into())), at(Place::Ublk(3))];
+        let exports = vec![
+            at(Place::Nbd("unix:/run/nbd".parse().unwrap())),
+            at(Place::Fuse("/srv/fuse".into())),
+            at(Place::Ublk(3)),
+        ];
         let member = MemberRecord { id: "1d".into(), name: "d1".into(), path: Some("/srv/d1".into()) };
         let pool =
             PoolRecord { id: "1".into(), name: "tank".into(), wanted: Wanted::Closed, since: 7, disks: vec![member] };

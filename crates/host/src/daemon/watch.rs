@@ -1,8 +1,8 @@
 //! What there is to watch: status and counters.
 
 use super::concerns::{concerns, full_percent};
-use super::opening::Why;
 use super::exports::LOST;
+use super::opening::Why;
 use super::{Daemon, lock};
 use crate::api::error::Answer;
 use crate::api::export::ExportInfo;

@@ -237,8 +237,7 @@ impl Control {
         data: u64,
         patience: Option<Duration>,
     ) -> io::Result<i32> {
-        let command =
-            ControlCommand { number, queue: u16::MAX, len, address, data, path_len: 0, pad: 0, reserved: 0 };
+        let command = ControlCommand { number, queue: u16::MAX, len, address, data, path_len: 0, pad: 0, reserved: 0 };
         let mut bytes = [0; 80];
         bytes[..size_of::<ControlCommand>()].copy_from_slice(command.as_bytes());
         let mut ring = IoUring::<squeue::Entry128>::builder().build(2)?;
@@ -255,9 +254,7 @@ impl Control {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let entered = match left {
                 Some(Duration::ZERO) => return Err(io::ErrorKind::TimedOut.into()),
-                Some(left) => {
-                    ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::from(left)))
-                }
+                Some(left) => ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::from(left))),
                 None => ring.submit_and_wait(1),
             };
             match entered.map_err(|why| why.raw_os_error()) {
@@ -316,8 +313,7 @@ impl QueueRing {
         let mapped = (usize::from(depth) * DESCRIPTION).next_multiple_of(page);
         let at = usize::from(queue) * (KERNEL_DEPTH_MAX * DESCRIPTION).next_multiple_of(page);
         // SAFETY: a new mapping, which nothing else refers to.
-        let descriptions =
-            unsafe { mmap(null_mut(), mapped, ProtFlags::READ, MapFlags::SHARED, &*device, at as u64) }?;
+        let descriptions = unsafe { mmap(null_mut(), mapped, ProtFlags::READ, MapFlags::SHARED, &*device, at as u64) }?;
         let descriptions = NonNull::new(descriptions).expect("a mapping is never at 0");
         let unmapped = |why| {
             // SAFETY: mapped just now, and not handed on.

@@ -94,7 +94,8 @@ pub(super) fn is_served(weft: &dyn Control, socket: &Path, mount: &MountInfo) ->
         // Nobody but the device connects to a private socket.
         Via::Nbd => {
             let ours = nbd_device::connected_to(&mount.export).is_some_and(|device| device == mount.device);
-            let connected = |at: Option<Place>, connections: Option<usize>| at == mount.place() && connections > Some(0);
+            let connected =
+                |at: Option<Place>, connections: Option<usize>| at == mount.place() && connections > Some(0);
             ours && exports().iter().any(|export| connected(export.place(), export.connections))
         }
         Via::Ublk => exports().iter().any(|export| {

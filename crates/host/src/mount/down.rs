@@ -1,7 +1,7 @@
 //! `weft unmount`, and clearing away what a daemon that died left mounted.
 
-use super::tools::{Tool, UMOUNT};
 use super::device::{self, Below};
+use super::tools::{Tool, UMOUNT};
 use super::{State, only_root, state};
 use crate::api::Control;
 use crate::api::error::{Answer, ApiError, Kind};

@@ -207,7 +207,14 @@ mod tests {
 
     impl Volume for Nothing {
         fn shape(&self) -> VolumeShape {
-            VolumeShape { size: 1 << 20, sector: 4096, preferred: 4096, strip: 4096, read_only: false, rotational: false }
+            VolumeShape {
+                size: 1 << 20,
+                sector: 4096,
+                preferred: 4096,
+                strip: 4096,
+                read_only: false,
+                rotational: false,
+            }
         }
 
         fn submit(&self, _: Op, done: Done) {

@@ -75,7 +75,10 @@ mod tests {
         let params = told(256 << 10, 1 << 20, 512);
         assert_eq!((params.logical_block_shift, params.physical_block_shift), (9, 12));
         assert_eq!((params.io_min_shift, params.io_opt_shift), (18, 20));
-        assert_eq!((params.discard_granularity, params.discard_max), (1 << 20, ((1u64 << 32) - (1 << 20) >> 9) as u32));
+        assert_eq!(
+            (params.discard_granularity, params.discard_max),
+            (1 << 20, (((1u64 << 32) - (1 << 20)) >> 9) as u32)
+        );
         assert_eq!(params.attributes, ATTR_VOLATILE_CACHE | ATTR_FUA | ATTR_ROTATIONAL);
         assert_eq!((params.size, params.request_max), (1 << 21, 8192));
     }

@@ -258,14 +258,8 @@ mod tests {
     use super::*;
     use crate::export::Payload;
 
-    const SHAPE: VolumeShape = VolumeShape {
-        size: 1 << 20,
-        sector: 4096,
-        preferred: 4096,
-        strip: 4096,
-        read_only: false,
-        rotational: false,
-    };
+    const SHAPE: VolumeShape =
+        VolumeShape { size: 1 << 20, sector: 4096, preferred: 4096, strip: 4096, read_only: false, rotational: false };
 
     fn described(op: u8, flags: u32, start: u64, sectors: u32) -> Description {
         Description { op_flags: u32::from(op) | flags, sectors, start }

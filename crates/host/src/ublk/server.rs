@@ -76,7 +76,9 @@ impl Server {
         server.control.set_params(number, &params(&volume.shape())).map_err(refused)?;
         let device = Arc::new(open_device(number).map_err(refused)?);
         for no in 0..queues {
-            server.queues.push(serve(&device, no, depth, &volume, config.bytes / usize::from(queues)).map_err(refused)?);
+            server
+                .queues
+                .push(serve(&device, no, depth, &volume, config.bytes / usize::from(queues)).map_err(refused)?);
         }
         drop(device);
         server.control.start(number, config.start).map_err(refused)?;
@@ -151,7 +153,9 @@ pub fn judge(number: u32) -> Result<()> {
 
 fn no_control(error: io::Error) -> Error {
     let why = match error.kind() {
-        io::ErrorKind::NotFound => format!("this kernel has no ublk: there is no {CONTROL}; `modprobe ublk_drv` brings it"),
+        io::ErrorKind::NotFound => {
+            format!("this kernel has no ublk: there is no {CONTROL}; `modprobe ublk_drv` brings it")
+        }
         io::ErrorKind::Unsupported => "this kernel's ublk is too old: 6.5 or later is needed".into(),
         _ => format!("cannot open {CONTROL}: {error}"),
     };
