@@ -118,6 +118,13 @@ impl From<&MountInfo> for Below {
 }
 
 impl Below {
+    /// Fails whatever still waits for a device whose daemon is gone; where the kernel has not done that by itself.
+    pub fn abort(&self) {
+        if self.via == Via::Nbd {
+            nbd_device::disconnect(&self.export);
+        }
+    }
+
     /// Ends a device that was unmounted, but not its export; whoever still uses it loses it.
     pub fn release(&self) {
         match self.via {

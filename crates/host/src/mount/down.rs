@@ -110,6 +110,7 @@ fn end_dead(mount: &MountInfo) {
         }
         return;
     }
+    below.abort();
     let unmounted = UMOUNT.output([&mount.dir]).is_ok_and(|ran| ran.status.success());
     if !unmounted {
         let _ = UMOUNT.run(["--lazy".as_ref(), mount.dir.as_os_str()]);
@@ -132,6 +133,7 @@ fn without_daemon(socket: &Path, dir: &Path, request: &Request, unreachable: Api
     if request.dry_run {
         return Ok(change);
     }
+    below.abort();
     if UMOUNT.run([dir]).is_err() {
         UMOUNT.run(["--lazy".as_ref(), dir.as_os_str()])?;
     }

@@ -3,6 +3,11 @@
 //! Which device it is stands in a file beside the socket, together with the process that connected it, by which the
 //! kernel knows the connection too: so nobody else's device is ever disconnected.
 //!
+//! No time limit is set: at its end the kernel would send a request again over another connection, and the first, which
+//! may only be slow, could then overwrite what was written after the second. A daemon that dies closes its connections, which
+//! the kernel notices: what is asked from then on fails at once, what was under way within the 30 seconds after which the kernel
+//! looks after any request, or as soon as the device is disconnected.
+//!
 //! Invariants
 //! 1. A device is taken by connecting it: the kernel refuses one that is in use, and then the next is tried.
 
@@ -15,9 +20,6 @@ use std::time::{Duration, Instant};
 
 /// The file beside the socket.
 const RECORD: &str = "device";
-/// How long a request may take, in seconds: then the kernel fails it, and all others. A daemon that is gone is noticed
-/// at once; this is for one that hangs, and far more than disks take that retry.
-const TIMEOUT: u32 = 600;
 /// How long the kernel may take to let go of a device.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
@@ -38,7 +40,6 @@ pub(super) fn connect(socket: &Path, vdisk: &VdiskName, sector: u32) -> Answer<P
             ("-name", vdisk.to_string()),
             ("-block-size", sector.to_string()),
             ("-connections", connections.to_string()),
-            ("-timeout", TIMEOUT.to_string()),
         ];
         let mut line = vec!["-unix".as_ref(), socket.as_os_str(), device.as_os_str()];
         line.extend(told.iter().flat_map(|(flag, value)| [flag.as_ref(), value.as_ref() as &std::ffi::OsStr]));
