@@ -2,22 +2,29 @@
 
 import json
 import os
+import shutil
 import subprocess
 
-from host import NEEDS, Host
+from host import CLIENTS, KINDS, NEEDS, NODES, Host
 from report import Case
 
 
 def cases(_):
-    return [Case("mount: what is refused, and restarts", story, ("mkfs.ext4", "mkfs.xfs")),
-            Case("mount: a daemon that dies", deaths, ("mkfs.ext4",)),
-            Case("mount: ntfs", ntfs, NEEDS["ntfs"])]
+    made = []
+    for kind in KINDS:
+        name, needs = f"mount, {kind}" if kind != "loop" else "mount", CLIENTS[kind]
+        made += [Case(f"{name}: what is refused, and restarts", lambda reporter, rng, kind=kind: story(reporter, kind),
+                      ("mkfs.ext4", "mkfs.xfs", *needs)),
+                 Case(f"{name}: a daemon that dies", lambda reporter, rng, kind=kind: deaths(reporter, kind), ("mkfs.ext4", *needs))]
+    return [*made, Case("mount: ntfs", ntfs, NEEDS["ntfs"])]
 
 
-def story(reporter, _):
-    with Host(4, "512MiB") as host:
+def story(reporter, kind):
+    with Host(4, "512MiB", kind=kind) as host:
         host.weft("vdisk", "create", "p/v", "--size", "384MiB", "--resiliency", "parity", "--columns", "4")
-        for check in (empty_is_not_mounted, dry_run, formatted_and_mounted, busy, not_formatted_again, persists, not_after_unmount):
+        checks = (empty_is_not_mounted, dry_run, formatted_and_mounted, busy, not_formatted_again, persists, not_after_unmount)
+        # What is refused before there is a device is the same with all of them.
+        for check in checks if kind == "loop" else checks[1:]:
             if not reporter.check(check.__name__.replace("_", " "), check, host):
                 return
 
@@ -45,18 +52,27 @@ def empty_is_not_mounted(host):
 def dry_run(host):
     would = host.json("mount", "p/v", host.mnt, "--format", "xfs", "--dry-run")
     assert would["dry_run"] and any("su=262144,sw=3,agcount=4" in line for line in would["changes"]), would
-    assert not host.is_mounted() and host.json("export", "list") == []
+    words = {"ublk": "ublk: ", "nbd": "NBD: ", "loop": "FUSE + loop "}
+    best = next(kind for kind in ("ublk", "nbd", "loop") if os.path.exists(NODES[kind]) and all(map(shutil.which, CLIENTS[kind])))
+    assert would["changes"][0].startswith(words[best]), would
+    asked = host.json("mount", "p/v", host.mnt, "--format", "xfs", "--device", host.kind, "--dry-run")["changes"][0]
+    assert asked.startswith(words[host.kind]) and asked.endswith(", as asked"), asked
+    for kind, module in (("ublk", "ublk_drv"), ("nbd", "nbd")):
+        if not os.path.exists(NODES[kind]) and subprocess.run(["modprobe", "--dry-run", "--quiet", module], capture_output=True).returncode != 0:
+            refused(host, 3, "this kernel has no ", "mount", "p/v", host.mnt, "--device", kind)
+    assert not host.is_mounted() and host.json("export", "list") == [] and host.block_devices() == []
 
 
 def formatted_and_mounted(host):
     told = host.mount("--format", "ext4")
-    assert "stride 64, stripe width 192: a stripe is 3 x 256 KiB" in told and "loop" in told, told
+    assert "stride 64, stripe width 192: a stripe is 3 x 256 KiB" in told and f"/dev/{host.kind}" in told and "as asked" in told, told
     options = subprocess.check_output(["findmnt", "-no", "OPTIONS", host.mnt], text=True)
     assert "discard" in options and "stripe=192" in options, options
     assert host.json("mount", "p/v", host.mnt)["outcome"] == "already-so"
     other = host.path("other")
     os.mkdir(other)
     refused(host, 3, "already", "mount", "p/v", other)
+    refused(host, 3, "it cannot go on with", "mount", "p/v", host.mnt, "--device", next(kind for kind in KINDS if kind != host.kind))
     refused(host, 3, "is mounted on", "export", "remove", "p/v")
     refused(host, 3, "would lose it", "vdisk", "remove", "p/v", "--yes")
     with open(host.inside("kept"), "w") as file:
@@ -70,7 +86,14 @@ def busy(host):
     user.kill()
     user.wait()
     host.unmount()
-    assert not host.is_mounted() and host.json("export", "list") == []
+    assert not host.is_mounted() and host.json("export", "list") == [] and host.block_devices() == []
+    # Unmounted by somebody else: what is left goes with the next command.
+    host.mount()
+    subprocess.run(["umount", host.mnt], check=True)
+    host.mount()
+    subprocess.run(["umount", host.mnt], check=True)
+    host.unmount()
+    assert host.json("export", "list") == [] and host.block_devices() == []
 
 
 def not_formatted_again(host):
@@ -93,23 +116,27 @@ def persists(host):
     assert not host.is_mounted()
     user.kill()
     user.wait()
+    assert not [name for name in host.block_devices() if "/devices/" not in name], host.block_devices()
     host.serve()
     assert open(host.inside("kept")).read() == "kept"
     host.kill()
     host.serve()
     assert open(host.inside("kept")).read() == "kept"
     assert json.loads(host.weft("status", "--json"))["attention"] == []
+    # The kind that was chosen by hand is kept.
+    source = subprocess.check_output(["findmnt", "-no", "SOURCE", host.mnt], text=True)
+    assert source.startswith(f"/dev/{host.kind}"), source
 
 
 def not_after_unmount(host):
     host.unmount()
     host.stop()
     host.serve()
-    assert not host.is_mounted() and host.json("export", "list") == []
+    assert not host.is_mounted() and host.json("export", "list") == [] and host.block_devices() == []
 
 
-def deaths(reporter, _):
-    with Host(4, "512MiB") as host:
+def deaths(reporter, kind):
+    with Host(4, "512MiB", kind=kind) as host:
         host.weft("vdisk", "create", "p/v", "--size", "384MiB", "--resiliency", "parity", "--columns", "4")
         host.mount("--format", "ext4")
         reporter.check("errors, and no hang, and mounted again", dies, host)
@@ -146,10 +173,12 @@ def dies_for_good(host):
     host.kill()
     told = host.unmount()
     assert "daemon is gone" in told and not host.is_mounted(), told
+    assert host.block_devices() == []
     host.serve()
     assert host.json("export", "list") == [] and host.json("status")["attention"] == []
     host.mount()
     host.unmount()
+    assert host.block_devices() == []
 
 
 def ntfs(reporter, rng):

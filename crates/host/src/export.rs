@@ -1,4 +1,4 @@
-//! What a front end (NBD now; FUSE, vhost-user-blk later) sees of a virtual disk: [`Volume`]. It hides the engine and
+//! What a front end (NBD, FUSE, ublk; vhost-user-blk later) sees of a virtual disk: [`Volume`]. It hides the engine and
 //! its thread; front ends hide their protocol from the engine.
 //!
 //! Invariants
@@ -45,10 +45,58 @@ pub struct VolumeShape {
     pub sector: u32,
     /// The length of request it likes best, in bytes: the data length of a stripe. Need not be a power of two.
     pub preferred: u64,
+    /// Bytes of a stripe on one column: whole blocks. Need not be a power of two.
+    pub strip: u64,
     /// Whether it takes no writes.
     pub read_only: bool,
     /// Whether its disks seek.
     pub rotational: bool,
+}
+
+/// What is asked of a range, as far as the gate tells it apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Its bytes.
+    Read,
+    /// Other bytes instead.
+    Write,
+    /// To be forgotten.
+    Trim,
+    /// To read as zeroes.
+    Zero,
+    /// Only to be looked at.
+    Look,
+}
+
+/// Why a request is not let in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// `InvalidInput`, `ReadOnly`, or `NoSpace` for what would write beyond the end.
+    pub kind: ErrorKind,
+    /// In words for people.
+    pub why: &'static str,
+}
+
+impl VolumeShape {
+    /// The gate of front ends whose clients ask for whole sectors: what it lets in keeps invariant 1.
+    pub fn admit(&self, access: Access, offset: u64, len: u64) -> Result<(), Refused> {
+        let refuse = |kind, why| Err(Refused { kind, why });
+        if self.read_only && matches!(access, Access::Write | Access::Trim | Access::Zero) {
+            return refuse(ErrorKind::ReadOnly, "the export is read-only");
+        }
+        if matches!(access, Access::Read | Access::Write) && len > REQUEST_MAX.0 {
+            return refuse(ErrorKind::InvalidInput, "longer than the maximum block size");
+        }
+        let sector = u64::from(self.sector);
+        if len == 0 || !offset.is_multiple_of(sector) || !len.is_multiple_of(sector) {
+            return refuse(ErrorKind::InvalidInput, "not whole sectors");
+        }
+        if offset.checked_add(len).is_none_or(|end| end > self.size) {
+            let writes = matches!(access, Access::Write | Access::Zero);
+            return refuse(if writes { ErrorKind::NoSpace } else { ErrorKind::InvalidInput }, "beyond the end");
+        }
+        Ok(())
+    }
 }
 
 /// What a front end asks. Offsets and lengths in bytes.

@@ -11,3 +11,4 @@ pub mod fuse;
 pub mod mount;
 pub mod nbd;
 pub mod runtime;
+pub mod ublk;

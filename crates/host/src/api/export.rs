@@ -2,6 +2,7 @@
 
 use super::error::BadValue;
 use super::name::VdiskName;
+use crate::ublk::block_device;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,14 +23,16 @@ pub enum Address {
     },
 }
 
-/// Where a virtual disk is offered, and over what. In requests and answers it is the one of two fields, `nbd` or `fuse`,
-/// that is there.
+/// Where a virtual disk is offered, and over what. In requests and answers it is the one of three fields, `nbd`, `fuse`
+/// or `ublk`, that is there.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Place {
     /// By an NBD server.
     Nbd(Address),
     /// As a file of this directory, called like the virtual disk.
     Fuse(PathBuf),
+    /// As the block device `/dev/ublkbN` of this number.
+    Ublk(u32),
 }
 
 /// One export.
@@ -46,12 +49,18 @@ pub struct ExportInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub fuse: Option<PathBuf>,
+    /// The number of its block device, `/dev/ublkbN`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ublk: Option<u32>,
+    /// How many connections NBD clients have to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<usize>,
     /// Whether clients can use it now.
     pub active: bool,
     /// Why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What clients are told: the address as NBD clients write it, or the path of the file.
+    /// What clients are told: the address as NBD clients write it, or the path of the file or the block device.
     pub uri: String,
 }
 
@@ -70,6 +79,9 @@ pub struct ExportAdd {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub fuse: Option<PathBuf>,
+    /// The number of the block device, `/dev/ublkbN`, that it shall be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ublk: Option<u32>,
     /// Only say what would change.
     #[serde(default)]
     pub dry_run: bool,
@@ -90,6 +102,9 @@ pub struct ExportRemove {
     #[param(value_type = Option<String>)]
     #[schema(value_type = Option<String>)]
     pub fuse: Option<PathBuf>,
+    /// Only the block device of this number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ublk: Option<u32>,
     /// Only those over this protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over: Option<Protocol>,
@@ -106,28 +121,32 @@ pub enum Protocol {
     Nbd,
     /// The kernel's protocol for file systems in user space.
     Fuse,
+    /// The kernel's protocol for block devices in user space.
+    Ublk,
 }
 
 impl Place {
     /// The one place that is said.
     ///
     /// Errors: the sentence that both or none are.
-    pub fn one_of(nbd: Option<Address>, fuse: Option<PathBuf>) -> Result<Place, BadValue> {
-        match (nbd, fuse) {
-            (Some(nbd), None) => Ok(Place::Nbd(nbd)),
-            (None, Some(dir)) => Ok(Place::Fuse(dir)),
+    pub fn one_of(nbd: Option<Address>, fuse: Option<PathBuf>, ublk: Option<u32>) -> Result<Place, BadValue> {
+        match (nbd, fuse, ublk) {
+            (Some(nbd), None, None) => Ok(Place::Nbd(nbd)),
+            (None, Some(dir), None) => Ok(Place::Fuse(dir)),
+            (None, None, Some(number)) => Ok(Place::Ublk(number)),
             _ => Err(BadValue {
-                message: "an export is at one place: an NBD address, or a directory for FUSE".into(),
+                message: "an export is at one place: an NBD address, a directory for FUSE, or a number for ublk".into(),
                 nearest: None,
             }),
         }
     }
 
-    /// The two fields it is in requests and answers.
-    pub fn fields(self) -> (Option<Address>, Option<PathBuf>) {
+    /// The three fields it is in requests and answers: `nbd`, `fuse`, `ublk`.
+    pub fn fields(self) -> (Option<Address>, Option<PathBuf>, Option<u32>) {
         match self {
-            Place::Nbd(address) => (Some(address), None),
-            Place::Fuse(dir) => (None, Some(dir)),
+            Place::Nbd(address) => (Some(address), None, None),
+            Place::Fuse(dir) => (None, Some(dir), None),
+            Place::Ublk(number) => (None, None, Some(number)),
         }
     }
 
@@ -136,14 +155,16 @@ impl Place {
         match self {
             Place::Nbd(_) => Protocol::Nbd,
             Place::Fuse(_) => Protocol::Fuse,
+            Place::Ublk(_) => Protocol::Ublk,
         }
     }
 
-    /// What clients are told: the address as NBD clients write it, or the path of the file.
+    /// What clients are told: the address as NBD clients write it, or the path of the file or the block device.
     pub fn uri(&self, vdisk: &VdiskName) -> String {
         match self {
             Place::Nbd(address) => address.uri(vdisk),
             Place::Fuse(dir) => dir.join(&vdisk.vdisk).display().to_string(),
+            Place::Ublk(number) => block_device(*number).display().to_string(),
         }
     }
 }
@@ -153,33 +174,49 @@ impl fmt::Display for Place {
         match self {
             Place::Nbd(address) => address.fmt(f),
             Place::Fuse(dir) => write!(f, "fuse:{}", dir.display()),
+            Place::Ublk(number) => write!(f, "ublk:{number}"),
         }
     }
 }
 
 impl ExportAdd {
+    /// Asks for `vdisk` at `place`.
+    pub fn at(vdisk: &VdiskName, place: Place, dry_run: bool) -> ExportAdd {
+        let (nbd, fuse, ublk) = place.fields();
+        ExportAdd { vdisk: vdisk.clone(), nbd, fuse, ublk, dry_run }
+    }
+
     /// Where it shall be.
     pub fn place(&self) -> Result<Place, BadValue> {
-        Place::one_of(self.nbd.clone(), self.fuse.clone())
+        Place::one_of(self.nbd.clone(), self.fuse.clone(), self.ublk)
     }
 }
 
 impl ExportInfo {
     /// Where it is; none only in an answer that is not weft's.
     pub fn place(&self) -> Option<Place> {
-        Place::one_of(self.nbd.clone(), self.fuse.clone()).ok()
+        Place::one_of(self.nbd.clone(), self.fuse.clone(), self.ublk).ok()
     }
 }
 
 impl ExportRemove {
+    /// Only the one at `place`.
+    pub fn at(place: Place) -> ExportRemove {
+        let (nbd, fuse, ublk) = place.fields();
+        ExportRemove { nbd, fuse, ublk, ..ExportRemove::default() }
+    }
+
     /// Whether the export at `place` is among them.
     pub fn takes(&self, place: &Place) -> bool {
         let over = self.over.is_none_or(|over| over == place.protocol());
+        let (nbd, fuse, ublk) = (self.nbd.as_ref(), self.fuse.as_ref(), self.ublk);
+        let anywhere = (nbd, fuse, ublk) == (None, None, None);
         let at = match place {
-            Place::Nbd(address) => self.fuse.is_none() && self.nbd.as_ref().is_none_or(|nbd| nbd == address),
-            Place::Fuse(dir) => self.nbd.is_none() && self.fuse.as_ref().is_none_or(|fuse| fuse == dir),
+            Place::Nbd(address) => nbd == Some(address),
+            Place::Fuse(dir) => fuse == Some(dir),
+            Place::Ublk(number) => ublk == Some(*number),
         };
-        over && at
+        over && (anywhere || at)
     }
 }
 
@@ -273,14 +310,16 @@ mod tests {
     #[test]
     fn a_removal_takes_what_was_said_and_no_other() {
         let (nbd, fuse) = (Place::Nbd("unix:/s".parse().unwrap()), Place::Fuse("/mnt/x".into()));
-        let takes = |how: ExportRemove| (how.takes(&nbd), how.takes(&fuse));
-        assert_eq!(takes(ExportRemove::default()), (true, true));
-        assert_eq!(takes(ExportRemove { over: Some(Protocol::Fuse), ..Default::default() }), (false, true));
-        assert_eq!(takes(ExportRemove { nbd: "unix:/s".parse().ok(), ..Default::default() }), (true, false));
-        assert_eq!(takes(ExportRemove { fuse: Some("/mnt/y".into()), ..Default::default() }), (false, false));
-        assert!(Place::one_of(None, None).is_err());
-        assert!(Place::one_of("unix:/s".parse().ok(), Some("/mnt/x".into())).is_err());
+        let takes = |how: ExportRemove| (how.takes(&nbd), how.takes(&fuse), how.takes(&Place::Ublk(3)));
+        assert_eq!(takes(ExportRemove::default()), (true, true, true));
+        assert_eq!(takes(ExportRemove { over: Some(Protocol::Fuse), ..Default::default() }), (false, true, false));
+        assert_eq!(takes(ExportRemove::at(nbd.clone())), (true, false, false));
+        assert_eq!(takes(ExportRemove::at(Place::Fuse("/mnt/y".into()))), (false, false, false));
+        assert_eq!(takes(ExportRemove::at(Place::Ublk(3))), (false, false, true));
+        assert!(Place::one_of(None, None, None).is_err());
+        assert!(Place::one_of("unix:/s".parse().ok(), Some("/mnt/x".into()), None).is_err());
         assert_eq!(fuse.uri(&"tank/media".parse().unwrap()), "/mnt/x/media");
+        assert_eq!(Place::Ublk(3).uri(&"tank/media".parse().unwrap()), "/dev/ublkb3");
     }
 
     #[test]

@@ -7,7 +7,7 @@ pub use upkeep::*;
 
 use super::values;
 use crate::api::export::Address;
-use crate::api::mount::FileSystem;
+use crate::api::mount::{FileSystem, Via};
 use crate::api::name::VdiskName;
 use crate::api::size::Size;
 use crate::api::vdisk::{Operation, ResiliencyKind};
@@ -109,8 +109,10 @@ pub enum Command {
     Rebalance(StartJob),
     /// Mount a virtual disk as a file system (root)
     #[command(after_help = "Examples:\n  weft mount tank/media /srv/media --format ext4\n  \
-        weft mount tank/media /srv/media --persist\n\n\
-        The virtual disk becomes a block device: today FUSE + loop with direct I/O, on any kernel.\n\
+        weft mount tank/media /srv/media --persist\n  \
+        weft mount tank/media /srv/media --device loop\n\n\
+        The virtual disk becomes a block device: with ublk if the kernel has it (modprobe ublk_drv), else with NBD (modprobe nbd, and \
+        the package nbd-client), else with FUSE + loop, on any kernel. --device chooses by hand.\n\
         mkfs is told the stripes; the file system is mounted so that deletes give their space back.")]
     Mount(Mount),
     /// Unmount a virtual disk (root)
@@ -446,8 +448,10 @@ pub enum Export {
     /// Offer a virtual disk to clients; survives a restart of the daemon
     #[command(after_help = "Examples:\n  weft export add tank/media --nbd unix:/run/weft/nbd.sock\n  \
         weft export add tank/media --nbd tcp:127.0.0.1:10809\n  \
-        weft export add tank/media --fuse /srv/media\n\n\
-        With --fuse the file DIR/VDISK is the virtual disk, without any cache in between.")]
+        weft export add tank/media --fuse /srv/media\n  \
+        weft export add tank/media --ublk 0\n\n\
+        With --fuse the file DIR/VDISK is the virtual disk, without any cache in between.\n\
+        With --ublk the block device /dev/ublkbN is (root; Linux 6.5 or later, modprobe ublk_drv).")]
     #[command(group = clap::ArgGroup::new("place").required(true))]
     Add {
         /// The virtual disk; also the name NBD clients ask for
@@ -459,6 +463,9 @@ pub enum Export {
         /// As the file DIR/VDISK; DIR is an empty directory
         #[arg(long, value_name = "DIR", group = "place")]
         fuse: Option<PathBuf>,
+        /// As the block device /dev/ublkbN
+        #[arg(long, value_name = "N", group = "place")]
+        ublk: Option<u32>,
         /// How to change it.
         #[command(flatten)]
         changing: Changing,
@@ -479,6 +486,9 @@ pub enum Export {
         /// Only over FUSE, or only in this directory
         #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with = "nbd")]
         fuse: Option<Option<PathBuf>>,
+        /// Only over ublk, or only this block device
+        #[arg(long, value_name = "N", num_args = 0..=1, conflicts_with_all = ["nbd", "fuse"])]
+        ublk: Option<Option<u32>>,
         /// How to change it.
         #[command(flatten)]
         changing: Changing,
@@ -502,6 +512,9 @@ pub struct Mount {
     /// What else mkfs is told, in one word: --mkfs='-L media'
     #[arg(long, value_name = "WORDS", requires = "format", allow_hyphen_values = true)]
     pub mkfs: Option<String>,
+    /// The kind of block device; unless said, the best there is
+    #[arg(long, value_name = "KIND", value_parser = values::one_of::<Via>())]
+    pub device: Option<Via>,
     /// Mount it again whenever the daemon starts
     #[arg(long)]
     pub persist: bool,

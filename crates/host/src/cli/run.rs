@@ -152,24 +152,25 @@ impl Session<'_, '_> {
 
     fn export(&mut self, weft: &dyn Control, export: &Export) -> Ran {
         match export {
-            Export::Add { vdisk, nbd, fuse, changing } => {
+            Export::Add { vdisk, nbd, fuse, ublk, changing } => {
                 let here = here()?;
                 let nbd = nbd.clone().map(|nbd| nbd.absolute(&here));
                 let fuse = fuse.as_deref().map(absolute).transpose()?;
-                let request = ExportAdd { vdisk: vdisk.clone(), nbd, fuse, dry_run: changing.dry_run };
+                let request = ExportAdd { vdisk: vdisk.clone(), nbd, fuse, ublk: *ublk, dry_run: changing.dry_run };
                 self.changed(weft.export_add(&request)?)
             }
             Export::List => self.print(&weft.export_list()?),
-            Export::Remove { vdisk, nbd, fuse, changing } => {
+            Export::Remove { vdisk, nbd, fuse, ublk, changing } => {
                 let here = here()?;
-                let over = match (nbd, fuse) {
-                    (Some(_), _) => Some(Protocol::Nbd),
-                    (_, Some(_)) => Some(Protocol::Fuse),
-                    (None, None) => None,
+                let over = match (nbd, fuse, ublk) {
+                    (Some(_), ..) => Some(Protocol::Nbd),
+                    (_, Some(_), _) => Some(Protocol::Fuse),
+                    (.., Some(_)) => Some(Protocol::Ublk),
+                    (None, None, None) => None,
                 };
                 let nbd = nbd.clone().flatten().map(|nbd| nbd.absolute(&here));
                 let fuse = fuse.as_ref().and_then(Option::as_deref).map(absolute).transpose()?;
-                let how = ExportRemove { nbd, fuse, over, dry_run: changing.dry_run };
+                let how = ExportRemove { nbd, fuse, ublk: ublk.flatten(), over, dry_run: changing.dry_run };
                 self.changed(weft.export_remove(vdisk, &how)?)
             }
         }
@@ -320,6 +321,7 @@ fn mount_request(told: &args::Mount) -> Answer<mount::up::Request> {
         format: told.format,
         mkfs: told.mkfs.iter().flat_map(|words| words.split_whitespace()).map(String::from).collect(),
         force: told.force,
+        via: told.device,
         persist: told.persist,
         dry_run: told.changing.dry_run,
     })

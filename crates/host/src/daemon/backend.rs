@@ -104,6 +104,11 @@ pub trait ExportServer: Send + Sync {
 
     /// Whether what was started is still served; somebody else may have ended it.
     fn serves(&self, vdisk: &VdiskName, at: &Place) -> bool;
+
+    /// How many connections clients have to it, where clients connect.
+    fn connections(&self, _vdisk: &VdiskName, _at: &Place) -> Option<usize> {
+        None
+    }
 }
 
 /// What a disk's label says.

@@ -7,7 +7,7 @@ use crate::api::export::{Address, ExportAdd, ExportInfo, ExportRemove, Place};
 use crate::api::name::VdiskName;
 use crate::api::vdisk::VdiskInfo;
 use crate::api::watch::{Change, Outcome};
-use crate::fuse;
+use crate::{fuse, ublk};
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -20,8 +20,10 @@ impl Daemon {
             let idle = idle.iter().find(|(idle, _)| idle == record).map(|(_, reason)| reason.clone());
             let reason = idle.or_else(|| self.ended(record).then(|| ENDED.into()));
             let uri = record.at.uri(&record.vdisk);
-            let (nbd, fuse) = record.at.clone().fields();
-            ExportInfo { vdisk: record.vdisk.clone(), nbd, fuse, active: reason.is_none(), reason, uri }
+            let (nbd, fuse, ublk) = record.at.clone().fields();
+            let connections = self.parts.exports.connections(&record.vdisk, &record.at);
+            let vdisk = record.vdisk.clone();
+            ExportInfo { vdisk, nbd, fuse, ublk, connections, active: reason.is_none(), reason, uri }
         };
         state.exports.iter().map(info).collect()
     }
@@ -41,6 +43,7 @@ impl Daemon {
             Place::Nbd(_) if lock(&self.state).exports.iter().any(|export| export.at == at) => {}
             Place::Nbd(address) => socket_free(vdisk, address)?,
             Place::Fuse(dir) => self.directory_free(&record, dir)?,
+            Place::Ublk(number) => self.number_free(&record, *number)?,
         }
         if !dry_run {
             self.parts.exports.start(vdisk, &at)?;
@@ -59,7 +62,7 @@ impl Daemon {
         let leaving: Vec<ExportRecord> =
             lock(&self.state).exports.iter().filter(|record| leaves(record)).cloned().collect();
         if leaving.is_empty() {
-            let at = Place::one_of(how.nbd.clone(), how.fuse.clone());
+            let at = Place::one_of(how.nbd.clone(), how.fuse.clone(), how.ublk);
             let at = at.map(|at| format!(" on {at}")).unwrap_or_default();
             return Err(ApiError::new(Kind::NotFound, format!("{vdisk} is not offered{at}")).hint("weft export list"));
         }
@@ -96,6 +99,11 @@ impl Daemon {
         exports.retain(|export| first_time || idle_before.iter().any(|(idle, _)| idle == export));
         let mut idle = Vec::new();
         for export in exports {
+            // Who uses its old device has its number. `weft mount` ends that first, and then asks for it.
+            if matches!(export.at, Place::Ublk(_)) && self.is_of_lost_mount(&export) {
+                idle.push((export, LOST.into()));
+                continue;
+            }
             let there = pools.iter().flat_map(|pool| &pool.vdisks).any(|vdisk| vdisk.name == export.vdisk);
             let started = match there {
                 true => self.parts.exports.start(&export.vdisk, &export.at),
@@ -127,6 +135,25 @@ impl Daemon {
         !self.parts.exports.serves(&record.vdisk, &record.at)
     }
 
+    /// Refuses the number of a block device that there is already, or where the kernel has none.
+    fn number_free(&self, record: &ExportRecord, number: u32) -> Answer<()> {
+        let next = || {
+            let taken = ublk::numbers();
+            (0..).find(|number| !taken.contains(number)).unwrap_or_default()
+        };
+        let hint = |error: ApiError| match error.kind {
+            Kind::AlreadyExists => error.hint(format!("weft export add {} --ublk {}", record.vdisk, next())),
+            _ => error.hint("modprobe ublk_drv"),
+        };
+        let state = lock(&self.state);
+        if let Some(other) = state.exports.iter().find(|other| other.at == record.at && *other != record) {
+            let message = format!("{} is ublk device {number} already", other.vdisk);
+            return Err(hint(ApiError::new(Kind::AlreadyExists, message)));
+        }
+        drop(state);
+        ublk::server::judge(number).map_err(|error| hint(error.into()))
+    }
+
     /// Refuses a directory that another export has, or that cannot be one of this daemon's mounts.
     fn directory_free(&self, record: &ExportRecord, dir: &Path) -> Answer<()> {
         let (vdisk, shown) = (&record.vdisk, dir.display());
@@ -156,8 +183,11 @@ pub(super) fn ending(vdisk: &VdiskInfo) -> String {
     }
 }
 
+/// Why an export is not served whose mount waits for a person, or for the end of the daemon's start.
+pub(super) const LOST: &str = "the daemon before was killed, and its device went with it; `weft mount` makes it again";
+
 /// Why an export that was started is not served.
-const ENDED: &str = "somebody unmounted it; adding it again mounts it again";
+const ENDED: &str = "somebody ended it; adding it again makes it again";
 
 /// Refuses a unix socket's path where something else is, or where nothing can be.
 fn socket_free(vdisk: &VdiskName, nbd: &Address) -> Answer<()> {

@@ -5,7 +5,8 @@
 //! itself. So
 //! - all its threads are marked as flushers of I/O: memory they ask for, also in the kernel, never waits for the writing
 //!   of file systems or disks, and their own writes are not slowed down because of what others made dirty;
-//! - from the first FUSE export on, what it has in memory stays there: no page of its code or data must be read back;
+//! - from the first export on that can carry a file system of this machine (over FUSE, ublk, or NBD on a unix socket), what
+//!   it has in memory stays there: no page of its code or data must be read back;
 //! - from then on, too, it is among the last that are killed when there is no memory at all: in a limited group it is by far
 //!   the largest, and was seen to be killed for the dirty pages of a few small writers, with their file system.
 //!

@@ -2,6 +2,7 @@
 //!
 //! Everything that mounts is a process of its own, `weft mount` and `weft unmount` (see `crate::mount`, invariant 4).
 
+use super::state::ExportRecord;
 use super::{Daemon, lock};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::mount::MountInfo;
@@ -58,6 +59,12 @@ impl Daemon {
             state.mounts = kept;
             state.exports.retain(|export| !gone.iter().any(|mount| export.is_of(mount)));
         })
+    }
+
+    /// Whether an export is the private one of a mount whose device went with the daemon that served it.
+    pub(super) fn is_of_lost_mount(&self, export: &ExportRecord) -> bool {
+        let lost = lock(&self.lost).clone();
+        self.mounts().iter().any(|mount| export.is_of(mount) && lost.iter().any(|(dir, _)| *dir == mount.dir))
     }
 
     /// Mounts again what persists. The API must answer.

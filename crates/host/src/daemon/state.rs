@@ -89,11 +89,11 @@ pub struct ExportRecord {
 impl ExportRecord {
     /// Whether it is the private export of `mount`.
     pub fn is_of(&self, mount: &MountInfo) -> bool {
-        self.vdisk == mount.vdisk && matches!(&self.at, Place::Fuse(dir) if *dir == mount.export)
+        self.vdisk == mount.vdisk && mount.place().is_some_and(|place| place == self.at)
     }
 }
 
-/// An export as the file has it: with one of the two places. Files of versions that knew only NBD read the same.
+/// An export as the file has it: with one of the three places. Files of versions that knew only NBD read the same.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExportInFile {
@@ -102,20 +102,22 @@ struct ExportInFile {
     nbd: Option<Address>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fuse: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ublk: Option<u32>,
 }
 
 impl TryFrom<ExportInFile> for ExportRecord {
     type Error = BadValue;
 
     fn try_from(file: ExportInFile) -> Result<ExportRecord, BadValue> {
-        Ok(ExportRecord { vdisk: file.vdisk, at: Place::one_of(file.nbd, file.fuse)? })
+        Ok(ExportRecord { vdisk: file.vdisk, at: Place::one_of(file.nbd, file.fuse, file.ublk)? })
     }
 }
 
 impl From<ExportRecord> for ExportInFile {
     fn from(record: ExportRecord) -> ExportInFile {
-        let (nbd, fuse) = record.at.fields();
-        ExportInFile { vdisk: record.vdisk, nbd, fuse }
+        let (nbd, fuse, ublk) = record.at.fields();
+        ExportInFile { vdisk: record.vdisk, nbd, fuse, ublk }
     }
 }
 
@@ -197,7 +199,11 @@ mod tests {
 
     fn state() -> State {
         let at = |at| ExportRecord { vdisk: "tank/media".parse().unwrap(), at };
-        let exports = vec![at(Place::Nbd("unix:/run/nbd".parse().unwrap())), at(Place::Fuse("/srv/fuse".into()))];
+        let exports = vec![
+            at(Place::Nbd("unix:/run/nbd".parse().unwrap())),
+            at(Place::Fuse("/srv/fuse".into())),
+            at(Place::Ublk(3)),
+        ];
         let member = MemberRecord { id: "1d".into(), name: "d1".into(), path: Some("/srv/d1".into()) };
         let pool =
             PoolRecord { id: "1".into(), name: "tank".into(), wanted: Wanted::Closed, since: 7, disks: vec![member] };

@@ -1,6 +1,7 @@
 //! What there is to watch: status and counters.
 
 use super::concerns::{concerns, full_percent};
+use super::exports::LOST;
 use super::opening::Why;
 use super::{Daemon, lock};
 use crate::api::error::Answer;
@@ -30,7 +31,8 @@ impl Daemon {
         let exports = self.exports();
         attention.extend(pools.iter().flat_map(concerns));
         for export in exports.iter().filter(|export| asked(&export.vdisk.pool)) {
-            if let Some(reason) = &export.reason {
+            // That of a mount whose device was lost is the mount's affair.
+            if let Some(reason) = export.reason.as_ref().filter(|reason| *reason != LOST) {
                 attention.push(Attention {
                     subject: format!("export {}", export.vdisk),
                     message: format!("not offered on {}: {reason}", export.uri),

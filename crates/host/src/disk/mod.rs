@@ -12,11 +12,13 @@
 //! 4. A disk is open at most once on a machine (`file.rs`), and stays claimed until its last request has come back.
 
 mod alarm;
+mod belled;
 mod driver;
 pub mod file;
 mod geometry;
 mod op;
 mod threads;
+pub mod ublk;
 mod uring;
 mod watch;
 

@@ -1,20 +1,20 @@
 //! The driver for io_uring: one ring, used by the engine's thread alone.
 //!
 //! Invariants
-//! 1. Everything the kernel was given the address of (buffers, iovecs, the bell's room) lies on the heap and is owned
-//!    by this ring's slab from the push of the entry until its completion was seen; it does not move and is not freed
-//!    in between. (A booking holds the ring: one that never comes back leaks the ring rather than free the memory.)
-//! 2. At most [`IN_KERNEL_MAX`] requests are in the kernel; the rest waits here in order. So neither ring overflows.
-//! 3. While the engine's thread sleeps in the ring, a read of the alarm's eventfd is among what it waits for.
+//! 1. Everything the kernel was given the address of (buffers, iovecs) lies on the heap and is owned by this ring's slab
+//!    from the push of the entry until its completion was seen; it does not move and is not freed in between. (A booking
+//!    holds the ring: one that never comes back leaks the ring rather than free the memory.)
+//! 2. At most [`PLACES`] requests are in the kernel; the rest waits here in order.
 
 use super::Done;
 use super::alarm::Alarm;
+use super::belled::{BelledRing, PLACES};
 use super::driver::Driver;
 use super::file::DiskKind;
 use super::op::{Op, Step, Transfer};
 use super::threads::Pool;
-use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
-use io_uring::{IoUring, opcode, squeue};
+use io_uring::types::{Fd, FsyncFlags};
+use io_uring::{opcode, squeue};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use slab::Slab;
@@ -25,29 +25,17 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Places in the submission queue.
-const ENTRIES: u32 = 512;
-/// Requests in the kernel at once; leaves room for the bell.
-const IN_KERNEL_MAX: usize = 480;
-/// The mark of the bell's entry; requests are marked with their place in the slab.
-const BELL: u64 = u64::MAX;
-/// How long a ring that ends waits for its bell.
-const BELL_MAX: Duration = Duration::from_secs(2);
-
 pub(super) struct Ring {
     inner: RefCell<Inner>,
-    alarm: Arc<Alarm>,
     /// For what io_uring cannot do everywhere: discarding on block devices.
     helper: Pool,
 }
 
 struct Inner {
-    ring: IoUring,
+    ring: BelledRing,
     pending: Slab<Pending>,
     waiting: VecDeque<usize>,
     in_kernel: usize,
-    bell: Box<[u8; 8]>,
-    bell_armed: bool,
 }
 
 struct Pending {
@@ -59,14 +47,12 @@ struct Pending {
 impl Ring {
     pub(super) fn new(helper_threads: usize, alarm: Arc<Alarm>) -> io::Result<Ring> {
         let inner = Inner {
-            ring: set_up()?,
+            ring: BelledRing::new(alarm.clone())?,
             pending: Slab::new(),
             waiting: VecDeque::new(),
             in_kernel: 0,
-            bell: Box::default(),
-            bell_armed: false,
         };
-        Ok(Ring { inner: RefCell::new(inner), helper: Pool::new(helper_threads, alarm.clone()), alarm })
+        Ok(Ring { inner: RefCell::new(inner), helper: Pool::new(helper_threads, alarm) })
     }
 
     fn finish(&self, key: usize, result: i32) {
@@ -97,23 +83,10 @@ impl Driver for Ring {
     fn turn(&self, wait: Option<Duration>, quiet: &dyn Fn() -> bool) {
         let mut inner = self.inner.borrow_mut();
         inner.push_waiting();
-        let nothing_yet = inner.ring.completion().is_empty();
-        match wait {
-            Some(wait) if nothing_yet && self.alarm.doze(|| quiet() && self.helper.is_quiet()) => {
-                inner.arm_bell(&self.alarm);
-                inner.enter(Some(wait));
-                self.alarm.awake();
-            }
-            _ => inner.enter(None),
-        }
-        let mut seen: Vec<(u64, i32)> = Vec::new();
-        seen.extend(inner.ring.completion().map(|entry| (entry.user_data(), entry.result())));
+        let seen = inner.ring.turn(wait, || quiet() && self.helper.is_quiet());
         drop(inner);
-        for (mark, result) in seen {
-            match mark {
-                BELL => self.inner.borrow_mut().bell_armed = false,
-                key => self.finish(key as usize, result),
-            }
+        for (key, result) in seen {
+            self.finish(key as usize, result);
         }
         self.helper.answer();
     }
@@ -125,48 +98,13 @@ impl Driver for Ring {
 
 impl Inner {
     fn push_waiting(&mut self) {
-        while self.in_kernel < IN_KERNEL_MAX
+        while self.in_kernel < PLACES
             && let Some(key) = self.waiting.pop_front()
         {
             let entry = self.pending[key].entry().user_data(key as u64);
-            self.push(entry);
+            // SAFETY: descriptor and memory are owned by `pending[key]` until `finish`: invariant 1.
+            unsafe { self.ring.push(&entry) };
             self.in_kernel += 1;
-        }
-    }
-
-    fn arm_bell(&mut self, alarm: &Alarm) {
-        if !self.bell_armed {
-            let room = self.bell.as_mut_ptr();
-            self.push(opcode::Read::new(Fd(alarm.bell().as_raw_fd()), room, 8).build().user_data(BELL));
-            self.bell_armed = true;
-        }
-    }
-
-    fn push(&mut self, entry: squeue::Entry) {
-        // SAFETY: the entry's descriptor and memory are owned by `pending[key]` (by `bell` and the alarm for the bell)
-        // and stay there until its completion is seen: invariant 1.
-        let pushed = unsafe { self.ring.submission().push(&entry) };
-        pushed.expect("there are more places than requests in the kernel");
-    }
-
-    /// Submits, and takes in completions; waits for one at most `wait`. Makes no system call when there is no reason to.
-    fn enter(&mut self, wait: Option<Duration>) {
-        let entered = match wait {
-            Some(wait) => {
-                let timeout = Timespec::from(wait);
-                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
-            }
-            None => {
-                let queue = self.ring.submission();
-                let needed = !queue.is_empty() || queue.taskrun() || queue.cq_overflow();
-                drop(queue);
-                if needed { self.ring.submit() } else { Ok(0) }
-            }
-        };
-        match entered.map_err(|why| why.raw_os_error()) {
-            // Time is up, a signal, or the kernel wants completions to be taken first.
-            Ok(_) | Err(Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
-            Err(errno) => panic!("io_uring_enter failed with error {errno:?}"),
         }
     }
 }
@@ -206,35 +144,6 @@ impl Drop for Ring {
     /// Only the bell can still be in the kernel: a request's booking holds this driver, so a ring with requests is
     /// never dropped.
     fn drop(&mut self) {
-        let inner = self.inner.get_mut();
-        assert!(inner.pending.is_empty(), "a request holds its driver");
-        if inner.bell_armed {
-            self.alarm.strike();
-            inner.enter(Some(BELL_MAX));
-            inner.bell_armed = inner.ring.completion().next().is_none();
-        }
-        if inner.bell_armed {
-            // Invariant 1: the kernel may still come back to this memory.
-            std::mem::forget(std::mem::take(&mut inner.bell));
-        }
+        assert!(self.inner.get_mut().pending.is_empty(), "a request holds its driver");
     }
-}
-
-/// A ring with the best manners the kernel knows: completions are worked off only when this thread asks for them
-/// (6.1), without interrupting it (5.19), or as they come. Waiting with a time limit (5.11) is a must.
-fn set_up() -> io::Result<IoUring> {
-    let deferred = IoUring::builder()
-        .setup_cqsize(2 * ENTRIES)
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_taskrun_flag()
-        .build(ENTRIES);
-    let cooperative =
-        || IoUring::builder().setup_cqsize(2 * ENTRIES).setup_coop_taskrun().setup_taskrun_flag().build(ENTRIES);
-    let plain = || IoUring::builder().setup_cqsize(2 * ENTRIES).build(ENTRIES);
-    let ring = deferred.or_else(|_| cooperative()).or_else(|_| plain())?;
-    if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
-        return Err(io::Error::other("this kernel's io_uring is too old (5.11 is needed)"));
-    }
-    Ok(ring)
 }

@@ -225,7 +225,14 @@ mod tests {
     impl Volume for Ram {
         fn shape(&self) -> VolumeShape {
             let size = self.0.lock().unwrap().len() as u64;
-            VolumeShape { size, sector: SECTOR as u32, preferred: 4096, read_only: self.1, rotational: false }
+            VolumeShape {
+                size,
+                sector: SECTOR as u32,
+                preferred: 4096,
+                strip: 4096,
+                read_only: self.1,
+                rotational: false,
+            }
         }
 
         fn submit(&self, op: Op, done: Done) {

@@ -1,94 +1,251 @@
-//! Loop devices, and what else the kernel could make a block device with.
+//! The block device of a virtual disk, of whichever kind: made, let go, waited for, taken back.
+//!
+//! A device has a private export below it (see [`MountInfo::place`]). With ublk both are one; with the others the command
+//! makes the device on what the daemon offers, and takes it away before that ends.
 
-use super::tools::LOSETUP;
+use super::choice::{self, Choice};
+use super::{devices_dir, loop_device, mounts_dir, nbd_device, private_dir};
+use crate::api::Control;
 use crate::api::error::{Answer, ApiError, Kind};
-use serde::Deserialize;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use crate::api::export::{Address, ExportAdd, ExportRemove, Place};
+use crate::api::mount::{MountInfo, Via};
+use crate::api::name::VdiskName;
+use crate::api::vdisk::VdiskInfo;
+use crate::fuse::mounts;
+use crate::ublk;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-/// How long a loop device may take to go with its file system; the kernel does the last of it in the background.
-const GONE_WITHIN: Duration = Duration::from_secs(10);
+/// How many numbers are tried for a ublk device: others may be quicker.
+const NUMBERS_TRIED: usize = 16;
 
-/// How a block device is made of a virtual disk, and why so, in words for people.
-pub fn why_this_way() -> String {
-    let has = |module: &str, device: &str| Path::new("/sys/module").join(module).exists() || Path::new(device).exists();
-    let others: Vec<&str> = [("ublk_drv", "/dev/ublk-control", "ublk"), ("nbd", "/dev/nbd0", "NBD")]
-        .into_iter()
-        .filter(|(module, device, _)| has(module, device))
-        .map(|(.., name)| name)
-        .collect();
-    match others.as_slice() {
-        [] => "FUSE + loop with direct I/O; this kernel has neither ublk nor NBD".into(),
-        others => format!(
-            "FUSE + loop with direct I/O; this kernel has {} too, which weft does not use yet",
-            others.join(" and ")
-        ),
+/// A device that was made.
+pub(super) struct Made {
+    pub choice: Choice,
+    pub device: PathBuf,
+    place: Place,
+}
+
+/// Makes the device of `info` as the first of `choices` that works; what the others complained of becomes part of why. What
+/// remains of an `earlier` mount of the same kind is used again.
+///
+/// Errors: those of the last. They leave nothing behind.
+pub(super) fn make(
+    weft: &dyn Control,
+    socket: &Path,
+    info: &VdiskInfo,
+    choices: Vec<Choice>,
+    earlier: Option<&MountInfo>,
+) -> Answer<Made> {
+    let mut complaints = Vec::new();
+    let mut last = None;
+    for Choice { via, why, by_hand } in choices {
+        let made = choice::load(via).and_then(|()| match via {
+            Via::Ublk => make_ublk(weft, info, earlier.and_then(MountInfo::place)),
+            Via::Nbd => make_nbd(weft, socket, info),
+            Via::Loop => make_loop(weft, socket, info),
+        });
+        match made {
+            Ok((device, place)) => {
+                let why = [&[why], complaints.as_slice()].concat().join("; ");
+                return Ok(Made { choice: Choice { via, why, by_hand }, device, place });
+            }
+            Err(error) => {
+                complaints.push(format!("not {via}: {}", error.message));
+                last = Some(error);
+            }
+        }
+    }
+    Err(last.unwrap_or_else(|| ApiError::new(Kind::Internal, "there is no kind of device to choose from")))
+}
+
+impl Made {
+    /// From now on the device goes with its file system, as far as its kind can do that.
+    pub fn settle(&self) -> Answer<()> {
+        if self.choice.via == Via::Loop { loop_device::detach(&self.device) } else { Ok(()) }
+    }
+
+    /// Takes it back: nothing is left.
+    pub fn unmake(self, weft: &dyn Control, vdisk: &VdiskName) {
+        let below = Below { via: self.choice.via, device: self.device.clone(), export: self.export() };
+        below.release();
+        let _ = below.gone();
+        withdraw(weft, vdisk, &self.place);
+    }
+
+    /// What its device gets its data from, as it is remembered.
+    pub fn export(&self) -> PathBuf {
+        match &self.place {
+            Place::Nbd(Address::Unix(path)) | Place::Fuse(path) => path.clone(),
+            _ => self.device.clone(),
+        }
     }
 }
 
-/// A new loop device on `file`, past the page cache, with sectors of `sector` bytes.
-pub fn attach(file: &Path, sector: u32) -> Answer<PathBuf> {
-    let sector = sector.to_string();
-    let args = ["--find", "--show", "--direct-io=on", "--sector-size", &sector].map(std::ffi::OsStr::new);
-    let device = LOSETUP.run(args.into_iter().chain([file.as_os_str()])).map_err(|error| match error.hint {
-        None if !Path::new("/dev/loop-control").exists() => {
-            ApiError::new(Kind::NotPossible, "this kernel has no loop devices: there is no /dev/loop-control")
-                .hint("modprobe loop")
+/// Whether the device of a mount is served now, and not by a daemon that is gone.
+pub(super) fn is_served(weft: &dyn Control, socket: &Path, mount: &MountInfo) -> bool {
+    let exports = || weft.export_list().unwrap_or_default();
+    match mount.via {
+        Via::Loop => {
+            let file = private_dir(socket, &mount.vdisk).join(&mount.vdisk.vdisk);
+            loop_device::is_backed_by(&mount.device, &file)
         }
-        _ => error,
-    })?;
-    Ok(device.into())
-}
-
-/// Takes a loop device away, now or as soon as nobody uses it.
-pub fn detach(device: &Path) -> Answer<()> {
-    LOSETUP.run([Path::new("--detach"), device]).map(drop)
-}
-
-/// Waits until a loop device is free.
-pub fn gone(device: &Path) -> Answer<()> {
-    let begun = Instant::now();
-    while backing(device).is_some() {
-        if begun.elapsed() > GONE_WITHIN {
-            return Err(ApiError::new(Kind::NotPossible, format!("{} is still in use", device.display()))
-                .hint(format!("losetup --detach {}", device.display())));
+        // Nobody but the device connects to a private socket.
+        Via::Nbd => {
+            let ours = nbd_device::connected_to(&mount.export).is_some_and(|device| device == mount.device);
+            let connected =
+                |at: Option<Place>, connections: Option<usize>| at == mount.place() && connections > Some(0);
+            ours && exports().iter().any(|export| connected(export.place(), export.connections))
         }
-        std::thread::sleep(Duration::from_millis(5));
+        Via::Ublk => exports().iter().any(|export| {
+            export.active && export.vdisk == mount.vdisk && export.place().is_some_and(|at| Some(at) == mount.place())
+        }),
     }
-    Ok(())
 }
 
-/// Whether `device` is on `file` as it is served now. One whose file was served by a daemon that is gone is not.
-pub fn is_backed_by(device: &Path, file: &Path) -> bool {
-    let Ok(file_now) = fs::metadata(file) else { return false };
-    let asked = ["--list", "--json", "--output", "NAME,BACK-FILE,BACK-MAJ:MIN"].map(Path::new);
-    let listed = LOSETUP.run(asked.into_iter().chain([device])).unwrap_or_default();
-    let listed = serde_json::from_str(&listed).unwrap_or(Listed { loopdevices: Vec::new() });
-    let (major, minor) = (rustix::fs::major(file_now.dev()), rustix::fs::minor(file_now.dev()));
-    let number = format!("{major}:{minor}");
-    listed.loopdevices.first().is_some_and(|found| {
-        // The kernel answers with no number when it cannot ask the file.
-        found.back_file.as_deref() == Some(file) && found.number.as_ref().is_some_and(|found| found.trim() == number)
-    })
+/// What a device is made on, as far as its kind tells.
+pub(super) struct Below {
+    pub via: Via,
+    pub device: PathBuf,
+    pub export: PathBuf,
 }
 
-/// The file behind a loop device, as the kernel calls it; none when it is free.
-pub(super) fn backing(device: &Path) -> Option<String> {
-    let name = device.file_name()?;
-    fs::read_to_string(Path::new("/sys/block").join(name).join("loop/backing_file")).ok()
+impl From<&MountInfo> for Below {
+    fn from(mount: &MountInfo) -> Below {
+        Below { via: mount.via, device: mount.device.clone(), export: mount.export.clone() }
+    }
 }
 
-#[derive(Deserialize)]
-struct Listed {
-    loopdevices: Vec<ListedDevice>,
+impl Below {
+    /// Fails whatever still waits for a device whose daemon is gone; where the kernel has not done that by itself.
+    pub fn abort(&self) {
+        if self.via == Via::Nbd {
+            nbd_device::disconnect(&self.export);
+        }
+    }
+
+    /// Ends a device that was unmounted, but not its export; whoever still uses it loses it.
+    pub fn release(&self) {
+        match self.via {
+            // It is marked to go by itself; asking again does no harm.
+            Via::Loop => drop(loop_device::detach(&self.device)),
+            Via::Nbd => nbd_device::disconnect(&self.export),
+            // It goes with its export; one whose daemon is gone is ended already, and leaves a number.
+            Via::Ublk => ublk::leftover::clear(),
+        }
+    }
+
+    /// Takes away what a daemon that is gone left of the export.
+    pub fn forget(&self) {
+        match self.via {
+            Via::Loop => drop(mounts::clear_dead(&self.export)),
+            Via::Nbd => {
+                let _ = fs::remove_file(&self.export);
+                let _ = self.export.parent().map(empty);
+            }
+            Via::Ublk => {}
+        }
+    }
+
+    /// Waits until a device that was released, and that nobody uses, is gone.
+    pub fn gone(&self) -> Answer<()> {
+        match self.via {
+            Via::Loop => loop_device::gone(&self.device),
+            Via::Nbd => nbd_device::gone(&self.device),
+            Via::Ublk => Ok(()),
+        }
+    }
 }
 
-#[derive(Deserialize)]
-struct ListedDevice {
-    #[serde(rename = "back-file")]
-    back_file: Option<PathBuf>,
-    #[serde(rename = "back-maj:min")]
-    number: Option<String>,
+/// Takes the private export back; what is not there any more needs no taking.
+pub(super) fn withdraw(weft: &dyn Control, vdisk: &VdiskName, place: &Place) {
+    let _ = weft.export_remove(vdisk, &ExportRemove::at(place.clone()));
+    let dir = match place {
+        Place::Nbd(Address::Unix(path)) => path.parent(),
+        Place::Fuse(dir) => Some(dir.as_path()),
+        _ => None,
+    };
+    if let Some(dir) = dir {
+        empty(dir);
+    }
+}
+
+/// Takes away the directory of a virtual disk, and that of its pool, where nothing is in them.
+fn empty(dir: &Path) {
+    let _ = fs::remove_dir(dir);
+    let _ = dir.parent().map(fs::remove_dir);
+}
+
+/// What is below a device that was weft's, when there is no daemon to remember it.
+pub(super) fn without_daemon(socket: &Path, device: &Path) -> Option<Below> {
+    let below = |via, export| Some(Below { via, device: device.into(), export });
+    if let Some(file) = loop_device::backing(device) {
+        let dir = Path::new(file.trim_end()).parent()?;
+        return if dir.starts_with(mounts_dir(socket)) { below(Via::Loop, dir.into()) } else { None };
+    }
+    if ublk::leftover::is(device) {
+        return below(Via::Ublk, device.into());
+    }
+    let entries = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut sockets = entries(devices_dir(socket)).flat_map(entries).map(|dir| dir.join(SOCKET));
+    below(Via::Nbd, sockets.find(|socket| nbd_device::connected_to(socket).as_deref() == Some(device))?)
+}
+
+/// The private socket in its directory.
+const SOCKET: &str = "socket";
+
+fn make_loop(weft: &dyn Control, socket: &Path, info: &VdiskInfo) -> Answer<(PathBuf, Place)> {
+    let dir = private_dir(socket, &info.name);
+    private(&dir)?;
+    let place = Place::Fuse(dir.clone());
+    weft.export_add(&ExportAdd::at(&info.name, place.clone(), false))?;
+    let device = loop_device::attach(&dir.join(&info.name.vdisk), info.sector.into());
+    Ok((device.inspect_err(|_| withdraw(weft, &info.name, &place))?, place))
+}
+
+fn make_nbd(weft: &dyn Control, socket: &Path, info: &VdiskInfo) -> Answer<(PathBuf, Place)> {
+    let dir = devices_dir(socket).join(&info.name.pool).join(&info.name.vdisk);
+    let address: Address = format!("unix:{}", dir.join(SOCKET).display()).parse()?;
+    let Address::Unix(path) = &address else { unreachable!("it was written as one") };
+    private(&dir)?;
+    // What is left of an earlier one would be forgotten with its record.
+    nbd_device::disconnect(path);
+    let place = Place::Nbd(address.clone());
+    weft.export_add(&ExportAdd::at(&info.name, place.clone(), false))?;
+    let device = nbd_device::connect(path, &info.name, info.sector.into());
+    Ok((device.inspect_err(|_| withdraw(weft, &info.name, &place))?, place))
+}
+
+fn make_ublk(weft: &dyn Control, info: &VdiskInfo, earlier: Option<Place>) -> Answer<(PathBuf, Place)> {
+    let earlier = earlier.and_then(|place| if let Place::Ublk(number) = place { Some(number) } else { None });
+    let taken = ublk::numbers();
+    let free = (0..).filter(|number| !taken.contains(number));
+    let mut numbers = earlier.into_iter().chain(free).take(NUMBERS_TRIED);
+    loop {
+        let Some(number) = numbers.next() else {
+            let message = format!("none of {NUMBERS_TRIED} numbers for a ublk device could be had");
+            return Err(ApiError::new(Kind::NotPossible, message).hint("ls /dev/ublkc*"));
+        };
+        let place = Place::Ublk(number);
+        match weft.export_add(&ExportAdd::at(&info.name, place.clone(), false)) {
+            Err(error) if error.kind == Kind::AlreadyExists => {}
+            Err(error) => return Err(error),
+            Ok(_) => {
+                let device = ublk::block_device(number);
+                if device.exists() {
+                    return Ok((device, place));
+                }
+                withdraw(weft, &info.name, &place);
+                let message = format!("the kernel made no {}; does this system have a devtmpfs?", device.display());
+                return Err(ApiError::new(Kind::NotPossible, message));
+            }
+        }
+    }
+}
+
+/// Makes a directory that only root looks into, without what a daemon that died left mounted on it.
+fn private(dir: &Path) -> Answer<()> {
+    let made = mounts::clear_dead(dir).and_then(|_| DirBuilder::new().recursive(true).mode(0o700).create(dir));
+    made.map_err(|error| ApiError::new(Kind::NotPossible, format!("cannot make {}: {error}", dir.display())))
 }

@@ -1,11 +1,11 @@
 //! `weft unmount`, and clearing away what a daemon that died left mounted.
 
+use super::device::{self, Below};
 use super::tools::{Tool, UMOUNT};
-use super::up::withdraw;
-use super::{State, device, only_root, state};
+use super::{State, only_root, state};
 use crate::api::Control;
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::mount::{MountForget, MountInfo};
+use crate::api::mount::{MountForget, MountInfo, Via};
 use crate::api::watch::{Change, Outcome};
 use crate::fuse::mounts;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
@@ -51,14 +51,15 @@ pub fn unmount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<C
     if request.dry_run {
         return Ok(change);
     }
-    match state(&mount, socket) {
+    match state(weft, &mount, socket) {
         State::Alive => end(&mount, request.force)?,
-        State::Dead => end_dead(&mount),
-        State::Gone => {}
+        State::Dead | State::Gone => end_dead(&mount),
     }
     if !request.keep {
         weft.mount_forget(&MountForget { dir: mount.dir.clone() })?;
-        withdraw(weft, &mount.vdisk, &mount.export);
+        if let Some(place) = mount.place() {
+            device::withdraw(weft, &mount.vdisk, &place);
+        }
     }
     Ok(change)
 }
@@ -88,52 +89,56 @@ fn end(mount: &MountInfo, force: bool) -> Answer<()> {
         }
         SYNC.run(["--file-system".as_ref(), mount.dir.as_os_str()])?;
         UMOUNT.run(["--lazy".as_ref(), mount.dir.as_os_str()])?;
+        Below::from(mount).release();
         return Ok(());
     }
-    // It is marked to go by itself; asking again does no harm.
-    let _ = device::detach(&mount.device);
-    device::gone(&mount.device)
+    let below = Below::from(mount);
+    below.release();
+    below.gone()
 }
 
-/// Unmounts what is dead, as far as it goes: whoever still uses it keeps the rest of it until they let go.
+/// Unmounts what is dead, as far as it goes: whoever still uses it keeps the rest of it until they let go. Where somebody
+/// else unmounted it already, its device is what is left.
 fn end_dead(mount: &MountInfo) {
     let ours = |found: mounts::Mounted| mount.is_of(&found.source);
-    let there = || mounts::mounted_at(&mount.dir).ok().flatten().is_some_and(ours);
-    if !there() {
+    let there = mounts::mounted_at(&mount.dir).ok().flatten().is_some_and(ours);
+    let below = Below::from(mount);
+    if !there {
+        // A loop device went by itself, and its number may be somebody else's by now.
+        if mount.via != Via::Loop {
+            below.release();
+        }
         return;
     }
+    below.abort();
     let unmounted = UMOUNT.output([&mount.dir]).is_ok_and(|ran| ran.status.success());
     if !unmounted {
         let _ = UMOUNT.run(["--lazy".as_ref(), mount.dir.as_os_str()]);
     }
-    let _ = device::detach(&mount.device);
+    below.release();
     if unmounted {
-        let _ = device::gone(&mount.device);
+        let _ = below.gone();
     }
 }
 
 /// Nobody remembers what is mounted, but what lies below the socket's directory is weft's.
 fn without_daemon(socket: &Path, dir: &Path, request: &Request, unreachable: ApiError) -> Answer<Change> {
-    let private = socket.parent().unwrap_or(Path::new("/")).join("mounts");
     let found = mounts::mounted_at(dir).ok().flatten();
-    let Some((device, file)) = found.and_then(|found| {
-        let device = PathBuf::from(found.source);
-        let file = PathBuf::from(device::backing(&device)?.trim_end());
-        file.starts_with(&private).then_some((device, file))
-    }) else {
+    let Some(below) = found.and_then(|found| device::without_daemon(socket, Path::new(&found.source))) else {
         return Err(unreachable);
     };
     let shown = dir.display();
     let change = Change::new(Outcome::Removed, format!("mount on {shown}, whose daemon is gone"), request.dry_run)
-        .line(device.display().to_string());
+        .line(below.device.display().to_string());
     if request.dry_run {
         return Ok(change);
     }
+    below.abort();
     if UMOUNT.run([dir]).is_err() {
         UMOUNT.run(["--lazy".as_ref(), dir.as_os_str()])?;
     }
-    let _ = device::detach(&device);
-    let _ = file.parent().map(mounts::clear_dead);
+    below.release();
+    below.forget();
     Ok(change)
 }
 

@@ -16,6 +16,10 @@ pub struct Tool {
 
 /// Makes and removes loop devices.
 pub const LOSETUP: Tool = Tool { name: "losetup", package: "util-linux" };
+/// Connects and disconnects NBD devices.
+pub const NBD_CLIENT: Tool = Tool { name: "nbd-client", package: "nbd-client" };
+/// Loads parts of the kernel.
+pub const MODPROBE: Tool = Tool { name: "modprobe", package: "kmod" };
 /// Says what a device holds.
 pub const BLKID: Tool = Tool { name: "blkid", package: "util-linux" };
 /// Mounts.

@@ -1,18 +1,17 @@
 //! `weft mount`.
 
-use super::device::{self, attach};
+use super::choice::choices;
+use super::device::{self, Made};
 use super::filesystem::{found_on, mount_options};
-use super::tools::{LOSETUP, MOUNT, UMOUNT};
-use super::{State, down, only_root, private_dir, state};
+use super::tools::{MOUNT, UMOUNT};
+use super::{State, down, only_root, state};
 use crate::api::Control;
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::export::{ExportAdd, ExportRemove};
-use crate::api::mount::{FileSystem, MountInfo};
+use crate::api::mount::{FileSystem, MountInfo, Via};
 use crate::api::name::VdiskName;
 use crate::api::vdisk::VdiskInfo;
 use crate::api::watch::{Change, Outcome};
 use crate::fuse::mounts;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use weft_engine::units::ByteCount;
@@ -30,6 +29,8 @@ pub struct Request {
     pub mkfs: Vec<String>,
     /// Make it whatever is there.
     pub force: bool,
+    /// The kind of block device; the best there is unless said.
+    pub via: Option<Via>,
     /// Mount it again after a restart of the daemon.
     pub persist: bool,
     /// Only say what would change.
@@ -44,14 +45,17 @@ pub fn mount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<Cha
     only_root(&format!("weft mount {vdisk} {}", dir.display()))?;
     let info = weft.vdisk_show(vdisk)?;
     let subject = format!("mount of {vdisk} on {}", dir.display());
-    let mut persist = request.persist;
+    let (mut persist, mut via) = (request.persist, request.via);
+    let mut earlier = Vec::new();
     for mount in weft.mount_list()?.into_iter().filter(|mount| mount.vdisk == *vdisk) {
         let here = mounts::resolved(dir).is_ok_and(|dir| dir == mount.dir);
-        if state(&mount, socket) != State::Alive {
+        if state(weft, &mount, socket) != State::Alive {
             persist |= here && mount.persist;
+            via = via.or((here && mount.by_hand).then_some(mount.via));
             if !request.dry_run {
                 down::clear(weft, &mount, here)?;
             }
+            earlier.push(mount);
             continue;
         }
         if here {
@@ -61,9 +65,10 @@ pub fn mount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<Cha
         return Err(ApiError::new(Kind::AlreadyExists, format!("{vdisk} is mounted on {there} already"))
             .hint(format!("weft unmount {there}")));
     }
-    for tool in [LOSETUP, MOUNT].into_iter().chain(request.format.map(FileSystem::maker)) {
+    for tool in [MOUNT].into_iter().chain(request.format.map(FileSystem::maker)) {
         tool.installed()?;
     }
+    let choices = choices(via)?;
     judge_used(request, &info)?;
     let mut change = Change::new(Outcome::Created, subject, request.dry_run);
     if request.dry_run {
@@ -71,7 +76,7 @@ pub fn mount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<Cha
         if !dead {
             free(request)?;
         }
-        change = change.line(device::why_this_way());
+        change = choices.first().into_iter().fold(change, |change, choice| change.line(choice.why.clone()));
         if let Some(format) = request.format {
             let recipe = format.recipe(&info, request.force, &request.mkfs);
             change = change.line(format!("{} {}", recipe.tool.name, recipe.args.join(" "))).line(recipe.why);
@@ -80,33 +85,31 @@ pub fn mount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<Cha
     }
     let dir = free(request)?;
     let request = Request { persist, ..request.clone() };
-    let export = private_dir(socket, vdisk);
-    let file = offer(weft, vdisk, &export)?;
-    let mounted = attach(&file, info.sector.into()).and_then(|device| {
-        let mounted = on_device(weft, &request, &info, &device, &dir, &export);
-        mounted.inspect_err(|_| {
-            let _ = device::detach(&device).and_then(|()| device::gone(&device));
-        })
-    });
-    match mounted {
-        Ok(lines) => Ok(lines.into_iter().fold(change, Change::line)),
+    let made = device::make(weft, socket, &info, choices, earlier.last())?;
+    match on_device(weft, &request, &info, &made, &dir) {
+        Ok((mount, lines)) => {
+            // What an earlier mount got its data from is of no use any more, unless it is the same again.
+            let old = earlier.iter().filter(|old| old.export != mount.export).filter_map(MountInfo::place);
+            old.for_each(|place| device::withdraw(weft, vdisk, &place));
+            Ok(lines.into_iter().fold(change, Change::line))
+        }
         Err(error) => {
-            withdraw(weft, vdisk, &export);
+            made.unmake(weft, vdisk);
             Err(error)
         }
     }
 }
 
-/// Formats, mounts and remembers; what was done, in words.
+/// Formats, mounts and remembers; what is remembered, and what was done in words.
 fn on_device(
     weft: &dyn Control,
     request: &Request,
     info: &VdiskInfo,
-    device: &Path,
+    made: &Made,
     dir: &Path,
-    export: &Path,
-) -> Answer<Vec<String>> {
-    let mut lines = vec![format!("{}: {}", device.display(), device::why_this_way())];
+) -> Answer<(MountInfo, Vec<String>)> {
+    let device = made.device.as_path();
+    let mut lines = vec![format!("{}: {}", device.display(), made.choice.why)];
     let found = found_on(device)?;
     let kind = match (request.format, found) {
         (Some(_), Some(found)) if !request.force => return Err(holds(request, &found)),
@@ -132,7 +135,9 @@ fn on_device(
         vdisk: request.vdisk.clone(),
         dir: dir.into(),
         device: device.into(),
-        export: export.into(),
+        export: made.export(),
+        via: made.choice.via,
+        by_hand: made.choice.by_hand,
         filesystem: kind.into(),
         persist: request.persist,
     };
@@ -140,13 +145,12 @@ fn on_device(
         let _ = UMOUNT.run([dir]);
         return Err(error);
     }
-    // From now on the device goes with its file system, whoever unmounts it.
-    device::detach(device)?;
+    made.settle()?;
     lines.push(format!("mounted with {options}: {why}"));
     if request.persist {
         lines.push("mounted again whenever the daemon starts".into());
     }
-    Ok(lines)
+    Ok((mount, lines))
 }
 
 /// The same mount is there: only whether it persists can still change.
@@ -158,6 +162,11 @@ fn already(weft: &dyn Control, request: &Request, mount: MountInfo, subject: Str
             format!("{} is mounted on {dir}; formatting would destroy it", mount.vdisk),
         )
         .hint(format!("weft unmount {dir}")));
+    }
+    if let Some(via) = request.via.filter(|via| *via != mount.via) {
+        let dir = mount.dir.display();
+        let message = format!("{} is mounted on {dir} with {}; it cannot go on with {via}", mount.vdisk, mount.via);
+        return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft unmount {dir}")));
     }
     if mount.persist || !request.persist {
         return Ok(Change::new(Outcome::AlreadySo, subject, request.dry_run).line(mount.device.display().to_string()));
@@ -209,19 +218,4 @@ fn free(request: &Request) -> Answer<PathBuf> {
         );
     }
     Ok(dir)
-}
-
-/// Has the daemon offer the virtual disk in `export`; its file.
-fn offer(weft: &dyn Control, vdisk: &VdiskName, export: &Path) -> Answer<PathBuf> {
-    let made = mounts::clear_dead(export).and_then(|_| fs::create_dir_all(export));
-    made.map_err(|error| ApiError::new(Kind::NotPossible, format!("cannot make {}: {error}", export.display())))?;
-    weft.export_add(&ExportAdd { vdisk: vdisk.clone(), nbd: None, fuse: Some(export.into()), dry_run: false })?;
-    Ok(export.join(&vdisk.vdisk))
-}
-
-/// Takes the private export back; what is not there any more needs no taking.
-pub(super) fn withdraw(weft: &dyn Control, vdisk: &VdiskName, export: &Path) {
-    let _ = weft.export_remove(vdisk, &ExportRemove { fuse: Some(export.into()), ..ExportRemove::default() });
-    let _ = fs::remove_dir(export);
-    let _ = export.parent().map(fs::remove_dir);
 }

@@ -284,8 +284,14 @@ mod tests {
 
     #[test]
     fn the_preferred_size_told_is_a_power_of_two_that_holds_a_stripe() {
-        let shape =
-            |sector, preferred| VolumeShape { size: 1 << 30, sector, preferred, read_only: false, rotational: false };
+        let shape = |sector, preferred| VolumeShape {
+            size: 1 << 30,
+            sector,
+            preferred,
+            strip: 4096,
+            read_only: false,
+            rotational: false,
+        };
         assert_eq!(block_sizes(&shape(512, 192 << 10)), (512, 256 << 10, 32 << 20));
         assert_eq!(block_sizes(&shape(4096, 256 << 10)), (4096, 256 << 10, 32 << 20));
         assert_eq!(block_sizes(&shape(4096, 0)), (4096, 4096, 32 << 20));

@@ -103,6 +103,12 @@ impl Server {
         self.shared.lock().connections.len()
     }
 
+    /// How many of them have chosen `export`.
+    pub fn connections_to(&self, export: &str) -> usize {
+        let table = self.shared.lock();
+        table.connections.values().filter(|one| one.export.as_deref() == Some(export)).count()
+    }
+
     /// Ends the connections to `export`, as [`Server::stop`] does. New ones must already find it gone from
     /// [`Exports::open`].
     pub fn disconnect(&self, export: &str) {

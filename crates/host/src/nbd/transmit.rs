@@ -9,12 +9,11 @@
 use super::negotiate::{Session, violation};
 use super::replies::{Asked, Flow, Refusal};
 use super::wire::{REQUEST_HEADER, Request, cmd};
-use crate::errno::{NBD_EINVAL, NBD_ENOSPC, NBD_EPERM};
-use crate::export::{Op, PayloadPool, Reply};
+use crate::errno::{NBD_EINVAL, names};
+use crate::export::{Access, Op, PayloadPool, Reply};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weft_engine::limits::REQUEST_MAX;
 
 /// The most extents in one answer to a block status request.
 const EXTENTS_MAX: usize = 1024;
@@ -159,7 +158,6 @@ impl<I: Read> Reader<'_, I> {
 fn judge(request: &Request, session: &Session) -> Result<(Asked, usize), Refusal> {
     let refuse = |error, why| Err(Refusal { error, why });
     let Request { flags, command, offset, len, .. } = *request;
-    let shape = &session.shape;
     let known = match command {
         cmd::READ if session.structured => cmd::FLAG_FUA | cmd::FLAG_DF,
         cmd::READ | cmd::WRITE | cmd::FLUSH | cmd::TRIM | cmd::CACHE => cmd::FLAG_FUA,
@@ -174,19 +172,17 @@ fn judge(request: &Request, session: &Session) -> Result<(Asked, usize), Refusal
     if command == cmd::FLUSH {
         return if (offset, len) == (0, 0) { Ok((Asked::Other, 0)) } else { refuse(NBD_EINVAL, "FLUSH has no range") };
     }
-    if shape.read_only && matches!(command, cmd::WRITE | cmd::TRIM | cmd::WRITE_ZEROES) {
-        return refuse(NBD_EPERM, "the export is read-only");
-    }
-    if matches!(command, cmd::READ | cmd::WRITE) && u64::from(len) > REQUEST_MAX.0 {
-        return refuse(NBD_EINVAL, "longer than the maximum block size");
-    }
-    if len == 0 || !offset.is_multiple_of(shape.sector.into()) || !len.is_multiple_of(shape.sector) {
-        return refuse(NBD_EINVAL, "not whole sectors");
-    }
-    if offset.checked_add(len.into()).is_none_or(|end| end > shape.size) {
-        let writes = matches!(command, cmd::WRITE | cmd::WRITE_ZEROES);
-        return refuse(if writes { NBD_ENOSPC } else { NBD_EINVAL }, "beyond the end");
-    }
+    let access = match command {
+        cmd::READ => Access::Read,
+        cmd::WRITE => Access::Write,
+        cmd::TRIM => Access::Trim,
+        cmd::WRITE_ZEROES => Access::Zero,
+        _ => Access::Look,
+    };
+    session
+        .shape
+        .admit(access, offset, len.into())
+        .map_err(|refused| Refusal { error: names(refused.kind).nbd, why: refused.why })?;
     Ok(match command {
         cmd::READ => (Asked::Read { offset, len, fragment: flags & cmd::FLAG_DF == 0 }, len as usize),
         cmd::WRITE => (Asked::Other, len as usize),
@@ -203,13 +199,22 @@ fn extents_max(flags: u16) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::errno::{NBD_ENOSPC, NBD_EPERM};
     use crate::export::{Done, Volume, VolumeShape};
+    use weft_engine::limits::REQUEST_MAX;
 
     struct Nothing;
 
     impl Volume for Nothing {
         fn shape(&self) -> VolumeShape {
-            VolumeShape { size: 1 << 20, sector: 4096, preferred: 4096, read_only: false, rotational: false }
+            VolumeShape {
+                size: 1 << 20,
+                sector: 4096,
+                preferred: 4096,
+                strip: 4096,
+                read_only: false,
+                rotational: false,
+            }
         }
 
         fn submit(&self, _: Op, done: Done) {

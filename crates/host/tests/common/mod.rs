@@ -19,7 +19,7 @@ pub struct Memory {
 }
 
 pub fn shape(size: u64, sector: u32) -> VolumeShape {
-    VolumeShape { size, sector, preferred: 192 << 10, read_only: false, rotational: false }
+    VolumeShape { size, sector, preferred: 192 << 10, strip: 64 << 10, read_only: false, rotational: false }
 }
 
 impl Memory {

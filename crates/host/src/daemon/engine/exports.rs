@@ -1,13 +1,15 @@
 //! Virtual disks offered to clients. Over NBD: one server for each address, which offers as many of them as are asked
-//! for there. Over FUSE: see `fuse_exports`.
+//! for there. Over FUSE and ublk: see `fuse_exports` and `ublk_exports`.
 
 use super::Thread;
 use super::fuse_exports::FuseExports;
+use super::ublk_exports::UblkExports;
 use super::volume::VdiskVolume;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::export::{Address, Place};
 use crate::api::name::VdiskName;
 use crate::daemon::backend::ExportServer;
+use crate::daemon::memory;
 use crate::export::{Exports, Volume};
 use crate::nbd;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct HostExports {
     nbd: NbdExports,
     fuse: FuseExports,
+    ublk: UblkExports,
 }
 
 /// The NBD servers of a daemon.
@@ -40,7 +43,7 @@ impl HostExports {
     /// No server yet.
     pub fn new(thread: Thread) -> HostExports {
         let nbd = NbdExports { thread: thread.clone(), servers: Mutex::default() };
-        HostExports { nbd, fuse: FuseExports::new(thread) }
+        HostExports { nbd, fuse: FuseExports::new(thread.clone()), ublk: UblkExports::new(thread) }
     }
 }
 
@@ -49,6 +52,7 @@ impl ExportServer for HostExports {
         match at {
             Place::Nbd(address) => self.nbd.start(vdisk, address),
             Place::Fuse(dir) => self.fuse.start(vdisk, dir),
+            Place::Ublk(number) => self.ublk.start(vdisk, *number),
         }
     }
 
@@ -56,6 +60,7 @@ impl ExportServer for HostExports {
         match at {
             Place::Nbd(address) => self.nbd.stop(vdisk, address),
             Place::Fuse(dir) => self.fuse.stop(vdisk, dir),
+            Place::Ublk(number) => self.ublk.stop(vdisk, *number),
         }
     }
 
@@ -63,7 +68,13 @@ impl ExportServer for HostExports {
         match at {
             Place::Nbd(address) => lock(&self.nbd.servers).contains_key(address),
             Place::Fuse(dir) => self.fuse.serves(dir),
+            Place::Ublk(number) => self.ublk.serves(*number),
         }
+    }
+
+    fn connections(&self, vdisk: &VdiskName, at: &Place) -> Option<usize> {
+        let Place::Nbd(address) = at else { return None };
+        lock(&self.nbd.servers).get(address).map(|listening| listening.server.connections_to(&vdisk.to_string()))
     }
 }
 
@@ -76,6 +87,10 @@ impl Offered {
 
 impl NbdExports {
     fn start(&self, vdisk: &VdiskName, at: &Address) -> Answer<()> {
+        // The kernel may be a client, for the file systems of this machine.
+        if matches!(at, Address::Unix(_)) && rustix::process::geteuid().is_root() {
+            memory::stay_in_memory();
+        }
         let mut servers = lock(&self.servers);
         if let Some(listening) = servers.get(at) {
             lock(&listening.offered.names).insert(vdisk.clone());

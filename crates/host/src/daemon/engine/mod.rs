@@ -13,6 +13,7 @@ mod history;
 mod info;
 mod labels;
 mod open;
+mod ublk_exports;
 mod upkeep;
 mod volume;
 mod world;

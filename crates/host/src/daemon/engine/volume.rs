@@ -46,6 +46,7 @@ impl VdiskVolume {
                 size: vdisk.size().0,
                 sector: vdisk.sector(),
                 preferred: vdisk.stripe_len().0,
+                strip: vdisk.layout().interleave().0,
                 read_only: vdisk.is_read_only(),
                 rotational,
             };
