@@ -26,7 +26,12 @@ test: ## Run every test: units, stories, mutants, the simulator, real clients
 	@scripts/need test
 	@scripts/test
 
-test-mount: ## Run the tests of mounted file systems (root; the machine may have to wait for them)
+test-vm: ## Run the tests of mounted file systems in a virtual machine (LONG=1: all of them, an hour)
+	@scripts/need test-vm
+	$(CARGO) build --profile proof -p weft-host
+	@scripts/test-vm $(if $(LONG),--long)
+
+test-mount: ## The same on this machine, which may have to wait for them (root)
 	@scripts/need test-mount
 	$(CARGO) build --profile proof -p weft-host
 	@WEFT=$(CURDIR)/target/proof/weft tests/mount/run
@@ -40,4 +45,4 @@ bench: ## Measure kernels and NBD beside raw files and beside nbdkit
 	$(CARGO) build --release -p weft-host
 	@scripts/bench
 
-.PHONY: help build demo demo-clean demo-mount test test-mount lint bench
+.PHONY: help build demo demo-clean demo-mount test test-vm test-mount lint bench

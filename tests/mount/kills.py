@@ -37,8 +37,9 @@ def cases(scale):
 
 
 def story(reporter, rng, kind, times, lose):
-    with Host(5 if lose else 4, "512MiB") as host:
-        host.weft("vdisk", "create", "p/v", "--size", "512MiB", *PARITY)
+    # Room enough for btrfs, which gives nothing back before it commits.
+    with Host(5 if lose else 4, "1GiB") as host:
+        host.weft("vdisk", "create", "p/v", "--size", "2GiB", *PARITY)
         host.mount("--format", kind)
         keeper = Keeper(host, rng)
         for kill in range(1, times + 1):

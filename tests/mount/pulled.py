@@ -11,7 +11,9 @@ from kills import PARITY, Keeper, Stress
 from machine import PATIENCE
 from report import Case, Skip
 
-DEVICES, MIB_EACH = 5, 64
+DEVICES = 5
+# Of each device, and of the virtual disk; what is no ext4 needs room.
+SMALL, LARGE = (64, 128), (128, 320)
 
 
 def cases(scale):
@@ -23,11 +25,12 @@ def cases(scale):
 
 
 def story(reporter, rng, kind):
-    with Devices() as devices, Host(0, pool=False) as host:
+    each, size = SMALL if kind == "ext4" else LARGE
+    with Devices(each) as devices, Host(0, pool=False) as host:
         host.kill()
         host.serve(devices.paths)
         host.weft("pool", "create", "p", *devices.paths, "--slab-size", "1MiB")
-        host.weft("vdisk", "create", "p/v", "--size", "128MiB", *PARITY)
+        host.weft("vdisk", "create", "p/v", "--size", f"{size}MiB", *PARITY)
         host.mount("--format", kind)
         keeper = Keeper(host, rng)
         if reporter.check("nobody notices", pulled, host, rng, keeper, devices, kind):
@@ -60,11 +63,14 @@ def pulled(host, rng, keeper, devices, kind):
 
 
 class Devices:
-    """Five disks of 64 MiB, each with memory of its own."""
+    """Five disks, each with memory of its own."""
+
+    def __init__(self, mib):
+        self.mib = mib
 
     def __enter__(self):
         before = set(os.listdir("/sys/block"))
-        made = subprocess.run(["/sbin/modprobe", "scsi_debug", f"dev_size_mb={MIB_EACH}", f"add_host={DEVICES}", "per_host_store=1",
+        made = subprocess.run(["/sbin/modprobe", "scsi_debug", f"dev_size_mb={self.mib}", f"add_host={DEVICES}", "per_host_store=1",
                                "lbpu=1", "delay=0"], capture_output=True, text=True)
         if made.returncode != 0:
             raise Skip(f"no scsi_debug in this kernel: {made.stderr}")

@@ -18,9 +18,11 @@
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::configure_io_flusher_behavior;
+use rustix::system::sysinfo;
 use std::fs;
 use std::io;
 use std::sync::Once;
+use weft_engine::store::Tuning;
 
 /// Marks this thread, and all that it starts from now on, processes too. To be called before any other is started.
 ///
@@ -31,6 +33,8 @@ pub(super) fn never_wait_for_own_writes() -> io::Result<()> {
 
 /// What `dist/weft.service` says, too. Not -1000, which is never: a daemon that took all memory there is must end.
 const OOM_SCORE_ADJ: i32 = -900;
+/// Of each kind, on however small a machine: some stripes of any layout.
+const MEMORY_MIN: u64 = 16 << 20;
 const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
 
 /// Keeps in memory what is there and what will come, and has others killed first. Only the first call does anything.
@@ -47,6 +51,26 @@ pub(super) fn stay_in_memory() {
     });
 }
 
+/// What the engine may hold in memory here. It is locked there, so a small machine gives it less: a quarter, all together.
+pub(super) fn tuning() -> Tuning {
+    let info = sysinfo();
+    scaled(info.totalram.saturating_mul(info.mem_unit.into()))
+}
+
+/// `total`: bytes of memory that the machine has.
+fn scaled(total: u64) -> Tuning {
+    let usual = Tuning::default();
+    let all = usual.buffer_memory + usual.sheet_memory + usual.move_memory;
+    let share = (total / 4).min(all);
+    let part = |memory: u64| (memory * share / all).max(MEMORY_MIN);
+    Tuning {
+        buffer_memory: part(usual.buffer_memory),
+        sheet_memory: part(usual.sheet_memory),
+        move_memory: part(usual.move_memory),
+        ..usual
+    }
+}
+
 /// Errors: what /proc says; `PermissionDenied` without CAP_SYS_RESOURCE.
 fn be_killed_late() -> io::Result<()> {
     let now = fs::read_to_string(OOM_SCORE_FILE)?;
@@ -55,4 +79,23 @@ fn be_killed_late() -> io::Result<()> {
         return Ok(());
     }
     fs::write(OOM_SCORE_FILE, OOM_SCORE_ADJ.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engine_gets_a_quarter_of_a_small_machine_and_what_it_likes_on_a_large_one() {
+        let sizes = |total| {
+            let tuning = scaled(total);
+            (tuning.buffer_memory, tuning.sheet_memory, tuning.move_memory)
+        };
+        let usual = Tuning::default();
+        assert_eq!(sizes(64 << 30), (usual.buffer_memory, usual.sheet_memory, usual.move_memory));
+        assert_eq!(sizes(u64::MAX), sizes(64 << 30));
+        let (buffers, sheets, moves) = sizes(1 << 30);
+        assert!(buffers + sheets + moves <= 256 << 20 && buffers > 64 << 20, "{buffers} {sheets} {moves}");
+        assert_eq!(sizes(0), (MEMORY_MIN, MEMORY_MIN, MEMORY_MIN));
+    }
 }

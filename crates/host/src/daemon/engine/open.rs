@@ -7,6 +7,7 @@ use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
 use crate::daemon::backend::{NewMember, NewPool, OpenHow};
 use crate::daemon::events::Journal;
+use crate::daemon::memory;
 use crate::daemon::opening::wall_clock;
 use crate::disk::{DiskOptions, HostDisk};
 use crate::runtime::Local;
@@ -98,7 +99,7 @@ async fn open_disks(
     }
     let world = PoolWorld::new(local.world(), journal);
     let disks = members.into_iter().map(|(_, disk)| disk as Rc<dyn Disk>).collect();
-    let pool = Pool::open(world.clone(), disks, options).await?;
+    let pool = Pool::open(world.clone(), disks, OpenOptions { tuning: memory::tuning(), ..options }).await?;
     let info = pool.info();
     let gone = Rc::new(RefCell::new(BTreeSet::new()));
     let mut paths = BTreeMap::new();
