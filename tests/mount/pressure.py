@@ -17,7 +17,7 @@ from machine import PATIENCE
 from report import Case, Skip
 
 # For the writers, and for the daemon beside what the size of the machine allows it: 330 MiB in all were seen on one of 1 GiB.
-LIMIT, DAEMON = 96 * MIB, 240 * MIB
+LIMIT, DAEMON = 96 * MIB, 500 * MIB
 WRITERS = 4
 MAPPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mapper.py")
 FILES = {"quick": 12, "usual": 24, "long": 48}

@@ -53,7 +53,8 @@ def attached(host, sector):
     if host.kind == "ublk":
         return "/dev/ublkb7"
     if host.kind == "nbd":
-        run("nbd-client", "-unix", host.path("socket"), "/dev/nbd7", "-name", "p/v", "-block-size", str(sector), "-connections", "2")
+        run("nbd-client", "-unix", host.path("socket"), "/dev/nbd7", "-name", "p/v", "-block-size", str(sector), "-connections", "1",
+            "-timeout", "300")
         return "/dev/nbd7"
     return run("losetup", "--find", "--show", "--direct-io=on", "--sector-size", str(sector), os.path.join(host.fuse, "v")).strip()
 
@@ -117,9 +118,14 @@ def dies(host, device, sector, fio, size):
         time.sleep(0.02)
     host.kill()
     begun = time.monotonic()
+    # What is asked from now on fails at once. Over NBD what is under way waits until the device is disconnected.
+    if host.kind == "nbd":
+        assert subprocess.run(["dd", f"if={device}", "of=/dev/null", "bs=4096", "count=1", "iflag=direct"], capture_output=True, timeout=60).returncode != 0
+        detached(host, device)
     assert load.wait(timeout=PATIENCE) != 0, "fio met no error"
     took = time.monotonic() - begun
-    detached(host, device)
+    if host.kind == "loop":
+        detached(host, device)
     host.serve()
     device = attached(host, sector)
     with open(device, "rb") as file:

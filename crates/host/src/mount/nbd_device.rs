@@ -3,10 +3,10 @@
 //! Which device it is stands in a file beside the socket, together with the process that connected it, by which the
 //! kernel knows the connection too: so nobody else's device is ever disconnected.
 //!
-//! No time limit is set: at its end the kernel would send a request again over another connection, and the first, which
-//! may only be slow, could then overwrite what was written after the second. A daemon that dies closes its connections, which
-//! the kernel notices: what is asked from then on fails at once, what was under way within the 30 seconds after which the kernel
-//! looks after any request, or as soon as the device is disconnected.
+//! There is one connection, and a long time limit for requests. With several the kernel sends a request that takes long again over
+//! another one (after 30 seconds where no limit is set): the first, which was only slow, could then overwrite what was
+//! written after the second. With one there is nothing to send it over, and it fails. When the daemon dies, what is asked from
+//! then on fails at once; what was under way fails when the device is disconnected, or when its time is over.
 //!
 //! Invariants
 //! 1. A device is taken by connecting it: the kernel refuses one that is in use, and then the next is tried.
@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// The file beside the socket.
 const RECORD: &str = "device";
+/// How long a request may take, in seconds: longer than a disk that tries again and again before it gives up.
+const TIMEOUT: u32 = 300;
 /// How long the kernel may take to let go of a device.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
@@ -32,14 +34,13 @@ struct Connected {
 
 /// Connects a free device to `vdisk` at `socket`, with sectors of `sector` bytes.
 pub(super) fn connect(socket: &Path, vdisk: &VdiskName, sector: u32) -> Answer<PathBuf> {
-    // One for each queue of the device, of which the kernel makes as many.
-    let connections = std::thread::available_parallelism().map_or(2, usize::from).clamp(1, 4);
     let mut refused = None;
     for device in free_devices() {
         let told = [
             ("-name", vdisk.to_string()),
             ("-block-size", sector.to_string()),
-            ("-connections", connections.to_string()),
+            ("-connections", "1".into()),
+            ("-timeout", TIMEOUT.to_string()),
         ];
         let mut line = vec!["-unix".as_ref(), socket.as_os_str(), device.as_os_str()];
         line.extend(told.iter().flat_map(|(flag, value)| [flag.as_ref(), value.as_ref() as &std::ffi::OsStr]));
