@@ -5,6 +5,7 @@ use crate::format::Id;
 use crate::format::record::JobState;
 use crate::units::{DiskOffset, Nanos};
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// The number of a disk within its pool; never reused.
@@ -86,6 +87,13 @@ pub enum Event {
         /// How many it had shown.
         bad_blocks: u64,
     },
+    /// A disk that kept failing takes nothing new from now on.
+    DiskUnreliable {
+        /// Which.
+        disk: DiskNo,
+        /// How often a write or a flush had failed.
+        failures: u64,
+    },
     /// A disk joined the pool.
     DiskAdded {
         /// Which.
@@ -95,6 +103,11 @@ pub enum Event {
     DiskRemoved {
         /// Which.
         disk: DiskNo,
+    },
+    /// The log is carried by other disks than before.
+    LogMoved {
+        /// By these.
+        disks: Vec<DiskNo>,
     },
     /// A hot spare took the place of another disk.
     SpareUsed {
@@ -162,8 +175,25 @@ impl fmt::Display for Event {
             Event::DiskRetired { disk, bad_blocks } => {
                 write!(f, "{disk} is retired after {bad_blocks} bad blocks: what it holds moves to other disks")
             }
+            Event::DiskUnreliable { disk, failures } => {
+                write!(f, "{disk} is retired after it failed {failures} times: what it holds moves to other disks")
+            }
             Event::DiskAdded { disk } => write!(f, "{disk} joined the pool"),
             Event::DiskRemoved { disk } => write!(f, "{disk} left the pool"),
+            Event::LogMoved { disks } => {
+                f.write_str("the log is on ")?;
+                for (nth, disk) in disks.iter().enumerate() {
+                    let before = if nth == 0 {
+                        ""
+                    } else if nth + 1 < disks.len() {
+                        ", "
+                    } else {
+                        " and "
+                    };
+                    write!(f, "{before}{disk}")?;
+                }
+                f.write_str(" now")
+            }
             Event::SpareUsed { disk } => write!(f, "{disk}, a hot spare, takes the place of another disk"),
             Event::DiskForeign { id, pool } => {
                 write!(f, "disk {id} was removed from pool {pool} and is no part of it any more; it is left alone")

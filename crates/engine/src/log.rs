@@ -75,6 +75,16 @@ pub struct BatchInfo {
     pub chain: u32,
 }
 
+/// Batches that lie side by side in the ring.
+pub struct Run {
+    /// Each of them.
+    pub batches: Vec<BatchInfo>,
+    /// Where the first one begins, counted through all rounds.
+    pub start: u64,
+    /// Where the last one ends, or, where it is the last of its round, where the round does.
+    pub end: u64,
+}
+
 /// The records of the next batch.
 pub struct Taken {
     /// Where it goes.
@@ -312,6 +322,18 @@ impl Log {
         state.batches.get(at).map_or(state.durable, |batch| batch.first_seq)
     }
 
+    /// Batches from position `from` on that lie side by side in about `len` bytes at most, the first whatever its length. `None`: there are none.
+    pub fn run_from(&self, from: u64, len: u64) -> Option<Run> {
+        let state = self.state.borrow();
+        let first = state.batches.partition_point(|batch| batch.position < from);
+        let start = state.batches.get(first)?.position;
+        let round = start - start % state.ring + state.ring;
+        let end_of = |at: usize| state.batches.get(at + 1).map_or(state.head, |next| next.position).min(round);
+        let fits = |at: &usize| state.batches[*at].position < round && end_of(*at) <= start.saturating_add(len);
+        let last = (first + 1..state.batches.len()).take_while(fits).last().unwrap_or(first);
+        Some(Run { batches: state.batches.range(first..=last).copied().collect(), start, end: end_of(last) })
+    }
+
     /// The ring before `batch` is needed no more.
     pub fn cut(&self, batch: BatchInfo) {
         let mut state = self.state.borrow_mut();
@@ -339,5 +361,27 @@ impl State {
     /// Where a batch of `size` bytes goes: at the head, or at the start of the next round if it would wrap.
     fn position_for(&self, size: u64) -> u64 {
         if self.head % self.ring + size > self.ring { self.head.next_multiple_of(self.ring) } else { self.head }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn runs_end_with_their_round_and_hold_as_much_as_was_asked_for() {
+        let log = Log::new(100, &Anchor::default(), 1);
+        let at = |position: u64| BatchInfo { first_seq: position, position, number: position, chain: 0 };
+        log.resume([10, 30, 60, 100, 130].map(at).into(), 150, 6, 0, 200, 1);
+        let run = |from: u64, len: u64| {
+            let run = log.run_from(from, len)?;
+            Some((run.batches.iter().map(|batch| batch.position).collect::<Vec<u64>>(), run.start, run.end))
+        };
+        assert_eq!(run(0, 1000), Some((vec![10, 30, 60], 10, 100)), "what is left of the round is nobody's");
+        assert_eq!(run(10, 50), Some((vec![10, 30], 10, 60)));
+        assert_eq!(run(10, 1), Some((vec![10], 10, 30)), "the first whatever its length");
+        assert_eq!(run(61, u64::MAX), Some((vec![100, 130], 100, 150)));
+        assert_eq!(run(150, 1000), None);
     }
 }

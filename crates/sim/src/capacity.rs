@@ -96,6 +96,7 @@ fn map_of(layout: Layout) -> (Map, u32) {
             domain: String::new(),
             away: Away::No,
             maintenance: false,
+            retired_from: Usage::AutoSelect,
         };
         map.add_disk(record, plan.blob_len);
     }

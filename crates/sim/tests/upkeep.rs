@@ -1,5 +1,6 @@
 //! Stories of a pool's life: disks go and come back, jobs are cut short, slabs change hands.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use weft_engine::format::Id;
 use weft_engine::format::record::{Away, Media, OWNER_METADATA, Usage};
@@ -261,9 +262,12 @@ fn maintenance_is_refused_where_it_would_take_the_last_copy_and_ends_with_what_w
     let pool = rig.pool();
     let rested = pool.clone();
     rig.run(async move {
+        rested.plan_disk_offline(1).unwrap();
+        assert!(rested.store().has_disk(1), "that was a question only");
         rested.disk_offline(1).await.unwrap();
+        let foreseen = rested.plan_disk_offline(2).unwrap_err();
         let refused = rested.disk_offline(2).await.unwrap_err();
-        assert!(refused.context.contains("out of reach"), "{refused}");
+        assert!(refused.context.contains("out of reach") && refused.context == foreseen.context, "{refused}");
     });
     write(&rig, 0, 1 << 20, 2);
     let back = pool.clone();
@@ -345,4 +349,103 @@ fn a_full_disk_is_no_reason_to_give_redundancy_away() {
     assert_eq!(refused.kind, weft_engine::error::ErrorKind::NoSpace, "{refused}");
     let map = pool.store().map.borrow();
     assert!(map.segments.values().all(|segment| segment.record.slabs.iter().all(Option::is_some)));
+}
+
+/// Lets `begin` have disk `no` emptied; the job is made to wait before it is over.
+fn paused_evacuation<F: Future<Output = ()> + 'static>(rig: &Rig, no: u16, begin: impl FnOnce(Rc<Pool>) -> F) -> u32 {
+    let (pool, world) = (rig.pool(), rig.world.clone());
+    let paused = Rc::new(Cell::new(None));
+    let (begin, seen) = (begin(pool.clone()), paused.clone());
+    let watch = async move {
+        for _ in 0..100_000 {
+            let empties = |kind| matches!(kind, JobKind::Evacuate { disk, .. } if disk == no);
+            if let Some(job) = pool.jobs().into_iter().find(|job| empties(job.kind)) {
+                pool.job_pause(job.id).await.unwrap();
+                return seen.set(Some(job.id));
+            }
+            world.sleep(Nanos(10_000)).await;
+        }
+    };
+    let both: Vec<std::pin::Pin<Box<dyn Future<Output = ()>>>> = vec![Box::pin(watch), Box::pin(begin)];
+    rig.run(async move { weft_engine::sync::join_all(both).await });
+    paused.get().expect("somebody empties the disk")
+}
+
+fn usage(rig: &Rig, no: u16) -> Usage {
+    rig.pool().store().map.borrow().disks[&no].record.usage
+}
+
+#[test]
+fn a_disk_whose_evacuation_is_cancelled_is_used_as_before_also_after_a_power_cut() {
+    let used = |usage| DiskChange { usage: Some(usage), ..DiskChange::default() };
+    for (seed, before) in [(11, Usage::ManualSelect), (12, Usage::Journal), (13, Usage::AutoSelect)] {
+        for (removed, cut) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (mut rig, mut rng) = pool(seed, 6, 6, PARITY, 4);
+            write(&rig, 0, 7 << 20, 3);
+            let job = paused_evacuation(&rig, 2, |pool| async move {
+                pool.disk_set(2, used(before)).await.unwrap();
+                match removed {
+                    true => pool.disk_remove(2, None, 0).await.map(drop).unwrap(),
+                    false => pool.disk_set(2, used(Usage::Retired)).await.unwrap(),
+                }
+            });
+            assert_eq!(usage(&rig, 2), Usage::Retired);
+            if cut {
+                rig.power_cut(&mut rng);
+                rig.open(&mut rng).unwrap();
+            }
+            let pool = rig.pool();
+            rig.run(async move { pool.job_cancel(job).await.unwrap() });
+            assert_eq!(usage(&rig, 2), before);
+            settle(&rig);
+            let anew = rig.pool().jobs().into_iter().filter(|job| matches!(job.kind, JobKind::Evacuate { .. })).count();
+            assert_eq!(anew, 1, "it is not emptied anew");
+            rig.power_cut(&mut rng);
+            rig.open(&mut rng).unwrap();
+            assert_eq!(usage(&rig, 2), before, "that is durable");
+            reads(&rig, 0, 7 << 20, 3);
+            rig.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_failed_a_write_gets_another_chance_and_is_retired_when_it_fails_again_and_again() {
+    let (rig, _) = pool(14, 6, 6, PARITY, 4);
+    write(&rig, 0, 4 << 20, 1);
+    for failure in 1..=3u64 {
+        let fault = weft_sim::disk::WriteFault::Error(weft_engine::io::DiskError::Os(5));
+        rig.disks[3].fault_next_write(fault);
+        let pool = rig.pool();
+        for turn in 0..100 {
+            write(&rig, turn % 8 * (48 << 10), 48 << 10, 10 + failure as u8);
+            if !pool.store().has_disk(3) {
+                break;
+            }
+        }
+        assert!(!pool.store().has_disk(3), "it failed");
+        assert_eq!(pool.info().disks[3].counters.failures, failure);
+        assert_eq!(usage(&rig, 3), if failure < 3 { Usage::AutoSelect } else { Usage::Retired });
+        write(&rig, 1 << 20, 48 << 10, 20 + failure as u8);
+        let again: Rc<dyn weft_engine::io::Disk> = Rc::new(rig.disks[3].clone());
+        rig.run(async move { pool.attach(again).await.unwrap() });
+        settle(&rig);
+        let pool = rig.pool();
+        assert_eq!(
+            pool.store().map.borrow().disks[&3].record.away,
+            Away::No,
+            "it has what it missed: {:?}",
+            pool.jobs()
+        );
+        reads(&rig, 1 << 20, 48 << 10, 20 + failure as u8);
+        sound(&rig);
+    }
+    let pool = rig.pool();
+    assert_eq!(pool.info().disks[3].allocated, ByteCount(0), "what it held has moved: {:?}", pool.jobs());
+    let told = rig
+        .world
+        .take_events()
+        .into_iter()
+        .any(|(_, event)| matches!(event, weft_engine::event::Event::DiskUnreliable { failures: 3, .. }));
+    assert!(told, "people are told");
 }

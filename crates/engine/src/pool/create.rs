@@ -9,7 +9,7 @@ use crate::format::label::{Anchor, DiskPlan, LOG_MIN, Label, Membership};
 use crate::format::record::{Away, DiskRecord, Media, PoolRecord, Record, Usage};
 use crate::io::{Buf, Disk};
 use crate::limits::{DISKS_MAX, SLAB_MAX, SLAB_MIN};
-use crate::store::labels::{LOGGERS_MAX, VOTERS_MAX};
+use crate::store::choice::{self, Candidate};
 use crate::units::{BLOCK, ByteCount};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -83,15 +83,24 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
             domain: String::new(),
             away: Away::No,
             maintenance: false,
+            retired_from: Usage::AutoSelect,
         }));
     }
     let mut blob = Vec::new();
     records.iter().for_each(|record| record.encode(&mut blob));
     let all = if disks.len() == 64 { u64::MAX } else { (1 << disks.len()) - 1 };
-    let first = |count: usize| all & ((1 << count) - 1);
+    let candidate = |(no, disk): (usize, &NewDisk)| Candidate {
+        no: no as u16,
+        usage: Usage::AutoSelect,
+        media: disk.media,
+        domain: "",
+        now: false,
+    };
+    let candidates: Vec<Candidate<'_>> = disks.iter().enumerate().map(candidate).collect();
     let mut disk_ids = [Id::default(); DISKS_MAX];
     disks.iter().enumerate().for_each(|(no, disk)| disk_ids[no] = disk.id);
-    let membership = Membership { members: all, current: all, voters: first(VOTERS_MAX), loggers: first(LOGGERS_MAX) };
+    let (voters, loggers) = (choice::voters(&candidates), choice::loggers(&candidates));
+    let membership = Membership { members: all, current: all, voters, loggers };
     let anchor = Anchor {
         checkpoint_no: 1,
         checkpoint_len: blob.len() as u64,

@@ -77,6 +77,10 @@ pub struct DiskInfo {
     pub usage: Usage,
     /// What may fail with it; empty: nothing.
     pub domain: String,
+    /// Whether it carries the log.
+    pub logs: bool,
+    /// Whether it votes: a majority of those that do opens the pool.
+    pub votes: bool,
     /// See [`DiskCounters`].
     pub counters: DiskCounters,
     /// How long its last thousand reads and writes took.
@@ -178,6 +182,7 @@ impl Pool {
     }
 
     fn disk_infos(&self) -> Vec<DiskInfo> {
+        let (loggers, voters) = (self.store.loggers(), self.store.voters());
         let members = self.store.members.borrow();
         let map = self.store.map.borrow();
         let info = |(no, member): (&u16, &crate::store::Member)| {
@@ -200,6 +205,8 @@ impl Pool {
                 media: room.record.media,
                 usage: room.record.usage,
                 domain: room.record.domain.clone(),
+                logs: loggers.contains(no),
+                votes: voters.contains(no),
                 counters: member.counters,
                 latency: Latency {
                     median: member.latency.quantile(500),

@@ -1,4 +1,5 @@
-//! The tasks that make room before anybody has to wait for it long: one in the log, one in memory and among the stripes.
+//! The tasks that make room before anybody has to wait for it long: one in the log, one in memory and among the stripes. And the one that keeps
+//! the log and the votes on the disks that are best for them.
 //!
 //! Invariants
 //! 1. The log's keeper waits for nothing that waits for room in the log: it destages landed stripes only, and those have a reserve of the ring and a
@@ -35,6 +36,21 @@ pub async fn log_keeper(pool: Rc<Pool>) {
     }
 }
 
+/// Lets the log and the votes move whenever that is for the better, until the pool stops or fails.
+pub async fn metadata_keeper(pool: Rc<Pool>) {
+    loop {
+        let changed = pool.store.work.changed();
+        if pool.store.stopping.get() || pool.store.log.failure().is_some() {
+            return;
+        }
+        if let Err(error) = pool.settle_metadata().await {
+            pool.store.fail(error);
+            return;
+        }
+        changed.await;
+    }
+}
+
 /// Relieves memory and free stripes whenever they get scarce, until the pool stops or fails.
 pub async fn memory_keeper(pool: Rc<Pool>) {
     loop {
@@ -51,12 +67,23 @@ pub async fn memory_keeper(pool: Rc<Pool>) {
 }
 
 impl Pool {
+    /// Lets the disks carry the log, and vote, that are best for it, as far as that can be done now.
+    pub(super) async fn settle_metadata(&self) -> Result<()> {
+        let store = &self.store;
+        while !store.is_settled() && !store.stopping.get() {
+            let before = (store.loggers(), store.voters());
+            store.move_log().await?;
+            // Each takes the votes one step further.
+            self.checkpoint().await?;
+            if before == (store.loggers(), store.voters()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     async fn relieve_log(&self) -> Result<()> {
         let store = &self.store;
-        if store.lacks_voters() {
-            store.refill_loggers().await?;
-            self.checkpoint().await?;
-        }
         loop {
             let (used, ring) = store.log.fill();
             if used <= ring / 8 * 3 {

@@ -95,6 +95,7 @@ impl Pool {
             domain: String::new(),
             away: Away::No,
             maintenance: false,
+            retired_from: Usage::AutoSelect,
         };
         self.store.map.borrow_mut().add_disk(record.clone(), plan.blob_len);
         self.store.append_all(vec![Record::Disk(record)]);
@@ -108,6 +109,11 @@ impl Pool {
 
     /// How many bytes would have to move if disk `no` left, a disk of `instead` bytes having joined. Fails where they have no place.
     pub fn plan_disk_remove(&self, no: u16, instead: Option<ByteCount>) -> Result<ByteCount> {
+        self.plan_leaving(no, None, instead)
+    }
+
+    /// The same; disk `to` takes part whatever it is used for.
+    fn plan_leaving(&self, no: u16, to: Option<u16>, instead: Option<ByteCount>) -> Result<ByteCount> {
         self.store.check_writable()?;
         let map = self.store.map.borrow();
         let Some(leaving) = map.disks.get(&no) else { return fail!(NotFound, "there is no disk {no}") };
@@ -120,7 +126,7 @@ impl Pool {
             .values()
             .filter(|disk| {
                 let takes = matches!(disk.record.usage, Usage::AutoSelect | Usage::HotSpare);
-                disk.healthy && disk.record.no != no && takes
+                disk.healthy && disk.record.no != no && (takes || to == Some(disk.record.no))
             })
             .map(|disk| (disk.record.no, disk.free.count() as u64))
             .collect();
@@ -152,7 +158,7 @@ impl Pool {
 
     /// Empties disk `no` and takes it out of the pool; `to` takes its place as far as that goes. Returns the job that does it.
     pub async fn disk_remove(&self, no: u16, to: Option<u16>, at: u64) -> Result<u32> {
-        self.plan_disk_remove(no, None)?;
+        self.plan_leaving(no, to, None)?;
         // One step: the disk must not be found retired, and be emptied for that reason only.
         let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.usage = Usage::Retired);
         self.store.append_changes(record);
@@ -194,6 +200,20 @@ impl Pool {
 
     /// Takes a disk out for maintenance: nothing is read from it or written to it until [`Pool::disk_online`]. Refused where data would be out of reach.
     pub async fn disk_offline(&self, no: u16) -> Result<()> {
+        self.plan_disk_offline(no)?;
+        let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.maintenance = true);
+        self.store.append_changes(record);
+        self.store.log.make_durable(self.store.log.seq()).await?;
+        let parked = self.store.members.borrow().get(&no).and_then(|member| member.disk.clone());
+        self.store.disk_lost(no, "maintenance");
+        if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
+            member.parked = parked;
+        }
+        self.store.log.make_durable(self.store.log.seq()).await
+    }
+
+    /// Refuses whatever [`Pool::disk_offline`] would refuse. Changes nothing.
+    pub fn plan_disk_offline(&self, no: u16) -> Result<()> {
         self.store.check_writable()?;
         if !self.store.has_disk(no) {
             return fail!(NotPossible, "disk {no} is not there");
@@ -217,15 +237,7 @@ impl Pool {
         if self.store.loggers().iter().all(|logger| *logger == no) {
             return fail!(NotPossible, "disk {no} is the only one that carries the log");
         }
-        let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.maintenance = true);
-        self.store.append_changes(record);
-        self.store.log.make_durable(self.store.log.seq()).await?;
-        let parked = self.store.members.borrow().get(&no).and_then(|member| member.disk.clone());
-        self.store.disk_lost(no, "maintenance");
-        if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
-            member.parked = parked;
-        }
-        self.store.log.make_durable(self.store.log.seq()).await
+        Ok(())
     }
 
     /// Ends the maintenance of a disk: it is brought up to date.
@@ -349,10 +361,10 @@ impl Pool {
         }
         self.store.append_all(vec![Record::DiskDrop(no as u32)]);
         self.store.log.make_durable(self.store.log.seq()).await?;
+        // Without its record it is chosen for nothing any more: others carry the log and vote before it is gone.
+        self.settle_metadata().await?;
         let left = self.store.members.borrow_mut().remove(&no);
-        self.store.labels.voters.set(self.store.labels.voters.get() & !(1 << no));
-        self.store.labels.loggers.set(self.store.labels.loggers.get() & !(1 << no));
-        self.store.refill_loggers().await?;
+        self.store.labels.strike(no);
         self.checkpoint().await?;
         self.store.world.emit(Event::DiskRemoved { disk: DiskNo(no) });
         self.store.changed();

@@ -7,7 +7,7 @@
 
 use super::Pool;
 use super::job::runner;
-use super::keeper::{log_keeper, memory_keeper};
+use super::keeper::{log_keeper, memory_keeper, metadata_keeper};
 use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
@@ -20,7 +20,7 @@ use crate::log::Log;
 use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::store::commit::committer;
-use crate::store::labels::{LOGGERS_MAX, Labels};
+use crate::store::labels::Labels;
 use crate::store::pages::{Pages, table_page};
 use crate::store::patience::Patience;
 use crate::store::replay::Replayed;
@@ -129,7 +129,7 @@ impl Pool {
         let store = &self.store;
         store.labels.opened.set((store.log.opened(), store.log.batch_number()));
         store.write_labels().await?;
-        store.refill_loggers().await?;
+        store.move_log().await?;
         let given_back = store.map.borrow_mut().drop_empty_segments();
         store.append_all(given_back);
         store.writing.set(true);
@@ -139,6 +139,7 @@ impl Pool {
         store.world.spawn("committer", Box::pin(committer(store.clone())));
         store.world.spawn("log keeper", Box::pin(log_keeper(self.clone())));
         store.world.spawn("memory keeper", Box::pin(memory_keeper(self.clone())));
+        store.world.spawn("metadata keeper", Box::pin(metadata_keeper(self.clone())));
         let damaged = found.iter().filter(|found| found.damaged > 0);
         for disk in damaged.clone() {
             store.metadata_healed(disk.label.disk_no, "label");
@@ -376,8 +377,9 @@ fn note_health(store: &Rc<Store>) {
         member.gone = Some(now);
     }
     let members = store.members.borrow();
-    let loggers = store.pick_current(store.labels.loggers.get(), LOGGERS_MAX);
-    store.labels.loggers.set(store.labels.loggers.get() & loggers);
+    // What is not there lacks something when it is back.
+    let away = members.iter().filter(|(_, member)| member.disk.is_none() || !member.current);
+    away.for_each(|(no, _)| store.labels.strike(*no));
     for (no, member) in members.iter() {
         match (&member.disk, member.current) {
             (None, _) => store.world.emit(Event::DiskLost { disk: DiskNo(*no), reason: "it is missing".into() }),

@@ -370,6 +370,7 @@ mod tests {
                 domain: String::new(),
                 away: Away::No,
                 maintenance: false,
+                retired_from: Usage::AutoSelect,
             };
             map.add_disk(record, ByteCount::gib(1));
         }

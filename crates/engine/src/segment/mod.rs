@@ -558,11 +558,14 @@ impl Map {
         self.disks.insert(record.no, DiskRoom { record, healthy: true, free });
     }
 
-    /// Changes the record of a disk. Returns it, if it was changed.
+    /// Changes the record of a disk; one that is retired keeps what it was used for. Returns it, if it was changed.
     pub fn change_disk(&mut self, no: u16, change: impl FnOnce(&mut DiskRecord)) -> Option<Record<'static>> {
         let disk = self.disks.get_mut(&no)?;
         let before = disk.record.clone();
         change(&mut disk.record);
+        if disk.record.usage == Usage::Retired && before.usage != Usage::Retired {
+            disk.record.retired_from = before.usage;
+        }
         (before != disk.record).then(|| Record::Disk(disk.record.clone()))
     }
 

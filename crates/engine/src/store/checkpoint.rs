@@ -4,10 +4,9 @@
 //! 1. note the sequence number `redo` and the configuration as it is now: what comes later is in the log from `redo` on, so a configuration never names a page
 //!    that was not written;
 //! 2. make the log durable, write every dirty page (an image never runs ahead of the durable log);
-//! 3. write the configuration to every voter, in the checkpoint area that the last checkpoint did not use;
+//! 3. write the configuration to every voter (of another set than before, if it is time for a step to a better one), in the checkpoint area that the last checkpoint did not use;
 //! 4. flush; then the labels, with the new anchor; then the ring before the anchor is free.
 
-use super::labels::{LOGGERS_MAX, VOTERS_MAX};
 use super::{Store, join};
 use crate::checksum::crc32c;
 use crate::error::Result;
@@ -15,7 +14,7 @@ use crate::fail;
 use crate::format::label::Anchor;
 use crate::io::{Buf, IoSlice};
 use crate::mutant::{self, Mutant};
-use crate::units::{BLOCK, ByteCount};
+use crate::units::ByteCount;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -44,7 +43,7 @@ impl Store {
             log_redo: self.log.batch_of(redo).position,
             log_seq: tail.first_seq,
         };
-        let voters = self.pick_current(self.labels.voters.get(), VOTERS_MAX);
+        let voters = self.voters_next();
         self.write_blob(voters, &anchor, blob).await?;
         self.labels.voters.set(voters);
         self.labels.anchor.set(anchor);
@@ -81,42 +80,6 @@ impl Store {
             // A failed flush takes the disk out; the labels then name it no more.
             let _ = self.disk_flush(no).await;
         }
-    }
-
-    /// Lets current disks carry the log where log disks were lost, after copying the live part of the ring to them.
-    pub async fn refill_loggers(&self) -> Result<()> {
-        let _turn = self.committing.take().await;
-        let have = self.labels.loggers.get();
-        let want = self.pick_current(have, LOGGERS_MAX);
-        let Some(source) = self.loggers().first().copied() else { return Ok(()) };
-        for no in self.present_in(want & !have) {
-            if self.copy_ring(source, no).await {
-                self.labels.loggers.set(self.labels.loggers.get() | 1 << no);
-                self.labels.outdated.set(true);
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies the live part of the ring from disk `source` to disk `target`.
-    async fn copy_ring(&self, source: u16, target: u16) -> bool {
-        const PIECE: u64 = 1 << 20;
-        let (tail, head) = self.log.live();
-        let (from, to, ring) = {
-            let members = self.members.borrow();
-            (members[&source].plan.log_at, members[&target].plan.log_at, members[&source].plan.log_len.0)
-        };
-        let mut position = tail;
-        while position < head {
-            let len = PIECE.min(head - position).min(ring - position % ring).next_multiple_of(BLOCK);
-            let at = ByteCount(position % ring);
-            let Ok(piece) = self.disk_read(source, from + at, len as usize).await else { return false };
-            if self.disk_write(target, to + at, vec![piece.freeze()]).await.is_err() {
-                return false;
-            }
-            position += len;
-        }
-        self.disk_flush(target).await.is_ok()
     }
 
     fn present_in(&self, set: u64) -> Vec<u16> {

@@ -4,20 +4,24 @@
 //! 1. A label of epoch `e` is written only after all it refers to is durable.
 //! 2. An epoch counts once it is durable on every disk that it names as current; a disk that fails to take it is dropped and the next epoch
 //!    says so.
+//! 3. A disk that was away votes, or carries the log, only after it was brought what it missed of checkpoint, or log.
 
+use super::choice::{self, Candidate};
 use super::{Store, join};
 use crate::error::Result;
 use crate::fail;
 use crate::format::Id;
 use crate::format::label::{Anchor, DiskPlan, Label, Membership};
+use crate::format::record::DiskRecord;
 use crate::limits::DISKS_MAX;
+use crate::segment::DiskRoom;
 use crate::sync::Turn;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
-/// The most voters: disks whose majority opens the pool.
+/// The most voters: disks whose majority opens the pool. One more for a moment, while one takes the place of another.
 pub const VOTERS_MAX: usize = 5;
 /// Copies of the log, where there are as many disks.
 pub const LOGGERS_MAX: usize = 3;
@@ -32,12 +36,14 @@ pub struct Labels {
     pub opened: Cell<(u64, u64)>,
     /// The newest checkpoint.
     pub anchor: Cell<Anchor>,
-    /// Disks whose majority opens the pool.
+    /// Disks whose majority opens the pool; each has the newest checkpoint.
     pub voters: Cell<u64>,
-    /// Disks that carry the log.
+    /// Disks that carry the log; each has all of its live part.
     pub loggers: Cell<u64>,
     /// Whether the disks carry something else than this.
     pub outdated: Cell<bool>,
+    /// Held while the log moves to other disks.
+    pub moving: Turn,
     turn: Turn,
 }
 
@@ -52,8 +58,15 @@ impl Labels {
             voters: Cell::new(label.membership.voters),
             loggers: Cell::new(label.membership.loggers),
             outdated: Cell::new(true),
+            moving: Turn::default(),
             turn: Turn::default(),
         }
+    }
+
+    /// Disk `no` neither votes nor carries the log from now on: when it is back it lacks what was written meanwhile.
+    pub fn strike(&self, no: u16) {
+        self.voters.set(self.voters.get() & !(1 << no));
+        self.loggers.set(self.loggers.get() & !(1 << no));
     }
 }
 
@@ -84,20 +97,37 @@ impl Store {
         self.present(self.labels.loggers.get())
     }
 
-    /// Whether disks could carry checkpoints, or the log, that do not, and more should.
-    pub fn lacks_voters(&self) -> bool {
-        let lacks =
-            |set: u64, most: usize| self.present(set).len() < self.pick_current(set, most).count_ones() as usize;
-        lacks(self.labels.voters.get(), VOTERS_MAX) || lacks(self.labels.loggers.get(), LOGGERS_MAX)
+    /// Whether the log and the votes are where they are best.
+    pub fn is_settled(&self) -> bool {
+        self.loggers_wanted(|_| true) == set_of(&self.loggers()) && self.voters_next() == set_of(&self.voters())
     }
 
-    /// Up to `count` current disks, those of `first` before the others.
-    pub fn pick_current(&self, first: u64, count: usize) -> u64 {
+    /// The disks that are to carry the log, of those that `may`.
+    pub fn loggers_wanted(&self, may: impl Fn(u16) -> bool) -> u64 {
+        self.choose(self.labels.loggers.get(), |candidates| {
+            candidates.retain(|disk| may(disk.no));
+            choice::loggers(candidates)
+        })
+    }
+
+    /// The disks that vote after the next checkpoint: one more or one fewer than now, or those that do now if they are the best.
+    pub fn voters_next(&self) -> u64 {
+        let now = set_of(&self.voters());
+        choice::next_voters(now, self.choose(now, |candidates| choice::voters(candidates)))
+    }
+
+    /// Chooses among the disks that are there and up to date. One without a record is about to join, or to leave.
+    fn choose(&self, now: u64, choice: impl FnOnce(&mut Vec<Candidate<'_>>) -> u64) -> u64 {
         let members = self.members.borrow();
-        let current: Vec<u16> =
-            members.iter().filter(|(_, member)| member.current && member.disk.is_some()).map(|(no, _)| *no).collect();
-        let (kept, others): (Vec<u16>, Vec<u16>) = current.into_iter().partition(|no| first >> no & 1 == 1);
-        kept.into_iter().chain(others).take(count).fold(0, |set, no| set | 1 << no)
+        let map = self.map.borrow();
+        let mut candidates = Vec::new();
+        for (no, _) in members.iter().filter(|(_, member)| member.current && member.disk.is_some()) {
+            let Some(DiskRoom { record, .. }) = map.disks.get(no) else { continue };
+            let now = now >> no & 1 == 1;
+            let DiskRecord { usage, media, domain, .. } = record;
+            candidates.push(Candidate { no: *no, usage: *usage, media: *media, domain, now });
+        }
+        choice(&mut candidates)
     }
 
     fn present(&self, set: u64) -> Vec<u16> {
@@ -152,4 +182,9 @@ impl Store {
             let _ = self.disk_flush(no).await;
         }
     }
+}
+
+/// Numbers of disks as bits.
+pub fn set_of(disks: &[u16]) -> u64 {
+    disks.iter().fold(0, |set, no| set | 1 << no)
 }

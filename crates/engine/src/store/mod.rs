@@ -9,8 +9,10 @@
 //! 4. No borrow of a `RefCell` lives across an `.await`.
 
 pub mod checkpoint;
+pub mod choice;
 pub mod commit;
 pub mod labels;
+pub mod log_move;
 pub mod pages;
 pub mod patience;
 pub mod replay;
@@ -62,6 +64,8 @@ pub struct Tuning {
     pub read_patience: Nanos,
     /// A disk that has shown so many bad blocks since the pool was opened is retired.
     pub bad_blocks_max: u64,
+    /// A disk that has so often failed a write or a flush since the pool was opened is retired.
+    pub failures_max: u64,
     /// Whether jobs begin by themselves: what is missing is rebuilt, what is back is brought up to date.
     pub auto_jobs: bool,
     /// About the most bytes that slots which move at once hold in memory.
@@ -80,6 +84,7 @@ impl Default for Tuning {
             run_bytes: 1 << 20,
             read_patience: Nanos::secs(1),
             bad_blocks_max: 256,
+            failures_max: 3,
             auto_jobs: true,
             move_memory: 512 << 20,
         }
@@ -166,6 +171,8 @@ pub struct Member {
     pub touched: BTreeMap<u32, u64>,
     /// Since when it has not been there.
     pub gone: Option<Nanos>,
+    /// How often it was taken out.
+    pub losses: u64,
     /// A disk that a person took out for a while.
     pub parked: Option<Rc<dyn Disk>>,
     /// What it did since the pool was opened.
@@ -191,6 +198,7 @@ impl Member {
             flushed: 0,
             touched: BTreeMap::new(),
             gone: None,
+            losses: 0,
             parked: None,
             counters: DiskCounters::default(),
             latency: Histogram::default(),
@@ -217,6 +225,8 @@ pub struct DiskCounters {
     pub bad_blocks: u64,
     /// Blocks that were reconstructed and rewritten.
     pub healed_blocks: u64,
+    /// How often it was taken out because a write or a flush failed.
+    pub failures: u64,
     /// Reads and writes under way.
     pub in_flight: u32,
     /// Reads that took so long that they were answered from other disks.
@@ -244,14 +254,13 @@ impl Store {
     /// Reads `len` bytes at `at` of disk `no`.
     pub async fn disk_read(&self, no: u16, at: DiskOffset, len: usize) -> core::result::Result<Buf, DiskError> {
         let disk = self.disk(no)?;
-        let read = disk.read(at, Buf::zeroed(len));
-        let result = self.timed(no, read).await;
+        let result = self.timed(no, disk.read(at, Buf::zeroed(len))).await;
         self.count(no, |counters| {
             counters.reads += 1;
             counters.read += len as u64;
         });
         if let Err(DiskError::Gone) = result {
-            self.disk_lost(no, "it answers no more");
+            self.disk_failed(no, &disk, DiskError::Gone, "it answers no more");
         }
         result
     }
@@ -265,7 +274,7 @@ impl Store {
     ) -> core::result::Result<Option<Buf>, DiskError> {
         let disk = self.disk(no)?;
         let stalled = self.members.borrow().get(&no).map(|member| member.stalled.clone()).unwrap_or_default();
-        let read = self.timed(no, self.patience.read(disk, at, Buf::zeroed(len), stalled)).await;
+        let read = self.timed(no, self.patience.read(disk.clone(), at, Buf::zeroed(len), stalled)).await;
         self.count(no, |counters| {
             counters.reads += 1;
             counters.read += len as u64;
@@ -275,7 +284,7 @@ impl Store {
             Patient::Answered(Ok(buf)) => Ok(Some(buf)),
             Patient::Answered(Err(error)) => {
                 if error == DiskError::Gone {
-                    self.disk_lost(no, "it answers no more");
+                    self.disk_failed(no, &disk, error, "it answers no more");
                 }
                 Err(error)
             }
@@ -303,7 +312,10 @@ impl Store {
                     member.completed += 1;
                 }
             }
-            Err(error) => self.disk_lost(no, &format!("a write of {len} bytes at {} failed: {error}", at.0)),
+            Err(error) => {
+                let reason = format!("a write of {len} bytes at {} failed: {error}", at.0);
+                self.disk_failed(no, &disk, error, &reason);
+            }
         }
         result
     }
@@ -326,7 +338,7 @@ impl Store {
                     member.touched.retain(|_, completed| *completed > covered);
                 }
             }
-            Err(error) => self.disk_lost(no, &format!("a flush failed: {error}")),
+            Err(error) => self.disk_failed(no, &disk, error, &format!("a flush failed: {error}")),
         }
         result
     }
@@ -346,6 +358,24 @@ impl Store {
             .collect()
     }
 
+    /// Goes on without a disk that failed; one that keeps failing is retired. Nothing is held against it that was asked of it before it was last
+    /// lost: it has been given another chance since.
+    fn disk_failed(&self, no: u16, asked: &Rc<dyn Disk>, error: DiskError, reason: &str) {
+        let now = self.disk(no);
+        if !now.is_ok_and(|now| Rc::ptr_eq(&now, asked)) {
+            return;
+        }
+        self.disk_lost(no, reason);
+        if error == DiskError::Gone {
+            return;
+        }
+        self.count(no, |counters| counters.failures += 1);
+        let failures = self.members.borrow().get(&no).map_or(0, |member| member.counters.failures);
+        if failures >= self.tuning.failures_max && self.writing.get() {
+            self.retire_disk(no, Event::DiskUnreliable { disk: DiskNo(no), failures });
+        }
+    }
+
     /// Goes on without disk `no`.
     pub fn disk_lost(&self, no: u16, reason: &str) {
         let mut members = self.members.borrow_mut();
@@ -354,9 +384,11 @@ impl Store {
             return;
         }
         member.current = false;
+        member.losses += 1;
         member.gone = Some(self.world.now());
         let touched: Vec<u32> = core::mem::take(&mut member.touched).into_keys().collect();
         drop(members);
+        self.labels.strike(no);
         if let Some(room) = self.map.borrow_mut().disks.get_mut(&no) {
             room.healthy = false;
         }
@@ -412,6 +444,11 @@ impl Store {
     /// Whether disk `no` can be used now.
     pub fn has_disk(&self, no: u16) -> bool {
         self.members.borrow().get(&no).is_some_and(|member| member.disk.is_some())
+    }
+
+    /// Whether disk `no` can be used now, and its metadata is up to date.
+    pub fn is_current(&self, no: u16) -> bool {
+        self.members.borrow().get(&no).is_some_and(|member| member.disk.is_some() && member.current)
     }
 
     /// Where block `block` of a slab lies on its disk.
@@ -483,19 +520,15 @@ impl Store {
         self.world.emit(Event::BlockBad { disk: DiskNo(no), at, checksum });
         let count = self.members.borrow().get(&no).map_or(0, |member| member.counters.bad_blocks);
         if count == self.tuning.bad_blocks_max && self.writing.get() {
-            self.retire_disk(no, count);
+            self.retire_disk(no, Event::DiskRetired { disk: DiskNo(no), bad_blocks: count });
         }
     }
 
-    /// A disk that keeps showing bad blocks takes nothing new; what it holds moves elsewhere.
-    fn retire_disk(&self, no: u16, bad_blocks: u64) {
-        let record = self.map.borrow_mut().change_disk(no, |disk| {
-            if disk.usage == Usage::AutoSelect {
-                disk.usage = Usage::Retired;
-            }
-        });
+    /// A disk that cannot be relied on takes nothing new; what it holds moves elsewhere.
+    fn retire_disk(&self, no: u16, why: Event) {
+        let record = self.map.borrow_mut().change_disk(no, |disk| disk.usage = Usage::Retired);
         if record.is_some() {
-            self.world.emit(Event::DiskRetired { disk: DiskNo(no), bad_blocks });
+            self.world.emit(why);
             self.append_changes(record);
             self.changed();
         }

@@ -211,18 +211,24 @@ impl Store {
         Some((head, batch))
     }
 
-    async fn read_batch(&self, no: u16, position: u64, number: u64, chain: u32) -> Option<(BatchHead, Buf)> {
+    pub(super) async fn read_batch(&self, no: u16, position: u64, number: u64, chain: u32) -> Option<(BatchHead, Buf)> {
         let at = self.log_offset(no, position);
         let first = self.disk_read(no, at, BLOCK as usize).await.ok()?;
         let head = decode_head(self.id, position, number, &first)?;
         let len = head.ring_len();
-        let (opened, from) = self.labels.opened.get();
-        let left_behind = number >= from && head.opened != opened;
-        if left_behind || head.chain != chain || position % self.ring_len() + len > self.ring_len() {
+        if !self.may_count(&head, chain) {
             return None;
         }
         let batch = if len == BLOCK { first } else { self.disk_read(no, at, len as usize).await.ok()? };
         verify(&head, &batch).then_some((head, batch))
+    }
+
+    /// Whether a batch with this head counts, if all of it is sound.
+    pub(super) fn may_count(&self, head: &BatchHead, chain: u32) -> bool {
+        let (opened, from) = self.labels.opened.get();
+        let left_behind = head.number >= from && head.opened != opened;
+        let ring = self.ring_len();
+        !left_behind && head.chain == chain && head.position % ring + head.ring_len() <= ring
     }
 
     /// Whether a batch was begun at the end that was found; and invariant 3: no successor of it counts.
@@ -291,7 +297,7 @@ impl Store {
         self.members.borrow().values().next().map_or(BLOCK, |member| member.plan.log_len.0)
     }
 
-    fn log_offset(&self, no: u16, position: u64) -> crate::units::DiskOffset {
+    pub(super) fn log_offset(&self, no: u16, position: u64) -> crate::units::DiskOffset {
         let plan = &self.members.borrow()[&no].plan;
         plan.log_at + ByteCount(position % plan.log_len.0)
     }

@@ -23,8 +23,8 @@ struct WriteCase {
     flies: bool,
     /// Bytes that a merge would read from the disks.
     merge_reads: u64,
-    /// Copies of every log record.
-    log_copies: usize,
+    /// The disks that carry the log: each gets a copy of every record.
+    loggers: Vec<u16>,
     /// The longest log record, in bytes.
     record_max: u64,
 }
@@ -88,7 +88,7 @@ impl Vdisk {
                 holes,
                 flies,
                 merge_reads,
-                log_copies: self.store.loggers().len(),
+                loggers: self.store.loggers(),
                 record_max: self.store.log.record_max(),
             };
             lines.extend(explain_stripe(&case).into_iter().map(|line| format!("  {line}")));
@@ -166,7 +166,9 @@ fn explain_stripe(case: &WriteCase) -> Vec<String> {
     if landing + BLOCK > case.record_max {
         lines.push(String::from("flush   too much for a log record: leaves as a merged stripe, as below"));
     } else {
-        lines.push(format!("flush   lands {} in the log, {} copies", ByteCount(landing), case.log_copies));
+        let disks: Vec<String> = case.loggers.iter().map(|no| format!("disk {no}")).collect();
+        let (landing, copies) = (ByteCount(landing), disks.len());
+        lines.push(format!("flush   lands {landing} in the log, {copies} copies: {}", disks.join(", ")));
     }
     lines.push(String::from("filled  when the rest is written: leaves whole, nothing is read"));
     lines.push(match case.merge_reads {
@@ -205,7 +207,7 @@ mod tests {
             unlanded: 0,
             flies: false,
             merge_reads: 0,
-            log_copies: 3,
+            loggers: vec![0, 1, 4],
             record_max: 1 << 20,
         }
     }
@@ -225,7 +227,7 @@ mod tests {
         let mut partial = case(4096..8192, vec![0..131072]);
         let lines = explain_stripe(&partial);
         assert!(lines[0].contains("124 KiB of it are still missing"), "{lines:?}");
-        assert_eq!(lines[1], "flush   lands 4 KiB in the log, 3 copies");
+        assert_eq!(lines[1], "flush   lands 4 KiB in the log, 3 copies: disk 0, disk 1, disk 4");
         assert!(lines.last().unwrap().ends_with("not mapped, nothing is read"), "{lines:?}");
         partial.merge_reads = 131072;
         assert!(explain_stripe(&partial).last().unwrap().ends_with("128 KiB are read from the disks"));

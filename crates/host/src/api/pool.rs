@@ -115,6 +115,10 @@ pub struct DiskInfo {
     pub domain: Option<String>,
     /// Whether it is much slower than its peers.
     pub slow: bool,
+    /// Whether a copy of its pool's log is on it.
+    pub logs: bool,
+    /// Whether it votes: its pool opens when a majority of those that do is there.
+    pub votes: bool,
     /// How long its reads and writes waited; none when there were none.
     pub latency: Option<Latency>,
     /// What else was found on it: a file system, a partition table, another pool.

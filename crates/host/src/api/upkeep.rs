@@ -24,7 +24,7 @@ pub enum Usage {
     Manual,
     /// For nothing, until another disk is lost.
     Spare,
-    /// For no data. The log is not moved to it yet.
+    /// For the log, and for no data.
     Journal,
     /// For nothing new.
     Retired,
@@ -168,7 +168,7 @@ pub struct DiskSet {
     /// What it fails together with: an enclosure, a rack; empty for nothing.
     #[serde(default)]
     pub domain: Option<String>,
-    /// Whether nothing is read from it or written to it, so that it can be worked on.
+    /// Whether nothing is read from it or written to it, so that it can be worked on. `false` also gives a disk that failed another chance.
     #[serde(default)]
     pub maintenance: Option<bool>,
     /// Only say what would change.

@@ -86,6 +86,8 @@ pub struct PoolStatus {
     pub exports: usize,
     /// How full it is, 0 to 100.
     pub full_percent: f64,
+    /// The disks that carry its log.
+    pub log_disks: Vec<String>,
 }
 
 /// Something that needs a person.

@@ -78,7 +78,7 @@ impl Text for PoolInfo {
             ("free", human(self.free)),
             ("data", human(self.used)),
             ("slab size", human(self.slab_size)),
-            ("log", format!("{} full", percent(self.log_fill * 100.0))),
+            ("log", upkeep::log(self)),
         ];
         shown.extend(upkeep::settings(self));
         let mut text = pairs(&shown);
@@ -253,7 +253,7 @@ impl Text for Status {
 
 fn status_pools(status: &Status, style: Style) -> String {
     let mut rows =
-        Rows::new(style, &["POOL", "HEALTH", ">ALLOCATED", ">OF", ">SHARE", ">DISKS", ">VDISKS", ">EXPORTS"]);
+        Rows::new(style, &["POOL", "HEALTH", ">ALLOCATED", ">OF", ">SHARE", ">DISKS", ">VDISKS", ">EXPORTS", "LOG ON"]);
     for pool in &status.pools {
         let disks = match pool.disks_healthy == pool.disks {
             true => cell(pool.disks),
@@ -268,6 +268,7 @@ fn status_pools(status: &Status, style: Style) -> String {
             disks,
             cell(pool.vdisks),
             cell(pool.exports),
+            cell(pool.log_disks.join(" ")),
         ]);
     }
     rows.draw()

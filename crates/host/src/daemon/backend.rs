@@ -63,13 +63,16 @@ pub trait Engine: Send + Sync {
     /// Changes what a pool knows of a disk.
     fn disk_set(&self, pool: &str, disk: u16, change: &DiskChange) -> Answer<()>;
 
+    /// Refuses whatever [`Engine::disk_offline`] would refuse.
+    fn disk_offline_judge(&self, pool: &str, disk: u16) -> Answer<()>;
+
     /// Lets nothing be read from a disk or written to it, until it is online again.
     fn disk_offline(&self, pool: &str, disk: u16) -> Answer<()>;
 
     /// Uses a disk again that was offline: what it missed is brought to it.
     fn disk_online(&self, pool: &str, disk: u16) -> Answer<()>;
 
-    /// A member that was missing is at `path`: what it missed is brought to it. Its number.
+    /// A member that was missing, or failed, is at `path`: what it missed is brought to it. Its number.
     fn disk_attach(&self, pool: &str, path: &Path) -> Answer<u16>;
 
     /// What making this virtual disk would give; refuses whatever making it would refuse, but for its size.

@@ -79,6 +79,13 @@ fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
                     format!("{told}; all data has its full redundancy without it"),
                     format!("weft disk remove {pool_name} {name}"),
                 ),
+                (None, false) if state == DiskState::Failed && disk.usage != Some(Usage::Retired) => (
+                    format!(
+                        "{told}: it answered with errors and was taken out{}; it can be given another chance",
+                        repair_plan(pool)
+                    ),
+                    format!("weft disk set {pool_name} {name} maintenance=off"),
+                ),
                 (None, false) => (told + &repair_plan(pool), format!("weft disk replace {pool_name} {name} DISK")),
             }
         }
@@ -187,6 +194,8 @@ mod tests {
             media: Media::Hdd,
             usage: Some(Usage::Auto),
             slow: false,
+            logs: false,
+            votes: false,
             domain: None,
             latency: Some(Latency { p50_nanos: MS, p99_nanos: p99_ms * MS, max_nanos: 900 * MS }),
             holds: None,
@@ -298,6 +307,19 @@ mod tests {
         assert_eq!(told(&tank), [format!("{away}; {never} | weft disk replace tank d1 DISK")]);
         tank.jobs = vec![job(JobKind::Repair, None, JobState::Running)];
         assert_eq!(told(&tank), [format!("{away}; its data is being rebuilt (job tank/7) | weft job show tank/7")]);
+        tank.jobs.clear();
+        tank.disks[1].state = DiskState::Failed;
+        assert_eq!(
+            told(&tank),
+            [format!(
+                "disk tank/d1: failed, last seen as /srv/d1: it answered with errors and was taken out; {never}; it can be given another chance \
+                 | weft disk set tank d1 maintenance=off"
+            )]
+        );
+        // It has failed again and again.
+        tank.disks[1].usage = Some(Usage::Retired);
+        assert!(told(&tank)[0].ends_with("| weft disk replace tank d1 DISK"));
+        (tank.disks[1].state, tank.disks[1].usage) = (DiskState::Missing, Some(Usage::Auto));
         tank.jobs = vec![job(JobKind::Evacuate, Some("d1"), JobState::Running)];
         assert_eq!(told(&tank), [format!("{away}; it is leaving the pool (job tank/7) | weft job show tank/7")]);
         tank.disks[1].state = DiskState::Maintenance;

@@ -53,7 +53,7 @@ impl Daemon {
             Usage::Auto => format!("new data goes to it; `weft rebalance {}` spreads what is there", pool.name),
             Usage::Manual => "only what asks for it by name goes to it".into(),
             Usage::Spare => "it waits for another disk to be lost".into(),
-            Usage::Journal => "no data goes to it".into(),
+            Usage::Journal => "no data goes to it; a copy of the log moves to it".into(),
             Usage::Retired => unreachable!("refused above"),
         });
         if request.dry_run {
@@ -182,8 +182,11 @@ impl Daemon {
             name: name.cloned(),
             domain: domain.cloned(),
         };
+        // A disk that failed was taken out by the pool: it is put back as one that a person took out is.
+        let again = request.maintenance == Some(false) && disk.state == DiskState::Failed;
         let maintenance = match (request.maintenance, disk.state) {
             (Some(true), DiskState::Maintenance) | (None, _) => None,
+            (Some(false), DiskState::Failed) => None,
             (Some(true), DiskState::Healthy) => Some(true),
             (Some(false), DiskState::Maintenance) => Some(false),
             (Some(false), DiskState::Healthy | DiskState::Returning) => None,
@@ -193,7 +196,26 @@ impl Daemon {
                     .hint(format!("weft disk show {}/{}", pool.name, disk.name)));
             }
         };
-        let lines = told(disk, &change, maintenance, &pool.name);
+        if maintenance == Some(true) {
+            self.parts.engine.disk_offline_judge(&pool.name, no)?;
+        }
+        let mut lines = told(disk, &change, maintenance);
+        if change.usage == Some(Usage::Retired) {
+            let name = change.name.as_ref().unwrap_or(&disk.name);
+            lines.push(match self.parts.engine.disk_remove_judge(&pool.name, no, None) {
+                Ok(moving) => format!(
+                    "{moving} on it move to the other disks; `weft disk remove {} {name}` takes it out",
+                    pool.name
+                ),
+                Err(error) => format!(
+                    "what is on it moves to the other disks as far as that goes: {}; `weft disk add {} DISK` makes room",
+                    error.message, pool.name
+                ),
+            });
+        }
+        if again {
+            lines.push("it failed, and is given another chance: what it missed is brought to it".into());
+        }
         let outcome = if lines.is_empty() { Outcome::AlreadySo } else { Outcome::Changed };
         let mut answer = Change::new(outcome, format!("disk {}/{}", pool.name, disk.name), request.dry_run);
         answer.changes = lines;
@@ -209,20 +231,34 @@ impl Daemon {
             Some(true) => self.parts.engine.disk_offline(&pool.name, no)?,
             Some(false) => self.parts.engine.disk_online(&pool.name, no)?,
         }
+        if again {
+            self.try_again(&pool, disk)?;
+        }
         Ok(answer)
+    }
+
+    /// Uses a disk again that failed and is still where it was.
+    fn try_again(&self, pool: &PoolInfo, disk: &DiskInfo) -> Answer<()> {
+        let replace = || format!("weft disk replace {} {} DISK", pool.name, disk.name);
+        let Some(path) = &disk.path else {
+            let message = format!("where disk {} is, is not known", disk.name);
+            return Err(ApiError::new(Kind::NotPossible, message).hint(replace()));
+        };
+        match self.parts.engine.disk_attach(&pool.name, path) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.or_hint(replace)),
+        }
     }
 }
 
 /// What a change of a disk means, one line each.
-fn told(disk: &DiskInfo, change: &DiskChange, maintenance: Option<bool>, pool: &str) -> Vec<String> {
+fn told(disk: &DiskInfo, change: &DiskChange, maintenance: Option<bool>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(usage) = change.usage {
         let before = disk.usage.map(|usage| format!("{usage} -> ")).unwrap_or_default();
         lines.push(format!("usage {before}{usage}"));
-        if usage == Usage::Retired {
-            let name = change.name.as_ref().unwrap_or(&disk.name);
-            lines
-                .push(format!("what is on it moves to the other disks; `weft disk remove {pool} {name}` takes it out"));
+        if usage == Usage::Journal {
+            lines.push("no new data goes to it, and a copy of the log moves to it".into());
         }
     }
     lines.extend(change.media.map(|media| format!("media {} -> {media}", disk.media)));

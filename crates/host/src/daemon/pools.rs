@@ -230,6 +230,8 @@ fn stranger(state: DiskState) -> DiskInfo {
         media: Media::Unspecified,
         usage: None,
         slow: false,
+        logs: false,
+        votes: false,
         domain: None,
         latency: None,
         holds: None,

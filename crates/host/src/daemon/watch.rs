@@ -75,6 +75,7 @@ fn in_one_line(pool: &PoolInfo, exports: &[ExportInfo]) -> PoolStatus {
         vdisks: pool.vdisks.len(),
         exports: exports.iter().filter(|export| export.active && export.vdisk.pool == pool.name).count(),
         full_percent: full_percent(pool),
+        log_disks: pool.disks.iter().filter(|disk| disk.logs).map(|disk| disk.name.clone()).collect(),
     }
 }
 

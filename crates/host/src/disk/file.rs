@@ -37,6 +37,7 @@ pub struct OpenDisk {
     kind: DiskKind,
     shape: DiskShape,
     direct: bool,
+    may_block: bool,
     read_only: bool,
     created: bool,
     discards: AtomicBool,
@@ -127,7 +128,8 @@ impl OpenDisk {
             rotational: geometry::is_rotational(&fd, kind),
         };
         let (read_only, discards) = (options.read_only, AtomicBool::new(true));
-        Ok(OpenDisk { fd, kind, shape, direct, read_only, created, discards, presence: Arc::new(presence) })
+        let may_block = kind == DiskKind::File && is_served(&fd);
+        Ok(OpenDisk { fd, kind, shape, direct, may_block, read_only, created, discards, presence: Arc::new(presence) })
     }
 
     /// What the disk is, as it was when opened.
@@ -162,6 +164,11 @@ impl OpenDisk {
 
     pub(super) fn presence(&self) -> &Arc<Presence> {
         &self.presence
+    }
+
+    /// Whether the kernel may let whoever asks for something wait, although it was asked not to.
+    pub(super) fn may_block(&self) -> bool {
+        self.may_block
     }
 
     pub(super) fn can_discard(&self) -> bool {
@@ -214,6 +221,13 @@ fn make_durable(fd: &OwnedFd, path: &Path, size: ByteCount) -> rustix::io::Resul
     let parent = path.parent().unwrap_or(Path::new("/"));
     let parent = fs::open(parent, OFlags::CLOEXEC | OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
     fs::fsync(parent)
+}
+
+/// Whether somebody else serves the file's content: FUSE, NFS, SMB, 9P, Ceph (magic numbers of `statfs(2)`). Even a request that is submitted to
+/// io_uring waits there for a place in a queue, or for the file's size.
+fn is_served(fd: &OwnedFd) -> bool {
+    const SERVED: [u64; 6] = [0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x00c3_6400];
+    fs::fstatfs(fd).is_ok_and(|stat| SERVED.contains(&(stat.f_type as u32 as u64)))
 }
 
 /// Switches the descriptor to direct I/O if a block can be read that way.

@@ -4,6 +4,7 @@
 //! 1. A request and its memory travel: to a worker and back. Nothing is shared but the two queues.
 //! 2. Bookings ([`Done`]) never leave the engine's thread.
 //! 3. A worker holds no disk after it has given a request back.
+//! 4. One disk has a quarter of the workers at most: when it hangs, the others go on.
 
 use super::Done;
 use super::alarm::Alarm;
@@ -30,6 +31,8 @@ pub(super) struct Pool {
 
 struct Shared {
     alarm: Arc<Alarm>,
+    /// The most workers that are busy with one disk.
+    share: usize,
     asked: Mutex<Asked>,
     work: Condvar,
     finished: Mutex<Vec<Finished>>,
@@ -37,10 +40,60 @@ struct Shared {
 
 #[derive(Default)]
 struct Asked {
-    queue: VecDeque<(usize, Transfer)>,
+    queue: Queue,
     idle: usize,
     threads: usize,
     closed: bool,
+}
+
+/// What waits for a worker, disk by disk.
+#[derive(Default)]
+struct Queue {
+    /// The disk whose turn it is first.
+    disks: VecDeque<Waiting>,
+    /// Requests in all.
+    len: usize,
+}
+
+/// The requests of one disk, known by its address: it stays there while any of them is under way.
+struct Waiting {
+    disk: usize,
+    requests: VecDeque<(usize, Transfer)>,
+    /// Workers that are busy with it.
+    workers: usize,
+}
+
+impl Queue {
+    fn push(&mut self, key: usize, transfer: Transfer) {
+        let disk = address(&transfer);
+        self.len += 1;
+        match self.disks.iter_mut().find(|waiting| waiting.disk == disk) {
+            Some(waiting) => waiting.requests.push_back((key, transfer)),
+            None => self.disks.push_back(Waiting { disk, requests: [(key, transfer)].into(), workers: 0 }),
+        }
+    }
+
+    /// A request of a disk that fewer than `most` workers are busy with; disks take turns.
+    fn pop(&mut self, most: usize) -> Option<(usize, Transfer)> {
+        for _ in 0..self.disks.len() {
+            self.disks.rotate_left(1);
+            let waiting = self.disks.back_mut()?;
+            if waiting.workers < most
+                && let Some(request) = waiting.requests.pop_front()
+            {
+                waiting.workers += 1;
+                self.len -= 1;
+                return Some(request);
+            }
+        }
+        None
+    }
+
+    /// A worker is done with a request of `disk`.
+    fn end(&mut self, disk: usize) {
+        self.disks.iter_mut().filter(|waiting| waiting.disk == disk).for_each(|waiting| waiting.workers -= 1);
+        self.disks.retain(|waiting| waiting.workers > 0 || !waiting.requests.is_empty());
+    }
 }
 
 struct Finished {
@@ -52,8 +105,9 @@ struct Finished {
 impl Pool {
     pub(super) fn new(threads_max: usize, alarm: Arc<Alarm>) -> Pool {
         let (asked, work, finished) = (Mutex::default(), Condvar::new(), Mutex::default());
-        let shared = Arc::new(Shared { alarm, asked, work, finished });
-        Pool { shared, booked: RefCell::default(), threads_max: threads_max.max(1) }
+        let threads_max = threads_max.max(1);
+        let shared = Arc::new(Shared { alarm, share: (threads_max / 4).max(1), asked, work, finished });
+        Pool { shared, booked: RefCell::default(), threads_max }
     }
 
     /// Whether no answer is waiting to be taken.
@@ -85,8 +139,8 @@ impl Driver for Pool {
     fn submit(&self, transfer: Transfer, done: Done) {
         let key = self.booked.borrow_mut().insert(done);
         let mut asked = lock(&self.shared.asked);
-        asked.queue.push_back((key, transfer));
-        if asked.queue.len() > asked.idle && asked.threads < self.threads_max {
+        asked.queue.push(key, transfer);
+        if asked.queue.len > asked.idle && asked.threads < self.threads_max {
             self.start_worker(&mut asked);
         }
         drop(asked);
@@ -124,7 +178,9 @@ impl Drop for Pool {
 
 impl Shared {
     fn work(&self) {
-        while let Some((key, mut transfer)) = self.next() {
+        let mut ended = None;
+        while let Some((key, mut transfer)) = self.next(ended) {
+            ended = Some(address(&transfer));
             let outcome = loop {
                 let answer = call(&mut transfer);
                 if let Step::End(outcome) = transfer.advance(answer) {
@@ -138,10 +194,12 @@ impl Shared {
         }
     }
 
-    fn next(&self) -> Option<(usize, Transfer)> {
+    /// The next request, once the one before, of disk `ended`, is done.
+    fn next(&self, ended: Option<usize>) -> Option<(usize, Transfer)> {
         let mut asked = lock(&self.asked);
+        ended.into_iter().for_each(|disk| asked.queue.end(disk));
         loop {
-            if let Some(next) = asked.queue.pop_front() {
+            if let Some(next) = asked.queue.pop(self.share) {
                 return Some(next);
             }
             if asked.closed {
@@ -152,6 +210,10 @@ impl Shared {
             asked.idle -= 1;
         }
     }
+}
+
+fn address(transfer: &Transfer) -> usize {
+    Arc::as_ptr(&transfer.file).addr()
 }
 
 /// One call to the kernel: the next part of the request.
@@ -187,4 +249,34 @@ fn discard_device(file: impl AsFd, at: u64, len: u64) -> Result<usize, Errno> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::{DiskOptions, OpenDisk};
+    use super::*;
+    use weft_engine::units::ByteCount;
+
+    #[test]
+    fn a_disk_that_hangs_has_its_share_of_the_workers_and_disks_take_turns() {
+        let dir = tempfile::tempdir().expect("a scratch directory");
+        let options = DiskOptions { create: Some(ByteCount::mib(1)), ..DiskOptions::default() };
+        let open = |name: &str| Arc::new(OpenDisk::open(&dir.path().join(name), &options).expect("a scratch disk"));
+        let (hung, well) = (open("hung"), open("well"));
+        let mut queue = Queue::default();
+        (0..10).for_each(|key| queue.push(key, Transfer::new(hung.clone(), Op::Flush)));
+        (10..13).for_each(|key| queue.push(key, Transfer::new(well.clone(), Op::Flush)));
+        let mut taken = Vec::new();
+        while let Some((key, transfer)) = queue.pop(2) {
+            if Arc::ptr_eq(&transfer.file, &well) {
+                queue.end(address(&transfer));
+            }
+            taken.push(key);
+        }
+        taken.sort_unstable();
+        assert_eq!(taken, [0, 1, 10, 11, 12], "two workers hang, the other disk goes on");
+        queue.end(Arc::as_ptr(&hung).addr());
+        assert_eq!(queue.pop(2).map(|(key, _)| key), Some(2));
+        assert_eq!((queue.len, queue.disks.len()), (7, 1));
+    }
 }

@@ -27,7 +27,8 @@ use std::time::Duration;
 
 pub(super) struct Ring {
     inner: RefCell<Inner>,
-    /// For what io_uring cannot do everywhere: discarding on block devices.
+    /// For what io_uring cannot do everywhere: discarding on block devices; and anything on file systems where to submit a request may be to
+    /// wait for somebody.
     helper: Pool,
 }
 
@@ -72,7 +73,8 @@ impl Ring {
 
 impl Driver for Ring {
     fn submit(&self, transfer: Transfer, done: Done) {
-        if matches!(transfer.op, Op::Discard { .. }) && transfer.file.kind() == DiskKind::Block {
+        let discard = matches!(transfer.op, Op::Discard { .. }) && transfer.file.kind() == DiskKind::Block;
+        if discard || transfer.file.may_block() {
             return self.helper.submit(transfer, done);
         }
         let mut inner = self.inner.borrow_mut();

@@ -207,6 +207,10 @@ impl Engine for FakeEngine {
         self.with(pool, |pool| upkeep::set(pool, disk, change))
     }
 
+    fn disk_offline_judge(&self, pool: &str, _: u16) -> Answer<()> {
+        self.with(pool, |pool| upkeep::judge_offline(pool))?
+    }
+
     fn disk_offline(&self, pool: &str, disk: u16) -> Answer<()> {
         self.with(pool, |pool| upkeep::offline(pool, disk))?
     }
@@ -301,6 +305,8 @@ fn disk(pool: &str, no: u16, id: String, member: &NewMember, capacity: u64) -> D
         media: Media::Unspecified,
         usage: Some(Usage::Auto),
         slow: false,
+        logs: no < 3,
+        votes: no < 5,
         domain: None,
         latency: None,
         holds: None,

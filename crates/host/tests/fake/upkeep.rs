@@ -145,10 +145,15 @@ pub(super) fn set(pool: &mut PoolInfo, disk: u16, change: &DiskChange) {
     }
 }
 
-pub(super) fn offline(pool: &mut PoolInfo, disk: u16) -> Answer<()> {
+pub(super) fn judge_offline(pool: &PoolInfo) -> Answer<()> {
     if pool.disks.iter().filter(|disk| disk.state == DiskState::Healthy).count() < pool.disks.len() {
         return Err(ApiError::new(Kind::NotPossible, "it holds the last copy of something"));
     }
+    Ok(())
+}
+
+pub(super) fn offline(pool: &mut PoolInfo, disk: u16) -> Answer<()> {
+    judge_offline(pool)?;
     pool.disks.iter_mut().find(|other| other.no == Some(disk)).expect("it was there").state = DiskState::Maintenance;
     Ok(())
 }

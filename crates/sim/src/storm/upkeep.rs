@@ -10,6 +10,7 @@ use std::rc::Rc;
 use weft_engine::error::{ErrorKind, Result};
 use weft_engine::format::Id;
 use weft_engine::format::record::{Media, SettingsRecord, Usage};
+use weft_engine::pool::info::DiskInfo;
 use weft_engine::pool::job::{JobKind, JobState, has_ended};
 use weft_engine::pool::{DiskChange, NewDisk, Pool};
 use weft_engine::units::Nanos;
@@ -122,10 +123,44 @@ impl Storm {
             added.map_err(|error| format!("adding a disk: {error}"))?;
             settled = self.settle_once();
         }
+        self.judge_spread()?;
         match settled {
             Err(why) if why.contains(NO_PLACE) => Ok(false),
             settled => settled.map(|()| true),
         }
+    }
+
+    /// The log and the votes come to be where no domain takes too much of them with it, if there is such a place. Judged by trying every choice.
+    fn judge_spread(&self) -> std::result::Result<(), String> {
+        let (pool, world) = (self.rig.pool(), self.rig.world.clone());
+        self.rig.run(async move {
+            for _ in 0..1000 {
+                if pool.store().is_settled() {
+                    break;
+                }
+                world.sleep(Nanos::millis(10)).await;
+            }
+        });
+        let disks: Vec<DiskInfo> = self.rig.pool().info().disks;
+        let there: Vec<&DiskInfo> = disks.iter().filter(|disk| self.rig.pool().store().is_current(disk.no)).collect();
+        let (log, votes) = (set_of(&there, |disk| disk.logs), set_of(&there, |disk| disk.votes));
+        let sets = || 0u64..1 << there.len();
+        let bears = |set: u64, enough: &dyn Fn(u32, u32) -> bool| {
+            domains(&there).iter().all(|domain| enough((set & !domain).count_ones(), set.count_ones()))
+        };
+        let some = |left: u32, _: u32| left > 0;
+        let majority = |left: u32, of: u32| left * 2 > of;
+        if log.count_ones() as usize != there.len().min(3) {
+            return Err(format!("the log has {} copies: {there:?}", log.count_ones()));
+        }
+        if !bears(log, &some) && sets().any(|set| set.count_ones() == log.count_ones() && bears(set, &some)) {
+            return Err(format!("one domain takes the whole log with it: {there:?}"));
+        }
+        let size = |set: u64| (there.len().min(3) as u32..=5).contains(&set.count_ones());
+        if !size(votes) || !bears(votes, &majority) && sets().any(|set| size(set) && bears(set, &majority)) {
+            return Err(format!("one domain takes the majority of the votes with it: {there:?}"));
+        }
+        Ok(())
     }
 
     fn settle_once(&self) -> std::result::Result<(), String> {
@@ -162,6 +197,20 @@ impl Storm {
     }
 }
 
+/// The disks, as bits by their place in the list, for which `is` holds.
+fn set_of(disks: &[&DiskInfo], is: impl Fn(&DiskInfo) -> bool) -> u64 {
+    disks.iter().enumerate().fold(0, |set, (at, disk)| set | (is(disk) as u64) << at)
+}
+
+/// What fails together, as such sets: the disks of one domain, or one disk.
+fn domains(disks: &[&DiskInfo]) -> Vec<u64> {
+    let of = |disk: &&DiskInfo| {
+        let no = disk.no;
+        set_of(disks, |other| if disk.domain.is_empty() { other.no == no } else { other.domain == disk.domain })
+    };
+    disks.iter().map(of).collect()
+}
+
 struct Care {
     pool: Rc<Pool>,
     world: SimWorld,
@@ -176,7 +225,7 @@ impl Care {
         let at = self.rng.below(self.disks.len() as u64) as usize;
         let pool = self.pool.clone();
         let no = self.ids.member(&pool, at);
-        match (self.rng.below(12), no) {
+        match (self.rng.below(14), no) {
             (0..=2, None) => self.add(at).await.map(|_| ()),
             (0, Some(no)) => pool.disk_remove(no, None, 0).await.map(|_| ()),
             (1, Some(no)) => match self.unused() {
@@ -187,7 +236,8 @@ impl Care {
                 None => Ok(()),
             },
             (2, Some(no)) => {
-                let usage = *self.rng.pick(&[Usage::Retired, Usage::AutoSelect, Usage::AutoSelect, Usage::HotSpare]);
+                let usages = [Usage::Retired, Usage::AutoSelect, Usage::AutoSelect, Usage::HotSpare, Usage::Journal];
+                let usage = *self.rng.pick(&usages);
                 pool.disk_set(no, DiskChange { usage: Some(usage), ..DiskChange::default() }).await
             }
             (3, Some(no)) if self.victims.contains(&at) => {
@@ -203,6 +253,15 @@ impl Care {
             (7, _) => pool.job_start(JobKind::Scrub, 0).await.map(|_| ()),
             (8, _) => pool.job_start(JobKind::Rebalance, 0).await.map(|_| ()),
             (9, _) => pool.job_start(JobKind::Repair, 0).await.map(|_| ()),
+            (10, Some(no)) => {
+                let domain = (*self.rng.pick(&["", "a", "b", "c"])).into();
+                pool.disk_set(no, DiskChange { domain: Some(domain), ..DiskChange::default() }).await
+            }
+            (11, Some(no)) => {
+                let usage = *self.rng.pick(&[Usage::Journal, Usage::AutoSelect]);
+                let media = Some(*self.rng.pick(&[Media::Ssd, Media::Hdd]));
+                pool.disk_set(no, DiskChange { usage: Some(usage), media, ..DiskChange::default() }).await
+            }
             _ => self.meddle().await,
         }
     }
@@ -239,7 +298,7 @@ impl Care {
             media: Media::Ssd,
         };
         self.ids.ids.borrow_mut()[at] = Id(id);
-        let usage = *self.rng.pick(&[Usage::AutoSelect, Usage::AutoSelect, Usage::HotSpare]);
+        let usage = *self.rng.pick(&[Usage::AutoSelect, Usage::AutoSelect, Usage::HotSpare, Usage::Journal]);
         self.pool.disk_add(new, usage).await
     }
 }

@@ -33,7 +33,8 @@ pub(crate) struct DiskBody {
     pub(crate) domain: [u8; 48],
     pub(crate) away: u8,
     pub(crate) maintenance: u8,
-    pub(crate) pad_0: [u8; 6],
+    pub(crate) retired_from: u8,
+    pub(crate) pad_0: [u8; 5],
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]

@@ -88,6 +88,8 @@ pub struct DiskRecord {
     pub away: Away,
     /// Whether a person took it out for a while.
     pub maintenance: bool,
+    /// What a retired disk was used for before.
+    pub retired_from: Usage,
 }
 
 /// Whether a disk is behind the others, and what is known of it.

@@ -263,7 +263,8 @@ fn encode_disk(disk: &DiskRecord) -> DiskBody {
         domain: name_to_bytes(&disk.domain),
         away: disk.away as u8,
         maintenance: disk.maintenance as u8,
-        pad_0: [0; 6],
+        retired_from: disk.retired_from as u8,
+        pad_0: [0; 5],
     }
 }
 
@@ -274,13 +275,6 @@ fn decode_disk(body: &[u8]) -> Result<DiskRecord> {
         2 => Media::Ssd,
         _ => Media::Unspecified,
     };
-    let usage = match disk.usage {
-        1 => Usage::ManualSelect,
-        2 => Usage::HotSpare,
-        3 => Usage::Journal,
-        4 => Usage::Retired,
-        _ => Usage::AutoSelect,
-    };
     let away = match disk.away {
         0 => Away::No,
         1 => Away::Tracked,
@@ -289,14 +283,25 @@ fn decode_disk(body: &[u8]) -> Result<DiskRecord> {
     Ok(DiskRecord {
         no: disk.no,
         media,
-        usage,
+        usage: decode_usage(disk.usage),
         slabs: disk.slabs,
         disk_len: ByteCount(disk.disk_len),
         name: name_from_bytes(&disk.name),
         domain: name_from_bytes(&disk.domain),
         away,
         maintenance: disk.maintenance != 0,
+        retired_from: decode_usage(disk.retired_from),
     })
+}
+
+fn decode_usage(usage: u8) -> Usage {
+    match usage {
+        1 => Usage::ManualSelect,
+        2 => Usage::HotSpare,
+        3 => Usage::Journal,
+        4 => Usage::Retired,
+        _ => Usage::AutoSelect,
+    }
 }
 
 fn encode_settings(settings: &SettingsRecord) -> SettingsBody {
@@ -494,6 +499,7 @@ mod tests {
                 domain: "rack 2".into(),
                 away: Away::Tracked,
                 maintenance: true,
+                retired_from: Usage::Journal,
             }),
             Record::Vdisk(VdiskRecord {
                 id: 4,

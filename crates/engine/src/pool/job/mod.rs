@@ -15,7 +15,7 @@ use super::Pool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::fail;
-use crate::format::record::{JobRecord, Record};
+use crate::format::record::{JobRecord, Record, Usage};
 use crate::store::Store;
 use crate::sync::Signal;
 use crate::units::{ByteCount, Nanos};
@@ -266,7 +266,7 @@ impl Pool {
         self.order_job(id, Halt::Pause, JobState::Paused).await
     }
 
-    /// Ends a job where it is.
+    /// Ends a job where it is. A disk that it was emptying is used again as it was before it was retired: it would else be emptied anew.
     pub async fn job_cancel(&self, id: u32) -> Result<()> {
         self.order_job(id, Halt::Cancel, JobState::Cancelled).await
     }
@@ -347,11 +347,31 @@ impl Pool {
         match running.filter(|ticket| ticket.id == id) {
             Some(ticket) => {
                 ticket.order(halt);
+                self.use_again(&record, state);
                 self.jobs.ended.until(|| !self.is_running(id)).await;
             }
-            None => self.set_job(JobRecord { state, ..record }),
+            None => {
+                self.use_again(&record, state);
+                self.set_job(JobRecord { state, ..record });
+            }
         }
         self.store.log.make_durable(self.store.log.seq()).await
+    }
+
+    fn use_again(&self, job: &JobRecord, state: JobState) {
+        let JobKind::Evacuate { disk, .. } = job.kind else { return };
+        if state != JobState::Cancelled {
+            return;
+        }
+        let record = self.store.map.borrow_mut().change_disk(disk, |disk| {
+            if disk.usage == Usage::Retired {
+                disk.usage = disk.retired_from;
+            }
+        });
+        if record.is_some() {
+            self.store.append_changes(record);
+            self.store.changed();
+        }
     }
 
     fn is_running(&self, id: u32) -> bool {
@@ -456,7 +476,12 @@ impl Pool {
 
     /// Notes that such a job leaves something undone, as things are now.
     fn note_tried(&self, kind: JobKind) {
-        self.jobs.tried.borrow_mut().insert(key(kind), self.store.changes.get());
+        self.note_tried_at(kind, self.store.changes.get());
+    }
+
+    /// The same as things were when the store had seen so many changes.
+    fn note_tried_at(&self, kind: JobKind, changes: u64) {
+        self.jobs.tried.borrow_mut().insert(key(kind), changes);
     }
 
     /// The job that has its turn.

@@ -62,8 +62,10 @@ impl Pool {
         let members = self.store.members.borrow();
         let map = self.store.map.borrow();
         let behind = members.iter().any(|(no, member)| {
-            let away = map.disks.get(no).is_some_and(|disk| disk.record.away != Away::No);
-            member.disk.is_some() && (!member.current || away)
+            let record = map.disks.get(no).map(|disk| &disk.record);
+            let away = record.is_some_and(|record| record.away != Away::No);
+            // One that rests is brought what it missed when it rests no more.
+            member.disk.is_some() && (!member.current || away) && !record.is_some_and(|record| record.maintenance)
         });
         if behind {
             return Some(Nanos(0));
@@ -94,12 +96,11 @@ impl Pool {
 
     /// See the head of this file.
     pub(super) async fn repair(&self, ticket: &Ticket) -> core::result::Result<String, Halt> {
+        let changes = self.store.changes.get();
         for no in self.stale_disks() {
             self.readmit(no).await?;
         }
-        self.store.refill_loggers().await?;
-        // It lets disks vote that did not before.
-        self.checkpoint().await?;
+        self.settle_metadata().await?;
         let tally = Tally::default();
         let tasks = self.repair_tasks(ticket.cursor.get() == ASKED_FOR);
         ticket.expect(tasks.iter().map(|task| self.slot_bytes(task.segment)).sum());
@@ -109,6 +110,9 @@ impl Pool {
         self.store.write_labels().await?;
         if tally.homeless.get() > 0 || tally.lost.get() > 0 {
             self.note_tried(JobKind::Repair);
+        } else if self.repair_due().is_some_and(|due| due <= self.store.world.now()) {
+            // What was there to repair when it began is all it could do: the same again would end the same.
+            self.note_tried_at(JobKind::Repair, changes);
         }
         self.tell(&tally)
     }
@@ -183,6 +187,7 @@ impl Pool {
             self.store.world.emit(Event::SpareUsed { disk: DiskNo(no) });
         }
         self.store.append_changes(record);
+        self.store.work.notify();
     }
 
     /// Does `work` for every one of `tasks`, in their order, several at once; stops at the first that is told to.
@@ -246,7 +251,10 @@ impl Pool {
 
     fn stale_disks(&self) -> Vec<u16> {
         let members = self.store.members.borrow();
-        members.iter().filter(|(_, member)| member.disk.is_some() && !member.current).map(|(no, _)| *no).collect()
+        let map = self.store.map.borrow();
+        let rests = |no: &u16| map.disks.get(no).is_some_and(|disk| disk.record.maintenance);
+        let stale = members.iter().filter(|(no, member)| member.disk.is_some() && !member.current && !rests(no));
+        stale.map(|(no, _)| *no).collect()
     }
 
     /// Brings the metadata of a disk up to date that missed some; what it lacks of data stays on record.

@@ -98,6 +98,13 @@ impl Text for Vec<Importable> {
     }
 }
 
+/// How full the log is, and where it is.
+pub(super) fn log(pool: &PoolInfo) -> String {
+    let disks: Vec<&str> = pool.disks.iter().filter(|disk| disk.logs).map(|disk| disk.name.as_str()).collect();
+    let on = if disks.is_empty() { String::new() } else { format!(", on {}", disks.join(", ")) };
+    format!("{} full{on}", percent(pool.log_fill * 100.0))
+}
+
 /// What a pool does by itself, and what of it cannot be used.
 pub(super) fn settings(pool: &PoolInfo) -> Vec<(&'static str, String)> {
     let mut lines: Vec<(&'static str, String)> = shown(&pool.settings).into_iter().collect();
@@ -133,5 +140,7 @@ pub(super) fn use_of_disk(disk: &DiskInfo) -> Vec<(&'static str, String)> {
         ("usage", or_none(disk.usage.map(|usage| usage.to_string()))),
         ("domain", or_none(disk.domain.clone())),
         ("latency", or_none(latency)),
+        ("log", if disk.logs { "a copy of it is here".into() } else { "-".into() }),
+        ("vote", if disk.votes { "yes".into() } else { "-".into() }),
     ]
 }

@@ -86,6 +86,8 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) -> D
             record::Usage::Retired => Usage::Retired,
         }),
         slow: disk.state == info::DiskState::Slow,
+        logs: disk.logs,
+        votes: disk.votes,
         domain: (!disk.domain.is_empty()).then(|| disk.domain.clone()),
         latency: (disk.latency.slowest > Nanos(0)).then_some(Latency {
             p50_nanos: disk.latency.median.0,
@@ -98,7 +100,7 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) -> D
             writes: disk.counters.writes,
             read_bytes: disk.counters.read,
             written_bytes: disk.counters.written,
-            errors: disk.counters.bad_blocks,
+            errors: disk.counters.bad_blocks + disk.counters.failures,
             busy_nanos: disk.counters.busy,
         },
     }

@@ -31,7 +31,7 @@ use crate::api::vdisk::{ExplainQuery, Operation, Provisioning, Resiliency};
 use crate::disk::BackendChoice;
 use crate::runtime::{Handle, Local, Options, start};
 use history::History;
-use open::OpenPool;
+use open::{FailedDisk, OpenPool};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -43,6 +43,7 @@ use weft_engine::pool::Pool;
 use weft_engine::stripe::geometry;
 use weft_engine::units::{ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
+use world::named;
 
 /// How long the end of the daemon waits for tasks of the engine. Its pools are closed by then: what is left are timers
 /// that find nothing to do.
@@ -139,8 +140,20 @@ impl Engine for HostEngine {
     }
 
     fn pools(&self) -> Answer<Vec<PoolInfo>> {
-        self.ask("pool info", |local| async move {
+        let look = |local: Rc<Local<Pools>>| async move {
             let open = local.state().open.borrow();
+            let failed: Vec<FailedDisk> = open.values().flat_map(|open| open.failed_disks()).collect();
+            Ok((open.values().map(|open| info::pool(open, local.world().now())).collect::<Vec<_>>(), failed))
+        };
+        let (pools, failed) = self.ask("pool info", look)?;
+        // Not on the engine's thread: where a disk hangs, to look for it may take long.
+        let pulled: Vec<FailedDisk> = failed.into_iter().filter(FailedDisk::is_pulled).collect();
+        if pulled.is_empty() {
+            return Ok(pools);
+        }
+        self.ask("pool info", move |local| async move {
+            let open = local.state().open.borrow();
+            open.values().for_each(|open| open.note_pulled(&pulled));
             Ok(open.values().map(|open| info::pool(open, local.world().now())).collect())
         })
     }
@@ -191,6 +204,10 @@ impl Engine for HostEngine {
     fn disk_set(&self, pool: &str, disk: u16, change: &DiskChange) -> Answer<()> {
         let change = change.clone();
         self.ask_pool(pool, "disk set", move |open| upkeep::set_disk(open, disk, change))
+    }
+
+    fn disk_offline_judge(&self, pool: &str, disk: u16) -> Answer<()> {
+        self.ask_pool(pool, "disk offline judge", move |open| upkeep::judge_offline(open, disk))
     }
 
     fn disk_offline(&self, pool: &str, disk: u16) -> Answer<()> {
@@ -264,10 +281,11 @@ impl Engine for HostEngine {
         self.ask_pool(&vdisk.pool, "explain", move |open| async move {
             let vdisk = open.vdisk(&name)?;
             let (offset, len) = (VirtualOffset(query.offset), query.length as usize);
-            Ok(match query.operation {
+            let lines = match query.operation {
                 Operation::Read => vdisk.explain_read(offset, len)?,
                 Operation::Write => vdisk.explain_write(offset, len)?,
-            })
+            };
+            Ok(lines.iter().map(|line| named(line, &|no| open.disk_name(no))).collect())
         })
     }
 }

@@ -7,6 +7,7 @@ use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
 use crate::daemon::backend::{NewMember, NewPool, OpenHow};
 use crate::daemon::events::{Journal, now_ms};
+use crate::daemon::find;
 use crate::daemon::memory;
 use crate::daemon::opening::wall_clock;
 use crate::disk::{DiskOptions, HostDisk};
@@ -30,6 +31,8 @@ pub struct OpenPool {
     pub pool: Rc<Pool>,
     /// Where its disks were found, by their numbers.
     pub paths: RefCell<BTreeMap<u16, PathBuf>>,
+    /// What was there when they were opened.
+    identities: RefCell<BTreeMap<u16, Option<(u64, u64)>>>,
     /// The disks that went away while it was open.
     pub gone: Rc<RefCell<BTreeSet<u16>>>,
     /// When it was opened.
@@ -41,10 +44,54 @@ pub struct OpenPool {
     world: Rc<PoolWorld>,
 }
 
+/// A disk that was taken out because it failed: nobody watches it any more.
+pub struct FailedDisk {
+    id: Id,
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+impl FailedDisk {
+    /// Whether something else, or nothing, is where it was opened.
+    pub fn is_pulled(&self) -> bool {
+        find::identity(&self.path) != self.identity
+    }
+}
+
 impl OpenPool {
     /// What a disk of the pool is called, or was; its number when that is not known.
     pub fn disk_name(&self, no: u16) -> String {
         self.world.disk_name(no)
+    }
+
+    /// A disk of the pool was opened at `path`.
+    pub fn found(&self, no: u16, path: PathBuf, disk: &HostDisk) {
+        self.identities.borrow_mut().insert(no, find::identity(&path));
+        self.paths.borrow_mut().insert(no, path);
+        self.gone.borrow_mut().remove(&no);
+        notice_when_gone(&self.pool, no, disk, &self.gone);
+    }
+
+    /// The disks that failed and were not seen to go.
+    pub fn failed_disks(&self) -> Vec<FailedDisk> {
+        let members = self.pool.store().members.borrow();
+        let (paths, identities, gone) = (self.paths.borrow(), self.identities.borrow(), self.gone.borrow());
+        let failed = members.iter().filter(|(no, member)| member.disk.is_none() && !gone.contains(no));
+        failed
+            .filter_map(|(no, member)| {
+                let (path, identity) = (paths.get(no)?.clone(), *identities.get(no)?);
+                Some(FailedDisk { id: member.id, path, identity })
+            })
+            .collect()
+    }
+
+    /// These are no longer there: when they are back, they are not those that failed any more.
+    pub fn note_pulled(&self, pulled: &[FailedDisk]) {
+        let members = self.pool.store().members.borrow();
+        let gone = members
+            .iter()
+            .filter(|(_, member)| member.disk.is_none() && pulled.iter().any(|disk| disk.id == member.id));
+        self.gone.borrow_mut().extend(gone.map(|(no, _)| *no));
     }
 
     pub fn vdisk(&self, name: &VdiskName) -> Answer<Rc<Vdisk>> {
@@ -105,19 +152,25 @@ async fn open_disks(
     let disks = members.into_iter().map(|(_, disk)| disk as Rc<dyn Disk>).collect();
     let pool = Pool::open(world.clone(), disks, OpenOptions { tuning: memory::tuning(), ..options }).await?;
     let info = pool.info();
-    let gone = Rc::new(RefCell::new(BTreeSet::new()));
-    let mut paths = BTreeMap::new();
-    for member in &info.disks {
-        let Some((path, disk)) = found.remove(&hex(member.id)) else { continue };
-        paths.insert(member.no, path);
-        notice_when_gone(&pool, member.no, &disk, &gone);
-    }
-    let opened = local.world().now();
     history::adopt(&pool, &journal);
     world.introduce(&pool);
     history::catch_up(&pool, &journal, begun);
     pool.set_unix_now(wall_clock());
-    let open = Rc::new(OpenPool { pool, paths: RefCell::new(paths), gone, opened, begun, journal, world });
+    let open = OpenPool {
+        pool,
+        paths: RefCell::default(),
+        identities: RefCell::default(),
+        gone: Rc::default(),
+        opened: local.world().now(),
+        begun,
+        journal,
+        world,
+    };
+    for member in &info.disks {
+        let Some((path, disk)) = found.remove(&hex(member.id)) else { continue };
+        open.found(member.no, path, &disk);
+    }
+    let open = Rc::new(open);
     local.state().open.borrow_mut().insert(info.name.clone(), open.clone());
     if !options.read_only {
         upkeep::resume_maintenance(&open).await?;
@@ -126,7 +179,7 @@ async fn open_disks(
 }
 
 /// Tells the pool that a disk went away, which it would else notice only when it next uses it.
-pub fn notice_when_gone(pool: &Rc<Pool>, no: u16, disk: &HostDisk, gone: &Rc<RefCell<BTreeSet<u16>>>) {
+fn notice_when_gone(pool: &Rc<Pool>, no: u16, disk: &HostDisk, gone: &Rc<RefCell<BTreeSet<u16>>>) {
     let (pool, gone) = (Rc::downgrade(pool), gone.clone());
     disk.on_gone(move || {
         gone.borrow_mut().insert(no);

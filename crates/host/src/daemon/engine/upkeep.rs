@@ -1,7 +1,7 @@
 //! The life of a pool, on the engine's thread: jobs, members, settings. Each function is one question of the daemon.
 
 use super::Pools;
-use super::open::{OpenPool, new_disk, notice_when_gone};
+use super::open::{OpenPool, new_disk};
 use super::world::named;
 use crate::api::error::{Answer, ApiError};
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
@@ -110,20 +110,13 @@ pub async fn start(open: Rc<OpenPool>, kind: StartKind, now: u64) -> Answer<u32>
     Ok(open.pool.job_start(kind, now).await?)
 }
 
-/// Pauses, resumes or cancels a job. A disk whose evacuation is cancelled takes data again: it would else be emptied anew.
+/// Pauses, resumes or cancels a job.
 pub async fn steer(open: Rc<OpenPool>, id: u32, action: JobAction) -> Answer<()> {
     let pool = &open.pool;
     match action {
         JobAction::Pause => pool.job_pause(id).await?,
         JobAction::Resume => pool.job_resume(id).await?,
-        JobAction::Cancel => {
-            let kind = pool.jobs().into_iter().find(|job| job.id == id).map(|job| job.kind);
-            if let Some(job::JobKind::Evacuate { disk, .. }) = kind {
-                let auto = Some(record::Usage::AutoSelect);
-                pool.disk_set(disk, weft_engine::pool::DiskChange { usage: auto, ..Default::default() }).await?;
-            }
-            pool.job_cancel(id).await?;
-        }
+        JobAction::Cancel => pool.job_cancel(id).await?,
     }
     Ok(())
 }
@@ -139,9 +132,7 @@ pub async fn add(local: Rc<Local<Pools>>, pool: String, member: NewMember, usage
     let open = local.state().pool(&pool)?;
     let (disk, new) = new_disk(&local, &member)?;
     let no = open.pool.disk_add(new, engine_usage(usage)).await?;
-    open.paths.borrow_mut().insert(no, member.path);
-    open.gone.borrow_mut().remove(&no);
-    notice_when_gone(&open.pool, no, &disk, &open.gone);
+    open.found(no, member.path, &disk);
     Ok(no)
 }
 
@@ -151,32 +142,8 @@ pub async fn judge_removal(open: Rc<OpenPool>, disk: u16, instead: Option<ByteCo
 }
 
 /// Starts the job that empties a disk and takes it out of the pool.
-///
-/// The job is there before the disk is retired, and replaces one that would only empty it: a retired disk is emptied by
-/// itself, and of each disk there is one such job.
 pub async fn remove(open: Rc<OpenPool>, disk: u16, to: Option<u16>, now: u64) -> Answer<u32> {
-    let pool = &open.pool;
-    let wanted = job::JobKind::Evacuate { disk, to, forget: true };
-    let same_disk =
-        |job: &job::JobInfo| matches!(job.kind, job::JobKind::Evacuate { disk: other, .. } if other == disk);
-    loop {
-        let other =
-            pool.jobs().into_iter().find(|job| same_disk(job) && !job::has_ended(job.state) && job.kind != wanted);
-        if let Some(other) = other {
-            pool.job_cancel(other.id).await?;
-        }
-        let id = pool.job_start(wanted, now).await?;
-        let started = pool.jobs().into_iter().find(|job| job.id == id).map(|job| job.kind);
-        if started.is_none_or(|kind| kind == wanted) {
-            let retired = Some(record::Usage::Retired);
-            let set = pool.disk_set(disk, weft_engine::pool::DiskChange { usage: retired, ..Default::default() }).await;
-            return match set {
-                // The job was faster than this.
-                Err(error) if error.kind == weft_engine::error::ErrorKind::NotFound => Ok(id),
-                set => Ok(set.map(|()| id)?),
-            };
-        }
-    }
+    Ok(open.pool.disk_remove(disk, to, now).await?)
 }
 
 /// Changes what the pool knows of a disk.
@@ -194,13 +161,21 @@ pub async fn set_disk(open: Rc<OpenPool>, disk: u16, change: DiskChange) -> Answ
     Ok(open.pool.disk_set(disk, change).await?)
 }
 
+/// Refuses whatever taking a disk out for maintenance would refuse.
+pub async fn judge_offline(open: Rc<OpenPool>, disk: u16) -> Answer<()> {
+    open.pool.plan_disk_offline(disk).map_err(|error| with_names(&open, error))
+}
+
 /// Takes a disk out for maintenance.
 pub async fn offline(open: Rc<OpenPool>, disk: u16) -> Answer<()> {
-    open.pool.disk_offline(disk).await.map_err(|error| {
-        let error = ApiError::from(error);
-        let message = named(&error.message, &|no| open.disk_name(no));
-        ApiError { message, ..error }
-    })
+    open.pool.disk_offline(disk).await.map_err(|error| with_names(&open, error))
+}
+
+/// The engine's error, with disks called by their names.
+fn with_names(open: &OpenPool, error: weft_engine::error::Error) -> ApiError {
+    let error = ApiError::from(error);
+    let message = named(&error.message, &|no| open.disk_name(no));
+    ApiError { message, ..error }
 }
 
 /// Ends the maintenance of a disk.
@@ -208,14 +183,12 @@ pub async fn online(open: Rc<OpenPool>, disk: u16) -> Answer<()> {
     Ok(open.pool.disk_online(disk).await?)
 }
 
-/// Uses a member again that was missing and is at `path` now. Its number.
+/// Uses a member again that was missing, or failed, and is at `path` now. Its number.
 pub async fn attach(local: Rc<Local<Pools>>, pool: String, path: PathBuf) -> Answer<u16> {
     let open = local.state().pool(&pool)?;
     let disk = local.open_disk(&path, &DiskOptions::default())?;
     let no = open.pool.attach(disk.clone() as Rc<dyn Disk>).await?;
-    open.paths.borrow_mut().insert(no, path);
-    open.gone.borrow_mut().remove(&no);
-    notice_when_gone(&open.pool, no, &disk, &open.gone);
+    open.found(no, path, &disk);
     Ok(no)
 }
 

@@ -70,6 +70,7 @@ impl PoolWorld {
             | Event::SpareUsed { .. }
             | Event::DiskSlow { slow: true, .. }
             | Event::DiskRetired { .. }
+            | Event::DiskUnreliable { .. }
             | Event::PoolFailed { .. } => true,
             _ => false,
         };

@@ -1,0 +1,268 @@
+//! Which disks carry the log, and which vote. Pure: from what is known of the disks that are there and up to date.
+//!
+//! Invariants
+//! 1. There are as many copies of the log as there are disks for them, up to [`LOGGERS_MAX`], whatever the disks are used for.
+//! 2. A domain that fails takes neither all copies of the log nor the majority of the votes, if any choice has that property. For the sake of
+//!    the votes fewer disks vote, but never fewer than [`VOTERS_MIN`] where there are as many.
+//! 3. What is best stays best: of choices that are equally good the one that changes the least is taken.
+//! 4. Any majority before a step of the votes shares a disk with any majority after it.
+
+use super::labels::{LOGGERS_MAX, VOTERS_MAX};
+use crate::format::record::{Media, Usage};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// With so many votes one disk may fail.
+pub const VOTERS_MIN: usize = 3;
+
+/// A disk that may carry the log, or vote.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// Its number.
+    pub no: u16,
+    /// What it is used for.
+    pub usage: Usage,
+    /// What it is made of.
+    pub media: Media,
+    /// What it fails together with; empty: nothing.
+    pub domain: &'a str,
+    /// Whether it does so now.
+    pub now: bool,
+}
+
+/// The disks (bits) that are to carry the log: journal disks first, then solid-state disks, then others, hot spares and retired disks last;
+/// of equals those of different domains.
+pub fn loggers(candidates: &[Candidate<'_>]) -> u64 {
+    let count = LOGGERS_MAX.min(candidates.len());
+    let rank = |disk: &Candidate<'_>| match (disk.usage, disk.media) {
+        (Usage::Journal, _) => 0,
+        (Usage::AutoSelect | Usage::ManualSelect, Media::Ssd) => 1,
+        (Usage::AutoSelect | Usage::ManualSelect, _) => 2,
+        (Usage::HotSpare, _) => 3,
+        (Usage::Retired, _) => 4,
+    };
+    pick(candidates, count, count.saturating_sub(1), rank)
+}
+
+/// The disks (bits) that are to vote: of as many domains as can be, retired ones last.
+pub fn voters(candidates: &[Candidate<'_>]) -> u64 {
+    let (least, most) = (VOTERS_MIN.min(candidates.len()), VOTERS_MAX.min(candidates.len()));
+    let mut domains: BTreeMap<&str, usize> = BTreeMap::new();
+    let alone = candidates.iter().filter(|disk| disk.domain.is_empty()).count();
+    candidates
+        .iter()
+        .filter(|disk| !disk.domain.is_empty())
+        .for_each(|disk| *domains.entry(disk.domain).or_default() += 1);
+    // So many votes of one domain leave a majority to the others.
+    let bearable = |count: usize| count.saturating_sub(1) / 2;
+    let possible = |count: &usize| {
+        let most = bearable(*count);
+        alone * most.min(1) + domains.values().map(|disks| most.min(*disks)).sum::<usize>() >= *count
+    };
+    let rank = |disk: &Candidate<'_>| (disk.usage == Usage::Retired) as u8;
+    match (least..=most).rev().find(possible) {
+        Some(count) => pick(candidates, count, bearable(count), rank),
+        None => pick(candidates, most, usize::MAX, rank),
+    }
+}
+
+/// The next step on the way from the votes `have` to the votes `want` (invariant 4): first one more, then one fewer.
+pub fn next_voters(have: u64, want: u64) -> u64 {
+    let lowest = |set: u64| set & set.wrapping_neg();
+    match (want & !have, have & !want) {
+        (0, more) => have & !lowest(more),
+        (missing, _) => have | lowest(missing),
+    }
+}
+
+/// Takes `count` disks, one after the other: at most `bearable` of one domain as long as that goes, of the lowest rank, of the domain with the
+/// fewest taken, those that do it now before others.
+fn pick(candidates: &[Candidate<'_>], count: usize, bearable: usize, rank: impl Fn(&Candidate<'_>) -> u8) -> u64 {
+    let mut taken: Vec<&Candidate<'_>> = Vec::new();
+    while taken.len() < count {
+        let good = |disk: &&Candidate<'_>| {
+            let beside = taken.iter().filter(|other| !disk.domain.is_empty() && other.domain == disk.domain).count();
+            (beside >= bearable.max(1), rank(disk), beside, !disk.now, disk.no)
+        };
+        let free = candidates.iter().filter(|disk| taken.iter().all(|other| other.no != disk.no));
+        let Some(best) = free.min_by_key(good) else { break };
+        taken.push(best);
+    }
+    taken.iter().fold(0, |set, disk| set | 1 << disk.no)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NAMES: [&str; 5] = ["", "a", "b", "c", "d"];
+    const USAGES: [Usage; 5] =
+        [Usage::AutoSelect, Usage::ManualSelect, Usage::HotSpare, Usage::Journal, Usage::Retired];
+    const MEDIA: [Media; 3] = [Media::Unspecified, Media::Hdd, Media::Ssd];
+
+    fn disk(no: u16, usage: Usage, media: Media, domain: &'static str) -> Candidate<'static> {
+        Candidate { no, usage, media, domain, now: false }
+    }
+
+    fn hdds(count: u16) -> Vec<Candidate<'static>> {
+        (0..count).map(|no| disk(no, Usage::AutoSelect, Media::Hdd, "")).collect()
+    }
+
+    fn now(mut disks: Vec<Candidate<'static>>, set: u64) -> Vec<Candidate<'static>> {
+        disks.iter_mut().for_each(|disk| disk.now = set >> disk.no & 1 == 1);
+        disks
+    }
+
+    #[test]
+    fn equal_disks_keep_what_they_have_and_the_first_come_first() {
+        assert_eq!((loggers(&hdds(8)), voters(&hdds(8))), (0b111, 0b11111));
+        assert_eq!((loggers(&hdds(2)), voters(&hdds(2))), (0b11, 0b11));
+        assert_eq!((loggers(&hdds(1)), voters(&hdds(1))), (1, 1));
+        assert_eq!((loggers(&[]), voters(&[])), (0, 0));
+        let kept = now(hdds(8), 0b1101_1000);
+        assert_eq!((loggers(&kept), voters(&kept)), (0b0101_1000, 0b1101_1001));
+    }
+
+    #[test]
+    fn the_log_goes_to_journal_disks_then_to_solid_state_and_never_has_fewer_copies() {
+        let mut disks = now(hdds(6), 0b111);
+        disks[5].usage = Usage::Journal;
+        assert_eq!(loggers(&disks), 0b10_0011);
+        disks[4].media = Media::Ssd;
+        assert_eq!(loggers(&disks), 0b11_0001);
+        disks[3].usage = Usage::Journal;
+        disks[2].usage = Usage::Journal;
+        assert_eq!(loggers(&disks), 0b10_1100);
+        disks[1].usage = Usage::Journal;
+        assert_eq!(loggers(&disks).count_ones(), 3);
+        assert_eq!(loggers(&disks) & 0b100, 0b100, "the one that has it keeps it");
+    }
+
+    #[test]
+    fn spares_and_retired_disks_carry_the_log_only_where_there_is_nothing_else() {
+        let mut disks = now(hdds(5), 0b111);
+        disks[0].usage = Usage::Retired;
+        disks[1].usage = Usage::HotSpare;
+        assert_eq!(loggers(&disks), 0b1_1100);
+        disks[2].usage = Usage::Retired;
+        assert_eq!(loggers(&disks), 0b1_1010);
+        assert_eq!(voters(&disks), 0b1_1111);
+    }
+
+    #[test]
+    fn journal_disks_of_one_domain_do_not_get_all_copies() {
+        let mut disks = hdds(5);
+        disks.iter_mut().for_each(|disk| disk.domain = if disk.no < 3 { "a" } else { "b" });
+        (0..3).for_each(|no| disks[no].usage = Usage::Journal);
+        assert_eq!(loggers(&disks), 0b1011);
+    }
+
+    #[test]
+    fn fewer_disks_vote_where_a_domain_would_have_too_many() {
+        let with = |domains: &[&'static str]| -> Vec<Candidate<'static>> {
+            let all = domains.iter().enumerate();
+            all.map(|(no, domain)| disk(no as u16, Usage::AutoSelect, Media::Hdd, domain)).collect()
+        };
+        assert_eq!(voters(&with(&["a", "a", "b", "b", "c", "c"])), 0b1_1111);
+        assert_eq!(voters(&with(&["a", "a", "a", "b", "c"])), 0b1_1001, "with five votes, a has three of them");
+        assert_eq!(voters(&with(&["a", "a", "b", "b"])), 0b1111, "one of two domains always has half of the votes");
+        assert_eq!(voters(&with(&["a", "a", "", ""])), 0b1101);
+    }
+
+    fn any_disks() -> impl Strategy<Value = Vec<Candidate<'static>>> {
+        let one = (0..5usize, 0..3usize, 0..5usize, any::<bool>());
+        prop::collection::vec(one, 0..9).prop_map(|disks| {
+            let disks = disks.into_iter().enumerate();
+            disks
+                .map(|(no, (usage, media, domain, now))| Candidate {
+                    now,
+                    ..disk(no as u16, USAGES[usage], MEDIA[media], NAMES[domain])
+                })
+                .collect()
+        })
+    }
+
+    fn members<'a>(disks: &'a [Candidate<'static>], set: u64) -> impl Iterator<Item = &'a Candidate<'static>> + Clone {
+        disks.iter().filter(move |disk| set >> disk.no & 1 == 1)
+    }
+
+    /// How many disks of the set each domain has, the most first.
+    fn by_domain(disks: &[Candidate<'static>], set: u64) -> Vec<usize> {
+        let alone = members(disks, set).filter(|disk| disk.domain.is_empty()).map(|_| 1);
+        let count = |name: &&str| members(disks, set).filter(|disk| disk.domain == *name).count();
+        let mut counts: Vec<usize> = alone.chain(NAMES[1..].iter().map(count)).collect();
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        counts
+    }
+
+    /// How good a set is for the log; less is better. Written down on its own, not as it is found.
+    fn log_cost(disks: &[Candidate<'static>], set: u64) -> (bool, Vec<u8>, usize, usize) {
+        let worth = |disk: &Candidate<'_>| match disk.usage {
+            Usage::Journal => 0,
+            Usage::Retired => 9,
+            Usage::HotSpare => 8,
+            _ if disk.media == Media::Ssd => 1,
+            _ => 2,
+        };
+        let mut worths: Vec<u8> = members(disks, set).map(worth).collect();
+        worths.sort_unstable();
+        let domains = by_domain(disks, set);
+        let together = set.count_ones() > 1 && domains[0] == set.count_ones() as usize;
+        let moved = members(disks, set).filter(|disk| !disk.now).count();
+        (together, worths, domains.iter().map(|count| count * count).sum(), moved)
+    }
+
+    /// The same for votes.
+    fn vote_cost(disks: &[Candidate<'static>], set: u64) -> (bool, usize, usize, usize, usize) {
+        let domains = by_domain(disks, set);
+        let votes = set.count_ones() as usize;
+        let lost = (votes - domains.first().copied().unwrap_or(0)) * 2 <= votes;
+        let retired = members(disks, set).filter(|disk| disk.usage == Usage::Retired).count();
+        let moved = members(disks, set).filter(|disk| !disk.now).count();
+        (lost, VOTERS_MAX - votes, retired, domains.iter().map(|count| count * count).sum(), moved)
+    }
+
+    proptest! {
+        #[test]
+        fn no_choice_is_better(disks in any_disks()) {
+            let sets = || 0u64..1 << disks.len();
+            let size = |set: &u64, least: usize, most: usize| {
+                (least.min(disks.len())..=most.min(disks.len())).contains(&(set.count_ones() as usize))
+            };
+            let log = sets().filter(|set| size(set, LOGGERS_MAX, LOGGERS_MAX)).map(|set| log_cost(&disks, set)).min();
+            prop_assert_eq!(Some(log_cost(&disks, loggers(&disks))), log);
+            prop_assert!(size(&loggers(&disks), LOGGERS_MAX, LOGGERS_MAX));
+            if !disks.is_empty() {
+                let votes = sets().filter(|set| size(set, VOTERS_MIN, VOTERS_MAX)).map(|set| vote_cost(&disks, set));
+                prop_assert_eq!(Some(vote_cost(&disks, voters(&disks))), votes.min());
+            }
+            prop_assert!(size(&voters(&disks), VOTERS_MIN, VOTERS_MAX));
+        }
+
+        #[test]
+        fn what_was_chosen_is_chosen_again(disks in any_disks()) {
+            let (log, votes) = (loggers(&disks), voters(&disks));
+            prop_assert_eq!(loggers(&now(disks.clone(), log)), log);
+            prop_assert_eq!(voters(&now(disks.clone(), votes)), votes);
+        }
+
+        #[test]
+        fn steps_end_and_majorities_of_neighbours_meet(have in 0u64..256, want in 0u64..256) {
+            let mut votes = have;
+            let mut steps = 0;
+            while votes != want {
+                let next = next_voters(votes, want);
+                for before in 0..256u64 {
+                    for after in 0..256u64 {
+                        let rules = |set: u64, of: u64| set & !of == 0 && set.count_ones() * 2 > of.count_ones();
+                        prop_assert!(!rules(before, votes) || !rules(after, next) || before & after != 0 || votes == 0);
+                    }
+                }
+                votes = next;
+                steps += 1;
+                prop_assert!(steps <= 16);
+            }
+        }
+    }
+}

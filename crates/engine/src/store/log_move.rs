@@ -1,0 +1,164 @@
+//! The log moves to other disks: to journal disks that come, from disks that go, to where a lost copy is replaced.
+//!
+//! The steps, in their order:
+//! 1. while the log goes on, copy its live part to the disks that are to carry it and do not;
+//! 2. hold the committer: no batch is written. Copy what came meanwhile, and flush;
+//! 3. name the new set in the labels; let the committer go on.
+//!
+//! A crash before 3 leaves the old set, with everything; a crash during 3 one of the two, both with everything.
+//!
+//! Invariants
+//! 1. A disk is named as carrying the log only once all of the live part is durable there.
+//! 2. There are never fewer copies than before, but for those whose disks are lost.
+//! 3. What is copied is proven: a batch that is damaged on one disk is taken from another.
+//! 4. A disk that carries the log is written by the committer alone.
+
+use super::Store;
+use super::labels::set_of;
+use crate::error::Result;
+use crate::event::{DiskNo, Event};
+use crate::format::batch::{decode_head, verify};
+use crate::io::{Buf, IoSlice};
+use crate::limits::DISKS_MAX;
+use crate::log::{BatchInfo, Run};
+use crate::units::BLOCK;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Bytes that are copied with one call.
+const PIECE: u64 = 1 << 20;
+/// Step 1 is repeated until so little is left that nobody minds waiting for it, in bytes,
+const LITTLE: u64 = 4 << 20;
+/// but no more often than this.
+const ROUNDS: usize = 4;
+
+/// A disk that the log is copied to.
+struct Target {
+    no: u16,
+    /// How often the disk had been lost when copying began: what was written before a loss counts for nothing.
+    losses: u64,
+    /// The live part up to this position is there.
+    until: u64,
+}
+
+impl Store {
+    /// Lets the log be carried by the disks that are best for it. Those that cannot be copied to stay without it.
+    pub async fn move_log(&self) -> Result<()> {
+        let _moving = self.labels.moving.take().await;
+        let have = set_of(&self.loggers());
+        let want = self.loggers_wanted(|_| true);
+        if have == want || have == 0 {
+            return Ok(());
+        }
+        let mut targets = self.targets(want & !have);
+        for _ in 0..ROUNDS {
+            let (_, head) = self.log.live();
+            if targets.iter().all(|target| head.saturating_sub(target.until) <= LITTLE) {
+                break;
+            }
+            self.copy_to(&mut targets, head).await;
+        }
+        let _turn = self.committing.take().await;
+        let (_, head) = self.log.live();
+        self.copy_to(&mut targets, head).await;
+        let mut carrying = set_of(&self.loggers());
+        for target in targets {
+            let flushed = self.disk_flush(target.no).await.is_ok();
+            carrying |= ((flushed && self.losses(target.no) == target.losses) as u64) << target.no;
+        }
+        let next = self.loggers_wanted(|no| carrying >> no & 1 == 1);
+        // Also where copies are fewer than before because a disk was lost meanwhile.
+        if next != 0 && next != set_of(&self.loggers()) {
+            self.labels.loggers.set(next);
+            self.labels.outdated.set(true);
+            self.write_labels().await?;
+            let disks = (0..DISKS_MAX as u16).filter(|no| next >> no & 1 == 1).map(DiskNo).collect();
+            self.world.emit(Event::LogMoved { disks });
+        }
+        Ok(())
+    }
+
+    fn targets(&self, set: u64) -> Vec<Target> {
+        let (tail, _) = self.log.live();
+        let all = (0..DISKS_MAX as u16).filter(|no| set >> no & 1 == 1);
+        all.map(|no| Target { no, losses: self.losses(no), until: tail }).collect()
+    }
+
+    /// Copies the live part up to `head` to every target; those that fail are targets no more.
+    async fn copy_to(&self, targets: &mut Vec<Target>, head: u64) {
+        let mut copied = Vec::new();
+        for mut target in targets.drain(..) {
+            if self.copy_log(&mut target, head).await {
+                copied.push(target);
+            }
+        }
+        *targets = copied;
+    }
+
+    async fn copy_log(&self, target: &mut Target, head: u64) -> bool {
+        while let Some(run) = self.log.run_from(target.until, PIECE).filter(|run| run.start < head) {
+            let Some(piece) = self.read_run(&run).await else { return false };
+            // It may have been lost meanwhile, or have left the pool.
+            if self.losses(target.no) != target.losses {
+                return false;
+            }
+            let to = self.log_offset(target.no, run.start);
+            if self.disk_write(target.no, to, vec![piece]).await.is_err() {
+                return false;
+            }
+            target.until = run.end;
+        }
+        target.until = target.until.max(head);
+        true
+    }
+
+    /// The bytes of a run. `None`: a batch of it that is still needed can be had nowhere.
+    async fn read_run(&self, run: &Run) -> Option<IoSlice> {
+        let len = (run.end - run.start) as usize;
+        for no in self.loggers() {
+            if !self.has_disk(no) {
+                continue;
+            }
+            if let Ok(piece) = self.disk_read(no, self.log_offset(no, run.start), len).await
+                && run
+                    .batches
+                    .iter()
+                    .all(|batch| self.is_sound_in(&piece[(batch.position - run.start) as usize..], batch))
+            {
+                return Some(piece.freeze());
+            }
+        }
+        let mut whole = Buf::zeroed(len);
+        for batch in &run.batches {
+            let mut found = None;
+            for no in self.loggers() {
+                if found.is_none() && self.has_disk(no) {
+                    found = self.read_batch(no, batch.position, batch.number, batch.chain).await;
+                }
+            }
+            match found {
+                Some((_, bytes)) => {
+                    let at = (batch.position - run.start) as usize;
+                    whole[at..at + bytes.len()].copy_from_slice(&bytes);
+                }
+                // Something else lies there by now if it is needed no more.
+                None if batch.position < self.log.live().0 => {}
+                None => return None,
+            }
+        }
+        Some(whole.freeze())
+    }
+
+    fn is_sound_in(&self, bytes: &[u8], batch: &BatchInfo) -> bool {
+        let head =
+            bytes.get(..BLOCK as usize).and_then(|block| decode_head(self.id, batch.position, batch.number, block));
+        head.is_some_and(|head| {
+            let whole = bytes.get(..head.ring_len() as usize);
+            self.may_count(&head, batch.chain) && whole.is_some_and(|whole| verify(&head, whole))
+        })
+    }
+
+    fn losses(&self, no: u16) -> u64 {
+        self.members.borrow().get(&no).map_or(u64::MAX, |member| member.losses)
+    }
+}
