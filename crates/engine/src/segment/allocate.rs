@@ -280,7 +280,7 @@ impl Map {
         Ok(slabs)
     }
 
-    /// Disks that are not for new data, and are better than none: hot spares, then retired ones.
+    /// Disks that are not for new data, and are better than none: hot spares, then journal disks, then retired ones.
     fn last_resort(&self, disks: u64, keep: usize) -> impl Iterator<Item = &DiskRoom> {
         let with = move |usage: Usage| {
             self.disks.values().filter(move |disk| {
@@ -288,7 +288,7 @@ impl Map {
                 disk.healthy && allowed && disk.record.usage == usage && disk.free.count() > keep
             })
         };
-        with(Usage::HotSpare).chain(with(Usage::Retired))
+        with(Usage::HotSpare).chain(with(Usage::Journal)).chain(with(Usage::Retired))
     }
 
     fn insert_segment(&mut self, owner: u32, layout: Layout, sheet: PageRun, slabs: Vec<Option<SlabAt>>) -> u32 {
@@ -328,9 +328,10 @@ impl Map {
         Ok(PageRun { segment: id, first: 0, count })
     }
 
-    /// Metadata has as many copies as there are disks, up to three; two on the same disk when there is only one.
+    /// Metadata has as many copies as there are disks for data, up to three; two on whatever disks there are, on the same one when there is only one.
     fn new_metadata_segment(&mut self) -> Result<u32> {
-        let disks = self.writable_disks().filter(|disk| !disk.free.is_empty()).count();
+        let ordinary = self.writable_disks().filter(|disk| !disk.free.is_empty()).count();
+        let disks = ordinary.max((ordinary + self.last_resort(0, 0).count()).min(2));
         let copies = disks.clamp(2, 3);
         let layout = Layout::new(Resiliency::Mirror { copies: copies as u8 }, 1, ByteCount(BLOCK))?;
         let mut slabs = self.place(copies.min(disks.max(1)), 0, 0, 0)?;
@@ -379,6 +380,21 @@ mod tests {
         let (id, _) = map.new_vdisk(vdisk, layout, 0);
         let table = map.vdisks[&id].tables[0];
         (map, table)
+    }
+
+    #[test]
+    fn where_disks_for_data_are_too_few_the_others_take_some_rather_than_leave_a_slot_empty() {
+        let layout = Layout::new(Resiliency::Mirror { copies: 2 }, 1, ByteCount::kib(64)).unwrap();
+        for usage in [Usage::HotSpare, Usage::Journal, Usage::Retired] {
+            let (mut map, table) = map_of(&[20, 20], layout);
+            map.change_disk(1, |disk| disk.usage = usage);
+            map.new_segment(table, &mut Vec::new()).unwrap();
+            assert_eq!(map.segments.len(), 2, "one for data, one for its checksums");
+            for segment in map.segments.values() {
+                let on: BTreeSet<u16> = segment.record.slabs.iter().flatten().map(|at| at.disk).collect();
+                assert_eq!(on, BTreeSet::from([0, 1]), "{usage:?}: {:?}", segment.record);
+            }
+        }
     }
 
     #[test]
