@@ -131,7 +131,7 @@ fn what_a_pool_knows_of_a_disk_is_set_and_a_disk_goes_into_maintenance_and_back(
     assert_eq!(set(&["usage=retired", "--dry-run"])["dry_run"], true);
     assert_eq!(machine.json(&["disk", "show", "tank/d1"])["usage"], "auto");
     let changes = set(&["usage=retired", "media=ssd", "name=old", "domain=rack2"])["changes"].clone();
-    assert!(changes[1].as_str().unwrap().contains("weft disk remove tank old"), "{changes}");
+    assert!(changes.to_string().contains("weft disk remove tank old"), "{changes}");
     let disk = machine.json(&["disk", "show", "tank/old"]);
     let words = [&disk["usage"], &disk["media"], &disk["domain"]].map(|word| word.as_str().unwrap());
     assert_eq!(words, ["retired", "ssd", "rack2"]);
