@@ -41,6 +41,8 @@ const RATE_OVER: Nanos = Nanos::secs(5);
 pub struct Jobs {
     running: RefCell<Option<Rc<Ticket>>>,
     ended: Signal,
+    /// Those that ended since the pool was opened and are remembered, in that order.
+    order: RefCell<Vec<u32>>,
     /// What a job found, or why it failed.
     notes: RefCell<BTreeMap<u32, String>>,
     /// What could not be done when the store had seen so many changes.
@@ -547,17 +549,23 @@ impl Pool {
         self.store.append_all(alloc::vec![Record::Job(record)]);
     }
 
-    /// Forgets all but the last jobs that ended; the one that ended `last` may be older by its number.
+    /// Forgets all but the last jobs that ended, this one included: by when they ended, as old numbers may end late, and somebody waits for those.
     fn forget_old_jobs(&self, last: u32) {
+        let mut order = self.jobs.order.borrow_mut();
+        order.retain(|id| *id != last);
+        order.push(last);
         let mut ended: Vec<u32> = {
             let map = self.store.map.borrow();
             let ended = map.jobs.values().filter(|record| has_ended(record.state) && record.id != last);
             ended.map(|record| record.id).collect()
         };
+        // Those that ended before the pool was opened are not in it, and go first.
+        ended.sort_by_key(|id| (order.iter().position(|other| other == id).map_or(0, |at| at + 1), *id));
         ended.truncate((ended.len() + 1).saturating_sub(ENDED_KEPT));
         for id in ended {
             self.store.map.borrow_mut().jobs.remove(&id);
             self.jobs.notes.borrow_mut().remove(&id);
+            order.retain(|other| *other != id);
             self.store.append_all(alloc::vec![Record::JobDrop(id)]);
         }
     }
