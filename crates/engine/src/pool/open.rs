@@ -128,6 +128,8 @@ impl Pool {
     async fn start_writing(self: &Rc<Self>, found: &[Found], replayed: &Replayed) -> Result<()> {
         let store = &self.store;
         store.labels.opened.set((store.log.opened(), store.log.batch_number()));
+        // What was replayed may be in the disks' caches only, if a process was killed: labels that follow from it must not outlive it.
+        store.flush_all(store.loggers()).await;
         store.write_labels().await?;
         store.move_log().await?;
         let given_back = store.map.borrow_mut().drop_empty_segments();
