@@ -60,8 +60,20 @@ pub fn block_checksums(first: BlockAddress, data: &[u8], sums: &mut [u32]) {
     }
 }
 
+/// The checksums that blocks of zeros have from `first` on.
+pub fn zero_checksums(first: BlockAddress) -> impl Iterator<Item = u32> {
+    let kernel = Kernel::best();
+    let zeros = kernel.advance(!0, &[0; BLOCK_LEN]);
+    (first.block..).map(move |block| with_address(kernel, zeros, BlockAddress { block, ..first }))
+}
+
 fn block_checksum_with(kernel: Kernel, at: BlockAddress, block: &[u8]) -> u32 {
-    let crc = !kernel.advance(kernel.advance(!0, block), &at.to_bytes());
+    with_address(kernel, kernel.advance(!0, block), at)
+}
+
+/// `state`: after the bytes of a block.
+fn with_address(kernel: Kernel, state: u32, at: BlockAddress) -> u32 {
+    let crc = !kernel.advance(state, &at.to_bytes());
     // Two of 2^32 sums share the value 1: nothing is lost that a checksum of 32 bits had.
     crc.max(1)
 }
@@ -191,6 +203,14 @@ mod tests {
     }
 
     /// The block's last four bytes are chosen so that the sum of block and address is 0.
+    #[test]
+    fn blocks_of_zeros_have_the_checksums_of_zeros() {
+        let first = BlockAddress { segment: 7, slot: 2, block: u32::MAX.into() };
+        let mut sums = [0; 3];
+        block_checksums(first, &vec![0; 3 * BLOCK_LEN], &mut sums);
+        assert!(zero_checksums(first).take(3).eq(sums));
+    }
+
     #[test]
     fn a_checksum_that_would_be_zero_is_one() {
         let at = BlockAddress { segment: 1, slot: 2, block: 3 };

@@ -1,5 +1,6 @@
 //! Stories: one test per thing that must be true, told with the unchanged engine on simulated disks.
 
+use weft_engine::checksum::{BlockAddress, block_checksum};
 use weft_engine::stripe::geometry::Layout;
 use weft_engine::units::{ByteCount, VirtualOffset};
 use weft_sim::rig::{Rig, resiliencies};
@@ -97,6 +98,82 @@ fn a_stripe_that_is_zeroed_piece_by_piece_gives_its_space_back() {
         let mut back = vec![1; 4 * stripe as usize];
         vdisk.read(VirtualOffset(0), &mut back).await.unwrap();
         assert!(back.iter().all(|byte| *byte == 0));
+        assert!(pool.check(false).await.unwrap().is_sound());
+    });
+}
+
+#[test]
+fn a_stripe_that_is_given_back_piece_by_piece_is_unmapped_with_the_last_piece_that_holds_anything() {
+    const K: u64 = 1 << 10;
+    let (mut rig, mut rng) = rig(9, 3);
+    rig.create(ByteCount::mib(1)).unwrap();
+    rig.open(&mut rng).unwrap();
+    let layout = Layout::new(resiliencies()[3], 3, ByteCount::kib(32)).unwrap();
+    let stripe = layout.data_len().0;
+    rig.make_vdisk(layout, ByteCount::mib(2), 4096, false).unwrap();
+    let vdisk = rig.pool().vdisk("vdisk").unwrap();
+
+    // Not zeros, with the checksum of zeros: the polynomial itself.
+    let mut posing = vec![0; 4096];
+    posing[..8].copy_from_slice(&(0x82f6_3b78u64 << 1 | 1).to_le_bytes());
+    let somewhere = BlockAddress { segment: 1, slot: 0, block: 5 };
+    assert_eq!(block_checksum(somewhere, &posing), block_checksum(somewhere, &[0; 4096]));
+
+    let (disk, whole) = (vdisk.clone(), [7; 64 << 10]);
+    assert_eq!(stripe, 64 * K);
+    let (pool, forged) = (rig.pool(), posing.clone());
+    rig.run(async move {
+        let write = async |at: u64, data: &[u8]| disk.write(VirtualOffset(at), data, true).await.unwrap();
+        let discard = async |at: u64, len: u64| disk.discard(VirtualOffset(at), len, true).await.unwrap();
+        let zero = async |at: u64, len: u64| disk.write_zeroes(VirtualOffset(at), len, false, true).await.unwrap();
+        let used = || pool.info().vdisks[0].mapped.0 / stripe;
+        // All of it, in pieces that overlap.
+        write(0, &whole).await;
+        discard(12 * K, 20 * K).await;
+        discard(0, 16 * K).await;
+        assert_eq!(used(), 1);
+        discard(28 * K, 36 * K).await;
+        assert_eq!(used(), 0);
+        // What was ever written of it; the rest lies there as zeros, or nowhere.
+        write(stripe + 8 * K, &whole[..8 << 10]).await;
+        disk.destage_and_wait(1).await.unwrap();
+        write(2 * stripe, &whole[..8 << 10]).await;
+        assert_eq!(used(), 1, "the other is in the log");
+        discard(stripe + 8 * K, 4 * K).await;
+        assert_eq!(used(), 1);
+        discard(stripe + 12 * K, 4 * K).await;
+        assert_eq!(used(), 0);
+        discard(2 * stripe, 8 * K).await;
+        disk.destage_and_wait(2).await.unwrap();
+        assert_eq!(used(), 0);
+        // What somebody wrote meanwhile is there, and is given back like anything else.
+        write(3 * stripe, &whole).await;
+        discard(3 * stripe, 32 * K).await;
+        write(3 * stripe + 4 * K, &whole[..4 << 10]).await;
+        zero(3 * stripe + 32 * K, 32 * K).await;
+        disk.destage_and_wait(3).await.unwrap();
+        assert_eq!(used(), 1);
+        zero(3 * stripe + 4 * K, 4 * K).await;
+        assert_eq!(used(), 0);
+        // What only looks like zeros stays.
+        write(4 * stripe, &whole[..8 << 10]).await;
+        write(4 * stripe + 16 * K, &forged).await;
+        disk.destage_and_wait(4).await.unwrap();
+        discard(4 * stripe, 8 * K).await;
+        assert_eq!(used(), 1);
+        disk.flush().await.unwrap();
+    });
+    drop(vdisk);
+    rig.power_cut(&mut rng);
+    rig.open(&mut rng).unwrap();
+    assert_eq!(rig.pool().info().vdisks[0].mapped.0, stripe);
+    let (pool, vdisk) = (rig.pool(), rig.pool().vdisk("vdisk").unwrap());
+    rig.run(async move {
+        let mut back = vec![1; 5 * stripe as usize];
+        vdisk.read(VirtualOffset(0), &mut back).await.unwrap();
+        let (zeros, last) = back.split_at(4 * stripe as usize);
+        assert!(zeros.iter().all(|byte| *byte == 0));
+        assert_eq!(last[16 << 10..][..4096], posing);
         assert!(pool.check(false).await.unwrap().is_sound());
     });
 }

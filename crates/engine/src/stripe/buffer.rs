@@ -104,6 +104,11 @@ impl StripeBuffer {
         bytes_of(self.have.runs(0..(self.layout.data_len().0 / SECTOR) as usize, false))
     }
 
+    /// Whether it has anything of these bytes (whole sectors).
+    pub fn has_any(&self, bytes: Range<usize>) -> bool {
+        self.have.first(sectors_of(bytes.start, bytes.len())).is_some()
+    }
+
     /// Bytes that no log record holds yet.
     pub fn unlanded_len(&self) -> usize {
         self.unlanded.count() * SECTOR as usize

@@ -8,7 +8,7 @@
 use super::geometry::Layout;
 use super::plan::{self, Plan, SlotRead, Want};
 use super::table::Place;
-use crate::checksum::{BlockAddress, block_checksums};
+use crate::checksum::{BlockAddress, block_checksums, zero_checksums};
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
 use crate::format::record::SlabAt;
@@ -63,6 +63,19 @@ impl Target {
     pub fn sums_range(&self) -> Range<u64> {
         let sums = self.layout.stripe_sums() as u64;
         self.place.index as u64 * sums..(self.place.index as u64 + 1) * sums
+    }
+
+    /// Whether `sums`, those of the stripe, are those of zeros for all blocks of `wants`. The blocks may be others all the same.
+    pub fn seem_zeros(&self, wants: &[Want], sums: &[u32]) -> bool {
+        wants.iter().all(|want| {
+            let slot = self.layout.slot(self.place.index, want.column, 0);
+            let first = self.place.index as u64 * self.layout.strip_blocks() as u64 + want.blocks.start as u64;
+            let address = BlockAddress { segment: self.place.segment, slot: slot as u32, block: first };
+            want.blocks
+                .clone()
+                .zip(zero_checksums(address))
+                .all(|(block, zeros)| sums[self.sum_of(slot, block)] == zeros)
+        })
     }
 
     fn sum_of(&self, slot: usize, block: usize) -> usize {

@@ -1,6 +1,5 @@
 //! Discard and zeroes. Whole stripes are unmapped: they read as zeros and their space is free once that is durable. What is left at the edges is
-//! kept by a discard (it is advice), and written as zeros by a zeroing (it is a promise). A stripe that was zeroed piece by piece is unmapped when the
-//! last piece is: file systems free their blocks as it suits them.
+//! kept by a discard (it is advice), and written as zeros by a zeroing (it is a promise), until nothing else is left in its stripe (see [`super::given`]).
 
 use super::{Vdisk, add};
 use crate::error::Result;
@@ -19,10 +18,16 @@ const RECORD_LEN: u64 = 64;
 const ZEROS: usize = 64 << 10;
 
 impl Vdisk {
-    /// Forgets the whole stripes inside the range.
+    /// Forgets the whole stripes inside the range, and those of which the rest was given back before.
     pub async fn discard(self: &Rc<Self>, offset: VirtualOffset, len: u64, fua: bool) -> Result<()> {
         self.admit_write(offset, len as usize)?;
-        let unmapped = self.unmap(self.whole_stripes(offset, len)).await?;
+        let whole = self.whole_stripes(offset, len);
+        let mut unmapped = self.unmap(whole.clone()).await?;
+        for edge in self.edges(offset, len, whole) {
+            for (stripe, at, bytes) in self.pieces(VirtualOffset(edge.start), (edge.end - edge.start) as usize) {
+                unmapped |= !self.reads_zeros(stripe) && self.give_back(stripe, at..at + bytes.len()).await?;
+            }
+        }
         if fua && unmapped { self.store.log.make_durable(self.store.log.seq()).await } else { Ok(()) }
     }
 
@@ -30,15 +35,10 @@ impl Vdisk {
     pub async fn write_zeroes(self: &Rc<Self>, offset: VirtualOffset, len: u64, keep: bool, fua: bool) -> Result<()> {
         self.admit_write(offset, len as usize)?;
         add(&self.counters.writes, 1);
-        let data_len = self.layout().data_len().0;
         let whole = if keep { 0..0 } else { self.whole_stripes(offset, len) };
-        let (start, end) = (offset.0, offset.0 + len);
-        if whole.is_empty() {
-            self.gather_zeros(start..end, keep).await?;
-        } else {
-            self.gather_zeros(start..whole.start * data_len, keep).await?;
-            self.unmap(whole.clone()).await?;
-            self.gather_zeros(whole.end * data_len..end, keep).await?;
+        self.unmap(whole.clone()).await?;
+        for edge in self.edges(offset, len, whole) {
+            self.gather_zeros(edge, keep).await?;
         }
         if fua { self.flush().await } else { Ok(()) }
     }
@@ -46,10 +46,8 @@ impl Vdisk {
     async fn gather_zeros(self: &Rc<Self>, range: Range<u64>, keep: bool) -> Result<()> {
         self.check_there()?;
         let zeros = vec![0; ZEROS];
-        for (stripe, at, bytes) in
-            self.pieces(VirtualOffset(range.start), range.end.saturating_sub(range.start) as usize)
-        {
-            if !keep && self.reads_zeros(stripe) {
+        for (stripe, at, bytes) in self.pieces(VirtualOffset(range.start), (range.end - range.start) as usize) {
+            if !keep && (self.reads_zeros(stripe) || self.give_back(stripe, at..at + bytes.len()).await?) {
                 continue;
             }
             let mut done = 0;
@@ -78,10 +76,15 @@ impl Vdisk {
             return Ok(false);
         }
         self.moved.until(|| self.flying(stripe).is_none()).await;
+        self.forget_if(stripe, blank).await
+    }
+
+    /// Unmaps `stripe`, no version of which flies, if it is still `so` when there is room for that in the log. Says whether it was.
+    pub(super) async fn forget_if(&self, stripe: u64, so: impl Fn() -> bool) -> Result<bool> {
         let landed = self.with_filling(stripe, |buffer| buffer.landed_from.is_some()).unwrap_or(false);
         self.store.log.reserve(RECORD_LEN, if landed { Room::Destage } else { Room::Commit }).await?;
         // Somebody may have written into it meanwhile.
-        let still = blank() && self.flying(stripe).is_none();
+        let still = so() && self.flying(stripe).is_none() && self.has_one_table() && !self.removed.get();
         if still {
             self.forget(stripe..stripe + 1);
         }
@@ -96,6 +99,17 @@ impl Vdisk {
         let last = if end == self.size().0 { end.div_ceil(data_len) } else { end / data_len };
         let first = offset.0.div_ceil(data_len);
         first..last.max(first)
+    }
+
+    /// What is left of a range before and behind its whole stripes.
+    fn edges(&self, offset: VirtualOffset, len: u64, whole: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        let (data_len, end) = (self.layout().data_len().0, offset.0 + len);
+        let edges = if whole.is_empty() {
+            [offset.0..end, end..end]
+        } else {
+            [offset.0..whole.start * data_len, (whole.end * data_len).min(end)..end]
+        };
+        edges.into_iter().filter(|edge| !edge.is_empty())
     }
 
     /// Unmaps stripes, buffers included. Returns whether there was anything to forget.
@@ -125,6 +139,7 @@ impl Vdisk {
     /// The rest of it: synchronous, and none of the stripes flies. Returns whether there was anything to forget.
     fn forget(&self, stripes: Range<u64>) -> bool {
         let table = self.table();
+        self.given.borrow_mut().forget(stripes.clone());
         let dropped = self.drop_buffers(stripes.clone());
         let mapped: Vec<u64> = {
             let map = self.store.map.borrow();

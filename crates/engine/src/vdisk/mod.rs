@@ -1,5 +1,5 @@
-//! A virtual disk: what clients read and write. The stories are in [`write`], [`read`], [`flush`], [`discard`] and [`destage`]; this file owns the
-//! state they share.
+//! A virtual disk: what clients read and write. The stories are in [`write`], [`read`], [`flush`], [`discard`], [`given`] and [`destage`]; this file
+//! owns the state they share.
 //!
 //! Invariants
 //! 1. A stripe has at most one buffer that gathers and one that flies; the flying one is older. Reading looks at them in that order, then at the tables.
@@ -12,6 +12,7 @@ pub mod destage;
 pub mod discard;
 pub mod explain;
 pub mod flush;
+mod given;
 pub mod read;
 pub mod write;
 
@@ -45,6 +46,7 @@ pub struct Vdisk {
     abandoned: RefCell<BTreeSet<u64>>,
     /// Those of them of which the log holds flushed data: it must move on with the log's head, or nothing of the pool could.
     kept: RefCell<BTreeMap<u64, (u64, Rc<Sealed>)>>,
+    given: RefCell<given::Given>,
     touched: Cell<Nanos>,
     idle_timer: Cell<bool>,
     removed: Cell<bool>,
@@ -115,6 +117,7 @@ impl Vdisk {
             failed: RefCell::new(None),
             abandoned: RefCell::default(),
             kept: RefCell::default(),
+            given: RefCell::default(),
             touched,
             idle_timer: Cell::new(false),
             removed: Cell::new(false),

@@ -12,6 +12,7 @@ use crate::store::join;
 use crate::stripe::execute::Target;
 use crate::stripe::geometry::Layout;
 use crate::stripe::plan::Want;
+use crate::stripe::table::Place;
 use crate::units::{BLOCK, VirtualOffset};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -111,13 +112,18 @@ impl Vdisk {
                 result = self.read_target(&target, at, part).await;
             }
             from_disks += part.len() as u64;
-            let records: Vec<Record<'static>> = self.store.map.borrow_mut().unpin(target.place);
-            if !records.is_empty() {
-                self.store.append_all(records);
-                self.store.room.notify();
-            }
+            self.release(target.place);
         }
         result.map(|()| from_disks)
+    }
+
+    /// Unpins a stripe on the disks.
+    pub(super) fn release(&self, place: Place) {
+        let records: Vec<Record<'static>> = self.store.map.borrow_mut().unpin(place);
+        if !records.is_empty() {
+            self.store.append_all(records);
+            self.store.room.notify();
+        }
     }
 
     async fn read_target(&self, target: &Target, at: usize, into: &mut [u8]) -> Result<()> {

@@ -61,7 +61,10 @@ impl Vdisk {
         };
         let before = buffer.memory();
         buffer.put(at, bytes, false);
-        buffer.written |= keep;
+        if keep {
+            buffer.written = true;
+            self.given.borrow_mut().wrote(stripe, at..at + bytes.len());
+        }
         buffer.touched = now;
         self.touched.set(now);
         let grown = buffer.memory() - before;
