@@ -17,15 +17,20 @@ COVERED = "they are computed from the others until they are repaired"
 
 
 class Machine:
-    def __init__(self, disks=4, size="512MiB", slab="4MiB", pool=True):
+    def __init__(self, disks=4, size="512MiB", slab="4MiB", pool=True, written=False):
+        """`written`: the disks' files have all their blocks beforehand, as disks do."""
         self.dir = tempfile.mkdtemp(dir=os.environ["WEFT_INTEROP_DIR"])
         self.disks_dir = self.path("disks")
         os.mkdir(self.disks_dir)
         self.names = [f"d{n}" for n in range(disks)]
         self.daemon, self.log = None, []
         self.serve()
+        if written:
+            for disk in self.disk_files():
+                run("dd", "if=/dev/zero", f"of={disk}", "bs=4M", f"count={size}", "iflag=count_bytes", "oflag=direct")
         if pool:
-            self.weft("pool", "create", "p", *self.disk_files(), "--create-size", size, "--slab-size", slab)
+            made = [] if written else ["--create-size", size]
+            self.weft("pool", "create", "p", *self.disk_files(), *made, "--slab-size", slab)
 
     def __enter__(self):
         return self

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import subprocess
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -47,25 +48,30 @@ def size_of(rng):
 
 
 def fill(content, rng, folder, share=0.95):
-    """Writes files until the file system is full to its share, or says so; their names and how many bytes."""
-    names, written, folders = [], 0, 0
-    while True:
+    """Writes files until the file system is full to its share, or has no room for small ones either; their names and
+    how many bytes."""
+    names, written, folders, largest = [], 0, 0, 16 * MIB
+    while largest >= 16 * KIB:
         room = os.statvfs(folder)
         left = room.f_bfree - (1 - share) * room.f_blocks
         if left <= 0:
-            return names, written
+            break
         if len(names) % 64 == 0:
             folders += 1
-            os.mkdir(os.path.join(folder, f"d{folders}"))
+            os.makedirs(os.path.join(folder, f"d{folders}"), exist_ok=True)
         # The last ones are cut to what is left, so that the share is met and not jumped over.
-        size = max(1, min(size_of(rng), int(left * room.f_frsize)))
+        size = max(1, min(size_of(rng), largest, int(left * room.f_frsize)))
         name = content.name(rng, f"d{folders}/{len(names)}", size)
         try:
             content.write(folder, name)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
+            # What is promised to files is more than they get in the end: after a sync there may be room for smaller ones.
             os.remove(os.path.join(folder, name))
-            return names, written
+            subprocess.run(["sync", "--file-system", folder], check=True)
+            largest //= 2
+            continue
         names.append(name)
         written += size
+    return names, written

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 
+from files import MIB
 from host import CLIENTS, KINDS, NEEDS, NODES, Host
 from report import Case
 
@@ -22,7 +23,7 @@ def cases(_):
 def story(reporter, kind):
     with Host(4, "512MiB", kind=kind) as host:
         host.weft("vdisk", "create", "p/v", "--size", "384MiB", "--resiliency", "parity", "--columns", "4")
-        checks = (empty_is_not_mounted, dry_run, formatted_and_mounted, busy, not_formatted_again, persists, not_after_unmount)
+        checks = (empty_is_not_mounted, dry_run, formatted_and_mounted, busy, what_was_deleted_is_given_back, not_formatted_again, persists, not_after_unmount)
         # What is refused before there is a device is the same with all of them.
         for check in checks if kind == "loop" else checks[1:]:
             if not reporter.check(check.__name__.replace("_", " "), check, host):
@@ -58,9 +59,13 @@ def dry_run(host):
     asked = host.json("mount", "p/v", host.mnt, "--format", "xfs", "--device", host.kind, "--dry-run")["changes"][0]
     assert asked.startswith(words[host.kind]) and asked.endswith(", as asked"), asked
     for kind, module in (("ublk", "ublk_drv"), ("nbd", "nbd")):
-        if not os.path.exists(NODES[kind]) and subprocess.run(["modprobe", "--dry-run", "--quiet", module], capture_output=True).returncode != 0:
+        if not os.path.exists(NODES[kind]) and not loadable(module):
             refused(host, 3, "this kernel has no ", "mount", "p/v", host.mnt, "--device", kind)
     assert not host.is_mounted() and host.json("export", "list") == [] and host.block_devices() == []
+
+
+def loadable(module):
+    return bool(shutil.which("modprobe")) and subprocess.run(["modprobe", "--dry-run", "--quiet", module]).returncode == 0
 
 
 def formatted_and_mounted(host):
@@ -94,6 +99,24 @@ def busy(host):
     subprocess.run(["umount", host.mnt], check=True)
     host.unmount()
     assert host.json("export", "list") == [] and host.block_devices() == []
+
+
+def what_was_deleted_is_given_back(host):
+    """Also what was deleted a moment ago, in pieces that are no stripes."""
+    host.mount()
+    empty = host.show()["used"]
+    for n in range(200):
+        with open(host.inside(f"f{n}"), "wb") as file:
+            file.write(os.urandom(n * 4096))
+    host.sync()
+    full = host.show()["used"]
+    for n in range(200):
+        os.remove(host.inside(f"f{n}"))
+    host.unmount()
+    left = host.show()["used"]
+    # What ext4 itself wrote since: tables, its journal.
+    assert full > empty + 70 * MIB and left < empty + 16 * MIB, (empty, full, left)
+    return f"{empty >> 20}, {full >> 20}, {left >> 20} MiB in use"
 
 
 def not_formatted_again(host):

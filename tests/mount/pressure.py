@@ -44,6 +44,7 @@ def story(reporter, rng, kind, files, body):
         with open(host.path("source"), "wb") as file:
             file.write(content.base)
         reporter.check("its memory is locked, others are killed first", locked, host)
+        reporter.check("it writes without asking for memory", no_more_memory, host, content, rng)
         reporter.check("it goes on writing out what there is no memory for", body, host, content, files)
         reporter.check("nothing is lost", host.nothing_lost)
 
@@ -55,6 +56,23 @@ def locked(host):
     adjusted = int(open(f"/proc/{host.daemon.pid}/oom_score_adj").read())
     assert adjusted <= -900 or not is_flusher(host), adjusted
     return f"{sizes['VmRSS'] // 1024} MiB in memory, none may leave"
+
+
+def no_more_memory(host, content, rng):
+    """Its heap is there from the beginning: pages that it touches for the first time are hardly any."""
+    faults = lambda: int(open(f"/proc/{host.daemon.pid}/stat").read().rsplit(")", 1)[1].split()[7])
+    host.sync()
+    before, names = faults(), []
+    while len(names) < 16:
+        names.append(content.name(rng, f"{len(names)}", 16 * MIB))
+        content.write(host.mnt, names[-1])
+    host.sync()
+    after = faults()
+    for name in names:
+        os.remove(host.inside(name))
+    # The first requests of this size still make a thread or two.
+    assert after - before < 512, f"{after - before} pages"
+    return f"{after - before} pages of 4 KiB more, for 256 MiB"
 
 
 def squeezed(host, content, files):

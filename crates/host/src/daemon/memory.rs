@@ -11,7 +11,9 @@
 //!   the largest, and was seen to be killed for the dirty pages of a few small writers, with their file system.
 //!
 //! They need root, as loop devices and mounts do. Memory is taken when it is mapped and not when it is first touched: a
-//! request that is read into a buffer that was never touched was seen to wait for the writing of that very request.
+//! request that is read into a buffer that was never touched was seen to wait for the writing of that very request. The heap
+//! has all that the engine may want from the beginning (the allocator maps it as one piece, and locking fills it in), and
+//! what is freed stays with it: from then on writing takes no memory from the kernel.
 //!
 //! The first of the two is what is needed where the daemon is in a limited memory group (of version 1) together with
 //! those who write: there the kernel lets whoever asks for memory wait until pages are written out, locked or not.
@@ -19,10 +21,37 @@
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::configure_io_flusher_behavior;
 use rustix::system::sysinfo;
+use std::env;
 use std::fs;
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Once;
 use weft_engine::store::Tuning;
+
+/// What mimalloc maps when the process begins: a number with K, M or G, or of bytes.
+const HEAP_VARIABLE: &str = "MIMALLOC_RESERVE_OS_MEMORY";
+/// What else it is told then: to keep what is freed, and to take more in steps of 64 MiB, should that ever be needed.
+const HEAP_HABITS: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "-1"), ("MIMALLOC_ARENA_RESERVE", "64M")];
+
+/// Begins this process anew with all of its heap mapped, which the allocator does only before anything else. To be called
+/// before there is anything that would be lost; returns where it is done already, or cannot be done.
+pub(super) fn begin_with_all_of_the_heap() {
+    if env::var_os(HEAP_VARIABLE).is_some() {
+        return;
+    }
+    // Where it cannot be, the heap grows as it is used, as any other does.
+    let Ok(program) = env::current_exe() else { return };
+    let mut arguments = env::args_os();
+    let mut again = Command::new(program);
+    if let Some(name) = arguments.next() {
+        again.arg0(name);
+    }
+    let heap = heap_for(memory_here());
+    let error = again.args(arguments).env(HEAP_VARIABLE, format!("{}K", heap >> 10)).envs(HEAP_HABITS).exec();
+    eprintln!("weft: its heap grows as it is used ({error})");
+}
 
 /// Marks this thread, and all that it starts from now on, processes too. To be called before any other is started.
 ///
@@ -53,15 +82,13 @@ pub(super) fn stay_in_memory() {
 
 /// What the engine may hold in memory here. It is locked there, so a small machine gives it less: a quarter, all together.
 pub(super) fn tuning() -> Tuning {
-    let info = sysinfo();
-    scaled(info.totalram.saturating_mul(info.mem_unit.into()))
+    scaled(memory_here())
 }
 
-/// `total`: bytes of memory that the machine has.
+/// `total`: bytes of memory that there are.
 fn scaled(total: u64) -> Tuning {
     let usual = Tuning::default();
-    let all = usual.buffer_memory + usual.sheet_memory + usual.move_memory;
-    let share = (total / 4).min(all);
+    let (share, all) = (engine_share(total), engine_memory(&usual));
     let part = |memory: u64| (memory * share / all).max(MEMORY_MIN);
     Tuning {
         buffer_memory: part(usual.buffer_memory),
@@ -69,6 +96,45 @@ fn scaled(total: u64) -> Tuning {
         move_memory: part(usual.move_memory),
         ..usual
     }
+}
+
+/// Bytes of the heap of a daemon that has `total` bytes: what one pool's engine holds, and a quarter of that for requests under way, tables and
+/// what lies between.
+fn heap_for(total: u64) -> u64 {
+    engine_share(total) / 4 * 5
+}
+
+fn engine_share(total: u64) -> u64 {
+    (total / 4).min(engine_memory(&Tuning::default()))
+}
+
+fn engine_memory(tuning: &Tuning) -> u64 {
+    tuning.buffer_memory + tuning.sheet_memory + tuning.move_memory
+}
+
+/// Bytes of memory that this process may use at most: the machine's, or what the smallest of its control groups allows.
+fn memory_here() -> u64 {
+    let info = sysinfo();
+    let machine = info.totalram.saturating_mul(info.mem_unit.into());
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    group_limits(&groups, Path::new("/sys/fs/cgroup")).into_iter().fold(machine, u64::min)
+}
+
+/// The limits of the groups that `groups` (as in /proc/self/cgroup) names, and of those around them. `root`: where groups are mounted.
+/// Those that say nothing, or cannot be seen from here, are left out.
+fn group_limits(groups: &str, root: &Path) -> Vec<u64> {
+    let files = groups.lines().filter_map(|line| {
+        let mut words = line.splitn(3, ':').skip(1);
+        let (kinds, path) = (words.next()?, words.next()?.trim_start_matches('/'));
+        let (below, file) = match kinds {
+            "" => (root.to_path_buf(), "memory.max"),
+            _ if kinds.split(',').any(|kind| kind == "memory") => (root.join("memory"), "memory.limit_in_bytes"),
+            _ => return None,
+        };
+        let group = below.join(path);
+        Some(group.ancestors().take_while(|dir| dir.starts_with(&below)).map(|dir| dir.join(file)).collect::<Vec<_>>())
+    });
+    files.flatten().filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok()).collect()
 }
 
 /// Errors: what /proc says; `PermissionDenied` without CAP_SYS_RESOURCE.
@@ -97,5 +163,31 @@ mod tests {
         let (buffers, sheets, moves) = sizes(1 << 30);
         assert!(buffers + sheets + moves <= 256 << 20 && buffers > 64 << 20, "{buffers} {sheets} {moves}");
         assert_eq!(sizes(0), (MEMORY_MIN, MEMORY_MIN, MEMORY_MIN));
+    }
+
+    #[test]
+    fn the_heap_has_room_for_more_than_the_engine() {
+        for total in [1 << 30, 4 << 30, 64 << 30] {
+            assert!(heap_for(total) > engine_memory(&scaled(total)) && heap_for(total) <= total / 3, "{total}");
+        }
+    }
+
+    #[test]
+    fn the_smallest_group_around_a_process_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let limit = |file: &str, words: &str| {
+            let file = root.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, words).unwrap();
+        };
+        limit("system.slice/weft.service/memory.max", "max\n");
+        limit("system.slice/memory.max", "1073741824\n");
+        limit("memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
+        limit("memory/memory.limit_in_bytes", "4096\n");
+        limit("memory.max", "junk");
+        let limits = |groups: &str| group_limits(groups, root.path());
+        assert_eq!(limits("0::/system.slice/weft.service\n"), [1 << 30]);
+        assert_eq!(limits("3:cpu,memory:/a/b\n2:cpuset:/\n"), [9_223_372_036_854_771_712, 4096]);
+        assert_eq!(limits("0::/elsewhere\nnonsense\n1:memory\n"), []);
     }
 }

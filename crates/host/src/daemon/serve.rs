@@ -11,12 +11,13 @@ use signal_hook::iterator::Signals;
 /// Serves until SIGTERM or SIGINT asks for a clean stop. `parts` makes the engine, after the signals are ours.
 pub fn serve(options: &Options, parts: impl FnOnce() -> Answer<Parts>) -> Answer<()> {
     // Others cannot mount anything that this daemon would serve.
-    if rustix::process::geteuid().is_root()
-        && let Err(error) = memory::never_wait_for_own_writes()
-    {
-        eprintln!(
-            "weft: not marked as a flusher of I/O ({error}): it lacks CAP_SYS_RESOURCE; short of memory it may wait for its own writes"
-        );
+    if rustix::process::geteuid().is_root() {
+        memory::begin_with_all_of_the_heap();
+        if let Err(error) = memory::never_wait_for_own_writes() {
+            eprintln!(
+                "weft: not marked as a flusher of I/O ({error}): it lacks CAP_SYS_RESOURCE; short of memory it may wait for its own writes"
+            );
+        }
     }
     let mut signals = Signals::new([SIGTERM, SIGINT])
         .map_err(|error| ApiError::new(Kind::Internal, format!("cannot watch for signals: {error}")))?;

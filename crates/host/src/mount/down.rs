@@ -11,8 +11,13 @@ use crate::fuse::mounts;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 const SYNC: Tool = Tool { name: "sync", package: "coreutils" };
+/// A file system that has discarded nothing for so long has nothing more to discard.
+const QUIET: Duration = Duration::from_millis(100);
+/// A device that has done nothing for so long although there is something to do.
+const STUCK: Duration = Duration::from_secs(10);
 
 /// What to unmount, and how.
 #[derive(Clone, Debug)]
@@ -52,7 +57,10 @@ pub fn unmount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<C
         return Ok(change);
     }
     match state(weft, &mount, socket) {
-        State::Alive => end(&mount, request.force)?,
+        State::Alive => {
+            give_back(&mount)?;
+            end(&mount, request.force)?;
+        }
         State::Dead | State::Gone => end_dead(&mount),
     }
     if !request.keep {
@@ -62,6 +70,41 @@ pub fn unmount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<C
         }
     }
     Ok(change)
+}
+
+/// Writes everything out and lets the file system tell what was deleted: ext4 does that in the background after each commit,
+/// and what it has not come to when it is unmounted it forgets; that space would stay taken.
+fn give_back(mount: &MountInfo) -> Answer<()> {
+    SYNC.run(["--file-system".as_ref(), mount.dir.as_os_str()])?;
+    let (mut quiet, mut before) = (Instant::now(), None);
+    loop {
+        let Some(now) = Discards::of(&mount.device) else { return Ok(()) };
+        if before != Some(now) {
+            (quiet, before) = (Instant::now(), Some(now));
+        }
+        // A device that has stopped to answer is not waited for any longer than this.
+        if quiet.elapsed() > if now.under_way { STUCK } else { QUIET } {
+            return Ok(());
+        }
+        std::thread::sleep(QUIET / 5);
+    }
+}
+
+/// What a block device counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Discards {
+    done: u64,
+    /// Whether any request is, of whatever kind.
+    under_way: bool,
+}
+
+impl Discards {
+    /// Those of a whole device, no partition. Source: the kernel's `Documentation/block/stat.rst`.
+    fn of(device: &Path) -> Option<Discards> {
+        let words = fs::read_to_string(Path::new("/sys/block").join(device.file_name()?).join("stat")).ok()?;
+        let number = |nth: usize| words.split_whitespace().nth(nth)?.parse::<u64>().ok();
+        Some(Discards { done: number(11)?, under_way: number(8)? > 0 })
+    }
 }
 
 /// Clears away a mount that is dead or was ended by somebody else. Its export stays for the next mount. It is forgotten
@@ -87,6 +130,7 @@ fn end(mount: &MountInfo, force: bool) -> Answer<()> {
             return Err(ApiError::new(Kind::NotPossible, format!("{shown} is busy: {by}"))
                 .hint(format!("weft unmount {shown} --force")));
         }
+        // What was written since, by whoever keeps it busy.
         SYNC.run(["--file-system".as_ref(), mount.dir.as_os_str()])?;
         UMOUNT.run(["--lazy".as_ref(), mount.dir.as_os_str()])?;
         Below::from(mount).release();
