@@ -20,12 +20,12 @@ class Content:
         size = min(size, len(self.base))
         return f"{prefix}-{rng.randrange(len(self.base) - size + 1):x}-{size:x}"
 
-    def write(self, folder, name, durable=False):
+    def write(self, folder, name, durable=False, flags=0):
         path = os.path.join(folder, name)
         with open(path, "wb", buffering=0) as file:
-            left = self.of(name)
-            while left:
-                left = left[file.write(left):]
+            left, at = self.of(name), 0
+            while at < len(left):
+                at += os.pwritev(file.fileno(), [left[at:]], at, flags)
             if durable:
                 os.fsync(file.fileno())
         if durable:
@@ -47,9 +47,9 @@ def size_of(rng):
     return rng.randrange(1, 64 * KIB) if small else rng.randrange(64 * KIB, 12 * MIB)
 
 
-def fill(content, rng, folder, share=0.95):
+def fill(content, rng, folder, share=0.95, flags=0):
     """Writes files until the file system is full to its share, or has no room for small ones either; their names and
-    how many bytes."""
+    how many bytes. `flags`: those of pwritev."""
     names, written, folders, largest = [], 0, 0, 16 * MIB
     while largest >= 16 * KIB:
         room = os.statvfs(folder)
@@ -63,7 +63,7 @@ def fill(content, rng, folder, share=0.95):
         size = max(1, min(size_of(rng), largest, int(left * room.f_frsize)))
         name = content.name(rng, f"d{folders}/{len(names)}", size)
         try:
-            content.write(folder, name)
+            content.write(folder, name, flags=flags)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise

@@ -164,6 +164,7 @@ def deaths(reporter, kind):
         host.mount("--format", "ext4")
         reporter.check("errors, and no hang, and mounted again", dies, host)
         reporter.check("also with a user that will not let go", dies_in_use, host)
+        reporter.check("what was deleted before is given back by fstrim", dies_after_deleting, host)
         reporter.check("unmounted without any daemon", dies_for_good, host)
 
 
@@ -190,6 +191,26 @@ def dies_in_use(host):
     assert open(host.inside("x")).read() == "x"
     user.kill()
     user.wait()
+
+
+def dies_after_deleting(host):
+    host.sync()
+    empty = host.show()["used"]
+    files = [host.inside(f"f{n}") for n in range(64)]
+    for name in files:
+        with open(name, "wb") as file:
+            file.write(os.urandom(MIB))
+    host.sync()
+    for name in files:
+        os.remove(name)
+    host.sync()
+    host.kill()
+    host.serve()
+    told = host.mount()
+    assert f"fstrim {host.mnt}" in told, told
+    subprocess.run(["fstrim", host.mnt], check=True)
+    left = host.show()["used"]
+    assert left < empty + 16 * MIB, (empty, left)
 
 
 def dies_for_good(host):

@@ -202,7 +202,6 @@ mod tests {
         }
     }
 
-    /// The block's last four bytes are chosen so that the sum of block and address is 0.
     #[test]
     fn blocks_of_zeros_have_the_checksums_of_zeros() {
         let first = BlockAddress { segment: 7, slot: 2, block: u32::MAX.into() };
@@ -211,6 +210,7 @@ mod tests {
         assert!(zero_checksums(first).take(3).eq(sums));
     }
 
+    /// The block's last four bytes are chosen so that the sum of block and address is 0.
     #[test]
     fn a_checksum_that_would_be_zero_is_one() {
         let at = BlockAddress { segment: 1, slot: 2, block: 3 };

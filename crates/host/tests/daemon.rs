@@ -1,35 +1,21 @@
 //! The real binary, its real engine and real NBD clients: stories of a user with small disks. Clients that are not
-//! installed skip their story, loudly. Nothing depends on how long anything takes: what must happen is waited for.
+//! installed skip their story, loudly.
 
+mod machine;
+
+use machine::worked;
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
-use tempfile::TempDir;
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-/// Far more than anything here takes; when it is over the story has failed.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// A machine with a directory of disks, and perhaps a daemon.
-struct Machine {
-    dir: TempDir,
-    daemon: Option<Child>,
-}
+/// A machine that offers `p/v` on a unix socket.
+struct Machine(machine::Machine);
 
 impl Machine {
-    /// With a daemon, and a pool `p` of four disks that holds `p/v`, offered on a unix socket.
     fn with_export() -> Machine {
-        let mut machine = Machine { dir: tempfile::tempdir().unwrap(), daemon: None };
-        fs::create_dir(machine.path("disks")).unwrap();
-        machine.serve();
-        let disks: Vec<String> = (0..4).map(|n| machine.disk(n).display().to_string()).collect();
-        let disks: Vec<&str> = disks.iter().map(String::as_str).collect();
-        let create = [&["pool", "create", "p"], disks.as_slice(), &["--create-size", "64MiB", "--slab-size", "1MiB"]];
-        machine.done(&create.concat());
-        let sizes = ["--size", "96MiB", "--interleave", "16KiB"];
-        machine.done(&[&["vdisk", "create", "p/v", "--resiliency", "parity", "--columns", "4"], &sizes[..]].concat());
+        let machine = Machine(machine::Machine::with_vdisk());
         machine.offer("p/v");
         machine
     }
@@ -38,81 +24,8 @@ impl Machine {
         self.done(&["export", "add", vdisk, "--nbd", &format!("unix:{}", self.path("nbd.sock").display())]);
     }
 
-    /// Starts the daemon; returns when it is ready.
-    fn serve(&mut self) {
-        let mut serve = self.weft();
-        serve.args(["serve", "--state"]).arg(self.path("state")).arg("--disks").arg(self.path("disks"));
-        let mut daemon = serve.stderr(Stdio::piped()).spawn().unwrap();
-        let mut told = Vec::new();
-        let mut lines = BufReader::new(daemon.stderr.take().unwrap()).lines();
-        // Without a daemon the line never comes, but the end does.
-        while told.last().is_none_or(|line| line != "weft: ready") {
-            told.push(lines.next().unwrap_or_else(|| panic!("the daemon ended: {told:?}")).unwrap());
-        }
-        // A full pipe must not stop it.
-        std::thread::spawn(move || lines.for_each(drop));
-        self.daemon = Some(daemon);
-    }
-
-    /// Kills the daemon like a crash does.
-    fn crash(&mut self) {
-        let mut daemon = self.daemon.take().unwrap();
-        daemon.kill().unwrap();
-        daemon.wait().unwrap();
-    }
-
-    /// Asks the daemon to stop, as a service manager does.
-    fn stop(&mut self) {
-        let mut daemon = self.daemon.take().unwrap();
-        let pid = rustix::process::Pid::from_child(&daemon);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        assert!(daemon.wait().unwrap().success());
-        assert!(!self.path("nbd.sock").exists(), "a stopped server takes its socket away");
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn disk(&self, n: usize) -> PathBuf {
-        self.path("disks").join(format!("d{n}"))
-    }
-
     fn uri(&self, vdisk: &str) -> String {
         format!("nbd+unix:///{vdisk}?socket={}", self.path("nbd.sock").display())
-    }
-
-    fn weft(&self) -> Command {
-        let mut weft = Command::new(env!("CARGO_BIN_EXE_weft"));
-        weft.env("WEFT_SOCKET", self.path("weft.sock")).stdin(Stdio::null());
-        weft
-    }
-
-    fn ran(&self, line: &[&str]) -> Output {
-        self.weft().args(line).output().unwrap()
-    }
-
-    /// A command that must work; its words.
-    fn done(&self, line: &[&str]) -> String {
-        worked(self.ran(line), &format!("weft {line:?}"))
-    }
-
-    /// A command that must work; its value.
-    fn json(&self, line: &[&str]) -> Value {
-        serde_json::from_str(&self.done(&[line, &["--json"]].concat())).unwrap()
-    }
-
-    /// Waits until the value of a command is as it must become.
-    fn until(&self, line: &[&str], holds: impl Fn(&Value) -> bool) {
-        let begun = Instant::now();
-        loop {
-            let value = self.json(line);
-            if holds(&value) {
-                return;
-            }
-            assert!(begun.elapsed() < PATIENCE, "{line:?} is still {value:#}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
     }
 
     /// Writes `bytes` through NBD from the disk's start on, and flushes.
@@ -148,19 +61,18 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
-    fn drop(&mut self) {
-        if let Some(mut daemon) = self.daemon.take() {
-            let _ = daemon.kill();
-            let _ = daemon.wait();
-        }
+impl Deref for Machine {
+    type Target = machine::Machine;
+
+    fn deref(&self) -> &machine::Machine {
+        &self.0
     }
 }
 
-fn worked(ran: Output, what: &str) -> String {
-    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    assert!(ran.status.success(), "{what}: {}\n{out}{err}", ran.status);
-    out.into_owned()
+impl DerefMut for Machine {
+    fn deref_mut(&mut self) -> &mut machine::Machine {
+        &mut self.0
+    }
 }
 
 /// Whether all of `tools` are installed; says so when not.
@@ -199,6 +111,7 @@ fn what_was_flushed_outlives_a_crash_a_lost_disk_and_a_clean_stop() {
     data[..3_000_320].copy_from_slice(&bytes(3_000_320, 2));
     machine.copy_in(&data[..3_000_320]);
     machine.stop();
+    assert!(!machine.path("nbd.sock").exists(), "a stopped server takes its socket away");
     machine.serve();
     assert!(machine.copy_out(data.len()) == data, "after a clean stop");
     let events = machine.done(&["events", "p"]);

@@ -1,23 +1,21 @@
 //! A virtual disk as a file: the real binary, the kernel's FUSE, and what people do with files. Where this user cannot
 //! mount, the stories are skipped, loudly.
 
+mod machine;
+
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use tempfile::TempDir;
+use std::process::Command;
 
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 96 * MIB;
 
-/// A machine with four disk files, a daemon, and `p/v`, offered as the file `mnt/v`.
-struct Machine {
-    dir: TempDir,
-    daemon: Option<Child>,
-}
+/// A machine that offers `p/v` as the file `mnt/v`.
+struct Machine(machine::Machine);
 
 impl Machine {
     /// None where FUSE cannot be used.
@@ -28,44 +26,10 @@ impl Machine {
             eprintln!("SKIPPED: no /dev/fuse for this user, or no fusermount3 (package fuse3)");
             return None;
         }
-        let mut machine = Machine { dir: tempfile::tempdir().unwrap(), daemon: None };
-        fs::create_dir(machine.path("disks")).unwrap();
+        let machine = Machine(machine::Machine::with_vdisk());
         fs::create_dir(machine.path("mnt")).unwrap();
-        machine.serve();
-        let disks: Vec<String> = (0..4).map(|n| machine.path(&format!("disks/d{n}")).display().to_string()).collect();
-        let disks: Vec<&str> = disks.iter().map(String::as_str).collect();
-        let create = [&["pool", "create", "p"], disks.as_slice(), &["--create-size", "64MiB", "--slab-size", "1MiB"]];
-        machine.done(&create.concat());
-        machine.done(&["vdisk", "create", "p/v", "--size", "96MiB", "--resiliency", "parity", "--interleave", "16KiB"]);
         machine.done(&["export", "add", "p/v", "--fuse", &machine.mnt()]);
         Some(machine)
-    }
-
-    fn serve(&mut self) {
-        let mut serve = self.weft();
-        serve.args(["serve", "--state"]).arg(self.path("state")).arg("--disks").arg(self.path("disks"));
-        let mut daemon = serve.stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(daemon.stderr.take().unwrap()).lines();
-        while lines.next().expect("the daemon ended").unwrap() != "weft: ready" {}
-        std::thread::spawn(move || lines.for_each(drop));
-        self.daemon = Some(daemon);
-    }
-
-    fn crash(&mut self) {
-        let mut daemon = self.daemon.take().unwrap();
-        daemon.kill().unwrap();
-        daemon.wait().unwrap();
-    }
-
-    fn stop(&mut self) {
-        let mut daemon = self.daemon.take().unwrap();
-        let pid = rustix::process::Pid::from_child(&daemon);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        assert!(daemon.wait().unwrap().success());
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
     }
 
     fn mnt(&self) -> String {
@@ -79,41 +43,25 @@ impl Machine {
     fn is_mounted(&self) -> bool {
         fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&self.mnt())
     }
+}
 
-    fn weft(&self) -> Command {
-        let mut weft = Command::new(env!("CARGO_BIN_EXE_weft"));
-        weft.env("WEFT_SOCKET", self.path("weft.sock")).stdin(Stdio::null());
-        weft
+impl Deref for Machine {
+    type Target = machine::Machine;
+
+    fn deref(&self) -> &machine::Machine {
+        &self.0
     }
+}
 
-    fn ran(&self, line: &[&str]) -> Output {
-        self.weft().args(line).output().unwrap()
-    }
-
-    fn done(&self, line: &[&str]) -> String {
-        let ran = self.ran(line);
-        assert!(ran.status.success(), "weft {line:?}: {}", String::from_utf8_lossy(&ran.stderr));
-        String::from_utf8(ran.stdout).unwrap()
-    }
-
-    /// What a refused command says.
-    fn refused(&self, line: &[&str]) -> String {
-        let ran = self.ran(line);
-        assert!(!ran.status.success(), "weft {line:?}");
-        String::from_utf8(ran.stderr).unwrap()
-    }
-
-    fn json(&self, line: &[&str]) -> Value {
-        serde_json::from_str(&self.done(&[line, &["--json"]].concat())).unwrap()
+impl DerefMut for Machine {
+    fn deref_mut(&mut self) -> &mut machine::Machine {
+        &mut self.0
     }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        if let Some(mut daemon) = self.daemon.take() {
-            let _ = daemon.kill();
-            let _ = daemon.wait();
-        }
+        self.end();
         // A mount whose daemon is gone would keep the directory from being removed.
         if self.is_mounted() {
             let tool = if rustix::process::geteuid().is_root() { ["umount", "-l"] } else { ["fusermount3", "-uz"] };

@@ -13,6 +13,16 @@ fn rig(seed: u64, disks: usize) -> (Rig, Rng) {
     (Rig::new(world, disks, ByteCount::mib(16)), rng)
 }
 
+/// With a small virtual disk of single parity on three disks; the bytes of its stripes.
+fn rig_with_vdisk(seed: u64) -> (Rig, Rng, u64) {
+    let (mut rig, mut rng) = rig(seed, 3);
+    rig.create(ByteCount::mib(1)).unwrap();
+    rig.open(&mut rng).unwrap();
+    let layout = Layout::new(resiliencies()[3], 3, ByteCount::kib(32)).unwrap();
+    rig.make_vdisk(layout, ByteCount::mib(2), 4096, false).unwrap();
+    (rig, rng, layout.data_len().0)
+}
+
 #[test]
 fn what_was_written_and_flushed_is_read_back_after_a_power_cut_with_every_resiliency() {
     for resiliency in resiliencies() {
@@ -49,12 +59,7 @@ fn what_was_written_and_flushed_is_read_back_after_a_power_cut_with_every_resili
 #[test]
 fn a_stripe_that_is_zeroed_piece_by_piece_gives_its_space_back() {
     const K: u64 = 1 << 10;
-    let (mut rig, mut rng) = rig(8, 3);
-    rig.create(ByteCount::mib(1)).unwrap();
-    rig.open(&mut rng).unwrap();
-    let layout = Layout::new(resiliencies()[3], 3, ByteCount::kib(32)).unwrap();
-    let stripe = layout.data_len().0;
-    rig.make_vdisk(layout, ByteCount::mib(2), 4096, false).unwrap();
+    let (mut rig, mut rng, stripe) = rig_with_vdisk(8);
     let vdisk = rig.pool().vdisk("vdisk").unwrap();
     let used = |rig: &Rig| rig.pool().info().vdisks[0].mapped.0;
 
@@ -105,12 +110,7 @@ fn a_stripe_that_is_zeroed_piece_by_piece_gives_its_space_back() {
 #[test]
 fn a_stripe_that_is_given_back_piece_by_piece_is_unmapped_with_the_last_piece_that_holds_anything() {
     const K: u64 = 1 << 10;
-    let (mut rig, mut rng) = rig(9, 3);
-    rig.create(ByteCount::mib(1)).unwrap();
-    rig.open(&mut rng).unwrap();
-    let layout = Layout::new(resiliencies()[3], 3, ByteCount::kib(32)).unwrap();
-    let stripe = layout.data_len().0;
-    rig.make_vdisk(layout, ByteCount::mib(2), 4096, false).unwrap();
+    let (mut rig, mut rng, stripe) = rig_with_vdisk(9);
     let vdisk = rig.pool().vdisk("vdisk").unwrap();
 
     // Not zeros, with the checksum of zeros: the polynomial itself.

@@ -24,6 +24,7 @@ impl Vdisk {
         let whole = self.whole_stripes(offset, len);
         let mut unmapped = self.unmap(whole.clone()).await?;
         for edge in self.edges(offset, len, whole) {
+            self.check_there()?;
             for (stripe, at, bytes) in self.pieces(VirtualOffset(edge.start), (edge.end - edge.start) as usize) {
                 unmapped |= !self.reads_zeros(stripe) && self.give_back(stripe, at..at + bytes.len()).await?;
             }

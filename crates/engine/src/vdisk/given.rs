@@ -19,8 +19,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Of so many stripes is remembered what was given back; a stripe of 1 MiB takes 256 bytes.
-const STRIPES_MAX: usize = 16 << 10;
+/// Bytes of memory for what is remembered. A stripe of 1 MiB takes 256 and its place among the others.
+const MEMORY_MAX: usize = 4 << 20;
+const PLACE: usize = 64;
 
 /// The stripes of a virtual disk of which a part was given back.
 #[derive(Default)]
@@ -39,9 +40,7 @@ struct Part {
 impl Given {
     fn add(&mut self, stripe: u64, stripe_sectors: usize, sectors: Range<usize>) {
         if !self.parts.contains_key(&stripe) {
-            while self.parts.len() >= STRIPES_MAX {
-                self.parts.pop_first();
-            }
+            while self.parts.len() >= MEMORY_MAX / (stripe_sectors / 8 + PLACE) && self.parts.pop_first().is_some() {}
             self.changes += 1;
             let part = Part { sectors: BitSet::empty(stripe_sectors), unwritten_since: self.changes };
             self.parts.insert(stripe, part);
@@ -60,8 +59,7 @@ impl Given {
 
     /// Stripes were given back as a whole.
     pub(super) fn forget(&mut self, stripes: Range<u64>) {
-        while let Some((stripe, _)) = self.parts.range(stripes.clone()).next() {
-            let stripe = *stripe;
+        while let Some(stripe) = self.parts.range(stripes.clone()).map(|(stripe, _)| *stripe).next() {
             self.parts.remove(&stripe);
         }
     }
@@ -77,6 +75,7 @@ impl Vdisk {
         self.given.borrow_mut().add(stripe, sectors, sectors_of(&bytes));
         // The version that flies is the one to be looked at.
         self.moved.until(|| self.flying(stripe).is_none()).await;
+        self.check_there()?;
         let unwritten_since = || self.given.borrow().parts.get(&stripe).map(|part| part.unwritten_since);
         let before = unwritten_since();
         if before.is_none() || !self.rest_is_zeros(stripe).await {
@@ -100,7 +99,7 @@ impl Vdisk {
         let seem_zeros = |sums: &Vec<u32>| {
             rest.iter().all(|run| target.seem_zeros(&super::read::wants(target.layout, run.start, run.len()), sums))
         };
-        if !sums.as_ref().is_ok_and(seem_zeros) {
+        if !sums.as_ref().is_ok_and(seem_zeros) || self.removed.get() {
             return false;
         }
         let start = stripe * target.layout.data_len().0;

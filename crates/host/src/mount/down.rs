@@ -18,6 +18,8 @@ const SYNC: Tool = Tool { name: "sync", package: "coreutils" };
 const QUIET: Duration = Duration::from_millis(100);
 /// A device that has done nothing for so long although there is something to do.
 const STUCK: Duration = Duration::from_secs(10);
+/// What comes later is left to `fstrim`.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// What to unmount, and how.
 #[derive(Clone, Debug)]
@@ -58,7 +60,10 @@ pub fn unmount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<C
     }
     match state(weft, &mount, socket) {
         State::Alive => {
-            give_back(&mount)?;
+            // One that is in use is refused at once, or goes on being written to.
+            if users_of_device(&mount.device).is_empty() {
+                give_back(&mount)?;
+            }
             end(&mount, request.force)?;
         }
         State::Dead | State::Gone => end_dead(&mount),
@@ -76,18 +81,18 @@ pub fn unmount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<C
 /// and what it has not come to when it is unmounted it forgets; that space would stay taken.
 fn give_back(mount: &MountInfo) -> Answer<()> {
     SYNC.run(["--file-system".as_ref(), mount.dir.as_os_str()])?;
-    let (mut quiet, mut before) = (Instant::now(), None);
-    loop {
-        let Some(now) = Discards::of(&mount.device) else { return Ok(()) };
+    let begun = Instant::now();
+    let (mut quiet, mut before) = (begun, None);
+    while let Some(now) = Discards::of(&mount.device) {
         if before != Some(now) {
             (quiet, before) = (Instant::now(), Some(now));
         }
-        // A device that has stopped to answer is not waited for any longer than this.
-        if quiet.elapsed() > if now.under_way { STUCK } else { QUIET } {
-            return Ok(());
+        if quiet.elapsed() > if now.under_way { STUCK } else { QUIET } || begun.elapsed() > LONGEST {
+            break;
         }
         std::thread::sleep(QUIET / 5);
     }
+    Ok(())
 }
 
 /// What a block device counts.

@@ -91,7 +91,13 @@ pub fn mount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<Cha
             // What an earlier mount got its data from is of no use any more, unless it is the same again.
             let old = earlier.iter().filter(|old| old.export != mount.export).filter_map(MountInfo::place);
             old.for_each(|place| device::withdraw(weft, vdisk, &place));
-            Ok(lines.into_iter().fold(change, Change::line))
+            let trim = (!earlier.is_empty() && request.format.is_none()).then(|| {
+                format!(
+                    "what was deleted just before the last mount ended may still take room: fstrim {}",
+                    dir.display()
+                )
+            });
+            Ok(lines.into_iter().chain(trim).fold(change, Change::line))
         }
         Err(error) => {
             made.unmake(weft, vdisk);
