@@ -6,7 +6,7 @@ import shutil
 import time
 
 from files import MIB, Content, fill
-from host import NEEDS, Host
+from host import NEEDS, Host, meminfo
 from machine import run
 from report import Case
 
@@ -97,7 +97,7 @@ def one_memory(host):
             os.pwritev(file.fileno(), [b"x"], 0, RWF_DONTCACHE)
         return RWF_DONTCACHE
     except OSError:
-        mmap.mmap(-1, 4 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE).close()
+        mmap.mmap(-1, meminfo("MemAvailable") // 3, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE).close()
         return 0
     finally:
         os.remove(probe)

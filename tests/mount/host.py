@@ -23,6 +23,12 @@ def needs_kind(kind):
         raise Skip(f"this kernel has no {NODES[kind]}")
 
 
+def meminfo(name):
+    """Bytes, by a word of /proc/meminfo."""
+    with open("/proc/meminfo") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith(name + ":"))
+
+
 class Host(Machine):
     """A machine with an empty directory `mnt` to mount `p/v` on, by itself with a block device of this kind."""
 

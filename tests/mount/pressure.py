@@ -12,7 +12,7 @@ import sys
 import time
 
 from files import MIB, Content
-from host import CLIENTS, KINDS, NEEDS, Host
+from host import CLIENTS, KINDS, NEEDS, Host, meminfo
 from machine import PATIENCE
 from report import Case, Skip
 
@@ -158,11 +158,6 @@ def written_by_all(host, content, files, tasks):
 
 def is_flusher(host):
     return "not marked as a flusher" not in "\n".join(host.log)
-
-
-def meminfo(name):
-    with open("/proc/meminfo") as file:
-        return next(int(line.split()[1]) << 10 for line in file if line.startswith(name + ":"))
 
 
 def stalls():

@@ -70,6 +70,7 @@ impl Machine {
             socket: self.socket(),
             places: Some(vec![self.disks()]),
             degraded: false,
+            memory: None,
             hook: None,
         };
         self.running = Some(daemon::start(&options, parts).unwrap());
@@ -431,8 +432,14 @@ fn a_second_daemon_is_refused_on_the_socket_and_on_the_state() {
     };
     let refused = |state: &str, socket: &str| {
         let at = |name: &str| machine.dir.path().join(name);
-        let options =
-            Options { state: at(state), socket: at(socket), places: Some(Vec::new()), degraded: false, hook: None };
+        let options = Options {
+            state: at(state),
+            socket: at(socket),
+            places: Some(Vec::new()),
+            degraded: false,
+            memory: None,
+            hook: None,
+        };
         daemon::start(&options, parts()).err().map(|error| error.message).unwrap_or_default()
     };
     assert!(refused("state2", "weft.sock").contains("uses the socket"));

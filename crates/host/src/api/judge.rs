@@ -48,6 +48,11 @@ pub fn slab_size(bytes: ByteCount) -> Result<(), BadValue> {
     within(bytes, limits::SLAB_MIN, limits::SLAB_MAX, limits::SLAB_MIN.0, "slab size")
 }
 
+/// How much memory a daemon takes: a multiple of 1 MiB from 64 MiB to 1 GiB.
+pub fn memory(bytes: ByteCount) -> Result<(), BadValue> {
+    within(bytes, ByteCount::mib(64), ByteCount::gib(1), 1 << 20, "amount of memory")
+}
+
 /// The size of a virtual disk with sectors of `sector` bytes: at least one 4 KiB block, whole sectors, at most 64 PiB.
 pub fn vdisk_size(bytes: ByteCount, sector: u64) -> Result<(), BadValue> {
     within(bytes, ByteCount(BLOCK), limits::VDISK_SIZE_MAX, sector, "size of a virtual disk")

@@ -228,6 +228,7 @@ impl Session<'_, '_> {
             socket: self.cli.common.socket.clone(),
             disks: (!told.disks.is_empty()).then(|| told.disks.clone()),
             degraded: told.degraded.then_some(true),
+            memory: told.memory,
             events: None,
         };
         let file = told.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();

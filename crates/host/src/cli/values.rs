@@ -55,6 +55,10 @@ pub(super) fn interleave(text: &str) -> Read<Size> {
     judged(text, judge::interleave)
 }
 
+pub(super) fn memory(text: &str) -> Read<Size> {
+    judged(text, judge::memory)
+}
+
 pub(super) fn slab_size(text: &str) -> Read<Size> {
     judged(text, judge::slab_size)
 }

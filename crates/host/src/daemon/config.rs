@@ -1,6 +1,8 @@
 //! Where the daemon keeps and finds things: flags first, then the configuration file, then the defaults.
 
 use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::judge;
+use crate::api::size::Size;
 use serde::Deserialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -25,6 +27,8 @@ pub struct Settings {
     pub disks: Option<Vec<PathBuf>>,
     /// Open pools that lack a majority of their metadata copies, too.
     pub degraded: Option<bool>,
+    /// How much memory to take.
+    pub memory: Option<Size>,
     /// What to do about events.
     pub events: Option<EventSettings>,
 }
@@ -48,6 +52,8 @@ pub struct Options {
     pub places: Option<Vec<PathBuf>>,
     /// Open pools that lack a majority of their metadata copies, too: what is left may be old.
     pub degraded: bool,
+    /// Bytes of memory to take; as many as the machine can spare when `None`.
+    pub memory: Option<u64>,
     /// A program that is run for each event.
     pub hook: Option<PathBuf>,
 }
@@ -67,7 +73,7 @@ impl Settings {
             let why = error.message().replace('\n', " ");
             refused(
                 Kind::InvalidInput,
-                format!("{why}; it knows `state`, `socket`, `disks`, `degraded` and `events.hook`"),
+                format!("{why}; it knows `state`, `socket`, `disks`, `degraded`, `memory` and `events.hook`"),
             )
         })
     }
@@ -94,7 +100,16 @@ impl Settings {
             places: places.map(|places| places.into_iter().map(absolute).collect()).transpose()?,
             degraded: self.degraded.or(file.degraded).unwrap_or(false),
             hook: hook.map(absolute).transpose()?,
+            memory: self.memory.or(file.memory).map(memory).transpose()?,
         })
+    }
+}
+
+fn memory(asked: Size) -> Answer<u64> {
+    match asked {
+        Size::Bytes(bytes) => Ok(judge::memory(bytes).map(|()| bytes.0)?),
+        share => Err(ApiError::new(Kind::InvalidInput, format!("`{share}` is no amount of memory; 64MiB to 1GiB are"))
+            .hint("weft serve --memory 256MiB")),
     }
 }
 
@@ -178,6 +193,14 @@ mod tests {
         assert!(error.message.contains("sokcet"), "{error}");
         std::fs::write(&path, "disks = [\"/srv\"]\n").unwrap();
         assert_eq!(Settings::read(&path).unwrap().disks, Some(vec!["/srv".into()]));
+        std::fs::write(&path, "memory = \"200MiB\"\n").unwrap();
+        let memory = |settings: Settings| settings.resolve(Settings::default(), &surroundings(true, &|_| None));
+        assert_eq!(memory(Settings::read(&path).unwrap()).unwrap().memory, Some(200 << 20));
+        for (wrong, nearest) in [("1MiB", "64MiB"), ("10%", "64MiB"), ("2GiB", "1GiB")] {
+            std::fs::write(&path, format!("memory = \"{wrong}\"\n")).unwrap();
+            let error = memory(Settings::read(&path).unwrap()).unwrap_err();
+            assert!(error.kind == Kind::InvalidInput && error.message.contains(nearest), "{error}");
+        }
         std::fs::write(&path, "disks = [\"/srv\"]\n[events]\nhook = \"/usr/bin/tell\"\n").unwrap();
         let events = Settings::read(&path).unwrap().events;
         assert_eq!(events, Some(EventSettings { hook: Some("/usr/bin/tell".into()) }));

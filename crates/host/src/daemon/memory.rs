@@ -37,7 +37,7 @@ const HEAP_HABITS: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "-1"), ("MIMALL
 
 /// Begins this process anew with all of its heap mapped, which the allocator does only before anything else. To be called
 /// before there is anything that would be lost; returns where it is done already, or cannot be done.
-pub(super) fn begin_with_all_of_the_heap() {
+pub(super) fn begin_with_all_of_the_heap(heap: u64) {
     if env::var_os(HEAP_VARIABLE).is_some() {
         return;
     }
@@ -48,7 +48,6 @@ pub(super) fn begin_with_all_of_the_heap() {
     if let Some(name) = arguments.next() {
         again.arg0(name);
     }
-    let heap = heap_for(memory_here());
     let error = again.args(arguments).env(HEAP_VARIABLE, format!("{}K", heap >> 10)).envs(HEAP_HABITS).exec();
     eprintln!("weft: its heap grows as it is used ({error})");
 }
@@ -64,6 +63,8 @@ pub(super) fn never_wait_for_own_writes() -> io::Result<()> {
 const OOM_SCORE_ADJ: i32 = -900;
 /// Of each kind, on however small a machine: some stripes of any layout.
 const MEMORY_MIN: u64 = 16 << 20;
+/// As much as the engine makes use of, and what `judge::memory` allows.
+const HEAP_MAX: u64 = 1 << 30;
 const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
 
 /// Keeps in memory what is there and what will come, and has others killed first. Only the first call does anything.
@@ -80,32 +81,28 @@ pub(super) fn stay_in_memory() {
     });
 }
 
-/// What the engine may hold in memory here. It is locked there, so a small machine gives it less: a quarter, all together.
-pub(super) fn tuning() -> Tuning {
-    scaled(memory_here())
+/// Bytes of the daemon's heap: as many as it was asked to take, else what a machine like this one can spare.
+pub(super) fn heap(asked: Option<u64>) -> u64 {
+    asked.unwrap_or_else(|| usual_heap(memory_here()))
 }
 
-/// `total`: bytes of memory that there are.
-fn scaled(total: u64) -> Tuning {
+/// `total`: bytes of memory that there are. It is locked, so a small machine gives a quarter of it to the engine.
+fn usual_heap(total: u64) -> u64 {
+    (total / 16 * 5).min(HEAP_MAX)
+}
+
+/// What the engine may hold of a heap, for one pool: four fifths. The rest is for requests under way, tables, and what lies between.
+pub(super) fn tuning(heap: u64) -> Tuning {
     let usual = Tuning::default();
-    let (share, all) = (engine_share(total), engine_memory(&usual));
-    let part = |memory: u64| (memory * share / all).max(MEMORY_MIN);
+    let (share, all) = (heap / 5 * 4, engine_memory(&usual));
+    let part =
+        |memory: u64| ((u128::from(memory) * u128::from(share) / u128::from(all)) as u64).clamp(MEMORY_MIN, memory);
     Tuning {
         buffer_memory: part(usual.buffer_memory),
         sheet_memory: part(usual.sheet_memory),
         move_memory: part(usual.move_memory),
         ..usual
     }
-}
-
-/// Bytes of the heap of a daemon that has `total` bytes: what one pool's engine holds, and a quarter of that for requests under way, tables and
-/// what lies between.
-fn heap_for(total: u64) -> u64 {
-    engine_share(total) / 4 * 5
-}
-
-fn engine_share(total: u64) -> u64 {
-    (total / 4).min(engine_memory(&Tuning::default()))
 }
 
 fn engine_memory(tuning: &Tuning) -> u64 {
@@ -152,24 +149,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_engine_gets_a_quarter_of_a_small_machine_and_what_it_likes_on_a_large_one() {
-        let sizes = |total| {
-            let tuning = scaled(total);
+    fn a_small_machine_gives_a_third_and_the_engine_gets_most_of_that() {
+        let sizes = |heap| {
+            let tuning = tuning(heap);
             (tuning.buffer_memory, tuning.sheet_memory, tuning.move_memory)
         };
+        let large = usual_heap(64 << 30);
+        assert_eq!((large, usual_heap(u64::MAX)), (HEAP_MAX, HEAP_MAX));
         let usual = Tuning::default();
-        assert_eq!(sizes(64 << 30), (usual.buffer_memory, usual.sheet_memory, usual.move_memory));
-        assert_eq!(sizes(u64::MAX), sizes(64 << 30));
-        let (buffers, sheets, moves) = sizes(1 << 30);
-        assert!(buffers + sheets + moves <= 256 << 20 && buffers > 64 << 20, "{buffers} {sheets} {moves}");
-        assert_eq!(sizes(0), (MEMORY_MIN, MEMORY_MIN, MEMORY_MIN));
-    }
-
-    #[test]
-    fn the_heap_has_room_for_more_than_the_engine() {
-        for total in [1 << 30, 4 << 30, 64 << 30] {
-            assert!(heap_for(total) > engine_memory(&scaled(total)) && heap_for(total) <= total / 3, "{total}");
+        assert_eq!(sizes(u64::MAX), (usual.buffer_memory, usual.sheet_memory, usual.move_memory));
+        for total in [1 << 30, 3 << 30, 64 << 30] {
+            let (heap, engine) = (usual_heap(total), engine_memory(&tuning(usual_heap(total))));
+            assert!(heap <= total / 3 && engine <= heap / 5 * 4 && engine > heap / 4 * 3, "{total}: {heap}, {engine}");
         }
+        assert_eq!(sizes(0), (MEMORY_MIN, MEMORY_MIN, MEMORY_MIN));
+        assert_eq!(heap(Some(100 << 20)), 100 << 20);
     }
 
     #[test]

@@ -5,11 +5,12 @@ use super::engine::{HostEngine, HostExports};
 use super::events::Journal;
 use crate::api::error::Answer;
 use std::sync::Arc;
+use weft_engine::store::Tuning;
 
-/// The parts of the daemon that `weft serve` runs: the engine on its own thread, and the export servers.
-pub fn parts() -> Answer<Parts> {
+/// The parts of the daemon that `weft serve` runs: the engine on its own thread, which goes by `tuning`, and the export servers.
+pub fn parts(tuning: Tuning) -> Answer<Parts> {
     let journal = Arc::new(Journal::default());
-    let engine = HostEngine::start(journal.clone())?;
+    let engine = HostEngine::start(journal.clone(), tuning)?;
     let exports = HostExports::new(engine.thread());
     Ok(Parts { engine: Arc::new(engine), exports: Arc::new(exports), journal })
 }

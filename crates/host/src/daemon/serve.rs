@@ -7,12 +7,14 @@ use super::{Parts, start};
 use crate::api::error::{Answer, ApiError, Kind};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use weft_engine::store::Tuning;
 
 /// Serves until SIGTERM or SIGINT asks for a clean stop. `parts` makes the engine, after the signals are ours.
-pub fn serve(options: &Options, parts: impl FnOnce() -> Answer<Parts>) -> Answer<()> {
+pub fn serve(options: &Options, parts: impl FnOnce(Tuning) -> Answer<Parts>) -> Answer<()> {
+    let heap = memory::heap(options.memory);
     // Others cannot mount anything that this daemon would serve.
     if rustix::process::geteuid().is_root() {
-        memory::begin_with_all_of_the_heap();
+        memory::begin_with_all_of_the_heap(heap);
         if let Err(error) = memory::never_wait_for_own_writes() {
             eprintln!(
                 "weft: not marked as a flusher of I/O ({error}): it lacks CAP_SYS_RESOURCE; short of memory it may wait for its own writes"
@@ -21,7 +23,7 @@ pub fn serve(options: &Options, parts: impl FnOnce() -> Answer<Parts>) -> Answer
     }
     let mut signals = Signals::new([SIGTERM, SIGINT])
         .map_err(|error| ApiError::new(Kind::Internal, format!("cannot watch for signals: {error}")))?;
-    let running = start(options, parts()?)?;
+    let running = start(options, parts(memory::tuning(heap))?)?;
     running.restore_mounts();
     tell("READY=1");
     eprintln!("weft: ready");

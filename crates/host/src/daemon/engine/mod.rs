@@ -40,6 +40,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use weft_engine::pool::Pool;
+use weft_engine::store::Tuning;
 use weft_engine::stripe::geometry;
 use weft_engine::units::{ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
@@ -59,6 +60,7 @@ pub struct Pools {
     /// The virtual disks that clients use, by the number their volume was given.
     served: RefCell<BTreeMap<u64, Rc<Vdisk>>>,
     served_next: Cell<u64>,
+    tuning: Tuning,
 }
 
 /// The pools of this machine, on a thread of their own.
@@ -73,9 +75,9 @@ impl HostEngine {
     /// Starts the engine's thread; no pool is open yet. What happens to pools goes to `journal`.
     ///
     /// Errors: `InvalidInput` when `WEFT_IO` asks for no way to the disks, `NotPossible` when it cannot be had.
-    pub fn start(journal: Arc<Journal>) -> Answer<HostEngine> {
+    pub fn start(journal: Arc<Journal>, tuning: Tuning) -> Answer<HostEngine> {
         let options = Options { io: BackendChoice::from_env()?, ..Options::default() };
-        let thread = start(options, Pools::default)?;
+        let thread = start(options, move || Pools { tuning, ..Pools::default() })?;
         journal.note(None, format!("disks are reached through {}", thread.backend()));
         let history = History::start(journal.clone(), thread.clone())?;
         Ok(HostEngine { _history: history, thread, journal })

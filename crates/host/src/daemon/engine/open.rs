@@ -8,7 +8,6 @@ use crate::api::name::VdiskName;
 use crate::daemon::backend::{NewMember, NewPool, OpenHow};
 use crate::daemon::events::{Journal, now_ms};
 use crate::daemon::find;
-use crate::daemon::memory;
 use crate::daemon::opening::wall_clock;
 use crate::disk::{DiskOptions, HostDisk};
 use crate::runtime::Local;
@@ -150,7 +149,7 @@ async fn open_disks(
     }
     let world = PoolWorld::new(local.world(), journal.clone());
     let disks = members.into_iter().map(|(_, disk)| disk as Rc<dyn Disk>).collect();
-    let pool = Pool::open(world.clone(), disks, OpenOptions { tuning: memory::tuning(), ..options }).await?;
+    let pool = Pool::open(world.clone(), disks, OpenOptions { tuning: local.state().tuning, ..options }).await?;
     let info = pool.info();
     history::adopt(&pool, &journal);
     world.introduce(&pool);
