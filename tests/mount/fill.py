@@ -81,6 +81,7 @@ def one_round(host, rng, content, kind, rates, judged):
     assert left < used / 10 + 64 * MIB, f"of {used / 1e6:.0f} MB, {left / 1e6:.0f} MB are still in use"
     host.fsck(kind)
     host.mount()
+    assert full >= 0.85, f"only {full:.0%} full"
     gone = {key: after[key] - before[key] for key in ("whole_stripe_bytes", "landed_bytes", "write_caused_read_bytes")}
     whole = gone["whole_stripe_bytes"] / max(1, gone["whole_stripe_bytes"] + gone["landed_bytes"])
     return (f"{len(names)} files, {written / 1e6:.0f} MB at {rates[-1]:.0f} MB/s, {full:.1%} full; whole stripes {whole:.1%}, "
