@@ -220,8 +220,8 @@ pub struct Serve {
     /// Open pools that lack a majority of their metadata copies, too. What is left of them may be older than what was lost
     #[arg(long)]
     pub degraded: bool,
-    /// How much memory to take, 64MiB to 1GiB. All of it is locked as soon as root's daemon carries file systems of this machine
-    /// [default: a quarter of the machine's and a quarter of that, at most 1GiB]
+    /// Memory for its heap, 64MiB to 1GiB; below 512MiB, requests under way may take 250MiB more. All of it is locked as soon
+    /// as root's daemon carries file systems of this machine [default: a quarter of the machine's and a quarter of that, at most 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = values::memory)]
     pub memory: Option<Size>,
 }

@@ -27,7 +27,7 @@ pub struct Settings {
     pub disks: Option<Vec<PathBuf>>,
     /// Open pools that lack a majority of their metadata copies, too.
     pub degraded: Option<bool>,
-    /// How much memory to take.
+    /// Memory for its heap.
     pub memory: Option<Size>,
     /// What to do about events.
     pub events: Option<EventSettings>,
@@ -52,7 +52,7 @@ pub struct Options {
     pub places: Option<Vec<PathBuf>>,
     /// Open pools that lack a majority of their metadata copies, too: what is left may be old.
     pub degraded: bool,
-    /// Bytes of memory to take; as many as the machine can spare when `None`.
+    /// Bytes of its heap; as many as the machine can spare when `None`.
     pub memory: Option<u64>,
     /// A program that is run for each event.
     pub hook: Option<PathBuf>,
