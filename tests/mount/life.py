@@ -102,7 +102,8 @@ def busy(host):
 
 
 def what_was_deleted_is_given_back(host):
-    """Also what was deleted a moment ago, in pieces that are no stripes."""
+    """Also what was deleted a moment ago, in pieces that are no stripes. This much ext4 mostly discards in time by itself: that
+    unmounting waits for the rest is judged by `fill`, on disks that are large enough."""
     host.mount()
     empty = host.show()["used"]
     for n in range(200):
