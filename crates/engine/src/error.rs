@@ -26,6 +26,8 @@ pub enum ErrorKind {
     Lost,
     /// What was read from a disk is not what weft wrote, or is of an unknown version.
     Corrupt,
+    /// Too few disks are there for now; it goes on by itself when enough of them are back.
+    Frozen,
     /// The pool is stopping or was stopped by an earlier failure.
     Closed,
 }

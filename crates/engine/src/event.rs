@@ -34,6 +34,13 @@ pub enum Event {
         /// Which.
         disk: DiskNo,
     },
+    /// A disk says of itself that it is older than the pool last saw it, or that it was used without the others: nothing of its metadata is believed.
+    DiskOutOfStep {
+        /// Which.
+        disk: DiskNo,
+        /// Whether it was used without the others.
+        diverged: bool,
+    },
     /// A block could not be read or failed its checksum.
     BlockBad {
         /// Which disk.
@@ -137,6 +144,13 @@ pub enum Event {
         /// How it ended.
         state: JobState,
     },
+    /// Too few disks are there: nothing is written until enough of them are back.
+    PoolFrozen {
+        /// What is missing.
+        reason: String,
+    },
+    /// Enough disks are back: the pool goes on.
+    PoolThawed,
     /// The pool stopped accepting writes.
     PoolFailed {
         /// Why.
@@ -159,6 +173,12 @@ impl fmt::Display for Event {
             }
             Event::DiskLost { disk, reason } => write!(f, "{disk} lost: {reason}"),
             Event::DiskReturned { disk } => write!(f, "{disk} is back"),
+            Event::DiskOutOfStep { disk, diverged: true } => {
+                write!(f, "{disk} was used elsewhere without the other disks: what it holds is brought in line")
+            }
+            Event::DiskOutOfStep { disk, diverged: false } => {
+                write!(f, "{disk} is older than it was (put back from a copy?): what it holds is brought up to date")
+            }
             Event::BlockBad { disk, at, checksum: true } => write!(f, "{disk} at {}: checksum mismatch", at.0),
             Event::BlockBad { disk, at, checksum: false } => write!(f, "{disk} at {}: read error", at.0),
             Event::BlockHealed { disk, at } => write!(f, "{disk} at {}: block reconstructed and rewritten", at.0),
@@ -202,6 +222,8 @@ impl fmt::Display for Event {
             Event::JobEnded { job, what, state: JobState::Done } => write!(f, "job {job} is done: {what}"),
             Event::JobEnded { job, what, state: JobState::Cancelled } => write!(f, "job {job} was ended: {what}"),
             Event::JobEnded { job, what, .. } => write!(f, "job {job} failed: {what}"),
+            Event::PoolFrozen { reason } => write!(f, "pool is frozen until disks are back: {reason}"),
+            Event::PoolThawed => f.write_str("pool goes on: enough disks are back"),
             Event::PoolFailed { reason } => write!(f, "pool accepts no more writes: {reason}"),
         }
     }

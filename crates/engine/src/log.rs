@@ -40,7 +40,7 @@ pub struct Log {
 
 struct State {
     ring: u64,
-    opened: u64,
+    lineage: u64,
     /// Where the next batch goes, counted through all rounds of the ring.
     head: u64,
     /// The oldest batch still needed.
@@ -97,10 +97,10 @@ pub struct Taken {
 
 impl Log {
     /// A log whose ring has `ring` bytes, empty from the anchor's tail on.
-    pub fn new(ring: u64, anchor: &Anchor, opened: u64) -> Log {
+    pub fn new(ring: u64, anchor: &Anchor) -> Log {
         let state = State {
             ring,
-            opened,
+            lineage: 0,
             head: anchor.log_tail,
             tail: anchor.log_tail,
             number: anchor.log_tail_batch,
@@ -119,10 +119,10 @@ impl Log {
     }
 
     /// Takes over where a replay ended: the batches found, the CRC of the last, the sequence number after it.
-    pub fn resume(&self, batches: VecDeque<BatchInfo>, head: u64, number: u64, chain: u32, next_seq: u64, opened: u64) {
+    pub fn resume(&self, batches: VecDeque<BatchInfo>, head: u64, number: u64, chain: u32, next_seq: u64) {
         let mut state = self.state.borrow_mut();
         (state.batches, state.head, state.number, state.chain) = (batches, head, number, chain);
-        (state.next_seq, state.durable, state.opened) = (next_seq, next_seq, opened);
+        (state.next_seq, state.durable) = (next_seq, next_seq);
     }
 
     /// Appends a record and returns its sequence number. It is durable when [`Log::durable`] says so.
@@ -136,6 +136,17 @@ impl Log {
         drop(state);
         self.wake.notify();
         self.seq() - 1
+    }
+
+    /// Puts another record in the place of record `seq`, which must still be pending.
+    pub fn replace(&self, seq: u64, record: &Record<'_>) {
+        let mut bytes = Vec::with_capacity(record.encoded_len());
+        record.encode(&mut bytes);
+        let mut state = self.state.borrow_mut();
+        let at = seq.checked_sub(state.durable).expect("a durable record is never replaced") as usize;
+        let now = bytes.len() as u64;
+        let before = core::mem::replace(&mut state.pending[at], bytes).len() as u64;
+        state.pending_len = state.pending_len - before + now;
     }
 
     /// The sequence number of the next record.
@@ -153,13 +164,23 @@ impl Log {
         self.state.borrow().number
     }
 
-    /// The opening that writes this log.
-    pub fn opened(&self) -> u64 {
-        self.state.borrow().opened
+    /// The random number of the opening that writes this log.
+    pub fn lineage(&self) -> u64 {
+        self.state.borrow().lineage
+    }
+
+    /// From now on the opening with this random number writes.
+    pub fn belongs_to(&self, lineage: u64) {
+        self.state.borrow_mut().lineage = lineage;
     }
 
     /// Waits until every record below `seq` is durable, and asks for it now.
     pub async fn make_durable(&self, seq: u64) -> Result<()> {
+        self.make_durable_unless(seq, || Ok(())).await
+    }
+
+    /// The same, for somebody who may be refused while waiting.
+    pub async fn make_durable_unless(&self, seq: u64, admitted: impl Fn() -> Result<()>) -> Result<()> {
         loop {
             {
                 let mut state = self.state.borrow_mut();
@@ -171,13 +192,20 @@ impl Log {
                 }
                 state.demanded = state.demanded.max(seq);
             }
+            admitted()?;
+            let moved = self.moved.changed();
             self.wake.notify();
-            self.moved.changed().await;
+            moved.await;
         }
     }
 
     /// Waits until `len` more bytes may be logged; pair with [`Log::unreserve`] once they have been appended.
     pub async fn reserve(&self, len: u64, room: Room) -> Result<()> {
+        self.reserve_unless(len, room, || Ok(())).await
+    }
+
+    /// The same, for somebody who may be refused while waiting.
+    pub async fn reserve_unless(&self, len: u64, room: Room, admitted: impl Fn() -> Result<()>) -> Result<()> {
         loop {
             {
                 let mut state = self.state.borrow_mut();
@@ -194,6 +222,7 @@ impl Log {
                     return Ok(());
                 }
             }
+            admitted()?;
             let moved = self.moved.changed();
             self.demand();
             self.pressure.notify();
@@ -243,11 +272,10 @@ impl Log {
         self.wake.notify();
     }
 
-    /// Takes the records of the next batch. `None`: nothing is pending, or the ring has no room for it now.
-    pub fn take(&self) -> Option<Taken> {
-        let mut state = self.state.borrow_mut();
+    /// The sequence number after the last record of the next batch. `None`: nothing is pending, or the ring has no room for it now.
+    pub fn next_batch(&self) -> Option<u64> {
+        let state = self.state.borrow();
         let max = state.ring / 8;
-        let first_seq = state.durable;
         let mut count = 0;
         let mut len = 0;
         for record in &state.pending {
@@ -257,20 +285,26 @@ impl Log {
             len += record.len() as u64;
             count += 1;
         }
-        if count == 0 {
-            return None;
-        }
+        let size = batch_len(len as usize);
+        let fits = state.position_for(size) + size - state.tail <= state.ring;
+        (count > 0 && fits).then_some(state.durable + count)
+    }
+
+    /// Takes the records below `bound`, which [`Log::next_batch`] gave: the next batch. They may have become shorter since.
+    pub fn take(&self, bound: u64) -> Taken {
+        let mut state = self.state.borrow_mut();
+        let first_seq = state.durable;
+        let count = (bound - first_seq) as usize;
+        let len: u64 = state.pending.iter().take(count).map(|record| record.len() as u64).sum();
         let size = batch_len(len as usize);
         let position = state.position_for(size);
-        if position + size - state.tail > state.ring {
-            return None;
-        }
+        assert!(position + size - state.tail <= state.ring, "a batch that is taken has its room");
         let payload = state.pending.drain(..count).flatten().collect();
         state.pending_len -= len;
         // What is taken still counts as used until the head has moved.
         state.reserved += len;
         let info = BatchInfo { first_seq, position, number: state.number, chain: state.chain };
-        Some(Taken { info, payload, records: count as u32 })
+        Taken { info, payload, records: count as u32 }
     }
 
     /// The batch that was taken is durable.
@@ -371,9 +405,9 @@ mod tests {
 
     #[test]
     fn runs_end_with_their_round_and_hold_as_much_as_was_asked_for() {
-        let log = Log::new(100, &Anchor::default(), 1);
+        let log = Log::new(100, &Anchor::default());
         let at = |position: u64| BatchInfo { first_seq: position, position, number: position, chain: 0 };
-        log.resume([10, 30, 60, 100, 130].map(at).into(), 150, 6, 0, 200, 1);
+        log.resume([10, 30, 60, 100, 130].map(at).into(), 150, 6, 0, 200);
         let run = |from: u64, len: u64| {
             let run = log.run_from(from, len)?;
             Some((run.batches.iter().map(|batch| batch.position).collect::<Vec<u64>>(), run.start, run.end))

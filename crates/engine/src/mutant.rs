@@ -19,6 +19,10 @@ pub enum Mutant {
     LandingRetiredEarly = 6,
     /// Metadata pages are written before the records they follow from are durable.
     PagesAheadOfLog = 7,
+    /// Commits become durable although disks were lost before their stripes were.
+    UnsafeCommits = 8,
+    /// A disk that is back counts as up to date without the metadata it missed.
+    ReadmitCopiesNothing = 9,
 }
 
 /// Every mutant.

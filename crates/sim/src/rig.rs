@@ -90,7 +90,7 @@ impl Rig {
             disks.swap(at, rng.below(at as u64 + 1) as usize);
         }
         let world: Rc<dyn World> = Rc::new(self.world.clone());
-        let options = self.options;
+        let options = OpenOptions { lineage: rng.next_u64() | 1, ..self.options };
         Pool::open(world, disks, options)
     }
 

@@ -494,6 +494,7 @@ impl Scene {
             read_patience: Nanos::millis(*rng.pick(&[5, 200, 1000])),
             bad_blocks_max: *rng.pick(&[5, 256, u64::MAX]),
             failures_max: *rng.pick(&[1, 3, u64::MAX]),
+            freeze_limit: Nanos::secs(30),
             auto_jobs: true,
             // Groups of a few stripes: more can happen between them.
             move_memory: 1 << 20,

@@ -1,8 +1,8 @@
 //! Log batches: what the log ring is made of. Format: `docs/on-disk-format.md`, "Log batch".
 //!
 //! Invariants
-//! 1. Batch numbers are consecutive; each batch carries the CRC of the one before it and the opening (`opened`) that wrote it. A batch left
-//!    over from before a crash can therefore never be taken for the successor of one written after it.
+//! 1. Batch numbers are consecutive; each batch carries the CRC of the one before it and the random number of the opening that wrote it. A batch left
+//!    over from before a crash, or by another history, can therefore never be taken for the successor of one written after it.
 //! 2. A batch lies in one piece: it starts at a multiple of 4 KiB and does not wrap; where it would, the rest of the ring is skipped.
 
 use super::Id;
@@ -20,7 +20,7 @@ pub const BATCH_MAGIC: [u8; 8] = *b"WEFTLOGB";
 pub struct BatchHead {
     pub(crate) magic: [u8; 8],
     pub(crate) pool_id: [u8; 16],
-    pub(crate) opened: u64,
+    pub(crate) lineage: u64,
     pub(crate) number: u64,
     pub(crate) position: u64,
     pub(crate) first_seq: u64,

@@ -33,10 +33,11 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
         layout!(LabelBlock {
             magic version crc features_compatible features_read_only features_incompatible pool_id disk_id pool_name epoch opened
             slab_len disk_len blob_at blob_len log_at log_len data_at slabs disk_no pad_0 members current voters loggers
-            checkpoint_no checkpoint_len checkpoint_crc log_chain log_tail log_tail_batch log_redo log_seq opened_batch pad_1 disk_ids pad_2
+            checkpoint_no checkpoint_len checkpoint_crc log_chain log_tail log_tail_batch log_redo log_seq opened_batch serial disk_ids promised
+            lineage pad_1
         }),
-        layout!(BatchHead { magic pool_id opened number position first_seq payload_len records chain crc }),
-        layout!(PageHead { magic crc pool_id kind pad_0 owner number pad_1 version pad_2 }),
+        layout!(BatchHead { magic pool_id lineage number position first_seq payload_len records chain crc }),
+        layout!(PageHead { magic crc pool_id kind pad_0 owner number pad_1 version opened lineage }),
         layout!(RecordHead { kind pad_0 len }),
         layout!(PoolBody { next_segment next_table next_vdisk next_job }),
         layout!(DiskBody { no media usage slabs disk_len name domain away maintenance retired_from pad_0 }),
@@ -46,7 +47,7 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
         layout!(TableBody { id layout pad_0 disks }),
         layout!(SegmentBody { id owner layout sheet_segment sheet_first sheet_count slots missed }),
         layout!(SlabBody { disk pad_0 slab }),
-        layout!(ChunkBody { table chunk segment first count pad_0 }),
+        layout!(ChunkBody { table chunk segment first count pad_0 versions }),
         layout!(CommitBody { stripe table segment index sums retires }),
         layout!(UnmapBody { first count retires table pad_0 }),
         layout!(LandedBody { offset vdisk len }),

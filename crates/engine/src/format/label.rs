@@ -1,10 +1,11 @@
 //! The label: who this disk is, which pool it belongs to, where the rest lies. Format: `docs/on-disk-format.md`, "Label".
 //!
 //! Invariants
-//! 1. Four slots: blocks 0 and 1, and the last two blocks of the disk. Epoch `e` is written to slot `e % 2` of the head and of the
-//!    tail, so the label of epoch `e - 1` stays whole until `e` is durable.
+//! 1. Four slots: blocks 0 and 1, and the last two blocks of the disk. The label with serial number `n` of its disk is written to slot `n % 2` of the
+//!    head and of the tail, so the label before it stays whole until it is durable.
 //! 2. A label that decodes is unaltered (CRC32C over the block) and of a version and feature set this engine understands.
 
+use super::lineage::{LINEAGE_KEPT, Lineage};
 use super::{Id, VERSION, name_from_bytes, name_to_bytes};
 use crate::checksum::crc32c;
 use crate::error::Result;
@@ -62,9 +63,11 @@ pub struct LabelBlock {
     pub(crate) log_redo: u64,
     pub(crate) log_seq: u64,
     pub(crate) opened_batch: u64,
-    pub(crate) pad_1: [u8; 8],
+    pub(crate) serial: u64,
     pub(crate) disk_ids: [[u8; 16]; DISKS_MAX],
-    pub(crate) pad_2: [u8; 2768],
+    pub(crate) promised: u64,
+    pub(crate) lineage: [u64; LINEAGE_KEPT],
+    pub(crate) pad_1: [u8; 1736],
 }
 
 const _: () = assert!(size_of::<LabelBlock>() == BLOCK as usize);
@@ -133,10 +136,14 @@ pub struct Label {
     pub disk_id: Id,
     /// Its number in the pool.
     pub disk_no: u16,
-    /// Counts label updates; the newest wins.
+    /// Counts the labels of this disk; the newest of its slots is the disk's label.
+    pub serial: u64,
+    /// Counts label updates of the pool. Of two labels the one with the larger (`lineage.opened`, `epoch`) is newer.
     pub epoch: u64,
-    /// Counts openings for writing; log batches carry it.
-    pub opened: u64,
+    /// The openings for writing that led here.
+    pub lineage: Lineage,
+    /// The largest number that an opening was promised; see `store/quorum.rs`.
+    pub promised: u64,
     /// The number of the first log batch that opening would write: batches from it on count only if that opening wrote them.
     pub opened_batch: u64,
     /// Bytes of a slab.
@@ -197,7 +204,7 @@ impl Label {
             disk_id: self.disk_id.0,
             pool_name: name_to_bytes(&self.pool_name),
             epoch: self.epoch,
-            opened: self.opened,
+            opened: self.lineage.opened,
             slab_len: self.slab_len.0,
             disk_len: self.plan.disk_len.0,
             blob_at: self.plan.blob_at.0,
@@ -221,9 +228,11 @@ impl Label {
             log_redo: self.anchor.log_redo,
             log_seq: self.anchor.log_seq,
             opened_batch: self.opened_batch,
-            pad_1: [0; 8],
+            serial: self.serial,
             disk_ids: self.disk_ids.map(|id| id.0),
-            pad_2: [0; 2768],
+            promised: self.promised,
+            lineage: self.lineage.numbers,
+            pad_1: [0; 1736],
         };
         block.crc = crc32c(block.as_bytes());
         Buf::copy_of(block.as_bytes())
@@ -243,7 +252,8 @@ impl Label {
         if block.version != VERSION || unknown != 0 {
             return fail!(
                 Corrupt,
-                "the disk carries weft format version {} (features {unknown:#x}); this weft reads version {VERSION}",
+                "the disk belongs to pool {:?}, of weft format version {} (features {unknown:#x}); this weft reads version {VERSION}: copy its data with the weft that made it",
+                name_from_bytes(&block.pool_name),
                 block.version
             );
         }
@@ -277,6 +287,8 @@ impl Label {
                 block.log_seq,
                 block.epoch,
                 block.opened,
+                block.promised,
+                block.serial,
                 block.checkpoint_no,
             ]
             .iter()
@@ -291,8 +303,10 @@ impl Label {
             pool_name: name_from_bytes(&block.pool_name),
             disk_id: Id(block.disk_id),
             disk_no: block.disk_no,
+            serial: block.serial,
             epoch: block.epoch,
-            opened: block.opened,
+            lineage: Lineage { opened: block.opened, numbers: block.lineage },
+            promised: block.promised,
             opened_batch: block.opened_batch,
             slab_len: slab,
             plan,
@@ -329,8 +343,10 @@ mod tests {
             pool_name: "pool".into(),
             disk_id: Id([2; 16]),
             disk_no: 3,
+            serial: 9,
             epoch: 7,
-            opened: 2,
+            lineage: Lineage::founded().opened_as(2, 0xfeed),
+            promised: 3,
             opened_batch: 4,
             slab_len: ByteCount::mib(1),
             plan,
@@ -373,6 +389,8 @@ mod tests {
             (offset_of!(LabelBlock, log_tail), u64::MAX - 4095),
             (offset_of!(LabelBlock, log_tail_batch), u64::MAX),
             (offset_of!(LabelBlock, epoch), u64::MAX),
+            (offset_of!(LabelBlock, promised), u64::MAX),
+            (offset_of!(LabelBlock, serial), u64::MAX),
             (offset_of!(LabelBlock, disk_len), u64::MAX - 4095),
             (offset_of!(LabelBlock, slab_len), 0),
         ] {

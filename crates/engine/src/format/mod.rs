@@ -4,6 +4,7 @@
 pub mod batch;
 pub mod doc;
 pub mod label;
+pub mod lineage;
 pub mod page;
 pub mod record;
 
@@ -12,7 +13,9 @@ use alloc::string::String;
 /// The version of the format this engine writes.
 ///
 /// - 1: the first.
-pub const VERSION: u32 = 1;
+/// - 2: labels, pages and log batches carry the lineage of the pool; labels have serial numbers; a chunk says which version its pages have at
+///   least; checksums cover the stripe that a block belongs to.
+pub const VERSION: u32 = 2;
 
 /// 128 random bits that name a pool or a disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -4,8 +4,10 @@
 //! 1. A page has two slots (neighbouring blocks) in every copy; version `v` goes to slot `v % 2`, so a torn write never costs the image
 //!    before it.
 //! 2. A page that decodes is the page that was asked for: pool, kind, owner and number are under its CRC.
+//! 3. A page that decodes was written by this history of the pool: what another machine wrote after it had gone on from the same disks is no page.
 
 use super::Id;
+use super::lineage::Lineage;
 use crate::checksum::crc32c;
 use crate::io::Buf;
 use crate::units::BLOCK;
@@ -43,7 +45,8 @@ pub struct PageHead {
     pub(crate) number: u32,
     pub(crate) pad_1: u32,
     pub(crate) version: u64,
-    pub(crate) pad_2: [u8; 16],
+    pub(crate) opened: u64,
+    pub(crate) lineage: u64,
 }
 
 const _: () = assert!(size_of::<PageHead>() == 64);
@@ -59,8 +62,8 @@ pub struct PageId {
     pub number: u32,
 }
 
-/// The block of page `id` with `payload`; the image with the larger `version` wins.
-pub fn encode(pool: Id, id: PageId, version: u64, payload: &[u8]) -> Buf {
+/// The block of page `id` with `payload`, written by the newest opening of `lineage`; the image with the larger `version` wins.
+pub fn encode(pool: Id, lineage: &Lineage, id: PageId, version: u64, payload: &[u8]) -> Buf {
     let mut block = Buf::zeroed(BLOCK as usize);
     let head = PageHead {
         magic: PAGE_MAGIC,
@@ -72,7 +75,8 @@ pub fn encode(pool: Id, id: PageId, version: u64, payload: &[u8]) -> Buf {
         number: id.number,
         pad_1: 0,
         version,
-        pad_2: [0; 16],
+        opened: lineage.opened,
+        lineage: lineage.number(),
     };
     block[..64].copy_from_slice(head.as_bytes());
     block[64..64 + payload.len()].copy_from_slice(payload);
@@ -82,12 +86,15 @@ pub fn encode(pool: Id, id: PageId, version: u64, payload: &[u8]) -> Buf {
 }
 
 /// The version of the image in `block`, if it is a sound image of page `id`; its payload is `block[64..]`.
-pub fn decode(pool: Id, id: PageId, block: &[u8]) -> Option<u64> {
+pub fn decode(pool: Id, lineage: &Lineage, id: PageId, block: &[u8]) -> Option<u64> {
     let (head, payload) = PageHead::read_from_prefix(block).ok()?;
     if head.magic != PAGE_MAGIC || head.pool_id != pool.0 {
         return None;
     }
     if (head.kind, head.owner, head.number) != (id.kind as u16, id.owner, id.number) {
+        return None;
+    }
+    if !lineage.includes(head.opened, head.lineage) {
         return None;
     }
     let mut unsealed = head.clone();

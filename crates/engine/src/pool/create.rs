@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::fail;
 use crate::format::Id;
 use crate::format::label::{Anchor, DiskPlan, LOG_MIN, Label, Membership};
+use crate::format::lineage::Lineage;
 use crate::format::record::{Away, DiskRecord, Media, PoolRecord, Record, Usage};
 use crate::io::{Buf, Disk};
 use crate::limits::{DISKS_MAX, SLAB_MAX, SLAB_MIN};
@@ -123,8 +124,10 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
             pool_name: options.name.clone(),
             disk_id: disk.id,
             disk_no: no as u16,
-            epoch: 0,
-            opened: 0,
+            serial: 0,
+            epoch: 1,
+            lineage: Lineage::founded(),
+            promised: 0,
             opened_batch: 1,
             slab_len: options.slab,
             plan: *plan,
@@ -133,7 +136,7 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
             disk_ids,
         };
         for (slot, at) in DiskPlan::label_slots(plan.disk_len).into_iter().enumerate() {
-            label.epoch = (slot % 2) as u64;
+            label.serial = (slot % 2) as u64;
             write(&disk.disk, at, label.encode()).await?;
         }
         flush(&disk.disk).await?;

@@ -11,7 +11,7 @@ use super::{Pool, check_name};
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
 use crate::fail;
-use crate::format::label::DiskPlan;
+use crate::format::label::{DiskPlan, Label};
 use crate::format::record::{Away, DiskRecord, JobKind, Media, Record, SettingsRecord, Usage};
 use crate::io::Disk;
 use crate::limits::DISKS_MAX;
@@ -38,7 +38,7 @@ pub struct DiskChange {
 impl Pool {
     /// Judges a disk of `capacity` bytes that is to join as `name`, and says where its parts would lie. Changes nothing.
     pub fn plan_disk_add(&self, capacity: ByteCount, name: &str) -> Result<DiskPlan> {
-        self.store.check_writable()?;
+        self.store.check_changeable()?;
         check_name(name)?;
         let map = self.store.map.borrow();
         if map.disks.values().any(|disk| disk.record.name == name) {
@@ -99,7 +99,7 @@ impl Pool {
         };
         self.store.map.borrow_mut().add_disk(record.clone(), plan.blob_len);
         self.store.append_all(vec![Record::Disk(record)]);
-        self.store.log.make_durable(self.store.log.seq()).await?;
+        self.store.make_durable(self.store.log.seq()).await?;
         self.store.world.emit(Event::DiskAdded { disk: DiskNo(no) });
         self.store.changed();
         self.store.room.notify();
@@ -114,7 +114,7 @@ impl Pool {
 
     /// The same; disk `to` takes part whatever it is used for.
     fn plan_leaving(&self, no: u16, to: Option<u16>, instead: Option<ByteCount>) -> Result<ByteCount> {
-        self.store.check_writable()?;
+        self.store.check_changeable()?;
         let map = self.store.map.borrow();
         let Some(leaving) = map.disks.get(&no) else { return fail!(NotFound, "there is no disk {no}") };
         let name = leaving.record.name.clone();
@@ -164,13 +164,13 @@ impl Pool {
         self.store.append_changes(record);
         let job = self.begin_job(JobKind::Evacuate { disk: no, to, forget: true }, at);
         self.store.changed();
-        self.store.log.make_durable(self.store.log.seq()).await?;
+        self.store.make_durable(self.store.log.seq()).await?;
         Ok(job)
     }
 
     /// Changes what is known of a disk, and what it is used for.
     pub async fn disk_set(&self, no: u16, change: DiskChange) -> Result<()> {
-        self.store.check_writable()?;
+        self.store.check_changeable()?;
         if let Some(name) = &change.name {
             check_name(name)?;
             let map = self.store.map.borrow();
@@ -195,7 +195,7 @@ impl Pool {
         };
         self.store.append_changes(record);
         self.store.changed();
-        self.store.log.make_durable(self.store.log.seq()).await
+        self.store.make_durable(self.store.log.seq()).await
     }
 
     /// Takes a disk out for maintenance: nothing is read from it or written to it until [`Pool::disk_online`]. Refused where data would be out of reach.
@@ -203,18 +203,18 @@ impl Pool {
         self.plan_disk_offline(no)?;
         let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.maintenance = true);
         self.store.append_changes(record);
-        self.store.log.make_durable(self.store.log.seq()).await?;
+        self.store.make_durable(self.store.log.seq()).await?;
         let parked = self.store.members.borrow().get(&no).and_then(|member| member.disk.clone());
         self.store.disk_lost(no, "maintenance");
         if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
             member.parked = parked;
         }
-        self.store.log.make_durable(self.store.log.seq()).await
+        self.store.make_durable(self.store.log.seq()).await
     }
 
     /// Refuses whatever [`Pool::disk_offline`] would refuse. Changes nothing.
     pub fn plan_disk_offline(&self, no: u16) -> Result<()> {
-        self.store.check_writable()?;
+        self.store.check_changeable()?;
         if !self.store.has_disk(no) {
             return fail!(NotPossible, "disk {no} is not there");
         }
@@ -243,20 +243,24 @@ impl Pool {
     /// Ends the maintenance of a disk: it is brought up to date.
     pub async fn disk_online(&self, no: u16) -> Result<()> {
         self.store.check_writable()?;
-        let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.maintenance = false);
-        if record.is_none() {
+        if !self.store.map.borrow().disks.get(&no).is_some_and(|disk| disk.record.maintenance) {
             return fail!(NotPossible, "disk {no} is not in maintenance");
         }
-        self.store.append_changes(record);
         let parked = self.store.members.borrow_mut().get_mut(&no).and_then(|member| member.parked.take());
-        if let Some(disk) = parked {
-            self.welcome(no, disk);
+        match parked {
+            Some(disk) => drop(self.attach(disk).await?),
+            None => self.end_maintenance(no),
         }
         self.store.changed();
-        self.store.log.make_durable(self.store.log.seq()).await
+        self.store.make_durable(self.store.log.seq()).await
     }
 
-    /// A disk that was away is there again. It is brought up to date by a repair that begins by itself.
+    fn end_maintenance(&self, no: u16) {
+        let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.maintenance = false);
+        self.store.append_changes(record);
+    }
+
+    /// A disk that was away is there again. One that missed nothing is current at once; any other is brought up to date by a repair that begins by itself.
     pub async fn attach(&self, disk: Rc<dyn Disk>) -> Result<u16> {
         self.store.check_writable()?;
         let Some((label, _)) = probe(&disk).await? else {
@@ -266,7 +270,7 @@ impl Pool {
             return fail!(NotPossible, "the disk belongs to pool {}, not to {}", label.pool_name, self.name());
         }
         let no = label.disk_no;
-        {
+        let since = {
             let members = self.store.members.borrow();
             let Some(member) = members.get(&no).filter(|member| member.id == label.disk_id) else {
                 return fail!(
@@ -279,17 +283,31 @@ impl Pool {
             if member.disk.is_some() {
                 return fail!(AlreadyExists, "disk {no} is there already");
             }
-            if label.plan != member.plan && member.plan.disk_len > disk.shape().capacity {
+            if label.plan.disk_len > disk.shape().capacity {
                 return fail!(Corrupt, "disk {no} is smaller than it was");
             }
+            member.current_epoch
+        };
+        let lineage = self.store.labels.lineage.borrow().clone();
+        if label.lineage.opened > lineage.opened && label.lineage.follows(&lineage) {
+            return fail!(
+                NotPossible,
+                "disk {no} was used by a later opening of pool {}, on another machine perhaps: close this one",
+                self.name()
+            );
         }
-        let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.maintenance = false);
-        self.store.append_changes(record);
-        if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
-            member.plan = label.plan;
-            member.parked = None;
+        let known = lineage.follows(&label.lineage) && label.epoch.saturating_add(1) >= since;
+        let whole = label.lineage == lineage
+            && label.epoch >= self.store.labels.durable_epoch.get()
+            && self.store.labels.whole.get() >> no & 1 == 1;
+        self.end_maintenance(no);
+        self.welcome(no, disk, &label, whole);
+        if !known {
+            let diverged = !lineage.follows(&label.lineage);
+            self.store.world.emit(Event::DiskOutOfStep { disk: DiskNo(no), diverged });
+            let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.away = Away::Unknown);
+            self.store.append_changes(record);
         }
-        self.welcome(no, disk);
         Ok(no)
     }
 
@@ -300,7 +318,7 @@ impl Pool {
 
     /// Sets it anew.
     pub async fn set(&self, settings: SettingsRecord) -> Result<()> {
-        self.store.check_writable()?;
+        self.store.check_changeable()?;
         if settings.foreground_share > 90 {
             return fail!(InvalidInput, "jobs leave clients 0 to 90 percent, not {}", settings.foreground_share);
         }
@@ -314,12 +332,12 @@ impl Pool {
         self.store.map.borrow_mut().settings = settings;
         self.store.append_all(vec![Record::Settings(settings)]);
         self.store.changed();
-        self.store.log.make_durable(self.store.log.seq()).await
+        self.store.make_durable(self.store.log.seq()).await
     }
 
     /// Gives the pool another name.
     pub async fn rename(&self, name: &str) -> Result<()> {
-        self.store.check_writable()?;
+        self.store.check_changeable()?;
         check_name(name)?;
         *self.store.labels.pool_name.borrow_mut() = name.into();
         // Twice: the other slot of a disk must not go on telling the old one.
@@ -332,7 +350,7 @@ impl Pool {
 
     /// Gives a virtual disk another name.
     pub async fn vdisk_rename(&self, old: &str, new: &str) -> Result<()> {
-        self.store.check_writable()?;
+        self.store.check_changeable()?;
         check_name(new)?;
         let Some(vdisk) = self.vdisk(old) else { return fail!(NotFound, "there is no virtual disk named {old}") };
         if self.vdisk(new).is_some() {
@@ -345,7 +363,7 @@ impl Pool {
             record.clone()
         };
         self.store.append_all(vec![Record::Vdisk(record)]);
-        self.store.log.make_durable(self.store.log.seq()).await
+        self.store.make_durable(self.store.log.seq()).await
     }
 
     /// Takes an empty disk out of the pool, and its labels off it.
@@ -360,7 +378,7 @@ impl Pool {
             map.disks.remove(&no);
         }
         self.store.append_all(vec![Record::DiskDrop(no as u32)]);
-        self.store.log.make_durable(self.store.log.seq()).await?;
+        self.store.make_durable(self.store.log.seq()).await?;
         // Without its record it is chosen for nothing any more: others carry the log and vote before it is gone.
         self.settle_metadata().await?;
         let left = self.store.members.borrow_mut().remove(&no);
@@ -376,20 +394,32 @@ impl Pool {
         Ok(())
     }
 
-    /// Uses a disk again that missed updates.
-    fn welcome(&self, no: u16, disk: Rc<dyn Disk>) {
+    /// Uses a disk again. `whole`: no label without it was durable, and nothing was that it lacks, but for what it had not flushed when it went: strips of segments
+    /// that are on record, and what is being written again for that very reason.
+    fn welcome(&self, no: u16, disk: Rc<dyn Disk>, label: &Label, whole: bool) {
         if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
+            member.plan = label.plan;
+            member.label_serial = label.serial;
             member.disk = Some(disk);
-            member.current = false;
+            member.parked = None;
+            member.current = whole;
             member.gone = None;
             member.touched.clear();
-            member.flushed = member.completed;
+            // What it holds may still be in its cache: the next commit flushes it.
+            member.completed += 1;
         }
         if let Some(room) = self.store.map.borrow_mut().disks.get_mut(&no) {
             room.healthy = true;
         }
+        if whole {
+            self.store.labels.restore(no);
+        }
+        self.store.comings_and_goings.set(self.store.comings_and_goings.get() + 1);
+        self.store.labels.outdated.set(true);
         self.store.world.emit(Event::DiskReturned { disk: DiskNo(no) });
+        self.store.review_freeze();
         self.store.changed();
         self.store.room.notify();
+        self.store.log.demand();
     }
 }

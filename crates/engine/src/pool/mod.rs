@@ -147,7 +147,7 @@ impl Pool {
 
     /// Makes a virtual disk.
     pub async fn vdisk_create(&self, spec: &VdiskSpec) -> Result<Rc<Vdisk>> {
-        self.store.check_writable()?;
+        self.store.check_changeable()?;
         let (layout, record) = self.plan_vdisk(spec)?;
         let (size, fixed) = (record.size, record.fixed);
         let id = {
@@ -171,13 +171,13 @@ impl Pool {
         };
         let vdisk = Vdisk::new(self.store.clone(), id);
         self.vdisks.borrow_mut().insert(id, vdisk.clone());
-        self.store.log.make_durable(self.store.log.seq()).await?;
+        self.store.make_durable(self.store.log.seq()).await?;
         Ok(vdisk)
     }
 
     /// Removes a virtual disk and gives its space back.
     pub async fn vdisk_remove(&self, name: &str) -> Result<()> {
-        self.store.check_writable()?;
+        self.store.check_changeable()?;
         let Some(vdisk) = self.vdisk(name) else { return fail!(NotFound, "there is no virtual disk named {name}") };
         self.vdisks.borrow_mut().remove(&vdisk.id());
         vdisk.close();
@@ -188,7 +188,7 @@ impl Pool {
         }
         let records = self.store.map.borrow_mut().drop_vdisk(vdisk.id());
         self.store.append_all(records);
-        self.store.log.make_durable(self.store.log.seq()).await?;
+        self.store.make_durable(self.store.log.seq()).await?;
         self.store.room.notify();
         self.store.changed();
         Ok(())
@@ -196,7 +196,7 @@ impl Pool {
 
     /// Makes a virtual disk larger.
     pub async fn vdisk_resize(&self, name: &str, size: ByteCount) -> Result<()> {
-        self.store.check_writable()?;
+        self.store.check_changeable()?;
         let size = check_size(size)?;
         let Some(vdisk) = self.vdisk(name) else { return fail!(NotFound, "there is no virtual disk named {name}") };
         let records = {
@@ -233,7 +233,7 @@ impl Pool {
             records
         };
         self.store.append_all(records);
-        self.store.log.make_durable(self.store.log.seq()).await
+        self.store.make_durable(self.store.log.seq()).await
     }
 
     fn is_being_read(&self, vdisk: &Vdisk) -> bool {
@@ -248,12 +248,19 @@ impl Pool {
         let mut result = Ok(());
         self.stop_jobs().await;
         if !self.store.read_only {
+            // Nobody waits any more for disks that are missing.
+            self.store.close_freeze();
             for vdisk in self.vdisks() {
                 result = result.and(vdisk.flush().await);
                 vdisk.quiesce().await;
             }
             if result.is_ok() {
                 result = self.checkpoint().await;
+            }
+            if result.is_ok() {
+                // Once more: a disk that is put back from a copy made while the pool was open is then more than one epoch behind.
+                self.store.labels.outdated.set(true);
+                result = self.store.write_labels().await;
             }
         }
         self.store.stopping.set(true);

@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::fail;
 use crate::format::page::{PageId, PageKind};
 use crate::format::record::{OWNER_METADATA, PageRun, SlabAt};
-use crate::io::IoSlice;
+use crate::io::{Buf, IoSlice};
 use crate::segment::PAGE_PAIR;
 use crate::store::join;
 use crate::store::pages::table_page;
@@ -277,6 +277,18 @@ impl Pool {
         strip
     }
 
+    /// The same as [`Pool::copy_pages`] while checkpoints go on: they write to every copy that is there, and so keep up to date what was copied.
+    pub(super) async fn copy_pages_in_turns(&self, segment: u32, to: SlabAt) -> Result<()> {
+        for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
+            let _turn = self.checkpointing.take().await;
+            // A run that was given to somebody else meanwhile is written by the next checkpoint.
+            let still = group.iter().filter(|(id, home)| self.store.is_home(*id, home.0));
+            let copies = still.map(|(id, home)| self.copy_page(*id, *home, to));
+            join(copies).await.into_iter().collect::<Result<()>>()?;
+        }
+        Ok(())
+    }
+
     /// Writes the newest image of every page of a metadata segment to `to`.
     pub(super) async fn copy_pages(&self, segment: u32, to: SlabAt) -> Result<()> {
         for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
@@ -289,11 +301,22 @@ impl Pool {
     }
 
     async fn copy_page(&self, id: PageId, home: (PageRun, u32), to: SlabAt) -> Result<()> {
-        // A page without an image was never checkpointed; there is nothing to copy.
-        let Some((version, block)) = self.store.read_page(id, home).await else { return Ok(()) };
+        // A page without an image was never checkpointed.
+        let Some((version, block)) = self.store.read_page(id, home).await? else { return self.blank_page(home, to).await };
+        // Both slots: what lies in the other one may be of another history, and look newer.
+        let mut both = Buf::zeroed(PAGE_PAIR as usize);
+        both[(version % 2) as usize * BLOCK as usize..][..BLOCK as usize].copy_from_slice(&block);
+        self.write_pair(home, to, both).await
+    }
+
+    async fn blank_page(&self, home: (PageRun, u32), to: SlabAt) -> Result<()> {
+        self.write_pair(home, to, Buf::zeroed(PAGE_PAIR as usize)).await
+    }
+
+    async fn write_pair(&self, home: (PageRun, u32), to: SlabAt, both: Buf) -> Result<()> {
         let pair = (home.0.first + home.1) as u64 * PAGE_PAIR / BLOCK;
-        let at = self.store.slab_offset(to, pair + version % 2);
-        if self.store.disk_write(to.disk, at, vec![block.freeze()]).await.is_err() {
+        let at = self.store.slab_offset(to, pair);
+        if self.store.disk_write(to.disk, at, vec![both.freeze()]).await.is_err() {
             return fail!(NotPossible, "disk {} failed while metadata was copied to it", to.disk);
         }
         Ok(())

@@ -1,9 +1,11 @@
 //! Opening a pool, after a clean stop or a crash alike. The steps are in [`Pool::open`], in their order.
 //!
 //! Invariants
-//! 1. The newest label decides who is a member and who is current; a disk that it does not name as current is never asked for metadata.
-//! 2. Writing needs a majority of the newest label's voters, or `degraded` and all that is left.
-//! 3. Before anything is written under this opening, its number is durable in the labels: log batches of an earlier opening cannot pass for its own.
+//! 1. The newest label decides who is a member and who is current; a disk that it does not name as current, or whose own label is older than that allows,
+//!    is never asked for metadata.
+//! 2. Opening needs a majority of the newest label's voters, or `degraded` and all that is left (`store/quorum.rs`).
+//! 3. Before anything is written under this opening, its number is promised and then durable in the labels: log batches of an earlier opening cannot pass
+//!    for its own.
 
 use super::Pool;
 use super::job::runner;
@@ -20,9 +22,11 @@ use crate::log::Log;
 use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::store::commit::committer;
+use crate::store::freeze::{freeze_watch, frozen};
 use crate::store::labels::Labels;
 use crate::store::pages::{Pages, table_page};
 use crate::store::patience::Patience;
+use crate::store::quorum::{self, Standing};
 use crate::store::replay::Replayed;
 use crate::store::{Member, PoolCounters, Store, Tuning, join};
 use crate::stripe::table::CHUNK_PAGES;
@@ -42,6 +46,9 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Go on with fewer than a majority of the metadata copies.
     pub degraded: bool,
+    /// A random number, other for every opening: what this one writes is told apart by it from what another machine may write. 0: one follows from the clock,
+    /// which is good enough where there is no other machine.
+    pub lineage: u64,
     /// See [`Tuning`].
     pub tuning: Tuning,
 }
@@ -58,7 +65,7 @@ pub async fn probe(disk: &Rc<dyn Disk>) -> Result<Option<(Label, usize)>> {
     let mut damaged = 0;
     for slot in slots {
         match slot.ok().map(|block| Label::decode(&block)).transpose()?.flatten() {
-            Some(label) if newest.as_ref().is_none_or(|best| label.epoch > best.epoch) => newest = Some(label),
+            Some(label) if newest.as_ref().is_none_or(|best| label.serial > best.serial) => newest = Some(label),
             Some(_) => {}
             None => damaged += 1,
         }
@@ -79,10 +86,11 @@ impl Pool {
         let found = read_labels(disks).await?;
         let newest = choose_newest(&found)?;
         let found = leave_strangers(&world, found, &newest);
-        let store = make_store(world, &newest, found.iter(), &options)?;
+        check_rivals(&newest, &found)?;
+        let store = make_store(world, &newest, &found, &options)?;
         read_configuration(&store, &newest).await?;
         let missing = read_tables(&store).await?;
-        let replayed = store.replay(&newest.anchor, newest.opened + 1).await?;
+        let replayed = store.replay(&newest.anchor).await?;
         prove_tables(&store, &missing)?;
         // A disk without a record was being added, or removed, when the power went.
         store.members.borrow_mut().retain(|no, _| store.map.borrow().disks.contains_key(no));
@@ -105,7 +113,7 @@ impl Pool {
         });
         pool.open_vdisks(&replayed)?;
         if !options.read_only {
-            pool.start_writing(&found, &replayed).await?;
+            pool.start_writing(&newest, &found, &replayed, &options).await?;
         }
         store.world.emit(Event::PoolOpened { replayed: replayed.batches, torn: replayed.torn });
         Ok(pool)
@@ -125,20 +133,27 @@ impl Pool {
     }
 
     /// The first writes: labels that name this opening, then whatever damage was seen is put right by a checkpoint.
-    async fn start_writing(self: &Rc<Self>, found: &[Found], replayed: &Replayed) -> Result<()> {
+    async fn start_writing(
+        self: &Rc<Self>,
+        newest: &Label,
+        found: &[Found],
+        replayed: &Replayed,
+        options: &OpenOptions,
+    ) -> Result<()> {
         let store = &self.store;
-        store.labels.opened.set((store.log.opened(), store.log.batch_number()));
-        // What was replayed may be in the disks' caches only, if a process was killed: labels that follow from it must not outlive it.
-        store.flush_all(store.loggers()).await;
-        store.write_labels().await?;
+        // What was replayed, and the labels themselves, may be in the disks' caches only, if a process was killed: no label may be overwritten, and none that follows
+        // from the log be written, before that is durable.
+        let there = store.members.borrow().iter().filter(|(_, member)| member.disk.is_some()).map(|(no, _)| *no).collect();
+        store.flush_all(there).await;
+        self.begin_opening(newest, found, options).await?;
         store.move_log().await?;
         let given_back = store.map.borrow_mut().drop_empty_segments();
         store.append_all(given_back);
-        store.writing.set(true);
         self.note_absent();
         store.heal_suspects().await;
         store.world.spawn("jobs", Box::pin(runner(self.clone())));
         store.world.spawn("committer", Box::pin(committer(store.clone())));
+        store.world.spawn("freeze watch", Box::pin(freeze_watch(store.clone())));
         store.world.spawn("log keeper", Box::pin(log_keeper(self.clone())));
         store.world.spawn("memory keeper", Box::pin(memory_keeper(self.clone())));
         store.world.spawn("metadata keeper", Box::pin(metadata_keeper(self.clone())));
@@ -149,6 +164,43 @@ impl Pool {
         if replayed.batches > 0 || damaged.count() > 0 || store.counters.metadata_healed.get() > 0 {
             // It writes the labels, too: with the ones before it every slot is fresh.
             self.checkpoint().await?;
+        }
+        Ok(())
+    }
+
+    /// Has this opening promised, and makes it the truth.
+    async fn begin_opening(&self, newest: &Label, found: &[Found], options: &OpenOptions) -> Result<()> {
+        let store = &self.store;
+        let opening = quorum::next_opening(found.iter().map(|found| &found.label));
+        let believed: Vec<Label> = found
+            .iter()
+            .filter(|found| store.is_current(found.label.disk_no))
+            .map(|found| found.label.clone())
+            .collect();
+        store.promise(opening, &believed, options.degraded).await?;
+        let number = match options.lineage {
+            0 => (store.world.now().0 ^ opening.rotate_left(40)) | 1 << 63,
+            number => number,
+        };
+        let lineage = newest.lineage.opened_as(opening, number);
+        store.log.belongs_to(number);
+        store.labels.opened_batch.set(store.log.batch_number());
+        *store.labels.lineage.borrow_mut() = lineage;
+        if options.degraded {
+            // A person says that the others do not count.
+            let mut durable = store.labels.durable.get();
+            durable.voters &= store.current_set();
+            store.labels.durable.set(durable);
+        }
+        store.writing.set(true);
+        store.review_freeze();
+        if let Some(reason) = store.frozen() {
+            return Err(frozen(reason));
+        }
+        // Twice: a disk that was put back from a copy made before this opening is then more than one epoch behind.
+        for _ in 0..2 {
+            store.labels.outdated.set(true);
+            store.write_labels().await?;
         }
         Ok(())
     }
@@ -164,6 +216,14 @@ impl Pool {
         };
         for (no, was_current) in behind {
             self.store.note_away(no, if was_current { Away::Tracked } else { Away::Unknown }, &[]);
+        }
+        // One that lacks a batch which others have, and not the last one only, lost what it had called durable: it was put back from a copy.
+        let last = self.store.log.batch_number().saturating_sub(1);
+        let rolled_back: Vec<u16> =
+            self.store.lacked.borrow().iter().filter(|(_, number)| **number < last).map(|(no, _)| *no).collect();
+        for no in rolled_back {
+            self.store.world.emit(Event::DiskOutOfStep { disk: DiskNo(no), diverged: false });
+            self.store.note_away(no, Away::Unknown, &[]);
         }
     }
 }
@@ -204,11 +264,27 @@ async fn read_labels(disks: Vec<Rc<dyn Disk>>) -> Result<Vec<Found>> {
 }
 
 fn choose_newest(found: &[Found]) -> Result<Label> {
-    // An epoch that was cut off on some disks is written again by an opening without them: the later opening wins.
-    match found.iter().map(|found| &found.label).max_by_key(|label| (label.epoch, label.opened)) {
+    match quorum::newest(found.iter().map(|found| &found.label)) {
         Some(label) => Ok(label.clone()),
         None => fail!(NotFound, "none of the disks carries a pool"),
     }
+}
+
+/// Two histories that could both be gone on from: only the owner knows which one is to be kept.
+fn check_rivals(newest: &Label, found: &[Found]) -> Result<()> {
+    let labels: Vec<&Label> = found.iter().map(|found| &found.label).collect();
+    let Some(rival) = quorum::rival(newest, &labels) else { return Ok(()) };
+    let of = |history: &Label| {
+        let theirs = labels.iter().filter(|label| history.lineage.follows(&label.lineage));
+        theirs.map(|label| label.disk_no).collect::<Vec<u16>>()
+    };
+    fail!(
+        NotPossible,
+        "pool {} was used twice, each time without the other's disks: disks {:?} know nothing of disks {:?}; take those away whose data is to be given up, open the pool, and add them again",
+        newest.pool_name,
+        of(newest),
+        of(rival)
+    )
 }
 
 /// Disks that were removed from the pool, and still carry its label, are left alone.
@@ -223,30 +299,34 @@ fn leave_strangers(world: &Rc<dyn World>, found: Vec<Found>, newest: &Label) -> 
     members
 }
 
-fn make_store<'a>(
-    world: Rc<dyn World>,
-    newest: &Label,
-    found: impl Iterator<Item = &'a Found> + Clone,
-    options: &OpenOptions,
-) -> Result<Rc<Store>> {
+fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &OpenOptions) -> Result<Rc<Store>> {
     let membership = newest.membership;
     let mut members = BTreeMap::new();
+    let mut current = 0u64;
     for no in (0..DISKS_MAX as u16).filter(|no| membership.members >> no & 1 == 1) {
         let id = newest.disk_ids[no as usize];
-        let here = found.clone().find(|found| found.label.disk_id == id && found.label.disk_no == no);
-        let named_current = membership.current >> no & 1 == 1 || mutant::active(Mutant::StaleDiskTrusted);
+        let here = found.iter().find(|found| found.label.disk_id == id && found.label.disk_no == no);
+        let named_current = membership.current >> no & 1 == 1;
+        let standing = here.map(|found| quorum::standing(newest, &found.label));
+        let believed = standing.map_or(named_current, |standing| standing == Standing::Current);
+        let believed = believed || mutant::active(Mutant::StaleDiskTrusted);
+        current |= ((believed && here.is_some()) as u64) << no;
+        if named_current && !believed {
+            let diverged = standing == Some(Standing::Diverged);
+            world.emit(Event::DiskOutOfStep { disk: DiskNo(no), diverged });
+        }
         let plan = here.map_or(newest.plan, |found| found.label.plan);
-        members.insert(no, Member::new(id, plan, here.map(|found| found.disk.clone()), named_current));
+        let mut member = Member::new(id, plan, here.map(|found| found.disk.clone()), believed);
+        member.label_serial = here.map_or(1, |found| found.label.serial);
+        member.current_epoch = if named_current { newest.epoch } else { 0 };
+        members.insert(no, member);
     }
-    let voters = membership.voters.count_ones();
-    let present =
-        members.iter().filter(|(no, member)| membership.voters >> **no & 1 == 1 && member.disk.is_some()).count()
-            as u32;
-    if present == 0 || present * 2 <= voters && !options.degraded {
-        let missing: Vec<u16> = members.iter().filter(|(_, member)| member.disk.is_none()).map(|(no, _)| *no).collect();
+    if membership.voters & current == 0 || !quorum::may_open(membership.voters, current) && !options.degraded {
+        let (present, voters) = ((membership.voters & current).count_ones(), membership.voters.count_ones());
+        let missing: Vec<u16> = members.iter().filter(|(no, _)| current >> **no & 1 == 0).map(|(no, _)| *no).collect();
         return fail!(
             NotPossible,
-            "pool {} has {present} of its {voters} metadata copies, disks {missing:?} are missing: a majority is needed, or 'weft serve --degraded'",
+            "pool {} has {present} of its {voters} metadata copies, disks {missing:?} are missing or out of date: a majority is needed, or 'weft serve --degraded'",
             newest.pool_name
         );
     }
@@ -261,7 +341,7 @@ fn make_store<'a>(
         tuning: options.tuning,
         members: RefCell::new(members),
         map: RefCell::new(map),
-        log: Log::new(newest.plan.log_len.0, &newest.anchor, newest.opened + 1),
+        log: Log::new(newest.plan.log_len.0, &newest.anchor),
         pages: Pages::default(),
         labels: Labels::new(newest),
         patience,
@@ -271,8 +351,11 @@ fn make_store<'a>(
         committed_at: Cell::new(Nanos(0)),
         room: Default::default(),
         landings: RefCell::new(BTreeSet::new()),
-        fresh: RefCell::default(),
-        broken: RefCell::default(),
+        limbo: Default::default(),
+        freeze: Default::default(),
+        pages_unwritten: Cell::new(false),
+        comings_and_goings: Cell::new(0),
+        lacked: RefCell::default(),
         wants_stripes: Cell::new(false),
         committing: Default::default(),
         stopping: Cell::new(false),
@@ -337,12 +420,15 @@ async fn read_tables(store: &Rc<Store>) -> Result<Vec<(u32, u32, u32)>> {
             .iter()
             .map(|(table, chunk, page, run)| store.read_page(table_page(*table, *chunk, *page), (*run, *page)));
         for ((table, number, page, _), image) in group.iter().zip(join(reads).await) {
-            let Some((version, block)) = image else {
+            let mut map = store.map.borrow_mut();
+            let found = map.tables.get_mut(table).expect("tables do not go away while a pool is opened");
+            // An older image than the checkpoint saw is what a lost write left.
+            let least = found.chunks[number].versions[*page as usize];
+            let Some((version, block)) = image.ok().flatten().filter(|(version, _)| *version >= least) else {
                 missing.push((*table, *number, *page));
                 continue;
             };
-            let mut map = store.map.borrow_mut();
-            let table = map.tables.get_mut(table).expect("tables do not go away while a pool is opened");
+            let table = found;
             table.load_page(*number, *page, version, &block[64..]);
         }
     }

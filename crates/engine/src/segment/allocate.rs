@@ -198,7 +198,10 @@ impl Map {
 
     fn choose_segment(&mut self, table: u32, records: &mut Vec<Record<'static>>) -> Result<u32> {
         let state = &self.tables[&table];
-        let usable = |id: &u32| !self.segments[id].free.is_empty() && !self.segments[id].frozen;
+        let usable = |id: &u32| {
+            let segment = &self.segments[id];
+            !segment.free.is_empty() && !segment.frozen && self.takes_stripes(segment)
+        };
         let healthy = |id: &u32| self.is_healthy(&self.segments[id]);
         let most_free = |ids: &mut dyn Iterator<Item = u32>| {
             ids.max_by_key(|id| (self.segments[id].free.count(), core::cmp::Reverse(*id)))

@@ -58,6 +58,8 @@ pub struct Map {
     pub events: BTreeMap<u64, EventRecord>,
     /// Slabs that are taken and in no segment: where a slot is moving to, or has moved from.
     pub in_transit: BTreeSet<SlabAt>,
+    /// Where stripes were written whose commits were withdrawn, by (table, stripe); see `store/limbo.rs`.
+    pub limbo: BTreeMap<(u32, u64), Place>,
     /// Stripes that become free when the log is durable up to the sequence number.
     freeing: VecDeque<(u64, Place)>,
     /// Stripes that are being read, how often, and whether they became free meanwhile.
@@ -125,6 +127,7 @@ impl Map {
             jobs: BTreeMap::new(),
             events: BTreeMap::new(),
             in_transit: BTreeSet::new(),
+            limbo: BTreeMap::new(),
             freeing: VecDeque::new(),
             pins: BTreeMap::new(),
         }
@@ -222,7 +225,11 @@ impl Map {
                     return fail!(Corrupt, "chunk {} of table {} is beyond all stripes", record.chunk, record.table);
                 }
                 if let Some(table) = self.tables.get_mut(&record.table) {
-                    table.chunks.entry(record.chunk).or_insert_with(|| Chunk::new(record.pages));
+                    table.chunks.entry(record.chunk).or_insert_with(|| {
+                        let mut chunk = Chunk::new(record.pages);
+                        chunk.versions = record.versions.map(u64::from);
+                        chunk
+                    });
                 }
             }
             Record::DiskDrop(no) => {
@@ -371,10 +378,34 @@ impl Map {
 
     /// Maps `stripe` of `table` to `place` and lets go of where it was once the record with sequence number `seq` is durable.
     pub fn commit(&mut self, table: u32, stripe: u64, place: Option<Place>, seq: u64) {
-        let table = self.tables.get_mut(&table).expect("a stripe is committed to a table that exists");
-        if let Some(before) = table.set(stripe, place) {
-            self.freeing.push_back((seq, before));
+        let found = self.tables.get_mut(&table).expect("a stripe is committed to a table that exists");
+        let before = found.set(stripe, place);
+        let in_limbo = self.limbo.remove(&(table, stripe));
+        self.freeing.extend(before.into_iter().chain(in_limbo).map(|place| (seq, place)));
+    }
+
+    /// Takes back that `seq` committed `stripe` of `table` to `place`: `before` is the truth again. `false`: a later change has replaced it already; what it let
+    /// go of is free with that one.
+    pub fn withdraw(&mut self, table: u32, stripe: u64, place: Place, before: Option<Place>, seq: u64) -> bool {
+        let entry = before.and_then(|before| self.freeing.iter().position(|entry| *entry == (seq, before)));
+        let Some(found) = self.tables.get_mut(&table) else { return false };
+        if found.get(stripe) == Some(place) {
+            found.set(stripe, before);
+            entry.map(|at| self.freeing.remove(at));
+            return true;
         }
+        let later = self.freeing.iter().position(|(_, replaced)| *replaced == place);
+        if let (Some(at), Some(later)) = (entry, later) {
+            let until = self.freeing[later].0;
+            let (_, old) = self.freeing.remove(at).expect("it was just found");
+            self.freeing.insert(later, (until, old));
+        }
+        false
+    }
+
+    /// Where the newest version of `stripe` of `table` was written, durable or not.
+    pub fn place_of(&self, table: u32, stripe: u64) -> Option<Place> {
+        self.limbo.get(&(table, stripe)).copied().or_else(|| self.tables[&table].get(stripe))
     }
 
     /// Makes free what records below `durable` let go of. Returns records (segments that became empty and were given back).
@@ -491,6 +522,7 @@ impl Map {
             }
         }
         self.freeing.retain(|(_, place)| self.segments.contains_key(&place.segment));
+        self.limbo.retain(|_, place| self.segments.contains_key(&place.segment));
         records
     }
 
@@ -517,6 +549,13 @@ impl Map {
     pub fn is_healthy(&self, segment: &Segment) -> bool {
         let healthy = |disk: u16| self.disks.get(&disk).is_some_and(|room| room.healthy);
         segment.record.slabs.iter().all(|at| at.is_some_and(|at| healthy(at.disk)))
+    }
+
+    /// Whether enough slots of a segment lie on healthy disks for a stripe to be written there.
+    pub fn takes_stripes(&self, segment: &Segment) -> bool {
+        let healthy = |at: &SlabAt| self.disks.get(&at.disk).is_some_and(|room| room.healthy);
+        let there = segment.record.slabs.iter().flatten().filter(|at| healthy(at)).count();
+        there + segment.record.layout.failures() >= segment.record.layout.slots()
     }
 
     /// Whether a slot has its disk, and that disk all the strips of the slot.
@@ -586,7 +625,8 @@ impl Map {
 
 /// The record of a chunk of a table.
 pub fn chunk_record(table: u32, number: u32, chunk: &Chunk) -> Record<'static> {
-    Record::Chunk(crate::format::record::ChunkRecord { table, chunk: number, pages: chunk.pages })
+    let versions = chunk.versions.map(|version| version.min(u32::MAX.into()) as u32);
+    Record::Chunk(crate::format::record::ChunkRecord { table, chunk: number, pages: chunk.pages, versions })
 }
 
 /// A commit record, borrowed.

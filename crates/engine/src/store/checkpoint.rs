@@ -6,14 +6,18 @@
 //! 2. make the log durable, write every dirty page (an image never runs ahead of the durable log);
 //! 3. write the configuration to every voter (of another set than before, if it is time for a step to a better one), in the checkpoint area that the last checkpoint did not use;
 //! 4. flush; then the labels, with the new anchor; then the ring before the anchor is free.
+//!
+//! A disk that goes or comes during 2 and 3 has them done again: what was written may be missing on it. While the pool is frozen, none of it happens.
 
 use super::{Store, join};
 use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::fail;
 use crate::format::label::Anchor;
+use crate::format::record::Record;
 use crate::io::{Buf, IoSlice};
 use crate::mutant::{self, Mutant};
+use crate::segment::chunk_record;
 use crate::units::ByteCount;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -21,17 +25,36 @@ use alloc::vec::Vec;
 impl Store {
     /// Takes a checkpoint. `oldest_landing` tells, when asked, the oldest log record with data that is nowhere else.
     pub async fn checkpoint(&self, oldest_landing: impl Fn() -> Option<u64>) -> Result<()> {
+        loop {
+            self.thawed().await?;
+            if self.try_checkpoint(&oldest_landing).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes a checkpoint. `Ok(false)`: disks went or came meanwhile, and what was written may not be on all of them.
+    async fn try_checkpoint(&self, oldest_landing: &impl Fn() -> Option<u64>) -> Result<bool> {
+        let seen = self.comings_and_goings.get();
         let redo = self.log.seq();
-        let mut blob = Vec::new();
-        self.map.borrow().records().iter().for_each(|record| record.encode(&mut blob));
-        self.write_dirty_pages().await?;
-        let tail = oldest_landing()
-            .filter(|_| !mutant::active(Mutant::LandingRetiredEarly))
-            .map_or(redo, |landing| landing.min(redo));
+        let mut records = self.map.borrow().records();
+        self.pages_unwritten.set(false);
+        let pages = self.write_dirty_pages().await?;
+        let tail = oldest_landing().map_or(redo, |landing| landing.min(redo));
         self.log.make_durable(self.log.seq()).await?;
+        // A commit that was taken back meanwhile needs its landed data again.
+        let tail = oldest_landing().map_or(tail, |landing| landing.min(tail));
+        let tail = if mutant::active(Mutant::LandingRetiredEarly) { redo } else { tail };
         if !mutant::active(Mutant::LabelBeforeCheckpoint) {
             self.flush_all(self.unflushed()).await;
         }
+        if self.pages_unwritten.get() || seen != self.comings_and_goings.get() {
+            self.pages_written(&pages, false);
+            return Ok(false);
+        }
+        self.note_versions(&mut records);
+        let mut blob = Vec::new();
+        records.iter().for_each(|record| record.encode(&mut blob));
         let tail = self.log.batch_of(tail);
         let anchor = Anchor {
             checkpoint_no: self.labels.anchor.get().checkpoint_no + 1,
@@ -45,13 +68,32 @@ impl Store {
         };
         let voters = self.voters_next();
         self.write_blob(voters, &anchor, blob).await?;
+        if seen != self.comings_and_goings.get() {
+            self.pages_written(&pages, false);
+            return Ok(false);
+        }
+        // From here on the disks that are there have all of it; one that comes back does not.
+        self.labels.forget_absent(self.current_set());
         self.labels.voters.set(voters);
         self.labels.anchor.set(anchor);
         self.labels.outdated.set(true);
         self.write_labels().await?;
+        self.pages_written(&pages, true);
         self.log.cut(tail);
         self.counters.checkpoints.set(self.counters.checkpoints.get() + 1);
-        Ok(())
+        Ok(true)
+    }
+
+    /// Notes in the records of chunks which version of each page is on the disks now.
+    fn note_versions(&self, records: &mut [Record<'static>]) {
+        let map = self.map.borrow();
+        for record in records {
+            let Record::Chunk(chunk) = record else { continue };
+            let found = map.tables.get(&chunk.table).and_then(|table| table.chunks.get(&chunk.chunk));
+            if let Some(Record::Chunk(now)) = found.map(|found| chunk_record(chunk.table, chunk.chunk, found)) {
+                chunk.versions = now.versions;
+            }
+        }
     }
 
     /// Writes the configuration to the disks of `voters` and makes it durable there.
@@ -61,7 +103,7 @@ impl Store {
             let members = self.members.borrow();
             disks.iter().map(|no| members[no].plan.blob_len).min().unwrap_or(ByteCount::ZERO)
         };
-        if blob.len() as u64 > room.0 {
+        if blob.len() as u64 > room.0 && !disks.is_empty() {
             return fail!(NoSpace, "the configuration takes {} bytes, the checkpoint area has {}", blob.len(), room.0);
         }
         let slice = Buf::copy_of(&blob).freeze();

@@ -5,12 +5,12 @@
 //! 2. Record before reuse: what a batch lets go of is free only after the batch is durable on every log disk that is left.
 //! 3. A disk that did not take the data a batch speaks of is named as behind before the batch is written; what it lacks is in the next.
 //! 4. Membership before acknowledgement: if a disk was taken out, the labels say so before anything is called durable.
+//! 5. While the pool is frozen no batch is written, and none that was being written is called durable (`freeze.rs`).
+//! 6. No commit is durable whose stripe is not (`limbo.rs`).
 
 use super::{Store, join};
-use crate::error::Result;
-use crate::fail;
+use crate::error::{ErrorKind, Result};
 use crate::format::batch::{self, BatchHead};
-use crate::format::record::SlabAt;
 use crate::io::IoSlice;
 use crate::log::Taken;
 use crate::mutant::{self, Mutant};
@@ -19,6 +19,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::vec;
+use alloc::vec::Vec;
 
 /// Writes batches until the pool stops or fails.
 pub async fn committer(store: Rc<Store>) {
@@ -43,6 +44,8 @@ pub async fn committer(store: Rc<Store>) {
             Ok(false) if store.log.failure().is_some() => return,
             // The ring is full: wait for a checkpoint to move the tail.
             Ok(false) => moved.await,
+            // It is being closed while disks are missing.
+            Err(error) if error.kind == ErrorKind::Frozen => return,
             Err(error) => store.fail(error),
         }
     }
@@ -76,7 +79,9 @@ impl Store {
     /// Writes one batch. `Ok(false)`: the ring has no room for it.
     async fn commit_once(&self) -> Result<bool> {
         let _turn = self.committing.take().await;
-        let Some(taken) = self.log.take() else {
+        self.thawed().await?;
+        self.settle_limbo().await;
+        let Some(bound) = self.log.next_batch() else {
             let nothing_pending = !self.log.pending().0;
             if self.labels.outdated.get() {
                 self.write_labels().await?;
@@ -84,7 +89,6 @@ impl Store {
             }
             return Ok(nothing_pending);
         };
-        let fresh = self.fresh.take();
         self.uncommitted.set(0);
         self.committed_at.set(self.world.now());
         if !mutant::active(Mutant::CommitBeforeData) {
@@ -94,33 +98,21 @@ impl Store {
             }
             self.flush_all(disks).await;
         }
-        self.note_broken(fresh);
+        self.withdraw_unsafe(bound).await;
         if self.labels.outdated.get() {
             // A disk was lost with strips that this batch speaks of: if the power goes now, it must not pass for one that has them.
             self.write_labels().await?;
         }
+        let taken = self.log.take(bound);
         let crc = self.write_batch(&taken).await?;
-        // Also when somebody else is just writing them: it waits for its turn, and so for them.
-        self.write_labels().await?;
         self.log.written(&taken, crc);
+        self.limbo.durable(self.log.durable());
         self.counters.batches.set(self.counters.batches.get() + 1);
         self.counters.log_bytes.set(self.counters.log_bytes.get() + batch::batch_len(taken.payload.len()));
         if !mutant::active(Mutant::ReuseBeforeCommit) {
             self.release_freed(self.log.durable());
         }
         Ok(true)
-    }
-
-    /// Disks that are left have flushed. Where too few are left for what was just written, no flush of that virtual disk may succeed.
-    fn note_broken(&self, fresh: BTreeSet<u32>) {
-        let map = self.map.borrow();
-        for segment in fresh.iter().filter_map(|id| map.segments.get(id)) {
-            let there = |at: &Option<SlabAt>| at.is_some_and(|at| self.has_disk(at.disk));
-            let missing = segment.record.slabs.iter().filter(|at| !there(at)).count();
-            if missing > segment.record.layout.failures() {
-                self.broken.borrow_mut().insert(segment.record.owner);
-            }
-        }
     }
 
     /// Makes free what records below `durable` let go of, and tells who waits for room.
@@ -130,12 +122,13 @@ impl Store {
         self.room.notify();
     }
 
-    /// Writes the batch to every log disk and makes it durable there. Returns its CRC.
+    /// Writes the batch to every log disk and makes it durable there, labels included. Returns its CRC. While the pool is frozen it waits: disks that
+    /// come back get the batch, too.
     async fn write_batch(&self, taken: &Taken) -> Result<u32> {
         let head = BatchHead {
             magic: [0; 8],
             pool_id: self.id.0,
-            opened: self.log.opened(),
+            lineage: self.log.lineage(),
             number: taken.info.number,
             position: taken.info.position,
             first_seq: taken.info.first_seq,
@@ -146,25 +139,31 @@ impl Store {
         };
         let (buf, crc) = batch::encode(head, &taken.payload);
         let slice = buf.freeze();
-        let loggers = self.loggers();
-        join(loggers.iter().map(|no| self.write_log(*no, taken.info.position, slice.clone()))).await;
-        if self.loggers().is_empty() {
-            return fail!(Lost, "every disk that carries the log has failed");
+        let mut have = BTreeSet::new();
+        loop {
+            self.thawed().await?;
+            let lacking: Vec<u16> = self.loggers().into_iter().filter(|no| !have.contains(no)).collect();
+            let took = join(lacking.iter().map(|no| self.write_log(*no, taken.info.position, slice.clone()))).await;
+            have.extend(lacking.into_iter().zip(took).filter(|(_, took)| *took).map(|(no, _)| no));
+            // Also when somebody else is just writing them: it waits for its turn, and so for them.
+            self.write_labels().await?;
+            let loggers = self.loggers();
+            if self.frozen().is_none() && !loggers.is_empty() && loggers.iter().all(|no| have.contains(no)) {
+                return Ok(crc);
+            }
         }
-        Ok(crc)
     }
 
-    async fn write_log(&self, no: u16, position: u64, slice: IoSlice) {
+    /// Writes a batch to one log disk. Says whether it is durable there.
+    async fn write_log(&self, no: u16, position: u64, slice: IoSlice) -> bool {
         let at = {
             let members = self.members.borrow();
             let plan = &members[&no].plan;
             plan.log_at + ByteCount(position % plan.log_len.0)
         };
         debug_assert!(at.is_multiple_of(BLOCK));
-        if self.disk_write(no, at, vec![slice]).await.is_ok() {
-            // A failed flush takes the disk out; `loggers` no longer names it then.
-            let _ = self.disk_flush(no).await;
-        }
+        // A failed write or flush takes the disk out; `loggers` no longer names it then.
+        self.disk_write(no, at, vec![slice]).await.is_ok() && self.disk_flush(no).await.is_ok()
     }
 
     /// Asks for a commit once enough was written since the last one; `per_disk` bytes more have been.

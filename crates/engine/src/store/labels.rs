@@ -1,17 +1,20 @@
-//! Labels of the open pool: who is a current member, where the newest checkpoint is. See `format/label.rs` for the slots.
+//! Labels of the open pool: who is a current member, where the newest checkpoint is. See `format/label.rs` for the slots, `quorum.rs` for who may
+//! change what they say.
 //!
 //! Invariants
 //! 1. A label of epoch `e` is written only after all it refers to is durable.
 //! 2. An epoch counts once it is durable on every disk that it names as current; a disk that fails to take it is dropped and the next epoch
 //!    says so.
 //! 3. A disk that was away votes, or carries the log, only after it was brought what it missed of checkpoint, or log.
+//! 4. No label is written while the pool is frozen. So a disk that is lost and back before a label without it was durable missed none.
 
 use super::choice::{self, Candidate};
-use super::{Store, join};
+use super::{Store, join, quorum};
 use crate::error::Result;
 use crate::fail;
 use crate::format::Id;
 use crate::format::label::{Anchor, DiskPlan, Label, Membership};
+use crate::format::lineage::Lineage;
 use crate::format::record::DiskRecord;
 use crate::limits::DISKS_MAX;
 use crate::segment::DiskRoom;
@@ -32,8 +35,18 @@ pub struct Labels {
     pub pool_name: RefCell<String>,
     /// The newest epoch.
     pub epoch: Cell<u64>,
-    /// The opening that wrote the newest label, and the first batch it would write.
-    pub opened: Cell<(u64, u64)>,
+    /// The openings that led to the newest label, that label's own included.
+    pub lineage: RefCell<Lineage>,
+    /// The first batch that the newest of them would write.
+    pub opened_batch: Cell<u64>,
+    /// The largest number that an opening was promised.
+    pub promised: Cell<u64>,
+    /// What the last label says that was durable on all disks it calls current, and its epoch.
+    pub durable: Cell<Membership>,
+    /// The epoch of that label.
+    pub durable_epoch: Cell<u64>,
+    /// The disks that have missed nothing, although they may have been away since that label.
+    pub whole: Cell<u64>,
     /// The newest checkpoint.
     pub anchor: Cell<Anchor>,
     /// Disks whose majority opens the pool; each has the newest checkpoint.
@@ -53,7 +66,12 @@ impl Labels {
         Labels {
             pool_name: RefCell::new(label.pool_name.clone()),
             epoch: Cell::new(label.epoch),
-            opened: Cell::new((label.opened, label.opened_batch)),
+            lineage: RefCell::new(label.lineage.clone()),
+            opened_batch: Cell::new(label.opened_batch),
+            promised: Cell::new(label.promised),
+            durable: Cell::new(label.membership),
+            durable_epoch: Cell::new(label.epoch),
+            whole: Cell::new(label.membership.current),
             anchor: Cell::new(label.anchor),
             voters: Cell::new(label.membership.voters),
             loggers: Cell::new(label.membership.loggers),
@@ -68,22 +86,68 @@ impl Labels {
         self.voters.set(self.voters.get() & !(1 << no));
         self.loggers.set(self.loggers.get() & !(1 << no));
     }
+
+    /// Disks that are not among `present` miss something now, and are brought it when they are back.
+    pub fn forget_absent(&self, present: u64) {
+        self.whole.set(self.whole.get() & present);
+    }
+
+    /// Disk `no` is back before any label without it was durable: it votes, and carries the log, as that label says.
+    pub fn restore(&self, no: u16) {
+        let durable = self.durable.get();
+        self.voters.set(self.voters.get() | durable.voters & 1 << no);
+        self.loggers.set(self.loggers.get() | durable.loggers & 1 << no);
+    }
 }
 
 impl Store {
-    /// Brings the labels up to date if they are not. Fails when no current disk is left.
+    /// Brings the labels up to date if they are not. Waits while the pool is frozen.
     pub async fn write_labels(&self) -> Result<()> {
         let _turn = self.labels.turn.take().await;
-        while self.labels.outdated.replace(false) {
+        while self.labels.outdated.get() {
+            self.thawed().await?;
+            self.labels.outdated.set(false);
             let epoch = self.labels.epoch.get() + 1;
             self.labels.epoch.set(epoch);
             let labels = self.make_labels(epoch);
-            if labels.iter().all(|(_, label)| label.membership.current >> label.disk_no & 1 == 0) {
-                self.labels.outdated.set(true);
-                return fail!(Lost, "no disk with up-to-date metadata is left");
-            }
+            let Some((_, any)) = labels.first() else { return fail!(Lost, "no disk is left") };
+            let membership = any.membership;
             join(labels.iter().map(|(no, label)| self.write_label(*no, label))).await;
+            // A disk that did not take it was lost, and the labels are outdated again.
+            if !self.labels.outdated.get() {
+                self.labels.durable.set(membership);
+                self.labels.durable_epoch.set(epoch);
+                self.labels.whole.set(membership.current);
+                for (no, member) in self.members.borrow_mut().iter_mut() {
+                    if membership.current >> no & 1 == 1 {
+                        member.current_epoch = epoch;
+                    }
+                }
+                self.review_freeze();
+            }
         }
+        Ok(())
+    }
+
+    /// Has the number `opening` promised by more than half of the voters: nobody who opens the pool after that is ignorant of it. `labels`: those
+    /// of the disks that are believed; they are written anew as they are, but for the promise.
+    pub async fn promise(&self, opening: u64, labels: &[Label], degraded: bool) -> Result<()> {
+        let mut promised = 0u64;
+        let newest = self.make_labels(self.labels.epoch.get());
+        let writes = newest.into_iter().filter(|(no, _)| labels.iter().any(|own| own.disk_no == *no)).map(|(no, mut label)| {
+            label.promised = opening;
+            // The rest is as in the newest label: this one says nothing new of the pool.
+            label.membership = self.labels.durable.get();
+            async move { (no, self.write_label(no, &label).await) }
+        });
+        for (no, written) in join(writes).await {
+            promised |= (written as u64) << no;
+        }
+        let voters = self.labels.durable.get().voters;
+        if !quorum::may_open(voters, promised) && !(degraded && promised != 0) {
+            return fail!(NotPossible, "too many disks failed while the pool was opened: it needs more than half of those that vote");
+        }
+        self.labels.promised.set(opening);
         Ok(())
     }
 
@@ -136,6 +200,7 @@ impl Store {
         (0..DISKS_MAX as u16).filter(|no| set >> no & 1 == 1).filter(there).collect()
     }
 
+    /// The labels of epoch `epoch` for the disks that are there.
     fn make_labels(&self, epoch: u64) -> Vec<(u16, Label)> {
         let members = self.members.borrow();
         let set = |pick: &dyn Fn(&super::Member) -> bool| {
@@ -157,9 +222,11 @@ impl Store {
                 pool_name: self.labels.pool_name.borrow().clone(),
                 disk_id: member.id,
                 disk_no: *no,
+                serial: member.label_serial + 1,
                 epoch,
-                opened: self.labels.opened.get().0,
-                opened_batch: self.labels.opened.get().1,
+                lineage: self.labels.lineage.borrow().clone(),
+                promised: self.labels.promised.get(),
+                opened_batch: self.labels.opened_batch.get(),
                 slab_len: self.slab,
                 plan: member.plan,
                 membership,
@@ -171,16 +238,18 @@ impl Store {
         there.map(label).collect()
     }
 
-    async fn write_label(&self, no: u16, label: &Label) {
+    /// Writes a label to its disk and makes it durable there. Says whether it is.
+    async fn write_label(&self, no: u16, label: &Label) -> bool {
+        if let Some(member) = self.members.borrow_mut().get_mut(&no) {
+            member.label_serial = label.serial;
+        }
         let slots = DiskPlan::label_slots(label.plan.disk_len);
         let block = label.encode().freeze();
-        let parity = (label.epoch % 2) as usize;
+        let parity = (label.serial % 2) as usize;
         let both = [slots[parity], slots[2 + parity]];
         let written = join(both.into_iter().map(|at| self.disk_write(no, at, vec![block.clone()]))).await;
-        if written.iter().all(|written| written.is_ok()) {
-            // A failed flush takes the disk out, and the next epoch says so.
-            let _ = self.disk_flush(no).await;
-        }
+        // A failed write or flush takes the disk out, and the next epoch says so.
+        written.iter().all(|written| written.is_ok()) && self.disk_flush(no).await.is_ok()
     }
 }
 

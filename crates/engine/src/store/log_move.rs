@@ -158,7 +158,8 @@ impl Store {
         })
     }
 
-    fn losses(&self, no: u16) -> u64 {
+    /// How often disk `no` was lost.
+    pub fn losses(&self, no: u16) -> u64 {
         self.members.borrow().get(&no).map_or(u64::MAX, |member| member.losses)
     }
 }

@@ -12,10 +12,13 @@ pub mod blame;
 pub mod checkpoint;
 pub mod choice;
 pub mod commit;
+pub mod freeze;
 pub mod labels;
+pub mod limbo;
 pub mod log_move;
 pub mod pages;
 pub mod patience;
+pub mod quorum;
 pub mod replay;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -66,6 +69,8 @@ pub struct Tuning {
     pub bad_blocks_max: u64,
     /// A disk that has so often failed a write or a flush since the pool was opened is retired.
     pub failures_max: u64,
+    /// How long clients wait for disks without which nothing can be written, or what they ask for not be read.
+    pub freeze_limit: Nanos,
     /// Whether jobs begin by themselves: what is missing is rebuilt, what is back is brought up to date.
     pub auto_jobs: bool,
     /// About the most bytes that slots which move at once hold in memory.
@@ -85,6 +90,7 @@ impl Default for Tuning {
             read_patience: Nanos::secs(1),
             bad_blocks_max: 256,
             failures_max: 3,
+            freeze_limit: Nanos::secs(30),
             auto_jobs: true,
             move_memory: 512 << 20,
         }
@@ -113,6 +119,8 @@ pub struct Store {
     pub pages: Pages,
     /// Labels and membership.
     pub labels: Labels,
+    /// Whether too few disks are there.
+    pub freeze: freeze::Freeze,
     /// Reads that are waited for.
     pub patience: Rc<Patience>,
     /// Bytes in stripe buffers, and a signal when they change.
@@ -127,12 +135,16 @@ pub struct Store {
     pub room: Signal,
     /// Log records with data that is nowhere else: (sequence number, virtual disk, stripe).
     pub landings: RefCell<BTreeSet<(u64, u32, u64)>>,
-    /// Segments that stripes were committed to since the last batch was begun.
-    pub fresh: RefCell<BTreeSet<u32>>,
-    /// Tables with stripes that were lost, beyond the redundancy, before a flush had made them durable.
-    pub broken: RefCell<BTreeSet<u32>>,
+    /// Commits that are not durable yet, and what became of their stripes where disks were lost.
+    pub limbo: limbo::Limbo,
     /// A write waits for a free stripe.
     pub wants_stripes: Cell<bool>,
+    /// Pages could not be written since the last checkpoint was begun: it must begin anew.
+    pub pages_unwritten: Cell<bool>,
+    /// Log disks that lacked batches when the pool was opened: the number of the first.
+    pub lacked: RefCell<BTreeMap<u16, u64>>,
+    /// Counts disks that were lost, or came back: what was being made durable may not be on those.
+    pub comings_and_goings: Cell<u64>,
     /// Held by whoever writes the log.
     pub committing: Turn,
     /// The background tasks are to end.
@@ -161,8 +173,12 @@ pub struct Member {
     pub disk: Option<Rc<dyn Disk>>,
     /// Whether its metadata is up to date.
     pub current: bool,
-    /// Whether the newest label named it as current when the pool was opened.
+    /// Whether its metadata was up to date when the pool was opened.
     pub was_current: bool,
+    /// The epoch of the last durable label that calls it current.
+    pub current_epoch: u64,
+    /// The serial number of its newest label.
+    pub label_serial: u64,
     /// Writes that completed, and how many of those a completed flush covers. A flush under way covers nothing yet.
     pub completed: u64,
     /// See above.
@@ -193,6 +209,8 @@ impl Member {
             plan,
             current: named_current && disk.is_some(),
             was_current: named_current,
+            current_epoch: 0,
+            label_serial: 1,
             disk,
             completed: 0,
             flushed: 0,
@@ -367,6 +385,7 @@ impl Store {
         }
         member.current = false;
         member.losses += 1;
+        self.comings_and_goings.set(self.comings_and_goings.get() + 1);
         member.gone = Some(self.world.now());
         let touched: Vec<u32> = core::mem::take(&mut member.touched).into_keys().collect();
         drop(members);
@@ -379,6 +398,7 @@ impl Store {
         }
         self.labels.outdated.set(true);
         self.world.emit(Event::DiskLost { disk: DiskNo(no), reason: String::from(reason) });
+        self.review_freeze();
         self.log.demand();
         self.log.pressure.notify();
         self.changed();
@@ -440,6 +460,13 @@ impl Store {
         plan.data_at + self.slab * at.slab as u64 + ByteCount(block * BLOCK)
     }
 
+    /// The bits of the disks that are there and up to date.
+    pub fn current_set(&self) -> u64 {
+        let members = self.members.borrow();
+        let current = members.iter().filter(|(_, member)| member.current && member.disk.is_some());
+        current.fold(0, |set, (no, _)| set | 1 << no)
+    }
+
     /// Appends configuration records to the log, in order, and keeps the checksum pages in step with new segments and with those that go.
     pub fn append_all(&self, records: Vec<Record<'static>>) {
         for record in records {
@@ -464,12 +491,25 @@ impl Store {
 
     /// The pool accepts no more writes.
     pub fn fail(&self, error: Error) {
+        if error.kind == ErrorKind::Frozen {
+            // It is being closed while disks are missing: nobody has failed.
+            return;
+        }
         if self.log.failure().is_none() {
             self.world.emit(Event::PoolFailed { reason: error.context.clone() });
         }
         self.log.fail(error);
         self.room.notify();
         self.work.notify();
+    }
+
+    /// Refuses changes of the configuration while the pool is read-only, has failed, or is frozen.
+    pub fn check_changeable(&self) -> Result<()> {
+        self.check_writable()?;
+        match self.frozen() {
+            Some(reason) => Err(freeze::frozen(reason)),
+            None => Ok(()),
+        }
     }
 
     /// Refuses changes to a pool that is read-only or has failed.

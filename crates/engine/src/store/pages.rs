@@ -4,9 +4,12 @@
 //! 1. A dirty sheet page stays in memory until a checkpoint has written it (not: has begun to); a clean one that nobody holds may be dropped at any time.
 //! 2. Images are read only from current disks: a copy on a disk that missed updates is never believed.
 //! 3. Version `v` of a page is written to slot `v % 2` of every copy; the largest version that verifies is the page.
+//! 4. A page that cannot be read is an error, and never taken for one that was never written.
+//! 5. An image that reached no current disk was not written: its page stays dirty.
 
 use super::{Store, join};
 use crate::error::Result;
+use crate::fail;
 use crate::format::page::{self, PAGE_SUMS, PageId, PageKind};
 use crate::format::record::{PageRun, SlabAt};
 use crate::io::Buf;
@@ -56,6 +59,27 @@ impl Drop for Held<'_> {
                     held.remove(&(self.segment, number));
                 }
             }
+        }
+    }
+}
+
+/// What one copy of a page gave.
+enum Copied {
+    /// Its newest image; both slots were read.
+    Whole((u64, Buf)),
+    /// There is none; both slots were read.
+    Blank,
+    /// An image; the other slot cannot be read and may hold a newer one.
+    Partly((u64, Buf)),
+    /// Nothing can be read.
+    Unreadable,
+}
+
+impl Copied {
+    fn image(&self) -> Option<&(u64, Buf)> {
+        match self {
+            Copied::Whole(image) | Copied::Partly(image) => Some(image),
+            Copied::Blank | Copied::Unreadable => None,
         }
     }
 }
@@ -143,18 +167,21 @@ impl Pages {
             sheet.version += 1;
             sheet.dirty = false;
             sheet.leaving = true;
-            let block = page::encode(store.id, id, sheet.version, zerocopy::IntoBytes::as_bytes(&*sheet.sums));
+            let lineage = store.labels.lineage.borrow();
+            let sums = zerocopy::IntoBytes::as_bytes(&*sheet.sums);
+            let block = page::encode(store.id, &lineage, id, sheet.version, sums);
             images.push(Image { id, home: (segment.record.sheet, key.1), version: sheet.version, block });
         }
         (images, None)
     }
 
-    /// The images of these pages are on the disks.
-    fn arrived(&self, ids: &[PageId]) {
+    /// The images of these pages are durable; or, if not `safe`, they are to be written again.
+    fn arrived(&self, ids: &[PageId], safe: bool) {
         let mut sheets = self.sheets.borrow_mut();
         for id in ids.iter().filter(|id| id.kind == PageKind::Sheet) {
             if let Some(sheet) = sheets.get_mut(&(id.owner, id.number)) {
                 sheet.leaving = false;
+                sheet.dirty |= !safe;
             }
         }
     }
@@ -184,30 +211,31 @@ impl Pages {
 impl Store {
     /// The checksums `range` of `segment`, read from the disks where they are not in memory.
     pub async fn sums(&self, segment: u32, range: Range<u64>) -> Result<Vec<u32>> {
-        let _held = self.load_sums(segment, range.clone()).await;
+        let _held = self.load_sums(segment, range.clone()).await?;
         Ok(self.pages.get(segment, range).expect("held pages are in memory"))
     }
 
     /// Brings the checksum pages of `range` into memory and keeps them there.
-    pub async fn load_sums(&self, segment: u32, range: Range<u64>) -> Held<'_> {
+    pub async fn load_sums(&self, segment: u32, range: Range<u64>) -> Result<Held<'_>> {
         let held = self.pages.hold(segment, range.clone());
         loop {
             let absent = self.pages.absent(segment, range.clone());
             if absent.is_empty() {
-                return held;
+                return Ok(held);
             }
             self.pages.shrink(self.tuning.sheet_memory.saturating_sub(absent.len() as u64 * BLOCK));
-            join(absent.into_iter().map(|number| self.load_sheet(segment, number))).await;
+            let loaded = join(absent.into_iter().map(|number| self.load_sheet(segment, number))).await;
+            loaded.into_iter().collect::<Result<()>>()?;
         }
     }
 
-    async fn load_sheet(&self, segment: u32, number: u32) {
+    async fn load_sheet(&self, segment: u32, number: u32) -> Result<()> {
         let home = match self.map.borrow().segments.get(&segment) {
             Some(segment) => (segment.record.sheet, number),
             None => (PageRun { segment: u32::MAX, first: 0, count: 0 }, number),
         };
         let id = PageId { kind: PageKind::Sheet, owner: segment, number };
-        let image = self.read_page(id, home).await;
+        let image = self.read_page(id, home).await?;
         // No image: no stripe of this page was ever checkpointed, or every copy is damaged. The sums are 0 then, which verifies nothing.
         let (version, sums) = image.map_or((0, vec![0; PAGE_SUMS]), |(version, block)| {
             let words = block[64..].chunks_exact(4);
@@ -216,23 +244,32 @@ impl Store {
         let used = self.pages.uses.get();
         let sheet = Sheet { sums: sums.into_boxed_slice(), version, dirty: false, leaving: false, used };
         self.pages.sheets.borrow_mut().entry((segment, number)).or_insert(sheet);
+        Ok(())
     }
 
     /// The newest sound image of a page on the current disks. Copies that lack it are brought up to date on the way; while the pool is being
     /// opened they are only noted, for where the page lies is not known for sure before the log was read ([`Store::heal_suspects`]).
-    pub async fn read_page(&self, id: PageId, home: (PageRun, u32)) -> Option<(u64, Buf)> {
+    /// `Ok(None)`: it was never written. An error: no copy of it can be read that must have it.
+    pub async fn read_page(&self, id: PageId, home: (PageRun, u32)) -> Result<Option<(u64, Buf)>> {
         // Held until the last write below: a slab is nobody else's as long as somebody knows it.
         let _slabs = self.map.borrow().segments.get(&home.0.segment).map(|segment| segment.record.slabs.clone());
         let (copies, found) = self.read_copies(id, home).await;
         let pair = first_block(home);
-        let best = found.iter().flatten().map(|(version, _)| *version).max()?;
-        let (_, block) = found.iter().flatten().find(|(version, _)| *version == best)?.clone();
-        let lacking = found.iter().any(|found| found.as_ref().is_none_or(|(version, _)| *version < best));
+        if found.iter().all(|found| matches!(found, Copied::Unreadable | Copied::Partly(..))) {
+            let (PageId { kind, owner, number }, copies) = (id, copies.len());
+            return fail!(Lost, "metadata page {number} of {kind:?} {owner} cannot be read: {copies} copies were tried");
+        }
+        let Some((best, block)) = found.iter().filter_map(Copied::image).max_by_key(|(version, _)| *version) else {
+            return Ok(None);
+        };
+        let (best, block) = (*best, block.clone());
+        let lacks = |found: &Copied| found.image().is_none_or(|(version, _)| *version < best);
+        let lacking = found.iter().any(lacks);
         if lacking && !self.writing.get() {
             self.suspects.borrow_mut().push((id, home));
         } else if lacking {
             for (at, found) in copies.iter().zip(&found) {
-                if found.as_ref().is_none_or(|(version, _)| *version < best) {
+                if lacks(found) {
                     self.metadata_healed(at.disk, "metadata page");
                     // A disk that fails this write is taken out; the page has other copies.
                     let to = self.slab_offset(*at, pair + best % 2);
@@ -240,107 +277,146 @@ impl Store {
                 }
             }
         }
-        Some((best, block))
+        Ok(Some((best, block)))
     }
 
     /// Brings up to date the copies that were found behind while the pool was being opened.
     pub async fn heal_suspects(&self) {
         for (id, home) in self.suspects.take() {
-            let here = {
-                let map = self.map.borrow();
-                match id.kind {
-                    PageKind::Sheet => {
-                        map.segments.get(&id.owner).is_some_and(|segment| segment.record.sheet == home.0)
-                    }
-                    PageKind::Table => map.tables.get(&id.owner).is_some_and(|table| {
-                        table.chunks.get(&(id.number / CHUNK_PAGES)).is_some_and(|chunk| chunk.pages == home.0)
-                    }),
-                }
-            };
-            if here {
-                self.read_page(id, home).await;
+            if self.is_home(id, home.0) {
+                // What cannot be read now is an error for whoever needs it.
+                let _ = self.read_page(id, home).await;
             }
         }
     }
 
+    /// Whether a page lives in this run, as things stand now.
+    pub fn is_home(&self, id: PageId, run: PageRun) -> bool {
+        let map = self.map.borrow();
+        match id.kind {
+            PageKind::Sheet => map.segments.get(&id.owner).is_some_and(|segment| segment.record.sheet == run),
+            PageKind::Table => map.tables.get(&id.owner).is_some_and(|table| {
+                table.chunks.get(&(id.number / CHUNK_PAGES)).is_some_and(|chunk| chunk.pages == run)
+            }),
+        }
+    }
+
     /// The newest sound image of one copy, whose pair of slots begins at block `pair` of its slab.
-    async fn read_copy(&self, id: PageId, at: SlabAt, pair: u64) -> Option<(u64, Buf)> {
+    async fn read_copy(&self, id: PageId, at: SlabAt, pair: u64) -> Copied {
         if let Ok(both) = self.disk_read(at.disk, self.slab_offset(at, pair), PAGE_PAIR as usize).await {
-            return newest(self, id, &both);
+            return newest(self, id, &both).map_or(Copied::Blank, Copied::Whole);
         }
         // One of the two may be readable all the same.
         let slots = [pair, pair + 1].map(|block| self.disk_read(at.disk, self.slab_offset(at, block), BLOCK as usize));
-        let found = join(slots.into_iter()).await.into_iter().flatten();
-        found.filter_map(|slot| newest(self, id, &slot)).max_by_key(|(version, _)| *version)
+        let found = join(slots.into_iter()).await;
+        let whole = found.iter().all(|slot| slot.is_ok());
+        let images = found.into_iter().flatten().filter_map(|slot| newest(self, id, &slot));
+        match images.max_by_key(|(version, _)| *version) {
+            Some(image) if whole => Copied::Whole(image),
+            None if whole => Copied::Blank,
+            Some(image) => Copied::Partly(image),
+            None => Copied::Unreadable,
+        }
     }
 
     /// The version of the newest sound image of a page on the current disks; 0: there is none.
     pub async fn page_version(&self, id: PageId, home: (PageRun, u32)) -> u64 {
         let (_, found) = self.read_copies(id, home).await;
-        found.into_iter().flatten().map(|(version, _)| version).max().unwrap_or(0)
+        found.iter().filter_map(Copied::image).map(|(version, _)| *version).max().unwrap_or(0)
     }
 
     /// Every copy of a page on the current disks, and the newest sound image there.
-    async fn read_copies(&self, id: PageId, home: (PageRun, u32)) -> (Vec<SlabAt>, Vec<Option<(u64, Buf)>>) {
+    async fn read_copies(&self, id: PageId, home: (PageRun, u32)) -> (Vec<SlabAt>, Vec<Copied>) {
         let copies = self.page_copies(home.0.segment, true);
         let found = join(copies.iter().map(|at| self.read_copy(id, *at, first_block(home)))).await;
         (copies, found)
     }
 
-    /// Writes the image to every copy of its page. The disks are left unflushed.
-    pub async fn write_page(&self, image: Image) {
+    /// Writes the image to every copy of its page. The disks are left unflushed. Says whether a current disk took it.
+    pub async fn write_page(&self, image: Image) -> bool {
         let copies = self.page_copies(image.home.0.segment, false);
         let at = first_block(image.home) + image.version % 2;
         let slice = image.block.freeze();
         let writes =
             copies.iter().map(|copy| self.disk_write(copy.disk, self.slab_offset(*copy, at), vec![slice.clone()]));
         // A disk that fails is taken out by the call itself.
-        join(writes).await;
+        let written = join(writes).await;
+        copies.iter().zip(written).any(|(copy, written)| written.is_ok() && self.is_current(copy.disk))
     }
 
     /// Writes every page that is dirty now. What the images speak of is made durable first. Pages that become dirty meanwhile may wait for the next
-    /// sweep: under a steady stream there are always some, and this must end.
-    pub async fn write_dirty_pages(&self) -> Result<()> {
+    /// sweep: under a steady stream there are always some, and this must end. Returns the pages; they are clean once [`Store::pages_written`] was told.
+    pub async fn write_dirty_pages(&self) -> Result<Vec<PageId>> {
         /// Images held at once: each group of them costs a commit, so they are many.
         const GROUP: usize = 4096;
+        let mut written = Vec::new();
         let mut from = (0, 0);
         loop {
             let (images, next) = self.pages.take_dirty(self, from, GROUP);
-            self.write_images(images).await?;
+            self.write_images(images, &mut written).await?;
             let Some(next) = next else { break };
             from = next;
         }
         let mut from = (0, 0);
         loop {
             let (images, next) = self.take_dirty_table_pages(from, GROUP);
-            self.write_images(images).await?;
-            let Some(next) = next else { return Ok(()) };
+            self.write_images(images, &mut written).await?;
+            let Some(next) = next else { return Ok(written) };
             from = next;
         }
     }
 
-    async fn write_images(&self, images: Vec<Image>) -> Result<()> {
+    /// These pages were written, and are durable if `safe`; else they are dirty again.
+    pub fn pages_written(&self, ids: &[PageId], safe: bool) {
+        self.pages.arrived(ids, safe);
+        if safe {
+            return;
+        }
+        let mut map = self.map.borrow_mut();
+        for id in ids.iter().filter(|id| id.kind == PageKind::Table) {
+            let table = map.tables.get_mut(&id.owner);
+            if let Some(chunk) = table.and_then(|table| table.chunks.get_mut(&(id.number / CHUNK_PAGES))) {
+                chunk.dirty |= 1 << (id.number % CHUNK_PAGES);
+            }
+        }
+    }
+
+    async fn write_images(&self, images: Vec<Image>, written: &mut Vec<PageId>) -> Result<()> {
         /// Pages written at once.
         const AT_ONCE: usize = 128;
         if images.is_empty() {
             return Ok(());
         }
-        if !mutant::active(Mutant::PagesAheadOfLog) {
-            self.log.make_durable(self.log.seq()).await?;
+        let ids: Vec<PageId> = images.iter().map(|image| image.id).collect();
+        let withdrawals = self.limbo.withdrawals();
+        if !mutant::active(Mutant::PagesAheadOfLog)
+            && let Err(error) = self.log.make_durable(self.log.seq()).await
+        {
+            self.pages_written(&ids, false);
+            return Err(error);
         }
+        if withdrawals != self.limbo.withdrawals() {
+            // They speak of what was taken back meanwhile: the next sweep tells the truth.
+            self.pages_written(&ids, false);
+            self.pages_unwritten.set(true);
+            return Ok(());
+        }
+        written.extend_from_slice(&ids);
         let mut images = images.into_iter().peekable();
+        let mut nowhere = false;
         while images.peek().is_some() {
             let group: Vec<Image> = images.by_ref().take(AT_ONCE).collect();
-            let ids: Vec<PageId> = group.iter().map(|image| image.id).collect();
-            join(group.into_iter().map(|image| self.write_page(image))).await;
-            self.pages.arrived(&ids);
+            nowhere |= join(group.into_iter().map(|image| self.write_page(image))).await.contains(&false);
         }
+        // Where the disks with its copies went, the pool is frozen, and the checkpoint begins anew.
+        self.pages_unwritten.set(self.pages_unwritten.get() || nowhere);
         Ok(())
     }
 
     /// Images of dirty table pages from chunk `from` (table, number) on, at least `max` of them while there are so many, and where to go on.
     fn take_dirty_table_pages(&self, from: (u32, u32), max: usize) -> (Vec<Image>, Option<(u32, u32)>) {
         let mut images = Vec::new();
+        let lineage = self.labels.lineage.borrow();
         for (owner, table) in self.map.borrow_mut().tables.range_mut(from.0..) {
             let first = if *owner == from.0 { from.1 } else { 0 };
             for (number, chunk) in table.chunks.range_mut(first..).filter(|(_, chunk)| chunk.dirty != 0) {
@@ -353,7 +429,8 @@ impl Store {
                     chunk.versions[page as usize] += 1;
                     let version = chunk.versions[page as usize];
                     let id = table_page(*owner, *number, page);
-                    let block = page::encode(self.id, id, version, zerocopy::IntoBytes::as_bytes(chunk.page(page)));
+                    let entries = zerocopy::IntoBytes::as_bytes(chunk.page(page));
+                    let block = page::encode(self.id, &lineage, id, version, entries);
                     images.push(Image { id, home: (chunk.pages, page), version, block });
                 }
             }
@@ -386,8 +463,9 @@ fn first_block(home: (PageRun, u32)) -> u64 {
 
 /// The newer sound image of the two slots in `pair`.
 fn newest(store: &Store, id: PageId, pair: &[u8]) -> Option<(u64, Buf)> {
+    let lineage = store.labels.lineage.borrow();
     let slots = pair.chunks_exact(BLOCK as usize);
-    let sound = slots.filter_map(|slot| Some((page::decode(store.id, id, slot)?, slot)));
+    let sound = slots.filter_map(|slot| Some((page::decode(store.id, &lineage, id, slot)?, slot)));
     sound.max_by_key(|(version, _)| *version).map(|(version, slot)| (version, Buf::copy_of(slot)))
 }
 

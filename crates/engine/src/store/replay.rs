@@ -1,7 +1,7 @@
 //! Reading the log after a crash (or after a clean stop: there is no other way to open).
 //!
 //! Validity: a batch counts if its head names this pool, the expected number and position, its CRC holds, it carries the CRC of the batch before it, and
-//! it was not left behind: where an opening has ended the log at some number once, batches from there on must be that opening's own. The first batch that does not count on any log disk ends the log: it was being written when the power went, and nobody was told that
+//! it was not left behind: where an opening has ended the log at some number once, batches from there on must carry that opening's random number. The first batch that does not count on any log disk ends the log: it was being written when the power went, and nobody was told that
 //! it was durable. Copies that lack a batch which counts elsewhere get it now, so that what was replayed stays replayable.
 //!
 //! Invariants
@@ -49,7 +49,7 @@ pub struct Landed {
 
 impl Store {
     /// Reads the log from the anchor on, applies it to the map and the pages, and leaves the log ready to go on after it.
-    pub async fn replay(&self, anchor: &Anchor, opened: u64) -> Result<Replayed> {
+    pub async fn replay(&self, anchor: &Anchor) -> Result<Replayed> {
         let mut found = Replayed::default();
         let mut batches = VecDeque::new();
         let (mut position, mut number) = (anchor.log_tail, anchor.log_tail_batch);
@@ -79,7 +79,7 @@ impl Store {
             chain = head.crc;
         }
         found.torn = self.prove_end(position, number).await?;
-        self.log.resume(batches, position, number, chain, seq, opened);
+        self.log.resume(batches, position, number, chain, seq);
         Ok(found)
     }
 
@@ -173,7 +173,7 @@ impl Store {
             let first = commit.index as u64 * expected as u64;
             first..first + expected as u64
         };
-        let _held = self.load_sums(commit.segment, sums.clone()).await;
+        let _held = self.load_sums(commit.segment, sums.clone()).await?;
         self.pages.set(commit.segment, sums.start, &commit.sums);
         Ok(())
     }
@@ -199,6 +199,9 @@ impl Store {
             }
         }
         let (head, batch) = found?;
+        for no in &lacking {
+            self.lacked.borrow_mut().entry(*no).or_insert(number);
+        }
         for no in lacking.into_iter().filter(|_| !self.read_only) {
             self.metadata_healed(no, "log batch");
             let to = self.log_offset(no, position);
@@ -225,8 +228,8 @@ impl Store {
 
     /// Whether a batch with this head counts, if all of it is sound.
     pub(super) fn may_count(&self, head: &BatchHead, chain: u32) -> bool {
-        let (opened, from) = self.labels.opened.get();
-        let left_behind = head.number >= from && head.opened != opened;
+        let from = self.labels.opened_batch.get();
+        let left_behind = head.number >= from && head.lineage != self.labels.lineage.borrow().number();
         let ring = self.ring_len();
         !left_behind && head.chain == chain && head.position % ring + head.ring_len() <= ring
     }

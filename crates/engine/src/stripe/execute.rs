@@ -355,6 +355,14 @@ impl Store {
         Ok((bad.len() as u64 + absent, healed))
     }
 
+    /// The slots (bits) whose strip has no disk, or is not all there. The caller has pinned the stripe, and it is committed.
+    pub async fn slots_lacking(&self, target: &Target) -> Result<u128> {
+        let sums = self.sums(target.place.segment, target.sums_range()).await?;
+        let proven = join((0..target.layout.slots()).map(|slot| self.prove_strip(target, slot, &sums))).await;
+        let lacks = |proven: &Option<Vec<Block>>| proven.as_ref().is_none_or(|bad| !bad.is_empty());
+        Ok(proven.iter().enumerate().fold(0, |set, (slot, proven)| set | (lacks(proven) as u128) << slot))
+    }
+
     /// The bad blocks of one strip; `None`: it has no disk.
     async fn prove_strip(&self, target: &Target, slot: usize, sums: &[u32]) -> Option<Vec<Block>> {
         target.slabs[slot].filter(|at| self.has_disk(at.disk))?;

@@ -7,6 +7,7 @@ use crate::fail;
 use crate::format::record::{Record, UnmapRecord};
 use crate::log::Room;
 use crate::units::VirtualOffset;
+use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -29,7 +30,7 @@ impl Vdisk {
                 unmapped |= !self.reads_zeros(stripe) && self.give_back(stripe, at..at + bytes.len()).await?;
             }
         }
-        if fua && unmapped { self.store.log.make_durable(self.store.log.seq()).await } else { Ok(()) }
+        if fua && unmapped { self.store.make_durable(self.store.log.seq()).await } else { Ok(()) }
     }
 
     /// Makes the range read as zeros. `keep`: its space stays taken.
@@ -67,7 +68,7 @@ impl Vdisk {
         let map = self.store.map.borrow();
         self.has_one_table()
             && !self.stripes.borrow().contains_key(&stripe)
-            && map.tables[&self.table()].get(stripe).is_none()
+            && map.place_of(self.table(), stripe).is_none()
     }
 
     /// Unmaps `stripe` if its buffer is whole and nothing but zeros that nobody wrote. Says whether it was.
@@ -83,7 +84,8 @@ impl Vdisk {
     /// Unmaps `stripe`, no version of which flies, if it is still `so` when there is room for that in the log. Says whether it was.
     pub(super) async fn forget_if(&self, stripe: u64, so: impl Fn() -> bool) -> Result<bool> {
         let landed = self.with_filling(stripe, |buffer| buffer.landed_from.is_some()).unwrap_or(false);
-        self.store.log.reserve(RECORD_LEN, if landed { Room::Destage } else { Room::Commit }).await?;
+        let room = if landed { Room::Destage } else { Room::Commit };
+        self.store.log.reserve_unless(RECORD_LEN, room, || self.check_flows()).await?;
         // Somebody may have written into it meanwhile.
         let still = so() && self.flying(stripe).is_none() && self.has_one_table() && !self.removed.get();
         if still {
@@ -119,7 +121,7 @@ impl Vdisk {
             return Ok(false);
         }
         // The record needs its room in the log like any other, or a flood of discards would fill it.
-        self.store.log.reserve(RECORD_LEN, Room::Commit).await?;
+        self.store.log.reserve_unless(RECORD_LEN, Room::Commit, || self.check_flows()).await?;
         let unmapped = self.unmap_now(stripes).await;
         self.store.log.unreserve(RECORD_LEN);
         unmapped
@@ -144,11 +146,11 @@ impl Vdisk {
         let dropped = self.drop_buffers(stripes.clone());
         let mapped: Vec<u64> = {
             let map = self.store.map.borrow();
-            map.tables[&table]
-                .mapped_from(stripes.start)
-                .map(|(stripe, _)| stripe)
-                .take_while(|stripe| *stripe < stripes.end)
-                .collect()
+            let mapped = map.tables[&table].mapped_from(stripes.start).map(|(stripe, _)| stripe);
+            let in_limbo = map.limbo.range((table, stripes.start)..(table, stripes.end)).map(|((_, stripe), _)| *stripe);
+            let all: BTreeSet<u64> =
+                mapped.take_while(|stripe| *stripe < stripes.end).chain(in_limbo).collect();
+            all.into_iter().collect()
         };
         if mapped.is_empty() && !dropped {
             return false;
@@ -161,7 +163,10 @@ impl Vdisk {
         };
         let seq = self.store.log.append(&Record::Unmap(unmap));
         let mut map = self.store.map.borrow_mut();
-        mapped.into_iter().for_each(|stripe| map.commit(table, stripe, None, seq));
+        for stripe in mapped {
+            map.commit(table, stripe, None, seq);
+            self.store.limbo.forget(table, stripe);
+        }
         true
     }
 

@@ -5,14 +5,13 @@
 //! 2. Stripes that fly are waited for.
 //! 3. The log is made durable; that brings the data of the flying stripes with it (see `store/commit.rs`).
 
+use super::write::RETRY;
 use super::{Vdisk, add};
 use crate::error::Result;
 use crate::format::record::{LandedRecord, Record};
 use crate::log::Room;
-use crate::store::lost;
 use crate::units::BLOCK;
 use alloc::borrow::Cow;
-use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -38,13 +37,19 @@ impl Vdisk {
         // Looked at only now: what gathered behind a flying version may have been sealed while others were landed.
         let flying: Vec<_> = stripes.iter().filter_map(|stripe| Some((*stripe, self.flying(*stripe)?))).collect();
         for (stripe, sealed) in flying {
-            self.moved.until(|| !self.flying(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed))).await;
+            while self.flying(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed)) {
+                self.check_flows()?;
+                self.moved.changed().await;
+            }
         }
-        self.store.log.make_durable(self.store.log.seq()).await?;
+        self.store.make_durable(self.store.log.seq()).await?;
         self.check_there()?;
-        if self.store.broken.borrow().contains(&self.table()) {
-            let error = lost(format!("disks failed before a write was durable: more than {} survives", self.layout()));
-            self.failed.borrow_mut().get_or_insert(error);
+        // What was written to disks that are missing now is durable only once they are back.
+        while self.store.limbo.since(self.table()).is_some() {
+            self.check_flows()?;
+            self.store.world.sleep(RETRY).await;
+            self.check_there()?;
+            self.store.make_durable(self.store.log.seq()).await?;
         }
         match self.failure() {
             Some(error) => Err(error),
@@ -61,7 +66,7 @@ impl Vdisk {
         if unlanded + 4096 > self.store.log.record_max() {
             return self.destage_and_wait(stripe).await;
         }
-        self.store.log.reserve(unlanded + 4096, Room::Landing).await?;
+        self.store.log.reserve_unless(unlanded + 4096, Room::Landing, || self.check_flows()).await?;
         self.land_now(stripe);
         self.store.log.unreserve(unlanded + 4096);
         Ok(())
@@ -80,8 +85,11 @@ impl Vdisk {
 
     /// The same for a stripe that could be written nowhere: the log is the only place for its flushed data, until the pool is opened again.
     pub(crate) fn land_kept(&self, stripe: u64) {
-        let mut kept = self.kept.borrow_mut();
-        let Some((oldest, sealed)) = kept.get_mut(&stripe).filter(|_| !self.removed.get()) else { return };
+        if self.removed.get() {
+            return;
+        }
+        let kept = self.kept.borrow().get(&stripe).cloned();
+        let Some((oldest, sealed)) = kept.or_else(|| self.store.limbo.landed(self.table(), stripe)) else { return };
         let len = self.layout().data_len();
         let piece = (self.store.log.record_max() / 2 / BLOCK * BLOCK).max(BLOCK) as usize;
         let mut first = None;
@@ -95,9 +103,13 @@ impl Vdisk {
         }
         if let Some(seq) = first {
             let mut landings = self.store.landings.borrow_mut();
-            landings.remove(&(*oldest, self.id, stripe));
+            landings.remove(&(oldest, self.id, stripe));
             landings.insert((seq, self.id, stripe));
-            *oldest = seq;
+            drop(landings);
+            self.store.limbo.landed_again(self.table(), stripe, seq);
+            if let Some(kept) = self.kept.borrow_mut().get_mut(&stripe) {
+                kept.0 = seq;
+            }
         }
     }
 

@@ -90,7 +90,7 @@ impl Vdisk {
         if rest.is_empty() {
             return true;
         }
-        let place = self.store.map.borrow().tables[&self.table()].get(stripe);
+        let place = self.store.map.borrow().place_of(self.table(), stripe);
         let Some(target) = place.and_then(|place| Target::new(&self.store, place)) else { return place.is_none() };
         // Pinned: the stripe stays where it is, and the pages of its checksums with it.
         self.store.map.borrow_mut().pin(target.place);

@@ -18,7 +18,8 @@ pub mod write;
 
 use crate::error::{Error, Result};
 use crate::fail;
-use crate::store::Store;
+use crate::store::freeze::frozen;
+use crate::store::{Store, lost};
 use crate::stripe::buffer::{Sealed, StripeBuffer};
 use crate::stripe::geometry::Layout;
 use crate::sync::Signal;
@@ -44,6 +45,8 @@ pub struct Vdisk {
     failed: RefCell<Option<Error>>,
     /// Stripes whose newest version could be written nowhere: what the tables say of them is not what clients were told.
     abandoned: RefCell<BTreeSet<u64>>,
+    /// Since when whole stripes have been waiting for disks, without which they can be written nowhere.
+    stuck: Cell<Option<Nanos>>,
     /// Those of them of which the log holds flushed data: it must move on with the log's head, or nothing of the pool could.
     kept: RefCell<BTreeMap<u64, (u64, Rc<Sealed>)>>,
     given: RefCell<given::Given>,
@@ -116,6 +119,7 @@ impl Vdisk {
             moved: Signal::new(),
             failed: RefCell::new(None),
             abandoned: RefCell::default(),
+            stuck: Cell::new(None),
             kept: RefCell::default(),
             given: RefCell::default(),
             touched,
@@ -177,7 +181,31 @@ impl Vdisk {
 
     /// Why writes were lost for good, if they were.
     pub fn failure(&self) -> Option<Error> {
-        self.failed.borrow().clone()
+        let failed = self.failed.borrow().clone();
+        failed.or_else(|| {
+            (!self.removed.get() && self.store.limbo.has_lost(self.table())).then(|| {
+                let layout = self.layout();
+                lost(alloc::format!("disks failed before a write was durable, and lost it: more than {layout} survives"))
+            })
+        })
+    }
+
+    /// Since when writes of this virtual disk have been waiting for disks that are missing, if they do.
+    pub fn waits_since(&self) -> Option<Nanos> {
+        let limbo = if self.removed.get() { None } else { self.store.limbo.since(self.table()) };
+        self.stuck.get().into_iter().chain(limbo).min()
+    }
+
+    /// Refuses what a client asks for once the pool is frozen, or writes of this disk have been waiting for disks, for too long.
+    fn check_flows(&self) -> Result<()> {
+        self.store.check_not_frozen()?;
+        match self.waits_since() {
+            Some(since) if self.store.is_patience_over(since) => Err(frozen(alloc::format!(
+                "too few disks are there to write {}: what was written waits for them in memory",
+                self.layout()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Ends its service: every later request is refused.
@@ -193,6 +221,7 @@ impl Vdisk {
         self.stripes.borrow_mut().values_mut().for_each(|gathering| gathering.filling = None);
         self.store.buffered_changed(-(freed as i64));
         self.store.landings.borrow_mut().retain(|(_, vdisk, _)| *vdisk != self.id);
+        self.store.limbo.forget_table(self.table());
     }
 
     /// Waits until no stripe is on its way to the disks.
@@ -242,7 +271,7 @@ impl Vdisk {
         self.store.check_writable()?;
         match self.failure() {
             Some(error) => Err(error),
-            None => Ok(()),
+            None => self.check_flows(),
         }
     }
 

@@ -5,7 +5,7 @@
 //! 2. A stripe on the disks is pinned from that step until it has been read, so its place cannot be given to anything else meanwhile.
 
 use super::{Vdisk, add};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::format::record::Record;
 use crate::segment::Map;
 use crate::store::join;
@@ -47,14 +47,27 @@ impl Vdisk {
         for (stripe, at, range) in self.pieces(offset, rest.len()) {
             let (now, later) = core::mem::take(&mut rest).split_at_mut(range.len());
             rest = later;
-            parts.push(self.read_piece(stripe, at, now));
+            parts.push(self.read_or_wait(stripe, at, now));
         }
         join(parts.into_iter()).await.into_iter().collect()
     }
 
+    /// Reads bytes of one stripe. What is out of reach because disks have just gone is waited for: they may be back in a moment.
+    async fn read_or_wait(&self, stripe: u64, at: usize, into: &mut [u8]) -> Result<()> {
+        loop {
+            let changes = self.store.changes.get();
+            let read = self.read_piece(stripe, at, into).await;
+            let lost = read.as_ref().is_err_and(|error| error.kind == ErrorKind::Lost) && self.failure().is_none();
+            if !lost || !self.store.await_disks(changes).await {
+                return read;
+            }
+            self.check_there()?;
+        }
+    }
+
     /// Reads bytes of one stripe.
     async fn read_piece(&self, stripe: u64, at: usize, into: &mut [u8]) -> Result<()> {
-        if self.abandoned.borrow().contains(&stripe)
+        if (self.abandoned.borrow().contains(&stripe) || self.store.limbo.is_lost(self.table(), stripe))
             && let Some(error) = self.failure()
         {
             return Err(error);
@@ -181,7 +194,7 @@ pub(super) fn resolve(map: &Map, tables: &[u32], range: Range<u64>, extents: &mu
     while at < range.end {
         let stripe = at / data_len;
         let end = (stripe * data_len + data_len).min(range.end);
-        match table.get(stripe) {
+        match map.place_of(*first, stripe) {
             Some(place) => {
                 let slabs = map.segments.get(&place.segment).map(|segment| segment.record.slabs.clone());
                 let target = Target { place, layout: table.record.layout, slabs: slabs.unwrap_or_else(|| Rc::new([])) };

@@ -14,15 +14,19 @@ use crate::fail;
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::segment::commit_record;
+use crate::store::limbo::{Fresh, StripeOf};
 use crate::store::{join, lost};
 use crate::stripe::buffer::{Sealed, StripeBuffer};
 use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
-use crate::units::{ByteCount, VirtualOffset};
+use crate::units::{ByteCount, Nanos, VirtualOffset};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+
+/// How often whole stripes that wait for disks look for them.
+pub(super) const RETRY: Nanos = Nanos::millis(100);
 
 impl Vdisk {
     /// Writes `data` at `offset`. It is durable after a later flush, or on return if `fua`.
@@ -82,6 +86,7 @@ impl Vdisk {
             self.store.log.pressure.notify();
             room.await;
             self.store.check_writable()?;
+            self.check_flows()?;
         }
         self.claim(stripe).await?;
         let (layout, now) = (self.layout(), self.store.world.now());
@@ -105,12 +110,13 @@ impl Vdisk {
         loop {
             self.store.check_writable()?;
             self.check_there()?;
+            self.check_flows()?;
             let table = self.table();
             let mut records = Vec::new();
             let claimed = {
                 let mut map = self.store.map.borrow_mut();
                 let chunk = map.ensure_chunk(table, stripe, &mut records);
-                let overwrite = map.tables[&table].get(stripe).is_some();
+                let overwrite = map.place_of(table, stripe).is_some();
                 chunk.is_ok() && map.claim(table, overwrite, &mut records)
             };
             self.store.append_all(records);
@@ -178,14 +184,59 @@ impl Vdisk {
     }
 
     async fn write_run(self: Rc<Self>, run: Vec<u64>, room: Room) {
-        if let Err(error) = self.write_stripes(&run, room).await {
-            self.abandon(&run, error);
-        }
+        self.write_or_wait(run, room).await;
         let runs = &self.queue_for(room).runs;
         runs.set(runs.get() - 1);
         self.pump(room);
         self.moved.notify();
         self.store.room.notify();
+    }
+
+    /// Writes a run. While it can be written nowhere for want of disks, it stays in memory and waits for them; it is abandoned only where none is missing, or
+    /// where nobody can wait any longer.
+    async fn write_or_wait(self: &Rc<Self>, mut run: Vec<u64>, room: Room) {
+        while let Err(error) = self.write_stripes(&run, room).await {
+            run.retain(|stripe| self.flying(*stripe).is_some());
+            let (mut records, table) = (Vec::new(), self.table());
+            if !self.removed.get() {
+                // What they had claimed was given back with the places where they could not be written.
+                let mut map = self.store.map.borrow_mut();
+                for _ in &run {
+                    map.claim(table, true, &mut records);
+                }
+            }
+            self.store.append_all(records);
+            if !self.wait_for_disks().await {
+                self.abandon(&run, error);
+                break;
+            }
+        }
+        self.stuck.set(None);
+    }
+
+    /// Waits until something changes about the disks. `false`: it is no use to wait.
+    async fn wait_for_disks(&self) -> bool {
+        let changes = self.store.changes.get();
+        let since = self.stuck.get().unwrap_or_else(|| self.store.world.now());
+        self.stuck.set(Some(since));
+        loop {
+            let away = self.store.members.borrow().values().any(|member| member.disk.is_none());
+            let over = self.store.is_patience_over(since);
+            // Others need the memory.
+            let scarce = over && self.store.buffered.get() >= self.store.tuning.buffer_memory;
+            if !away || scarce || self.store.is_closing() || self.removed.get() || self.store.log.failure().is_some() {
+                return false;
+            }
+            if over {
+                self.moved.notify();
+                self.store.room.notify();
+                self.store.log.moved.notify();
+            }
+            self.store.world.sleep(RETRY).await;
+            if self.store.changes.get() != changes {
+                return true;
+            }
+        }
     }
 
     async fn write_stripes(self: &Rc<Self>, run: &[u64], room: Room) -> Result<()> {
@@ -235,16 +286,18 @@ impl Vdisk {
         let missing = missed.count_ones() as usize;
         if missing > layout.failures() {
             // Never committed, so never read: the places can be used again at once.
-            self.store.map.borrow_mut().end_write(place, stripes.len() as u32);
-            for nth in 0..stripes.len() as u32 {
-                let records = self.store.map.borrow_mut().free(Place { index: place.index + nth, ..place });
-                self.store.append_all(records);
-            }
+            self.give_up(place, stripes.len() as u32);
             return self.write_elsewhere(place, stripes, missing).await;
         }
         let sums = layout.stripe_sums() as u64;
         let first = place.index as u64 * sums;
-        let _held = self.store.load_sums(place.segment, first..first + sums * stripes.len() as u64).await;
+        let _held = match self.store.load_sums(place.segment, first..first + sums * stripes.len() as u64).await {
+            Ok(held) => held,
+            Err(error) => {
+                self.give_up(place, stripes.len() as u32);
+                return Err(error);
+            }
+        };
         // No await from here on: one step makes it true. What these slots lack is on record before the stripes are.
         let gone = |slot: &usize| !target.slabs[*slot].is_some_and(|at| self.store.has_disk(at.disk));
         let missed = (0..layout.slots()).filter(gone).fold(missed, |set, slot| set | 1 << slot);
@@ -258,6 +311,15 @@ impl Vdisk {
             self.store.release_freed(u64::MAX);
         }
         Ok(())
+    }
+
+    /// Gives back places that nothing was committed to.
+    fn give_up(&self, place: Place, count: u32) {
+        self.store.map.borrow_mut().end_write(place, count);
+        for nth in 0..count {
+            let records = self.store.map.borrow_mut().free(Place { index: place.index + nth, ..place });
+            self.store.append_all(records);
+        }
     }
 
     /// Disks failed under a write. Where other disks can take it, they do.
@@ -318,9 +380,16 @@ impl Vdisk {
         let sums = sealed.sums(place.segment, place.index);
         self.store.pages.set(place.segment, place.index as u64 * layout.stripe_sums() as u64, &sums);
         let table = self.table();
-        self.store.fresh.borrow_mut().insert(place.segment);
         let seq = self.store.log.append(&commit_record(table, stripe, place, sealed.retires, &sums));
-        self.store.map.borrow_mut().commit(table, stripe, Some(place), seq);
+        let before = {
+            let mut map = self.store.map.borrow_mut();
+            let before = map.tables[&table].get(stripe);
+            map.commit(table, stripe, Some(place), seq);
+            before
+        };
+        let landed = sealed.landed_from.map(|oldest| (oldest, sealed.clone()));
+        let stripe_of = StripeOf { table, stripe, vdisk: self.id };
+        self.store.limbo.committed(Fresh { seq, stripe: stripe_of, place, before, retires: sealed.retires, landed });
         let counter = if sealed.merged { &self.counters.merged } else { &self.counters.whole };
         add(counter, layout.data_len().0);
         self.landed(stripe, sealed);

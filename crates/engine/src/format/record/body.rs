@@ -1,6 +1,7 @@
 //! The structures of records as they stand on disks, little-endian, without gaps.
 
 use super::facts::TABLES_MAX;
+use crate::stripe::table::CHUNK_PAGES;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The head of every record; `len` counts it and the body, and is a multiple of 8.
@@ -139,6 +140,7 @@ pub(crate) struct ChunkBody {
     pub(crate) first: u32,
     pub(crate) count: u32,
     pub(crate) pad_0: u32,
+    pub(crate) versions: [u32; CHUNK_PAGES as usize],
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]

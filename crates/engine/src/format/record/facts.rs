@@ -2,6 +2,7 @@
 
 use crate::stripe::geometry::Layout;
 use crate::units::ByteCount;
+use crate::stripe::table::CHUNK_PAGES;
 use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -293,6 +294,8 @@ pub struct ChunkRecord {
     pub chunk: u32,
     /// Its pages.
     pub pages: PageRun,
+    /// The version that each page's image has at least: an older one is what a lost write left behind.
+    pub versions: [u32; CHUNK_PAGES as usize],
 }
 
 /// See [`Record::Commit`].

@@ -82,7 +82,7 @@ impl Record<'_> {
                     .as_bytes(),
             ),
             Record::Segment(segment) => encode_segment(segment, out),
-            Record::Chunk(ChunkRecord { table, chunk, pages }) => out.extend_from_slice(
+            Record::Chunk(ChunkRecord { table, chunk, pages, versions }) => out.extend_from_slice(
                 ChunkBody {
                     table: *table,
                     chunk: *chunk,
@@ -90,6 +90,7 @@ impl Record<'_> {
                     first: pages.first,
                     count: pages.count,
                     pad_0: 0,
+                    versions: *versions,
                 }
                 .as_bytes(),
             ),
@@ -192,7 +193,8 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
         kind::CHUNK => {
             let (chunk, _) = take::<ChunkBody>(body)?;
             let pages = PageRun { segment: chunk.segment, first: chunk.first, count: chunk.count };
-            Record::Chunk(ChunkRecord { table: chunk.table, chunk: chunk.chunk, pages })
+            let versions = chunk.versions;
+            Record::Chunk(ChunkRecord { table: chunk.table, chunk: chunk.chunk, pages, versions })
         }
         kind::COMMIT => decode_commit(body)?,
         kind::UNMAP => {
@@ -521,7 +523,12 @@ mod tests {
                 missed: 1 << 95 | 4,
             }),
             Record::SegmentDrop(5),
-            Record::Chunk(ChunkRecord { table: 9, chunk: 1, pages: PageRun { segment: 1, first: 8, count: 16 } }),
+            Record::Chunk(ChunkRecord {
+                table: 9,
+                chunk: 1,
+                pages: PageRun { segment: 1, first: 8, count: 16 },
+                versions: [3; 16],
+            }),
             Record::Commit(CommitRecord {
                 table: 9,
                 stripe: 77,

@@ -248,7 +248,7 @@ impl Pool {
 
     /// Begins a job; `at` is the time in Unix seconds. One of the same kind and target that has not ended goes on: its number.
     pub async fn job_start(&self, kind: JobKind, at: u64) -> Result<u32> {
-        self.store.check_writable()?;
+        self.store.check_changeable()?;
         let id = self.begin_job(kind, at);
         if kind == JobKind::Repair {
             // A person does not want to wait for a disk that may come back.
@@ -259,7 +259,7 @@ impl Pool {
                 ticket.order(Halt::Yield);
             }
         }
-        self.store.log.make_durable(self.store.log.seq()).await?;
+        self.store.make_durable(self.store.log.seq()).await?;
         Ok(id)
     }
 
@@ -282,7 +282,7 @@ impl Pool {
             JobState::Paused => {
                 self.set_job(JobRecord { state: JobState::Waiting, ..record });
                 self.store.work.notify();
-                self.store.log.make_durable(self.store.log.seq()).await
+                self.store.make_durable(self.store.log.seq()).await
             }
             ended => fail!(NotPossible, "job {id} has ended ({ended:?}); start it again"),
         }
@@ -357,7 +357,7 @@ impl Pool {
                 self.set_job(JobRecord { state, ..record });
             }
         }
-        self.store.log.make_durable(self.store.log.seq()).await
+        self.store.make_durable(self.store.log.seq()).await
     }
 
     fn use_again(&self, job: &JobRecord, state: JobState) {
@@ -497,6 +497,7 @@ impl Pool {
         let ticket = Rc::new(Ticket::new(&record, &self.store));
         *self.jobs.running.borrow_mut() = Some(ticket.clone());
         let id = record.id;
+        let changes = self.store.changes.get();
         if record.state != JobState::Running {
             self.set_job(JobRecord { state: JobState::Running, ..record.clone() });
             self.store.world.emit(Event::JobStarted { job: id, what: describe(record.kind) });
@@ -518,6 +519,10 @@ impl Pool {
         if has_ended(state) {
             let ended = format!("{}{}{note}", describe(record.kind), if note.is_empty() { "" } else { ": " });
             self.store.world.emit(Event::JobEnded { job: id, what: ended, state });
+        }
+        if state == JobState::Failed {
+            // The same again would end the same, until something changes.
+            self.note_tried_at(record.kind, changes);
         }
         if !note.is_empty() {
             self.jobs.notes.borrow_mut().insert(id, note);

@@ -1,0 +1,199 @@
+//! The freeze: while too few disks are there, nothing is written and nothing is called durable. The pool thaws by itself when enough of them are back.
+//!
+//! Invariants
+//! 1. A frozen pool writes no label, no page, no checkpoint and no log batch.
+//! 2. Clients wait as long as the pool has been frozen for less than [`Tuning::freeze_limit`](super::Tuning::freeze_limit); then they are refused, until it thaws.
+//!    What works for the pool itself waits until it thaws, stops or fails.
+//! 3. Whoever waits is woken when the pool freezes, thaws, and begins to refuse.
+
+use super::{Store, quorum};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::format::record::OWNER_METADATA;
+use crate::units::Nanos;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+
+/// Whether the pool is frozen, and since when.
+#[derive(Default)]
+pub struct Freeze {
+    /// Why, and from when on.
+    frozen: RefCell<Option<(String, Nanos)>>,
+    /// It has been for so long that clients are refused.
+    refuses: Cell<bool>,
+    /// How often it has frozen.
+    count: Cell<u64>,
+    /// The pool is being closed.
+    closing: Cell<bool>,
+}
+
+impl Store {
+    /// Why the pool is frozen, if it is.
+    pub fn frozen(&self) -> Option<String> {
+        self.freeze.frozen.borrow().as_ref().map(|(reason, _)| reason.clone())
+    }
+
+    /// For how long the pool has been frozen, if it is.
+    pub fn frozen_for(&self) -> Option<Nanos> {
+        self.freeze.frozen.borrow().as_ref().map(|(_, since)| self.world.now().since(*since))
+    }
+
+    /// Lets nobody wait for disks any more: the pool is being closed.
+    pub fn close_freeze(&self) {
+        self.freeze.closing.set(true);
+        self.wake_all();
+    }
+
+    /// Whether the pool is being closed.
+    pub fn is_closing(&self) -> bool {
+        self.freeze.closing.get()
+    }
+
+    /// Waits until something has changed since [`Store::changes`] was `changes`, as long as disks are missing that went a short while ago. `false`: there are
+    /// none, or not any more.
+    pub async fn await_disks(&self, changes: u64) -> bool {
+        const LOOK: Nanos = Nanos::millis(50);
+        loop {
+            if self.changes.get() != changes {
+                return true;
+            }
+            let recent = |gone: Nanos| !self.is_patience_over(gone);
+            let awaited = self.members.borrow().values().any(|member| member.disk.is_none() && member.gone.is_some_and(recent));
+            if !awaited || self.log.failure().is_some() {
+                return false;
+            }
+            self.world.sleep(LOOK).await;
+        }
+    }
+
+    /// Whether somebody who has waited for disks since `since` is to be refused.
+    pub fn is_patience_over(&self, since: Nanos) -> bool {
+        self.freeze.closing.get() || self.world.now().since(since) >= self.tuning.freeze_limit
+    }
+
+    /// Freezes or thaws the pool, as the disks that are there demand. To be called whenever one goes or comes.
+    pub fn review_freeze(&self) {
+        if self.read_only || !self.writing.get() {
+            return;
+        }
+        let reason = self.too_little();
+        let was = self.freeze.frozen.borrow().is_some();
+        match reason {
+            Some(reason) if !was => {
+                self.freeze.count.set(self.freeze.count.get() + 1);
+                *self.freeze.frozen.borrow_mut() = Some((reason.clone(), self.world.now()));
+                self.world.emit(Event::PoolFrozen { reason });
+            }
+            Some(reason) => {
+                if let Some((told, _)) = &mut *self.freeze.frozen.borrow_mut() {
+                    *told = reason;
+                }
+            }
+            None if was => {
+                *self.freeze.frozen.borrow_mut() = None;
+                self.freeze.refuses.set(false);
+                self.world.emit(Event::PoolThawed);
+            }
+            None => return,
+        }
+        self.wake_all();
+    }
+
+    /// Waits until the pool is not frozen. Fails when it stops or has failed.
+    pub async fn thawed(&self) -> Result<()> {
+        loop {
+            if let Some(error) = self.log.failure() {
+                return Err(error);
+            }
+            let changed = self.work.changed();
+            match self.frozen() {
+                None => return Ok(()),
+                Some(reason) if self.freeze.closing.get() => return Err(frozen(reason)),
+                Some(_) => changed.await,
+            }
+        }
+    }
+
+    /// Refuses what a client asks for once the pool has been frozen for too long.
+    pub fn check_not_frozen(&self) -> Result<()> {
+        match self.frozen() {
+            Some(reason) if self.freeze.refuses.get() || self.freeze.closing.get() => Err(frozen(reason)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes every record below `seq` durable, for a client: refuses while the pool is frozen for too long.
+    pub async fn make_durable(&self, seq: u64) -> Result<()> {
+        self.log.make_durable_unless(seq, || self.check_not_frozen()).await
+    }
+
+    /// What the pool lacks to go on: labels, log and metadata each need some of their disks.
+    fn too_little(&self) -> Option<String> {
+        let current = self.current_set();
+        let voters = self.labels.durable.get().voters;
+        if !quorum::may_go_on(voters, current) {
+            let (there, all) = ((voters & current).count_ones(), voters.count_ones());
+            let missing = self.names_of(voters & !current);
+            return Some(format!("{there} of the {all} disks that vote are there, {missing} missing: half of them are needed"));
+        }
+        if self.labels.loggers.get() & current == 0 {
+            let missing = self.names_of(self.labels.durable.get().loggers);
+            return Some(format!("no disk with the log is there: {missing} missing, one of them is needed"));
+        }
+        let map = self.map.borrow();
+        let out_of_reach = |record: &crate::format::record::SegmentRecord| {
+            record.slabs.iter().flatten().all(|at| current >> at.disk & 1 == 0)
+        };
+        let lost = map.segments.values().find(|found| found.record.owner == OWNER_METADATA && out_of_reach(&found.record));
+        lost.map(|found| {
+            let on = found.record.slabs.iter().flatten().fold(0u64, |set, at| set | 1 << at.disk);
+            format!("metadata is out of reach: {} missing, one of them is needed", self.names_of(on))
+        })
+    }
+
+    fn names_of(&self, set: u64) -> String {
+        let map = self.map.borrow();
+        let name = |no: u16| map.disks.get(&no).map_or_else(|| format!("disk {no}"), |disk| disk.record.name.clone());
+        let names: Vec<String> = (0..64).filter(|no| set >> no & 1 == 1).map(name).collect();
+        format!("{} {}", names.join(", "), if names.len() == 1 { "is" } else { "are" })
+    }
+
+    /// Lets everybody who waits for anything look again.
+    pub fn wake_all(&self) {
+        self.log.moved.notify();
+        self.log.wake.notify();
+        self.log.pressure.notify();
+        self.room.notify();
+        self.changed();
+    }
+}
+
+/// Begins to refuse clients whenever the pool has been frozen for too long, until the pool stops or fails.
+pub async fn freeze_watch(store: Rc<Store>) {
+    loop {
+        let changed = store.work.changed();
+        if store.stopping.get() || store.log.failure().is_some() {
+            return;
+        }
+        let (count, limit) = (store.freeze.count.get(), store.tuning.freeze_limit);
+        match store.frozen_for() {
+            Some(span) if !store.freeze.refuses.get() => {
+                store.world.sleep(limit.since(span)).await;
+                if store.freeze.count.get() == count && store.frozen_for().is_some_and(|span| span >= limit) {
+                    store.freeze.refuses.set(true);
+                    store.wake_all();
+                }
+            }
+            _ => changed.await,
+        }
+    }
+}
+
+/// Refusal for want of disks.
+pub fn frozen(reason: String) -> Error {
+    Error::new(ErrorKind::Frozen, reason)
+}
+

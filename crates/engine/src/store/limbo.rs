@@ -1,0 +1,266 @@
+//! Stripes that were written, and whose disks went before a flush had made them durable.
+//!
+//! A commit record must not become durable before the stripe it speaks of: the stripe's old version would be given up for one that may be gone. So before
+//! a batch is written, its commits are looked at. Those of stripes that too many disks may have lost are *withdrawn*: the record becomes one that says nothing,
+//! the table says again what it said before, and the new version is in limbo. Reads go to it all the same, flushes wait for it. When its disks
+//! are back it is proven: if enough of its strips are there it is committed anew, else it is lost, and its virtual disk says so.
+//!
+//! Invariants
+//! 1. No commit record is durable whose stripe is not, but for as many strips as its layout can do without.
+//! 2. What a commit in limbo would retire stays: the old stripe is not free, landed data stays in the log.
+//! 3. A stripe in limbo is read where it was written last, or is an error: never is an older version read.
+
+use super::Store;
+use crate::error::Result;
+use crate::format::record::{Record, UnmapRecord};
+use crate::mutant::{self, Mutant};
+use crate::segment::commit_record;
+use crate::stripe::buffer::Sealed;
+use crate::stripe::execute::Target;
+use crate::stripe::table::Place;
+use crate::units::Nanos;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+
+/// A commit that is not durable yet.
+pub struct Fresh {
+    /// The sequence number of its record.
+    pub seq: u64,
+    /// Whose stripe.
+    pub stripe: StripeOf,
+    /// Where it was written.
+    pub place: Place,
+    /// Where its old version is.
+    pub before: Option<Place>,
+    /// What it retires: landed records of this stripe below this sequence number.
+    pub retires: u64,
+    /// Its oldest landed record, and its content, which the log must keep until it is committed for good.
+    pub landed: Option<(u64, Rc<Sealed>)>,
+}
+
+/// A stripe of a virtual disk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct StripeOf {
+    /// The table that maps it.
+    pub table: u32,
+    /// Its number.
+    pub stripe: u64,
+    /// The virtual disk.
+    pub vdisk: u32,
+}
+
+/// A stripe in limbo.
+struct Withdrawn {
+    fresh: Fresh,
+    /// Since when.
+    since: Nanos,
+}
+
+/// Commits that are not durable, stripes in limbo, and those that were lost there.
+#[derive(Default)]
+pub struct Limbo {
+    fresh: RefCell<Vec<Fresh>>,
+    withdrawn: RefCell<BTreeMap<(u32, u64), Withdrawn>>,
+    lost: RefCell<BTreeSet<(u32, u64)>>,
+    /// How many commits were ever withdrawn.
+    withdrawals: Cell<u64>,
+    /// When the disks had changed so often, all that are in limbo were looked at.
+    looked: Cell<u64>,
+}
+
+impl Limbo {
+    /// Counts the commits that were withdrawn.
+    pub fn withdrawals(&self) -> u64 {
+        self.withdrawals.get()
+    }
+
+    /// Takes note of a commit.
+    pub fn committed(&self, fresh: Fresh) {
+        let key = (fresh.stripe.table, fresh.stripe.stripe);
+        self.withdrawn.borrow_mut().remove(&key);
+        self.lost.borrow_mut().remove(&key);
+        self.fresh.borrow_mut().push(fresh);
+    }
+
+    /// Forgets a stripe that was unmapped.
+    pub fn forget(&self, table: u32, stripe: u64) {
+        self.withdrawn.borrow_mut().remove(&(table, stripe));
+        self.lost.borrow_mut().remove(&(table, stripe));
+    }
+
+    /// Forgets a table that was dropped.
+    pub fn forget_table(&self, table: u32) {
+        self.fresh.borrow_mut().retain(|fresh| fresh.stripe.table != table);
+        self.withdrawn.borrow_mut().retain(|(other, _), _| *other != table);
+        self.lost.borrow_mut().retain(|(other, _)| *other != table);
+    }
+
+    /// Commits below `durable` are the truth.
+    pub fn durable(&self, durable: u64) {
+        self.fresh.borrow_mut().retain(|fresh| fresh.seq >= durable);
+    }
+
+    /// Since when stripes of this table have been in limbo, if any are.
+    pub fn since(&self, table: u32) -> Option<Nanos> {
+        let withdrawn = self.withdrawn.borrow();
+        withdrawn.range((table, 0)..=(table, u64::MAX)).map(|(_, stripe)| stripe.since).min()
+    }
+
+    /// Whether stripes of this table were lost before they were durable.
+    pub fn has_lost(&self, table: u32) -> bool {
+        self.lost.borrow().range((table, 0)..=(table, u64::MAX)).next().is_some()
+    }
+
+    /// Whether this stripe was lost before it was durable.
+    pub fn is_lost(&self, table: u32, stripe: u64) -> bool {
+        self.lost.borrow().contains(&(table, stripe))
+    }
+
+    /// The landed content of a stripe in limbo, and the oldest log record of it.
+    pub fn landed(&self, table: u32, stripe: u64) -> Option<(u64, Rc<Sealed>)> {
+        self.withdrawn.borrow().get(&(table, stripe))?.fresh.landed.clone()
+    }
+
+    /// The log holds the landed content of a stripe in limbo from another record on.
+    pub fn landed_again(&self, table: u32, stripe: u64, seq: u64) {
+        if let Some(Withdrawn { fresh: Fresh { landed: Some((oldest, _)), .. }, .. }) =
+            self.withdrawn.borrow_mut().get_mut(&(table, stripe))
+        {
+            *oldest = seq;
+        }
+    }
+}
+
+impl Store {
+    /// Withdraws the commits below `bound` whose stripes may be lost. All disks that are there have flushed.
+    pub(super) async fn withdraw_unsafe(&self, bound: u64) {
+        if mutant::active(Mutant::UnsafeCommits) {
+            return;
+        }
+        let suspects: Vec<(u64, Place)> = {
+            let fresh = self.limbo.fresh.borrow();
+            let map = self.map.borrow();
+            let doubtful = |place: Place| {
+                map.segments.get(&place.segment).is_some_and(|found| {
+                    map.unsound(&found.record) > found.record.layout.failures()
+                })
+            };
+            let below = fresh.iter().filter(|fresh| fresh.seq < bound && doubtful(fresh.place));
+            below.map(|fresh| (fresh.seq, fresh.place)).collect()
+        };
+        let mut withdrawn = Vec::new();
+        for (seq, place) in suspects {
+            if self.is_safe(place).await != Some(true) {
+                withdrawn.push(seq);
+            }
+        }
+        // From the newest on: of two versions of one stripe the later one gives way first.
+        for seq in withdrawn.into_iter().rev() {
+            self.withdraw(seq);
+        }
+    }
+
+    /// Commits anew what is in limbo and whose disks are back; gives up what did not survive.
+    pub(super) async fn settle_limbo(&self) {
+        let changes = self.changes.get();
+        if self.limbo.withdrawn.borrow().is_empty() || self.limbo.looked.replace(changes) == changes {
+            return;
+        }
+        let all: Vec<((u32, u64), Place)> =
+            self.limbo.withdrawn.borrow().iter().map(|(key, stripe)| (*key, stripe.fresh.place)).collect();
+        for (key, place) in all {
+            let safe = self.is_safe(place).await;
+            let still = self.limbo.withdrawn.borrow().get(&key).is_some_and(|stripe| stripe.fresh.place == place);
+            match safe {
+                Some(true) if still => {
+                    // Without its checksums it stays where it is, until something changes again.
+                    let _ = self.commit_anew(key).await;
+                }
+                Some(false) if still => self.lose(key),
+                _ => {}
+            }
+        }
+        self.room.notify();
+    }
+
+    /// Whether enough strips of a stripe are there; `None`: disks are missing that may hold them.
+    async fn is_safe(&self, place: Place) -> Option<bool> {
+        let Some(target) = Target::new(self, place) else { return Some(false) };
+        self.map.borrow_mut().pin(place);
+        let lacking = self.slots_lacking(&target).await;
+        let records = self.map.borrow_mut().unpin(place);
+        self.append_all(records);
+        let lacking = lacking.ok()?;
+        let away = target.slabs.iter().flatten().any(|at| !self.has_disk(at.disk));
+        match lacking.count_ones() as usize <= target.layout.failures() {
+            true => {
+                self.note_missed(place.segment, lacking);
+                Some(true)
+            }
+            false if away => None,
+            false => Some(false),
+        }
+    }
+
+    fn withdraw(&self, seq: u64) {
+        let fresh = {
+            let mut all = self.limbo.fresh.borrow_mut();
+            let Some(at) = all.iter().position(|fresh| fresh.seq == seq) else { return };
+            all.remove(at)
+        };
+        self.limbo.withdrawals.set(self.limbo.withdrawals.get() + 1);
+        let StripeOf { table, stripe, vdisk } = fresh.stripe;
+        let nothing = Record::Unmap(UnmapRecord { table, first: stripe, count: 0, retires: 0 });
+        self.log.replace(seq, &nothing);
+        let newest = self.map.borrow_mut().withdraw(table, stripe, fresh.place, fresh.before, seq);
+        if !newest {
+            return;
+        }
+        let key = (table, stripe);
+        if self.limbo.withdrawn.borrow().contains_key(&key) {
+            // A newer version of it is in limbo already.
+            let records = self.map.borrow_mut().free(fresh.place);
+            self.append_all(records);
+            return;
+        }
+        if let Some((oldest, _)) = &fresh.landed {
+            self.landings.borrow_mut().insert((*oldest, vdisk, stripe));
+        }
+        self.map.borrow_mut().limbo.insert(key, fresh.place);
+        self.limbo.withdrawn.borrow_mut().insert(key, Withdrawn { fresh, since: self.world.now() });
+    }
+
+    async fn commit_anew(&self, key: (u32, u64)) -> Result<()> {
+        let Some(place) = self.map.borrow().limbo.get(&key).copied() else { return Ok(()) };
+        let Some(target) = Target::new(self, place) else { return Ok(()) };
+        let sums = self.sums(place.segment, target.sums_range()).await?;
+        // No await from here on.
+        let Some(Withdrawn { mut fresh, .. }) = self.limbo.withdrawn.borrow_mut().remove(&key) else { return Ok(()) };
+        let (table, stripe) = key;
+        let record = commit_record(table, stripe, place, fresh.retires, &sums);
+        let seq = self.log.append(&record);
+        let mut map = self.map.borrow_mut();
+        map.limbo.remove(&key);
+        fresh.before = map.tables.get(&table).and_then(|table| table.get(stripe));
+        map.commit(table, stripe, Some(place), seq);
+        drop(map);
+        if let Some((oldest, _)) = &fresh.landed {
+            self.landings.borrow_mut().remove(&(*oldest, fresh.stripe.vdisk, stripe));
+        }
+        self.limbo.fresh.borrow_mut().push(Fresh { seq, ..fresh });
+        Ok(())
+    }
+
+    /// A stripe did not survive: reading it is an error from now on, and so is every flush.
+    fn lose(&self, key: (u32, u64)) {
+        self.limbo.withdrawn.borrow_mut().remove(&key);
+        self.limbo.lost.borrow_mut().insert(key);
+        let mut map = self.map.borrow_mut();
+        let Some(place) = map.limbo.remove(&key) else { return };
+        let records = map.free(place);
+        drop(map);
+        self.append_all(records);
+    }
+}
