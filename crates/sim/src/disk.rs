@@ -15,7 +15,8 @@
 //! 7. **Errors.** A write that fails has written any of its sectors. A flush that fails has made nothing durable.
 //! 8. **Stall.** The disk answers nothing for a while, then everything at once.
 //! 9. **Vanishing.** Everything under way and everything later ends with [`DiskError::Gone`]. It may come back with
-//!    what it had then, minus what a power cut takes.
+//!    what it had then, minus what a power cut takes; or, if only its cable was pulled, with all that it took. A handle of before
+//!    ([`SimDisk::plugged`]) stays dead.
 //! 10. **Discard.** Each block of it afterwards has its old bytes, zeros, or junk; as volatile as a write.
 //!
 //! Not in the model, because weft does not claim to survive it: a flush that lies, and a disk that reports a capacity
@@ -24,6 +25,7 @@
 mod content;
 mod faults;
 mod image;
+mod plug;
 mod state;
 mod write;
 
@@ -95,6 +97,8 @@ struct State {
     alarm: Option<Nanos>,
     stalled_until: Nanos,
     gone: bool,
+    /// How often it has vanished.
+    unplugged: u64,
     stats: DiskStats,
 }
 
@@ -145,6 +149,7 @@ impl SimDisk {
                 alarm: None,
                 stalled_until: Nanos(0),
                 gone: false,
+                unplugged: 0,
                 stats: DiskStats::default(),
             };
             Inner { world: world.clone(), me: me.clone(), no, state: RefCell::new(state) }
@@ -202,15 +207,7 @@ impl SimDisk {
     pub fn survive_kill(&self, rng: &mut Rng) {
         let mut state = self.0.state.borrow_mut();
         assert!(state.under_way.is_empty(), "the world has not been halted");
-        let writes = std::mem::take(&mut state.in_the_air);
-        let fates = write::fates(writes.iter().map(|(write, _)| write.sectors()), rng);
-        for ((write, tear), fate) in writes.into_iter().zip(fates) {
-            match fate {
-                Fate::Kept => state.take_in(write, tear),
-                Fate::Torn(tear) => state.take_in(write, Some(tear)),
-                Fate::Dropped => {}
-            }
-        }
+        state.settle_the_air(rng);
     }
 
     /// From now on faults befall it by chance (fault model 4 to 8).
@@ -253,6 +250,7 @@ impl SimDisk {
     pub fn vanish(&self) {
         let mut state = self.0.state.borrow_mut();
         state.gone = true;
+        state.unplugged += 1;
         let orphans = state.leave_in_the_air();
         drop(state);
         self.0.world.trace(0x90e, self.0.no, 0);
@@ -265,6 +263,26 @@ impl SimDisk {
     pub fn come_back(&self, rng: &mut Rng) {
         self.power_cut(rng);
         self.0.state.borrow_mut().gone = false;
+    }
+
+    /// Is back, and never lost its power: what it had taken is as volatile as before, and each write that was under way happened, did not, or did in part.
+    pub fn return_intact(&self, rng: &mut Rng) {
+        let mut state = self.0.state.borrow_mut();
+        state.settle_the_air(rng);
+        state.gone = false;
+    }
+
+    /// Is back with the content of `image`, as if somebody had put an older copy, or another disk, in its place.
+    pub fn return_as(&self, image: &DiskImage) {
+        let mut state = self.0.state.borrow_mut();
+        assert!(state.under_way.is_empty(), "it is not gone, and the world has not been halted");
+        assert_eq!(state.shape, image.shape, "a disk keeps its shape");
+        state.durable = image.content.clone();
+        state.visible = image.content.clone();
+        state.cache.clear();
+        state.in_the_air.clear();
+        state.stalled_until = Nanos(0);
+        state.gone = false;
     }
 
     /// Whether it has vanished.

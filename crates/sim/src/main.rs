@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use weft_sim::storm::{Profile, run_profile};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -13,13 +14,13 @@ fn main() -> ExitCode {
         _ => {}
     }
     match parse(&args) {
-        Ok(Job::Seed(seed)) => storms(seed, 1, true),
-        Ok(Job::Runs { count, first }) => storms(first, count, false),
+        Ok(Job::Seed(profile, seed)) => storms(profile, seed, 1, true),
+        Ok(Job::Runs { profile, count, first }) => storms(profile, first, count, false),
         Ok(Job::Exhaustive) => exhaustive(),
         Ok(Job::Case(case)) => repeat(&case),
         Err(why) => {
             eprintln!(
-                "weft-sim: {why}\nusage: weft-sim SEED | --runs N [--seed FIRST] | --exhaustive [--case CASE] | streams | rebuild | refill | capacity"
+                "weft-sim: {why}\nusage: weft-sim [--profile NAME] SEED | [--profile NAME] --runs N [--seed FIRST] | --exhaustive [--case CASE] | streams | rebuild | refill | capacity"
             );
             ExitCode::from(2)
         }
@@ -27,41 +28,49 @@ fn main() -> ExitCode {
 }
 
 enum Job {
-    Seed(u64),
-    Runs { count: u64, first: u64 },
+    Seed(Option<Profile>, u64),
+    Runs { profile: Option<Profile>, count: u64, first: u64 },
     Exhaustive,
     Case(String),
 }
 
 fn parse(args: &[String]) -> Result<Job, String> {
     let number = |text: &String| text.parse::<u64>().map_err(|_| format!("{text} is not a number"));
+    let (profile, args) = match args {
+        [flag, name, rest @ ..] if flag == "--profile" => (Some(name.parse()?), rest),
+        all => (None, all),
+    };
     match args {
-        [seed] if !seed.starts_with('-') => Ok(Job::Seed(number(seed)?)),
-        [runs, count] if runs == "--runs" => Ok(Job::Runs { count: number(count)?, first: 1 }),
+        [seed] if !seed.starts_with('-') => Ok(Job::Seed(profile, number(seed)?)),
+        [runs, count] if runs == "--runs" => Ok(Job::Runs { profile, count: number(count)?, first: 1 }),
         [runs, count, seed, first] if runs == "--runs" && seed == "--seed" => {
-            Ok(Job::Runs { count: number(count)?, first: number(first)? })
+            Ok(Job::Runs { profile, count: number(count)?, first: number(first)? })
         }
-        [all] if all == "--exhaustive" => Ok(Job::Exhaustive),
+        [all] if all == "--exhaustive" && profile.is_none() => Ok(Job::Exhaustive),
         [all, flag, case] if all == "--exhaustive" && flag == "--case" => Ok(Job::Case(case.clone())),
         _ => Err(String::from("what shall be run?")),
     }
 }
 
-/// Runs `count` seeds; says on one line how to repeat each that fails.
-fn storms(first: u64, count: u64, verbose: bool) -> ExitCode {
+/// Runs `count` seeds; says on one line how to repeat each that fails. Without a profile, that follows from each seed.
+fn storms(profile: Option<Profile>, first: u64, count: u64, verbose: bool) -> ExitCode {
     let mut failed = 0u64;
     for seed in first..first.saturating_add(count) {
-        let outcome = catch_unwind(AssertUnwindSafe(|| weft_sim::storm::run(seed)));
+        let profile = profile.unwrap_or_else(|| Profile::of_seed(seed));
+        let outcome = catch_unwind(AssertUnwindSafe(|| run_profile(profile, seed)));
+        let again = format!("weft-sim --profile {profile} {seed}");
         match outcome {
-            Ok(Ok(summary)) if verbose => println!("seed {seed}: {} (trace {:016x})", summary.line, summary.hash),
+            Ok(Ok(summary)) if verbose => {
+                println!("{profile}, seed {seed}: {} (trace {:016x})", summary.line, summary.hash);
+            }
             Ok(Ok(_)) => {}
             Ok(Err(why)) => {
                 failed += 1;
-                println!("FAILED: weft-sim {seed}   # {why}");
+                println!("FAILED: {again}   # {why}");
             }
             Err(_) => {
                 failed += 1;
-                println!("FAILED: weft-sim {seed}   # it panicked, see above");
+                println!("FAILED: {again}   # it panicked, see above");
             }
         }
     }

@@ -3,6 +3,8 @@
 //! Per unit (one logical sector) it keeps the contents that the disk may have, oldest first. Without a crash a unit holds the newest. After a crash it may
 //! hold any of them: the flushed one is the oldest kept, so "flushed -> at least that; unflushed -> old or new, as a whole unit" is the rule.
 //!
+//! A write that ended with an error may be there or not: until a later one succeeds, a read may see what was there before it, or it.
+//!
 //! A content is a tag: the unit is filled with that 64-bit number. Tag 0 is zeros.
 
 use std::ops::Range;
@@ -10,12 +12,42 @@ use std::ops::Range;
 /// The contents one unit may have.
 #[derive(Clone, Debug)]
 struct Unit {
-    /// Oldest first; each a set of tags that are equally right (a discard leaves old data or zeros).
-    versions: Vec<Vec<u64>>,
+    /// Oldest first.
+    versions: Vec<Version>,
     /// How many versions were dropped at the front.
     dropped: u64,
-    /// Whether a write failed here: then any version may be what a read sees.
-    uncertain: bool,
+}
+
+/// What one write left.
+#[derive(Clone, Debug)]
+struct Version {
+    /// Tags that are equally right: a discard leaves old data or zeros.
+    tags: Vec<u64>,
+    /// Whether it may be missing even without a crash: the write, or a flush of it, ended with an error.
+    doubtful: bool,
+}
+
+impl Version {
+    fn new(tags: Vec<u64>) -> Version {
+        Version { tags, doubtful: false }
+    }
+}
+
+impl Unit {
+    fn of(tag: u64) -> Unit {
+        Unit { versions: vec![Version::new(vec![tag])], dropped: 0 }
+    }
+
+    /// The newest version up to `limit` that is there for certain. The oldest one always is.
+    fn certain(&self, limit: usize) -> usize {
+        self.versions[..=limit].iter().rposition(|version| !version.doubtful).unwrap_or(0)
+    }
+
+    /// What came before `first` is over.
+    fn forget_before(&mut self, first: usize) {
+        self.versions.drain(..first);
+        self.dropped += first as u64;
+    }
 }
 
 /// The judge of one virtual disk.
@@ -31,8 +63,7 @@ pub struct Mark(Vec<u64>);
 impl Oracle {
     /// A disk of `size` bytes of zeros, judged in units of `unit` bytes.
     pub fn new(size: u64, unit: u64) -> Oracle {
-        let blank = Unit { versions: vec![vec![0]], dropped: 0, uncertain: false };
-        Oracle { unit, units: vec![blank; (size / unit) as usize] }
+        Oracle { unit, units: vec![Unit::of(0); (size / unit) as usize] }
     }
 
     /// Bytes of a unit.
@@ -52,21 +83,45 @@ impl Oracle {
 
     /// A write of `tag` was begun: from now on a crash may leave it.
     pub fn begin(&mut self, units: Range<usize>, tag: u64) {
-        self.units[units].iter_mut().for_each(|unit| unit.versions.push(vec![tag]));
+        self.units[units].iter_mut().for_each(|unit| unit.versions.push(Version::new(vec![tag])));
     }
 
     /// A discard was begun: the units hold what they held, or zeros.
     pub fn begin_discard(&mut self, units: Range<usize>) {
         for unit in &mut self.units[units] {
-            let mut tags: Vec<u64> = unit.versions.last().cloned().unwrap_or_default();
+            let held = &unit.versions[unit.certain(unit.versions.len() - 1)..];
+            let mut tags: Vec<u64> = held.iter().flat_map(|version| version.tags.clone()).collect();
             tags.push(0);
-            unit.versions.push(tags);
+            unit.versions.push(Version::new(tags));
         }
     }
 
-    /// The write ended with an error: it may be there or not.
+    /// The newest write of these units ended with an error: it may be there or not.
     pub fn failed(&mut self, units: Range<usize>) {
-        self.units[units].iter_mut().for_each(|unit| unit.uncertain = true);
+        let newest = self.units[units].iter_mut().filter_map(|unit| unit.versions.last_mut());
+        newest.for_each(|version| version.doubtful = true);
+    }
+
+    /// A flush ended with an error: whatever no other flush covers may be there or not.
+    pub fn flush_failed(&mut self) {
+        let unflushed = self.units.iter_mut().flat_map(|unit| unit.versions.iter_mut().skip(1));
+        unflushed.for_each(|version| version.doubtful = true);
+    }
+
+    /// After a crash these units cannot be read for now: what comes to light later may be any of what a crash may leave.
+    pub fn unseen(&mut self, units: Range<usize>) {
+        let unflushed = self.units[units].iter_mut().flat_map(|unit| unit.versions.iter_mut().skip(1));
+        unflushed.for_each(|version| version.doubtful = true);
+    }
+
+    /// Whether all that was written to these units is flushed.
+    pub fn is_flushed(&self, units: Range<usize>) -> bool {
+        self.units[units].iter().all(|unit| unit.versions.len() == 1)
+    }
+
+    /// Grows to `size` bytes; what is new is zeros.
+    pub fn grow(&mut self, size: u64) {
+        self.units.resize((size / self.unit) as usize, Unit::of(0));
     }
 
     /// Where things stand, for a flush that begins now. Writes that are under way (`busy`) are not part of it.
@@ -82,20 +137,14 @@ impl Oracle {
     pub fn flushed(&mut self, mark: &Mark) {
         for (unit, newest) in self.units.iter_mut().zip(&mark.0) {
             let older = newest.saturating_sub(unit.dropped).min(unit.versions.len() as u64 - 1);
-            if unit.uncertain && older > 0 {
-                continue;
-            }
-            unit.versions.drain(..older as usize);
-            unit.dropped += older;
+            unit.forget_before(unit.certain(older as usize));
         }
     }
 
     /// A write of these units is durable (FUA).
     pub fn durable(&mut self, units: Range<usize>) {
-        for unit in self.units[units].iter_mut().filter(|unit| !unit.uncertain) {
-            let older = unit.versions.len() - 1;
-            unit.versions.drain(..older);
-            unit.dropped += older as u64;
+        for unit in &mut self.units[units] {
+            unit.forget_before(unit.versions.len() - 1);
         }
     }
 
@@ -104,14 +153,9 @@ impl Oracle {
         for (nth, unit) in bytes.chunks_exact(self.unit as usize).enumerate() {
             let state = &self.units[first + nth];
             let tag = tag_of(unit).map_err(|why| format!("unit {}: {why}", first + nth))?;
-            let newest = state.versions.last().is_some_and(|tags| tags.contains(&tag));
-            let right = newest || state.uncertain && state.versions.iter().any(|tags| tags.contains(&tag));
-            if !right {
-                return Err(format!(
-                    "unit {} holds {tag:#x}, it must hold one of {:x?}",
-                    first + nth,
-                    state.versions.last()
-                ));
+            let allowed = &state.versions[state.certain(state.versions.len() - 1)..];
+            if !allowed.iter().any(|version| version.tags.contains(&tag)) {
+                return Err(format!("unit {} holds {tag:#x}, it must hold one of {}", first + nth, list(allowed)));
             }
         }
         Ok(())
@@ -122,18 +166,23 @@ impl Oracle {
         for (nth, unit) in bytes.chunks_exact(self.unit as usize).enumerate() {
             let state = &mut self.units[first + nth];
             let tag = tag_of(unit).map_err(|why| format!("unit {}: {why}", first + nth))?;
-            if !state.versions.iter().any(|tags| tags.contains(&tag)) {
+            if !state.versions.iter().any(|version| version.tags.contains(&tag)) {
                 return Err(format!(
-                    "after a crash unit {} holds {tag:#x}, it may hold one of {:x?} (the first is flushed)",
+                    "after a crash unit {} holds {tag:#x}, it may hold one of {} (the first is flushed)",
                     first + nth,
-                    state.versions
+                    list(&state.versions)
                 ));
             }
             // It is in the pool's hands now: a further crash must not bring another version back.
-            *state = Unit { versions: vec![vec![tag]], dropped: 0, uncertain: false };
+            *state = Unit::of(tag);
         }
         Ok(())
     }
+}
+
+fn list(versions: &[Version]) -> String {
+    let tags: Vec<&Vec<u64>> = versions.iter().map(|version| &version.tags).collect();
+    format!("{tags:x?}")
 }
 
 /// The one tag a unit is filled with.
@@ -165,6 +214,24 @@ mod tests {
         assert!(oracle.judge_after_crash(1, &seven).is_ok());
         assert!(oracle.judge_after_crash(0, &eight).is_ok());
         assert!(oracle.judge_after_crash(0, &seven).is_err(), "what was seen after a crash stays");
+    }
+
+    #[test]
+    fn a_write_that_failed_may_be_there_or_not_until_the_next_one_succeeds() {
+        let mut oracle = Oracle::new(4096, 4096);
+        oracle.begin(0..1, 7);
+        oracle.begin(0..1, 8);
+        oracle.failed(0..1);
+        let seen = |tag: u64| Oracle::new(4096, 4096).bytes(tag, 1);
+        assert!(oracle.judge(0, &seen(7)).is_ok() && oracle.judge(0, &seen(8)).is_ok());
+        assert!(oracle.judge(0, &seen(0)).is_err());
+        let mark = oracle.mark(&[]);
+        oracle.flushed(&mark);
+        assert!(oracle.judge(0, &seen(7)).is_ok() && oracle.clone().judge_after_crash(0, &seen(0)).is_err());
+        oracle.begin(0..1, 9);
+        assert!(oracle.judge(0, &seen(8)).is_err() && oracle.judge(0, &seen(9)).is_ok());
+        oracle.flush_failed();
+        assert!(oracle.judge(0, &seen(8)).is_ok() && oracle.judge(0, &seen(9)).is_ok());
     }
 
     #[test]

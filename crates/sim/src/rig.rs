@@ -30,6 +30,8 @@ pub struct Rig {
     pub options: OpenOptions,
     /// How many of the disks a new pool is made of: the first ones.
     pub members: usize,
+    /// Whether the pool gets handles that stay dead once their disk was gone; see [`SimDisk::plugged`].
+    pub plugged: bool,
 }
 
 impl Rig {
@@ -46,7 +48,7 @@ impl Rig {
     /// A rig of these disks.
     pub fn with_disks(world: SimWorld, disks: Vec<SimDisk>) -> Rig {
         let members = disks.len();
-        Rig { world, disks, pool: None, options: OpenOptions::default(), members }
+        Rig { world, disks, pool: None, options: OpenOptions::default(), members, plugged: false }
     }
 
     /// Runs `future` to its end in virtual time; a hang is a panic that says what runs.
@@ -84,7 +86,7 @@ impl Rig {
             .disks
             .iter()
             .filter(|disk| !disk.is_gone())
-            .map(|disk| Rc::new(disk.clone()) as Rc<dyn Disk>)
+            .map(|disk| if self.plugged { disk.plugged() } else { Rc::new(disk.clone()) as Rc<dyn Disk> })
             .collect();
         for at in (1..disks.len()).rev() {
             disks.swap(at, rng.below(at as u64 + 1) as usize);

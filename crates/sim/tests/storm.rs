@@ -1,6 +1,6 @@
 //! Storms that once failed, kept; and the promise that a seed is a storm.
 
-use weft_sim::storm::run;
+use weft_sim::storm::{Profile, Summary, run_profile};
 
 /// Each of these found a defect of the engine when it was first run. The scenes change with the storm's code, so this is a sample with a history rather than
 /// a proof; the defects themselves have their stories in `stories.rs` and `invariants.rs`.
@@ -9,11 +9,15 @@ const SEEDS: [u64; 29] = [
     40711, 52158, 10334, 10751, 10834, 12033, 21364, 1500, 1062, 501234,
 ];
 
+fn run(seed: u64) -> Result<Summary, String> {
+    run_profile(Profile::Classic, seed)
+}
+
 #[test]
 fn seeds_that_once_failed_pass() {
     for seed in SEEDS {
         if let Err(why) = run(seed) {
-            panic!("weft-sim {seed}: {why}");
+            panic!("weft-sim --profile classic {seed}: {why}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What happens inside the disk: jobs begin, jobs end, the power goes.
 
 use super::content::{Content, Harm};
-use super::write::{Effect, Fate, Lands, Tear, Write};
+use super::write::{self, Effect, Fate, Lands, Tear, Write};
 use super::{Cached, Inner, Job, Promise, Reply, State, Submission, UnderWay, WriteFault};
 use crate::rng::{Rng, fold};
 use crate::timing::Op;
@@ -212,6 +212,19 @@ impl State {
         self.cache.clear();
         self.in_the_air.clear();
         self.stalled_until = Nanos(0);
+    }
+
+    /// Decides by `rng` about every write that was left in the air: it happened, did not, or did in part.
+    pub(super) fn settle_the_air(&mut self, rng: &mut Rng) {
+        let writes = std::mem::take(&mut self.in_the_air);
+        let fates = write::fates(writes.iter().map(|(write, _)| write.sectors()), rng);
+        for ((write, tear), fate) in writes.into_iter().zip(fates) {
+            match fate {
+                Fate::Kept => self.take_in(write, tear),
+                Fate::Torn(tear) => self.take_in(write, Some(tear)),
+                Fate::Dropped => {}
+            }
+        }
     }
 
     /// Nobody waits any more: writes under way are left in the air, the rest is forgotten.

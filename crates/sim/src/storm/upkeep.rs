@@ -1,7 +1,7 @@
 //! The caretaker: while clients work, disks are added, removed, replaced, retired, taken out for maintenance and put back, jobs are begun,
 //! paused and ended, all at random. None of it may cost a byte.
 
-use super::Storm;
+use super::classic::Storm;
 use crate::disk::SimDisk;
 use crate::rng::Rng;
 use crate::world::SimWorld;

@@ -1,0 +1,248 @@
+//! The classic storm: one pool, everything at once; then calm, and the pool must be well.
+//!
+//! Rounds of clients (writes, reads, flushes, FUA, discards, zeroes of any size, several at once) end in a power cut, a kill, a clean stop, or a power cut
+//! while the pool is being opened again. All the while the *victims* misbehave: as many disks as the layout survives, chosen by seed, may lose and
+//! misplace writes, rot, stall, fail, vanish and come back old. Survival is owed throughout: every read is judged, every opening must work, every
+//! check must find nothing but what the victims did. In half of the storms a caretaker is at work, too ([`super::upkeep`]).
+
+use super::Summary;
+use super::clients::{Shared, Strain, start_clients};
+use super::scene::Scene;
+use super::upkeep::Ids;
+use crate::disk::FaultPlan;
+use crate::rig::{PATIENCE, Rig};
+use crate::rng::Rng;
+use crate::world::{SimWorld, Stop};
+use std::fmt::Write;
+use std::rc::Rc;
+use weft_engine::pool::OpenOptions;
+use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::world::World;
+
+/// Runs the storm in `world`.
+pub(super) fn run(world: &SimWorld, rng: Rng, scene: Scene) -> Result<Summary, String> {
+    let mut storm = Storm::new(world.clone(), scene, rng);
+    let result = storm.run();
+    let line = storm.line();
+    storm.rig.halt();
+    Summary::of(world, line, result)
+}
+
+pub(super) struct Storm {
+    pub(super) rig: Rig,
+    pub(super) scene: Scene,
+    pub(super) shared: Rc<Shared>,
+    pub(super) rng: Rng,
+    crashes: u64,
+    openings: u64,
+    pub(super) ids: Rc<Ids>,
+}
+
+impl Storm {
+    fn new(world: SimWorld, scene: Scene, rng: Rng) -> Storm {
+        let mut rig = Rig::new(world, scene.disks + scene.extras, scene.capacity);
+        rig.members = scene.disks;
+        let ids = Rc::new(Ids::new(rig.disks.len(), scene.disks));
+        rig.options = OpenOptions { tuning: scene.tuning, degraded: true, ..OpenOptions::default() };
+        let shared = Shared::new(scene.size.0, scene.sector as u64, rng.fork("clients"), Rc::new(Strain::default()));
+        Storm { rig, scene, shared: Rc::new(shared), rng, crashes: 0, openings: 0, ids }
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        self.rig.create(ByteCount::mib(1)).map_err(|error| format!("creating: {error}"))?;
+        self.open()?;
+        let Scene { layout, size, sector, fixed, .. } = self.scene;
+        self.rig.make_vdisk(layout, size, sector, fixed).map_err(|error| format!("making the disk: {error}"))?;
+        if self.scene.upkeep {
+            self.set_policy()?;
+        }
+        self.curse();
+        for round in 0..self.scene.rounds {
+            self.round().map_err(|why| format!("round {round}: {why}"))?;
+            if self.rng.chance(0.3) {
+                if !self.calm().map_err(|why| format!("calm after round {round}: {why}"))? {
+                    break;
+                }
+                self.scene.victims = Scene::victims(self.scene.layout, self.scene.disks, &mut self.rng);
+                self.curse();
+            }
+        }
+        self.calm()?;
+        self.rig.close().map_err(|error| format!("closing: {error}"))
+    }
+
+    /// The victims misbehave from now on.
+    fn curse(&self) {
+        for victim in &self.scene.victims {
+            self.rig.disks[*victim].set_plan(self.scene.faults.clone());
+        }
+    }
+
+    /// Clients work until they are done or the world ends; then it begins again.
+    fn round(&mut self) -> Result<(), String> {
+        let world = self.rig.world.clone();
+        let vdisk = self.rig.pool().vdisk("vdisk").ok_or("the virtual disk is gone")?;
+        start_clients(&world, &vdisk, &self.shared, self.scene.clients, self.scene.ops);
+        self.maybe_lose_a_disk();
+        self.start_caretaker();
+        let crash = self.rng.chance(0.7);
+        if crash {
+            world.crash_at(world.operations() + self.rng.range(1..self.scene.ops * 6));
+        }
+        let shared = self.shared.clone();
+        let stop = world.run_until(world.now() + PATIENCE, move || shared.is_over());
+        if let Some(why) = self.shared.failure.borrow().clone() {
+            return Err(why);
+        }
+        match stop {
+            Stop::Done | Stop::Crashed => {}
+            other => {
+                let buffers = vdisk.describe();
+                let (used, ring) = self.rig.pool().store().log.fill();
+                return Err(format!(
+                    "the clients hang ({other:?}); log {used}/{ring}; {buffers}; still there: {:?}",
+                    world.tasks()
+                ));
+            }
+        }
+        drop(vdisk);
+        world.crash_at(u64::MAX);
+        self.end_of_round(stop == Stop::Crashed)?;
+        self.open()?;
+        self.judge_after_crash()?;
+        self.check()
+    }
+
+    fn end_of_round(&mut self, crashed: bool) -> Result<(), String> {
+        self.shared.busy.borrow_mut().clear();
+        if !crashed && self.rng.chance(0.4) {
+            return self.rig.close().map_err(|error| format!("closing: {error}"));
+        }
+        self.crashes += 1;
+        if self.rng.chance(0.7) {
+            self.rig.power_cut(&mut self.rng);
+        } else {
+            self.rig.halt();
+            let mut rng = self.rng.fork("kill");
+            self.rig.disks.iter().for_each(|disk| disk.survive_kill(&mut rng));
+        }
+        Ok(())
+    }
+
+    /// Opens the pool; now and then the power goes once more while that is under way.
+    fn open(&mut self) -> Result<(), String> {
+        let world = self.rig.world.clone();
+        while self.rng.chance(0.25) {
+            let opening = self.rig.opening(&mut self.rng);
+            world.crash_at(world.operations() + self.rng.range(1..120));
+            match world.block_on_within(PATIENCE, opening) {
+                Ok(Ok(pool)) => drop(pool),
+                Ok(Err(error)) => return Err(format!("opening: {error}")),
+                Err(Stop::Crashed) => {}
+                Err(other) => return Err(format!("opening hangs ({other:?}): {:?}", world.tasks())),
+            }
+            world.crash_at(u64::MAX);
+            self.crashes += 1;
+            self.rig.power_cut(&mut self.rng);
+        }
+        self.openings += 1;
+        self.rig.open(&mut self.rng).map(|_| ()).map_err(|error| format!("opening: {error}"))
+    }
+
+    /// One of the victims may go, or come back with what it had.
+    fn maybe_lose_a_disk(&mut self) {
+        if self.scene.victims.is_empty() || !self.rng.chance(0.4) {
+            return;
+        }
+        let victim = self.rig.disks[*self.rng.pick(&self.scene.victims)].clone();
+        let (world, mut rng) = (self.rig.world.clone(), self.rng.fork("vanish"));
+        self.rng.next_u64();
+        let after = Nanos(rng.below(200_000_000));
+        self.rig.world.spawn(
+            "fate",
+            Box::pin(async move {
+                world.sleep(after).await;
+                if victim.is_gone() {
+                    victim.come_back(&mut rng);
+                } else {
+                    victim.vanish();
+                }
+            }),
+        );
+    }
+
+    fn read_all(&self) -> Result<Vec<u8>, String> {
+        let vdisk = self.rig.pool().vdisk("vdisk").ok_or("the virtual disk is gone")?;
+        let len = self.scene.size.as_usize();
+        let read = async move {
+            let mut bytes = vec![0; len];
+            for (nth, piece) in bytes.chunks_mut(256 << 10).enumerate() {
+                vdisk.read(VirtualOffset(nth as u64 * (256 << 10)), piece).await?;
+            }
+            Ok::<_, weft_engine::error::Error>(bytes)
+        };
+        self.rig.run(read).map_err(|error| format!("reading everything: {error}"))
+    }
+
+    fn judge_after_crash(&mut self) -> Result<(), String> {
+        let bytes = self.read_all()?;
+        self.shared.oracle.borrow_mut().judge_after_crash(0, &bytes)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let pool = self.rig.pool();
+        let report =
+            self.rig.run(async move { pool.check(false).await }).map_err(|error| format!("checking: {error}"))?;
+        if !report.problems.is_empty() || report.lost_stripes > 0 {
+            return Err(format!("the check found {report:?}"));
+        }
+        if report.bad_blocks > 0 && self.scene.victims.is_empty() && !self.scene.upkeep {
+            return Err(format!("blocks are bad without anybody's fault: {report:?}"));
+        }
+        Ok(())
+    }
+
+    /// No more faults: every disk is back, and the pool must become whole. `false`: it has not the room for that.
+    fn calm(&mut self) -> Result<bool, String> {
+        self.rig.close().map_err(|error| format!("closing: {error}"))?;
+        let mut rng = self.rng.fork("calm");
+        for disk in &self.rig.disks {
+            disk.set_plan(FaultPlan::default());
+            if disk.is_gone() {
+                disk.come_back(&mut rng);
+            }
+        }
+        self.rig.open(&mut self.rng).map_err(|error| format!("opening in the calm: {error}"))?;
+        self.judge_after_crash()?;
+        if !self.settle()? {
+            return Ok(false);
+        }
+        let pool = self.rig.pool();
+        self.rig.run(async move { pool.check(true).await }).map_err(|error| format!("healing: {error}"))?;
+        let pool = self.rig.pool();
+        let report =
+            self.rig.run(async move { pool.check(false).await }).map_err(|error| format!("checking: {error}"))?;
+        if !report.is_sound() {
+            return Err(format!("after the repair the check still finds {report:?}"));
+        }
+        let bytes = self.read_all()?;
+        self.shared.oracle.borrow().judge(0, &bytes).map(|()| true)
+    }
+
+    fn line(&self) -> String {
+        let mut line = String::new();
+        let Scene { layout, disks, size, victims, sector, fixed, .. } = &self.scene;
+        let kind = if *fixed { "fixed" } else { "thin" };
+        let _ = write!(
+            line,
+            "{layout}, {size} {kind}, sector {sector}, {disks} disks of {}, victims {victims:?}: {} operations, {} of them upkeep, {} refused as full, {} crashes, {} openings",
+            self.scene.capacity,
+            self.shared.done.get(),
+            self.ids.acts.get(),
+            self.shared.full.get(),
+            self.crashes,
+            self.openings
+        );
+        line
+    }
+}

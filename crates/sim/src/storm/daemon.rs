@@ -1,0 +1,108 @@
+//! The harness in the daemon's place: it notices disks that are gone, and attaches those that are back.
+
+use crate::disk::SimDisk;
+use crate::rig::Rig;
+use crate::rng::Rng;
+use crate::world::SimWorld;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use weft_engine::format::Id;
+use weft_engine::io::Disk;
+use weft_engine::pool::Pool;
+use weft_engine::units::Nanos;
+use weft_engine::world::World;
+
+/// Looks after the disks of an open pool until it is told to stop, or its world ends.
+pub(super) struct Daemon {
+    world: SimWorld,
+    pool: Rc<Pool>,
+    disks: Vec<SimDisk>,
+    /// Whether a handle stays dead once its disk was gone.
+    plugged: bool,
+    /// How often each disk had vanished when the pool was given its handle.
+    known: RefCell<Vec<u64>>,
+    every: Nanos,
+    rng: RefCell<Rng>,
+    stopped: Cell<bool>,
+    /// Why a disk could not be attached, the last time.
+    refused: RefCell<String>,
+}
+
+impl Daemon {
+    /// Starts it for the pool that `rig` has just opened.
+    pub(super) fn start(rig: &Rig, every: Nanos, rng: Rng) -> Rc<Daemon> {
+        let daemon = Rc::new(Daemon {
+            world: rig.world.clone(),
+            pool: rig.pool(),
+            disks: rig.disks.clone(),
+            plugged: rig.plugged,
+            known: RefCell::new(rig.disks.iter().map(SimDisk::unplugged).collect()),
+            every,
+            rng: RefCell::new(rng),
+            stopped: Cell::new(false),
+            refused: RefCell::default(),
+        });
+        let work = daemon.clone();
+        let job = async move {
+            while !work.stopped.get() {
+                work.world.sleep(work.every).await;
+                for at in 0..work.disks.len() {
+                    if !work.stopped.get() {
+                        work.look(at).await;
+                    }
+                }
+            }
+        };
+        rig.world.spawn("daemon", Box::pin(job));
+        daemon
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopped.set(true);
+    }
+
+    /// Whether the pool has a handle of disk `at` that works.
+    pub(super) fn is_attached(&self, at: usize) -> bool {
+        self.member(at).is_some_and(|no| self.pool.store().has_disk(no)) && !self.is_dead(at)
+    }
+
+    /// Why a disk could not be attached, the last time; for people.
+    pub(super) fn refused(&self) -> String {
+        self.refused.borrow().clone()
+    }
+
+    async fn look(&self, at: usize) {
+        let Some(no) = self.member(at) else { return };
+        let store = self.pool.store();
+        if store.has_disk(no) && self.is_dead(at) && self.rng.borrow_mut().chance(0.5) {
+            store.disk_lost(no, "its device is gone");
+        }
+        if self.disks[at].is_gone() || store.has_disk(no) {
+            return;
+        }
+        let time = self.disks[at].unplugged();
+        match self.pool.attach(self.handle(at)).await {
+            Ok(_) => self.known.borrow_mut()[at] = time,
+            Err(error) => *self.refused.borrow_mut() = format!("disk {at}: {error}"),
+        }
+    }
+
+    fn handle(&self, at: usize) -> Rc<dyn Disk> {
+        match self.plugged {
+            true => self.disks[at].plugged(),
+            false => Rc::new(self.disks[at].clone()),
+        }
+    }
+
+    fn is_dead(&self, at: usize) -> bool {
+        let disk = &self.disks[at];
+        disk.is_gone() || self.plugged && self.known.borrow()[at] != disk.unplugged()
+    }
+
+    /// The number in the pool of disk `at`, with the identity that [`Rig::create`] gave it.
+    fn member(&self, at: usize) -> Option<u16> {
+        let id = Id([at as u8 + 1; 16]);
+        let members = self.pool.store().members.borrow();
+        members.iter().find(|(_, member)| member.id == id).map(|(no, _)| *no)
+    }
+}

@@ -1,0 +1,100 @@
+//! Storms: one seed, one pool, and everything that can happen to it. What can happen depends on the [`Profile`].
+//!
+//! A failure is repeated by its profile and its seed alone.
+
+mod classic;
+mod clients;
+mod daemon;
+mod outage;
+mod scene;
+mod upkeep;
+
+use crate::world::{Scheduling, SimWorld};
+use scene::Scene;
+use std::fmt;
+use std::str::FromStr;
+
+/// What befalls the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Profile {
+    /// As many disks as the layout survives misbehave in every way; see [`classic`].
+    Classic,
+    /// Any number of disks vanishes at once and comes back with all it had; see [`outage`].
+    Outage,
+    /// The same, but disks may come back without what their volatile caches held.
+    Powerless,
+}
+
+/// Every profile.
+pub const ALL: [Profile; 3] = [Profile::Classic, Profile::Outage, Profile::Powerless];
+
+/// The profiles that a seed alone chooses among: those that hold.
+pub const ENABLED: [Profile; 1] = [Profile::Classic];
+
+/// What a storm was like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// One line for people.
+    pub line: String,
+    /// Equal for equal runs.
+    pub hash: u64,
+}
+
+/// Runs the storm of `seed`, whose profile follows from the seed.
+pub fn run(seed: u64) -> Result<Summary, String> {
+    run_profile(Profile::of_seed(seed), seed)
+}
+
+/// Runs the storm of `seed` of this profile.
+pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
+    let world = SimWorld::new(seed, Scheduling::Random);
+    let mut rng = world.rng("storm");
+    let scene = Scene::new(&mut rng);
+    match profile {
+        Profile::Classic => classic::run(&world, rng, scene),
+        Profile::Outage => outage::run(&world, rng, scene, false),
+        Profile::Powerless => outage::run(&world, rng, scene, true),
+    }
+}
+
+impl Profile {
+    /// The one that a seed alone means.
+    pub fn of_seed(seed: u64) -> Profile {
+        ENABLED[(seed % ENABLED.len() as u64) as usize]
+    }
+
+    /// What it is called on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::Classic => "classic",
+            Profile::Outage => "outage",
+            Profile::Powerless => "powerless",
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Profile {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Profile, String> {
+        let names: Vec<&str> = ALL.iter().map(|profile| profile.name()).collect();
+        let found = ALL.into_iter().find(|profile| profile.name() == name);
+        found.ok_or_else(|| format!("{name} is no profile; there are {}", names.join(", ")))
+    }
+}
+
+impl Summary {
+    /// How a storm in `world` ended.
+    fn of(world: &SimWorld, line: String, result: Result<(), String>) -> Result<Summary, String> {
+        match result {
+            Ok(()) => Ok(Summary { line, hash: world.trace_hash() }),
+            Err(why) => Err(format!("{why}\n  scene: {line}")),
+        }
+    }
+}

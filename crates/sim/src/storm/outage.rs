@@ -1,0 +1,423 @@
+//! Outages: any number of disks vanishes at once, more than the redundancy and all of them, too, in the midst of load, and comes back
+//! 10 ms to 2 minutes later.
+//!
+//! The pool is opened by the majority rule; a harness attaches disks that are back, as the daemon does. The rules:
+//!
+//! 1. While no more is missing than the pool survives, nothing fails.
+//! 2. While more is missing, operations may end with errors, but end. What is read is right all the same.
+//! 3. Once all disks are back the pool heals within [`HEAL_WITHIN`] by itself, without being opened anew: nothing that was flushed is lost, nothing
+//!    lacks its redundancy, and clients are served.
+//! 4. A pool that is opened with some disks opens, or says why not; with all of them it opens.
+//! 5. A disk that lost its volatile cache took unflushed data with it. Where that was beyond the redundancy, that data may be lost: it is
+//!    an error then, and no flush succeeds over it.
+
+use super::Summary;
+use super::clients::{self, Seen, Shared, Strain, read_all, start_clients};
+use super::daemon::Daemon;
+use super::scene::Scene;
+use crate::disk::{FaultPlan, SimDisk};
+use crate::rig::{PATIENCE, Rig};
+use crate::rng::Rng;
+use crate::world::{SimWorld, Stop};
+use std::cell::Cell;
+use std::rc::Rc;
+use weft_engine::format::record::SettingsRecord;
+use weft_engine::pool::job::has_ended;
+use weft_engine::pool::{OpenOptions, Pool};
+use weft_engine::units::{ByteCount, Nanos};
+use weft_engine::world::World;
+
+/// The virtual time in which a pool must be well again once all its disks are back.
+const HEAL_WITHIN: Nanos = Nanos::secs(1800);
+/// The client number of the harness itself.
+const PROBE: u64 = u64::MAX;
+
+/// Runs the storm in `world`; with `powerless`, disks may come back without what their caches held.
+pub(super) fn run(world: &SimWorld, rng: Rng, scene: Scene, powerless: bool) -> Result<Summary, String> {
+    let mut storm = Outages::new(world.clone(), scene, rng, powerless);
+    let result = storm.run();
+    let line = storm.line();
+    storm.rig.halt();
+    Summary::of(world, line, result)
+}
+
+/// What the tasks that take disks away share with the storm.
+#[derive(Default)]
+struct Sky {
+    /// Outages that are not over.
+    under_way: Cell<u64>,
+    count: Cell<u64>,
+    /// A disk has lost what its cache held, while more was missing than the pool survives.
+    lossy: Cell<bool>,
+    /// Whether disks lose their caches at all.
+    powerless: bool,
+}
+
+struct Outages {
+    rig: Rig,
+    scene: Scene,
+    shared: Rc<Shared>,
+    strain: Rc<Strain>,
+    sky: Rc<Sky>,
+    daemon: Option<Rc<Daemon>>,
+    rng: Rng,
+    crashes: u64,
+    openings: u64,
+    refused: u64,
+}
+
+impl Outages {
+    fn new(world: SimWorld, mut scene: Scene, mut rng: Rng, powerless: bool) -> Outages {
+        // A disk that vanishes often is not a bad one here.
+        scene.tuning.failures_max = u64::MAX;
+        scene.faults = FaultPlan::default();
+        let mut rig = Rig::new(world, scene.disks, scene.capacity);
+        rig.options = OpenOptions { tuning: scene.tuning, ..OpenOptions::default() };
+        rig.plugged = rng.chance(0.5);
+        let strain = Rc::new(Strain::default());
+        let shared = Shared::new(scene.size.0, scene.sector as u64, rng.fork("clients"), strain.clone());
+        shared.rests.set(*rng.pick(&[(0.1, 30_000_000), (0.2, 2_000_000_000), (0.2, 10_000_000_000)]));
+        let sky = Rc::new(Sky { powerless, ..Sky::default() });
+        let shared = Rc::new(shared);
+        Outages { rig, scene, shared, strain, sky, daemon: None, rng, crashes: 0, openings: 0, refused: 0 }
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        self.rig.create(ByteCount::mib(1)).map_err(|error| format!("creating: {error}"))?;
+        self.open()?;
+        let Scene { layout, size, sector, fixed, .. } = self.scene;
+        self.rig.make_vdisk(layout, size, sector, fixed).map_err(|error| format!("making the disk: {error}"))?;
+        let repair_after = *self.rng.pick(&[0, 1, 300, u32::MAX]);
+        let pool = self.rig.pool();
+        let settings = SettingsRecord { repair_after, ..SettingsRecord::default() };
+        self.rig.run(async move { pool.set(settings).await }).map_err(|error| format!("settings: {error}"))?;
+        for round in 0..self.scene.rounds {
+            if !self.round().map_err(|why| format!("round {round}: {why}"))? {
+                return Ok(());
+            }
+        }
+        self.stop_daemon();
+        self.rig.close().map_err(|error| format!("closing: {error}"))
+    }
+
+    /// Clients and outages, until the clients are done or the world ends; then all disks come back. `false`: data was lost that may be lost.
+    fn round(&mut self) -> Result<bool, String> {
+        let world = self.rig.world.clone();
+        let vdisk = self.rig.pool().vdisk("vdisk").ok_or("the virtual disk is gone")?;
+        start_clients(&world, &vdisk, &self.shared, self.scene.clients, self.scene.ops);
+        for _ in 0..self.rng.range(1..4) {
+            self.start_outage();
+        }
+        if self.rng.chance(0.4) {
+            world.crash_at(world.operations() + self.rng.range(1..self.scene.ops * 6));
+        }
+        let shared = self.shared.clone();
+        let stop = world.run_until(PATIENCE, move || shared.is_over());
+        if let Some(why) = self.shared.failure.borrow().clone() {
+            return Err(why);
+        }
+        if !matches!(stop, Stop::Done | Stop::Crashed) {
+            return Err(format!("the clients hang ({stop:?}); {}; still there: {:?}", vdisk.describe(), world.tasks()));
+        }
+        drop(vdisk);
+        world.crash_at(u64::MAX);
+        if stop == Stop::Crashed || self.rng.chance(0.3) {
+            self.crash();
+            self.open()?;
+            self.judge_after_crash()?;
+            self.bring_all_back();
+        }
+        self.heal()
+    }
+
+    /// The machine dies; each disk that is there keeps what it will.
+    fn crash(&mut self) {
+        self.crashes += 1;
+        self.stop_daemon();
+        self.rig.halt();
+        self.shared.busy.borrow_mut().clear();
+        self.sky.under_way.set(0);
+        let power = self.rng.chance(0.7);
+        for disk in self.rig.disks.iter().filter(|disk| !disk.is_gone()) {
+            match power {
+                true => disk.power_cut(&mut self.rng),
+                false => disk.survive_kill(&mut self.rng),
+            }
+        }
+    }
+
+    /// Opens the pool with the disks that are there. If it refuses, more and more of the others come back; with all of them it must open.
+    fn open(&mut self) -> Result<(), String> {
+        loop {
+            let gone: Vec<SimDisk> = self.rig.disks.iter().filter(|disk| disk.is_gone()).cloned().collect();
+            if !gone.is_empty() {
+                self.strain.begin();
+            }
+            let opening = self.rig.opening(&mut self.rng);
+            match self.rig.world.block_on_within(PATIENCE, opening) {
+                Ok(Ok(pool)) => {
+                    self.openings += 1;
+                    self.rig.pool = Some(pool);
+                    let every = Nanos::millis(*self.rng.pick(&[20, 200, 1000, 3000]));
+                    let rng = Rng::new(self.rng.next_u64());
+                    self.daemon = Some(Daemon::start(&self.rig, every, rng));
+                    return Ok(());
+                }
+                Ok(Err(error)) if gone.is_empty() => return Err(format!("all disks are there, opening: {error}")),
+                Ok(Err(_)) => {
+                    self.refused += 1;
+                    self.rig.halt();
+                    let there = self.rig.disks.iter().filter(|disk| !disk.is_gone());
+                    there.for_each(|disk| disk.survive_kill(&mut self.rng));
+                    let disk = self.rng.pick(&gone).clone();
+                    self.sky.give_back(&disk, &mut self.rng, &self.strain);
+                }
+                Err(stop) => return Err(format!("opening hangs ({stop:?}): {:?}", self.rig.world.tasks())),
+            }
+        }
+    }
+
+    /// What is there after a crash is judged; what cannot be read for now is judged later.
+    fn judge_after_crash(&mut self) -> Result<(), String> {
+        let seen = self.read_all()?;
+        let unit = self.scene.sector as u64;
+        seen.judge_lost(unit, |_| self.strain.is_now())?;
+        let mut oracle = self.shared.oracle.borrow_mut();
+        for (range, _) in &seen.lost {
+            oracle.unseen((range.start / unit) as usize..range.end.div_ceil(unit) as usize);
+        }
+        seen.judge(&mut oracle, true)
+    }
+
+    fn read_all(&self) -> Result<Seen, String> {
+        read_all(&self.rig, "vdisk", self.scene.size.0, self.scene.sector as u64)
+    }
+
+    /// Disks that were away when the machine died come back one by one.
+    fn bring_all_back(&mut self) {
+        for disk in self.rig.disks.iter().filter(|disk| disk.is_gone()) {
+            let (disk, sky, strain, world) =
+                (disk.clone(), self.sky.clone(), self.strain.clone(), self.rig.world.clone());
+            let after = span(&mut self.rng);
+            let mut rng = Rng::new(self.rng.next_u64());
+            sky.under_way.set(sky.under_way.get() + 1);
+            self.rig.world.spawn(
+                "return",
+                Box::pin(async move {
+                    world.sleep(after).await;
+                    sky.give_back(&disk, &mut rng, &strain);
+                    sky.under_way.set(sky.under_way.get() - 1);
+                }),
+            );
+        }
+    }
+
+    fn start_outage(&mut self) {
+        let outage = Outage {
+            world: self.rig.world.clone(),
+            disks: self.rig.disks.clone(),
+            pool: self.rig.pool(),
+            strain: self.strain.clone(),
+            sky: self.sky.clone(),
+            failures: self.scene.layout.failures(),
+            rng: Rng::new(self.rng.next_u64()),
+        };
+        self.sky.under_way.set(self.sky.under_way.get() + 1);
+        self.rig.world.spawn("outage", Box::pin(outage.run()));
+    }
+
+    /// All disks come back, and the pool becomes well by itself. `false`: data was lost that may be lost, and the storm is over.
+    fn heal(&mut self) -> Result<bool, String> {
+        let world = self.rig.world.clone();
+        let sky = self.sky.clone();
+        let stop = world.run_until(PATIENCE, move || sky.under_way.get() == 0);
+        if stop != Stop::Done {
+            return Err(format!("the outages do not end ({stop:?})"));
+        }
+        let deadline = world.now() + HEAL_WITHIN;
+        loop {
+            world.run_until(Nanos::secs(1), || false);
+            let served = self.probe()?;
+            let ill = self.ill();
+            if served && ill.is_none() {
+                break;
+            }
+            if world.now() > deadline {
+                let ill = ill.unwrap_or_else(|| "clients are not served".into());
+                let then = self.restart().map_or_else(|why| why, |()| "helps".into());
+                return Err(format!("all disks are back for {HEAL_WITHIN:?}, but {ill}; a restart: {then}"));
+            }
+        }
+        self.strain.end(world.now());
+        let lossy = self.sky.lossy.replace(false);
+        let seen = self.read_all()?;
+        let oracle = self.shared.oracle.borrow().clone();
+        seen.judge_lost(self.scene.sector as u64, |units| lossy && !oracle.is_flushed(units))?;
+        seen.judge(&mut self.shared.oracle.borrow_mut(), false)?;
+        if lossy {
+            return Ok(seen.lost.is_empty());
+        }
+        let pool = self.rig.pool();
+        let report =
+            self.rig.run(async move { pool.check(false).await }).map_err(|error| format!("checking: {error}"))?;
+        match report.is_sound() {
+            true => Ok(true),
+            false => Err(format!("it says that it is well, but the check finds {report:?}")),
+        }
+    }
+
+    /// Whether a pool that did not heal is well once it is opened anew; to tell a pool that waits from one that is lost.
+    fn restart(&mut self) -> Result<(), String> {
+        self.stop_daemon();
+        self.rig.halt();
+        self.rig.disks.iter().for_each(|disk| disk.survive_kill(&mut self.rng));
+        self.open()?;
+        let seen = self.read_all()?;
+        seen.judge_lost(self.scene.sector as u64, |_| false)?;
+        seen.judge(&mut self.shared.oracle.borrow_mut(), true)
+    }
+
+    /// One write and one flush, and whether they succeeded.
+    fn probe(&mut self) -> Result<bool, String> {
+        let Some(vdisk) = self.rig.pool().vdisk("vdisk") else { return Err("the virtual disk is gone".into()) };
+        let (shared, world) = (self.shared.clone(), self.rig.world.clone());
+        let before = shared.excused.get();
+        let probing = async move {
+            clients::change(&vdisk, &shared, PROBE, &world, 99).await?;
+            clients::flush(&vdisk, &shared, &world).await?;
+            Ok(shared.excused.get() == before)
+        };
+        match self.rig.world.block_on_within(PATIENCE, probing) {
+            Ok(served) => served,
+            Err(stop) => Err(format!("a write and a flush hang ({stop:?}): {:?}", self.rig.world.tasks())),
+        }
+    }
+
+    /// What is not well yet.
+    fn ill(&self) -> Option<String> {
+        let (pool, daemon) = (self.rig.pool(), self.daemon.as_ref()?);
+        let attached = |at: &usize| !daemon.is_attached(*at);
+        if let Some(at) = (0..self.rig.disks.len()).find(attached) {
+            return Some(format!("disk {at} is not attached: {}", daemon.refused()));
+        }
+        let members: Vec<u16> = pool.store().members.borrow().keys().copied().collect();
+        if let Some(no) = members.into_iter().find(|no| !pool.store().is_current(*no)) {
+            return Some(format!("disk {no} is not current; jobs {:?}", pool.jobs()));
+        }
+        // What a disk took with it for good stays lost until it is written anew.
+        if !self.sky.lossy.get() && pool.unsound_bytes() != ByteCount::ZERO {
+            return Some(format!("{} lack their redundancy; jobs {:?}", pool.unsound_bytes(), pool.jobs()));
+        }
+        let running = pool.jobs().into_iter().find(|job| !has_ended(job.state));
+        running.map(|job| format!("a job runs: {job:?}"))
+    }
+
+    fn stop_daemon(&mut self) {
+        if let Some(daemon) = self.daemon.take() {
+            daemon.stop();
+        }
+    }
+
+    fn line(&self) -> String {
+        let Scene { layout, disks, size, sector, fixed, capacity, .. } = &self.scene;
+        format!(
+            "{layout}, {size} {}, sector {sector}, {disks} disks of {capacity}, handles {}: {} operations, {} excused, {} refused as full, {} outages, {} crashes, {} openings, {} refused",
+            if *fixed { "fixed" } else { "thin" },
+            if self.rig.plugged { "die" } else { "live" },
+            self.shared.done.get(),
+            self.shared.excused.get(),
+            self.shared.full.get(),
+            self.sky.count.get(),
+            self.crashes,
+            self.openings,
+            self.refused
+        )
+    }
+}
+
+/// One outage.
+struct Outage {
+    world: SimWorld,
+    disks: Vec<SimDisk>,
+    pool: Rc<Pool>,
+    strain: Rc<Strain>,
+    sky: Rc<Sky>,
+    failures: usize,
+    rng: Rng,
+}
+
+impl Outage {
+    async fn run(mut self) {
+        let pause = Nanos(self.rng.below(*self.rng.clone().pick(&[100_000_000, 3_000_000_000])));
+        self.world.sleep(pause).await;
+        let hit = self.choose();
+        if !hit.is_empty() {
+            self.sky.count.set(self.sky.count.get() + 1);
+            if !survives(&self.pool, &hit, self.failures) {
+                self.strain.begin();
+            }
+            hit.iter().for_each(|at| self.disks[*at].vanish());
+        }
+        let together = self.rng.chance(0.5).then(|| span(&mut self.rng));
+        let mut returns: Vec<(Nanos, usize)> =
+            hit.into_iter().map(|at| (together.unwrap_or_else(|| span(&mut self.rng)), at)).collect();
+        returns.sort();
+        let gone_at = self.world.now();
+        for (after, at) in returns {
+            self.world.sleep((gone_at + after).since(self.world.now())).await;
+            let disk = self.disks[at].clone();
+            self.sky.give_back(&disk, &mut self.rng, &self.strain);
+        }
+        self.sky.under_way.set(self.sky.under_way.get() - 1);
+    }
+
+    /// The disks that vanish: all, as many as the layout survives, one more, or any.
+    fn choose(&mut self) -> Vec<usize> {
+        let mut there: Vec<usize> = (0..self.disks.len()).filter(|at| !self.disks[*at].is_gone()).collect();
+        let count = match self.rng.below(4) {
+            0 => there.len(),
+            1 => self.failures.max(1),
+            2 => self.failures + 1,
+            _ => 1 + self.rng.below(self.disks.len() as u64) as usize,
+        };
+        while there.len() > count {
+            there.remove(self.rng.below(there.len() as u64) as usize);
+        }
+        there
+    }
+}
+
+impl Sky {
+    /// The disk is back, with its cache or without.
+    fn give_back(&self, disk: &SimDisk, rng: &mut Rng, strain: &Strain) {
+        if self.powerless && rng.chance(0.5) {
+            if strain.is_now() {
+                self.lossy.set(true);
+            }
+            disk.come_back(rng);
+        } else {
+            disk.return_intact(rng);
+        }
+    }
+}
+
+/// Whether the pool goes on without the disks `hit`: nothing else is missing or behind, the layout can do without them, and so can the votes and the log.
+fn survives(pool: &Pool, hit: &[usize], failures: usize) -> bool {
+    let store = pool.store();
+    let well = store.members.borrow().iter().all(|(_, member)| member.disk.is_some() && member.current);
+    if !well || pool.unsound_bytes() != ByteCount::ZERO || hit.len() > failures {
+        return false;
+    }
+    let members = store.members.borrow();
+    let is_hit =
+        |no: u16| hit.iter().any(|at| members.get(&no).is_some_and(|member| member.id.0 == [*at as u8 + 1; 16]));
+    let left = |disks: Vec<u16>| (disks.iter().filter(|no| !is_hit(**no)).count(), disks.len());
+    let (votes, voters) = left(store.voters());
+    let (logs, _) = left(store.loggers());
+    votes * 2 >= voters && logs > 0
+}
+
+/// How long a disk is away: 10 ms to 2 minutes, every order of magnitude alike.
+fn span(rng: &mut Rng) -> Nanos {
+    Nanos::millis(10 << rng.below(15)).min(Nanos::secs(120))
+}

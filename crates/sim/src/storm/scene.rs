@@ -1,0 +1,110 @@
+//! The scene of a storm: layout, disks, budgets and faults, all of it from the seed.
+
+use crate::disk::FaultPlan;
+use crate::rng::Rng;
+use weft_engine::store::Tuning;
+use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::units::{ByteCount, Nanos};
+
+/// The scene of one storm, all of it from the seed.
+pub(super) struct Scene {
+    pub(super) layout: Layout,
+    pub(super) sector: u32,
+    pub(super) fixed: bool,
+    pub(super) disks: usize,
+    pub(super) capacity: ByteCount,
+    pub(super) size: ByteCount,
+    pub(super) tuning: Tuning,
+    pub(super) victims: Vec<usize>,
+    pub(super) faults: FaultPlan,
+    pub(super) rounds: u64,
+    pub(super) ops: u64,
+    pub(super) clients: u64,
+    /// Disks that are in no pool at first.
+    pub(super) extras: usize,
+    /// Whether disks and jobs are meddled with.
+    pub(super) upkeep: bool,
+}
+
+impl Scene {
+    /// As many disks as the layout survives, or none.
+    pub(super) fn victims(layout: Layout, disks: usize, rng: &mut Rng) -> Vec<usize> {
+        let count = if rng.chance(0.7) { layout.failures() } else { 0 };
+        let mut victims: Vec<usize> = Vec::new();
+        while victims.len() < count {
+            let victim = rng.below(disks as u64) as usize;
+            if !victims.contains(&victim) {
+                victims.push(victim);
+            }
+        }
+        victims
+    }
+
+    /// As the classic storm has it.
+    pub(super) fn new(rng: &mut Rng) -> Scene {
+        let resiliency = *rng.pick(&[
+            Resiliency::Simple,
+            Resiliency::Mirror { copies: 2 },
+            Resiliency::Mirror { copies: 3 },
+            Resiliency::Parity { parity: 1 },
+            Resiliency::Parity { parity: 1 },
+            Resiliency::Parity { parity: 2 },
+        ]);
+        let columns = resiliency.columns_min() + rng.below(3) as u8;
+        let interleave = *rng.pick(&[
+            ByteCount::kib(4),
+            ByteCount::kib(8),
+            ByteCount::kib(12),
+            ByteCount::kib(24),
+            ByteCount::kib(64),
+        ]);
+        let layout = Layout::new(resiliency, columns, interleave).expect("scenes are valid");
+        let disks = layout.slots() + rng.below(3) as usize;
+        let victims = Scene::victims(layout, disks, rng);
+        let often = |rng: &mut Rng, most: f64| if rng.chance(0.5) { most * rng.below(100) as f64 / 100.0 } else { 0.0 };
+        let faults = FaultPlan {
+            latent: often(rng, 0.02),
+            rot: often(rng, 0.02),
+            misdirect: often(rng, 0.01),
+            lose: often(rng, 0.01),
+            write_error: if rng.chance(0.2) { 0.002 } else { 0.0 },
+            flush_error: if rng.chance(0.2) { 0.002 } else { 0.0 },
+            stall: often(rng, 0.01),
+            stall_max: Nanos::secs(5),
+        };
+        let tuning = Tuning {
+            buffer_memory: *rng.pick(&[64 << 10, 512 << 10, 8 << 20]),
+            sheet_memory: *rng.pick(&[16 << 10, 256 << 10, 8 << 20]),
+            commit_interval: Nanos::millis(*rng.pick(&[1, 50, 1000])),
+            commit_bytes: *rng.pick(&[64 << 10, 1 << 20, 256 << 20]),
+            idle_land: Nanos::millis(*rng.pick(&[20, 5000])),
+            runs_in_flight: 1 + rng.below(8) as usize,
+            run_bytes: *rng.pick(&[4 << 10, 64 << 10, 1 << 20]),
+            read_patience: Nanos::millis(*rng.pick(&[5, 200, 1000])),
+            bad_blocks_max: *rng.pick(&[5, 256, u64::MAX]),
+            failures_max: *rng.pick(&[1, 3, u64::MAX]),
+            freeze_limit: Nanos::secs(30),
+            auto_jobs: true,
+            // Groups of a few stripes: more can happen between them.
+            move_memory: 1 << 20,
+        };
+        let fixed = rng.chance(0.25);
+        let upkeep = rng.chance(0.5);
+        Scene {
+            layout,
+            sector: *rng.pick(&[512, 4096]),
+            fixed,
+            disks,
+            capacity: ByteCount::mib(*rng.pick(&[9, 12, 20])),
+            size: ByteCount::kib(if fixed { 512 } else { 512 + rng.below(5) * 1024 }),
+            tuning,
+            victims,
+            faults,
+            rounds: 2 + rng.below(4),
+            ops: 40 + rng.below(200),
+            clients: 1 + rng.below(6),
+            extras: if upkeep { 1 + rng.below(3) as usize } else { 0 },
+            upkeep,
+        }
+    }
+}
