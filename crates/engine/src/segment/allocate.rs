@@ -42,6 +42,13 @@ impl Map {
         }
     }
 
+    /// Promises stripes again whose places were taken and are about to be given back.
+    pub fn reclaim(&mut self, table: u32, count: u32) {
+        if let Some(table) = self.tables.get_mut(&table) {
+            table.claims += count as u64;
+        }
+    }
+
     /// Gives a promise back.
     pub fn unclaim(&mut self, table: u32) {
         if let Some(table) = self.tables.get_mut(&table) {

@@ -139,7 +139,15 @@ impl Vdisk {
         };
         let stripes: alloc::vec::Vec<String> = stripes.iter().map(one).collect();
         let queues = [&self.queue, &self.landed_queue].map(|queue| (queue.runs.get(), queue.stripes.borrow().clone()));
-        alloc::format!("(runs, queue) {queues:?}, {}", stripes.join("; "))
+        let map = self.store.map.borrow();
+        let table = &map.tables[&self.table_of(&map)];
+        alloc::format!(
+            "{} free, {} claimed, {} in limbo; (runs, queue) {queues:?}, {}",
+            table.free,
+            table.claims,
+            map.limbo.len(),
+            stripes.join("; ")
+        )
     }
 
     /// Its number.

@@ -14,6 +14,7 @@ use crate::fail;
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::segment::commit_record;
+use crate::store::freeze::frozen;
 use crate::store::limbo::{Fresh, StripeOf};
 use crate::store::{join, lost};
 use crate::stripe::buffer::{Sealed, StripeBuffer};
@@ -23,6 +24,7 @@ use crate::units::{ByteCount, Nanos, VirtualOffset};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// How often whole stripes that wait for disks look for them.
@@ -107,6 +109,7 @@ impl Vdisk {
     /// Claims a free stripe for `stripe`; waits while some may still become free.
     async fn claim(&self, stripe: u64) -> Result<()> {
         let mut relieved = 0;
+        let mut waits = None;
         loop {
             self.store.check_writable()?;
             self.check_there()?;
@@ -122,6 +125,15 @@ impl Vdisk {
             self.store.append_all(records);
             if claimed {
                 return Ok(());
+            }
+            if let Some(reason) = self.lacks_disks() {
+                // Not full: there is nothing to write to until they are back.
+                let since = *waits.get_or_insert(self.store.world.now());
+                if self.store.is_patience_over(since) {
+                    return Err(frozen(reason));
+                }
+                self.store.world.sleep(RETRY).await;
+                continue;
             }
             // Stripes that fly, and records that are to be durable, tell by themselves when they are. Partial stripes have to be asked to leave;
             // where even that has brought nothing, nothing will.
@@ -141,6 +153,16 @@ impl Vdisk {
             self.store.log.pressure.notify();
             room.await;
         }
+    }
+
+    /// What is missing where stripes of this layout can be written nowhere, because disks are away.
+    fn lacks_disks(&self) -> Option<String> {
+        let map = self.store.map.borrow();
+        let record = &map.tables[&self.table_of(&map)].record;
+        let (there, needed) = (map.disks_for(record.disks).count(), record.layout.slots() - record.layout.failures());
+        let away = self.store.members.borrow().values().any(|member| member.disk.is_none());
+        (away && there < needed)
+            .then(|| format!("{} takes at least {needed} disks to be written, {there} are there", record.layout))
     }
 
     /// Seals `stripe` if it is whole and no older version of it flies.
@@ -197,15 +219,6 @@ impl Vdisk {
     async fn write_or_wait(self: &Rc<Self>, mut run: Vec<u64>, room: Room) {
         while let Err(error) = self.write_stripes(&run, room).await {
             run.retain(|stripe| self.flying(*stripe).is_some());
-            let (mut records, table) = (Vec::new(), self.table());
-            if !self.removed.get() {
-                // What they had claimed was given back with the places where they could not be written.
-                let mut map = self.store.map.borrow_mut();
-                for _ in &run {
-                    map.claim(table, true, &mut records);
-                }
-            }
-            self.store.append_all(records);
             if !self.wait_for_disks().await {
                 self.abandon(&run, error);
                 break;
@@ -222,9 +235,7 @@ impl Vdisk {
         loop {
             let away = self.store.members.borrow().values().any(|member| member.disk.is_none());
             let over = self.store.is_patience_over(since);
-            // Others need the memory.
-            let scarce = over && self.store.buffered.get() >= self.store.tuning.buffer_memory;
-            if !away || scarce || self.store.is_closing() || self.removed.get() || self.store.log.failure().is_some() {
+            if !away || self.store.is_closing() || self.removed.get() || self.store.log.failure().is_some() {
                 return false;
             }
             if over {
@@ -313,9 +324,13 @@ impl Vdisk {
         Ok(())
     }
 
-    /// Gives back places that nothing was committed to.
+    /// Gives back places that nothing was committed to. Whose they were claim others.
     fn give_up(&self, place: Place, count: u32) {
-        self.store.map.borrow_mut().end_write(place, count);
+        let mut map = self.store.map.borrow_mut();
+        let table = self.table_of(&map);
+        map.reclaim(table, count);
+        map.end_write(place, count);
+        drop(map);
         for nth in 0..count {
             let records = self.store.map.borrow_mut().free(Place { index: place.index + nth, ..place });
             self.store.append_all(records);
@@ -328,18 +343,11 @@ impl Vdisk {
         let mut records = Vec::new();
         let healthy = {
             let mut map = self.store.map.borrow_mut();
-            let claims = stripes.iter().filter(|_| map.claim(table, true, &mut records)).count();
-            let claimed = claims == stripes.len();
             let better = map.tables[&table].segments.iter().any(|id| {
                 let segment = &map.segments[id];
                 *id != place.segment && !segment.free.is_empty() && map.is_healthy(segment)
             });
-            let healthy = claimed
-                && (better || map.new_segment(table, &mut records).is_ok_and(|id| map.is_healthy(&map.segments[&id])));
-            if !healthy {
-                (0..claims).for_each(|_| map.unclaim(table));
-            }
-            healthy
+            better || map.new_segment(table, &mut records).is_ok_and(|id| map.is_healthy(&map.segments[&id]))
         };
         self.store.append_all(records);
         if !healthy {
@@ -422,6 +430,8 @@ impl Vdisk {
         self.failed.borrow_mut().get_or_insert(error);
         for stripe in run {
             if let Some(sealed) = self.flying(*stripe) {
+                let table = self.table();
+                self.store.map.borrow_mut().unclaim(table);
                 self.abandoned.borrow_mut().insert(*stripe);
                 if let Some(seq) = sealed.landed_from {
                     self.kept.borrow_mut().insert(*stripe, (seq, sealed.clone()));

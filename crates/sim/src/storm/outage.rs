@@ -243,7 +243,8 @@ impl Outages {
                 break;
             }
             if world.now() > deadline {
-                let ill = ill.unwrap_or_else(|| "clients are not served".into());
+                let vdisk = self.rig.pool().vdisk("vdisk").map(|vdisk| vdisk.describe()).unwrap_or_default();
+                let ill = ill.unwrap_or_else(|| format!("clients are not served; {vdisk}"));
                 let then = self.restart().map_or_else(|why| why, |()| "helps".into());
                 return Err(format!("all disks are back for {HEAL_WITHIN:?}, but {ill}; a restart: {then}"));
             }
