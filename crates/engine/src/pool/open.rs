@@ -333,6 +333,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
     let mut map = Map::new(newest.slab_len);
     map.config_max = members.values().map(|member| member.plan.blob_len).min().unwrap_or(ByteCount::ZERO);
     let patience = Patience::new(world.clone(), options.tuning.read_patience);
+    let write_patience = Patience::new(world.clone(), options.tuning.write_limit);
     let store = Store {
         world,
         id: newest.pool_id,
@@ -345,6 +346,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         pages: Pages::default(),
         labels: Labels::new(newest),
         patience,
+        write_patience,
         buffered: Cell::new(0),
         flying: Cell::new(0),
         uncommitted: Cell::new(0),

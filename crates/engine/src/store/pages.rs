@@ -73,13 +73,15 @@ enum Copied {
     Partly((u64, Buf)),
     /// Nothing can be read.
     Unreadable,
+    /// Its disk takes longer to tell than the read timeout.
+    Late,
 }
 
 impl Copied {
     fn image(&self) -> Option<&(u64, Buf)> {
         match self {
             Copied::Whole(image) | Copied::Partly(image) => Some(image),
-            Copied::Blank | Copied::Unreadable => None,
+            Copied::Blank | Copied::Unreadable | Copied::Late => None,
         }
     }
 }
@@ -253,7 +255,7 @@ impl Store {
     pub async fn read_page(&self, id: PageId, home: (PageRun, u32)) -> Result<Option<(u64, Buf)>> {
         // Held until the last write below: a slab is nobody else's as long as somebody knows it.
         let _slabs = self.map.borrow().segments.get(&home.0.segment).map(|segment| segment.record.slabs.clone());
-        let (copies, found) = self.read_copies(id, home).await;
+        let (copies, found) = self.read_copies(id, home, true).await;
         let pair = first_block(home);
         if found.iter().all(|found| matches!(found, Copied::Unreadable | Copied::Partly(..))) {
             let (PageId { kind, owner, number }, copies) = (id, copies.len());
@@ -263,7 +265,9 @@ impl Store {
             return Ok(None);
         };
         let (best, block) = (*best, block.clone());
-        let lacks = |found: &Copied| found.image().is_none_or(|(version, _)| *version < best);
+        let lacks = |found: &Copied| {
+            !matches!(found, Copied::Late) && found.image().is_none_or(|(version, _)| *version < best)
+        };
         let lacking = found.iter().any(lacks);
         if lacking && !self.writing.get() {
             self.suspects.borrow_mut().push((id, home));
@@ -301,10 +305,18 @@ impl Store {
         }
     }
 
-    /// The newest sound image of one copy, whose pair of slots begins at block `pair` of its slab.
-    async fn read_copy(&self, id: PageId, at: SlabAt, pair: u64) -> Copied {
-        if let Ok(both) = self.disk_read(at.disk, self.slab_offset(at, pair), PAGE_PAIR as usize).await {
-            return newest(self, id, &both).map_or(Copied::Blank, Copied::Whole);
+    /// The newest sound image of one copy, whose pair of slots begins at block `pair` of its slab. `patiently`: within the read timeout.
+    async fn read_copy(&self, id: PageId, at: SlabAt, pair: u64, patiently: bool) -> Copied {
+        let (whole, len) = (self.slab_offset(at, pair), PAGE_PAIR as usize);
+        let read = match patiently {
+            true if self.is_stalled(at.disk) => return Copied::Late,
+            true => self.disk_read_patiently(at.disk, whole, len).await,
+            false => self.disk_read(at.disk, whole, len).await.map(Some),
+        };
+        match read {
+            Ok(Some(both)) => return newest(self, id, &both).map_or(Copied::Blank, Copied::Whole),
+            Ok(None) => return Copied::Late,
+            Err(_) => {}
         }
         // One of the two may be readable all the same.
         let slots = [pair, pair + 1].map(|block| self.disk_read(at.disk, self.slab_offset(at, block), BLOCK as usize));
@@ -321,14 +333,22 @@ impl Store {
 
     /// The version of the newest sound image of a page on the current disks; 0: there is none.
     pub async fn page_version(&self, id: PageId, home: (PageRun, u32)) -> u64 {
-        let (_, found) = self.read_copies(id, home).await;
+        let (_, found) = self.read_copies(id, home, false).await;
         found.iter().filter_map(Copied::image).map(|(version, _)| *version).max().unwrap_or(0)
     }
 
-    /// Every copy of a page on the current disks, and the newest sound image there.
-    async fn read_copies(&self, id: PageId, home: (PageRun, u32)) -> (Vec<SlabAt>, Vec<Copied>) {
+    /// Every copy of a page on the current disks, and the newest sound image there. With `patiently`, a disk that stalls is waited for only where no
+    /// other copy was read whole; and never while a pool is being opened, when a copy that is behind could be taken for the newest.
+    async fn read_copies(&self, id: PageId, home: (PageRun, u32), patiently: bool) -> (Vec<SlabAt>, Vec<Copied>) {
         let copies = self.page_copies(home.0.segment, true);
-        let found = join(copies.iter().map(|at| self.read_copy(id, *at, first_block(home)))).await;
+        let first = first_block(home);
+        let patiently = patiently && (self.writing.get() || self.read_only);
+        let mut found = join(copies.iter().map(|at| self.read_copy(id, *at, first, patiently))).await;
+        if !found.iter().any(|found| matches!(found, Copied::Whole(_))) {
+            for (at, found) in copies.iter().zip(&mut found).filter(|(_, found)| matches!(found, Copied::Late)) {
+                *found = self.read_copy(id, *at, first, false).await;
+            }
+        }
         (copies, found)
     }
 
