@@ -7,6 +7,7 @@
 //! 3. A lost disk is used again only after all that was asked of it has ended: a late write would else fall on newer data.
 
 use super::patience::{Late, Patience, Patient};
+use super::quorum;
 use super::{DiskCounters, Member, Store, join, slots_on};
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
@@ -166,10 +167,8 @@ impl Store {
                 own == 0 || !held || left + record.layout.failures() >= record.layout.slots()
             })
         };
-        let votes = self.voters().iter().filter(|voter| **voter != no).count() as u32;
-        let voters = self.labels.voters.get().count_ones();
-        let logs = self.loggers().iter().any(|logger| *logger != no);
-        safe && logs && votes > 0 && votes * 2 >= voters
+        let left = self.current_set() & !(1 << no);
+        safe && self.labels.loggers.get() & left != 0 && quorum::may_go_on(self.labels.durable.get().voters, left)
     }
 
     fn asked(&self, no: u16) -> Done<Asked> {

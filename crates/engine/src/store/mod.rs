@@ -9,6 +9,7 @@
 //! 4. No borrow of a `RefCell` lives across an `.await`.
 
 pub mod blame;
+pub mod budget;
 mod calls;
 pub mod checkpoint;
 pub mod choice;
@@ -40,6 +41,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use budget::Budgets;
 use core::cell::{Cell, RefCell};
 use core::future::Future;
 use labels::Labels;
@@ -128,9 +130,9 @@ pub struct Store {
     pub patience: Rc<Patience>,
     /// Requests that are waited for longer than that: writes, flushes, and reads that nothing else can answer.
     pub write_patience: Rc<Patience>,
-    /// Bytes in stripe buffers, and a signal when they change.
-    pub buffered: Cell<u64>,
-    /// Of those, bytes of sealed stripes: they leave by themselves.
+    /// What is held in memory.
+    pub budgets: Budgets,
+    /// Of the stripe buffers, bytes of sealed stripes: they leave by themselves.
     pub flying: Cell<u64>,
     /// Stripe bytes per disk written since the last commit was begun.
     pub uncommitted: Cell<u64>,
@@ -438,7 +440,10 @@ impl Store {
 
     /// Adds to the buffered bytes (or takes from them) and tells who waits for room.
     pub fn buffered_changed(&self, by: i64) {
-        self.buffered.set(self.buffered.get().checked_add_signed(by).expect("buffers are counted exactly"));
+        match by < 0 {
+            true => self.budgets.buffers.give(by.unsigned_abs()),
+            false => self.budgets.buffers.add(by as u64),
+        }
         if by < 0 {
             self.room.notify();
         }
