@@ -134,22 +134,18 @@ impl Store {
     pub async fn promise(&self, opening: u64, labels: &[Label], degraded: bool) -> Result<()> {
         let mut promised = 0u64;
         let newest = self.make_labels(self.labels.epoch.get());
-        let writes =
-            newest.into_iter().filter(|(no, _)| labels.iter().any(|own| own.disk_no == *no)).map(|(no, mut label)| {
-                label.promised = opening;
-                // The rest is as in the newest label: this one says nothing new of the pool.
-                label.membership = self.labels.durable.get();
-                async move { (no, self.write_label(no, &label).await) }
-            });
+        let writes = newest.into_iter().filter(|(no, _)| labels.iter().any(|own| own.disk_no == *no)).map(|(no, mut label)| {
+            label.promised = opening;
+            // The rest is as in the newest label: this one says nothing new of the pool.
+            label.membership = self.labels.durable.get();
+            async move { (no, self.write_label(no, &label).await) }
+        });
         for (no, written) in join(writes).await {
             promised |= (written as u64) << no;
         }
         let voters = self.labels.durable.get().voters;
         if !quorum::may_open(voters, promised) && !(degraded && promised != 0) {
-            return fail!(
-                NotPossible,
-                "too many disks failed while the pool was opened: it needs more than half of those that vote"
-            );
+            return fail!(NotPossible, "too many disks failed while the pool was opened: it needs more than half of those that vote");
         }
         self.labels.promised.set(opening);
         Ok(())

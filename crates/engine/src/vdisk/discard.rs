@@ -147,9 +147,9 @@ impl Vdisk {
         let mapped: Vec<u64> = {
             let map = self.store.map.borrow();
             let mapped = map.tables[&table].mapped_from(stripes.start).map(|(stripe, _)| stripe);
-            let in_limbo =
-                map.limbo.range((table, stripes.start)..(table, stripes.end)).map(|((_, stripe), _)| *stripe);
-            let all: BTreeSet<u64> = mapped.take_while(|stripe| *stripe < stripes.end).chain(in_limbo).collect();
+            let in_limbo = map.limbo.range((table, stripes.start)..(table, stripes.end)).map(|((_, stripe), _)| *stripe);
+            let all: BTreeSet<u64> =
+                mapped.take_while(|stripe| *stripe < stripes.end).chain(in_limbo).collect();
             all.into_iter().collect()
         };
         if mapped.is_empty() && !dropped {

@@ -1,8 +1,8 @@
 //! What records state. Each is an absolute fact; see [`super`] for how they are written.
 
 use crate::stripe::geometry::Layout;
-use crate::stripe::table::CHUNK_PAGES;
 use crate::units::ByteCount;
+use crate::stripe::table::CHUNK_PAGES;
 use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::string::String;
