@@ -29,6 +29,20 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// A disk has not answered a request for the write timeout, and cannot be done without: whatever needs it waits.
+    DiskStalled {
+        /// Which.
+        disk: DiskNo,
+        /// For how long so far.
+        waited: Nanos,
+    },
+    /// A task was run again and again though neither time nor any disk had moved on: a fault of weft itself.
+    TaskSpins {
+        /// Its name.
+        task: &'static str,
+        /// How often it was run.
+        polls: u64,
+    },
     /// A disk that was missing is back and is being brought up to date.
     DiskReturned {
         /// Which.
@@ -172,6 +186,17 @@ impl fmt::Display for Event {
                 if *torn { f.write_str(", a torn tail was dropped") } else { Ok(()) }
             }
             Event::DiskLost { disk, reason } => write!(f, "{disk} lost: {reason}"),
+            Event::DiskStalled { disk, waited } => write!(
+                f,
+                "{disk} has not answered for {} seconds; it cannot be done without, and whatever needs it waits",
+                waited.0 / 1_000_000_000
+            ),
+            Event::TaskSpins { task, polls } => {
+                write!(
+                    f,
+                    "task \"{task}\" was run {polls} times in a row without getting on: a fault of weft, please report it"
+                )
+            }
             Event::DiskReturned { disk } => write!(f, "{disk} is back"),
             Event::DiskOutOfStep { disk, diverged: true } => {
                 write!(f, "{disk} was used elsewhere without the other disks: what it holds is brought in line")

@@ -5,6 +5,8 @@
 //! 1. A task is polled only by `run`, never from inside another task's poll.
 //! 2. A wake is never lost: a task woken while it runs is ready again afterwards.
 //! 3. Wakes may come from any thread; everything else stays on one.
+//! 4. A task that is run very often although neither time nor any disk has moved on is found and named. (One that never waits at all cannot be seen
+//!    from here: no loop of the engine may go round without waiting, or without having made what is left to do smaller.)
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -30,7 +32,12 @@ pub struct Executor {
     free: RefCell<Vec<usize>>,
     alive: Cell<usize>,
     woken: Arc<AnyWoken>,
+    turn: Cell<u64>,
+    spinning: Cell<Option<(&'static str, u64)>>,
 }
+
+/// How often a task may be run in one turn; see [`Executor::moved_on`].
+const POLLS_MAX: u64 = 100_000;
 
 /// Set by any wake, so that an idle executor need not look at every task.
 #[derive(Default)]
@@ -41,6 +48,8 @@ struct Slot {
     task: Option<Task>,
     ready: Arc<Ready>,
     waker: Waker,
+    /// In which turn it was run last, and how often in that.
+    polls: (u64, u64),
 }
 
 struct Ready {
@@ -71,7 +80,7 @@ impl Executor {
         let ready = Arc::new(Ready { woken: AtomicBool::new(true), any: self.woken.clone() });
         let waker = Waker::from(ready.clone());
         self.woken.0.store(true, Ordering::Release);
-        let slot = Slot { name, task: Some(task), ready, waker };
+        let slot = Slot { name, task: Some(task), ready, waker, polls: (0, 0) };
         match self.free.borrow_mut().pop() {
             Some(no) => self.slots.borrow_mut()[no] = slot,
             None => self.slots.borrow_mut().push(slot),
@@ -104,6 +113,11 @@ impl Executor {
                 return;
             }
             let Some(task) = slot.task.take() else { return };
+            let (turn, polls) = slot.polls;
+            slot.polls = (self.turn.get(), if turn == self.turn.get() { polls + 1 } else { 1 });
+            if slot.polls.1 == POLLS_MAX {
+                self.spinning.set(Some((slot.name, POLLS_MAX)));
+            }
             (task, slot.waker.clone())
         };
         let done = task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
@@ -123,6 +137,16 @@ impl Executor {
             self.run(*no);
         }
         !scratch.is_empty()
+    }
+
+    /// Time, or a disk, or somebody outside has moved on: a new turn begins.
+    pub fn moved_on(&self) {
+        self.turn.set(self.turn.get() + 1);
+    }
+
+    /// A task that was run too often in one turn, and how often that was. Each turn's is told once.
+    pub fn take_spinning(&self) -> Option<(&'static str, u64)> {
+        self.spinning.take()
     }
 
     /// How many tasks live.
@@ -161,5 +185,28 @@ mod tests {
         let mut scratch = Vec::new();
         while executor.run_ready(&mut scratch) {}
         assert_eq!((left.get(), executor.alive()), (0, 0));
+    }
+
+    #[test]
+    fn a_task_that_spins_is_named_and_one_that_waits_in_between_is_not() {
+        let executor = Executor::new();
+        for name in ["spins", "works"] {
+            executor.spawn(
+                name,
+                Box::pin(core::future::poll_fn(|context| {
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                })),
+            );
+        }
+        for _ in 0..2 * POLLS_MAX {
+            executor.run(TaskNo(1));
+            executor.moved_on();
+        }
+        assert_eq!(executor.take_spinning(), None);
+        for _ in 0..POLLS_MAX {
+            executor.run(TaskNo(0));
+        }
+        assert_eq!((executor.take_spinning(), executor.take_spinning()), (Some(("spins", POLLS_MAX)), None));
     }
 }

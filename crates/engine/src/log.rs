@@ -54,6 +54,7 @@ struct State {
     demanded: u64,
     pending: VecDeque<Vec<u8>>,
     pending_len: u64,
+    pending_peak: u64,
     reserved: u64,
     /// The batches from the tail to the head.
     batches: VecDeque<BatchInfo>,
@@ -110,6 +111,7 @@ impl Log {
             demanded: 0,
             pending: VecDeque::new(),
             pending_len: 0,
+            pending_peak: 0,
             reserved: 0,
             batches: VecDeque::new(),
             timer: false,
@@ -131,6 +133,7 @@ impl Log {
         let mut bytes = Vec::with_capacity(record.encoded_len());
         record.encode(&mut bytes);
         state.pending_len += bytes.len() as u64;
+        state.pending_peak = state.pending_peak.max(state.pending_len);
         state.pending.push_back(bytes);
         state.next_seq += 1;
         drop(state);
@@ -245,6 +248,12 @@ impl Log {
     pub fn fill(&self) -> (u64, u64) {
         let state = self.state.borrow();
         (state.used(), state.ring)
+    }
+
+    /// Bytes of records that wait to be written: now, at most so far, and the most there may be.
+    pub fn memory(&self) -> (u64, u64, u64) {
+        let state = self.state.borrow();
+        (state.pending_len, state.pending_peak, state.ring)
     }
 
     /// Whether anything waits to be written, and whether somebody waits for it (or there is enough of it).

@@ -154,6 +154,9 @@ fn run<S: 'static>(shared: &Shared<S>, local: Rc<Local<S>>) -> Vec<&'static str>
     let world = local.world.clone();
     loop {
         let (jobs, stop_by) = shared.take_jobs();
+        if !jobs.is_empty() || local.disks.take_moved() {
+            world.moved_on();
+        }
         for job in jobs {
             job(&local);
         }
@@ -162,6 +165,7 @@ fn run<S: 'static>(shared: &Shared<S>, local: Rc<Local<S>>) -> Vec<&'static str>
         while passes < PASSES_MAX && world.run_ready(&mut scratch, || local.disks.turn(None, &|| shared.is_quiet())) {
             passes += 1;
         }
+        world.tell_spinning();
         let now = Instant::now();
         if let Some(stop_by) = stop_by
             && (now >= stop_by || (world.alive() == 0 && shared.is_quiet()))

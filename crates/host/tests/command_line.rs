@@ -466,6 +466,9 @@ fn rates_events_and_plans_are_told() {
     assert_eq!(rates["rows"][1]["name"], "tank/media");
     assert_eq!(rates["rows"][1]["whole_stripe_percent"], 75.0);
     assert!(machine.done(&["stat"]).contains("75.0 %"));
+    let memory = machine.json(&["stat", "--memory"]);
+    assert_eq!(memory["pools"][0]["budgets"][0]["keeping"], "enforced");
+    assert!(machine.done(&["stat", "--memory"]).contains("not enforced, only counted"));
     let spans = machine.done(&["stat", "--interval", "1ms", "--count", "2", "--json"]);
     let spans: Vec<Value> = spans.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(spans.len(), 2);

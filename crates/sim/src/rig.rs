@@ -55,7 +55,11 @@ impl Rig {
     pub fn run<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> T {
         match self.world.block_on_within(PATIENCE, future) {
             Ok(value) => value,
-            Err(stop) => panic!("it never ended ({stop:?}); still there: {:?}", self.world.tasks()),
+            Err(stop) => panic!(
+                "it never ended ({stop:?}); spinning: {:?}; still there: {:?}",
+                self.world.spinning(),
+                self.world.tasks()
+            ),
         }
     }
 

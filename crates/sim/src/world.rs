@@ -20,7 +20,7 @@ use weft_engine::exec::{Executor, Task, TaskNo};
 use weft_engine::units::Nanos;
 use weft_engine::world::World;
 
-/// The most task runs at one moment before the world calls it a livelock.
+/// The most task runs at one moment, all tasks together, before the world calls it a livelock. (One that runs too often alone is found earlier.)
 const RUNS_AT_ONE_MOMENT_MAX: u64 = 4_000_000;
 /// How much virtual time [`SimWorld::block_on`] gives.
 const BLOCK_ON_LIMIT: Nanos = Nanos::secs(24 * 3600);
@@ -62,6 +62,7 @@ struct Inner {
     ready: RefCell<Vec<TaskNo>>,
     round: RefCell<VecDeque<TaskNo>>,
     runs_at_this_moment: Cell<u64>,
+    spinning: Cell<Option<&'static str>>,
     now: Cell<Nanos>,
     timers: RefCell<BTreeMap<(Nanos, u64), Timer>>,
     timers_set: Cell<u64>,
@@ -98,6 +99,7 @@ impl SimWorld {
             ready: RefCell::default(),
             round: RefCell::default(),
             runs_at_this_moment: Cell::new(0),
+            spinning: Cell::new(None),
             now: Cell::new(Nanos(0)),
             timers: RefCell::default(),
             timers_set: Cell::new(0),
@@ -223,6 +225,11 @@ impl SimWorld {
         self.0.executor.borrow().names()
     }
 
+    /// The task that was found to spin.
+    pub fn spinning(&self) -> Option<&'static str> {
+        self.0.spinning.get()
+    }
+
     fn step_until(&self, deadline: Nanos) -> Option<Stop> {
         if self.0.crashed.get() {
             return Some(Stop::Crashed);
@@ -235,6 +242,11 @@ impl SimWorld {
             }
             let executor = self.0.executor.borrow().clone();
             executor.run(task);
+            if let Some((task, polls)) = executor.take_spinning() {
+                self.0.spinning.set(Some(task));
+                self.emit(Event::TaskSpins { task, polls });
+                return Some(Stop::Livelock);
+            }
             return self.0.crashed.get().then_some(Stop::Crashed);
         }
         let next = self.0.timers.borrow().keys().next().map(|(at, _)| *at);
@@ -247,6 +259,7 @@ impl SimWorld {
             Some(at) => {
                 self.0.now.set(at.max(self.0.now.get()));
                 self.0.runs_at_this_moment.set(0);
+                self.0.executor.borrow().moved_on();
                 self.fire();
                 self.0.crashed.get().then_some(Stop::Crashed)
             }

@@ -171,7 +171,7 @@ impl Pool {
             free,
             epoch: store.labels.epoch.get(),
             log: (ByteCount(log_used), ByteCount(log_len)),
-            buffered: ByteCount(store.buffered.get()),
+            buffered: ByteCount(store.budgets.buffers.used()),
             batches: store.counters.batches.get(),
             log_written: store.counters.log_bytes.get(),
             checkpoints: store.counters.checkpoints.get(),

@@ -3,13 +3,13 @@
 //!
 //! Invariants
 //! 1. The log's keeper waits for nothing that waits for room in the log: it destages landed stripes only, and those have a reserve of the ring and a
-//!    queue of their own (`Room::Destage`).
+//!    queue of their own (`Room::Destage`), and memory of their own.
+//! 2. No keeper goes round without waiting, or without having made what is left to do smaller.
 
 use super::Pool;
 use crate::error::Result;
-use crate::store::join;
 use crate::vdisk::Vdisk;
-use crate::vdisk::destage::destaged_at_once;
+use crate::vdisk::destage::each_of;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
@@ -86,20 +86,26 @@ impl Pool {
         let store = &self.store;
         loop {
             let (used, ring) = store.log.fill();
-            if used <= ring / 8 * 3 {
+            let full = used > ring / 8 * 3;
+            if !full && !store.has_too_many_dirty_pages() {
                 return Ok(());
             }
-            // The oldest of what pins the log's tail goes to stripes; then the tail can move.
-            let (least, most) = (store.log.seq_after(ring / STEP), store.log.seq_after(ring / STEP_MAX));
-            let landings: Vec<(u32, u64)> = {
-                let landings = store.landings.borrow();
-                let oldest = landings.iter().enumerate();
-                let oldest = oldest.take_while(|(nth, (seq, ..))| *seq < least || *nth < STEP_STRIPES && *seq < most);
-                oldest.map(|(_, (_, vdisk, stripe))| (*vdisk, *stripe)).collect()
-            };
-            self.destage_all(landings).await;
+            if full {
+                // The oldest of what pins the log's tail goes to stripes; then the tail can move.
+                let (least, most) = (store.log.seq_after(ring / STEP), store.log.seq_after(ring / STEP_MAX));
+                let landings: Vec<(u32, u64)> = {
+                    let landings = store.landings.borrow();
+                    let oldest = landings.iter().enumerate();
+                    let oldest =
+                        oldest.take_while(|(nth, (seq, ..))| *seq < least || *nth < STEP_STRIPES && *seq < most);
+                    oldest.map(|(_, (_, vdisk, stripe))| (*vdisk, *stripe)).collect()
+                };
+                self.destage_all(landings, For::Log).await;
+            }
             self.checkpoint().await?;
-            if store.log.fill().0 >= used {
+            store.trim_pages();
+            // It goes on only where that has brought something.
+            if !full || store.log.fill().0 >= used {
                 return Ok(());
             }
         }
@@ -107,63 +113,90 @@ impl Pool {
 
     async fn relieve_memory(&self) -> Result<()> {
         let store = &self.store;
+        let buffers = &store.budgets.buffers;
         loop {
             // Sealed stripes leave by themselves. To merge partial ones only because many are on their way would cost reads, and tear
-            // the stripe that a stream is just filling.
-            let (limit, buffered) = (store.tuning.buffer_memory, store.buffered.get());
-            let partial = buffered.saturating_sub(store.flying.get());
-            if buffered >= limit / 8 * 7 && partial >= limit / 2 && self.destage_oldest().await {
+            // the stripe that a stream is just filling; unless somebody waits, and nothing leaves by itself.
+            let (limit, used, flying) = (buffers.limit(), buffers.used(), store.flying.get());
+            let partial = used.saturating_sub(flying);
+            let full = used >= limit / 8 * 7 && partial >= limit / 2;
+            let pressed = full || buffers.is_wanted() && flying == 0 && partial > 0;
+            // Whatever could not be merged is set aside, so that this ends.
+            if pressed && self.destage_oldest().await {
                 continue;
             }
-            if store.wants_stripes.replace(false) {
-                let everything = self
-                    .vdisks()
-                    .iter()
-                    .flat_map(|vdisk| vdisk.gathering().into_iter().map(|stripe| (vdisk.id(), stripe)))
-                    .collect();
-                self.destage_all(everything).await;
-                store.log.make_durable(store.log.seq()).await?;
-                // Stripes that still fly wake the waiting writer when they are down; to wake it before would be to spin.
-                if store.flying.get() == 0 {
-                    store.room.notify();
-                }
+            if pressed || buffers.has_stuck() {
+                self.note_stuck(pressed);
             }
-            return Ok(());
+            break;
+        }
+        if store.wants_stripes.replace(false) {
+            let everything = self
+                .vdisks()
+                .iter()
+                .flat_map(|vdisk| vdisk.gathering().into_iter().map(|stripe| (vdisk.id(), stripe)))
+                .collect();
+            self.destage_all(everything, For::Memory).await;
+            store.log.make_durable(store.log.seq()).await?;
+            // Stripes that still fly wake the waiting writer when they are down; to wake it before would be to spin.
+            if store.flying.get() == 0 {
+                store.room.notify();
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes how much is held by stripes that cannot be merged. `pressed`, and all as it was: whoever waits to add to them waits in vain.
+    fn note_stuck(&self, pressed: bool) {
+        let store = &self.store;
+        let stuck = self.vdisks().iter().map(|vdisk| vdisk.count_stuck()).sum();
+        let vain = pressed && store.flying.get() == 0;
+        if store.budgets.buffers.note_stuck(stuck, vain.then_some(store.changes.get())) {
+            store.room.notify();
         }
     }
 
-    /// Destages the buffers that were not touched for the longest time, a quarter of them. `false`: there are none.
+    /// Destages the buffers that were not touched for the longest time, a quarter of them. `false`: there are none that can be.
     async fn destage_oldest(&self) -> bool {
         let mut oldest = Vec::new();
         for vdisk in self.vdisks() {
-            let gathering = vdisk.gathering();
+            let gathering = vdisk.mergeable();
             oldest.extend(gathering.iter().take(gathering.len() / 4 + 1).map(|stripe| (vdisk.id(), *stripe)));
         }
         let some = !oldest.is_empty();
-        self.destage_all(oldest).await;
+        self.destage_all(oldest, For::Memory).await;
         some
     }
 
     /// Destages stripes in the order in which they lie on their virtual disks: neighbours there are mostly neighbours on the disks.
-    async fn destage_all(&self, mut stripes: Vec<(u32, u64)>) {
+    async fn destage_all(&self, mut stripes: Vec<(u32, u64)>, why: For) {
         stripes.sort_unstable();
-        let len = |vdisk: u32| self.vdisks.borrow().get(&vdisk).map_or(1, |vdisk| vdisk.stripe_len().0);
-        let mut rest = stripes.into_iter().peekable();
-        while let Some((vdisk, _)) = rest.peek() {
-            let at_once = destaged_at_once(len(*vdisk));
-            join(rest.by_ref().take(at_once).map(|(vdisk, stripe)| self.destage(vdisk, stripe))).await;
-        }
+        each_of(stripes, |(vdisk, stripe)| self.destage(vdisk, stripe, why)).await;
     }
 
-    async fn destage(&self, vdisk: u32, stripe: u64) {
+    async fn destage(&self, vdisk: u32, stripe: u64, why: For) {
         let vdisk: Option<Rc<Vdisk>> = self.vdisks.borrow().get(&vdisk).cloned();
-        if let Some(vdisk) = vdisk {
-            // What cannot be merged (its old blocks are lost) stays in its buffer. In the log it moves to the head, or it would keep everything
-            // behind it there, too.
-            if vdisk.destage_and_wait(stripe).await.is_err() {
-                vdisk.land_again(stripe);
+        let Some(vdisk) = vdisk else { return };
+        let budgets = &self.store.budgets;
+        match why {
+            For::Memory => {
+                vdisk.merge_or_set_aside(stripe, &budgets.merges).await;
             }
-            vdisk.land_kept(stripe);
+            For::Log => {
+                // What cannot be merged (its old blocks are lost) stays in its buffer. In the log it moves to the head, or it would keep
+                // everything behind it there, too.
+                if vdisk.merge(stripe, &budgets.log_merges).await.is_err() {
+                    vdisk.land_again(stripe);
+                }
+                vdisk.land_kept(stripe);
+            }
         }
     }
+}
+
+/// What stripes are destaged for.
+#[derive(Clone, Copy)]
+enum For {
+    Memory,
+    Log,
 }

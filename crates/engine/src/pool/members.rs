@@ -270,6 +270,7 @@ impl Pool {
             return fail!(NotPossible, "the disk belongs to pool {}, not to {}", label.pool_name, self.name());
         }
         let no = label.disk_no;
+        self.store.late_requests_end(no).await?;
         let since = {
             let members = self.store.members.borrow();
             let Some(member) = members.get(&no).filter(|member| member.id == label.disk_id) else {

@@ -232,6 +232,9 @@ impl Pool {
         group: &[u32],
         ticket: &Ticket,
     ) -> core::result::Result<Moved, Halt> {
+        let layout = self.store.map.borrow().segments.get(&segment).map(|found| found.record.layout);
+        let memory = layout.map_or(0, |layout| group.len() as u64 * strip_memory(layout));
+        let _lease = self.store.budgets.moves.take(memory).await;
         let strips = join(group.iter().map(|index| self.strip(Place { segment, index: *index }, slot, in_place))).await;
         let mut writes = Vec::new();
         let mut bytes = 0;
@@ -302,7 +305,9 @@ impl Pool {
 
     async fn copy_page(&self, id: PageId, home: (PageRun, u32), to: SlabAt) -> Result<()> {
         // A page without an image was never checkpointed.
-        let Some((version, block)) = self.store.read_page(id, home).await? else { return self.blank_page(home, to).await };
+        let Some((version, block)) = self.store.read_page(id, home).await? else {
+            return self.blank_page(home, to).await;
+        };
         // Both slots: what lies in the other one may be of another history, and look newer.
         let mut both = Buf::zeroed(PAGE_PAIR as usize);
         both[(version % 2) as usize * BLOCK as usize..][..BLOCK as usize].copy_from_slice(&block);
@@ -347,9 +352,13 @@ impl Pool {
 
 /// How many strips a move may copy at once if it is to hold `memory` bytes: those it computes them from, and the strips themselves.
 fn group_stripes(layout: Layout, memory: u64) -> usize {
-    let strips = (layout.data_columns() as u64 + 1) * layout.interleave().0;
     let most = (GROUP_BYTES / layout.interleave().0).clamp(1, GROUP_STRIPES);
-    (memory / strips).clamp(1, most) as usize
+    (memory / strip_memory(layout)).clamp(1, most) as usize
+}
+
+/// Bytes that one strip takes while it moves: what it is computed from, and itself.
+fn strip_memory(layout: Layout) -> u64 {
+    (layout.data_columns() as u64 + 1) * layout.interleave().0
 }
 
 /// What there is of one strip.

@@ -21,6 +21,7 @@ use crate::limits::DISKS_MAX;
 use crate::log::Log;
 use crate::mutant::{self, Mutant};
 use crate::segment::Map;
+use crate::store::budget::Budgets;
 use crate::store::commit::committer;
 use crate::store::freeze::{freeze_watch, frozen};
 use crate::store::labels::Labels;
@@ -143,7 +144,8 @@ impl Pool {
         let store = &self.store;
         // What was replayed, and the labels themselves, may be in the disks' caches only, if a process was killed: no label may be overwritten, and none that follows
         // from the log be written, before that is durable.
-        let there = store.members.borrow().iter().filter(|(_, member)| member.disk.is_some()).map(|(no, _)| *no).collect();
+        let there =
+            store.members.borrow().iter().filter(|(_, member)| member.disk.is_some()).map(|(no, _)| *no).collect();
         store.flush_all(there).await;
         self.begin_opening(newest, found, options).await?;
         store.move_log().await?;
@@ -333,6 +335,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
     let mut map = Map::new(newest.slab_len);
     map.config_max = members.values().map(|member| member.plan.blob_len).min().unwrap_or(ByteCount::ZERO);
     let patience = Patience::new(world.clone(), options.tuning.read_patience);
+    let write_patience = Patience::new(world.clone(), options.tuning.write_limit);
     let store = Store {
         world,
         id: newest.pool_id,
@@ -345,7 +348,8 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         pages: Pages::default(),
         labels: Labels::new(newest),
         patience,
-        buffered: Cell::new(0),
+        write_patience,
+        budgets: Budgets::new(&options.tuning),
         flying: Cell::new(0),
         uncommitted: Cell::new(0),
         committed_at: Cell::new(Nanos(0)),

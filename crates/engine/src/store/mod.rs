@@ -9,6 +9,8 @@
 //! 4. No borrow of a `RefCell` lives across an `.await`.
 
 pub mod blame;
+pub mod budget;
+mod calls;
 pub mod checkpoint;
 pub mod choice;
 pub mod commit;
@@ -29,22 +31,22 @@ use crate::format::label::DiskPlan;
 use crate::format::page::PageId;
 use crate::format::record::{Away, PageRun, Record, SegmentRecord, SlabAt};
 use crate::histogram::Histogram;
-use crate::io::{Buf, Disk, DiskError, IoSlice};
+use crate::io::{Disk, DiskError};
 use crate::log::Log;
 use crate::segment::Map;
 use crate::sync::{Signal, Turn};
 use crate::units::{BLOCK, ByteCount, DiskOffset, Nanos};
 use crate::world::World;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use budget::Budgets;
 use core::cell::{Cell, RefCell};
 use core::future::Future;
 use labels::Labels;
 use pages::Pages;
-use patience::{Patience, Patient};
+use patience::Patience;
 
 /// What may be tuned; the defaults suit a server with some memory to spare.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +67,8 @@ pub struct Tuning {
     pub run_bytes: u64,
     /// A read that takes longer is answered from other disks, where there is redundancy.
     pub read_patience: Nanos,
+    /// The write timeout: a disk that takes longer for a write or a flush is taken out, where everything on it is safe without it.
+    pub write_limit: Nanos,
     /// A disk that has shown so many bad blocks since the pool was opened is retired.
     pub bad_blocks_max: u64,
     /// A disk that has so often failed a write or a flush since the pool was opened is retired.
@@ -88,6 +92,7 @@ impl Default for Tuning {
             runs_in_flight: 8,
             run_bytes: 1 << 20,
             read_patience: Nanos::secs(1),
+            write_limit: Nanos::secs(30),
             bad_blocks_max: 256,
             failures_max: 3,
             freeze_limit: Nanos::secs(30),
@@ -121,11 +126,13 @@ pub struct Store {
     pub labels: Labels,
     /// Whether too few disks are there.
     pub freeze: freeze::Freeze,
-    /// Reads that are waited for.
+    /// Reads that are given up after the read timeout.
     pub patience: Rc<Patience>,
-    /// Bytes in stripe buffers, and a signal when they change.
-    pub buffered: Cell<u64>,
-    /// Of those, bytes of sealed stripes: they leave by themselves.
+    /// Requests that are waited for longer than that: writes, flushes, and reads that nothing else can answer.
+    pub write_patience: Rc<Patience>,
+    /// What is held in memory.
+    pub budgets: Budgets,
+    /// Of the stripe buffers, bytes of sealed stripes: they leave by themselves.
     pub flying: Cell<u64>,
     /// Stripe bytes per disk written since the last commit was begun.
     pub uncommitted: Cell<u64>,
@@ -197,8 +204,12 @@ pub struct Member {
     pub latency: Histogram,
     /// Whether it is an outlier among its peers.
     pub slow: bool,
-    /// How many of its reads are overdue.
+    /// How many of its requests are overdue.
     pub stalled: Rc<Cell<u32>>,
+    /// How many of its requests have not ended, given up or not.
+    pub in_flight: Rc<Cell<u32>>,
+    /// Whether it was named because it stalls.
+    pub named: bool,
 }
 
 impl Member {
@@ -222,6 +233,8 @@ impl Member {
             latency: Histogram::default(),
             slow: false,
             stalled: Rc::default(),
+            in_flight: Rc::default(),
+            named: false,
         }
     }
 }
@@ -269,103 +282,6 @@ pub struct PoolCounters {
 }
 
 impl Store {
-    /// Reads `len` bytes at `at` of disk `no`.
-    pub async fn disk_read(&self, no: u16, at: DiskOffset, len: usize) -> core::result::Result<Buf, DiskError> {
-        let disk = self.disk(no)?;
-        let result = self.timed(no, disk.read(at, Buf::zeroed(len))).await;
-        self.count(no, |counters| {
-            counters.reads += 1;
-            counters.read += len as u64;
-        });
-        if let Err(DiskError::Gone) = result {
-            self.disk_failed(no, &disk, DiskError::Gone, "it answers no more");
-        }
-        result
-    }
-
-    /// Reads `len` bytes at `at` of disk `no`, but does not wait for a disk that takes too long: `Ok(None)`.
-    pub async fn disk_read_patiently(
-        &self,
-        no: u16,
-        at: DiskOffset,
-        len: usize,
-    ) -> core::result::Result<Option<Buf>, DiskError> {
-        let disk = self.disk(no)?;
-        let stalled = self.members.borrow().get(&no).map(|member| member.stalled.clone()).unwrap_or_default();
-        let read = self.timed(no, self.patience.read(disk.clone(), at, Buf::zeroed(len), stalled)).await;
-        self.count(no, |counters| {
-            counters.reads += 1;
-            counters.read += len as u64;
-            counters.overdue += matches!(read, Patient::Overdue) as u64;
-        });
-        match read {
-            Patient::Answered(Ok(buf)) => Ok(Some(buf)),
-            Patient::Answered(Err(error)) => {
-                if error == DiskError::Gone {
-                    self.disk_failed(no, &disk, error, "it answers no more");
-                }
-                Err(error)
-            }
-            Patient::Overdue => Ok(None),
-        }
-    }
-
-    /// Whether reads of disk `no` are overdue.
-    pub fn is_stalled(&self, no: u16) -> bool {
-        self.members.borrow().get(&no).is_some_and(|member| member.stalled.get() > 0)
-    }
-
-    /// Writes `from` at `at` of disk `no`. A disk that fails a write is taken out.
-    pub async fn disk_write(&self, no: u16, at: DiskOffset, from: Vec<IoSlice>) -> core::result::Result<(), DiskError> {
-        let disk = self.disk(no)?;
-        let len: usize = from.iter().map(|slice| slice.len()).sum();
-        let result = self.timed(no, disk.write(at, from)).await;
-        self.count(no, |counters| {
-            counters.writes += 1;
-            counters.written += len as u64;
-        });
-        match result {
-            Ok(()) => {
-                if let Some(member) = self.members.borrow_mut().get_mut(&no) {
-                    member.completed += 1;
-                }
-            }
-            Err(error) => {
-                let reason = format!("a write of {len} bytes at {} failed: {error}", at.0);
-                self.disk_failed(no, &disk, error, &reason);
-            }
-        }
-        result
-    }
-
-    /// Makes durable all that was written to disk `no`. A disk that fails a flush is taken out: nobody knows what it lost.
-    pub async fn disk_flush(&self, no: u16) -> core::result::Result<(), DiskError> {
-        let disk = self.disk(no)?;
-        let covered = match self.members.borrow_mut().get_mut(&no) {
-            Some(member) => {
-                member.counters.flushes += 1;
-                member.completed
-            }
-            None => 0,
-        };
-        let result = disk.flush().await;
-        match result {
-            Ok(()) => {
-                if let Some(member) = self.members.borrow_mut().get_mut(&no) {
-                    member.flushed = member.flushed.max(covered);
-                    member.touched.retain(|_, completed| *completed > covered);
-                }
-            }
-            Err(error) => self.disk_failed(no, &disk, error, &format!("a flush failed: {error}")),
-        }
-        result
-    }
-
-    /// Flushes all of `disks` at once. Failures take the disk out; the caller looks at who is left.
-    pub async fn flush_all(&self, disks: Vec<u16>) {
-        join(disks.into_iter().map(|no| self.disk_flush(no))).await;
-    }
-
     /// The numbers of the disks with completed writes that no flush has made durable yet; a flush may be under way.
     pub fn unflushed(&self) -> Vec<u16> {
         let members = self.members.borrow();
@@ -380,15 +296,14 @@ impl Store {
     pub fn disk_lost(&self, no: u16, reason: &str) {
         let mut members = self.members.borrow_mut();
         let Some(member) = members.get_mut(&no) else { return };
-        if member.disk.take().is_none() {
-            return;
-        }
+        let Some(disk) = member.disk.take() else { return };
         member.current = false;
         member.losses += 1;
         self.comings_and_goings.set(self.comings_and_goings.get() + 1);
         member.gone = Some(self.world.now());
         let touched: Vec<u32> = core::mem::take(&mut member.touched).into_keys().collect();
         drop(members);
+        [&self.patience, &self.write_patience].iter().for_each(|patience| patience.lost(&disk));
         self.labels.strike(no);
         if let Some(room) = self.map.borrow_mut().disks.get_mut(&no) {
             room.healthy = false;
@@ -525,7 +440,10 @@ impl Store {
 
     /// Adds to the buffered bytes (or takes from them) and tells who waits for room.
     pub fn buffered_changed(&self, by: i64) {
-        self.buffered.set(self.buffered.get().checked_add_signed(by).expect("buffers are counted exactly"));
+        match by < 0 {
+            true => self.budgets.buffers.give(by.unsigned_abs()),
+            false => self.budgets.buffers.add(by as u64),
+        }
         if by < 0 {
             self.room.notify();
         }

@@ -24,6 +24,9 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
 
+/// Bytes of dirty checksum pages for which no checkpoint is taken, however little memory they have.
+const DIRTY_MIN: u64 = 64 << 10;
+
 /// The checksum pages in memory, by (segment, page).
 #[derive(Default)]
 pub struct Pages {
@@ -31,6 +34,9 @@ pub struct Pages {
     /// Pages that somebody is about to use, and by how many.
     held: RefCell<BTreeMap<(u32, u32), u32>>,
     uses: Cell<u64>,
+    /// How many of them are dirty, and the most that were in memory.
+    dirty: Cell<usize>,
+    peak: Cell<usize>,
 }
 
 struct Sheet {
@@ -73,13 +79,15 @@ enum Copied {
     Partly((u64, Buf)),
     /// Nothing can be read.
     Unreadable,
+    /// Its disk takes longer to tell than the read timeout.
+    Late,
 }
 
 impl Copied {
     fn image(&self) -> Option<&(u64, Buf)> {
         match self {
             Copied::Whole(image) | Copied::Partly(image) => Some(image),
-            Copied::Blank | Copied::Unreadable => None,
+            Copied::Blank | Copied::Unreadable | Copied::Late => None,
         }
     }
 }
@@ -102,16 +110,25 @@ impl Pages {
         let mut sheets = self.sheets.borrow_mut();
         for number in 0..count {
             let sums = vec![0; PAGE_SUMS].into_boxed_slice();
-            sheets.insert(
-                (segment, number),
-                Sheet { sums, version: 0, dirty: false, leaving: false, used: self.uses.get() },
-            );
+            let sheet = Sheet { sums, version: 0, dirty: false, leaving: false, used: self.uses.get() };
+            let before = sheets.insert((segment, number), sheet);
+            self.dirty.set(self.dirty.get() - before.is_some_and(|before| before.dirty) as usize);
         }
+        self.peak.set(self.peak.get().max(sheets.len()));
+    }
+
+    /// Bytes of pages in memory: now, and at most so far.
+    pub fn memory(&self) -> (u64, u64) {
+        (self.sheets.borrow().len() as u64 * BLOCK, self.peak.get() as u64 * BLOCK)
     }
 
     /// Forgets the pages of a segment that is no more.
     pub fn forget(&self, segment: u32) {
-        self.sheets.borrow_mut().retain(|(owner, _), _| *owner != segment);
+        let mut sheets = self.sheets.borrow_mut();
+        let gone: Vec<(u32, u32)> = sheets.range((segment, 0)..=(segment, u32::MAX)).map(|(key, _)| *key).collect();
+        for sheet in gone.iter().filter_map(|key| sheets.remove(key)) {
+            self.dirty.set(self.dirty.get() - sheet.dirty as usize);
+        }
     }
 
     /// The checksums `range` of `segment`, if all their pages are in memory.
@@ -135,7 +152,7 @@ impl Pages {
             let sheet = sheets.get_mut(&(segment, number)).expect("pages are loaded before they change");
             let (now, later) = rest.split_at(part.len());
             sheet.sums[part].copy_from_slice(now);
-            sheet.dirty = true;
+            self.dirty.set(self.dirty.get() + !core::mem::replace(&mut sheet.dirty, true) as usize);
             rest = later;
         }
     }
@@ -166,6 +183,7 @@ impl Pages {
             let id = PageId { kind: PageKind::Sheet, owner: key.0, number: key.1 };
             sheet.version += 1;
             sheet.dirty = false;
+            self.dirty.set(self.dirty.get() - 1);
             sheet.leaving = true;
             let lineage = store.labels.lineage.borrow();
             let sums = zerocopy::IntoBytes::as_bytes(&*sheet.sums);
@@ -243,8 +261,20 @@ impl Store {
         });
         let used = self.pages.uses.get();
         let sheet = Sheet { sums: sums.into_boxed_slice(), version, dirty: false, leaving: false, used };
-        self.pages.sheets.borrow_mut().entry((segment, number)).or_insert(sheet);
+        let mut sheets = self.pages.sheets.borrow_mut();
+        sheets.entry((segment, number)).or_insert(sheet);
+        self.pages.peak.set(self.pages.peak.get().max(sheets.len()));
         Ok(())
+    }
+
+    /// Drops checksum pages that are too many, as far as they are clean.
+    pub fn trim_pages(&self) {
+        self.pages.shrink(self.tuning.sheet_memory);
+    }
+
+    /// Whether so much of the memory for checksum pages is dirty that a checkpoint is due: dirty pages cannot be dropped.
+    pub fn has_too_many_dirty_pages(&self) -> bool {
+        self.pages.dirty.get() as u64 * BLOCK > (self.tuning.sheet_memory / 2).max(DIRTY_MIN)
     }
 
     /// The newest sound image of a page on the current disks. Copies that lack it are brought up to date on the way; while the pool is being
@@ -253,17 +283,21 @@ impl Store {
     pub async fn read_page(&self, id: PageId, home: (PageRun, u32)) -> Result<Option<(u64, Buf)>> {
         // Held until the last write below: a slab is nobody else's as long as somebody knows it.
         let _slabs = self.map.borrow().segments.get(&home.0.segment).map(|segment| segment.record.slabs.clone());
-        let (copies, found) = self.read_copies(id, home).await;
+        let (copies, found) = self.read_copies(id, home, true).await;
         let pair = first_block(home);
         if found.iter().all(|found| matches!(found, Copied::Unreadable | Copied::Partly(..))) {
             let (PageId { kind, owner, number }, copies) = (id, copies.len());
-            return fail!(Lost, "metadata page {number} of {kind:?} {owner} cannot be read: {copies} copies were tried");
+            return fail!(
+                Lost,
+                "metadata page {number} of {kind:?} {owner} cannot be read: {copies} copies were tried"
+            );
         }
         let Some((best, block)) = found.iter().filter_map(Copied::image).max_by_key(|(version, _)| *version) else {
             return Ok(None);
         };
         let (best, block) = (*best, block.clone());
-        let lacks = |found: &Copied| found.image().is_none_or(|(version, _)| *version < best);
+        let lacks =
+            |found: &Copied| !matches!(found, Copied::Late) && found.image().is_none_or(|(version, _)| *version < best);
         let lacking = found.iter().any(lacks);
         if lacking && !self.writing.get() {
             self.suspects.borrow_mut().push((id, home));
@@ -301,10 +335,18 @@ impl Store {
         }
     }
 
-    /// The newest sound image of one copy, whose pair of slots begins at block `pair` of its slab.
-    async fn read_copy(&self, id: PageId, at: SlabAt, pair: u64) -> Copied {
-        if let Ok(both) = self.disk_read(at.disk, self.slab_offset(at, pair), PAGE_PAIR as usize).await {
-            return newest(self, id, &both).map_or(Copied::Blank, Copied::Whole);
+    /// The newest sound image of one copy, whose pair of slots begins at block `pair` of its slab. `patiently`: within the read timeout.
+    async fn read_copy(&self, id: PageId, at: SlabAt, pair: u64, patiently: bool) -> Copied {
+        let (whole, len) = (self.slab_offset(at, pair), PAGE_PAIR as usize);
+        let read = match patiently {
+            true if self.is_stalled(at.disk) => return Copied::Late,
+            true => self.disk_read_patiently(at.disk, whole, len).await,
+            false => self.disk_read(at.disk, whole, len).await.map(Some),
+        };
+        match read {
+            Ok(Some(both)) => return newest(self, id, &both).map_or(Copied::Blank, Copied::Whole),
+            Ok(None) => return Copied::Late,
+            Err(_) => {}
         }
         // One of the two may be readable all the same.
         let slots = [pair, pair + 1].map(|block| self.disk_read(at.disk, self.slab_offset(at, block), BLOCK as usize));
@@ -321,14 +363,22 @@ impl Store {
 
     /// The version of the newest sound image of a page on the current disks; 0: there is none.
     pub async fn page_version(&self, id: PageId, home: (PageRun, u32)) -> u64 {
-        let (_, found) = self.read_copies(id, home).await;
+        let (_, found) = self.read_copies(id, home, false).await;
         found.iter().filter_map(Copied::image).map(|(version, _)| *version).max().unwrap_or(0)
     }
 
-    /// Every copy of a page on the current disks, and the newest sound image there.
-    async fn read_copies(&self, id: PageId, home: (PageRun, u32)) -> (Vec<SlabAt>, Vec<Copied>) {
+    /// Every copy of a page on the current disks, and the newest sound image there. With `patiently`, a disk that stalls is waited for only where no
+    /// other copy was read whole; and never while a pool is being opened, when a copy that is behind could be taken for the newest.
+    async fn read_copies(&self, id: PageId, home: (PageRun, u32), patiently: bool) -> (Vec<SlabAt>, Vec<Copied>) {
         let copies = self.page_copies(home.0.segment, true);
-        let found = join(copies.iter().map(|at| self.read_copy(id, *at, first_block(home)))).await;
+        let first = first_block(home);
+        let patiently = patiently && (self.writing.get() || self.read_only);
+        let mut found = join(copies.iter().map(|at| self.read_copy(id, *at, first, patiently))).await;
+        if !found.iter().any(|found| matches!(found, Copied::Whole(_))) {
+            for (at, found) in copies.iter().zip(&mut found).filter(|(_, found)| matches!(found, Copied::Late)) {
+                *found = self.read_copy(id, *at, first, false).await;
+            }
+        }
         (copies, found)
     }
 

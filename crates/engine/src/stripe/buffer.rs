@@ -34,6 +34,8 @@ pub struct StripeBuffer {
     pub landed_from: Option<u64>,
     /// When it was last written to.
     pub touched: Nanos,
+    /// Bytes of its memory that a merge has taken from a budget of its own.
+    pub lent: usize,
 }
 
 /// A whole stripe on its way to the disks.
@@ -47,6 +49,7 @@ pub struct Sealed {
     pub landed_from: Option<u64>,
     /// See [`StripeBuffer::merged`].
     pub merged: bool,
+    lent: usize,
 }
 
 impl StripeBuffer {
@@ -63,6 +66,7 @@ impl StripeBuffer {
             written: false,
             landed_from: None,
             touched: now,
+            lent: 0,
         }
     }
 
@@ -156,19 +160,39 @@ impl StripeBuffer {
         self.have.count() * SECTOR as usize
     }
 
-    /// Bytes of memory it takes.
+    /// Bytes of memory it takes, those of the parity of what is there included: sealing takes no more.
     pub fn memory(&self) -> usize {
-        self.chunks.iter().flatten().map(|chunk| chunk.len()).sum()
+        with_parity(self.layout, self.chunks.iter().flatten().map(|chunk| chunk.len()).sum())
+    }
+
+    /// Of those, what a merge has not taken from a budget of its own.
+    pub fn charged(&self) -> usize {
+        self.memory() - self.lent
+    }
+
+    /// How much more it takes once `len` bytes at `at` are put.
+    pub fn growth(&self, at: usize, len: usize) -> usize {
+        let there = self.chunks.iter().flatten().map(|chunk| chunk.len()).sum();
+        let new: usize = pieces(self.layout, at, len)
+            .filter(|(chunk, ..)| self.chunks[*chunk].is_none())
+            .map(|(chunk, ..)| chunk_len(self.layout, chunk))
+            .sum();
+        with_parity(self.layout, there + new) - with_parity(self.layout, there)
+    }
+
+    /// How much an empty one takes once `len` bytes at `at` are put.
+    pub fn memory_for(layout: Layout, at: usize, len: usize) -> usize {
+        with_parity(layout, pieces(layout, at, len).map(|(chunk, ..)| chunk_len(layout, chunk)).sum())
     }
 
     /// The whole stripe, closed for changes.
     pub fn seal(self, retires: u64) -> Sealed {
         assert!(self.is_whole(), "only a whole stripe is sealed");
         let per_strip = chunks_per_strip(self.layout);
-        let mut chunks = self.chunks.into_iter().map(|chunk| chunk.expect("a whole stripe has every chunk").freeze());
-        let columns = (0..self.layout.data_columns()).map(|_| chunks.by_ref().take(per_strip).collect()).collect();
-        let mut sealed =
-            Sealed { layout: self.layout, columns, retires, landed_from: self.landed_from, merged: self.merged };
+        let StripeBuffer { layout, landed_from, merged, lent, chunks, .. } = self;
+        let mut chunks = chunks.into_iter().map(|chunk| chunk.expect("a whole stripe has every chunk").freeze());
+        let columns = (0..layout.data_columns()).map(|_| chunks.by_ref().take(per_strip).collect()).collect();
+        let mut sealed = Sealed { layout, columns, retires, landed_from, merged, lent };
         sealed.protect();
         sealed
     }
@@ -245,10 +269,20 @@ impl Sealed {
         }
     }
 
-    /// Bytes of memory it takes, parity aside.
+    /// Bytes of memory it takes.
     pub fn memory(&self) -> usize {
-        self.layout.data_len().as_usize()
+        with_parity(self.layout, self.layout.data_len().as_usize())
     }
+
+    /// Of those, what a merge has not taken from a budget of its own.
+    pub fn charged(&self) -> usize {
+        self.memory() - self.lent
+    }
+}
+
+/// `data` bytes and their share of the parity.
+fn with_parity(layout: Layout, data: usize) -> usize {
+    data + data * layout.parity() / layout.data_columns()
 }
 
 fn chunks_per_strip(layout: Layout) -> usize {

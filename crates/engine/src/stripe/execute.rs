@@ -167,7 +167,14 @@ impl Store {
                     return Ok(answers.swap_remove(0));
                 }
                 // A failing disk was taken out meanwhile, or these blocks are bad: the next plan does without them.
-                Outcome::Bad(blocks) => bad.extend(blocks),
+                Outcome::Bad(blocks) => {
+                    let known = bad.len();
+                    bad.extend(blocks);
+                    if bad.len() == known {
+                        // A disk goes and comes back just now: nothing was learned, and the same at once would be to spin.
+                        self.pause().await;
+                    }
+                }
                 Outcome::Overdue => {}
             }
         }

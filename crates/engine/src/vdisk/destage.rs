@@ -3,22 +3,50 @@
 
 use super::{Vdisk, add};
 use crate::error::Result;
+use crate::store::budget::Budget;
 use crate::store::join;
 use crate::stripe::buffer::StripeBuffer;
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::future::Future;
 
-/// Bytes of the stripes that are destaged at once: enough of them that a disk can put their reads in order, few enough for memory.
-const AT_ONCE: u64 = 64 << 20;
+/// The most stripes that are merged at once: enough of them that a disk can put their reads in order. Memory may allow fewer.
+const AT_ONCE: usize = 64;
 /// Partial stripes with more bytes than this together are too many to write them twice, first to the log.
 const MANY: u64 = 8 << 20;
 /// So many stripes that were written to last may be where streams go on.
 const STREAMS: usize = 16;
 
-/// How many stripes of `len` bytes are destaged at once.
-pub fn destaged_at_once(len: u64) -> usize {
-    (AT_ONCE / len).clamp(4, 64) as usize
+/// A stripe that could not be merged, as it and the pool were then: it is not tried again before one of them has changed.
+#[derive(Clone, Copy)]
+pub(super) struct SetAside {
+    id: u64,
+    have: usize,
+    changes: u64,
+}
+
+/// Does `what` for each of `items`, many at once, begun in their order.
+pub async fn each_of<T, F: Future<Output = ()>>(items: Vec<T>, what: impl Fn(T) -> F) {
+    let workers = items.len().min(AT_ONCE);
+    let items = RefCell::new(items.into_iter());
+    let work = || async {
+        loop {
+            let item = items.borrow_mut().next();
+            let Some(item) = item else { return };
+            what(item).await;
+        }
+    };
+    join((0..workers).map(|_| work())).await;
+}
+
+/// Bytes that it takes to merge a stripe: what is read, as blocks and as bytes, and what the buffer grows by.
+fn merge_memory(buffer: &StripeBuffer) -> u64 {
+    let holes = buffer.holes();
+    let (Some(first), Some(last)) = (holes.first(), holes.last()) else { return 0 };
+    let growth: usize = buffer.growth(first.start, last.end - first.start);
+    (2 * (last.end - first.start) + growth) as u64
 }
 
 impl Vdisk {
@@ -41,15 +69,24 @@ impl Vdisk {
         let mut bulk: Vec<u64> = long.map(|(_, stripe, _)| stripe).collect();
         // As they lie: neighbours here are mostly neighbours on the disks.
         bulk.sort_unstable();
-        for some in bulk.chunks(destaged_at_once(len)) {
-            // One that cannot be merged is landed, like all others.
-            join(some.iter().map(|stripe| self.destage(*stripe))).await;
-        }
+        // One that cannot be merged is landed, like all others.
+        each_of(bulk, |stripe| async move {
+            let _ = self.destage_and_wait(stripe).await;
+        })
+        .await;
     }
 
-    /// Completes the gathering buffer of `stripe`, if there is one, and sends it on its way.
-    pub async fn destage(self: &Rc<Self>, stripe: u64) -> Result<()> {
+    /// Completes the gathering buffer of `stripe`, if there is one, and waits until it is committed (not: durable).
+    pub async fn destage_and_wait(self: &Rc<Self>, stripe: u64) -> Result<()> {
+        self.merge(stripe, &self.store.budgets.merges).await
+    }
+
+    /// [`Vdisk::destage_and_wait`] with memory from `budget`, until it is down.
+    pub(crate) async fn merge(self: &Rc<Self>, stripe: u64, budget: &Budget) -> Result<()> {
         // An older version that flies must be the truth before the merge can read it.
+        self.moved.until(|| self.flying(stripe).is_none()).await;
+        let Some(cost) = self.with_filling(stripe, |buffer| merge_memory(buffer)) else { return Ok(()) };
+        let _lease = if cost > 0 { Some(budget.take(cost).await) } else { None };
         self.moved.until(|| self.flying(stripe).is_none()).await;
         let Some((id, holes)) = self.with_filling(stripe, |buffer| (buffer.id, buffer.holes())) else { return Ok(()) };
         if let (Some(first), Some(last)) = (holes.first(), holes.last()) {
@@ -58,29 +95,70 @@ impl Vdisk {
             let mut bytes = vec![0; to - from];
             let read = self.read_below(start + from as u64..start + to as u64, &mut bytes).await?;
             add(&self.counters.read_for_write, read);
-            let grown = self.with_filling(stripe, |buffer| {
+            self.with_filling(stripe, |buffer| {
                 // A discard may have ended the buffer meanwhile, and a later write begun another: what was read is not its past.
-                let before = buffer.memory();
                 if buffer.id == id {
+                    let before = buffer.memory();
                     buffer.fill(from, &bytes);
+                    buffer.lent += buffer.memory() - before;
                 }
-                buffer.memory() - before
             });
-            self.store.buffered_changed(grown.unwrap_or(0) as i64);
         }
+        let sent = self.send(stripe).await;
+        // What is still there is held no longer in the name of this merge.
+        let left =
+            self.with_filling(stripe, |buffer| if buffer.id == id { core::mem::take(&mut buffer.lent) } else { 0 });
+        self.store.buffered_changed(left.unwrap_or(0) as i64);
+        sent
+    }
+
+    /// Sends a stripe that was completed on its way, and waits until it is down; or forgets it, if it is blank.
+    async fn send(self: &Rc<Self>, stripe: u64) -> Result<()> {
         if !self.forget_blank(stripe).await? {
             self.seal_if_whole(stripe);
         }
-        Ok(())
-    }
-
-    /// Destages `stripe` and waits until it is committed (not: durable).
-    pub async fn destage_and_wait(self: &Rc<Self>, stripe: u64) -> Result<()> {
-        self.destage(stripe).await?;
         if let Some(sealed) = self.flying(stripe) {
             self.moved.until(|| !self.flying(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed))).await;
         }
         Ok(())
+    }
+
+    /// [`Vdisk::merge`] to make room. What cannot be merged is set aside until it, or the pool, has changed. Says whether it was merged.
+    pub(crate) async fn merge_or_set_aside(self: &Rc<Self>, stripe: u64, budget: &Budget) -> bool {
+        let before = self.with_filling(stripe, |buffer| buffer.id);
+        let merged = self.merge(stripe, budget).await.is_ok();
+        let changes = self.store.changes.get();
+        let after = self.with_filling(stripe, |buffer| SetAside { id: buffer.id, have: buffer.have_len(), changes });
+        match after.filter(|after| Some(after.id) == before) {
+            Some(after) => self.set_aside.borrow_mut().insert(stripe, after),
+            None => self.set_aside.borrow_mut().remove(&stripe),
+        };
+        merged
+    }
+
+    /// [`Vdisk::gathering`] without what was set aside.
+    pub(crate) fn mergeable(&self) -> Vec<u64> {
+        let mut gathering = self.gathering();
+        gathering.retain(|stripe| !self.is_set_aside(*stripe));
+        gathering
+    }
+
+    /// Counts, and remembers, the bytes of what is set aside.
+    pub(crate) fn count_stuck(&self) -> u64 {
+        let all: Vec<u64> = self.set_aside.borrow().keys().copied().collect();
+        let (aside, others): (Vec<u64>, Vec<u64>) = all.into_iter().partition(|stripe| self.is_set_aside(*stripe));
+        for stripe in others {
+            self.set_aside.borrow_mut().remove(&stripe);
+        }
+        let charged = |stripe: &u64| self.with_filling(*stripe, |buffer| buffer.charged() as u64);
+        self.stuck_bytes.set(aside.iter().filter_map(charged).sum());
+        self.stuck_bytes.get()
+    }
+
+    fn is_set_aside(&self, stripe: u64) -> bool {
+        let Some(aside) = self.set_aside.borrow().get(&stripe).copied() else { return false };
+        let same = |buffer: &mut StripeBuffer| buffer.id == aside.id && buffer.have_len() == aside.have;
+        aside.changes == self.store.changes.get() && self.with_filling(stripe, same).unwrap_or(false)
     }
 
     /// Stripes with a gathering buffer, the longest untouched first.

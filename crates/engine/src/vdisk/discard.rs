@@ -186,7 +186,7 @@ impl Vdisk {
         for (stripe, gathering) in gone {
             let Some(buffer) = gathering.filling else { continue };
             self.store.map.borrow_mut().unclaim(table);
-            self.store.buffered_changed(-(buffer.memory() as i64));
+            self.store.buffered_changed(-(buffer.charged() as i64));
             if let Some(seq) = buffer.landed_from {
                 self.store.landings.borrow_mut().remove(&(seq, self.id, stripe));
             }

@@ -145,10 +145,9 @@ impl Vdisk {
             let id = self.buffers.get();
             let buffer =
                 gathering.filling.get_or_insert_with(|| crate::stripe::buffer::StripeBuffer::new(layout, id, now));
-            let before = buffer.memory();
+            self.store.buffered_changed(buffer.growth(at, range.len()) as i64);
             buffer.put(at, &data[range], true);
             buffer.written = true;
-            self.store.buffered_changed((buffer.memory() - before) as i64);
             if buffer.landed_from.is_none() {
                 buffer.landed_from = Some(seq);
                 self.store.landings.borrow_mut().insert((seq, self.id, stripe));

@@ -52,6 +52,10 @@ pub struct Vdisk {
     given: RefCell<given::Given>,
     touched: Cell<Nanos>,
     idle_timer: Cell<bool>,
+    /// Stripes that could not be merged when this was tried last: see [`destage::SetAside`].
+    set_aside: RefCell<BTreeMap<u64, destage::SetAside>>,
+    /// Bytes of their buffers.
+    stuck_bytes: Cell<u64>,
     removed: Cell<bool>,
     /// What it did since the pool was opened.
     pub counters: VdiskCounters,
@@ -124,6 +128,8 @@ impl Vdisk {
             given: RefCell::default(),
             touched,
             idle_timer: Cell::new(false),
+            set_aside: RefCell::default(),
+            stuck_bytes: Cell::new(0),
             removed: Cell::new(false),
             counters: VdiskCounters::default(),
         })
@@ -193,7 +199,9 @@ impl Vdisk {
         failed.or_else(|| {
             (!self.removed.get() && self.store.limbo.has_lost(self.table())).then(|| {
                 let layout = self.layout();
-                lost(alloc::format!("disks failed before a write was durable, and lost it: more than {layout} survives"))
+                lost(alloc::format!(
+                    "disks failed before a write was durable, and lost it: more than {layout} survives"
+                ))
             })
         })
     }
@@ -224,7 +232,7 @@ impl Vdisk {
             .borrow()
             .values()
             .filter_map(|gathering| gathering.filling.as_ref())
-            .map(|buffer| buffer.memory() as u64)
+            .map(|buffer| buffer.charged() as u64)
             .sum();
         self.stripes.borrow_mut().values_mut().for_each(|gathering| gathering.filling = None);
         self.store.buffered_changed(-(freed as i64));

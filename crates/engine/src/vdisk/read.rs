@@ -42,6 +42,7 @@ impl Vdisk {
         add(&self.counters.reads, 1);
         add(&self.store.requests, 1);
         add(&self.counters.read, into.len() as u64);
+        let _held = self.store.budgets.requests.hold(into.len() as u64);
         let mut rest = into;
         let mut parts = Vec::new();
         for (stripe, at, range) in self.pieces(offset, rest.len()) {

@@ -14,6 +14,7 @@ use crate::fail;
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::segment::commit_record;
+use crate::store::budget::{Budget, Ticket};
 use crate::store::freeze::frozen;
 use crate::store::limbo::{Fresh, StripeOf};
 use crate::store::{join, lost};
@@ -37,6 +38,7 @@ impl Vdisk {
         add(&self.counters.writes, 1);
         add(&self.store.requests, 1);
         add(&self.counters.written, data.len() as u64);
+        let _held = self.store.budgets.requests.hold(data.len() as u64);
         for (stripe, at, range) in self.pieces(offset, data.len()) {
             self.gather(stripe, at, &data[range], true).await?;
         }
@@ -48,14 +50,78 @@ impl Vdisk {
         }
     }
 
-    /// Copies bytes into the buffer of `stripe`, which is opened if need be. `keep`: a stripe of nothing but zeros takes space, too.
+    /// Copies bytes into the buffer of `stripe`, which is opened if need be, once there are memory and a free stripe for it. `keep`: a stripe of
+    /// nothing but zeros takes space, too.
     pub(super) async fn gather(self: &Rc<Self>, stripe: u64, at: usize, bytes: &[u8], keep: bool) -> Result<()> {
+        if self.has_room(stripe, at, bytes.len(), None) && self.put(stripe, at, bytes, keep) {
+            return Ok(());
+        }
+        let store = self.store.clone();
+        let mut ticket = None;
+        let gathered = self.gather_later(stripe, at, bytes, keep, &store.budgets.buffers, &mut ticket).await;
+        if ticket.take().is_some() {
+            // Whoever is next in the queue may look again.
+            store.room.notify();
+        }
+        gathered
+    }
+
+    async fn gather_later<'a>(
+        self: &Rc<Self>,
+        stripe: u64,
+        at: usize,
+        bytes: &[u8],
+        keep: bool,
+        budget: &'a Budget,
+        ticket: &mut Option<Ticket<'a>>,
+    ) -> Result<()> {
         loop {
+            // From here to the copying nothing waits: the room that was found is still there.
+            if !self.has_room(stripe, at, bytes.len(), ticket.as_ref()) {
+                let fresh = self.with_filling(stripe, |_| ()).is_none();
+                // Those of a virtual disk that holds what cannot leave do not make others wait.
+                ticket.get_or_insert_with(|| budget.wait(fresh && self.stuck_bytes.get() == 0));
+                self.wait_for_room().await?;
+                continue;
+            }
             if self.put(stripe, at, bytes, keep) {
                 return Ok(());
             }
-            self.open_buffer(stripe).await?;
+            self.claim(stripe).await?;
+            // Another write may have opened the buffer, or have taken the room, while this one waited.
+            let there = self.with_filling(stripe, |_| ()).is_some();
+            if there || !self.has_room(stripe, at, bytes.len(), ticket.as_ref()) {
+                let table = self.table();
+                self.store.map.borrow_mut().unclaim(table);
+                continue;
+            }
+            self.open_buffer(stripe);
         }
+    }
+
+    /// Whether there is memory for `len` bytes at `at` of `stripe`.
+    fn has_room(&self, stripe: u64, at: usize, len: usize, ticket: Option<&Ticket<'_>>) -> bool {
+        let look = |buffer: &mut StripeBuffer| (buffer.growth(at, len), buffer.memory());
+        let (growth, own) =
+            self.with_filling(stripe, look).unwrap_or_else(|| (StripeBuffer::memory_for(self.layout(), at, len), 0));
+        growth == 0 || self.store.budgets.buffers.admits(growth as u64, own as u64, self.stuck_bytes.get() == 0, ticket)
+    }
+
+    /// Waits until there may be more room than before. Fails where too much of what is held cannot leave.
+    async fn wait_for_room(&self) -> Result<()> {
+        let stuck = self.stuck_bytes.get();
+        if stuck > 0 && self.store.budgets.buffers.is_hopeless(self.store.changes.get()) {
+            return Err(lost(format!(
+                "there is no memory for the write: {stuck} bytes of it are partial stripes of this virtual disk that cannot be merged, for what \
+                 lies below them is out of reach"
+            )));
+        }
+        let room = self.store.room.changed();
+        self.store.log.pressure.notify();
+        room.await;
+        self.store.check_writable()?;
+        self.check_flows()?;
+        self.check_there()
     }
 
     /// Copies bytes into the gathering buffer of `stripe`. `false`: there is none.
@@ -65,7 +131,7 @@ impl Vdisk {
         let Some(buffer) = stripes.get_mut(&stripe).and_then(|gathering| gathering.filling.as_mut()) else {
             return false;
         };
-        let before = buffer.memory();
+        self.store.buffered_changed(buffer.growth(at, bytes.len()) as i64);
         buffer.put(at, bytes, false);
         if keep {
             buffer.written = true;
@@ -73,37 +139,17 @@ impl Vdisk {
         }
         buffer.touched = now;
         self.touched.set(now);
-        let grown = buffer.memory() - before;
         drop(stripes);
-        self.store.buffered_changed(grown as i64);
         self.seal_if_whole(stripe);
         true
     }
 
-    /// Opens a gathering buffer for `stripe`, once there are memory and a free stripe for it.
-    async fn open_buffer(self: &Rc<Self>, stripe: u64) -> Result<()> {
-        let limit = self.store.tuning.buffer_memory;
-        while self.store.buffered.get() >= limit {
-            let room = self.store.room.changed();
-            self.store.log.pressure.notify();
-            room.await;
-            self.store.check_writable()?;
-            self.check_flows()?;
-        }
-        self.claim(stripe).await?;
+    /// Opens a gathering buffer for `stripe`, for which a free stripe was claimed.
+    fn open_buffer(&self, stripe: u64) {
         let (layout, now) = (self.layout(), self.store.world.now());
-        let mut stripes = self.stripes.borrow_mut();
-        let gathering = stripes.entry(stripe).or_default();
-        if gathering.filling.is_some() {
-            // Another write opened it while this one waited.
-            drop(stripes);
-            let table = self.table();
-            self.store.map.borrow_mut().unclaim(table);
-            return Ok(());
-        }
         self.buffers.set(self.buffers.get() + 1);
-        gathering.filling = Some(StripeBuffer::new(layout, self.buffers.get(), now));
-        Ok(())
+        let mut stripes = self.stripes.borrow_mut();
+        stripes.entry(stripe).or_default().filling = Some(StripeBuffer::new(layout, self.buffers.get(), now));
     }
 
     /// Claims a free stripe for `stripe`; waits while some may still become free.
@@ -176,7 +222,7 @@ impl Vdisk {
         }
         let Some(buffer) = gathering.filling.take() else { return };
         let sealed = Rc::new(buffer.seal(self.store.log.seq()));
-        self.store.flying_changed(sealed.memory() as i64);
+        self.store.flying_changed(sealed.charged() as i64);
         let landed = sealed.landed_from.is_some();
         gathering.flying = Some(sealed);
         drop(stripes);
@@ -318,6 +364,9 @@ impl Vdisk {
         }
         self.store.map.borrow_mut().end_write(place, stripes.len() as u32);
         self.store.stripes_written(layout.interleave().0 * stripes.len() as u64);
+        if self.store.has_too_many_dirty_pages() {
+            self.store.log.pressure.notify();
+        }
         if mutant::active(Mutant::ReuseBeforeCommit) {
             self.store.release_freed(u64::MAX);
         }
@@ -421,8 +470,8 @@ impl Vdisk {
     }
 
     fn forget_sealed(&self, sealed: &Sealed) {
-        self.store.flying_changed(-(sealed.memory() as i64));
-        self.store.buffered_changed(-(sealed.memory() as i64));
+        self.store.flying_changed(-(sealed.charged() as i64));
+        self.store.buffered_changed(-(sealed.charged() as i64));
     }
 
     /// Stripes that can be written nowhere: the disk fails, and says so from now on.
@@ -434,6 +483,7 @@ impl Vdisk {
                 self.store.map.borrow_mut().unclaim(table);
                 self.abandoned.borrow_mut().insert(*stripe);
                 if let Some(seq) = sealed.landed_from {
+                    self.store.budgets.kept.add(sealed.memory() as u64);
                     self.kept.borrow_mut().insert(*stripe, (seq, sealed.clone()));
                 }
                 let mut stripes = self.stripes.borrow_mut();

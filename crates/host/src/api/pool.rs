@@ -87,6 +87,33 @@ pub struct Latency {
     pub max_nanos: u64,
 }
 
+/// Bytes of one kind that a pool holds in memory, and how many it may.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
+pub struct MemoryBudget {
+    /// What it is for.
+    pub name: String,
+    /// How it is kept to.
+    pub keeping: Keeping,
+    /// The most bytes; none when there is no limit.
+    pub limit: Option<u64>,
+    /// Bytes now.
+    pub used: u64,
+    /// The most bytes since the pool was opened.
+    pub peak: u64,
+}
+
+/// How a budget of memory is kept to.
+#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keeping {
+    /// Whoever wants more waits.
+    Enforced,
+    /// What is over it is dropped, or written away, soon.
+    Trimmed,
+    /// It is not enforced, only counted.
+    Counted,
+}
+
 /// One disk.
 #[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
 pub struct DiskInfo {
@@ -156,6 +183,9 @@ pub struct PoolInfo {
     pub settings: PoolSettings,
     /// How full its log is, 0 to 1.
     pub log_fill: f64,
+    /// What it holds in memory, budget by budget.
+    #[serde(default)]
+    pub memory: Vec<MemoryBudget>,
     /// Nanoseconds since it was opened.
     pub open_nanos: u64,
     /// Its disks, by number.

@@ -1,7 +1,7 @@
 //! What there is to watch: status, rates, events; and what a change answers.
 
 use super::job::JobInfo;
-use super::pool::{DiskCounters, Health};
+use super::pool::{DiskCounters, Health, MemoryBudget};
 use super::vdisk::VdiskCounters;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -133,6 +133,9 @@ pub struct PoolStat {
     pub vdisks: Vec<VdiskStat>,
     /// Its disks.
     pub disks: Vec<DiskStat>,
+    /// What it holds in memory.
+    #[serde(default)]
+    pub memory: Vec<MemoryBudget>,
 }
 
 /// The counters of one virtual disk.

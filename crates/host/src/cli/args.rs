@@ -138,7 +138,7 @@ pub enum Command {
         pool: Option<String>,
     },
     /// Rates: MB/s, IOPS, whole stripes, landed data, reads caused by writes, log, slowest disk
-    #[command(after_help = "Examples:\n  weft stat\n  weft stat tank/media --interval 1s\n\n\
+    #[command(after_help = "Examples:\n  weft stat\n  weft stat tank/media --interval 1s\n  weft stat --memory\n\n\
         Without --interval: totals and averages since the pool was opened.")]
     Stat {
         /// A pool, or POOL/VDISK; everything unless given
@@ -150,6 +150,9 @@ pub enum Command {
         /// With --interval: stop after so many
         #[arg(long, value_name = "N", requires = "interval")]
         count: Option<u64>,
+        /// What pools hold in memory instead: every budget, its limit, and how it is kept to
+        #[arg(long, conflicts_with = "interval")]
+        memory: bool,
     },
     /// Print the plan for one request
     #[command(

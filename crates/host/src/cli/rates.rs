@@ -1,9 +1,33 @@
 //! Rates: the difference of two looks at the counters, or the averages since a pool was opened.
 
-use crate::api::pool::DiskCounters;
+use crate::api::pool::{DiskCounters, MemoryBudget};
 use crate::api::vdisk::VdiskCounters;
 use crate::api::watch::{DiskStat, PoolStat, Stat};
 use serde::Serialize;
+
+/// What pools hold in memory.
+#[derive(Serialize, Clone, PartialEq, Eq, Debug)]
+pub struct Memory {
+    /// The pools.
+    pub pools: Vec<PoolMemory>,
+}
+
+/// What one pool holds in memory.
+#[derive(Serialize, Clone, PartialEq, Eq, Debug)]
+pub struct PoolMemory {
+    /// Its name.
+    pub name: String,
+    /// Each of its budgets.
+    pub budgets: Vec<MemoryBudget>,
+}
+
+impl Memory {
+    /// The memory of the pools in `stat`.
+    pub fn of(stat: &Stat) -> Memory {
+        let pool = |pool: &PoolStat| PoolMemory { name: pool.name.clone(), budgets: pool.memory.clone() };
+        Memory { pools: stat.pools.iter().map(pool).collect() }
+    }
+}
 
 /// The rates of pools and virtual disks over one span.
 #[derive(Serialize, Clone, PartialEq, Debug)]
@@ -165,6 +189,7 @@ mod tests {
             log_fill: 0.25,
             vdisks: vec![vdisk("a"), vdisk("b")],
             disks: vec![disk("d1", 10_000_000), disk("d2", 40_000_000)],
+            memory: Vec::new(),
         };
         Stat { at_nanos, pools: vec![pool] }
     }

@@ -5,7 +5,7 @@ mod wait;
 
 use super::args::{self, Cli, Command, Disk, Export, Pool, Vdisk};
 use super::exit::Exit;
-use super::rates::{between, since_open};
+use super::rates::{Memory, between, since_open};
 use super::table::Style;
 use super::text::Text;
 use super::{Failure, Io, color, manual, usage};
@@ -91,7 +91,10 @@ impl Session<'_, '_> {
                 self.changed(mount::down::unmount(weft, &socket, &request)?)
             }
             Command::Status { pool } => self.print(&weft.status(&PoolQuery { pool: pool.clone() })?),
-            Command::Stat { of, interval, count } => self.stat(weft, of.as_ref(), *interval, *count),
+            Command::Stat { of, memory: true, .. } => {
+                self.print(&Memory::of(&weft.stat(&StatQuery { of: of.clone() })?))
+            }
+            Command::Stat { of, interval, count, .. } => self.stat(weft, of.as_ref(), *interval, *count),
             Command::Explain { vdisk, operation, offset, length } => {
                 let query = ExplainQuery { operation: *operation, offset: *offset, length: *length };
                 self.print(&weft.explain(vdisk, query)?)

@@ -4,10 +4,10 @@ mod upkeep;
 
 pub(super) use upkeep::progress;
 
-use super::rates::Rates;
+use super::rates::{Memory, Rates};
 use super::table::{Rows, Style, Tone, cell, human, pairs, percent};
 use crate::api::export::ExportInfo;
-use crate::api::pool::{CheckReport, DiskInfo, DiskState, Health, PoolInfo};
+use crate::api::pool::{CheckReport, DiskInfo, DiskState, Health, Keeping, PoolInfo};
 use crate::api::vdisk::{Explanation, VdiskInfo};
 use crate::api::watch::{Change, EventInfo, Outcome, Status, Version};
 use std::path::PathBuf;
@@ -306,6 +306,31 @@ impl Text for Rates {
                 cell(human(row.write_caused_read_bytes)),
                 cell(percent(row.log_fill_percent)),
                 cell(slowest.map_or_else(|| "-".into(), |disk| format!("{} ({:.1} ms)", disk.name, disk.mean_ms))),
+            ]);
+        }
+        rows.draw()
+    }
+}
+
+impl Text for Memory {
+    fn text(&self, style: Style) -> String {
+        if self.pools.is_empty() {
+            return "no pools\n".into();
+        }
+        let mut rows = Rows::new(style, &["POOL", "MEMORY FOR", ">LIMIT", ">NOW", ">PEAK", "LIMIT IS"]);
+        for (pool, budget) in self.pools.iter().flat_map(|pool| pool.budgets.iter().map(move |budget| (pool, budget))) {
+            let keeping = match budget.keeping {
+                Keeping::Enforced => "enforced: who wants more waits",
+                Keeping::Trimmed => "kept to by trimming",
+                Keeping::Counted => "not enforced, only counted",
+            };
+            rows.row(vec![
+                cell(&pool.name),
+                cell(&budget.name),
+                cell(budget.limit.map_or_else(|| "-".into(), human)),
+                cell(human(budget.used)),
+                cell(human(budget.peak)),
+                cell(keeping),
             ]);
         }
         rows.draw()

@@ -238,6 +238,7 @@ mod tests {
                 full: [70, 80, 90],
             },
             log_fill: 0.0,
+            memory: Vec::new(),
             open_nanos: 0,
             disks,
             vdisks: vec![vdisk],

@@ -182,6 +182,7 @@ mod tests {
             unusable_why: None,
             settings,
             log_fill: 0.0,
+            memory: Vec::new(),
             open_nanos: 0,
             disks: Vec::new(),
             vdisks: Vec::new(),

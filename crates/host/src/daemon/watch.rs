@@ -87,5 +87,6 @@ fn counters(pool: &PoolInfo, only: Option<&VdiskName>) -> PoolStat {
         log_fill: pool.log_fill,
         vdisks: shown.map(|vdisk| VdiskStat { name: vdisk.name.vdisk.clone(), counters: vdisk.counters }).collect(),
         disks: pool.disks.iter().map(|disk| DiskStat { name: disk.name.clone(), counters: disk.counters }).collect(),
+        memory: pool.memory.clone(),
     }
 }

@@ -31,7 +31,7 @@ pub(crate) use watch::Watcher;
 
 use op::{Op, Transfer};
 use slab::Slab;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -54,6 +54,8 @@ pub(crate) struct Disks {
     driver: Rc<dyn Driver>,
     watcher: Watcher,
     open: RefCell<Vec<Weak<DiskState>>>,
+    /// Whether any request has ended.
+    moved: Rc<Cell<bool>>,
 }
 
 /// What the future, the driver and the watcher's news share.
@@ -63,6 +65,7 @@ struct DiskState {
     in_flight: RefCell<Slab<Promise<core::result::Result<Op, DiskError>>>>,
     gone: Signal,
     on_gone: RefCell<Vec<Box<dyn FnOnce()>>>,
+    moved: Rc<Cell<bool>>,
 }
 
 /// The booking of one submitted request; the driver gives it back with the outcome.
@@ -181,6 +184,7 @@ impl DiskState {
 impl Done {
     /// Answers the request, unless its disk was lost in the meantime and it is answered already.
     pub(crate) fn complete(self, op: Op, outcome: core::result::Result<(), DiskError>) {
+        self.disk.moved.set(true);
         let presence = self.disk.file.presence();
         // A pulled disk often reports a plain I/O error first; look before the engine draws conclusions from it.
         let gone = presence.is_gone() || outcome == Err(DiskError::Gone) || (outcome.is_err() && presence.look());
@@ -197,7 +201,7 @@ impl Done {
 
 impl Disks {
     pub(crate) fn new(driver: Rc<dyn Driver>, alarm: Arc<Alarm>) -> Disks {
-        Disks { driver, watcher: Watcher::new(alarm), open: RefCell::default() }
+        Disks { driver, watcher: Watcher::new(alarm), open: RefCell::default(), moved: Rc::default() }
     }
 
     pub(crate) fn open(&self, path: &Path, options: &DiskOptions) -> Result<Rc<HostDisk>> {
@@ -213,6 +217,7 @@ impl Disks {
             in_flight: RefCell::default(),
             gone: Signal::new(),
             on_gone: RefCell::default(),
+            moved: self.moved.clone(),
         });
         let mut open = self.open.borrow_mut();
         open.retain(|disk| disk.strong_count() > 0);
@@ -232,6 +237,11 @@ impl Disks {
         }
     }
 
+    /// Whether any request has ended since this was asked last.
+    pub(crate) fn take_moved(&self) -> bool {
+        self.moved.take()
+    }
+
     /// At the end of the thread: waits a while for requests whose futures were dropped, so that their memory and their
     /// disks are given back. What does not come back in that time is leaked (invariant 1).
     pub(crate) fn end(&self) {
@@ -245,7 +255,6 @@ impl Disks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
     use weft_engine::exec::Executor;
 
     /// A driver that keeps everything until the test completes it.

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -26,6 +26,8 @@ pub(super) struct HostWorld {
     timers: RefCell<BinaryHeap<Timer>>,
     timers_made: Cell<u64>,
     listeners: RefCell<Vec<Listener>>,
+    /// Tasks that were found to spin.
+    told: RefCell<BTreeSet<&'static str>>,
 }
 
 /// Ordered so that the earliest is the heap's greatest; of the same moment, the one made first.
@@ -43,6 +45,7 @@ impl HostWorld {
             timers: RefCell::default(),
             timers_made: Cell::new(0),
             listeners: RefCell::default(),
+            told: RefCell::default(),
         }
     }
 
@@ -55,6 +58,7 @@ impl HostWorld {
         let mut timers = self.timers.borrow_mut();
         while timers.peek().is_some_and(|timer| timer.due <= now) {
             if let Some(timer) = timers.pop() {
+                self.executor.moved_on();
                 timer.promise.keep(());
             }
         }
@@ -79,6 +83,20 @@ impl HostWorld {
             }
         }
         !scratch.is_empty()
+    }
+
+    /// A disk, or somebody outside, has moved on.
+    pub(super) fn moved_on(&self) {
+        self.executor.moved_on();
+    }
+
+    /// Tells about a task that spins, once for each name.
+    pub(super) fn tell_spinning(&self) {
+        if let Some((task, polls)) = self.executor.take_spinning()
+            && self.told.borrow_mut().insert(task)
+        {
+            self.emit(Event::TaskSpins { task, polls });
+        }
     }
 
     pub(super) fn alive(&self) -> usize {
@@ -155,6 +173,29 @@ mod tests {
         }
         let order: Vec<u64> = std::iter::from_fn(|| world.timers.borrow_mut().pop()).map(|timer| timer.no).collect();
         assert_eq!(order, [1, 3, 2, 0]);
+    }
+
+    #[test]
+    fn a_task_that_spins_is_told_once() {
+        let world = HostWorld::new();
+        let heard = Rc::new(Cell::new(0));
+        let count = heard.clone();
+        world.listen(Rc::new(move |event| {
+            count.set(count.get() + matches!(event, Event::TaskSpins { task: "spins", .. }) as u32);
+            ControlFlow::Continue(())
+        }));
+        let spin = std::future::poll_fn(|context| {
+            context.waker().wake_by_ref();
+            std::task::Poll::Pending
+        });
+        world.spawn("spins", Box::pin(spin));
+        let mut scratch = Vec::new();
+        for turn in 0..3 {
+            (0..100_000).for_each(|_| assert!(world.run_ready(&mut scratch, || {})));
+            world.tell_spinning();
+            assert_eq!(heard.get(), 1, "turn {turn}");
+            world.moved_on();
+        }
     }
 
     #[test]

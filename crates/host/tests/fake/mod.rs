@@ -14,7 +14,9 @@ use weft_host::api::error::{Answer, ApiError, Kind};
 use weft_host::api::export::Place;
 use weft_host::api::job::{JobAction, StartKind};
 use weft_host::api::name::VdiskName;
-use weft_host::api::pool::{CheckReport, DiskCounters, DiskInfo, DiskState, Health, Media, PoolInfo};
+use weft_host::api::pool::{
+    CheckReport, DiskCounters, DiskInfo, DiskState, Health, Keeping, Media, MemoryBudget, PoolInfo,
+};
 use weft_host::api::upkeep::{PoolSettings, Usage};
 use weft_host::api::vdisk::{ExplainQuery, Layout, Resiliency, VdiskCounters, VdiskInfo};
 use weft_host::daemon::backend::{
@@ -103,6 +105,15 @@ impl Engine for FakeEngine {
                 full: [70, 80, 90],
             },
             log_fill: 0.0,
+            memory: [(Keeping::Enforced, Some(256 << 20)), (Keeping::Counted, None)]
+                .map(|(keeping, limit)| MemoryBudget {
+                    name: "stripe buffers".into(),
+                    keeping,
+                    limit,
+                    used: 1 << 20,
+                    peak: 2 << 20,
+                })
+                .into(),
             open_nanos: 1_000_000_000,
             disks,
             vdisks: Vec::new(),

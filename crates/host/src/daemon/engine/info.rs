@@ -4,11 +4,14 @@ use super::labels::hex;
 use super::open::OpenPool;
 use super::upkeep;
 use crate::api::name::VdiskName;
-use crate::api::pool::{CheckReport, DiskCounters, DiskInfo, DiskState, Health, Latency, Media, PoolInfo};
+use crate::api::pool::{
+    CheckReport, DiskCounters, DiskInfo, DiskState, Health, Keeping, Latency, Media, MemoryBudget, PoolInfo,
+};
 use crate::api::upkeep::Usage;
 use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
 use weft_engine::pool::{check, info};
+use weft_engine::store::budget::{self, BudgetInfo};
 use weft_engine::stripe::geometry;
 use weft_engine::units::Nanos;
 
@@ -44,11 +47,26 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
         unusable_why: (unusable.0 > 0).then_some(unusable_why),
         settings: upkeep::settings(&open.pool.settings()),
         log_fill: shown.log.0.0 as f64 / shown.log.1.0.max(1) as f64,
+        memory: open.pool.store().memory().into_iter().map(memory).collect(),
         open_nanos: now.since(open.opened).0,
         disks: shown.disks.iter().map(|info| disk(open, &shown.name, info, writable)).collect(),
         vdisks,
         jobs: upkeep::jobs(open, &shown.name),
         name: shown.name,
+    }
+}
+
+fn memory(budget: BudgetInfo) -> MemoryBudget {
+    MemoryBudget {
+        name: budget.name.into(),
+        keeping: match budget.keeping {
+            budget::Keeping::Waits => Keeping::Enforced,
+            budget::Keeping::Trims => Keeping::Trimmed,
+            budget::Keeping::Counts => Keeping::Counted,
+        },
+        limit: (budget.limit > 0).then_some(budget.limit),
+        used: budget.used,
+        peak: budget.peak,
     }
 }
 

@@ -35,10 +35,12 @@ use open::{FailedDisk, OpenPool};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use weft_engine::event::Event;
 use weft_engine::pool::Pool;
 use weft_engine::store::Tuning;
 use weft_engine::stripe::geometry;
@@ -79,6 +81,16 @@ impl HostEngine {
         let options = Options { io: BackendChoice::from_env()?, ..Options::default() };
         let thread = start(options, move || Pools { tuning, ..Pools::default() })?;
         journal.note(None, format!("disks are reached through {}", thread.backend()));
+        let heard = journal.clone();
+        thread.run(move |local| {
+            // Pools tell of themselves; this is what the thread tells.
+            local.listen(move |event| {
+                if matches!(event, Event::TaskSpins { .. }) {
+                    heard.warn(None, event.to_string());
+                }
+                ControlFlow::Continue(())
+            });
+        })?;
         let history = History::start(journal.clone(), thread.clone())?;
         Ok(HostEngine { _history: history, thread, journal })
     }

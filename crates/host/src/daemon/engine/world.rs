@@ -71,6 +71,8 @@ impl PoolWorld {
             | Event::DiskSlow { slow: true, .. }
             | Event::DiskRetired { .. }
             | Event::DiskUnreliable { .. }
+            | Event::DiskStalled { .. }
+            | Event::TaskSpins { .. }
             | Event::PoolFailed { .. } => true,
             _ => false,
         };

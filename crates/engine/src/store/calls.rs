@@ -1,0 +1,261 @@
+//! The calls to the disks, and what follows when one fails or takes too long.
+//!
+//! Invariants
+//! 1. An answer counts only while the disk is the one that was asked and was not lost in between: what a lost disk says later is not believed.
+//! 2. A disk that keeps a write or a flush waiting for the write timeout is taken out, but only if everything that is on it is safe without it;
+//!    else it is waited for, and named once.
+//! 3. A lost disk is used again only after all that was asked of it has ended: a late write would else fall on newer data.
+
+use super::patience::{Late, Patience, Patient};
+use super::quorum;
+use super::{DiskCounters, Member, Store, join, slots_on};
+use crate::error::Result;
+use crate::event::{DiskNo, Event};
+use crate::fail;
+use crate::format::record::OWNER_METADATA;
+use crate::io::{Buf, Disk, DiskError, IoSlice};
+use crate::units::DiskOffset;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::future::Future;
+
+/// The error of a write that was not answered within the write timeout, as Linux numbers it (`ETIMEDOUT`).
+const TIMED_OUT: DiskError = DiskError::Os(110);
+
+type Done<T> = core::result::Result<T, DiskError>;
+
+/// A disk as it was when something was asked of it.
+struct Asked {
+    no: u16,
+    disk: Rc<dyn Disk>,
+    losses: u64,
+}
+
+/// What may be done about a disk that takes too long.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stall {
+    /// It may be taken out.
+    TakenOut,
+    /// It is waited for.
+    Waited,
+}
+
+impl Store {
+    /// Reads `len` bytes at `at` of disk `no`, however long that takes.
+    pub async fn disk_read(&self, no: u16, at: DiskOffset, len: usize) -> Done<Buf> {
+        let asked = self.asked(no)?;
+        let read = asked.disk.read(at, Buf::zeroed(len));
+        let result = self.timed(no, self.in_time(&asked, "a read", Stall::Waited, read)).await;
+        self.count_read(no, len, false);
+        if let Err(DiskError::Gone) = result {
+            self.call_failed(&asked, DiskError::Gone, "it answers no more");
+        }
+        result
+    }
+
+    /// Reads `len` bytes at `at` of disk `no`, but waits no longer than the read timeout: `Ok(None)`.
+    pub async fn disk_read_patiently(&self, no: u16, at: DiskOffset, len: usize) -> Done<Option<Buf>> {
+        let asked = self.asked(no)?;
+        let read = asked.disk.read(at, Buf::zeroed(len));
+        let read = self.timed(no, self.ask(&asked, &self.patience, read)).await;
+        self.count_read(no, len, matches!(read, Patient::Overdue(_)));
+        match read {
+            Patient::Answered(Ok(buf)) => Ok(Some(buf)),
+            Patient::Answered(Err(error)) => {
+                if error == DiskError::Gone {
+                    self.call_failed(&asked, error, "it answers no more");
+                }
+                Err(error)
+            }
+            Patient::Overdue(_) => Ok(None),
+        }
+    }
+
+    /// Whether requests of disk `no` are overdue.
+    pub fn is_stalled(&self, no: u16) -> bool {
+        self.members.borrow().get(&no).is_some_and(|member| member.stalled.get() > 0)
+    }
+
+    /// Writes `from` at `at` of disk `no`. A disk that fails a write is taken out.
+    pub async fn disk_write(&self, no: u16, at: DiskOffset, from: Vec<IoSlice>) -> Done<()> {
+        let asked = self.asked(no)?;
+        let len: usize = from.iter().map(|slice| slice.len()).sum();
+        let write = asked.disk.write(at, from);
+        let result = self.timed(no, self.in_time(&asked, "a write", Stall::TakenOut, write)).await;
+        self.count(no, |counters| {
+            counters.writes += 1;
+            counters.written += len as u64;
+        });
+        let result = self.believed(&asked, result);
+        match result {
+            Ok(()) => {
+                if let Some(member) = self.members.borrow_mut().get_mut(&no) {
+                    member.completed += 1;
+                    member.named &= member.stalled.get() > 0;
+                }
+            }
+            Err(error) => {
+                let reason = format!("a write of {len} bytes at {} failed: {error}", at.0);
+                self.call_failed(&asked, error, &reason);
+            }
+        }
+        result
+    }
+
+    /// Makes durable all that was written to disk `no`. A disk that fails a flush is taken out: nobody knows what it lost.
+    pub async fn disk_flush(&self, no: u16) -> Done<()> {
+        let asked = self.asked(no)?;
+        let covered = match self.members.borrow_mut().get_mut(&no) {
+            Some(member) => {
+                member.counters.flushes += 1;
+                member.completed
+            }
+            None => 0,
+        };
+        let result = self.in_time(&asked, "a flush", Stall::TakenOut, asked.disk.flush()).await;
+        let result = self.believed(&asked, result);
+        match result {
+            Ok(()) => {
+                if let Some(member) = self.members.borrow_mut().get_mut(&no) {
+                    member.flushed = member.flushed.max(covered);
+                    member.named &= member.stalled.get() > 0;
+                    member.touched.retain(|_, completed| *completed > covered);
+                }
+            }
+            Err(error) => self.call_failed(&asked, error, &format!("a flush failed: {error}")),
+        }
+        result
+    }
+
+    /// Flushes all of `disks` at once. Failures take the disk out; the caller looks at who is left.
+    pub async fn flush_all(&self, disks: Vec<u16>) {
+        join(disks.into_iter().map(|no| self.disk_flush(no))).await;
+    }
+
+    /// Waits until all that was asked of disk `no` before it was lost has ended. Fails where that takes longer than the write timeout.
+    pub async fn late_requests_end(&self, no: u16) -> Result<()> {
+        let began = self.world.now();
+        loop {
+            let left = {
+                let members = self.members.borrow();
+                members.get(&no).filter(|member| member.disk.is_none()).map_or(0, |member| member.in_flight.get())
+            };
+            if left == 0 {
+                return Ok(());
+            }
+            if self.world.now().since(began) > self.tuning.write_limit {
+                return fail!(
+                    NotPossible,
+                    "disk {no} still works on {left} requests from before it was lost; attach it again when they have ended"
+                );
+            }
+            self.pause().await;
+        }
+    }
+
+    /// Whether everything that is on disk `no` is safe without it: its data, the log, and the votes.
+    pub fn can_do_without(&self, no: u16) -> bool {
+        let safe = {
+            let map = self.map.borrow();
+            map.segments.values().all(|segment| {
+                let record = &segment.record;
+                let own = slots_on(record, no);
+                let left = |slot: &usize| map.is_sound(record, *slot) && own >> slot & 1 == 0;
+                let left = (0..record.slabs.len()).filter(left).count();
+                let held = record.owner == OWNER_METADATA || !segment.free.is_full();
+                own == 0 || !held || left + record.layout.failures() >= record.layout.slots()
+            })
+        };
+        let left = self.current_set() & !(1 << no);
+        safe && self.labels.loggers.get() & left != 0 && quorum::may_go_on(self.labels.durable.get().voters, left)
+    }
+
+    fn asked(&self, no: u16) -> Done<Asked> {
+        let members = self.members.borrow();
+        let member = members.get(&no).ok_or(DiskError::Gone)?;
+        let disk = member.disk.clone().ok_or(DiskError::Gone)?;
+        Ok(Asked { no, disk, losses: member.losses })
+    }
+
+    /// Whether the disk is the one that was asked, and was there all the time.
+    fn is_still(&self, asked: &Asked) -> bool {
+        let members = self.members.borrow();
+        members.get(&asked.no).is_some_and(|member| {
+            member.losses == asked.losses && member.disk.as_ref().is_some_and(|disk| Rc::ptr_eq(disk, &asked.disk))
+        })
+    }
+
+    fn believed<T>(&self, asked: &Asked, result: Done<T>) -> Done<T> {
+        if result.is_ok() && !self.is_still(asked) { Err(DiskError::Gone) } else { result }
+    }
+
+    fn call_failed(&self, asked: &Asked, error: DiskError, reason: &str) {
+        if self.is_still(asked) {
+            self.disk_failed(asked.no, &asked.disk, error, reason);
+        }
+    }
+
+    async fn ask<T: 'static>(
+        &self,
+        asked: &Asked,
+        patience: &Rc<Patience>,
+        io: impl Future<Output = Done<T>> + 'static,
+    ) -> Patient<T> {
+        let (stalled, in_flight) = match self.members.borrow().get(&asked.no) {
+            Some(member) => (member.stalled.clone(), member.in_flight.clone()),
+            None => Default::default(),
+        };
+        patience.ask(asked.disk.clone(), io, stalled, in_flight).await
+    }
+
+    /// The answer to `io`. Each time the write timeout is over, something is done about the disk.
+    async fn in_time<T: 'static>(
+        &self,
+        asked: &Asked,
+        what: &str,
+        stall: Stall,
+        io: impl Future<Output = Done<T>> + 'static,
+    ) -> Done<T> {
+        let mut patient = self.ask(asked, &self.write_patience, io).await;
+        loop {
+            let late: Late<T> = match patient {
+                Patient::Answered(result) => return result,
+                Patient::Overdue(late) => late,
+            };
+            self.is_overdue(asked, what, stall);
+            if !self.is_still(asked) {
+                return Err(DiskError::Gone);
+            }
+            patient = self.write_patience.again(late).await;
+        }
+    }
+
+    /// Takes out a disk that stalls, or names it.
+    fn is_overdue(&self, asked: &Asked, what: &str, stall: Stall) {
+        if !self.is_still(asked) {
+            return;
+        }
+        let limit = self.write_patience.limit();
+        if stall == Stall::TakenOut && self.writing.get() && self.can_do_without(asked.no) {
+            let reason = format!(
+                "it has not answered {what} for {} seconds; everything on it is safe on other disks",
+                limit.0 / 1_000_000_000
+            );
+            self.disk_failed(asked.no, &asked.disk, TIMED_OUT, &reason);
+            return;
+        }
+        let named = |member: &mut Member| core::mem::replace(&mut member.named, true);
+        if self.members.borrow_mut().get_mut(&asked.no).is_some_and(|member| !named(member)) {
+            self.world.emit(Event::DiskStalled { disk: DiskNo(asked.no), waited: limit });
+        }
+    }
+
+    fn count_read(&self, no: u16, len: usize, overdue: bool) {
+        self.count(no, |counters: &mut DiskCounters| {
+            counters.reads += 1;
+            counters.read += len as u64;
+            counters.overdue += overdue as u64;
+        });
+    }
+}
