@@ -22,6 +22,7 @@ use crate::log::Log;
 use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::store::commit::committer;
+use crate::store::drain::drainer;
 use crate::store::freeze::{freeze_watch, frozen};
 use crate::store::labels::Labels;
 use crate::store::pages::{Pages, table_page};
@@ -143,7 +144,8 @@ impl Pool {
         let store = &self.store;
         // What was replayed, and the labels themselves, may be in the disks' caches only, if a process was killed: no label may be overwritten, and none that follows
         // from the log be written, before that is durable.
-        let there = store.members.borrow().iter().filter(|(_, member)| member.disk.is_some()).map(|(no, _)| *no).collect();
+        let there =
+            store.members.borrow().iter().filter(|(_, member)| member.disk.is_some()).map(|(no, _)| *no).collect();
         store.flush_all(there).await;
         self.begin_opening(newest, found, options).await?;
         store.move_log().await?;
@@ -154,6 +156,7 @@ impl Pool {
         store.world.spawn("jobs", Box::pin(runner(self.clone())));
         store.world.spawn("committer", Box::pin(committer(store.clone())));
         store.world.spawn("freeze watch", Box::pin(freeze_watch(store.clone())));
+        store.world.spawn("drainer", Box::pin(drainer(store.clone())));
         store.world.spawn("log keeper", Box::pin(log_keeper(self.clone())));
         store.world.spawn("memory keeper", Box::pin(memory_keeper(self.clone())));
         store.world.spawn("metadata keeper", Box::pin(metadata_keeper(self.clone())));
@@ -361,6 +364,8 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         stopping: Cell::new(false),
         writing: Cell::new(false),
         suspects: RefCell::default(),
+        drains: Default::default(),
+        discarding: RefCell::default(),
         work: Default::default(),
         changes: Cell::new(0),
         requests: Cell::new(0),

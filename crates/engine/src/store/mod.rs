@@ -12,8 +12,10 @@ pub mod blame;
 pub mod checkpoint;
 pub mod choice;
 pub mod commit;
+pub mod drain;
 pub mod freeze;
 pub mod labels;
+mod landed;
 pub mod limbo;
 pub mod log_move;
 pub mod pages;
@@ -32,6 +34,7 @@ use crate::histogram::Histogram;
 use crate::io::{Buf, Disk, DiskError, IoSlice};
 use crate::log::Log;
 use crate::segment::Map;
+use crate::segment::drain::Former;
 use crate::sync::{Signal, Turn};
 use crate::units::{BLOCK, ByteCount, DiskOffset, Nanos};
 use crate::world::World;
@@ -155,6 +158,10 @@ pub struct Store {
     pub suspects: RefCell<Vec<(PageId, (PageRun, u32))>>,
     /// There may be something to do for a job.
     pub work: Signal,
+    /// Something that drains may be a step further.
+    pub drains: Signal,
+    /// Disks that are told of slabs just now.
+    pub discarding: RefCell<BTreeSet<u16>>,
     /// Counts what may make possible what was not: disks come and go, slabs become free.
     pub changes: Cell<u64>,
     /// Requests of clients.
@@ -325,6 +332,8 @@ impl Store {
             counters.written += len as u64;
         });
         match result {
+            // What a disk took before it was lost counts for nothing, also when it is back.
+            Ok(()) if !self.is_same(no, &disk) => return Err(DiskError::Gone),
             Ok(()) => {
                 if let Some(member) = self.members.borrow_mut().get_mut(&no) {
                     member.completed += 1;
@@ -350,6 +359,7 @@ impl Store {
         };
         let result = disk.flush().await;
         match result {
+            Ok(()) if !self.is_same(no, &disk) => return Err(DiskError::Gone),
             Ok(()) => {
                 if let Some(member) = self.members.borrow_mut().get_mut(&no) {
                     member.flushed = member.flushed.max(covered);
@@ -470,15 +480,16 @@ impl Store {
     /// Appends configuration records to the log, in order, and keeps the checksum pages in step with new segments and with those that go.
     pub fn append_all(&self, records: Vec<Record<'static>>) {
         for record in records {
+            let seq = self.log.append(&record);
             match &record {
                 Record::Segment(segment) => self.pages.add_blank(segment.id, segment.sheet.count),
                 Record::SegmentDrop(id) => {
                     self.pages.forget(*id);
-                    self.changes.set(self.changes.get() + 1);
+                    self.map.borrow_mut().is_dropped_at(Former::Segment(*id), seq);
                 }
+                Record::TableDrop(id) => self.map.borrow_mut().is_dropped_at(Former::Table(*id), seq),
                 _ => {}
             }
-            self.log.append(&record);
         }
     }
 
@@ -534,6 +545,22 @@ impl Store {
     /// Adds to the bytes of sealed stripes (or takes from them).
     pub fn flying_changed(&self, by: i64) {
         self.flying.set(self.flying.get().checked_add_signed(by).expect("sealed stripes are counted exactly"));
+    }
+
+    /// Whether disk `no` is still the one that was asked, and was not lost since.
+    fn is_same(&self, no: u16, asked: &Rc<dyn Disk>) -> bool {
+        let members = self.members.borrow();
+        members.get(&no).and_then(|member| member.disk.as_ref()).is_some_and(|disk| Rc::ptr_eq(disk, asked))
+    }
+
+    /// How often disk `no` was lost: what was written to it before the last time, and not flushed, counts for nothing.
+    pub fn losses(&self, no: u16) -> u64 {
+        self.members.borrow().get(&no).map_or(u64::MAX, |member| member.losses)
+    }
+
+    /// How often disks were lost, all together.
+    pub fn losses_of_all(&self) -> u64 {
+        self.members.borrow().values().map(|member| member.losses).sum()
     }
 
     fn disk(&self, no: u16) -> core::result::Result<Rc<dyn Disk>, DiskError> {
