@@ -23,10 +23,18 @@ pub enum Mutant {
     UnsafeCommits = 8,
     /// A disk that is back counts as up to date without the metadata it missed.
     ReadmitCopiesNothing = 9,
+    /// What a dropped segment or table had is free before the record that drops it is durable.
+    SlabsFreedBeforeDrop = 20,
+    /// Slabs are discarded before the record that drops their segment is durable.
+    DiscardBeforeDrop = 21,
+    /// Slabs are discarded after they were given out again.
+    DiscardAfterReuse = 22,
+    /// A slot moves to a disk that was lost, and back, while it moved.
+    MoveForgetsLosses = 23,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 7] = [
+pub const ALL: [Mutant; 11] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -34,6 +42,10 @@ pub const ALL: [Mutant; 7] = [
     Mutant::LabelBeforeCheckpoint,
     Mutant::LandingRetiredEarly,
     Mutant::PagesAheadOfLog,
+    Mutant::SlabsFreedBeforeDrop,
+    Mutant::DiscardBeforeDrop,
+    Mutant::DiscardAfterReuse,
+    Mutant::MoveForgetsLosses,
 ];
 
 #[cfg(feature = "mutants")]

@@ -5,6 +5,7 @@
 //! [`world::SimWorld::trace_hash`].
 #![warn(missing_docs)]
 
+pub mod blink;
 pub mod capacity;
 pub mod disk;
 pub mod exhaustive;
@@ -13,6 +14,7 @@ pub mod oracle;
 pub mod random_writes;
 pub mod rebuild;
 pub mod refill;
+pub mod removal;
 pub mod rig;
 pub mod rng;
 pub mod storm;

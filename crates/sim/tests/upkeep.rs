@@ -449,3 +449,47 @@ fn a_disk_that_failed_a_write_gets_another_chance_and_is_retired_when_it_fails_a
         .any(|(_, event)| matches!(event, weft_engine::event::Event::DiskUnreliable { failures: 3, .. }));
     assert!(told, "people are told");
 }
+
+#[test]
+fn the_number_of_a_disk_that_left_is_given_again_only_after_all_others_were() {
+    let (mut rig, mut rng) = pool(9, 4, 3, Resiliency::Mirror { copies: 2 }, 1);
+    let mut given = Vec::new();
+    for round in 0..66u8 {
+        let (pool, disk) = (rig.pool(), rig.disks[3].clone());
+        let new = NewDisk { disk: Rc::new(disk), id: Id([round + 100; 16]), name: "new".into(), media: Media::Ssd };
+        given.push(rig.run(async move {
+            let no = pool.disk_add(new, Usage::ManualSelect).await.unwrap();
+            let job = pool.disk_remove(no, None, 0).await.unwrap();
+            assert_eq!(pool.job_wait(job).await.unwrap().state, JobState::Done);
+            no
+        }));
+        if round % 20 == 7 {
+            rig.power_cut(&mut rng);
+            rig.open(&mut rng).unwrap();
+        }
+    }
+    let expected: Vec<u16> = (3..64).chain(3..8).collect();
+    assert_eq!(given, expected, "0 to 2 are in use all the while");
+}
+
+#[test]
+fn stripes_that_could_not_be_written_leave_no_claim_on_free_ones() {
+    let (rig, _) = pool(10, 2, 2, Resiliency::Simple, 2);
+    write(&rig, 0, 256 << 10, 1);
+    rig.disks[1].vanish();
+    let vdisk = rig.pool().vdisk("vdisk").unwrap();
+    let (pool, world, disk) = (rig.pool(), rig.world.clone(), rig.disks[1].clone());
+    let (writer, mut rng) = (vdisk.clone(), world.rng("back"));
+    // How it ends is another story.
+    let write = async move { drop(writer.write(VirtualOffset(0), &vec![2; 6 << 20], false).await) };
+    world.spawn("write", Box::pin(write));
+    rig.run(async move {
+        world.sleep(Nanos::secs(120)).await;
+        disk.come_back(&mut rng);
+        let _ = pool.attach(Rc::new(disk)).await;
+        world.sleep(Nanos::secs(120)).await;
+        let _ = vdisk.flush().await;
+        let claims: u64 = pool.store().map.borrow().tables.values().map(|table| table.claims).sum();
+        assert_eq!(claims, vdisk.claims().expect("nothing is under way"), "one for each buffer");
+    });
+}

@@ -39,7 +39,7 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
         layout!(BatchHead { magic pool_id lineage number position first_seq payload_len records chain crc }),
         layout!(PageHead { magic crc pool_id kind pad_0 owner number pad_1 version opened lineage }),
         layout!(RecordHead { kind pad_0 len }),
-        layout!(PoolBody { next_segment next_table next_vdisk next_job }),
+        layout!(PoolBody { next_segment next_table next_vdisk next_job next_disk pad_0 }),
         layout!(DiskBody { no media usage slabs disk_len name domain away maintenance retired_from pad_0 }),
         layout!(VdiskBody { id sector size fixed pad_0 table_count tables name }),
         layout!(DropBody { id pad_0 }),

@@ -40,6 +40,7 @@ impl Pool {
     pub async fn check(&self, repair: bool) -> Result<CheckReport> {
         let mut report = CheckReport::default();
         self.check_space(&mut report);
+        let losses = self.store.losses_of_all();
         let tables: Vec<u32> = self.store.map.borrow().tables.keys().copied().collect();
         for table in tables {
             self.check_table(table, repair, &mut report).await?;
@@ -47,6 +48,10 @@ impl Pool {
         if repair {
             // What counts as healed must stay so when the power goes.
             self.store.flush_all(self.store.unflushed()).await;
+            if self.store.losses_of_all() != losses {
+                // Which of them a disk has that was lost meanwhile, nobody knows.
+                report.healed_blocks = 0;
+            }
         }
         Ok(report)
     }
@@ -73,9 +78,22 @@ impl Pool {
             }
         }
         let taken: usize = map.disks.values().map(|disk| disk.record.slabs as usize - disk.free.count()).sum();
-        let moving = map.in_transit.len();
-        if taken != slabs.len() + moving {
-            report.problems.push(format!("{taken} slabs are taken, segments hold {}, {moving} move", slabs.len()));
+        let (moving, draining) = (map.in_transit.len(), map.draining_slabs().len());
+        if taken != slabs.len() + moving + draining {
+            let held = slabs.len();
+            report
+                .problems
+                .push(format!("{taken} slabs are taken, segments hold {held}, {moving} move, {draining} drain"));
+        }
+        for at in map.draining_slabs().iter().filter(|at| slabs.contains(at)) {
+            report.problems.push(format!("slab {} of disk {} drains and is in a segment", at.slab, at.disk));
+        }
+        for vdisk in self.vdisks() {
+            let claimed = map.vdisks.get(&vdisk.id()).and_then(|vdisk| map.tables.get(vdisk.tables.first()?));
+            let claimed = claimed.map_or(0, |table| table.claims);
+            if let Some(claims) = vdisk.claims().filter(|claims| *claims < claimed) {
+                report.problems.push(format!("{claimed} stripes are claimed for {claims} buffers"));
+            }
         }
         for table in map.tables.values() {
             let mut places = BTreeSet::new();

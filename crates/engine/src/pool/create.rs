@@ -72,7 +72,13 @@ pub fn plan_pool(capacities: &[ByteCount], options: &PoolOptions) -> Result<Vec<
 pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
     let capacities: Vec<ByteCount> = disks.iter().map(|disk| disk.disk.shape().capacity).collect();
     let plans = plan_pool(&capacities, options)?;
-    let mut records = vec![Record::Pool(PoolRecord { next_segment: 1, next_table: 1, next_vdisk: 1, next_job: 1 })];
+    let mut records = vec![Record::Pool(PoolRecord {
+        next_segment: 1,
+        next_table: 1,
+        next_vdisk: 1,
+        next_job: 1,
+        next_disk: disks.len() as u16,
+    })];
     for (no, (disk, plan)) in disks.iter().zip(&plans).enumerate() {
         records.push(Record::Disk(DiskRecord {
             no: no as u16,

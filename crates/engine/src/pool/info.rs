@@ -32,7 +32,7 @@ pub struct PoolInfo {
     pub allocated: ByteCount,
     /// Of those, in metadata segments.
     pub metadata: ByteCount,
-    /// Bytes of free slabs.
+    /// Bytes of free slabs, and of those that were let go and are free in a moment.
     pub free: ByteCount,
     /// The label epoch.
     pub epoch: u64,
@@ -155,7 +155,7 @@ impl Pool {
         let health = pool_health(failed, worst_disk, worst);
         let slabs = |count: usize| store.slab * count as u64;
         let capacity: ByteCount = slabs(map.disks.values().map(|disk| disk.free.len()).sum());
-        let free = slabs(map.disks.values().map(|disk| disk.free.count()).sum());
+        let free = slabs(map.disks.keys().map(|no| map.free_soon(*no)).sum());
         let metadata = map.segments.values().filter(|segment| segment.record.owner == OWNER_METADATA);
         let metadata = slabs(metadata.map(|segment| segment.record.slabs.iter().flatten().count()).sum());
         let (log_used, log_len) = store.log.fill();
@@ -200,7 +200,7 @@ impl Pool {
                 id: member.id,
                 size: room.record.disk_len,
                 capacity: self.store.slab * room.free.len() as u64,
-                allocated: self.store.slab * (room.free.len() - room.free.count()) as u64,
+                allocated: self.store.slab * (room.free.len() - map.free_soon(*no)) as u64,
                 state,
                 media: room.record.media,
                 usage: room.record.usage,

@@ -138,8 +138,9 @@ impl Pool {
                 .collect();
             self.destage_all(everything, For::Memory).await;
             store.log.make_durable(store.log.seq()).await?;
-            // Stripes that still fly wake the waiting writer when they are down; to wake it before would be to spin.
-            if store.flying.get() == 0 {
+            // Stripes that still fly wake the waiting writer when they are down, and what drains when it is free; to wake it before would be
+            // to spin.
+            if store.flying.get() == 0 && !store.map.borrow().is_draining() {
                 store.room.notify();
             }
         }

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A disk joins in two steps: labels that name it, then its record in the log. One that the power cut between them is no member: at the next
 //!    opening it has no record, and the next labels do without it. It leaves in the reverse order.
-//! 2. A disk's number is never that of a disk which the map still knows.
+//! 2. A disk's number is never that of a disk which the map still knows, and is given again only after all others were.
 
 use super::create::{NewDisk, wipe};
 use super::open::probe;
@@ -71,7 +71,9 @@ impl Pool {
             let members = self.store.members.borrow();
             let map = self.store.map.borrow();
             let unused = |no: &u16| !members.contains_key(no) && !map.disks.contains_key(no);
-            (0..DISKS_MAX as u16).find(unused).expect("there are fewer than that")
+            let next = map.next_disk();
+            let all = (0..DISKS_MAX as u16).map(|nth| (next + nth) % DISKS_MAX as u16);
+            all.into_iter().find(unused).expect("there are fewer than that")
         };
         // There is no metadata on it, and none that it lacks: it is current.
         let member = Member::new(new.id, plan, Some(new.disk), true);
@@ -97,8 +99,13 @@ impl Pool {
             maintenance: false,
             retired_from: Usage::AutoSelect,
         };
-        self.store.map.borrow_mut().add_disk(record.clone(), plan.blob_len);
-        self.store.append_all(vec![Record::Disk(record)]);
+        let next = {
+            let mut map = self.store.map.borrow_mut();
+            map.add_disk(record.clone(), plan.blob_len);
+            map.next.next_disk = no + 1;
+            map.next
+        };
+        self.store.append_all(vec![Record::Pool(next), Record::Disk(record)]);
         self.store.make_durable(self.store.log.seq()).await?;
         self.store.world.emit(Event::DiskAdded { disk: DiskNo(no) });
         self.store.changed();
@@ -128,7 +135,7 @@ impl Pool {
                 let takes = matches!(disk.record.usage, Usage::AutoSelect | Usage::HotSpare);
                 disk.healthy && disk.record.no != no && (takes || to == Some(disk.record.no))
             })
-            .map(|disk| (disk.record.no, disk.free.count() as u64))
+            .map(|disk| (disk.record.no, map.free_soon(disk.record.no) as u64))
             .collect();
         const NEW: u16 = u16::MAX;
         if let Some(capacity) = instead {

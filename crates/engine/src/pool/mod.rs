@@ -148,7 +148,12 @@ impl Pool {
     /// Makes a virtual disk.
     pub async fn vdisk_create(&self, spec: &VdiskSpec) -> Result<Rc<Vdisk>> {
         self.store.check_changeable()?;
-        let (layout, record) = self.plan_vdisk(spec)?;
+        let (mut layout, mut record) = self.plan_vdisk(spec)?;
+        while self.must_wait_for_slabs(&record, layout, spec.disks) {
+            self.store.drained_some().await;
+            self.store.check_changeable()?;
+            (layout, record) = self.plan_vdisk(spec)?;
+        }
         let (size, fixed) = (record.size, record.fixed);
         let id = {
             let mut map = self.store.map.borrow_mut();
@@ -175,6 +180,13 @@ impl Pool {
         Ok(vdisk)
     }
 
+    /// Whether there is room for a new fixed virtual disk, but some of it still drains.
+    fn must_wait_for_slabs(&self, record: &VdiskRecord, layout: Layout, disks: u64) -> bool {
+        let map = self.store.map.borrow();
+        let needed = segments_for(layout, record.size, map.slab);
+        record.fixed && map.is_draining() && map.segments_possible_now(layout, disks) < needed
+    }
+
     /// Removes a virtual disk and gives its space back.
     pub async fn vdisk_remove(&self, name: &str) -> Result<()> {
         self.store.check_changeable()?;
@@ -199,6 +211,13 @@ impl Pool {
         self.store.check_changeable()?;
         let size = check_size(size)?;
         let Some(vdisk) = self.vdisk(name) else { return fail!(NotFound, "there is no virtual disk named {name}") };
+        while self.growth_waits_for_slabs(vdisk.id(), size) {
+            self.store.drained_some().await;
+            self.store.check_writable()?;
+            if self.vdisk(name).is_none_or(|now| !Rc::ptr_eq(&now, &vdisk)) {
+                return fail!(NotFound, "there is no virtual disk named {name} any more");
+            }
+        }
         let records = {
             let mut map = self.store.map.borrow_mut();
             let mut record = map.vdisks[&vdisk.id()].clone();
@@ -236,6 +255,16 @@ impl Pool {
         self.store.make_durable(self.store.log.seq()).await
     }
 
+    /// Whether there is room for a fixed virtual disk to grow, but some of it still drains.
+    fn growth_waits_for_slabs(&self, id: u32, size: ByteCount) -> bool {
+        let map = self.store.map.borrow();
+        let Some(record) = map.vdisks.get(&id).filter(|record| record.fixed && map.is_draining()) else { return false };
+        let table = &map.tables[&record.tables[0]];
+        let (layout, disks) = (table.record.layout, table.record.disks);
+        let needed = segments_for(layout, size, map.slab).saturating_sub(table.segments.len() as u64);
+        map.segments_possible_now(layout, disks) < needed && needed <= map.segments_possible(layout, disks)
+    }
+
     fn is_being_read(&self, vdisk: &Vdisk) -> bool {
         let map = self.store.map.borrow();
         let Some(record) = map.vdisks.get(&vdisk.id()) else { return false };
@@ -258,6 +287,7 @@ impl Pool {
                 result = self.checkpoint().await;
             }
             if result.is_ok() {
+                self.store.drained_all().await;
                 // Once more: a disk that is put back from a copy made while the pool was open is then more than one epoch behind.
                 self.store.labels.outdated.set(true);
                 result = self.store.write_labels().await;
@@ -267,6 +297,7 @@ impl Pool {
         self.store.log.wake.notify();
         self.store.log.pressure.notify();
         self.store.work.notify();
+        self.store.drains.notify();
         result
     }
 

@@ -6,9 +6,11 @@
 //!    Stripes are immutable, so nothing moves underneath; clients read and write the segment all the while.
 //! 3. Freeze the segment: nothing new goes into it; wait for the writes under way; copy what was noted in 1.
 //! 4. Flush the disk. One record makes the new home the truth (or says that nothing is missing any more); thaw; make the record durable.
-//! 5. When the last reader that knew the old slab is done, the old slab is free.
+//! 5. The old slab drains (`segment/drain.rs`).
 //!
-//! Metadata: its pages are copied while no checkpoint runs, and one is taken before its old slab is free.
+//! Metadata: its pages are copied while no checkpoint runs, and one is taken before its old slab drains.
+//!
+//! A disk that is lost, and back, before the flush of 4 has not what was written to it before: the move has failed.
 //!
 //! A crash before the record leaves a slab that nobody refers to: free again at the next opening.
 //!
@@ -25,7 +27,9 @@ use crate::fail;
 use crate::format::page::{PageId, PageKind};
 use crate::format::record::{OWNER_METADATA, PageRun, SlabAt};
 use crate::io::{Buf, IoSlice};
+use crate::mutant::{self, Mutant};
 use crate::segment::PAGE_PAIR;
+use crate::segment::drain::Known;
 use crate::store::join;
 use crate::store::pages::table_page;
 use crate::stripe::execute::Target;
@@ -77,51 +81,59 @@ impl Pool {
             Some(old) => self.copy_slot(segment, slot, to.or(old[slot]), to.is_none(), ticket).await,
             None => Ok(Moved::Moot),
         };
-        {
-            let mut map = self.store.map.borrow_mut();
-            let record = match (&moved, to) {
-                (Ok(Moved::Done), Some(to)) => map.rehome(segment, slot, to),
-                (Ok(Moved::Done), None) => map.clear_missed(segment, slot),
-                _ => None,
-            };
-            // From here on another slot of it may move.
-            if let Some(found) = map.segments.get_mut(&segment).filter(|_| old.is_some()) {
-                (found.frozen, found.moving) = (false, None);
-            }
-            drop(map);
-            self.store.append_changes(record);
-        }
+        // From here to the record it is one step: what was proven in the copying holds.
+        let (moved, known) = self.end_move(segment, slot, to, old.is_some(), moved);
         drop(turn);
-        match (moved, to, old) {
-            (Ok(Moved::Done), Some(_), Some(old)) => self.give_up(old, slot, metadata).await,
+        match (moved, to, old.and_then(|old| old[slot])) {
+            (Ok(Moved::Done), Some(_), Some(left)) => self.give_up(left, known, metadata).await,
+            (Ok(Moved::Done), Some(_), None) => Ok(Moved::Done),
             (moved, Some(to), _) => {
-                self.store.map.borrow_mut().free_slab(to);
+                // Nobody was told of it.
+                self.store.map.borrow_mut().drain_slab(to, Known::new());
+                self.store.drains.notify();
                 moved
             }
             (moved, None, _) => moved,
         }
     }
 
-    /// Step 5: the old slab of a slot, once that it moved is durable.
-    async fn give_up(
+    /// Makes the new home the truth, if all went well; from then on another slot of the segment may move. Returns how the move ended, and what those hold
+    /// who know the old slab.
+    fn end_move(
         &self,
-        old: Rc<[Option<SlabAt>]>,
+        segment: u32,
         slot: usize,
-        metadata: bool,
-    ) -> core::result::Result<Moved, Halt> {
+        to: Option<SlabAt>,
+        begun: bool,
+        moved: core::result::Result<Moved, Halt>,
+    ) -> (core::result::Result<Moved, Halt>, Known) {
+        let mut map = self.store.map.borrow_mut();
+        let there = map.segments.contains_key(&segment);
+        // Its virtual disk may have been removed meanwhile, and its slabs with it.
+        let moved = moved.map(|moved| if moved == Moved::Done && !there { Moved::Moot } else { moved });
+        let known = map.segments.get(&segment).map_or(Known::new(), |found| found.known());
+        let record = match (&moved, to) {
+            (Ok(Moved::Done), Some(to)) => map.rehome(segment, slot, to),
+            (Ok(Moved::Done), None) => map.clear_missed(segment, slot),
+            _ => None,
+        };
+        if let Some(found) = map.segments.get_mut(&segment).filter(|_| begun) {
+            (found.frozen, found.moving) = (false, None);
+        }
+        drop(map);
+        self.store.append_changes(record);
+        (moved, known)
+    }
+
+    /// Step 5: the old slab of a slot, once that it moved is durable.
+    async fn give_up(&self, left: SlabAt, known: Known, metadata: bool) -> core::result::Result<Moved, Halt> {
         self.store.log.make_durable(self.store.log.seq()).await?;
         if metadata {
             // An opening reads the pages where the last checkpoint says they are, before it reads the log.
             self.checkpoint().await?;
         }
-        while Rc::strong_count(&old) > 1 {
-            self.store.pause().await;
-        }
-        if let Some(at) = old[slot] {
-            self.store.map.borrow_mut().free_slab(at);
-            self.store.changes.set(self.store.changes.get() + 1);
-            self.store.room.notify();
-        }
+        self.store.map.borrow_mut().drain_slab(left, known);
+        self.store.drains.notify();
         Ok(Moved::Done)
     }
 
@@ -135,6 +147,7 @@ impl Pool {
         ticket: &Ticket,
     ) -> core::result::Result<Moved, Halt> {
         let Some(home) = home else { return Ok(Moved::Moot) };
+        let losses = self.store.losses(home.disk);
         let metadata =
             self.store.map.borrow().segments.get(&segment).is_some_and(|found| found.record.owner == OWNER_METADATA);
         let copied = if metadata {
@@ -146,7 +159,9 @@ impl Pool {
                 other => return Ok(other),
             }
         };
-        let flushed = copied && self.store.disk_flush(home.disk).await.is_ok();
+        let flushed = copied
+            && self.store.disk_flush(home.disk).await.is_ok()
+            && (self.store.losses(home.disk) == losses || mutant::active(Mutant::MoveForgetsLosses));
         Ok(if flushed { Moved::Done } else { Moved::Failed })
     }
 

@@ -23,6 +23,7 @@ use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::store::budget::Budgets;
 use crate::store::commit::committer;
+use crate::store::drain::drainer;
 use crate::store::freeze::{freeze_watch, frozen};
 use crate::store::labels::Labels;
 use crate::store::pages::{Pages, table_page};
@@ -156,6 +157,7 @@ impl Pool {
         store.world.spawn("jobs", Box::pin(runner(self.clone())));
         store.world.spawn("committer", Box::pin(committer(store.clone())));
         store.world.spawn("freeze watch", Box::pin(freeze_watch(store.clone())));
+        store.world.spawn("drainer", Box::pin(drainer(store.clone())));
         store.world.spawn("log keeper", Box::pin(log_keeper(self.clone())));
         store.world.spawn("memory keeper", Box::pin(memory_keeper(self.clone())));
         store.world.spawn("metadata keeper", Box::pin(metadata_keeper(self.clone())));
@@ -365,6 +367,8 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         stopping: Cell::new(false),
         writing: Cell::new(false),
         suspects: RefCell::default(),
+        drains: Default::default(),
+        discarding: RefCell::default(),
         work: Default::default(),
         changes: Cell::new(0),
         requests: Cell::new(0),

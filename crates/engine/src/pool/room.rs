@@ -98,7 +98,7 @@ impl Pool {
         let map = self.store.map.borrow();
         let room = |disk: &crate::segment::DiskRoom| Room {
             name: disk.record.name.clone(),
-            free: self.store.slab * disk.free.count() as u64,
+            free: self.store.slab * map.free_soon(disk.record.no) as u64,
         };
         unusable(layout, &map.writable_disks().map(room).collect::<Vec<_>>(), self.store.slab)
     }

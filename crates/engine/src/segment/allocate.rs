@@ -127,24 +127,18 @@ impl Map {
         Some(at)
     }
 
-    /// Gives one slot of a segment another home. Returns the record of it; the old slab stays taken until [`Map::free_slab`].
+    /// Gives one slot of a segment another home. Returns the record of it; the old slab stays taken until it has drained.
     pub fn rehome(&mut self, segment: u32, slot: usize, to: SlabAt) -> Option<Record<'static>> {
         let segment = self.segments.get_mut(&segment)?;
         let mut slabs = segment.record.slabs.to_vec();
         self.in_transit.remove(&to);
         self.in_transit.extend(slabs[slot]);
         slabs[slot] = Some(to);
+        segment.before = segment.known();
+        segment.before.retain(|slabs| slabs.strong_count() > 0);
         segment.record.slabs = slabs.into();
         segment.record.missed &= !(1 << slot);
         Some(Record::Segment(segment.record.clone()))
-    }
-
-    /// Gives a slab back that a slot did not move to, or moved from.
-    pub fn free_slab(&mut self, at: SlabAt) {
-        self.in_transit.remove(&at);
-        if let Some(disk) = self.disks.get_mut(&at.disk) {
-            disk.free.insert(at.slab as usize..at.slab as usize + 1);
-        }
     }
 
     /// Makes the chunk of `table` that `stripe` falls in, if it does not exist.
@@ -174,7 +168,7 @@ impl Map {
         let sheet = match self.take_page_run(pages, records) {
             Ok(sheet) => sheet,
             Err(error) => {
-                self.drop_segment(id);
+                self.undo_segment(id);
                 return Err(error);
             }
         };
@@ -184,10 +178,19 @@ impl Map {
         Ok(id)
     }
 
-    /// How many more segments of `layout` the free slabs allow, on `disks` (bits; 0: any).
+    /// How many more segments of `layout` the free slabs allow, and those that are free in a moment, on `disks` (bits; 0: any).
     pub fn segments_possible(&self, layout: Layout, disks: u64) -> u64 {
+        self.segments_with(layout, disks, |disk| self.free_soon(disk.record.no))
+    }
+
+    /// How many of them can be made right now.
+    pub fn segments_possible_now(&self, layout: Layout, disks: u64) -> u64 {
+        self.segments_with(layout, disks, |disk| disk.free.count())
+    }
+
+    fn segments_with(&self, layout: Layout, disks: u64, free: impl Fn(&DiskRoom) -> usize) -> u64 {
         let mut free: Vec<u64> =
-            self.disks_for(disks).map(|disk| disk.free.count().saturating_sub(SLABS_KEPT) as u64).collect();
+            self.disks_for(disks).map(|disk| free(disk).saturating_sub(SLABS_KEPT) as u64).collect();
         let slots = layout.slots() as u64;
         let mut possible = 0;
         // Each round takes one slab of the fullest disks; many rounds at a time while the order stays the same.

@@ -6,9 +6,11 @@
 //! 3. `Table::free` counts the free stripes of its segments; `claims` never exceeds it but right after a replay.
 //! 4. The configuration fits the smallest checkpoint area with room to spare for virtual disks, disks and jobs: segments and chunks, which come with
 //!    data, are refused before it is full.
-//! 5. Every change here that must survive a crash is returned as records, which the caller appends to the log in the same step.
+//! 5. What a dropped segment or table had drains before it is free ([`drain`]).
+//! 6. Every change here that must survive a crash is returned as records, which the caller appends to the log in the same step.
 
 pub mod allocate;
+pub mod drain;
 
 use crate::bits::BitSet;
 use crate::error::Result;
@@ -25,7 +27,9 @@ use crate::units::BLOCK;
 use crate::units::ByteCount;
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::rc::Rc;
 use alloc::vec::Vec;
+use drain::{Draining, Former, Known};
 
 /// Events that are remembered, at most.
 pub const EVENTS_MAX: usize = 512;
@@ -60,6 +64,7 @@ pub struct Map {
     pub in_transit: BTreeSet<SlabAt>,
     /// Where stripes were written whose commits were withdrawn, by (table, stripe); see `store/limbo.rs`.
     pub limbo: BTreeMap<(u32, u64), Place>,
+    draining: Draining,
     /// Stripes that become free when the log is durable up to the sequence number.
     freeing: VecDeque<(u64, Place)>,
     /// Stripes that are being read, how often, and whether they became free meanwhile.
@@ -90,6 +95,8 @@ pub struct Segment {
     pub moving: Option<BitSet>,
     /// Nothing new is written into it: a move of it is at its end.
     pub frozen: bool,
+    /// The lists of slabs that it had before slots of it moved.
+    before: Known,
 }
 
 impl Segment {
@@ -97,12 +104,25 @@ impl Segment {
     fn new(record: SegmentRecord, indexes: usize) -> Segment {
         let mut free = BitSet::empty(indexes);
         free.insert(0..indexes);
-        Segment { record, free, cursor: 0, flying: BitSet::empty(indexes), moving: None, frozen: false }
+        Segment {
+            record,
+            free,
+            cursor: 0,
+            flying: BitSet::empty(indexes),
+            moving: None,
+            frozen: false,
+            before: Known::new(),
+        }
     }
 
     /// Whether a committed stripe lies at `index`.
     pub fn in_use(&self, index: u32) -> bool {
         !self.free.contains(index as usize) && !self.flying.contains(index as usize)
+    }
+
+    /// What those hold who may read or write in its slabs, or in those it had.
+    pub fn known(&self) -> Known {
+        self.before.iter().cloned().chain([Rc::downgrade(&self.record.slabs)]).collect()
     }
 
     /// Where a slot lies, if it has a disk.
@@ -128,6 +148,7 @@ impl Map {
             events: BTreeMap::new(),
             in_transit: BTreeSet::new(),
             limbo: BTreeMap::new(),
+            draining: Draining::default(),
             freeing: VecDeque::new(),
             pins: BTreeMap::new(),
         }
@@ -421,9 +442,9 @@ impl Map {
         records
     }
 
-    /// Whether something becomes free when the log moves on.
+    /// Whether something becomes free by itself: when the log moves on, or when it has drained.
     pub fn is_freeing(&self) -> bool {
-        !self.freeing.is_empty()
+        !self.freeing.is_empty() || self.is_draining()
     }
 
     /// Keeps a stripe from being reused while it is read.
@@ -480,27 +501,31 @@ impl Map {
         records
     }
 
-    /// Forgets a segment that holds nothing, and gives its slabs and pages back.
+    /// Forgets a segment that holds nothing; its slabs and pages drain.
     pub fn drop_segment(&mut self, id: u32) -> Record<'static> {
+        let segment = self.take_segment(id);
+        let (known, record) = (segment.known(), segment.record);
+        let slabs = record.slabs.iter().flatten().copied().collect();
+        self.drain(Former::Segment(id), slabs, known, alloc::vec![record.sheet]);
+        Record::SegmentDrop(id)
+    }
+
+    /// Forgets a segment that was just made and is in no log: what it had is free at once.
+    fn undo_segment(&mut self, id: u32) {
+        let record = self.take_segment(id).record;
+        record.slabs.iter().flatten().for_each(|at| self.put_back(*at));
+        self.put_pages_back(record.sheet);
+    }
+
+    fn take_segment(&mut self, id: u32) -> Segment {
         let segment = self.segments.remove(&id).expect("a segment that is dropped exists");
         self.bulk -= segment_len(&segment.record);
-        for at in segment.record.slabs.iter().flatten() {
-            if let Some(disk) = self.disks.get_mut(&at.disk) {
-                disk.free.insert(at.slab as usize..at.slab as usize + 1);
-            }
-        }
-        let sheet = segment.record.sheet;
-        if sheet.count > 0
-            && let Some(home) = self.segments.get_mut(&sheet.segment)
-        {
-            home.free.insert(sheet.first as usize..(sheet.first + sheet.count) as usize);
-        }
         if let Some(table) = self.tables.get_mut(&segment.record.owner) {
             table.segments.remove(&id);
             table.free -= segment.free.count() as u64;
             table.current = table.current.filter(|current| *current != id);
         }
-        Record::SegmentDrop(id)
+        segment
     }
 
     /// Forgets a virtual disk, its tables and their segments.
@@ -513,11 +538,8 @@ impl Map {
             records.extend(segments.into_iter().map(|segment| self.drop_segment(segment)));
             if let Some(table) = self.tables.remove(&table) {
                 self.bulk -= table.chunks.len() as u64 * CHUNK_LEN;
-                for chunk in table.chunks.values() {
-                    if let Some(home) = self.segments.get_mut(&chunk.pages.segment) {
-                        home.free.insert(chunk.pages.first as usize..(chunk.pages.first + chunk.pages.count) as usize);
-                    }
-                }
+                let pages = table.chunks.values().map(|chunk| chunk.pages).collect();
+                self.drain(Former::Table(table.record.id), Vec::new(), Vec::new(), pages);
                 records.push(Record::TableDrop(table.record.id));
             }
         }
@@ -595,6 +617,14 @@ impl Map {
         free.insert(0..record.slabs as usize);
         self.config_max = self.config_max.min(config_max);
         self.disks.insert(record.no, DiskRoom { record, healthy: true, free });
+    }
+
+    /// Where the search for the number of a new disk begins: after that of the one that joined last.
+    pub fn next_disk(&self) -> u16 {
+        match self.next.next_disk {
+            0 => self.disks.keys().next_back().map_or(0, |no| no + 1),
+            next => next,
+        }
     }
 
     /// Changes the record of a disk; one that is retired keeps what it was used for. Returns it, if it was changed.

@@ -119,6 +119,7 @@ impl Store {
     pub fn release_freed(&self, durable: u64) {
         let records = self.map.borrow_mut().release(durable);
         self.append_all(records);
+        self.drains.notify();
         self.room.notify();
     }
 

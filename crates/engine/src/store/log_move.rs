@@ -157,9 +157,4 @@ impl Store {
             self.may_count(&head, batch.chain) && whole.is_some_and(|whole| verify(&head, whole))
         })
     }
-
-    /// How often disk `no` was lost.
-    pub fn losses(&self, no: u16) -> u64 {
-        self.members.borrow().get(&no).map_or(u64::MAX, |member| member.losses)
-    }
 }

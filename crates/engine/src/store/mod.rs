@@ -14,8 +14,10 @@ mod calls;
 pub mod checkpoint;
 pub mod choice;
 pub mod commit;
+pub mod drain;
 pub mod freeze;
 pub mod labels;
+mod landed;
 pub mod limbo;
 pub mod log_move;
 pub mod pages;
@@ -34,6 +36,7 @@ use crate::histogram::Histogram;
 use crate::io::{Disk, DiskError};
 use crate::log::Log;
 use crate::segment::Map;
+use crate::segment::drain::Former;
 use crate::sync::{Signal, Turn};
 use crate::units::{BLOCK, ByteCount, DiskOffset, Nanos};
 use crate::world::World;
@@ -162,6 +165,10 @@ pub struct Store {
     pub suspects: RefCell<Vec<(PageId, (PageRun, u32))>>,
     /// There may be something to do for a job.
     pub work: Signal,
+    /// Something that drains may be a step further.
+    pub drains: Signal,
+    /// Disks that are told of slabs just now.
+    pub discarding: RefCell<BTreeSet<u16>>,
     /// Counts what may make possible what was not: disks come and go, slabs become free.
     pub changes: Cell<u64>,
     /// Requests of clients.
@@ -385,15 +392,16 @@ impl Store {
     /// Appends configuration records to the log, in order, and keeps the checksum pages in step with new segments and with those that go.
     pub fn append_all(&self, records: Vec<Record<'static>>) {
         for record in records {
+            let seq = self.log.append(&record);
             match &record {
                 Record::Segment(segment) => self.pages.add_blank(segment.id, segment.sheet.count),
                 Record::SegmentDrop(id) => {
                     self.pages.forget(*id);
-                    self.changes.set(self.changes.get() + 1);
+                    self.map.borrow_mut().is_dropped_at(Former::Segment(*id), seq);
                 }
+                Record::TableDrop(id) => self.map.borrow_mut().is_dropped_at(Former::Table(*id), seq),
                 _ => {}
             }
-            self.log.append(&record);
         }
     }
 
@@ -452,6 +460,16 @@ impl Store {
     /// Adds to the bytes of sealed stripes (or takes from them).
     pub fn flying_changed(&self, by: i64) {
         self.flying.set(self.flying.get().checked_add_signed(by).expect("sealed stripes are counted exactly"));
+    }
+
+    /// How often disk `no` was lost: what was written to it before the last time, and not flushed, counts for nothing.
+    pub fn losses(&self, no: u16) -> u64 {
+        self.members.borrow().get(&no).map_or(u64::MAX, |member| member.losses)
+    }
+
+    /// How often disks were lost, all together.
+    pub fn losses_of_all(&self) -> u64 {
+        self.members.borrow().values().map(|member| member.losses).sum()
     }
 
     fn disk(&self, no: u16) -> core::result::Result<Rc<dyn Disk>, DiskError> {

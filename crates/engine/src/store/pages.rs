@@ -33,6 +33,8 @@ pub struct Pages {
     sheets: RefCell<BTreeMap<(u32, u32), Sheet>>,
     /// Pages that somebody is about to use, and by how many.
     held: RefCell<BTreeMap<(u32, u32), u32>>,
+    /// Segments and tables whose pages are being read from the disks, or written there, and by how many.
+    used: RefCell<BTreeMap<(PageKind, u32), u32>>,
     uses: Cell<u64>,
     /// How many of them are dirty, and the most that were in memory.
     dirty: Cell<usize>,
@@ -88,6 +90,24 @@ impl Copied {
         match self {
             Copied::Whole(image) | Copied::Partly(image) => Some(image),
             Copied::Blank | Copied::Unreadable | Copied::Late => None,
+        }
+    }
+}
+
+/// Lives as long as a page is being read from the disks, or written there: its place is nobody else's before.
+struct Using<'a> {
+    pages: &'a Pages,
+    owner: (PageKind, u32),
+}
+
+impl Drop for Using<'_> {
+    fn drop(&mut self) {
+        let mut used = self.pages.used.borrow_mut();
+        if let Some(count) = used.get_mut(&self.owner) {
+            *count -= 1;
+            if *count == 0 {
+                used.remove(&self.owner);
+            }
         }
     }
 }
@@ -155,6 +175,17 @@ impl Pages {
             self.dirty.set(self.dirty.get() + !core::mem::replace(&mut sheet.dirty, true) as usize);
             rest = later;
         }
+    }
+
+    /// Whether pages of this owner are being read from the disks, or written there.
+    pub fn is_used(&self, kind: PageKind, owner: u32) -> bool {
+        self.used.borrow().contains_key(&(kind, owner))
+    }
+
+    fn using(&self, id: PageId) -> Using<'_> {
+        let owner = (id.kind, id.owner);
+        *self.used.borrow_mut().entry(owner).or_insert(0) += 1;
+        Using { pages: self, owner }
     }
 
     /// Keeps the pages of `range` in memory, once they are there.
@@ -281,7 +312,8 @@ impl Store {
     /// opened they are only noted, for where the page lies is not known for sure before the log was read ([`Store::heal_suspects`]).
     /// `Ok(None)`: it was never written. An error: no copy of it can be read that must have it.
     pub async fn read_page(&self, id: PageId, home: (PageRun, u32)) -> Result<Option<(u64, Buf)>> {
-        // Held until the last write below: a slab is nobody else's as long as somebody knows it.
+        // Held until the last write below: a slab, or a page of it, is nobody else's as long as somebody knows it.
+        let _used = self.pages.using(id);
         let _slabs = self.map.borrow().segments.get(&home.0.segment).map(|segment| segment.record.slabs.clone());
         let (copies, found) = self.read_copies(id, home, true).await;
         let pair = first_block(home);
@@ -384,6 +416,8 @@ impl Store {
 
     /// Writes the image to every copy of its page. The disks are left unflushed. Says whether a current disk took it.
     pub async fn write_page(&self, image: Image) -> bool {
+        let _used = self.pages.using(image.id);
+        let _slabs = self.map.borrow().segments.get(&image.home.0.segment).map(|segment| segment.record.slabs.clone());
         let copies = self.page_copies(image.home.0.segment, false);
         let at = first_block(image.home) + image.version % 2;
         let slice = image.block.freeze();

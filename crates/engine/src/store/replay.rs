@@ -9,6 +9,7 @@
 //! 2. What is rebuilt from the log gets versions above every image on the disks: an unfinished checkpoint must not win over a later one.
 //! 3. A batch whose successor counts was durable: if it cannot be read, the log is damaged beyond its redundancy and the pool does not open.
 
+use super::landed::LandedIndex;
 use super::pages::table_page;
 use super::{Store, join};
 use crate::error::Result;
@@ -51,6 +52,7 @@ impl Store {
     /// Reads the log from the anchor on, applies it to the map and the pages, and leaves the log ready to go on after it.
     pub async fn replay(&self, anchor: &Anchor) -> Result<Replayed> {
         let mut found = Replayed::default();
+        let mut landed = LandedIndex::default();
         let mut batches = VecDeque::new();
         let (mut position, mut number) = (anchor.log_tail, anchor.log_tail_batch);
         let (mut chain, mut seq) = (anchor.log_chain, anchor.log_seq);
@@ -70,7 +72,7 @@ impl Store {
             seq = head.first_seq;
             for _ in 0..head.records {
                 let record = record::decode(&mut rest)?;
-                self.redo(record, seq, head.position >= anchor.log_redo, &mut found.landed).await?;
+                self.redo(record, seq, head.position >= anchor.log_redo, &mut landed).await?;
                 seq += 1;
             }
             found.batches += 1;
@@ -78,15 +80,16 @@ impl Store {
             number += 1;
             chain = head.crc;
         }
+        found.landed = landed.into_landed();
         found.torn = self.prove_end(position, number).await?;
         self.log.resume(batches, position, number, chain, seq);
         Ok(found)
     }
 
-    async fn redo(&self, record: Record<'_>, seq: u64, all: bool, landed: &mut Vec<Landed>) -> Result<()> {
+    async fn redo(&self, record: Record<'_>, seq: u64, all: bool, landed: &mut LandedIndex) -> Result<()> {
         match record {
             Record::Landed(LandedRecord { vdisk, offset, data }) => {
-                landed.push(Landed { seq, vdisk, offset, data: data.into_owned() });
+                landed.add(Landed { seq, vdisk, offset, data: data.into_owned() });
                 Ok(())
             }
             Record::Commit(commit) => {
@@ -101,7 +104,7 @@ impl Store {
                 Ok(())
             }
             Record::VdiskDrop(id) => {
-                landed.retain(|landed| landed.vdisk != id);
+                landed.retire_vdisk(id);
                 if all { self.map.borrow_mut().apply(Record::VdiskDrop(id)) } else { Ok(()) }
             }
             Record::SegmentDrop(id) if all => {
@@ -139,12 +142,12 @@ impl Store {
     }
 
     /// Landed records of these stripes below `retires` are part of a stripe now, or void.
-    fn retire(&self, landed: &mut Vec<Landed>, table: u32, first: u64, count: u64, retires: u64) {
+    fn retire(&self, landed: &mut LandedIndex, table: u32, first: u64, count: u64, retires: u64) {
         let map = self.map.borrow();
         let Some(data_len) = map.tables.get(&table).map(|table| table.record.layout.data_len().0) else { return };
         let Some(vdisk) = map.vdisks.values().find(|vdisk| vdisk.tables.contains(&table)) else { return };
         let range = first.saturating_mul(data_len)..first.saturating_add(count).saturating_mul(data_len);
-        landed.retain(|landed| landed.vdisk != vdisk.id || landed.seq >= retires || !range.contains(&landed.offset));
+        landed.retire(vdisk.id, range, retires);
     }
 
     async fn redo_commit(&self, commit: CommitRecord<'_>) -> Result<()> {

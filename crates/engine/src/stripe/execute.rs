@@ -309,6 +309,8 @@ impl Store {
         let to = self.slab_offset(at, offset);
         let healed = self.disk_write(at.disk, to, vec![bytes.freeze()]).await.is_ok();
         if healed {
+            // A disk that is lost before a flush has it no more: that is on record then.
+            self.touched(at.disk, target.place.segment);
             self.healed_block(at.disk, to);
         }
         healed

@@ -156,6 +156,14 @@ impl Vdisk {
         )
     }
 
+    /// How many free stripes its buffers have claimed: one each. `None`: some are on their way, and where they are nobody can tell from outside.
+    pub fn claims(&self) -> Option<u64> {
+        let stripes = self.stripes.borrow();
+        let calm =
+            self.queue.is_idle() && self.landed_queue.is_idle() && stripes.values().all(|now| now.flying.is_none());
+        calm.then(|| stripes.values().filter(|now| now.filling.is_some()).count() as u64)
+    }
+
     /// Its number.
     pub fn id(&self) -> u32 {
         self.id

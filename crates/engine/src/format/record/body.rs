@@ -20,6 +20,8 @@ pub(crate) struct PoolBody {
     pub(crate) next_table: u32,
     pub(crate) next_vdisk: u32,
     pub(crate) next_job: u32,
+    pub(crate) next_disk: u16,
+    pub(crate) pad_0: [u8; 6],
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]

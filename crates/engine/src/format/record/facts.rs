@@ -1,8 +1,8 @@
 //! What records state. Each is an absolute fact; see [`super`] for how they are written.
 
 use crate::stripe::geometry::Layout;
-use crate::units::ByteCount;
 use crate::stripe::table::CHUNK_PAGES;
+use crate::units::ByteCount;
 use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -66,6 +66,8 @@ pub struct PoolRecord {
     pub next_vdisk: u32,
     /// The next job's number.
     pub next_job: u32,
+    /// The number after that of the disk that joined last; 0: not known.
+    pub next_disk: u16,
 }
 
 /// See [`Record::Disk`].

@@ -24,6 +24,7 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use body::HEAD;
+use core::mem::offset_of;
 use zerocopy::{FromBytes, IntoBytes};
 
 impl Record<'_> {
@@ -63,6 +64,8 @@ impl Record<'_> {
                     next_table: pool.next_table,
                     next_vdisk: pool.next_vdisk,
                     next_job: pool.next_job,
+                    next_disk: pool.next_disk,
+                    pad_0: [0; 6],
                 }
                 .as_bytes(),
             ),
@@ -172,12 +175,17 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
     *bytes = &bytes[len..];
     Ok(match head.kind {
         kind::POOL => {
-            let (pool, _) = take::<PoolBody>(body)?;
+            // It ended with `next_job` once.
+            let mut whole = [0; size_of::<PoolBody>()];
+            let len = body.len().min(whole.len());
+            whole[..len].copy_from_slice(&body[..len]);
+            let (pool, _) = take::<PoolBody>(if len < offset_of!(PoolBody, next_disk) { body } else { &whole })?;
             Record::Pool(PoolRecord {
                 next_segment: pool.next_segment,
                 next_table: pool.next_table,
                 next_vdisk: pool.next_vdisk,
                 next_job: pool.next_job,
+                next_disk: pool.next_disk,
             })
         }
         kind::DISK => Record::Disk(decode_disk(body)?),
@@ -490,7 +498,7 @@ mod tests {
     fn samples() -> Vec<Record<'static>> {
         let layout = Layout::new(Resiliency::Parity { parity: 1 }, 3, ByteCount::kib(24)).unwrap();
         vec![
-            Record::Pool(PoolRecord { next_segment: 7, next_table: 3, next_vdisk: 2, next_job: 9 }),
+            Record::Pool(PoolRecord { next_segment: 7, next_table: 3, next_vdisk: 2, next_job: 9, next_disk: 4 }),
             Record::Disk(DiskRecord {
                 no: 3,
                 media: Media::Ssd,

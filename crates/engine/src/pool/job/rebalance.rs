@@ -38,6 +38,10 @@ impl Pool {
             return super::stuck(format!("disk {disk} still holds {} slabs", self.slots_of(disk).len()));
         }
         if forget {
+            while self.store.map.borrow().draining_on(disk) > 0 {
+                ticket.advance(&self.store, 0)?;
+                self.store.pause().await;
+            }
             let name = self.store.map.borrow().disks.get(&disk).map(|disk| disk.record.name.clone());
             self.forget_disk(disk).await?;
             return Ok(format!("{} is no part of the pool any more", name.unwrap_or_default()));
@@ -72,7 +76,7 @@ impl Pool {
         }
         let map = self.store.map.borrow();
         let retired = map.disks.values().filter(|disk| disk.record.usage == Usage::Retired && !disk.record.maintenance);
-        retired.filter(|disk| disk.free.count() < disk.free.len()).map(|disk| disk.record.no).collect()
+        retired.filter(|disk| map.free_soon(disk.record.no) < disk.free.len()).map(|disk| disk.record.no).collect()
     }
 
     /// The slots that lie on a disk, metadata first.
@@ -97,12 +101,12 @@ impl Pool {
         let map = self.store.map.borrow();
         let (mut used, mut all) = (0, 0);
         map.writable_disks().for_each(|disk| {
-            used += (disk.free.len() - disk.free.count()) as u64;
+            used += (disk.free.len() - map.free_soon(disk.record.no)) as u64;
             all += disk.free.len() as u64;
         });
         let excess =
             |free: usize, len: usize| ((len - free) as u64).saturating_sub((len as u64 * used).div_ceil(all.max(1)));
-        map.writable_disks().map(|disk| excess(disk.free.count(), disk.free.len())).sum()
+        map.writable_disks().map(|disk| excess(map.free_soon(disk.record.no), disk.free.len())).sum()
     }
 
     /// A slot whose move makes the fill levels more even, and where it goes. `None`: they are even, or nothing helps.
@@ -110,8 +114,8 @@ impl Pool {
         let map = self.store.map.borrow();
         // Thousandths of a disk that are in use, with `more` slabs beside those that are.
         let level = |no: u16, more: i64| {
-            let free = &map.disks[&no].free;
-            ((free.len() - free.count()) as i64 + more) as u64 * 1000 / free.len().max(1) as u64
+            let slabs = map.disks[&no].free.len();
+            ((slabs - map.free_soon(no)) as i64 + more) as u64 * 1000 / slabs.max(1) as u64
         };
         let mut disks: Vec<u16> = map.writable_disks().map(|disk| disk.record.no).collect();
         disks.sort_by_key(|no| (level(*no, 0), *no));

@@ -14,8 +14,8 @@ use super::{Halt, JobKind, Ticket};
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
 use crate::fail;
-use crate::mutant::{self, Mutant};
 use crate::format::record::{Away, OWNER_METADATA, SlabAt, Usage};
+use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::store::{join, slots_on};
 use crate::units::{ByteCount, Nanos};
@@ -154,11 +154,19 @@ impl Pool {
         ticket: &Ticket,
     ) -> core::result::Result<(), Halt> {
         for _ in 0..TRIES {
-            let home = {
+            let place = || {
                 let mut map = self.store.map.borrow_mut();
                 let wanted = to.and_then(|_| map.place_slot(segment, slot, to));
                 wanted.or_else(|| map.place_slot(segment, slot, None))
             };
+            let mut home = place();
+            // What somebody let go may be just what is looked for.
+            while home.is_none() && self.store.map.borrow().is_draining() {
+                ticket.advance(&self.store, 0)?;
+                self.store.log.demand();
+                self.store.pause().await;
+                home = place();
+            }
             let Some(home) = home else {
                 let gone = !self.store.map.borrow().segments.contains_key(&segment);
                 tally.homeless.set(tally.homeless.get() + !gone as u64);
@@ -270,7 +278,7 @@ impl Pool {
         if self.store.losses(no) != losses {
             return fail!(NotPossible, "disk {no} went away while it was brought up to date");
         }
-        if self.store.disk_flush(no).await.is_err() {
+        if self.store.disk_flush(no).await.is_err() || self.store.losses(no) != losses {
             return fail!(NotPossible, "disk {no} failed while it was brought up to date");
         }
         if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {

@@ -1,0 +1,174 @@
+//! Draining: the way of slabs and metadata pages that nobody owns any more back to what is free.
+//!
+//! 1. The record that lets go of them becomes durable: before that, a crash brings their owner back.
+//! 2. The last reader that knew them ends.
+//! 3. A slab is discarded on its disk; pages lie among others and are not.
+//! 4. They are free.
+//!
+//! No checkpoint has to come before 4, although an opening reads table pages where the last checkpoint says they are, before it reads the log: images are
+//! written only after the log is durable, so whoever finds a page overwritten finds the record that dropped its table, too. Metadata segments that move are
+//! different: their pages are still somebody's (`pool/moves.rs`).
+//!
+//! Invariants
+//! 1. A slab that drains is neither free nor in a segment.
+//! 2. A slab is discarded between 2 and 4 only: never while a crash could bring its owner back, never after it was given out again.
+
+use super::Map;
+use crate::format::page::PageKind;
+use crate::format::record::{PageRun, SlabAt};
+use crate::mutant::{self, Mutant};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::rc::Weak;
+use alloc::vec::Vec;
+
+/// Whose pages and slabs they were.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Former {
+    /// A segment's, by its number.
+    Segment(u32),
+    /// A stripe table's, by its number.
+    Table(u32),
+    /// A slot's that moved.
+    Slot,
+}
+
+impl Former {
+    /// What its pages are named by.
+    fn pages(self) -> Option<(PageKind, u32)> {
+        match self {
+            Former::Segment(id) => Some((PageKind::Sheet, id)),
+            Former::Table(id) => Some((PageKind::Table, id)),
+            Former::Slot => None,
+        }
+    }
+}
+
+/// All that drains.
+#[derive(Default)]
+pub struct Draining {
+    /// What is dropped, and in no log yet.
+    unlogged: BTreeMap<Former, Drained>,
+    /// What waits for its record to be durable, or for its readers.
+    waiting: Vec<Drained>,
+    /// Slabs that may be discarded.
+    unknown: BTreeSet<SlabAt>,
+    /// Every slab that drains, those that are being discarded included.
+    slabs: BTreeSet<SlabAt>,
+}
+
+struct Drained {
+    former: Former,
+    /// The sequence number of the record that lets go of it.
+    record: u64,
+    slabs: Vec<SlabAt>,
+    known: Known,
+    pages: Vec<PageRun>,
+}
+
+/// What those hold who may read or write in slabs: the lists of a segment's slabs, as it had them one after the other.
+pub type Known = Vec<Weak<[Option<SlabAt>]>>;
+
+impl Map {
+    /// Lets go of what `former` had, once the record of that is durable; [`Map::is_dropped_at`] tells which one it is.
+    pub(super) fn drain(&mut self, former: Former, slabs: Vec<SlabAt>, known: Known, pages: Vec<PageRun>) {
+        if mutant::active(Mutant::SlabsFreedBeforeDrop) {
+            slabs.iter().for_each(|at| self.put_back(*at));
+            pages.iter().for_each(|run| self.put_pages_back(*run));
+            return;
+        }
+        self.draining.slabs.extend(&slabs);
+        if mutant::active(Mutant::DiscardBeforeDrop) {
+            self.draining.unknown.extend(&slabs);
+        }
+        self.draining.unlogged.insert(former, Drained { former, record: u64::MAX, slabs, known, pages });
+    }
+
+    /// The record that drops `former` has this sequence number.
+    pub fn is_dropped_at(&mut self, former: Former, record: u64) {
+        let drained = self.draining.unlogged.remove(&former);
+        self.draining.waiting.extend(drained.map(|drained| Drained { record, ..drained }));
+    }
+
+    /// Lets go of a slab that a slot left, or did not come to, and that no durable record names any more.
+    pub fn drain_slab(&mut self, at: SlabAt, known: Known) {
+        self.in_transit.remove(&at);
+        self.draining.slabs.insert(at);
+        let (former, slabs, pages) = (Former::Slot, alloc::vec![at], Vec::new());
+        self.draining.waiting.push(Drained { former, record: 0, slabs, known, pages });
+    }
+
+    /// Takes the first two steps for all that can take them, the log being durable up to `durable`. `is_used` says of whose pages some are being read or
+    /// written. Says whether something waits for that only.
+    pub fn settle_drained(&mut self, durable: u64, is_used: impl Fn(PageKind, u32) -> bool) -> bool {
+        let mut used = false;
+        for drained in core::mem::take(&mut self.draining.waiting) {
+            let recorded = drained.record < durable;
+            let known = drained.known.iter().any(|slabs| slabs.strong_count() > 0)
+                || drained.former.pages().is_some_and(|(kind, owner)| is_used(kind, owner));
+            if !recorded || known {
+                used |= recorded;
+                self.draining.waiting.push(drained);
+                continue;
+            }
+            drained.pages.iter().for_each(|run| self.put_pages_back(*run));
+            self.draining.unknown.extend(drained.slabs);
+        }
+        used
+    }
+
+    /// A slab of disk `no` that may be discarded now.
+    pub fn take_undiscarded(&mut self, no: u16) -> Option<SlabAt> {
+        let all = SlabAt { disk: no, slab: 0 }..=SlabAt { disk: no, slab: u32::MAX };
+        let at = self.draining.unknown.range(all).next().copied()?;
+        self.draining.unknown.remove(&at);
+        Some(at)
+    }
+
+    /// The disks with slabs that may be discarded now.
+    pub fn undiscarded(&self) -> BTreeSet<u16> {
+        self.draining.unknown.iter().map(|at| at.disk).collect()
+    }
+
+    /// Step 4.
+    pub fn end_drain(&mut self, at: SlabAt) {
+        let early = mutant::active(Mutant::DiscardBeforeDrop)
+            && self.draining.unlogged.values().chain(&self.draining.waiting).any(|drained| drained.slabs.contains(&at));
+        if !early && self.draining.slabs.remove(&at) {
+            self.put_back(at);
+        }
+    }
+
+    /// Whether anything drains.
+    pub fn is_draining(&self) -> bool {
+        !(self.draining.slabs.is_empty() && self.draining.waiting.is_empty() && self.draining.unlogged.is_empty())
+    }
+
+    /// Every slab that drains.
+    pub fn draining_slabs(&self) -> &BTreeSet<SlabAt> {
+        &self.draining.slabs
+    }
+
+    /// How many slabs of disk `no` drain.
+    pub fn draining_on(&self, no: u16) -> usize {
+        self.draining.slabs.range(SlabAt { disk: no, slab: 0 }..=SlabAt { disk: no, slab: u32::MAX }).count()
+    }
+
+    /// Slabs of disk `no` that are free, or will be in a moment.
+    pub fn free_soon(&self, no: u16) -> usize {
+        self.disks.get(&no).map_or(0, |disk| disk.free.count()) + self.draining_on(no)
+    }
+
+    pub(super) fn put_back(&mut self, at: SlabAt) {
+        if let Some(disk) = self.disks.get_mut(&at.disk) {
+            disk.free.insert(at.slab as usize..at.slab as usize + 1);
+        }
+    }
+
+    pub(super) fn put_pages_back(&mut self, run: PageRun) {
+        if run.count > 0
+            && let Some(home) = self.segments.get_mut(&run.segment)
+        {
+            home.free.insert(run.first as usize..(run.first + run.count) as usize);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A disk that is being filled by an evacuation vanishes for a moment and comes back without what it had not made durable.
+//!
+//! Whatever the moment, every flushed byte must be right, and no redundancy may be missing that is not on record: what a repair does not know of, it does
+//! not make good.
+
+use crate::rig::Rig;
+use crate::world::{Scheduling, SimWorld};
+use std::rc::Rc;
+use weft_engine::error::Result;
+use weft_engine::format::Id;
+use weft_engine::format::record::{Media, SettingsRecord, Usage};
+use weft_engine::io::Disk;
+use weft_engine::pool::job::{JobKind, has_ended};
+use weft_engine::pool::{NewDisk, Pool};
+use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::world::World;
+
+/// Bytes of the virtual disk.
+const SIZE: u64 = 3 << 20;
+
+/// Plays it for one seed, which chooses when the disk goes and for how long. Says what was wrong.
+pub fn run(seed: u64, resiliency: Resiliency) -> std::result::Result<(), String> {
+    let world = SimWorld::new(seed, Scheduling::Random);
+    let mut rng = world.rng("blink");
+    let layout = Layout::new(resiliency, resiliency.columns_min(), ByteCount::kib(32)).expect("a valid layout");
+    let members = layout.slots().max(3);
+    let mut rig = Rig::new(world.clone(), members + 1, ByteCount::mib(16));
+    rig.members = members;
+    let told = |error| format!("{error}");
+    rig.create(ByteCount::mib(1)).map_err(told)?;
+    let pool = rig.open(&mut rng).map_err(told)?;
+    rig.make_vdisk(layout, ByteCount(SIZE), 4096, false).map_err(told)?;
+    let target = rig.disks[members].clone();
+    let new = NewDisk { disk: Rc::new(target.clone()), id: Id([0xAD; 16]), name: "new".into(), media: Media::Ssd };
+    let (filled, mut fate) = (pool.clone(), rng.fork("fate"));
+    let moved: Result<()> = rig.run(async move {
+        // Slots are not rebuilt elsewhere for the sake of a moment.
+        let settings = SettingsRecord { repair_after: u32::MAX, ..SettingsRecord::default() };
+        filled.set(settings).await?;
+        let vdisk = filled.vdisk("vdisk").expect("it was made");
+        vdisk.write(VirtualOffset(0), &content(), false).await?;
+        vdisk.flush().await?;
+        let to = filled.disk_add(new, Usage::ManualSelect).await?;
+        filled
+            .disk_set(to, weft_engine::pool::DiskChange { usage: Some(Usage::AutoSelect), ..Default::default() })
+            .await?;
+        let kind = JobKind::Evacuate { disk: 0, to: Some(to), forget: false };
+        let job = filled.job_start(kind, 0).await?;
+        world.sleep(Nanos(fate.below(40_000_000))).await;
+        target.vanish();
+        // A disk that was away stays so for whoever had it open; a simulated one has to be asked.
+        let _ = filled.store().disk_flush(to).await;
+        world.sleep(Nanos(fate.below(3_000_000))).await;
+        target.come_back(&mut fate);
+        filled.attach(Rc::new(target) as Rc<dyn Disk>).await?;
+        filled.job_wait(job).await?;
+        settle(&filled).await
+    });
+    let judged = moved.map_err(|error| format!("{error}")).and_then(|()| judge(&mut rig, pool, members));
+    rig.halt();
+    judged
+}
+
+/// Lets jobs that begin by themselves begin and end.
+async fn settle(pool: &Rc<Pool>) -> Result<()> {
+    for _ in 0..10 {
+        pool.store().pause().await;
+        while let Some(job) = pool.jobs().into_iter().find(|job| !has_ended(job.state)) {
+            pool.job_wait(job.id).await?;
+        }
+    }
+    Ok(())
+}
+
+fn judge(rig: &mut Rig, pool: Rc<Pool>, target: usize) -> std::result::Result<(), String> {
+    let harmed = rig.disks[target].harmed();
+    if !harmed.is_empty() {
+        return Err(format!("the disk itself is harmed: {harmed:?}"));
+    }
+    let read = {
+        let vdisk = pool.vdisk("vdisk").ok_or("the virtual disk is gone")?;
+        async move {
+            let mut bytes = vec![0xAA; SIZE as usize];
+            vdisk.read(VirtualOffset(0), &mut bytes).await.map(|()| bytes)
+        }
+    };
+    let bytes = rig.run(read).map_err(|error| format!("it cannot be read: {error}"))?;
+    if let Some(at) = bytes.iter().zip(content()).position(|(read, wrote)| *read != wrote) {
+        return Err(format!("byte {at} is wrong"));
+    }
+    let unsound = pool.unsound_bytes();
+    let report = rig.run(async move { pool.check(false).await }).map_err(|error| format!("checking: {error}"))?;
+    if !report.problems.is_empty() || report.lost_stripes > 0 || report.bad_blocks > 0 && unsound == ByteCount::ZERO {
+        return Err(format!("{unsound} are on record as unsound, and the check finds {report:?}"));
+    }
+    Ok(())
+}
+
+fn content() -> Vec<u8> {
+    (0..SIZE).map(|at| (at / 4096 * 31 + at % 251) as u8).collect()
+}

@@ -1,0 +1,48 @@
+//! What is removed gives its room back only when it can never be there again.
+
+use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::units::{ByteCount, VirtualOffset};
+use weft_sim::removal::{search, stories};
+use weft_sim::rig::Rig;
+use weft_sim::world::{Scheduling, SimWorld};
+
+#[test]
+fn a_crash_anywhere_beside_the_removal_of_a_virtual_disk_takes_nothing_from_it_or_from_the_others() {
+    let mut failures = Vec::new();
+    for story in stories() {
+        let outcome = search(story, true);
+        println!("{}: {} pools opened, {} failures", story.name, outcome.opened, outcome.failures.len());
+        failures.extend(outcome.failures);
+        // All that the removed one had: its data, and with redundancy more.
+        assert!(outcome.discarded > 1 << 20, "{}: the disks were told of {} bytes", story.name, outcome.discarded);
+    }
+    assert!(failures.is_empty(), "{} failures, the first: {}", failures.len(), failures[0]);
+}
+
+#[test]
+fn the_slabs_of_what_was_removed_are_discarded_before_a_pool_is_closed_and_used_by_the_next() {
+    let world = SimWorld::new(3, Scheduling::Random);
+    let mut rng = world.rng("story");
+    let mut rig = Rig::new(world, 2, ByteCount::mib(16));
+    rig.create(ByteCount::mib(1)).unwrap();
+    rig.open(&mut rng).unwrap();
+    let layout = Layout::new(Resiliency::Mirror { copies: 2 }, 1, ByteCount::kib(64)).unwrap();
+    // More than half of the pool: one does not fit beside the other.
+    for round in 0..3 {
+        rig.make_vdisk(layout, ByteCount::mib(7), 4096, true).unwrap();
+        let pool = rig.pool();
+        rig.run(async move {
+            let vdisk = pool.vdisk("vdisk").unwrap();
+            vdisk.write(VirtualOffset(0), &vec![round; 7 << 20], true).await.unwrap();
+            pool.vdisk_remove("vdisk").await.unwrap();
+        });
+    }
+    rig.close().unwrap();
+    for disk in &rig.disks {
+        assert!(disk.stats().discarded_bytes >= ByteCount::mib(3 * 8), "{:?}", disk.stats());
+    }
+    rig.open(&mut rng).unwrap();
+    let pool = rig.pool();
+    rig.run(async move { assert!(pool.check(false).await.unwrap().is_sound()) });
+    rig.close().unwrap();
+}
