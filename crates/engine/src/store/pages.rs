@@ -230,7 +230,10 @@ impl Pages {
         for id in ids.iter().filter(|id| id.kind == PageKind::Sheet) {
             if let Some(sheet) = sheets.get_mut(&(id.owner, id.number)) {
                 sheet.leaving = false;
-                sheet.dirty |= !safe;
+                if !safe && !sheet.dirty {
+                    sheet.dirty = true;
+                    self.dirty.set(self.dirty.get() + 1);
+                }
             }
         }
     }
