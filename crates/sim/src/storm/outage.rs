@@ -84,7 +84,8 @@ impl Outages {
         scene.faults = FaultPlan::default();
         let mut rig = Rig::new(world, scene.disks, scene.capacity);
         rig.options = OpenOptions { tuning: scene.tuning, ..OpenOptions::default() };
-        rig.plugged = rng.chance(0.5);
+        // A disk that lost its cache behind a handle that goes on as if nothing had been would be a disk whose flushes lie.
+        rig.plugged = kind != Kind::Any || rng.chance(0.5);
         let strain = Rc::new(Strain::default());
         let shared = Shared::new(scene.size.0, scene.sector as u64, rng.fork("clients"), strain.clone());
         shared.rests.set(*rng.pick(&[(0.1, 30_000_000), (0.2, 2_000_000_000), (0.2, 10_000_000_000)]));
