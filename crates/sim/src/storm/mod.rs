@@ -10,6 +10,7 @@ mod scene;
 mod upkeep;
 
 use crate::world::{Scheduling, SimWorld};
+use outage::Kind;
 use scene::Scene;
 use std::fmt;
 use std::str::FromStr;
@@ -23,10 +24,17 @@ pub enum Profile {
     Outage,
     /// The same, but disks may come back without what their volatile caches held.
     Powerless,
+    /// As many disks as the pool survives vanish and come back, with or without their caches; then nothing may lack its redundancy.
+    Flicker,
+    /// Disks vanish and come back while slots move.
+    Blink,
+    /// One of the others with budgets that hold a few stripes.
+    Tiny,
 }
 
 /// Every profile.
-pub const ALL: [Profile; 3] = [Profile::Classic, Profile::Outage, Profile::Powerless];
+pub const ALL: [Profile; 6] =
+    [Profile::Classic, Profile::Outage, Profile::Powerless, Profile::Flicker, Profile::Blink, Profile::Tiny];
 
 /// The profiles that a seed alone chooses among: those that hold.
 pub const ENABLED: [Profile; 1] = [Profile::Classic];
@@ -49,11 +57,21 @@ pub fn run(seed: u64) -> Result<Summary, String> {
 pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
     let world = SimWorld::new(seed, Scheduling::Random);
     let mut rng = world.rng("storm");
-    let scene = Scene::new(&mut rng);
+    let mut scene = Scene::new(&mut rng);
+    let profile = match profile {
+        Profile::Tiny => {
+            scene.shrink(&mut rng);
+            Profile::of_seed(seed)
+        }
+        other => other,
+    };
     match profile {
         Profile::Classic => classic::run(&world, rng, scene),
-        Profile::Outage => outage::run(&world, rng, scene, false),
-        Profile::Powerless => outage::run(&world, rng, scene, true),
+        Profile::Outage => outage::run(&world, rng, scene, Kind::Any),
+        Profile::Powerless => outage::run(&world, rng, scene, Kind::Powerless),
+        Profile::Flicker => outage::run(&world, rng, scene, Kind::Flicker),
+        Profile::Blink => outage::run(&world, rng, scene, Kind::Blink),
+        Profile::Tiny => unreachable!("another one was chosen"),
     }
 }
 
@@ -69,6 +87,9 @@ impl Profile {
             Profile::Classic => "classic",
             Profile::Outage => "outage",
             Profile::Powerless => "powerless",
+            Profile::Flicker => "flicker",
+            Profile::Blink => "blink",
+            Profile::Tiny => "tiny",
         }
     }
 }

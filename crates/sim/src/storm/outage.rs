@@ -21,9 +21,9 @@ use crate::rng::Rng;
 use crate::world::{SimWorld, Stop};
 use std::cell::Cell;
 use std::rc::Rc;
-use weft_engine::format::record::SettingsRecord;
+use weft_engine::format::record::{JobKind, SettingsRecord, Usage};
 use weft_engine::pool::job::has_ended;
-use weft_engine::pool::{OpenOptions, Pool};
+use weft_engine::pool::{DiskChange, OpenOptions, Pool};
 use weft_engine::units::{ByteCount, Nanos};
 use weft_engine::world::World;
 
@@ -32,9 +32,22 @@ const HEAL_WITHIN: Nanos = Nanos::secs(1800);
 /// The client number of the harness itself.
 const PROBE: u64 = u64::MAX;
 
-/// Runs the storm in `world`; with `powerless`, disks may come back without what their caches held.
-pub(super) fn run(world: &SimWorld, rng: Rng, scene: Scene, powerless: bool) -> Result<Summary, String> {
-    let mut storm = Outages::new(world.clone(), scene, rng, powerless);
+/// Which outages there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Any number of disks; they come back with all they took.
+    Any,
+    /// Any number of disks; some come back without what their caches held.
+    Powerless,
+    /// No more than the pool survives, one outage after the other, with caches lost.
+    Flicker,
+    /// One disk, or as many as the layout survives, with caches lost, while slots move.
+    Blink,
+}
+
+/// Runs the storm in `world`.
+pub(super) fn run(world: &SimWorld, rng: Rng, scene: Scene, kind: Kind) -> Result<Summary, String> {
+    let mut storm = Outages::new(world.clone(), scene, rng, kind);
     let result = storm.run();
     let line = storm.line();
     storm.rig.halt();
@@ -42,15 +55,13 @@ pub(super) fn run(world: &SimWorld, rng: Rng, scene: Scene, powerless: bool) -> 
 }
 
 /// What the tasks that take disks away share with the storm.
-#[derive(Default)]
 struct Sky {
     /// Outages that are not over.
     under_way: Cell<u64>,
     count: Cell<u64>,
     /// A disk has lost what its cache held, while more was missing than the pool survives.
     lossy: Cell<bool>,
-    /// Whether disks lose their caches at all.
-    powerless: bool,
+    kind: Kind,
 }
 
 struct Outages {
@@ -67,17 +78,18 @@ struct Outages {
 }
 
 impl Outages {
-    fn new(world: SimWorld, mut scene: Scene, mut rng: Rng, powerless: bool) -> Outages {
+    fn new(world: SimWorld, mut scene: Scene, mut rng: Rng, kind: Kind) -> Outages {
         // A disk that vanishes often is not a bad one here.
         scene.tuning.failures_max = u64::MAX;
         scene.faults = FaultPlan::default();
         let mut rig = Rig::new(world, scene.disks, scene.capacity);
         rig.options = OpenOptions { tuning: scene.tuning, ..OpenOptions::default() };
-        rig.plugged = rng.chance(0.5);
+        // A disk that lost its cache behind a handle that goes on as if nothing had been would be a disk whose flushes lie.
+        rig.plugged = kind != Kind::Any || rng.chance(0.5);
         let strain = Rc::new(Strain::default());
         let shared = Shared::new(scene.size.0, scene.sector as u64, rng.fork("clients"), strain.clone());
         shared.rests.set(*rng.pick(&[(0.1, 30_000_000), (0.2, 2_000_000_000), (0.2, 10_000_000_000)]));
-        let sky = Rc::new(Sky { powerless, ..Sky::default() });
+        let sky = Rc::new(Sky { under_way: Cell::new(0), count: Cell::new(0), lossy: Cell::new(false), kind });
         let shared = Rc::new(shared);
         Outages { rig, scene, shared, strain, sky, daemon: None, rng, crashes: 0, openings: 0, refused: 0 }
     }
@@ -107,6 +119,9 @@ impl Outages {
         start_clients(&world, &vdisk, &self.shared, self.scene.clients, self.scene.ops);
         for _ in 0..self.rng.range(1..4) {
             self.start_outage();
+        }
+        if self.sky.kind == Kind::Blink {
+            self.start_moves();
         }
         if self.rng.chance(0.4) {
             world.crash_at(world.operations() + self.rng.range(1..self.scene.ops * 6));
@@ -212,6 +227,48 @@ impl Outages {
         }
     }
 
+    /// Slots move while the clients work: disks are retired and used again, jobs begin.
+    fn start_moves(&mut self) {
+        let (pool, shared, world) = (self.rig.pool(), self.shared.clone(), self.rig.world.clone());
+        let mut rng = Rng::new(self.rng.next_u64());
+        let moving = async move {
+            while !shared.is_over() {
+                world.sleep(Nanos(rng.below(300_000_000))).await;
+                let numbers: Vec<u16> = pool.store().members.borrow().keys().copied().collect();
+                let usage = *rng.pick(&[Usage::Retired, Usage::AutoSelect]);
+                // Refused is as good as done: nothing depends on it.
+                let _ = match rng.below(4) {
+                    0 => pool.job_start(JobKind::Rebalance, 0).await.map(|_| ()),
+                    1 => pool.job_start(JobKind::Repair, 0).await.map(|_| ()),
+                    _ => {
+                        let change = DiskChange { usage: Some(usage), ..DiskChange::default() };
+                        pool.disk_set(*rng.pick(&numbers), change).await
+                    }
+                };
+            }
+        };
+        self.rig.world.spawn("moves", Box::pin(moving));
+    }
+
+    /// Ends every retirement.
+    fn use_all_disks(&self) {
+        if self.sky.kind != Kind::Blink {
+            return;
+        }
+        let pool = self.rig.pool();
+        let retired: Vec<u16> = {
+            let map = pool.store().map.borrow();
+            map.disks.values().filter(|disk| disk.record.usage == Usage::Retired).map(|disk| disk.record.no).collect()
+        };
+        self.rig.run(async move {
+            for no in retired {
+                let change = DiskChange { usage: Some(Usage::AutoSelect), ..DiskChange::default() };
+                // Where that fails, it is tried again a second later.
+                let _ = pool.disk_set(no, change).await;
+            }
+        });
+    }
+
     fn start_outage(&mut self) {
         let outage = Outage {
             world: self.rig.world.clone(),
@@ -237,6 +294,7 @@ impl Outages {
         let deadline = world.now() + HEAL_WITHIN;
         loop {
             world.run_until(Nanos::secs(1), || false);
+            self.use_all_disks();
             let served = self.probe()?;
             let ill = self.ill();
             if served && ill.is_none() {
@@ -351,10 +409,14 @@ impl Outage {
     async fn run(mut self) {
         let pause = Nanos(self.rng.below(*self.rng.clone().pick(&[100_000_000, 3_000_000_000])));
         self.world.sleep(pause).await;
-        let hit = self.choose();
+        let mut hit = self.choose();
+        let survives = survives(&self.pool, &hit, self.failures);
+        if self.sky.kind == Kind::Flicker && !survives {
+            hit.clear();
+        }
         if !hit.is_empty() {
             self.sky.count.set(self.sky.count.get() + 1);
-            if !survives(&self.pool, &hit, self.failures) {
+            if !survives {
                 self.strain.begin();
             }
             hit.iter().for_each(|at| self.disks[*at].vanish());
@@ -376,6 +438,9 @@ impl Outage {
     fn choose(&mut self) -> Vec<usize> {
         let mut there: Vec<usize> = (0..self.disks.len()).filter(|at| !self.disks[*at].is_gone()).collect();
         let count = match self.rng.below(4) {
+            _ if matches!(self.sky.kind, Kind::Flicker | Kind::Blink) => {
+                1.max(self.rng.below(self.failures as u64 + 1) as usize)
+            }
             0 => there.len(),
             1 => self.failures.max(1),
             2 => self.failures + 1,
@@ -391,7 +456,7 @@ impl Outage {
 impl Sky {
     /// The disk is back, with its cache or without.
     fn give_back(&self, disk: &SimDisk, rng: &mut Rng, strain: &Strain) {
-        if self.powerless && rng.chance(0.5) {
+        if self.kind != Kind::Any && rng.chance(0.5) {
             if strain.is_now() {
                 self.lossy.set(true);
             }

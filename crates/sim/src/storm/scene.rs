@@ -40,6 +40,17 @@ impl Scene {
         victims
     }
 
+    /// Budgets of a few stripes, or of less than one.
+    pub(super) fn shrink(&mut self, rng: &mut Rng) {
+        let raw = self.layout.raw_len().0;
+        self.tuning.buffer_memory = *rng.pick(&[4096, raw, raw * 2]);
+        self.tuning.sheet_memory = *rng.pick(&[4096, 16 << 10]);
+        self.tuning.move_memory = *rng.pick(&[4096, raw]);
+        self.tuning.runs_in_flight = 1;
+        self.tuning.run_bytes = 4096;
+        self.tuning.commit_bytes = 4096;
+    }
+
     /// As the classic storm has it.
     pub(super) fn new(rng: &mut Rng) -> Scene {
         let resiliency = *rng.pick(&[
