@@ -90,10 +90,13 @@ impl Signal {
     }
 }
 
-/// Something one task at a time may do; the others wait their turn.
+/// Something one task at a time may do; the others wait their turn, in the order in which they came.
 #[derive(Default)]
 pub struct Turn {
-    taken: Cell<bool>,
+    /// The number of the next one to come.
+    next: Cell<u64>,
+    /// The number whose turn it is.
+    serving: Cell<u64>,
     freed: Signal,
 }
 
@@ -101,17 +104,17 @@ pub struct Turn {
 pub struct TurnGuard<'a>(&'a Turn);
 
 impl Turn {
-    /// Waits for the turn.
+    /// Waits for the turn. It must be driven to its end, or nobody after it has a turn.
     pub async fn take(&self) -> TurnGuard<'_> {
-        self.freed.until(|| !self.taken.get()).await;
-        self.taken.set(true);
+        let number = self.next.replace(self.next.get() + 1);
+        self.freed.until(|| self.serving.get() == number).await;
         TurnGuard(self)
     }
 }
 
 impl Drop for TurnGuard<'_> {
     fn drop(&mut self) {
-        self.0.taken.set(false);
+        self.0.serving.set(self.0.serving.get() + 1);
         self.0.freed.notify();
     }
 }
@@ -157,6 +160,25 @@ mod tests {
         promise_late.keep(2);
         while executor.run_ready(&mut scratch) {}
         assert_eq!((seen.get(), executor.alive()), (3, 0));
+    }
+
+    #[test]
+    fn whoever_comes_back_at_once_has_its_turn_after_those_who_wait() {
+        let executor = Executor::new();
+        let (turn, order) = (Rc::new(Turn::default()), Rc::new(RefCell::new(Vec::new())));
+        for name in 0..3 {
+            let (turn, order) = (turn.clone(), order.clone());
+            let job = async move {
+                for _ in 0..2 {
+                    let _turn = turn.take().await;
+                    order.borrow_mut().push(name);
+                }
+            };
+            executor.spawn("one", Box::pin(job));
+        }
+        let mut scratch = Vec::new();
+        while executor.run_ready(&mut scratch) {}
+        assert_eq!((order.take(), executor.alive()), (alloc::vec![0, 0, 1, 1, 2, 2], 0));
     }
 
     #[test]
