@@ -1,6 +1,8 @@
 # What people and CI type. `make help` lists it; every verb does its own set-up.
 
 CARGO ?= cargo
+# Where cargo puts what it builds.
+TARGET = $(or $(CARGO_TARGET_DIR),target)
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1 \2/p' $(MAKEFILE_LIST) | awk '{ verb = $$2; $$1 = $$2 = ""; printf "  make %-11s%s\n", verb, $$0 }'
@@ -22,19 +24,29 @@ demo-mount: ## A file system on a virtual disk, a pulled disk, the space back (r
 	$(CARGO) build --release -p weft-host
 	@demo/mount
 
-test: ## Run every test: units, stories, mutants, the simulator, real clients
+test: ## Run every test: units, stories, storms, planted bugs, real clients, mounts
 	@scripts/need test
 	@scripts/test
+
+storm: ## Run the simulator for long: N=20000 storms, from SEED=1 on
+	@scripts/need build
+	$(CARGO) build --profile proof -p weft-sim
+	@$(TARGET)/proof/weft-sim $(if $(PROFILE),--profile $(PROFILE)) --runs $(or $(N),20000) --seed $(or $(SEED),1)
+
+streams: ## Hold streams to the disks' rate: each layout, interleave and request size
+	@scripts/need build
+	$(CARGO) build --profile proof -p weft-sim
+	@$(TARGET)/proof/weft-sim streams --full
 
 test-vm: ## Run the tests of mounted file systems in a virtual machine (LONG=1: all of them, an hour)
 	@scripts/need test-vm
 	$(CARGO) build --profile proof -p weft-host
-	@scripts/test-vm $(if $(LONG),--long)
+	@WEFT=$(TARGET)/proof/weft scripts/test-vm $(if $(LONG),--long)
 
 test-mount: ## The same on this machine, which may have to wait for them (root)
 	@scripts/need test-mount
 	$(CARGO) build --profile proof -p weft-host
-	@WEFT=$(CURDIR)/target/proof/weft tests/mount/run
+	@WEFT=$(TARGET)/proof/weft tests/mount/run
 
 lint: ## Check format, clippy (warnings are errors), licences and advisories
 	@scripts/need lint
@@ -45,4 +57,4 @@ bench: ## Measure kernels and NBD beside raw files and beside nbdkit
 	$(CARGO) build --release -p weft-host
 	@scripts/bench
 
-.PHONY: help build demo demo-clean demo-mount test test-vm test-mount lint bench
+.PHONY: help build demo demo-clean demo-mount test storm streams test-vm test-mount lint bench

@@ -17,7 +17,9 @@ import time
 from pathlib import Path
 
 MIB = 1 << 20
-WEFT = Path("target/release/weft")
+# Where cargo puts what it builds, seen from the repository.
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or "target")
+WEFT = TARGET / "release" / "weft"
 
 
 class Trouble(Exception):
@@ -134,13 +136,13 @@ def real_data(paths, size):
                 except OSError:
                     continue
             if tar.offset < 16 * MIB:
-                raise Trouble("this machine has too few files in /usr and target/ to make data of")
+                raise Trouble(f"this machine has too few files in /usr and {TARGET}/ to make data of")
     return count
 
 
 def files_of_this_machine():
     sysroot = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True).stdout.strip()
-    for top in filter(None, ["/usr/lib", "/usr/bin", "/usr/share", "target/release/deps", sysroot]):
+    for top in filter(None, ["/usr/lib", "/usr/bin", "/usr/share", TARGET / "release/deps", sysroot]):
         for folder, folders, names in os.walk(top):
             folders.sort()
             for name in sorted(names):

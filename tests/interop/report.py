@@ -120,6 +120,5 @@ def build():
     """Makes sure that WEFT names a binary."""
     if not os.environ.get("WEFT"):
         subprocess.run(["cargo", "build", "--profile", "proof", "-p", "weft-host"], cwd=ROOT, check=True)
-        target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
-        os.environ["WEFT"] = os.path.join(target, "proof", "weft")
+        os.environ["WEFT"] = os.path.join(ROOT, os.environ.get("CARGO_TARGET_DIR") or "target", "proof", "weft")
     os.environ["WEFT"] = os.path.abspath(os.environ["WEFT"])

@@ -106,9 +106,10 @@ def what_was_deleted_is_given_back(host):
     unmounting waits for the rest is judged by `fill`, on disks that are large enough."""
     host.mount()
     empty = host.show()["used"]
+    block = os.urandom(4096)
     for n in range(200):
         with open(host.inside(f"f{n}"), "wb") as file:
-            file.write(os.urandom(n * 4096))
+            file.write(block * n)
     host.sync()
     full = host.show()["used"]
     for n in range(200):
@@ -200,7 +201,7 @@ def dies_after_deleting(host):
     files = [host.inside(f"f{n}") for n in range(64)]
     for name in files:
         with open(name, "wb") as file:
-            file.write(os.urandom(MIB))
+            file.write(os.urandom(4096) * 256)
     host.sync()
     for name in files:
         os.remove(name)

@@ -23,7 +23,7 @@ def cases(scale):
 
 def story(reporter, rng, kind, sector, scale):
     # Of each job; the disk has room for four.
-    size = (16 if scale == "quick" else 96) * MIB
+    size = (8 if scale == "quick" else 96) * MIB
     with Host(4, "512MiB", kind=kind) as host:
         host.weft("vdisk", "create", "p/v", "--size", "384MiB", "--resiliency", "parity", "--columns", "4", "--sector", str(sector))
         host.weft("export", "add", "p/v", *EXPORTS[kind](host))

@@ -78,7 +78,7 @@ impl DerefMut for Machine {
 /// Whether all of `tools` are installed; says so when not.
 fn installed(tools: &[&str]) -> bool {
     let missing = tools.iter().find(|tool| Command::new(tool).arg("--version").output().is_err());
-    missing.inspect(|tool| eprintln!("SKIPPED: {tool} is not installed")).is_none()
+    missing.inspect(|tool| eprintln!("SKIPPED: NOT INSTALLED: {tool}")).is_none()
 }
 
 /// Bytes that no two places share.

@@ -21,9 +21,12 @@ impl Machine {
     /// None where FUSE cannot be used.
     fn with_file() -> Option<Machine> {
         let root = rustix::process::geteuid().is_root();
-        let helper = Command::new("fusermount3").arg("-V").output().is_ok();
-        if !(File::options().read(true).write(true).open("/dev/fuse").is_ok() && (root || helper)) {
-            eprintln!("SKIPPED: no /dev/fuse for this user, or no fusermount3 (package fuse3)");
+        if !root && Command::new("fusermount3").arg("-V").output().is_err() {
+            eprintln!("SKIPPED: NOT INSTALLED: fusermount3 (package fuse3)");
+            return None;
+        }
+        if File::options().read(true).write(true).open("/dev/fuse").is_err() {
+            eprintln!("SKIPPED: no /dev/fuse for this user");
             return None;
         }
         let machine = Machine(machine::Machine::with_vdisk());

@@ -46,7 +46,7 @@ fn client(program: &str, args: &[&str]) -> Option<String> {
         Ok(output) => output,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             assert!(std::env::var_os("WEFT_REQUIRE_CLIENTS").is_none(), "{program} is not installed");
-            eprintln!("SKIPPED: {program} is not installed; this test proved nothing");
+            eprintln!("SKIPPED: NOT INSTALLED: {program}");
             return None;
         }
         Err(error) => panic!("{program}: {error}"),

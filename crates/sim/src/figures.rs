@@ -9,7 +9,8 @@ use weft_engine::units::{ByteCount, Nanos};
 
 /// How the command is called.
 pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads | --random]
-  streams            sequential writes to every parity layout and interleave, request sizes by turns, beside one raw disk
+  streams            sequential writes to every parity layout and interleave, request sizes by turns, beside one raw disk;
+                     fails when one is slower than it must be
   streams --full     the same with every request size
   streams --reads    sequential reads, healthy and with one disk gone
   streams --random   4 KiB writes with a flush every 32, beside a mirror that writes in place";
@@ -17,8 +18,8 @@ pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads | --random]
 /// Runs `weft-sim streams` with these further arguments.
 pub fn streams_command(arguments: &[String]) -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => write_streams(false),
-        ["--full"] => write_streams(true),
+        [] => return write_streams(false),
+        ["--full"] => return write_streams(true),
         ["--reads"] => read_streams(),
         ["--random"] => random_writes(),
         _ => {
@@ -75,11 +76,18 @@ pub fn capacity_command() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn write_streams(full: bool) {
+fn write_streams(full: bool) -> ExitCode {
     println!("{}", streams::HEADING);
+    let (mut passed, mut failed) = (0, 0);
     for case in streams::cases(full, ByteCount::mib(128)) {
-        println!("{}", streams::run(case));
+        let outcome = streams::run(case);
+        println!("{outcome}");
+        let complaints = outcome.complaints(Some(streams::LEAST));
+        complaints.iter().for_each(|what| println!("FAILED: {what}"));
+        if complaints.is_empty() { passed += 1 } else { failed += 1 }
     }
+    println!("{passed} passed, {failed} failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn read_streams() {

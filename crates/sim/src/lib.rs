@@ -10,6 +10,7 @@ pub mod capacity;
 pub mod disk;
 pub mod exhaustive;
 pub mod figures;
+pub mod many;
 pub mod oracle;
 pub mod random_writes;
 pub mod rebuild;

@@ -1,7 +1,7 @@
 //! `weft-sim`: runs storms by seed, and the exhaustive search. One line per failure repeats it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use weft_sim::many::{self, Tally};
 use weft_sim::storm::{Profile, run_profile};
 
 fn main() -> ExitCode {
@@ -14,8 +14,8 @@ fn main() -> ExitCode {
         _ => {}
     }
     match parse(&args) {
-        Ok(Job::Seed(profile, seed)) => storms(profile, seed, 1, true),
-        Ok(Job::Runs { profile, count, first }) => storms(profile, first, count, false),
+        Ok(Job::Seed(profile, seed)) => storm(profile, seed),
+        Ok(Job::Runs { profile, count, first }) => storms(profile, first, count),
         Ok(Job::Exhaustive) => exhaustive(),
         Ok(Job::Case(case)) => repeat(&case),
         Err(why) => {
@@ -52,30 +52,39 @@ fn parse(args: &[String]) -> Result<Job, String> {
     }
 }
 
-/// Runs `count` seeds; says on one line how to repeat each that fails. Without a profile, that follows from each seed.
-fn storms(profile: Option<Profile>, first: u64, count: u64, verbose: bool) -> ExitCode {
-    let mut failed = 0u64;
-    for seed in first..first.saturating_add(count) {
-        let profile = profile.unwrap_or_else(|| Profile::of_seed(seed));
-        let outcome = catch_unwind(AssertUnwindSafe(|| run_profile(profile, seed)));
-        let again = format!("weft-sim --profile {profile} {seed}");
-        match outcome {
-            Ok(Ok(summary)) if verbose => {
-                println!("{profile}, seed {seed}: {} (trace {:016x})", summary.line, summary.hash);
-            }
-            Ok(Ok(_)) => {}
-            Ok(Err(why)) => {
-                failed += 1;
-                println!("FAILED: {again}   # {why}");
-            }
-            Err(_) => {
-                failed += 1;
-                println!("FAILED: {again}   # it panicked, see above");
-            }
+/// Runs one seed, and tells what it was like. Without a profile, that follows from the seed.
+fn storm(profile: Option<Profile>, seed: u64) -> ExitCode {
+    let profile = profile.unwrap_or_else(|| Profile::of_seed(seed));
+    match run_profile(profile, seed) {
+        Ok(summary) => {
+            println!("{profile}, seed {seed}: {} (trace {:016x})\n1 passed, 0 failed", summary.line, summary.hash);
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            println!("FAILED: weft-sim --profile {profile} {seed}   # {why}\n0 passed, 1 failed");
+            ExitCode::FAILURE
         }
     }
-    println!("{} passed, {failed} failed", count - failed);
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs `count` seeds on all processors; says on one line how to repeat each that fails. Progress goes to stderr.
+fn storms(profile: Option<Profile>, first: u64, count: u64) -> ExitCode {
+    let seeds = first..first.saturating_add(count);
+    let range = format!("seeds {first} to {}", seeds.end.saturating_sub(1));
+    let step = (count / 20).clamp(1, 500);
+    let profile_of = |seed| profile.unwrap_or_else(|| Profile::of_seed(seed));
+    let told = |tally: &Tally| {
+        if tally.done().is_multiple_of(step) {
+            let failed: String = tally.failed.keys().map(|seed| format!(", {seed} failed")).collect();
+            eprintln!("weft-sim: {range}: {} of {count} done{failed}", tally.done());
+        }
+    };
+    let tally = many::run(seeds, many::processors(), |seed| run_profile(profile_of(seed), seed).map(drop), told);
+    for (seed, why) in &tally.failed {
+        println!("FAILED: weft-sim --profile {} {seed}   # {why}", profile_of(*seed));
+    }
+    println!("{range}\n{} passed, {} failed", tally.passed, tally.failed.len());
+    if tally.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Tiny pools, every crash point x power cut x tolerated loss.

@@ -25,6 +25,8 @@ use weft_engine::world::World;
 
 /// The disks of every run.
 pub const CLASS: HddClass = HddClass::HDD_7200_8TB;
+/// What a stream is held to, of data columns x one disk's rate.
+pub const LEAST: f64 = 0.90;
 /// Requests a client keeps under way, and bytes, whichever is more.
 const UNDER_WAY: (u64, u64) = (16, 8 << 20);
 /// Where streams begin: off every stripe, strip and checksum border but a sector's.
@@ -83,6 +85,26 @@ pub struct Outcome {
     pub second: Pass,
 }
 
+impl Outcome {
+    /// What does not hold: the rate, where one is asked for; and that streams leave in whole stripes and read nothing.
+    pub fn complaints(&self, least: Option<f64>) -> Vec<String> {
+        let mut found = Vec::new();
+        for (pass, name) in [(self.first, "first fill"), (self.second, "second overwrite")] {
+            let mut hold = |holds: bool, what: String| {
+                if !holds {
+                    found.push(format!("{name}: {what}"));
+                }
+            };
+            hold(least.is_none_or(|least| pass.ratio >= least), format!("{:.3} of the disks' rate", pass.ratio));
+            hold(pass.whole >= 0.99, format!("{:.2} % left in whole stripes", pass.whole * 100.0));
+            hold(pass.merged == 0, format!("{} bytes left merged with old ones", pass.merged));
+            hold(pass.read_for_write == 0, format!("{} bytes were read because of writes", pass.read_for_write));
+            hold(pass.disk_read == 0, format!("{} bytes were read from the disks", pass.disk_read));
+        }
+        found
+    }
+}
+
 /// Every layout that the streams are held to.
 pub fn layouts(interleave: ByteCount) -> Vec<Layout> {
     let single = [3, 4, 5, 7, 8, 12].map(|columns| (1, columns));
@@ -108,6 +130,14 @@ pub fn cases(full: bool, per_disk: ByteCount) -> Vec<Case> {
         }
     }
     cases
+}
+
+/// One case for each layout; interleaves and request sizes by turns, so that all of them occur with single and with dual parity.
+pub fn sample(per_disk: ByteCount) -> impl Iterator<Item = Case> {
+    (0..layouts(INTERLEAVES[0]).len()).map(move |nth| {
+        let layout = layouts(INTERLEAVES[nth % INTERLEAVES.len()])[nth];
+        Case { layout, request: REQUESTS[(nth + nth / 5) % REQUESTS.len()], per_disk, flush_stripes: None }
+    })
 }
 
 /// Runs a case.
