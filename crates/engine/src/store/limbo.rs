@@ -19,7 +19,7 @@ use crate::stripe::buffer::Sealed;
 use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
 use crate::units::Nanos;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -36,9 +36,12 @@ pub struct Fresh {
     pub before: Option<Place>,
     /// What it retires: landed records of this stripe below this sequence number.
     pub retires: u64,
-    /// Its oldest landed record, and its content, which the log must keep until it is committed for good.
-    pub landed: Option<(u64, Rc<Sealed>)>,
+    /// What the log must keep until it is committed for good.
+    pub landed: Option<Landing>,
 }
+
+/// Landed data of a stripe: its oldest log record, and the content.
+pub type Landing = (u64, Rc<Sealed>);
 
 /// A stripe of a virtual disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -63,7 +66,7 @@ struct Withdrawn {
 pub struct Limbo {
     fresh: RefCell<Vec<Fresh>>,
     withdrawn: RefCell<BTreeMap<(u32, u64), Withdrawn>>,
-    lost: RefCell<BTreeSet<(u32, u64)>>,
+    lost: RefCell<BTreeMap<(u32, u64), Option<Landing>>>,
     /// How many commits were ever withdrawn.
     withdrawals: Cell<u64>,
     /// When the disks had changed so often, all that are in limbo were looked at.
@@ -76,25 +79,30 @@ impl Limbo {
         self.withdrawals.get()
     }
 
-    /// Takes note of a commit.
-    pub fn committed(&self, fresh: Fresh) {
-        let key = (fresh.stripe.table, fresh.stripe.stripe);
-        self.withdrawn.borrow_mut().remove(&key);
-        self.lost.borrow_mut().remove(&key);
+    /// Takes note of a commit. Returns the oldest landed record of a version of it that was in limbo: it is retired with this one.
+    pub fn committed(&self, mut fresh: Fresh) -> Option<u64> {
+        let before = self.forget(fresh.stripe.table, fresh.stripe.stripe);
+        let retired = before.as_ref().map(|(oldest, _)| *oldest);
+        fresh.landed = match (fresh.landed, before) {
+            (Some((seq, sealed)), Some((oldest, _))) => Some((oldest.min(seq), sealed)),
+            (landed, before) => landed.or(before),
+        };
         self.fresh.borrow_mut().push(fresh);
+        retired
     }
 
-    /// Forgets a stripe that was unmapped.
-    pub fn forget(&self, table: u32, stripe: u64) {
-        self.withdrawn.borrow_mut().remove(&(table, stripe));
-        self.lost.borrow_mut().remove(&(table, stripe));
+    /// Forgets a stripe that was unmapped, or replaced. Returns what the log keeps of it.
+    pub fn forget(&self, table: u32, stripe: u64) -> Option<Landing> {
+        let withdrawn = self.withdrawn.borrow_mut().remove(&(table, stripe)).and_then(|stripe| stripe.fresh.landed);
+        let lost = self.lost.borrow_mut().remove(&(table, stripe)).flatten();
+        withdrawn.or(lost)
     }
 
     /// Forgets a table that was dropped.
     pub fn forget_table(&self, table: u32) {
         self.fresh.borrow_mut().retain(|fresh| fresh.stripe.table != table);
         self.withdrawn.borrow_mut().retain(|(other, _), _| *other != table);
-        self.lost.borrow_mut().retain(|(other, _)| *other != table);
+        self.lost.borrow_mut().retain(|(other, _), _| *other != table);
     }
 
     /// Commits below `durable` are the truth.
@@ -115,12 +123,13 @@ impl Limbo {
 
     /// Whether this stripe was lost before it was durable.
     pub fn is_lost(&self, table: u32, stripe: u64) -> bool {
-        self.lost.borrow().contains(&(table, stripe))
+        self.lost.borrow().contains_key(&(table, stripe))
     }
 
     /// The landed content of a stripe in limbo, and the oldest log record of it.
-    pub fn landed(&self, table: u32, stripe: u64) -> Option<(u64, Rc<Sealed>)> {
-        self.withdrawn.borrow().get(&(table, stripe))?.fresh.landed.clone()
+    pub fn landed(&self, table: u32, stripe: u64) -> Option<Landing> {
+        let withdrawn = self.withdrawn.borrow().get(&(table, stripe)).and_then(|stripe| stripe.fresh.landed.clone());
+        withdrawn.or_else(|| self.lost.borrow().get(&(table, stripe)).cloned().flatten())
     }
 
     /// The log holds the landed content of a stripe in limbo from another record on.
@@ -128,6 +137,9 @@ impl Limbo {
         if let Some(Withdrawn { fresh: Fresh { landed: Some((oldest, _)), .. }, .. }) =
             self.withdrawn.borrow_mut().get_mut(&(table, stripe))
         {
+            *oldest = seq;
+        }
+        if let Some(Some((oldest, _))) = self.lost.borrow_mut().get_mut(&(table, stripe)) {
             *oldest = seq;
         }
     }
@@ -219,8 +231,16 @@ impl Store {
             return;
         }
         let key = (table, stripe);
-        if self.limbo.withdrawn.borrow().contains_key(&key) {
-            // A newer version of it is in limbo already.
+        if let Some(newer) = self.limbo.withdrawn.borrow_mut().get_mut(&key) {
+            // A newer version of it is in limbo already: that one keeps what this one would have retired.
+            if let Some((oldest, sealed)) = fresh.landed {
+                let seq = newer.fresh.landed.as_ref().map_or(oldest, |(seq, _)| *seq);
+                let sealed = newer.fresh.landed.take().map_or(sealed, |(_, sealed)| sealed);
+                newer.fresh.landed = Some((seq.min(oldest), sealed));
+                let mut landings = self.landings.borrow_mut();
+                landings.remove(&(seq, vdisk, stripe));
+                landings.insert((seq.min(oldest), vdisk, stripe));
+            }
             let records = self.map.borrow_mut().free(fresh.place);
             self.append_all(records);
             return;
@@ -255,8 +275,8 @@ impl Store {
 
     /// A stripe did not survive: reading it is an error from now on, and so is every flush.
     fn lose(&self, key: (u32, u64)) {
-        self.limbo.withdrawn.borrow_mut().remove(&key);
-        self.limbo.lost.borrow_mut().insert(key);
+        let landed = self.limbo.withdrawn.borrow_mut().remove(&key).and_then(|stripe| stripe.fresh.landed);
+        self.limbo.lost.borrow_mut().insert(key, landed);
         let mut map = self.map.borrow_mut();
         let Some(place) = map.limbo.remove(&key) else { return };
         let records = map.free(place);

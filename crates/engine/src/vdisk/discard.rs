@@ -165,7 +165,9 @@ impl Vdisk {
         let mut map = self.store.map.borrow_mut();
         for stripe in mapped {
             map.commit(table, stripe, None, seq);
-            self.store.limbo.forget(table, stripe);
+            if let Some((oldest, _)) = self.store.limbo.forget(table, stripe) {
+                self.store.landings.borrow_mut().remove(&(oldest, self.id, stripe));
+            }
         }
         true
     }

@@ -446,7 +446,10 @@ impl Vdisk {
         };
         let landed = sealed.landed_from.map(|oldest| (oldest, sealed.clone()));
         let stripe_of = StripeOf { table, stripe, vdisk: self.id };
-        self.store.limbo.committed(Fresh { seq, stripe: stripe_of, place, before, retires: sealed.retires, landed });
+        let fresh = Fresh { seq, stripe: stripe_of, place, before, retires: sealed.retires, landed };
+        if let Some(oldest) = self.store.limbo.committed(fresh) {
+            self.store.landings.borrow_mut().remove(&(oldest, self.id, stripe));
+        }
         let counter = if sealed.merged { &self.counters.merged } else { &self.counters.whole };
         add(counter, layout.data_len().0);
         self.landed(stripe, sealed);
