@@ -2,7 +2,7 @@
 //! open here when their disks appear, begins the periodic scrubs, warns when a pool fills up, and remembers what changed.
 //!
 //! Invariants
-//! 1. Looking costs a look at names, and nothing on the engine's thread, unless something appeared or went.
+//! 1. Looking costs a look at names, and nothing on the engine's thread, unless something appeared, went or happened, or a pool is frozen.
 //! 2. A scrub that is due is begun once: while one has not ended, none is due.
 //! 3. A pool that stays near a threshold is warned of once.
 
@@ -38,6 +38,10 @@ struct Known {
     seen: Seen,
     /// When the pools were looked at.
     pools_at: Instant,
+    /// The number of the last event then: a disk that blinks is an event, and its name may be back before it was missed.
+    event: u64,
+    /// Whether a pool waits for disks, or somebody still claimed a disk that is back.
+    hurry: bool,
     /// How many thresholds each pool, by its identity, had passed.
     full: BTreeMap<String, usize>,
 }
@@ -50,7 +54,8 @@ impl Keeper {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stopped = stop.clone();
         let keep = move || {
-            let mut known = Known { seen: daemon.seen(), pools_at: Instant::now(), full: BTreeMap::new() };
+            let (pools_at, full) = (Instant::now(), BTreeMap::new());
+            let mut known = Known { seen: daemon.seen(), pools_at, event: 0, hurry: false, full };
             loop {
                 let (flag, news) = &*stopped;
                 let waited = news.wait_timeout_while(lock(flag), LOOK_EVERY, |stop| !*stop);
@@ -82,18 +87,24 @@ impl Daemon {
         let seen = self.seen();
         if known.seen != seen {
             known.seen = seen;
-            self.rescan(Instant::now(), Looking::Around);
+            known.hurry |= self.rescan(Instant::now(), Looking::Around);
         }
-        if known.pools_at.elapsed() < POOLS_EVERY {
+        let event = self.parts.journal.newest();
+        if known.pools_at.elapsed() < POOLS_EVERY && known.event == event && !known.hurry {
             return;
         }
-        known.pools_at = Instant::now();
+        (known.pools_at, known.event) = (Instant::now(), event);
         let _alone = lock(&self.changing);
         let Ok(pools) = self.parts.engine.pools() else { return };
         self.note_open(&pools);
-        if pools.iter().flat_map(|pool| &pool.disks).any(|disk| disk.state == DiskState::Missing) {
-            self.open_found_pools(Instant::now(), Looking::Around);
+        let missing = pools.iter().flat_map(|pool| &pool.disks).any(|disk| disk.state == DiskState::Missing);
+        let waiting = !lock(&self.unopened).is_empty();
+        let mut claimed = false;
+        if missing || waiting {
+            claimed = self.open_found_pools(Instant::now(), Looking::Again);
+            self.restore_exports();
         }
+        known.hurry = claimed || pools.iter().any(|pool| pool.frozen.is_some());
         self.begin_scrubs(&pools);
         self.warn_of_full(&pools, &mut known.full);
     }
@@ -181,6 +192,7 @@ mod tests {
             unusable: 0,
             unusable_why: None,
             settings,
+            frozen: None,
             log_fill: 0.0,
             memory: Vec::new(),
             open_nanos: 0,

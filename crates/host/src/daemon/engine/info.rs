@@ -38,6 +38,7 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
         id: hex(shown.id),
         health: parts.into_iter().max().unwrap_or(Health::Healthy),
         read_only: !writable,
+        frozen: None,
         slab_size: shown.slab.0,
         capacity,
         allocated: capacity - shown.free.0,
