@@ -300,9 +300,7 @@ impl fmt::Display for Health {
 
 impl fmt::Display for Frozen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Frozen { reason, seconds, missing } = self;
-        write!(f, "for {}: {reason}", span::left(*seconds))?;
-        if missing.is_empty() { Ok(()) } else { write!(f, " (missing: {})", missing.join(", ")) }
+        write!(f, "for {}: {}", span::left(self.seconds), self.reason)
     }
 }
 

@@ -83,7 +83,11 @@ fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
             let job = leaving.map(|job| job.job.as_str()).unwrap_or_default();
             (format!("{state}{last_seen}; it is leaving the pool (job {job})"), format!("weft job show {job}"))
         }
-        state if pool.frozen.is_some() => (format!("{state}{last_seen}; the pool waits for its disks"), show),
+        DiskState::Failed if pool.frozen.is_some() => (
+            format!("failed{last_seen}: it answered with errors and was taken out; the pool waits for it, it can be given another chance"),
+            format!("weft disk set {pool_name} {name} maintenance=off"),
+        ),
+        state if pool.frozen.is_some() => (format!("{state}{last_seen}; the pool waits for it"), show),
         state => {
             let told = format!("{state}{last_seen}");
             let redundant = pool.vdisks.iter().all(|vdisk| vdisk.health == Health::Healthy);
@@ -358,12 +362,12 @@ mod tests {
         let list = "weft disk list --pool tank";
         let expected = [
             format!(
-                "pool tank: frozen for 12s: why (missing: d1, d2); it is read as far as its disks are there, all else waits, nothing that was flushed is \
+                "pool tank: frozen for 12s: why; it is read as far as its disks are there, all else waits, nothing that was flushed is \
                  lost, and it goes on by itself when enough of them are back | {list}"
             ),
             format!("vdisk tank/media: some of its data cannot be read without d1, d2 | {list}"),
-            "disk tank/d1: missing; the pool waits for its disks | weft disk show tank/d1".into(),
-            "disk tank/d2: missing; the pool waits for its disks | weft disk show tank/d2".into(),
+            "disk tank/d1: missing; the pool waits for it | weft disk show tank/d1".into(),
+            "disk tank/d2: missing; the pool waits for it | weft disk show tank/d2".into(),
         ];
         assert_eq!(told(&tank), expected);
     }

@@ -26,6 +26,11 @@ const POOLS_EVERY: Duration = Duration::from_secs(5);
 /// A pool is below a threshold again when it is so far below it, in percent of its room (invariant 3).
 const BELOW: f64 = 2.0;
 
+/// After how long a frozen pool tries disks again that failed and are still there.
+const CHANCE_AFTER: Duration = Duration::from_secs(5);
+/// How long after that it does so no more: the engine retires a disk that fails for the third time.
+const CHANCE_EVERY: Duration = Duration::from_secs(3600);
+
 /// The thread that does it.
 pub(super) struct Keeper {
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -44,6 +49,8 @@ struct Known {
     hurry: bool,
     /// How many thresholds each pool, by its identity, had passed.
     full: BTreeMap<String, usize>,
+    /// When pools, by their identities, may try disks again that failed.
+    chances: BTreeMap<String, Instant>,
 }
 
 /// What is at a place where a disk may be.
@@ -54,8 +61,9 @@ impl Keeper {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stopped = stop.clone();
         let keep = move || {
-            let (pools_at, full) = (Instant::now(), BTreeMap::new());
-            let mut known = Known { seen: daemon.seen(), pools_at, event: 0, hurry: false, full };
+            let (seen, pools_at) = (daemon.seen(), Instant::now());
+            let (full, chances) = (BTreeMap::new(), BTreeMap::new());
+            let mut known = Known { seen, pools_at, event: 0, hurry: false, full, chances };
             loop {
                 let (flag, news) = &*stopped;
                 let waited = news.wait_timeout_while(lock(flag), LOOK_EVERY, |stop| !*stop);
@@ -105,8 +113,27 @@ impl Daemon {
             self.restore_exports();
         }
         known.hurry = claimed || pools.iter().any(|pool| pool.frozen.is_some());
+        self.try_failed(&pools, &mut known.chances);
         self.begin_scrubs(&pools);
         self.warn_of_full(&pools, &mut known.full);
+    }
+
+    /// Tries disks once more that failed and are still there, where their pool waits for disks: what failed may have been the bus.
+    fn try_failed(&self, pools: &[PoolInfo], chances: &mut BTreeMap<String, Instant>) {
+        let now = Instant::now();
+        for pool in pools.iter().filter(|pool| pool.frozen.is_some()) {
+            let failed: Vec<_> = pool.disks.iter().filter(|disk| disk.state == DiskState::Failed).collect();
+            if failed.is_empty() || *chances.entry(pool.id.clone()).or_insert(now + CHANCE_AFTER) > now {
+                continue;
+            }
+            chances.insert(pool.id.clone(), now + CHANCE_EVERY);
+            for disk in failed {
+                if self.try_again(pool, disk).is_ok() {
+                    let text = format!("disk {} is given another chance: the pool waits for it", disk.name);
+                    self.parts.journal.note(Some(&pool.name), text);
+                }
+            }
+        }
     }
 
     /// Tells people when a pool passes a threshold. `told`: how many each is known to have passed.

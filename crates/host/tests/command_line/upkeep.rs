@@ -221,6 +221,19 @@ fn what_survives_of_a_pool_is_imported_degraded() {
 }
 
 #[test]
+fn a_new_disk_where_a_missing_one_was_takes_its_place() {
+    let mut machine = Machine::with_tank();
+    machine.stop();
+    let size = fs::metadata(machine.disk("d3")).unwrap().len();
+    fs::remove_file(machine.disk("d3")).unwrap();
+    fs::File::create(machine.disk("d3")).unwrap().set_len(size).unwrap();
+    machine.start();
+    assert_eq!(machine.json(&["disk", "show", "tank/d3"])["state"], "missing");
+    assert_eq!(machine.weft(&["disk", "replace", "tank", "d3", &machine.disk("d3"), "--wait"]).exit, Exit::Done);
+    assert_eq!(machine.json(&["status"])["health"], "healthy");
+}
+
+#[test]
 fn a_pool_that_waits_for_its_disks_says_so_and_opens_by_itself_when_enough_are_back() {
     let mut machine = Machine::with_tank();
     machine.done(&["vdisk", "create", "tank/media", "--size", "1GiB"]);
