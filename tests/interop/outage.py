@@ -8,12 +8,13 @@ import itertools
 import os
 import shutil
 import signal
+import subprocess
 import threading
 import time
 
 import machine as machines
 from machine import MIB, Machine, holey_file, nbdsh, run
-from report import Case
+from report import Case, Skip
 
 DISK = "192MiB"
 SIZE = 16 * MIB
@@ -40,7 +41,8 @@ def cases(long):
                   ("nbdsh", "nbdcopy")) for name in LAYOUTS if long or name in SAMPLE]
     for name, body in STORIES.items():
         if long or name in SAMPLED:
-            found.append(Case(f"outage: {name}", lambda reporter, rng, body=body: reporter.check("", body, rng), ("nbdsh", "nbdcopy")))
+            needs = ("nbdsh", "nbdcopy") + (("nbdkit", "nbdfuse", "fusermount3") if body == bus else ())
+            found.append(Case(f"outage: {name}", lambda reporter, rng, body=body: reporter.check("", body, rng), needs))
     return found
 
 
@@ -50,8 +52,10 @@ class Crowd(Machine):
     def __init__(self, name, rng):
         disks, self.flags = LAYOUTS[name]
         self.survives = next(failures for kind, failures in FAILURES.items() if name.startswith(kind))
-        super().__init__(disks=disks, size=DISK)
+        super().__init__(disks=disks, pool=False)
         self.rng = rng
+        self.prepare()
+        self.weft("pool", "create", "p", *self.disk_files(), "--create-size", DISK, "--slab-size", "4MiB")
         self.away, self.gone = self.path("away"), []
         os.mkdir(self.away)
         self.weft("pool", "set", "p", "scrub-every=never")
@@ -59,6 +63,9 @@ class Crowd(Machine):
         self.vdisk("still", SIZE, *self.flags)
         self.vdisk("busy", SIZE, *self.flags)
         self.fill()
+
+    def prepare(self):
+        """What is to be done before there is a pool."""
 
     def __exit__(self, *what):
         super().__exit__(*what)
@@ -591,7 +598,63 @@ def one_by_one(rng):
         return did
 
 
+class Bus(Crowd):
+    """Three of the four disks are on a bus whose writes fail while there is a file `trigger`."""
+
+    def prepare(self):
+        if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+            raise Skip("/dev/fuse cannot be used here")
+        self.fuses = []
+        for n in range(3):
+            back = self.path(f"back{n}")
+            with open(back, "wb") as file:
+                file.truncate(192 * MIB)
+            open(self.disk(n), "wb").close()
+            line = ["nbdfuse", self.disk(n), "--command", "nbdkit", "-s", "--filter=error", "file", back, "error-pwrite=EIO",
+                    "error-pwrite-rate=100%", f"error-pwrite-file={self.path('trigger')}"]
+            self.fuses.append(subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                               start_new_session=True))
+            begun = time.monotonic()
+            while os.path.getsize(self.disk(n)) != 192 * MIB:
+                assert time.monotonic() - begun < machines.PATIENCE, "nbdfuse did not mount"
+                time.sleep(0.02)
+
+    def __exit__(self, *what):
+        if self.daemon:
+            self.kill()
+        for n, fuse in enumerate(self.fuses):
+            subprocess.run(["fusermount3", "-uqz", self.disk(n)], check=False)
+            os.killpg(fuse.pid, signal.SIGKILL)
+            fuse.wait()
+        super().__exit__(*what)
+
+
+def bus(rng):
+    """Writes to most disks fail, though all are there: the pool waits, tries them again, and goes on."""
+    with Bus("parity 1 on 4", rng) as crowd:
+        crowd.busy()
+        time.sleep(0.5)
+        open(crowd.path("trigger"), "w").close()
+        crowd.until("frozen", "pool", "show", "p", holds=lambda pool: pool["frozen"])
+        status = crowd.json("status")
+        assert status["health"] == "frozen", status
+        crowd.type_hints(status["attention"])
+        os.remove(crowd.path("trigger"))
+        # Nobody types anything.
+        crowd.until("not frozen", "pool", "show", "p", holds=lambda pool: not pool["frozen"])
+        did = crowd.rest()
+        # What failed is counted against the disks.
+        begun = time.monotonic()
+        while crowd.json("status")["health"] != "healthy":
+            assert time.monotonic() - begun < machines.PATIENCE, crowd.weft("status") + crowd.events()
+            time.sleep(0.1)
+        crowd.verify()
+        crowd.sound()
+        return did
+
+
 STORIES = {
+    "the bus fails": bus,
     "one disk is rolled back while the daemon is down": lambda rng: one_rolled_back(rng, False),
     "one disk is rolled back under the daemon": lambda rng: one_rolled_back(rng, True),
     "three of four are rolled back": three_rolled_back,

@@ -80,6 +80,7 @@ impl From<weft_engine::error::Error> for ApiError {
             ErrorKind::ReadOnly => Kind::ReadOnly,
             ErrorKind::Lost => Kind::Lost,
             ErrorKind::Corrupt => Kind::Corrupt,
+            ErrorKind::Frozen => Kind::Frozen,
             ErrorKind::Closed => Kind::Closed,
         };
         ApiError::new(kind, error.context)

@@ -84,7 +84,9 @@ fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
             (format!("{state}{last_seen}; it is leaving the pool (job {job})"), format!("weft job show {job}"))
         }
         DiskState::Failed if pool.frozen.is_some() => (
-            format!("failed{last_seen}: it answered with errors and was taken out; the pool waits for it, it can be given another chance"),
+            format!(
+                "failed{last_seen}: it answered with errors and was taken out; the pool waits for it, it can be given another chance"
+            ),
             format!("weft disk set {pool_name} {name} maintenance=off"),
         ),
         state if pool.frozen.is_some() => (format!("{state}{last_seen}; the pool waits for it"), show),

@@ -110,7 +110,8 @@ impl Daemon {
             return Err(ApiError::new(Kind::ReadOnly, message).hint(format!("weft status {name}")));
         }
         if let Some(frozen) = &pool.frozen {
-            let message = format!("pool {name} is frozen {frozen}; it goes on by itself when enough of its disks are back");
+            let message =
+                format!("pool {name} is frozen {frozen}; it goes on by itself when enough of its disks are back");
             return Err(ApiError::new(Kind::Frozen, message).hint(format!("weft status {name}")));
         }
         Ok(pool)

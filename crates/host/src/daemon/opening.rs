@@ -100,11 +100,15 @@ impl Daemon {
             let left = |why, reason: &str| Err((why, reason.to_string()));
             let opened = match record.as_ref().map(|record| record.wanted) {
                 Some(Wanted::Closed) => left(Why::Exported, "it was exported"),
-                None if matches!(looking, Looking::Around | Looking::Again) => left(Why::Unasked, "it appeared while the daemon ran"),
+                None if matches!(looking, Looking::Around | Looking::Again) => {
+                    left(Why::Unasked, "it appeared while the daemon ran")
+                }
                 _ if looking == Looking::Survey => left(Why::Unasked, "it was not asked for yet"),
                 wanted => self
                     .open_pool(&name, &names, &members, self.how(wanted.unwrap_or(Wanted::Open)), patience)
-                    .map_err(|error| (if error.kind == Kind::AlreadyExists { Why::Busy } else { Why::Failed }, error.message)),
+                    .map_err(|error| {
+                        (if error.kind == Kind::AlreadyExists { Why::Busy } else { Why::Failed }, error.message)
+                    }),
             };
             match opened {
                 Ok(()) => {
@@ -154,9 +158,8 @@ impl Daemon {
     fn without_disks(&self, open: &[PoolInfo], found: &BTreeMap<String, Vec<Found>>) -> Vec<Unopened> {
         let state = lock(&self.state);
         let records = state.pools.iter().filter(|record| record.wanted != Wanted::Closed && !record.disks.is_empty());
-        let absent = records.filter(|record| {
-            !found.contains_key(&record.id) && open.iter().all(|pool| pool.id != record.id)
-        });
+        let absent =
+            records.filter(|record| !found.contains_key(&record.id) && open.iter().all(|pool| pool.id != record.id));
         absent
             .map(|record| {
                 let reason = "none of its disks is there".into();
@@ -311,7 +314,9 @@ fn not_open(
     disks.sort();
     let reason = match missing.is_empty() || why != Why::Failed {
         true => reason,
-        false => format!("{reason} (not found: {}); it opens by itself when enough of them are back", missing.join(", ")),
+        false => {
+            format!("{reason} (not found: {}); it opens by itself when enough of them are back", missing.join(", "))
+        }
     };
     Unopened { found: Importable { name, id, disks, missing, reason }, why }
 }

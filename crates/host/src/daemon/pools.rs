@@ -174,7 +174,8 @@ impl Daemon {
                 (DiskState::Foreign, Some(holds), Some(label))
             }
             Ok(Some(label)) if !label.whole => {
-                let holds = format!("the beginning of a disk of pool {}: it is being copied, or was cut off", label.pool_name);
+                let holds =
+                    format!("the beginning of a disk of pool {}: it is being copied, or was cut off", label.pool_name);
                 (DiskState::Foreign, Some(holds), Some(label))
             }
             Ok(Some(label)) => (DiskState::Closed, Some(format!("pool {}", label.pool_name)), Some(label)),

@@ -94,8 +94,10 @@ impl Daemon {
 
     pub(super) fn export_pool(&self, pool: &str, how: ChangeQuery) -> Answer<Change> {
         if let Some(absent) = self.waited_for(pool) {
-            let change = Change::new(Outcome::Closed, format!("pool {}", absent.name), how.dry_run)
-                .line(format!("it is not waited for any more, also over a restart, until `weft pool import {}`", absent.name));
+            let change = Change::new(Outcome::Closed, format!("pool {}", absent.name), how.dry_run).line(format!(
+                "it is not waited for any more, also over a restart, until `weft pool import {}`",
+                absent.name
+            ));
             if !how.dry_run {
                 self.want(&absent.id, Wanted::Closed)?;
                 self.open_found_pools(Instant::now(), Looking::Survey);

@@ -74,8 +74,12 @@ impl Session<'_, '_> {
         if *degraded && !*read_only && !changing.dry_run && !changing.yes {
             let would = weft.pool_import(&PoolImport { dry_run: true, ..request.clone() })?;
             if would.outcome != Outcome::AlreadySo {
-                let harm = format!("writing to {} without most of its disks gives up what only those know", would.subject);
-                let question = format!("Write to {} without the disks that are missing? What only they know is given up.", would.subject);
+                let harm =
+                    format!("writing to {} without most of its disks gives up what only those know", would.subject);
+                let question = format!(
+                    "Write to {} without the disks that are missing? What only they know is given up.",
+                    would.subject
+                );
                 self.agreed(&would, &harm, &question, "was left closed")?;
             }
         }

@@ -41,7 +41,7 @@ fn newest(path: &Path) -> Answer<Option<(label::Label, ByteCount)>> {
             continue;
         }
         match label::Label::decode(&block)? {
-            Some(label) if newest.as_ref().is_none_or(|best| label.epoch > best.epoch) => newest = Some(label),
+            Some(label) if newest.as_ref().is_none_or(|best| label.serial > best.serial) => newest = Some(label),
             _ => {}
         }
     }

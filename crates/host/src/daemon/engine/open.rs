@@ -167,7 +167,10 @@ async fn open_disks(
     }
     let world = PoolWorld::new(local.world(), journal.clone());
     let disks = members.into_iter().map(|(_, disk)| disk as Rc<dyn Disk>).collect();
-    let pool = Pool::open(world.clone(), disks, OpenOptions { tuning: local.state().tuning, ..options }).await?;
+    // What this opening writes is told apart by it from what another machine may write.
+    let lineage = u64::from_le_bytes(random()?);
+    let options = OpenOptions { tuning: local.state().tuning, lineage, ..options };
+    let pool = Pool::open(world.clone(), disks, options).await?;
     let info = pool.info();
     history::adopt(&pool, &journal);
     world.introduce(&pool);
@@ -218,8 +221,12 @@ pub async fn close(local: Rc<Local<Pools>>, name: &str, wipe: bool) -> Answer<()
 }
 
 fn random_id() -> Answer<Id> {
-    let mut id = Id::default();
-    getrandom::fill(&mut id.0)
+    Ok(Id(random()?))
+}
+
+fn random<const N: usize>() -> Answer<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
         .map_err(|error| ApiError::new(Kind::Internal, format!("the system gives no random numbers: {error}")))?;
-    Ok(id)
+    Ok(bytes)
 }
