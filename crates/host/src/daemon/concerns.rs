@@ -17,12 +17,12 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
         );
         found.push(concern(format!("pool {}", pool.name), message, format!("weft disk list --pool {}", pool.name)));
     }
-    let away: Vec<&str> =
-        pool.disks.iter().filter(|disk| disk.state == DiskState::Missing).map(|disk| disk.name.as_str()).collect();
+    let away = pool.disks.iter().filter(|disk| matches!(disk.state, DiskState::Missing | DiskState::Failed));
+    let away: Vec<&str> = away.map(|disk| disk.name.as_str()).collect();
     for vdisk in pool.vdisks.iter().filter(|vdisk| vdisk.health == Health::Failed) {
         let (message, hint) = match away.as_slice() {
             [] => ("some of its data cannot be read".to_string(), format!("weft pool check {}", pool.name)),
-            // What their return brings back needs no check.
+            // What their return brings back needs no check, and a check would only find it missing.
             away => (
                 format!("some of its data cannot be read without {}", away.join(", ")),
                 format!("weft disk list --pool {}", pool.name),

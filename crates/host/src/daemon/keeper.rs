@@ -7,6 +7,7 @@
 //! 3. A pool that stays near a threshold is warned of once.
 
 use super::concerns::full_percent;
+use super::find::Look;
 use super::opening::{Looking, wall_clock};
 use super::{Daemon, find, lock};
 use crate::api::error::{Answer, ApiError, Kind};
@@ -53,8 +54,8 @@ struct Known {
     chances: BTreeMap<String, Instant>,
 }
 
-/// What is at a place where a disk may be.
-type Seen = Vec<(PathBuf, Option<(u64, u64)>)>;
+/// What is at a place where a disk may be. A file that is being copied grows.
+type Seen = Vec<(PathBuf, Option<(u64, u64)>, Look)>;
 
 impl Keeper {
     pub(super) fn start(daemon: Arc<Daemon>) -> Answer<Keeper> {
@@ -88,7 +89,13 @@ impl Keeper {
 
 impl Daemon {
     fn seen(&self) -> Seen {
-        self.scanned().into_iter().map(|path| (find::identity(&path), path)).map(|(id, path)| (path, id)).collect()
+        self.scanned()
+            .into_iter()
+            .map(|path| {
+                let (identity, look) = (find::identity(&path), find::look(&path));
+                (path, identity, look)
+            })
+            .collect()
     }
 
     fn keep(&self, known: &mut Known) {
