@@ -119,7 +119,7 @@ impl Daemon {
     }
 
     /// A pool that was open here and could not be opened again: its disks are away, for one.
-    fn waited_for(&self, pool: &str) -> Option<Importable> {
+    pub(super) fn waited_for(&self, pool: &str) -> Option<Importable> {
         let open = self.pools().ok()?.iter().any(|open| open.name == pool);
         let unopened = lock(&self.unopened);
         let mut known = unopened.iter().filter(|known| !open && known.found.name == pool && known.why == Why::Failed);
