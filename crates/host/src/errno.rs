@@ -25,6 +25,7 @@ pub const fn names(kind: ErrorKind) -> Names {
         ErrorKind::NoSpace => Names { nbd: NBD_ENOSPC, errno: libc::ENOSPC, exit: 5 },
         ErrorKind::ReadOnly => Names { nbd: NBD_EPERM, errno: libc::EROFS, exit: 3 },
         ErrorKind::Lost => Names { nbd: NBD_EIO, errno: libc::EIO, exit: 6 },
+        ErrorKind::Frozen => Names { nbd: NBD_EIO, errno: libc::EIO, exit: 6 },
         ErrorKind::Corrupt => Names { nbd: NBD_EIO, errno: libc::EIO, exit: 6 },
         ErrorKind::Closed => Names { nbd: NBD_ESHUTDOWN, errno: libc::ESHUTDOWN, exit: 1 },
     }
@@ -51,7 +52,9 @@ mod tests {
     fn every_kind_has_an_nbd_value_of_the_protocol_and_an_exit_code_that_is_not_success() {
         use ErrorKind::*;
         let defined = [NBD_EPERM, NBD_EIO, NBD_EINVAL, NBD_ENOSPC, NBD_ENOTSUP, NBD_ESHUTDOWN];
-        for kind in [InvalidInput, NotFound, AlreadyExists, NotPossible, NoSpace, ReadOnly, Lost, Corrupt, Closed] {
+        for kind in
+            [InvalidInput, NotFound, AlreadyExists, NotPossible, NoSpace, ReadOnly, Lost, Corrupt, Frozen, Closed]
+        {
             let names = names(kind);
             assert!(defined.contains(&names.nbd), "{kind:?}");
             assert!(names.errno > 0 && (1..=7).contains(&names.exit), "{kind:?}");

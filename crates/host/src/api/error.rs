@@ -23,6 +23,8 @@ pub enum Kind {
     ReadOnly,
     /// More was lost than the redundancy covers.
     Lost,
+    /// Too few disks of the pool are there: it waits for them, and goes on by itself.
+    Frozen,
     /// What is on a disk is not what weft wrote, or is of an unknown version.
     Corrupt,
     /// The pool or the daemon is stopping.
@@ -78,6 +80,7 @@ impl From<weft_engine::error::Error> for ApiError {
             ErrorKind::ReadOnly => Kind::ReadOnly,
             ErrorKind::Lost => Kind::Lost,
             ErrorKind::Corrupt => Kind::Corrupt,
+            ErrorKind::Frozen => Kind::Frozen,
             ErrorKind::Closed => Kind::Closed,
         };
         ApiError::new(kind, error.context)

@@ -2,6 +2,7 @@
 
 use super::job::JobInfo;
 use super::size::Size;
+use super::span;
 use super::upkeep::{PoolSettings, Usage};
 use super::vdisk::VdiskInfo;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ pub enum Health {
     Degraded,
     /// Can be read, accepts no writes.
     ReadOnly,
+    /// Waits for disks: what is written and flushed waits with it.
+    Frozen,
     /// Some data cannot be read.
     Failed,
 }
@@ -165,6 +168,9 @@ pub struct PoolInfo {
     pub health: Health,
     /// Whether it was opened for reading only.
     pub read_only: bool,
+    /// What it waits for, when too few of its disks are there to write anything. It goes on by itself.
+    #[serde(default)]
+    pub frozen: Option<Frozen>,
     /// Its unit of allocation on one disk, in bytes.
     pub slab_size: u64,
     /// The size of its disks, in bytes.
@@ -194,6 +200,17 @@ pub struct PoolInfo {
     pub vdisks: Vec<VdiskInfo>,
     /// Its jobs: those that run, wait or are paused, then the last ones that ended.
     pub jobs: Vec<JobInfo>,
+}
+
+/// A pool that waits for disks.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
+pub struct Frozen {
+    /// Why it writes nothing.
+    pub reason: String,
+    /// For how long, in seconds.
+    pub seconds: u64,
+    /// The disks that are not there, by name.
+    pub missing: Vec<String>,
 }
 
 /// Asks for a new pool.
@@ -275,8 +292,15 @@ impl fmt::Display for Health {
             Health::Healthy => "healthy",
             Health::Degraded => "degraded",
             Health::ReadOnly => "read-only",
+            Health::Frozen => "frozen",
             Health::Failed => "failed",
         })
+    }
+}
+
+impl fmt::Display for Frozen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "for {}: {}", span::left(self.seconds), self.reason)
     }
 }
 

@@ -317,7 +317,7 @@ impl IntoResponse for ApiError {
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::AlreadyExists | Kind::NotPossible | Kind::ReadOnly => StatusCode::CONFLICT,
             Kind::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
-            Kind::Closed | Kind::Unreachable => StatusCode::SERVICE_UNAVAILABLE,
+            Kind::Frozen | Kind::Closed | Kind::Unreachable => StatusCode::SERVICE_UNAVAILABLE,
             Kind::Lost | Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
         (status, Json(self)).into_response()

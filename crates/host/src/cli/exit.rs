@@ -31,7 +31,7 @@ impl From<Kind> for Exit {
             Kind::AlreadyExists | Kind::NotPossible | Kind::ReadOnly => Exit::NotPossible,
             Kind::NotFound => Exit::NotFound,
             Kind::NoSpace => Exit::NoSpace,
-            Kind::Lost | Kind::Corrupt => Exit::Lost,
+            Kind::Lost | Kind::Frozen | Kind::Corrupt => Exit::Lost,
             Kind::Unreachable => Exit::Unreachable,
             Kind::Closed | Kind::Internal => Exit::Other,
         }

@@ -255,19 +255,25 @@ impl Session<'_, '_> {
             return self.changed(would);
         }
         if !changing.yes {
-            let Some(ask) = &mut self.io.ask else {
-                let message =
-                    format!("removing {} destroys what it holds; without a terminal only --yes does it", would.subject);
-                let hint = usage::again(self.argv, "--yes");
-                return Err(ApiError::new(Kind::InvalidInput, message).hint(hint).into());
-            };
-            write!(self.io.err, "{}", would.text(self.style))?;
-            if !ask(&format!("Remove {}? What it holds is gone for good.", would.subject)) {
-                let message = format!("{} was kept", would.subject);
-                return Err(ApiError::new(Kind::NotPossible, message).hint(usage::again(self.argv, "--yes")).into());
-            }
+            let subject = &would.subject;
+            let harm = format!("removing {subject} destroys what it holds");
+            self.agreed(&would, &harm, &format!("Remove {subject}? What it holds is gone for good."), "was kept")?;
         }
         self.changed(operation(ChangeQuery { dry_run: false })?)
+    }
+
+    /// Asks a person for what does harm, having said what would change; fails unless the answer is yes.
+    fn agreed(&mut self, would: &Change, harm: &str, question: &str, otherwise: &str) -> Result<(), Failure> {
+        let Some(ask) = &mut self.io.ask else {
+            let message = format!("{harm}; without a terminal only --yes does it");
+            return Err(ApiError::new(Kind::InvalidInput, message).hint(usage::again(self.argv, "--yes")).into());
+        };
+        write!(self.io.err, "{}", would.text(self.style))?;
+        if ask(question) {
+            return Ok(());
+        }
+        let message = format!("{} {otherwise}", would.subject);
+        Err(ApiError::new(Kind::NotPossible, message).hint(usage::again(self.argv, "--yes")).into())
     }
 
     /// Prints what changed; quietly, only what would.

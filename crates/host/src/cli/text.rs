@@ -80,6 +80,9 @@ impl Text for PoolInfo {
             ("slab size", human(self.slab_size)),
             ("log", upkeep::log(self)),
         ];
+        if let Some(frozen) = &self.frozen {
+            shown.insert(3, ("frozen", frozen.to_string()));
+        }
         shown.extend(upkeep::settings(self));
         let mut text = pairs(&shown);
         text += "\n";
@@ -384,7 +387,7 @@ fn health(health: Health) -> (String, Tone) {
     let tone = match health {
         Health::Healthy => Tone::Good,
         Health::Degraded | Health::ReadOnly => Tone::Poor,
-        Health::Failed => Tone::Bad,
+        Health::Frozen | Health::Failed => Tone::Bad,
     };
     (health.to_string(), tone)
 }

@@ -125,6 +125,8 @@ pub struct Label {
     pub disk_id: String,
     /// The disk's name within the pool.
     pub disk_name: String,
+    /// Whether the disk is as long as when it joined. A file that is still being copied is not, nor is one that was cut off.
+    pub whole: bool,
 }
 
 /// A pool to make.

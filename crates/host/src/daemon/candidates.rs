@@ -5,7 +5,7 @@ use super::find::{self, Look};
 use super::{Daemon, probe};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::judge;
-use crate::api::pool::PoolInfo;
+use crate::api::pool::{DiskState, PoolInfo};
 use crate::api::size::{Size, typed};
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom};
@@ -169,7 +169,8 @@ fn in_use(path: &Path, open: &[PoolInfo]) -> Answer<()> {
     let shown = path.display();
     let identity = find::identity(path);
     let members = open.iter().flat_map(|pool| pool.disks.iter().map(move |disk| (pool, disk)));
-    for (pool, disk) in members {
+    // What lies where a missing disk was last seen is another disk.
+    for (pool, disk) in members.filter(|(_, disk)| disk.state != DiskState::Missing) {
         if disk.path.as_deref().is_some_and(|member| find::identity(member) == identity) {
             let message = format!("{shown} is in use: it is disk {} of pool {}", disk.name, pool.name);
             return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft pool show {}", pool.name)));

@@ -10,9 +10,25 @@ use std::time::Duration;
 /// What of a pool needs a person, the worst first.
 pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
     let mut found = Vec::new();
+    if let Some(frozen) = &pool.frozen {
+        let message = format!(
+            "frozen {frozen}; it is read as far as its disks are there, all else waits, nothing that was flushed is lost, and it goes on by itself when \
+             enough of them are back"
+        );
+        found.push(concern(format!("pool {}", pool.name), message, format!("weft disk list --pool {}", pool.name)));
+    }
+    let away = pool.disks.iter().filter(|disk| matches!(disk.state, DiskState::Missing | DiskState::Failed));
+    let away: Vec<&str> = away.map(|disk| disk.name.as_str()).collect();
     for vdisk in pool.vdisks.iter().filter(|vdisk| vdisk.health == Health::Failed) {
-        let message = "some of its data cannot be read";
-        found.push(concern(format!("vdisk {}", vdisk.name), message, format!("weft pool check {}", pool.name)));
+        let (message, hint) = match away.as_slice() {
+            [] => ("some of its data cannot be read".to_string(), format!("weft pool check {}", pool.name)),
+            // What their return brings back needs no check, and a check would only find it missing.
+            away => (
+                format!("some of its data cannot be read without {}", away.join(", ")),
+                format!("weft disk list --pool {}", pool.name),
+            ),
+        };
+        found.push(concern(format!("vdisk {}", vdisk.name), message, hint));
     }
     found.extend(pool.disks.iter().filter_map(|disk| state_of(pool, disk)));
     found.extend(failing_disks(pool));
@@ -20,7 +36,7 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
     found.extend(retired_disks(pool));
     found.extend(pool.jobs.iter().filter_map(|job| job_concern(pool, job)));
     let subject = || format!("pool {}", pool.name);
-    if pool.read_only {
+    if pool.read_only && pool.frozen.is_none() {
         found.push(concern(subject(), "accepts no writes", format!("weft events {}", pool.name)));
     }
     let full = full_percent(pool);
@@ -67,6 +83,13 @@ fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
             let job = leaving.map(|job| job.job.as_str()).unwrap_or_default();
             (format!("{state}{last_seen}; it is leaving the pool (job {job})"), format!("weft job show {job}"))
         }
+        DiskState::Failed if pool.frozen.is_some() => (
+            format!(
+                "failed{last_seen}: it answered with errors and was taken out; the pool waits for it, it can be given another chance"
+            ),
+            format!("weft disk set {pool_name} {name} maintenance=off"),
+        ),
+        state if pool.frozen.is_some() => (format!("{state}{last_seen}; the pool waits for it"), show),
         state => {
             let told = format!("{state}{last_seen}");
             let redundant = pool.vdisks.iter().all(|vdisk| vdisk.health == Health::Healthy);
@@ -175,7 +198,7 @@ fn nanos(nanos: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::pool::{DiskCounters, Latency, Media};
+    use crate::api::pool::{DiskCounters, Frozen, Latency, Media};
     use crate::api::upkeep::PoolSettings;
     use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
 
@@ -237,6 +260,7 @@ mod tests {
                 foreground_share: 50,
                 full: [70, 80, 90],
             },
+            frozen: None,
             log_fill: 0.0,
             memory: Vec::new(),
             open_nanos: 0,
@@ -327,6 +351,27 @@ mod tests {
         assert!(told(&tank)[0].ends_with("| weft disk set tank d1 maintenance=off"));
         tank.disks[1].state = DiskState::Returning;
         assert!(told(&tank)[0].starts_with("disk tank/d1: back; what it missed"));
+    }
+
+    #[test]
+    fn a_frozen_pool_says_what_it_waits_for_and_offers_nothing_that_it_would_refuse() {
+        let mut tank = pool(vec![disk("d0", 1), disk("d1", 1), disk("d2", 1)]);
+        for away in &mut tank.disks[1..] {
+            away.state = DiskState::Missing;
+        }
+        (tank.read_only, tank.vdisks[0].health) = (true, Health::Failed);
+        tank.frozen = Some(Frozen { reason: "why".into(), seconds: 12, missing: vec!["d1".into(), "d2".into()] });
+        let list = "weft disk list --pool tank";
+        let expected = [
+            format!(
+                "pool tank: frozen for 12s: why; it is read as far as its disks are there, all else waits, nothing that was flushed is \
+                 lost, and it goes on by itself when enough of them are back | {list}"
+            ),
+            format!("vdisk tank/media: some of its data cannot be read without d1, d2 | {list}"),
+            "disk tank/d1: missing; the pool waits for it | weft disk show tank/d1".into(),
+            "disk tank/d2: missing; the pool waits for it | weft disk show tank/d2".into(),
+        ];
+        assert_eq!(told(&tank), expected);
     }
 
     #[test]

@@ -84,7 +84,12 @@ impl Control for Daemon {
     }
 
     fn pool_export(&self, pool: &str, how: ChangeQuery) -> Answer<Change> {
-        self.pool(pool)?;
+        // One that is waited for is not there.
+        if let Err(error) = self.pool(pool)
+            && self.waited_for(pool).is_none()
+        {
+            return Err(error);
+        }
         self.change(pool, || self.export_pool(pool, how))
     }
 

@@ -109,6 +109,11 @@ impl Daemon {
             let message = format!("pool {name} accepts no writes");
             return Err(ApiError::new(Kind::ReadOnly, message).hint(format!("weft status {name}")));
         }
+        if let Some(frozen) = &pool.frozen {
+            let message =
+                format!("pool {name} is frozen {frozen}; it goes on by itself when enough of its disks are back");
+            return Err(ApiError::new(Kind::Frozen, message).hint(format!("weft status {name}")));
+        }
         Ok(pool)
     }
 }

@@ -2,11 +2,12 @@
 //! open here when their disks appear, begins the periodic scrubs, warns when a pool fills up, and remembers what changed.
 //!
 //! Invariants
-//! 1. Looking costs a look at names, and nothing on the engine's thread, unless something appeared or went.
+//! 1. Looking costs a look at names, and nothing on the engine's thread, unless something appeared, went or happened, or a pool is frozen.
 //! 2. A scrub that is due is begun once: while one has not ended, none is due.
 //! 3. A pool that stays near a threshold is warned of once.
 
 use super::concerns::full_percent;
+use super::find::Look;
 use super::opening::{Looking, wall_clock};
 use super::{Daemon, find, lock};
 use crate::api::error::{Answer, ApiError, Kind};
@@ -26,6 +27,11 @@ const POOLS_EVERY: Duration = Duration::from_secs(5);
 /// A pool is below a threshold again when it is so far below it, in percent of its room (invariant 3).
 const BELOW: f64 = 2.0;
 
+/// After how long a frozen pool tries disks again that failed and are still there.
+const CHANCE_AFTER: Duration = Duration::from_secs(5);
+/// How long after that it does so no more: the engine retires a disk that fails for the third time.
+const CHANCE_EVERY: Duration = Duration::from_secs(3600);
+
 /// The thread that does it.
 pub(super) struct Keeper {
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -38,19 +44,27 @@ struct Known {
     seen: Seen,
     /// When the pools were looked at.
     pools_at: Instant,
+    /// The number of the last event then: a disk that blinks is an event, and its name may be back before it was missed.
+    event: u64,
+    /// Whether a pool waits for disks, or somebody still claimed a disk that is back.
+    hurry: bool,
     /// How many thresholds each pool, by its identity, had passed.
     full: BTreeMap<String, usize>,
+    /// When pools, by their identities, may try disks again that failed.
+    chances: BTreeMap<String, Instant>,
 }
 
-/// What is at a place where a disk may be.
-type Seen = Vec<(PathBuf, Option<(u64, u64)>)>;
+/// What is at a place where a disk may be. A file that is being copied grows.
+type Seen = Vec<(PathBuf, Option<(u64, u64)>, Look)>;
 
 impl Keeper {
     pub(super) fn start(daemon: Arc<Daemon>) -> Answer<Keeper> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stopped = stop.clone();
         let keep = move || {
-            let mut known = Known { seen: daemon.seen(), pools_at: Instant::now(), full: BTreeMap::new() };
+            let (seen, pools_at) = (daemon.seen(), Instant::now());
+            let (full, chances) = (BTreeMap::new(), BTreeMap::new());
+            let mut known = Known { seen, pools_at, event: 0, hurry: false, full, chances };
             loop {
                 let (flag, news) = &*stopped;
                 let waited = news.wait_timeout_while(lock(flag), LOOK_EVERY, |stop| !*stop);
@@ -75,27 +89,58 @@ impl Keeper {
 
 impl Daemon {
     fn seen(&self) -> Seen {
-        self.scanned().into_iter().map(|path| (find::identity(&path), path)).map(|(id, path)| (path, id)).collect()
+        self.scanned()
+            .into_iter()
+            .map(|path| {
+                let (identity, look) = (find::identity(&path), find::look(&path));
+                (path, identity, look)
+            })
+            .collect()
     }
 
     fn keep(&self, known: &mut Known) {
         let seen = self.seen();
         if known.seen != seen {
             known.seen = seen;
-            self.rescan(Instant::now(), Looking::Around);
+            known.hurry |= self.rescan(Instant::now(), Looking::Around);
         }
-        if known.pools_at.elapsed() < POOLS_EVERY {
+        let event = self.parts.journal.newest();
+        if known.pools_at.elapsed() < POOLS_EVERY && known.event == event && !known.hurry {
             return;
         }
-        known.pools_at = Instant::now();
+        (known.pools_at, known.event) = (Instant::now(), event);
         let _alone = lock(&self.changing);
         let Ok(pools) = self.parts.engine.pools() else { return };
         self.note_open(&pools);
-        if pools.iter().flat_map(|pool| &pool.disks).any(|disk| disk.state == DiskState::Missing) {
-            self.open_found_pools(Instant::now(), Looking::Around);
+        let missing = pools.iter().flat_map(|pool| &pool.disks).any(|disk| disk.state == DiskState::Missing);
+        let waiting = !lock(&self.unopened).is_empty();
+        let mut claimed = false;
+        if missing || waiting {
+            claimed = self.open_found_pools(Instant::now(), Looking::Again);
+            self.restore_exports();
         }
+        known.hurry = claimed || pools.iter().any(|pool| pool.frozen.is_some());
+        self.try_failed(&pools, &mut known.chances);
         self.begin_scrubs(&pools);
         self.warn_of_full(&pools, &mut known.full);
+    }
+
+    /// Tries disks once more that failed and are still there, where their pool waits for disks: what failed may have been the bus.
+    fn try_failed(&self, pools: &[PoolInfo], chances: &mut BTreeMap<String, Instant>) {
+        let now = Instant::now();
+        for pool in pools.iter().filter(|pool| pool.frozen.is_some()) {
+            let failed: Vec<_> = pool.disks.iter().filter(|disk| disk.state == DiskState::Failed).collect();
+            if failed.is_empty() || *chances.entry(pool.id.clone()).or_insert(now + CHANCE_AFTER) > now {
+                continue;
+            }
+            chances.insert(pool.id.clone(), now + CHANCE_EVERY);
+            for disk in failed {
+                if self.try_again(pool, disk).is_ok() {
+                    let text = format!("disk {} is given another chance: the pool waits for it", disk.name);
+                    self.parts.journal.note(Some(&pool.name), text);
+                }
+            }
+        }
     }
 
     /// Tells people when a pool passes a threshold. `told`: how many each is known to have passed.
@@ -181,6 +226,7 @@ mod tests {
             unusable: 0,
             unusable_why: None,
             settings,
+            frozen: None,
             log_fill: 0.0,
             memory: Vec::new(),
             open_nanos: 0,

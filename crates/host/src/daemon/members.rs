@@ -110,7 +110,9 @@ impl Daemon {
                 .map_err(|error| error.or_hint(|| format!("weft disk add {} DISK", pool.name)))
         };
         let what = |by: &str| format!("replacement of disk {}/{} by {by}", pool.name, old.name);
-        if let Ok((new, to)) = find_member(&pool, &request.by) {
+        // What lies where a missing disk was last seen is another disk.
+        let there = |found: &(&DiskInfo, u16)| found.0.state != DiskState::Missing || found.0.name == request.by;
+        if let Some((new, to)) = find_member(&pool, &request.by).ok().filter(there) {
             if new.name == old.name || new.state != DiskState::Healthy {
                 let message = format!("disk {} cannot take the place of {}: it is {}", new.name, old.name, new.state);
                 return Err(ApiError::new(Kind::NotPossible, message)
@@ -161,8 +163,13 @@ impl Daemon {
     }
 
     pub(super) fn set_disk(&self, pool: &str, disk: &str, request: &DiskSet) -> Answer<Change> {
-        let pool = self.writable_pool_named(pool)?;
+        // A frozen pool takes nothing but what it waits for.
+        let chance = DiskSet { maintenance: Some(false), dry_run: request.dry_run, ..DiskSet::default() };
+        let pool = self.open_pool_named(pool)?;
         let (disk, no) = find_member(&pool, disk)?;
+        if pool.frozen.is_none() || disk.state != DiskState::Failed || *request != chance {
+            self.writable_pool_named(&pool.name)?;
+        }
         if request.is_empty() {
             let message = "nothing is set; usage, media, name, domain and maintenance can be";
             let hint = format!("weft disk set {} {} usage=retired", pool.name, disk.name);
@@ -238,7 +245,7 @@ impl Daemon {
     }
 
     /// Uses a disk again that failed and is still where it was.
-    fn try_again(&self, pool: &PoolInfo, disk: &DiskInfo) -> Answer<()> {
+    pub(super) fn try_again(&self, pool: &PoolInfo, disk: &DiskInfo) -> Answer<()> {
         let replace = || format!("weft disk replace {} {} DISK", pool.name, disk.name);
         let Some(path) = &disk.path else {
             let message = format!("where disk {} is, is not known", disk.name);

@@ -166,11 +166,12 @@ impl Running {
 
 impl Daemon {
     /// Looks for pools and exports that could be there now and were not before. Disks that are claimed by somebody are
-    /// waited for until `patience` is over.
-    fn rescan(&self, patience: Instant, looking: Looking) {
+    /// waited for until `patience` is over. Says whether one that an open pool misses is claimed even then.
+    fn rescan(&self, patience: Instant, looking: Looking) -> bool {
         let _alone = lock(&self.changing);
-        self.open_found_pools(patience, looking);
+        let claimed = self.open_found_pools(patience, looking);
         self.restore_exports();
+        claimed
     }
 
     /// Changes what is remembered, durably; what is remembered stays as it was when that fails.

@@ -33,7 +33,9 @@ pub(super) enum Why {
     Exported,
     /// Nobody asked for it yet.
     Unasked,
-    /// It was tried.
+    /// It was tried, and somebody else has a disk of it, or its name.
+    Busy,
+    /// It was tried, or there is nothing to try.
     Failed,
 }
 
@@ -44,6 +46,8 @@ pub(super) enum Looking {
     Asked,
     /// Something appeared: only pools that were open here before are.
     Around,
+    /// Nothing appeared by its name: the same, and what failed is tried again only where the disks are not those of the last time.
+    Again,
     /// To say what is there: nothing is opened.
     Survey,
 }
@@ -55,40 +59,56 @@ impl Unopened {
     pub(super) fn hint(&self) -> String {
         match (self.why, self.found.missing.is_empty()) {
             (Why::Exported | Why::Unasked, _) => format!("weft pool import {}", self.found.name),
-            (Why::Failed, false) => format!("weft pool import {} --read-only --degraded", self.found.name),
-            (Why::Failed, true) => "weft disk list".into(),
+            (Why::Busy, _) => "weft disk list".into(),
+            (Why::Failed, false) if !self.found.disks.is_empty() => {
+                format!("weft pool import {} --read-only --degraded", self.found.name)
+            }
+            (Why::Failed, _) => "weft disk list".into(),
         }
     }
 }
 
 impl Daemon {
     /// Opens every pool that is found and not open, and gives disks back to those that are. What cannot be opened is kept
-    /// with the reason. Disks that are claimed by somebody are waited for until `patience` is over.
-    pub(super) fn open_found_pools(&self, patience: Instant, looking: Looking) {
-        let Ok(open) = self.parts.engine.pools() else { return };
+    /// with the reason. Disks that are claimed by somebody are waited for until `patience` is over. Says whether somebody still claims a disk that
+    /// an open pool misses.
+    pub(super) fn open_found_pools(&self, patience: Instant, looking: Looking) -> bool {
+        let Ok(open) = self.parts.engine.pools() else { return false };
+        let mut claimed = false;
         let mut found: BTreeMap<String, Vec<Found>> = BTreeMap::new();
         for (path, label) in self.labelled(&open) {
-            if let Ok(Some(label)) = label {
+            if let Ok(Some(label)) = label
+                && label.whole
+            {
                 found.entry(label.pool_id.clone()).or_default().push((path, label));
             }
         }
         let mut names: Vec<String> = open.iter().map(|pool| pool.name.clone()).collect();
         let (mut opened_now, mut unopened) = (Vec::new(), Vec::new());
+        unopened.extend(self.without_disks(&open, &found));
         for (id, members) in found {
             if let Some(pool) = open.iter().find(|pool| pool.id == id) {
-                self.take_back(pool, &members);
+                claimed |= self.take_back(pool, &members);
                 continue;
             }
             let record = lock(&self.state).pools.iter().find(|record| record.id == id).cloned();
             let name = members[0].1.pool_name.clone();
+            if let Some(tried) = self.tried(&id, &members).filter(|_| looking == Looking::Again) {
+                unopened.push(tried);
+                continue;
+            }
             let left = |why, reason: &str| Err((why, reason.to_string()));
             let opened = match record.as_ref().map(|record| record.wanted) {
                 Some(Wanted::Closed) => left(Why::Exported, "it was exported"),
-                None if looking == Looking::Around => left(Why::Unasked, "it appeared while the daemon ran"),
+                None if matches!(looking, Looking::Around | Looking::Again) => {
+                    left(Why::Unasked, "it appeared while the daemon ran")
+                }
                 _ if looking == Looking::Survey => left(Why::Unasked, "it was not asked for yet"),
                 wanted => self
                     .open_pool(&name, &names, &members, self.how(wanted.unwrap_or(Wanted::Open)), patience)
-                    .map_err(|error| (Why::Failed, error.message)),
+                    .map_err(|error| {
+                        (if error.kind == Kind::AlreadyExists { Why::Busy } else { Why::Failed }, error.message)
+                    }),
             };
             match opened {
                 Ok(()) => {
@@ -102,7 +122,9 @@ impl Daemon {
         // What was found beside the disks that a pool took.
         let open = self.parts.engine.pools().unwrap_or_default();
         for (id, members) in opened_now {
-            open.iter().filter(|pool| pool.id == id).for_each(|pool| self.take_back(pool, &members));
+            for pool in open.iter().filter(|pool| pool.id == id) {
+                claimed |= self.take_back(pool, &members);
+            }
         }
         let mut before = lock(&self.unopened);
         if looking == Looking::Survey {
@@ -120,6 +142,30 @@ impl Daemon {
         *before = unopened;
         drop(before);
         self.note_pools();
+        claimed
+    }
+
+    /// What is known of a pool that could not be opened with these very disks.
+    fn tried(&self, id: &str, members: &[Found]) -> Option<Unopened> {
+        let unopened = lock(&self.unopened);
+        let known = unopened.iter().find(|known| known.found.id == id && known.why == Why::Failed)?;
+        let same = known.found.disks.len() == members.len()
+            && members.iter().all(|(path, _)| known.found.disks.contains(path));
+        same.then(|| known.clone())
+    }
+
+    /// The pools that were open here, are to be, and of which no disk is there.
+    fn without_disks(&self, open: &[PoolInfo], found: &BTreeMap<String, Vec<Found>>) -> Vec<Unopened> {
+        let state = lock(&self.state);
+        let records = state.pools.iter().filter(|record| record.wanted != Wanted::Closed && !record.disks.is_empty());
+        let absent =
+            records.filter(|record| !found.contains_key(&record.id) && open.iter().all(|pool| pool.id != record.id));
+        absent
+            .map(|record| {
+                let reason = "none of its disks is there".into();
+                not_open(record.name.clone(), record.id.clone(), &[], Some(record), Why::Failed, reason)
+            })
+            .collect()
     }
 
     /// How a pool is opened that a person wants so.
@@ -161,8 +207,9 @@ impl Daemon {
         }
     }
 
-    /// Gives the disks that were found to the open pool that misses them (invariant 2).
-    fn take_back(&self, pool: &PoolInfo, found: &[Found]) {
+    /// Gives the disks that were found to the open pool that misses them (invariant 2). Says whether one of them is to be tried again at once.
+    fn take_back(&self, pool: &PoolInfo, found: &[Found]) -> bool {
+        let mut again = false;
         for (path, label) in found {
             let member = pool.disks.iter().find(|disk| disk.id.as_ref() == Some(&label.disk_id));
             let shown = path.display();
@@ -175,7 +222,10 @@ impl Daemon {
                             None
                         }
                         // Its last requests still hold it: the next look will find it free.
-                        Err(error) if error.kind == Kind::AlreadyExists => continue,
+                        Err(error) if error.kind == Kind::AlreadyExists => {
+                            again = true;
+                            continue;
+                        }
                         Err(error) => Some(format!("disk {} is back as {shown}, but: {}", disk.name, error.message)),
                     }
                 }
@@ -189,6 +239,7 @@ impl Daemon {
                 self.parts.journal.warn(Some(&pool.name), text);
             }
         }
+        again
     }
 
     /// The labels on everything found that is of no open pool.
@@ -263,7 +314,9 @@ fn not_open(
     disks.sort();
     let reason = match missing.is_empty() || why != Why::Failed {
         true => reason,
-        false => format!("{reason} (not found: {})", missing.join(", ")),
+        false => {
+            format!("{reason} (not found: {}); it opens by itself when enough of them are back", missing.join(", "))
+        }
     };
     Unopened { found: Importable { name, id, disks, missing, reason }, why }
 }

@@ -173,6 +173,11 @@ impl Daemon {
                 let holds = format!("what was a disk of pool {}, which goes on without it", label.pool_name);
                 (DiskState::Foreign, Some(holds), Some(label))
             }
+            Ok(Some(label)) if !label.whole => {
+                let holds =
+                    format!("the beginning of a disk of pool {}: it is being copied, or was cut off", label.pool_name);
+                (DiskState::Foreign, Some(holds), Some(label))
+            }
             Ok(Some(label)) => (DiskState::Closed, Some(format!("pool {}", label.pool_name)), Some(label)),
             Ok(None) => match probe::look(&path) {
                 Ok(holds) if holds.is_empty() => (DiskState::Available, None, None),

@@ -1,7 +1,7 @@
 //! A pool's name and settings, its leaving and coming back.
 
 use super::backend::OpenHow;
-use super::opening::Looking;
+use super::opening::{Looking, Why};
 use super::state::Wanted;
 use super::{Daemon, lock};
 use crate::api::error::{Answer, ApiError, Kind};
@@ -93,6 +93,17 @@ impl Daemon {
     }
 
     pub(super) fn export_pool(&self, pool: &str, how: ChangeQuery) -> Answer<Change> {
+        if let Some(absent) = self.waited_for(pool) {
+            let change = Change::new(Outcome::Closed, format!("pool {}", absent.name), how.dry_run).line(format!(
+                "it is not waited for any more, also over a restart, until `weft pool import {}`",
+                absent.name
+            ));
+            if !how.dry_run {
+                self.want(&absent.id, Wanted::Closed)?;
+                self.open_found_pools(Instant::now(), Looking::Survey);
+            }
+            return Ok(change);
+        }
         let pool = self.open_pool_named(pool)?;
         nothing_offered(&pool, "would lose it")?;
         let change = Change::new(Outcome::Closed, format!("pool {}", pool.name), how.dry_run)
@@ -105,6 +116,14 @@ impl Daemon {
         self.parts.engine.pool_close(&pool.name)?;
         self.open_found_pools(Instant::now(), Looking::Survey);
         Ok(change)
+    }
+
+    /// A pool that was open here and could not be opened again: its disks are away, for one.
+    pub(super) fn waited_for(&self, pool: &str) -> Option<Importable> {
+        let open = self.pools().ok()?.iter().any(|open| open.name == pool);
+        let unopened = lock(&self.unopened);
+        let mut known = unopened.iter().filter(|known| !open && known.found.name == pool && known.why == Why::Failed);
+        known.next().map(|known| known.found.clone())
     }
 
     /// The pools that were found and are not open, after another look.

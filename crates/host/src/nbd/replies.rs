@@ -216,6 +216,7 @@ fn words(kind: ErrorKind) -> &'static str {
         ErrorKind::NoSpace => "the pool is full",
         ErrorKind::ReadOnly => "the export is read-only",
         ErrorKind::Lost => "more is lost than the redundancy covers",
+        ErrorKind::Frozen => "too few disks are there for now",
         ErrorKind::Corrupt => "what was read is damaged beyond repair",
         ErrorKind::Closed => "the pool is stopping",
     }

@@ -209,7 +209,8 @@ fn what_survives_of_a_pool_is_imported_degraded() {
     machine.start();
     let attention = machine.json(&["status"])["attention"][0].clone();
     assert_eq!(attention["hint"], "weft pool import tank --read-only --degraded", "{attention}");
-    assert!(attention["message"].as_str().unwrap().ends_with("(not found: d1, d2, d3)"), "{attention}");
+    let waits = "(not found: d1, d2, d3); it opens by itself when enough of them are back";
+    assert!(attention["message"].as_str().unwrap().ends_with(waits), "{attention}");
     let hint = machine.refused(&["pool", "import", "tank"], Exit::NotPossible);
     assert_eq!(hint, "weft pool import tank --read-only --degraded");
     machine.done(&["pool", "import", "tank", "--read-only", "--degraded"]);
@@ -217,6 +218,84 @@ fn what_survives_of_a_pool_is_imported_degraded() {
     machine.start();
     let pool = machine.json(&["pool", "show", "tank"]);
     assert_eq!((pool["read_only"].as_bool(), pool["health"].as_str()), (Some(true), Some("degraded")));
+}
+
+#[test]
+fn a_new_disk_where_a_missing_one_was_takes_its_place() {
+    let mut machine = Machine::with_tank();
+    machine.stop();
+    let size = fs::metadata(machine.disk("d3")).unwrap().len();
+    fs::remove_file(machine.disk("d3")).unwrap();
+    fs::File::create(machine.disk("d3")).unwrap().set_len(size).unwrap();
+    machine.start();
+    assert_eq!(machine.json(&["disk", "show", "tank/d3"])["state"], "missing");
+    assert_eq!(machine.weft(&["disk", "replace", "tank", "d3", &machine.disk("d3"), "--wait"]).exit, Exit::Done);
+    assert_eq!(machine.json(&["status"])["health"], "healthy");
+}
+
+#[test]
+fn a_pool_that_waits_for_its_disks_says_so_and_opens_by_itself_when_enough_are_back() {
+    let mut machine = Machine::with_tank();
+    machine.done(&["vdisk", "create", "tank/media", "--size", "1GiB"]);
+    machine.done(&["export", "add", "tank/media", "--nbd", "tcp:127.0.0.1:1"]);
+    machine.stop();
+    let away = |name: &str| machine.dir.path().join(name);
+    (1..=4).map(|n| format!("d{n}")).for_each(|name| fs::rename(machine.disk(&name), away(&name)).unwrap());
+    machine.start();
+    let away = |name: &str| machine.dir.path().join(name);
+    let waits = || {
+        let status = machine.json(&["status"]);
+        let mut attention = status["attention"].as_array().unwrap().iter();
+        let one = attention.find(|one| one["subject"] == "pool tank").unwrap_or_else(|| panic!("{status}"));
+        (one["message"].as_str().unwrap().to_string(), one["hint"].as_str().unwrap().to_string())
+    };
+    let expected = "not open: none of its disks is there (not found: d1, d2, d3, d4); it opens by itself when enough of them are back";
+    assert_eq!(waits(), (expected.into(), "weft disk list".into()));
+    assert_eq!(machine.refused(&["pool", "show", "tank"], Exit::NotPossible), "weft disk list");
+    fs::rename(away("d1"), machine.disk("d1")).unwrap();
+    let begun = Instant::now();
+    while !waits().0.contains("(not found: d2, d3, d4)") {
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Its content comes after its name: a copy that takes its time.
+    fs::write(machine.disk("d2"), []).unwrap();
+    machine.until(&["disk", "list"], |disks| disks.to_string().contains("/d2\""));
+    fs::copy(away("d2"), machine.disk("d2")).unwrap();
+    fs::rename(away("d3"), machine.disk("d3")).unwrap();
+    machine.until(&["status"], |status| status["pools"][0]["disks_healthy"] == 3);
+    machine.until(&["status"], |status| status["pools"][0]["exports"] == 1);
+}
+
+#[test]
+fn a_pool_whose_disks_will_not_come_back_is_given_up_by_exporting_it() {
+    let mut machine = Machine::with_tank();
+    machine.stop();
+    (1..=4).for_each(|n| fs::remove_file(machine.disk(&format!("d{n}"))).unwrap());
+    machine.start();
+    assert_eq!(machine.json(&["status"])["attention"][0]["subject"], "pool tank");
+    machine.done(&["pool", "export", "tank", "--dry-run"]);
+    assert_eq!(machine.json(&["status"])["attention"][0]["subject"], "pool tank");
+    assert!(machine.done(&["pool", "export", "tank"]).starts_with("pool tank closed\n"));
+    for _ in 0..2 {
+        assert_eq!(machine.json(&["status"])["attention"], Value::Array(Vec::new()));
+        machine.stop();
+        machine.start();
+    }
+}
+
+#[test]
+fn writing_to_a_pool_without_most_of_its_disks_is_asked_for_twice() {
+    let mut machine = Machine::with_tank();
+    machine.stop();
+    (2..=4).for_each(|n| fs::remove_file(machine.disk(&format!("d{n}"))).unwrap());
+    machine.start();
+    let import = ["pool", "import", "tank", "--degraded"];
+    assert_eq!(machine.refused(&import, Exit::Usage), "weft pool import tank --degraded --yes");
+    assert!(machine.done(&[&import[..], &["--dry-run"]].concat()).contains("would be opened"));
+    assert_eq!(machine.json(&["pool", "list"]), Value::Array(Vec::new()));
+    machine.done(&[&import[..], &["--yes"]].concat());
+    assert_eq!(machine.json(&["pool", "show", "tank"])["read_only"], false);
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl Engine for FakeEngine {
         let label = String::from_utf8_lossy(label).into_owned();
         let mut words = label.lines();
         let mut word = || words.next().unwrap().to_string();
-        Ok(Some(Label { pool_id: word(), pool_name: word(), disk_id: word(), disk_name: word() }))
+        Ok(Some(Label { pool_id: word(), pool_name: word(), disk_id: word(), disk_name: word(), whole: true }))
     }
 
     fn pool_create(&self, new: &NewPool) -> Answer<()> {
@@ -104,6 +104,7 @@ impl Engine for FakeEngine {
                 foreground_share: 50,
                 full: [70, 80, 90],
             },
+            frozen: None,
             log_fill: 0.0,
             memory: [(Keeping::Enforced, Some(256 << 20)), (Keeping::Counted, None)]
                 .map(|(keeping, limit)| MemoryBudget {

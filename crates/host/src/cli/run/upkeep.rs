@@ -7,7 +7,7 @@ use crate::api::job::{JobAction, JobStart, JobSteer, StartKind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{ChangeQuery, PoolQuery};
 use crate::api::upkeep::{DiskAdd, DiskReplace, DiskSet, PoolImport, PoolSet, Rename};
-use crate::api::watch::Change;
+use crate::api::watch::{Change, Outcome};
 use crate::cli::args::{self, Changing, Job, OneJob};
 use std::path::Path;
 
@@ -68,8 +68,22 @@ impl Session<'_, '_> {
     pub(super) fn pool_import(&mut self, weft: &dyn Control, import: &args::PoolImport) -> Ran {
         let args::PoolImport { pool, read_only, degraded, changing } = import;
         let Some(pool) = pool else { return self.print(&weft.importable()?) };
-        let (pool, dry_run) = (pool.clone(), changing.dry_run);
-        self.changed(weft.pool_import(&PoolImport { pool, read_only: *read_only, degraded: *degraded, dry_run })?)
+        let request =
+            PoolImport { pool: pool.clone(), read_only: *read_only, degraded: *degraded, dry_run: changing.dry_run };
+        // What is written then may count for nothing when the others are back, and what they hold, too.
+        if *degraded && !*read_only && !changing.dry_run && !changing.yes {
+            let would = weft.pool_import(&PoolImport { dry_run: true, ..request.clone() })?;
+            if would.outcome != Outcome::AlreadySo {
+                let harm =
+                    format!("writing to {} without most of its disks gives up what only those know", would.subject);
+                let question = format!(
+                    "Write to {} without the disks that are missing? What only they know is given up.",
+                    would.subject
+                );
+                self.agreed(&would, &harm, &question, "was left closed")?;
+            }
+        }
+        self.changed(weft.pool_import(&request)?)
     }
 
     pub(super) fn pool_export(&mut self, weft: &dyn Control, export: &args::PoolExport) -> Ran {

@@ -3,9 +3,10 @@
 use super::labels::hex;
 use super::open::OpenPool;
 use super::upkeep;
+use super::world::named;
 use crate::api::name::VdiskName;
 use crate::api::pool::{
-    CheckReport, DiskCounters, DiskInfo, DiskState, Health, Keeping, Latency, Media, MemoryBudget, PoolInfo,
+    CheckReport, DiskCounters, DiskInfo, DiskState, Frozen, Health, Keeping, Latency, Media, MemoryBudget, PoolInfo,
 };
 use crate::api::upkeep::Usage;
 use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
@@ -19,7 +20,19 @@ use weft_engine::units::Nanos;
 pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
     let shown = open.pool.info();
     let capacity = shown.disks.iter().map(|disk| disk.size.0).sum::<u64>();
-    let writable = open.pool.store().check_writable().is_ok();
+    let store = open.pool.store();
+    let frozen = store.frozen().map(|reason| Frozen {
+        reason: named(&reason, &|no| open.disk_name(no)),
+        seconds: store.frozen_for().unwrap_or_default().0 / 1_000_000_000,
+        missing: shown
+            .disks
+            .iter()
+            .filter(|disk| disk.state == info::DiskState::Missing)
+            .map(|disk| disk.name.clone())
+            .collect(),
+    });
+    // Until it thaws it is written no more than one that is open for reading only; but it is not.
+    let writable = frozen.is_some() || store.check_writable().is_ok();
     let parts = [
         shown.vdisks.iter().map(|vdisk| health(vdisk.health)).max().unwrap_or(Health::Healthy),
         // A slow or a retired disk takes no redundancy away.
@@ -36,8 +49,13 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
     vdisks.sort_by(|a, b| a.name.cmp(&b.name));
     PoolInfo {
         id: hex(shown.id),
-        health: parts.into_iter().max().unwrap_or(Health::Healthy),
+        // What cannot be read meanwhile is not lost.
+        health: match frozen.is_some() {
+            true => Health::Frozen,
+            false => parts.into_iter().max().unwrap_or(Health::Healthy),
+        },
         read_only: !writable,
+        frozen,
         slab_size: shown.slab.0,
         capacity,
         allocated: capacity - shown.free.0,

@@ -12,7 +12,8 @@ use weft_engine::units::{BLOCK, ByteCount};
 
 /// The newest sound label of the disk at `path`.
 pub fn probe(path: &Path) -> Answer<Option<Label>> {
-    Ok(newest(path)?.map(|label| Label {
+    Ok(newest(path)?.map(|(label, capacity)| Label {
+        whole: label.plan.disk_len <= capacity,
         pool_id: hex(label.pool_id),
         pool_name: label.pool_name,
         disk_id: hex(label.disk_id),
@@ -21,7 +22,8 @@ pub fn probe(path: &Path) -> Answer<Option<Label>> {
     }))
 }
 
-fn newest(path: &Path) -> Answer<Option<label::Label>> {
+/// The newest sound label of the disk at `path`, and its size.
+fn newest(path: &Path) -> Answer<Option<(label::Label, ByteCount)>> {
     let failed = |error: std::io::Error| {
         let kind = if error.kind() == ErrorKind::NotFound { Kind::NotFound } else { Kind::NotPossible };
         ApiError::new(kind, format!("cannot read {}: {error}", path.display()))
@@ -39,11 +41,11 @@ fn newest(path: &Path) -> Answer<Option<label::Label>> {
             continue;
         }
         match label::Label::decode(&block)? {
-            Some(label) if newest.as_ref().is_none_or(|best| label.epoch > best.epoch) => newest = Some(label),
+            Some(label) if newest.as_ref().is_none_or(|best| label.serial > best.serial) => newest = Some(label),
             _ => {}
         }
     }
-    Ok(newest)
+    Ok(newest.map(|label| (label, ByteCount(capacity))))
 }
 
 /// An identity as the API writes it: 32 hexadecimal digits.

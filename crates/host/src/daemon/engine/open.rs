@@ -34,6 +34,8 @@ pub struct OpenPool {
     identities: RefCell<BTreeMap<u16, Option<(u64, u64)>>>,
     /// The disks that went away while it was open.
     pub gone: Rc<RefCell<BTreeSet<u16>>>,
+    /// How often each disk was found. Requests to the file of an earlier time may still be under way, and tell late that it is gone.
+    found: Rc<RefCell<BTreeMap<u16, u64>>>,
     /// When it was opened.
     pub opened: Nanos,
     /// The same by the wall clock, in milliseconds since 1970 UTC.
@@ -68,7 +70,23 @@ impl OpenPool {
         self.identities.borrow_mut().insert(no, find::identity(&path));
         self.paths.borrow_mut().insert(no, path);
         self.gone.borrow_mut().remove(&no);
-        notice_when_gone(&self.pool, no, disk, &self.gone);
+        let mine = {
+            let mut found = self.found.borrow_mut();
+            let times = found.entry(no).or_default();
+            *times += 1;
+            *times
+        };
+        let (pool, gone, found) = (Rc::downgrade(&self.pool), self.gone.clone(), self.found.clone());
+        // The pool would else notice only when it next uses the disk.
+        disk.on_gone(move || {
+            if found.borrow().get(&no) != Some(&mine) {
+                return;
+            }
+            gone.borrow_mut().insert(no);
+            if let Some(pool) = pool.upgrade() {
+                pool.store().disk_lost(no, "its file or device is gone");
+            }
+        });
     }
 
     /// The disks that failed and were not seen to go.
@@ -149,7 +167,10 @@ async fn open_disks(
     }
     let world = PoolWorld::new(local.world(), journal.clone());
     let disks = members.into_iter().map(|(_, disk)| disk as Rc<dyn Disk>).collect();
-    let pool = Pool::open(world.clone(), disks, OpenOptions { tuning: local.state().tuning, ..options }).await?;
+    // What this opening writes is told apart by it from what another machine may write.
+    let lineage = u64::from_le_bytes(random()?);
+    let options = OpenOptions { tuning: local.state().tuning, lineage, ..options };
+    let pool = Pool::open(world.clone(), disks, options).await?;
     let info = pool.info();
     history::adopt(&pool, &journal);
     world.introduce(&pool);
@@ -160,6 +181,7 @@ async fn open_disks(
         paths: RefCell::default(),
         identities: RefCell::default(),
         gone: Rc::default(),
+        found: Rc::default(),
         opened: local.world().now(),
         begun,
         journal,
@@ -175,17 +197,6 @@ async fn open_disks(
         upkeep::resume_maintenance(&open).await?;
     }
     Ok(())
-}
-
-/// Tells the pool that a disk went away, which it would else notice only when it next uses it.
-fn notice_when_gone(pool: &Rc<Pool>, no: u16, disk: &HostDisk, gone: &Rc<RefCell<BTreeSet<u16>>>) {
-    let (pool, gone) = (Rc::downgrade(pool), gone.clone());
-    disk.on_gone(move || {
-        gone.borrow_mut().insert(no);
-        if let Some(pool) = pool.upgrade() {
-            pool.store().disk_lost(no, "its file or device is gone");
-        }
-    });
 }
 
 /// Closes a pool and gives its disks back; with `wipe` they carry it no more.
@@ -210,8 +221,12 @@ pub async fn close(local: Rc<Local<Pools>>, name: &str, wipe: bool) -> Answer<()
 }
 
 fn random_id() -> Answer<Id> {
-    let mut id = Id::default();
-    getrandom::fill(&mut id.0)
+    Ok(Id(random()?))
+}
+
+fn random<const N: usize>() -> Answer<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
         .map_err(|error| ApiError::new(Kind::Internal, format!("the system gives no random numbers: {error}")))?;
-    Ok(id)
+    Ok(bytes)
 }

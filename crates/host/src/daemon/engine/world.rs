@@ -73,6 +73,8 @@ impl PoolWorld {
             | Event::DiskUnreliable { .. }
             | Event::DiskStalled { .. }
             | Event::TaskSpins { .. }
+            | Event::DiskOutOfStep { .. }
+            | Event::PoolFrozen { .. }
             | Event::PoolFailed { .. } => true,
             _ => false,
         };
