@@ -14,7 +14,7 @@ use alloc::string::String;
 ///
 /// - 1: the first.
 /// - 2: labels, pages and log batches carry the lineage of the pool; labels have serial numbers; a chunk says which version its pages have at
-///   least; checksums cover the stripe that a block belongs to.
+///   least.
 pub const VERSION: u32 = 2;
 
 /// 128 random bits that name a pool or a disk.

@@ -426,8 +426,8 @@ impl Pool {
         self.store.labels.outdated.set(true);
         self.store.world.emit(Event::DiskReturned { disk: DiskNo(no) });
         self.store.review_freeze();
-        self.store.changed();
-        self.store.room.notify();
+        // Also who waits for room in the log: what is in limbo keeps it, and may be settled now.
+        self.store.wake_all();
         self.store.log.demand();
     }
 }

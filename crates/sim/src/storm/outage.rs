@@ -300,6 +300,12 @@ impl Outages {
             if served && ill.is_none() {
                 break;
             }
+            if ill.is_none() && self.sky.lossy.get() && self.has_failed() {
+                // It says so, and goes on saying so until it is opened anew; what was flushed is there then.
+                self.strain.end(world.now());
+                self.sky.lossy.set(false);
+                return self.restart().map(|()| false);
+            }
             if world.now() > deadline {
                 let vdisk = self.rig.pool().vdisk("vdisk").map(|vdisk| vdisk.describe()).unwrap_or_default();
                 let ill = ill.unwrap_or_else(|| format!("clients are not served; {vdisk}"));
@@ -323,6 +329,11 @@ impl Outages {
             true => Ok(true),
             false => Err(format!("it says that it is well, but the check finds {report:?}")),
         }
+    }
+
+    /// Whether the virtual disk says that it lost what was written.
+    fn has_failed(&self) -> bool {
+        self.rig.pool().vdisk("vdisk").is_some_and(|vdisk| vdisk.failure().is_some())
     }
 
     /// Whether a pool that did not heal is well once it is opened anew; to tell a pool that waits from one that is lost.

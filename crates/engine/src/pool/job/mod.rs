@@ -33,6 +33,8 @@ pub use crate::format::record::{JobKind, JobState};
 const ENDED_KEPT: usize = 16;
 /// Work is taken to have lasted this long at most: a disk that stalls must not make a job rest for minutes.
 const WORK_MAX: Nanos = Nanos::secs(1);
+/// A job that left something undone is begun again no sooner than after this long.
+const AGAIN_AFTER: Nanos = Nanos::secs(5);
 /// A rate is taken over about this long.
 const RATE_OVER: Nanos = Nanos::secs(5);
 
@@ -45,8 +47,8 @@ pub struct Jobs {
     order: RefCell<Vec<u32>>,
     /// What a job found, or why it failed.
     notes: RefCell<BTreeMap<u32, String>>,
-    /// What could not be done when the store had seen so many changes.
-    tried: RefCell<BTreeMap<(u8, u16), u64>>,
+    /// What could not be done when the store had seen so many changes, and when that was.
+    tried: RefCell<BTreeMap<(u8, u16), (u64, Nanos)>>,
     /// A timer runs that will look again.
     timer: Cell<Nanos>,
     /// No job begins any more.
@@ -438,16 +440,20 @@ impl Pool {
         let now = self.store.world.now();
         match self.repair_due() {
             Some(due) if due > now => self.look_again(due),
-            Some(_) if !self.was_tried(JobKind::Repair) => {
-                self.begin_job(JobKind::Repair, 0);
-            }
+            Some(_) if !self.was_tried(JobKind::Repair) => match self.tried_until(JobKind::Repair) {
+                Some(due) if due > now => self.look_again(due),
+                _ => drop(self.begin_job(JobKind::Repair, 0)),
+            },
             _ => {}
         }
         for disk in self.retired_disks() {
             let kind = JobKind::Evacuate { disk, to: None, forget: false };
             let leaving = self.active_job(|other| key(other) == key(kind)).is_some();
             if !leaving && !self.was_tried(kind) {
-                self.begin_job(kind, 0);
+                match self.tried_until(kind) {
+                    Some(due) if due > now => self.look_again(due),
+                    _ => drop(self.begin_job(kind, 0)),
+                }
             }
         }
     }
@@ -473,7 +479,13 @@ impl Pool {
 
     /// Whether nothing has changed since such a job last left something undone.
     fn was_tried(&self, kind: JobKind) -> bool {
-        self.jobs.tried.borrow().get(&key(kind)) == Some(&self.store.changes.get())
+        self.jobs.tried.borrow().get(&key(kind)).is_some_and(|(changes, _)| *changes == self.store.changes.get())
+    }
+
+    /// Until when such a job, which left something undone, is not begun again: much may change at once where disks come and go.
+    fn tried_until(&self, kind: JobKind) -> Option<Nanos> {
+        let tried = self.jobs.tried.borrow();
+        tried.get(&key(kind)).map(|(_, at)| *at + AGAIN_AFTER)
     }
 
     /// Notes that such a job leaves something undone, as things are now.
@@ -483,7 +495,7 @@ impl Pool {
 
     /// The same as things were when the store had seen so many changes.
     fn note_tried_at(&self, kind: JobKind, changes: u64) {
-        self.jobs.tried.borrow_mut().insert(key(kind), changes);
+        self.jobs.tried.borrow_mut().insert(key(kind), (changes, self.store.world.now()));
     }
 
     /// The job that has its turn.
