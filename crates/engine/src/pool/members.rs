@@ -269,6 +269,16 @@ impl Pool {
 
     /// A disk that was away is there again. One that missed nothing is current at once; any other is brought up to date by a repair that begins by itself.
     pub async fn attach(&self, disk: Rc<dyn Disk>) -> Result<u16> {
+        self.attach_as(disk, true).await
+    }
+
+    /// The same of one that is not the very thing that was there before, but another file for one. It may be a copy made at an earlier time of this opening,
+    /// which its label does not tell: none of its metadata is believed, and all of its strips are proven.
+    pub async fn attach_copy(&self, disk: Rc<dyn Disk>) -> Result<u16> {
+        self.attach_as(disk, false).await
+    }
+
+    async fn attach_as(&self, disk: Rc<dyn Disk>, same: bool) -> Result<u16> {
         self.store.check_writable()?;
         let Some((label, _)) = probe(&disk).await? else {
             return fail!(NotFound, "the disk carries no label of a pool");
@@ -305,7 +315,8 @@ impl Pool {
             );
         }
         let known = lineage.follows(&label.lineage) && label.epoch.saturating_add(1) >= since;
-        let whole = label.lineage == lineage
+        let whole = same
+            && label.lineage == lineage
             && label.epoch >= self.store.labels.durable_epoch.get()
             && self.store.labels.whole.get() >> no & 1 == 1;
         self.end_maintenance(no);
@@ -313,6 +324,8 @@ impl Pool {
         if !known {
             let diverged = !lineage.follows(&label.lineage);
             self.store.world.emit(Event::DiskOutOfStep { disk: DiskNo(no), diverged });
+        }
+        if !known || !same {
             let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.away = Away::Unknown);
             self.store.append_changes(record);
         }

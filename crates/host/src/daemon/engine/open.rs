@@ -13,7 +13,7 @@ use crate::disk::{DiskOptions, HostDisk};
 use crate::runtime::Local;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use weft_engine::format::Id;
@@ -87,6 +87,18 @@ impl OpenPool {
                 pool.store().disk_lost(no, "its file or device is gone");
             }
         });
+    }
+
+    /// Whether the member of this identity was another file when it was last open. Devices, and file systems that were mounted anew, have other
+    /// numbers without being others: only the number of a file tells.
+    pub fn is_another_file(&self, id: &str, path: &Path) -> bool {
+        let members = self.pool.store().members.borrow();
+        let no = members.iter().find(|(_, member)| hex(member.id) == id).map(|(no, _)| *no);
+        let before = no.and_then(|no| self.identities.borrow().get(&no).copied().flatten());
+        match (before, find::identity(path)) {
+            (Some((device, inode)), Some((_, other))) => device != u64::MAX && inode != other,
+            _ => false,
+        }
     }
 
     /// The disks that failed and were not seen to go.

@@ -1,8 +1,8 @@
 //! The life of a pool, on the engine's thread: jobs, members, settings. Each function is one question of the daemon.
 
-use super::Pools;
 use super::open::{OpenPool, new_disk};
 use super::world::named;
+use super::{Pools, labels};
 use crate::api::error::{Answer, ApiError};
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
 use crate::api::pool::Media;
@@ -187,7 +187,11 @@ pub async fn online(open: Rc<OpenPool>, disk: u16) -> Answer<()> {
 pub async fn attach(local: Rc<Local<Pools>>, pool: String, path: PathBuf) -> Answer<u16> {
     let open = local.state().pool(&pool)?;
     let disk = local.open_disk(&path, &DiskOptions::default())?;
-    let no = open.pool.attach(disk.clone() as Rc<dyn Disk>).await?;
+    let id = labels::probe(&path)?.map(|label| label.disk_id);
+    let no = match id.is_some_and(|id| open.is_another_file(&id, &path)) {
+        true => open.pool.attach_copy(disk.clone() as Rc<dyn Disk>).await?,
+        false => open.pool.attach(disk.clone() as Rc<dyn Disk>).await?,
+    };
     open.found(no, path, &disk);
     Ok(no)
 }
