@@ -67,7 +67,8 @@ pub struct LabelBlock {
     pub(crate) disk_ids: [[u8; 16]; DISKS_MAX],
     pub(crate) promised: u64,
     pub(crate) lineage: [u64; LINEAGE_KEPT],
-    pub(crate) pad_1: [u8; 1736],
+    pub(crate) durable_epoch: u64,
+    pub(crate) pad_1: [u8; 1728],
 }
 
 const _: () = assert!(size_of::<LabelBlock>() == BLOCK as usize);
@@ -140,6 +141,8 @@ pub struct Label {
     pub serial: u64,
     /// Counts label updates of the pool. Of two labels the one with the larger (`lineage.opened`, `epoch`) is newer.
     pub epoch: u64,
+    /// The epoch of the last label before this one that is durable on every disk which it calls current.
+    pub durable_epoch: u64,
     /// The openings for writing that led here.
     pub lineage: Lineage,
     /// The largest number that an opening was promised; see `store/quorum.rs`.
@@ -232,7 +235,8 @@ impl Label {
             disk_ids: self.disk_ids.map(|id| id.0),
             promised: self.promised,
             lineage: self.lineage.numbers,
-            pad_1: [0; 1736],
+            durable_epoch: self.durable_epoch,
+            pad_1: [0; 1728],
         };
         block.crc = crc32c(block.as_bytes());
         Buf::copy_of(block.as_bytes())
@@ -288,6 +292,7 @@ impl Label {
                 block.epoch,
                 block.opened,
                 block.promised,
+                block.durable_epoch,
                 block.serial,
                 block.checkpoint_no,
             ]
@@ -305,6 +310,7 @@ impl Label {
             disk_no: block.disk_no,
             serial: block.serial,
             epoch: block.epoch,
+            durable_epoch: block.durable_epoch,
             lineage: Lineage { opened: block.opened, numbers: block.lineage },
             promised: block.promised,
             opened_batch: block.opened_batch,
@@ -345,6 +351,7 @@ mod tests {
             disk_no: 3,
             serial: 9,
             epoch: 7,
+            durable_epoch: 6,
             lineage: Lineage::founded().opened_as(2, 0xfeed),
             promised: 3,
             opened_batch: 4,

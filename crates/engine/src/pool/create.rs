@@ -132,6 +132,7 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
             disk_no: no as u16,
             serial: 0,
             epoch: 1,
+            durable_epoch: 1,
             lineage: Lineage::founded(),
             promised: 0,
             opened_batch: 1,

@@ -180,23 +180,33 @@ impl Pool {
         let Some(vdisk) = vdisk else { return };
         let budgets = &self.store.budgets;
         match why {
+            // It waits for disks: to wait for it would be to wait for them. Its landed data moves on with the log.
+            _ if vdisk.waits_since().is_some() => {
+                if why == For::Log && vdisk.may_land_again() {
+                    vdisk.land_kept(stripe);
+                    vdisk.land_again(stripe);
+                }
+            }
             For::Memory => {
                 vdisk.merge_or_set_aside(stripe, &budgets.merges).await;
             }
             For::Log => {
                 // What cannot be merged (its old blocks are lost) stays in its buffer. In the log it moves to the head, or it would keep
                 // everything behind it there, too.
-                if vdisk.merge(stripe, &budgets.log_merges).await.is_err() {
-                    vdisk.land_again(stripe);
+                let merged = vdisk.merge(stripe, &budgets.log_merges).await.is_ok();
+                if vdisk.may_land_again() {
+                    vdisk.land_kept(stripe);
+                    if !merged {
+                        vdisk.land_again(stripe);
+                    }
                 }
-                vdisk.land_kept(stripe);
             }
         }
     }
 }
 
 /// What stripes are destaged for.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
     Memory,
     Log,

@@ -307,14 +307,15 @@ impl Pool {
             member.current_epoch
         };
         let lineage = self.store.labels.lineage.borrow().clone();
-        if label.lineage.opened > lineage.opened && label.lineage.follows(&lineage) {
+        let promised = label.promised > self.store.labels.promised.get();
+        if label.lineage.follows(&lineage) && (promised || label.lineage.opened > lineage.opened) {
             return fail!(
                 NotPossible,
                 "disk {no} was used by a later opening of pool {}, on another machine perhaps: close this one",
                 self.name()
             );
         }
-        let known = lineage.follows(&label.lineage) && label.epoch.saturating_add(1) >= since;
+        let known = lineage.follows(&label.lineage) && label.epoch >= since;
         let whole = same
             && label.lineage == lineage
             && label.epoch >= self.store.labels.durable_epoch.get()

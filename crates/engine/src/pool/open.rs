@@ -115,7 +115,7 @@ impl Pool {
         });
         pool.open_vdisks(&replayed)?;
         if !options.read_only {
-            pool.start_writing(&newest, &found, &replayed, &options).await?;
+            pool.start_writing(&newest, &found, &replayed, &options).await.inspect_err(|_| pool.store.stop_tasks())?;
         }
         store.world.emit(Event::PoolOpened { replayed: replayed.batches, torn: replayed.torn });
         Ok(pool)
@@ -169,6 +169,7 @@ impl Pool {
             // It writes the labels, too: with the ones before it every slot is fresh.
             self.checkpoint().await?;
         }
+        store.refuse_to_wait(false);
         Ok(())
     }
 
@@ -190,6 +191,8 @@ impl Pool {
         store.log.belongs_to(number);
         store.labels.opened_batch.set(store.log.batch_number());
         *store.labels.lineage.borrow_mut() = lineage;
+        // Nobody can bring a disk back before the pool is open: to wait for one would be to wait for ever.
+        store.refuse_to_wait(true);
         if options.degraded {
             // A person says that the others do not count.
             let mut durable = store.labels.durable.get();

@@ -240,7 +240,8 @@ impl Map {
         }
     }
 
-    fn can_place_whole(&self, table: u32) -> bool {
+    /// Whether there are as many healthy disks with room as a segment of `table` has slots.
+    pub fn can_place_whole(&self, table: u32) -> bool {
         let TableRecord { layout, disks, .. } = self.tables[&table].record;
         let slots = layout.slots();
         self.disks_for(disks).filter(|disk| disk.free.count() > SLABS_KEPT).count() >= slots

@@ -26,7 +26,7 @@ pub struct Freeze {
     refuses: Cell<bool>,
     /// How often it has frozen.
     count: Cell<u64>,
-    /// The pool is being closed.
+    /// Nobody may wait for disks: the pool is being opened, or closed.
     closing: Cell<bool>,
 }
 
@@ -41,13 +41,19 @@ impl Store {
         self.freeze.frozen.borrow().as_ref().map(|(_, since)| self.world.now().since(*since))
     }
 
-    /// Lets nobody wait for disks any more: the pool is being closed.
-    pub fn close_freeze(&self) {
-        self.freeze.closing.set(true);
+    /// Lets nobody wait for disks from now on, or lets them again: nobody may while the pool is being opened, or closed.
+    pub fn refuse_to_wait(&self, refuse: bool) {
+        self.freeze.closing.set(refuse);
         self.wake_all();
     }
 
-    /// Whether the pool is being closed.
+    /// Ends the background tasks.
+    pub fn stop_tasks(&self) {
+        self.stopping.set(true);
+        self.wake_all();
+    }
+
+    /// Whether nobody may wait for disks.
     pub fn is_closing(&self) -> bool {
         self.freeze.closing.get()
     }

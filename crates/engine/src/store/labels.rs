@@ -70,7 +70,7 @@ impl Labels {
             opened_batch: Cell::new(label.opened_batch),
             promised: Cell::new(label.promised),
             durable: Cell::new(label.membership),
-            durable_epoch: Cell::new(label.epoch),
+            durable_epoch: Cell::new(label.durable_epoch),
             whole: Cell::new(label.membership.current),
             anchor: Cell::new(label.anchor),
             voters: Cell::new(label.membership.voters),
@@ -133,12 +133,10 @@ impl Store {
     /// of the disks that are believed; they are written anew as they are, but for the promise.
     pub async fn promise(&self, opening: u64, labels: &[Label], degraded: bool) -> Result<()> {
         let mut promised = 0u64;
-        let newest = self.make_labels(self.labels.epoch.get());
-        let writes = newest.into_iter().filter(|(no, _)| labels.iter().any(|own| own.disk_no == *no)).map(|(no, mut label)| {
-            label.promised = opening;
-            // The rest is as in the newest label: this one says nothing new of the pool.
-            label.membership = self.labels.durable.get();
-            async move { (no, self.write_label(no, &label).await) }
+        // The rest is as it was: a disk that took no part in the newest label must not look as if it had.
+        let writes = labels.iter().map(|own| {
+            let label = Label { promised: opening, serial: own.serial + 1, ..own.clone() };
+            async move { (own.disk_no, self.write_label(own.disk_no, &label).await) }
         });
         for (no, written) in join(writes).await {
             promised |= (written as u64) << no;
@@ -224,6 +222,7 @@ impl Store {
                 disk_no: *no,
                 serial: member.label_serial + 1,
                 epoch,
+                durable_epoch: self.labels.durable_epoch.get(),
                 lineage: self.labels.lineage.borrow().clone(),
                 promised: self.labels.promised.get(),
                 opened_batch: self.labels.opened_batch.get(),

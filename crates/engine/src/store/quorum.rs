@@ -12,7 +12,7 @@
 //! Invariants
 //! 1. Any set of disks that may open a pool shares a disk with any set that may go on: two histories never both acknowledge anything.
 //! 2. What one label made durable is known to every later opening: labels change the voters by a vote of the voters before.
-//! 3. A disk is believed only if its own label is the newest, or the one before it, of a history that the newest goes on from.
+//! 3. A disk is believed only if its own label is no older than the last durable one, of a history that the newest goes on from.
 
 use crate::format::label::Label;
 
@@ -27,13 +27,14 @@ pub enum Standing {
     Diverged,
 }
 
-/// How the disk with label `own` stands to `newest`. A label is written to one disk after the other, so a disk may be one epoch late.
+/// How the disk with label `own` stands to `newest`. A label is written to one disk after the other, so the last ones may be missing on a disk; but none that
+/// was durable on all disks it calls current.
 pub fn standing(newest: &Label, own: &Label) -> Standing {
     if !newest.lineage.follows(&own.lineage) {
         return Standing::Diverged;
     }
     let named = newest.membership.current >> own.disk_no & 1 == 1;
-    if named && own.epoch.saturating_add(1) >= newest.epoch { Standing::Current } else { Standing::Behind }
+    if named && own.epoch >= newest.durable_epoch { Standing::Current } else { Standing::Behind }
 }
 
 /// The newest of some labels; none where there are none.
@@ -58,12 +59,16 @@ pub fn next_opening<'a>(labels: impl Iterator<Item = &'a Label>) -> u64 {
 }
 
 /// The newest label of another history that could be opened from the disks that are there as well as the newest one: nobody but the owner of
-/// the pool can say which of the two is to be kept.
+/// the pool can say which of the two is to be kept. Where a disk that it calls current took no part in it, it was never durable, and nothing was ever
+/// acknowledged under it.
 pub fn rival<'a>(newest: &Label, labels: &'a [&'a Label]) -> Option<&'a Label> {
     let others = labels.iter().copied().filter(|label| standing(newest, label) == Standing::Diverged);
     let opens_alone = |label: &&Label| {
+        let named = |other: &&&Label| label.membership.current >> other.disk_no & 1 == 1;
+        let durable = labels.iter().filter(named).all(|other| other.lineage.follows(&label.lineage));
         let believed = labels.iter().filter(|other| standing(label, other) == Standing::Current);
-        may_open(label.membership.voters, believed.fold(0, |set, other| set | 1 << other.disk_no))
+        durable
+            && may_open(label.membership.voters, believed.fold(0, |set, other| set | 1 << other.disk_no))
     };
     others.filter(opens_alone).max_by_key(|label| (label.lineage.opened, label.epoch))
 }

@@ -13,6 +13,7 @@ use crate::stripe::geometry::Layout;
 use crate::units::{BLOCK, Nanos, SECTOR};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::ops::Range;
 
 /// Buffers grow by pieces of at most this many bytes, so that a small write into a large stripe costs little memory.
@@ -46,7 +47,7 @@ pub struct Sealed {
     /// Landed records below this sequence number are part of it.
     pub retires: u64,
     /// The oldest log record that keeps this data durable until the stripe is committed.
-    pub landed_from: Option<u64>,
+    pub landed_from: Cell<Option<u64>>,
     /// See [`StripeBuffer::merged`].
     pub merged: bool,
     lent: usize,
@@ -192,6 +193,7 @@ impl StripeBuffer {
         let StripeBuffer { layout, landed_from, merged, lent, chunks, .. } = self;
         let mut chunks = chunks.into_iter().map(|chunk| chunk.expect("a whole stripe has every chunk").freeze());
         let columns = (0..layout.data_columns()).map(|_| chunks.by_ref().take(per_strip).collect()).collect();
+        let landed_from = Cell::new(landed_from);
         let mut sealed = Sealed { layout, columns, retires, landed_from, merged, lent };
         sealed.protect();
         sealed

@@ -83,19 +83,24 @@ impl Vdisk {
         self.land_now(stripe);
     }
 
-    /// The same for a stripe that could be written nowhere: the log is the only place for its flushed data, until the pool is opened again.
+    /// The same for a stripe that can be written nowhere, or waits for disks: the log is the only place for its flushed data. What is logged is its newest
+    /// content, so that no older one follows what was landed since.
     pub(crate) fn land_kept(&self, stripe: u64) {
         if self.removed.get() {
             return;
         }
+        let waits = self.flying(stripe).filter(|_| self.waits_since().is_some());
+        let flying = waits.and_then(|sealed| Some((sealed.landed_from.get()?, sealed)));
         let kept = self.kept.borrow().get(&stripe).cloned();
-        let Some((oldest, sealed)) = kept.or_else(|| self.store.limbo.landed(self.table(), stripe)) else { return };
+        let found = kept.or_else(|| self.store.limbo.landed(self.table(), stripe)).or_else(|| flying.clone());
+        let Some((oldest, sealed)) = found else { return };
         let len = self.layout().data_len();
         let piece = (self.store.log.record_max() / 2 / BLOCK * BLOCK).max(BLOCK) as usize;
         let mut first = None;
         for at in (0..len.as_usize()).step_by(piece) {
             let mut bytes = vec![0; piece.min(len.as_usize() - at)];
-            sealed.get(at, &mut bytes);
+            self.flying(stripe).unwrap_or_else(|| sealed.clone()).get(at, &mut bytes);
+            self.with_filling(stripe, |buffer| drop(buffer.get(at, &mut bytes)));
             let offset = stripe * len.0 + at as u64;
             let record = LandedRecord { vdisk: self.id, offset, data: Cow::Owned(bytes) };
             let seq = self.store.log.append(&Record::Landed(record));
@@ -110,7 +115,16 @@ impl Vdisk {
             if let Some(kept) = self.kept.borrow_mut().get_mut(&stripe) {
                 kept.0 = seq;
             }
+            if let Some((_, sealed)) = flying.filter(|(from, _)| *from == oldest) {
+                sealed.landed_from.set(Some(seq));
+            }
         }
+    }
+
+    /// Whether the log has room to hold a stripe once more and still take the commits that make room in it.
+    pub(crate) fn may_land_again(&self) -> bool {
+        let (used, ring) = self.store.log.fill();
+        used + self.layout().data_len().0 + BLOCK <= ring / 8 * 6
     }
 
     fn land_now(&self, stripe: u64) {

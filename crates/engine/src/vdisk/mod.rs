@@ -148,7 +148,9 @@ impl Vdisk {
         let map = self.store.map.borrow();
         let table = &map.tables[&self.table_of(&map)];
         alloc::format!(
-            "{} free, {} claimed, {} in limbo; (runs, queue) {queues:?}, {}",
+            "log {:?}, landed {:?}, {} free, {} claimed, {} in limbo; (runs, queue) {queues:?}, {}",
+            self.store.log.fill(),
+            self.store.landings.borrow().iter().take(8).collect::<alloc::vec::Vec<_>>(),
             table.free,
             table.claims,
             map.limbo.len(),

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::fail;
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
-use crate::segment::commit_record;
+use crate::segment::{Map, commit_record};
 use crate::store::budget::{Budget, Ticket};
 use crate::store::freeze::frozen;
 use crate::store::limbo::{Fresh, StripeOf};
@@ -223,7 +223,7 @@ impl Vdisk {
         let Some(buffer) = gathering.filling.take() else { return };
         let sealed = Rc::new(buffer.seal(self.store.log.seq()));
         self.store.flying_changed(sealed.charged() as i64);
-        let landed = sealed.landed_from.is_some();
+        let landed = sealed.landed_from.get().is_some();
         gathering.flying = Some(sealed);
         drop(stripes);
         let room = if landed { Room::Destage } else { Room::Commit };
@@ -396,7 +396,11 @@ impl Vdisk {
                 let segment = &map.segments[id];
                 *id != place.segment && !segment.free.is_empty() && map.is_healthy(segment)
             });
-            better || map.new_segment(table, &mut records).is_ok_and(|id| map.is_healthy(&map.segments[&id]))
+            let made = |map: &mut Map, records: &mut Vec<_>| {
+                map.can_place_whole(table)
+                    && map.new_segment(table, records).is_ok_and(|id| map.is_healthy(&map.segments[&id]))
+            };
+            better || made(&mut map, &mut records)
         };
         self.store.append_all(records);
         if !healthy {
@@ -444,7 +448,7 @@ impl Vdisk {
             map.commit(table, stripe, Some(place), seq);
             before
         };
-        let landed = sealed.landed_from.map(|oldest| (oldest, sealed.clone()));
+        let landed = sealed.landed_from.get().map(|oldest| (oldest, sealed.clone()));
         let stripe_of = StripeOf { table, stripe, vdisk: self.id };
         let fresh = Fresh { seq, stripe: stripe_of, place, before, retires: sealed.retires, landed };
         if let Some(oldest) = self.store.limbo.committed(fresh) {
@@ -457,7 +461,7 @@ impl Vdisk {
 
     /// A flying stripe is down: its buffers go, and what gathered meanwhile may follow.
     fn landed(self: &Rc<Self>, stripe: u64, sealed: &Sealed) {
-        if let Some(seq) = sealed.landed_from {
+        if let Some(seq) = sealed.landed_from.get() {
             self.store.landings.borrow_mut().remove(&(seq, self.id, stripe));
         }
         let mut stripes = self.stripes.borrow_mut();
@@ -485,7 +489,7 @@ impl Vdisk {
                 let table = self.table();
                 self.store.map.borrow_mut().unclaim(table);
                 self.abandoned.borrow_mut().insert(*stripe);
-                if let Some(seq) = sealed.landed_from {
+                if let Some(seq) = sealed.landed_from.get() {
                     self.store.budgets.kept.add(sealed.memory() as u64);
                     self.kept.borrow_mut().insert(*stripe, (seq, sealed.clone()));
                 }
