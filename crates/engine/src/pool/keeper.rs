@@ -182,6 +182,7 @@ impl Pool {
         match why {
             // It waits for disks: to wait for it would be to wait for them. Its landed data moves on with the log.
             _ if vdisk.waits_since().is_some() => {
+                vdisk.set_aside(stripe);
                 if why == For::Log && vdisk.may_land_again() {
                     vdisk.land_kept(stripe);
                     vdisk.land_again(stripe);

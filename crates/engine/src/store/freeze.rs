@@ -67,7 +67,8 @@ impl Store {
                 return true;
             }
             let recent = |gone: Nanos| !self.is_patience_over(gone);
-            let awaited = self.members.borrow().values().any(|member| member.disk.is_none() && member.gone.is_some_and(recent));
+            let awaited =
+                self.members.borrow().values().any(|member| member.disk.is_none() && member.gone.is_some_and(recent));
             if !awaited || self.log.failure().is_some() {
                 return false;
             }
@@ -143,7 +144,9 @@ impl Store {
         if !quorum::may_go_on(voters, current) {
             let (there, all) = ((voters & current).count_ones(), voters.count_ones());
             let missing = self.names_of(voters & !current);
-            return Some(format!("{there} of the {all} disks that vote are there, {missing} missing: half of them are needed"));
+            return Some(format!(
+                "{there} of the {all} disks that vote are there, {missing} missing: half of them are needed"
+            ));
         }
         if self.labels.loggers.get() & current == 0 {
             let missing = self.names_of(self.labels.durable.get().loggers);
@@ -153,7 +156,8 @@ impl Store {
         let out_of_reach = |record: &crate::format::record::SegmentRecord| {
             record.slabs.iter().flatten().all(|at| current >> at.disk & 1 == 0)
         };
-        let lost = map.segments.values().find(|found| found.record.owner == OWNER_METADATA && out_of_reach(&found.record));
+        let lost =
+            map.segments.values().find(|found| found.record.owner == OWNER_METADATA && out_of_reach(&found.record));
         lost.map(|found| {
             let on = found.record.slabs.iter().flatten().fold(0u64, |set, at| set | 1 << at.disk);
             format!("metadata is out of reach: {} missing, one of them is needed", self.names_of(on))
@@ -202,4 +206,3 @@ pub async fn freeze_watch(store: Rc<Store>) {
 pub fn frozen(reason: String) -> Error {
     Error::new(ErrorKind::Frozen, reason)
 }
-

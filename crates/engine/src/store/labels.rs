@@ -143,7 +143,10 @@ impl Store {
         }
         let voters = self.labels.durable.get().voters;
         if !(quorum::may_open(voters, promised) || degraded && promised != 0) {
-            return fail!(NotPossible, "too many disks failed while the pool was opened: it needs more than half of those that vote");
+            return fail!(
+                NotPossible,
+                "too many disks failed while the pool was opened: it needs more than half of those that vote"
+            );
         }
         self.labels.promised.set(opening);
         Ok(())

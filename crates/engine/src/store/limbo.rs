@@ -155,9 +155,9 @@ impl Store {
             let fresh = self.limbo.fresh.borrow();
             let map = self.map.borrow();
             let doubtful = |place: Place| {
-                map.segments.get(&place.segment).is_some_and(|found| {
-                    map.unsound(&found.record) > found.record.layout.failures()
-                })
+                map.segments
+                    .get(&place.segment)
+                    .is_some_and(|found| map.unsound(&found.record) > found.record.layout.failures())
             };
             let below = fresh.iter().filter(|fresh| fresh.seq < bound && doubtful(fresh.place));
             below.map(|fresh| (fresh.seq, fresh.place)).collect()

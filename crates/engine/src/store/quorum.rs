@@ -67,8 +67,7 @@ pub fn rival<'a>(newest: &Label, labels: &'a [&'a Label]) -> Option<&'a Label> {
         let named = |other: &&&Label| label.membership.current >> other.disk_no & 1 == 1;
         let durable = labels.iter().filter(named).all(|other| other.lineage.follows(&label.lineage));
         let believed = labels.iter().filter(|other| standing(label, other) == Standing::Current);
-        durable
-            && may_open(label.membership.voters, believed.fold(0, |set, other| set | 1 << other.disk_no))
+        durable && may_open(label.membership.voters, believed.fold(0, |set, other| set | 1 << other.disk_no))
     };
     others.filter(opens_alone).max_by_key(|label| (label.lineage.opened, label.epoch))
 }

@@ -4,6 +4,7 @@
 use super::{Vdisk, add};
 use crate::error::Result;
 use crate::store::budget::Budget;
+use crate::store::freeze::frozen;
 use crate::store::join;
 use crate::stripe::buffer::StripeBuffer;
 use alloc::rc::Rc;
@@ -84,10 +85,10 @@ impl Vdisk {
     /// [`Vdisk::destage_and_wait`] with memory from `budget`, until it is down.
     pub(crate) async fn merge(self: &Rc<Self>, stripe: u64, budget: &Budget) -> Result<()> {
         // An older version that flies must be the truth before the merge can read it.
-        self.moved.until(|| self.flying(stripe).is_none()).await;
+        self.until_down(|| self.flying(stripe).is_none()).await?;
         let Some(cost) = self.with_filling(stripe, |buffer| merge_memory(buffer)) else { return Ok(()) };
         let _lease = if cost > 0 { Some(budget.take(cost).await) } else { None };
-        self.moved.until(|| self.flying(stripe).is_none()).await;
+        self.until_down(|| self.flying(stripe).is_none()).await?;
         let Some((id, holes)) = self.with_filling(stripe, |buffer| (buffer.id, buffer.holes())) else { return Ok(()) };
         if let (Some(first), Some(last)) = (holes.first(), holes.last()) {
             let (from, to) = (first.start, last.end);
@@ -118,7 +119,7 @@ impl Vdisk {
             self.seal_if_whole(stripe);
         }
         if let Some(sealed) = self.flying(stripe) {
-            self.moved.until(|| !self.flying(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed))).await;
+            self.until_down(|| !self.flying(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed))).await?;
         }
         Ok(())
     }
@@ -134,6 +135,26 @@ impl Vdisk {
             None => self.set_aside.borrow_mut().remove(&stripe),
         };
         merged
+    }
+
+    /// Waits until something is `down`. An error where it would have to wait for disks that are missing.
+    async fn until_down(&self, down: impl Fn() -> bool) -> Result<()> {
+        while !down() {
+            if self.stuck.get().is_some() {
+                return Err(frozen(alloc::format!("stripes of {} wait for disks that are missing", self.layout())));
+            }
+            self.moved.changed().await;
+        }
+        Ok(())
+    }
+
+    /// Sets a stripe aside that waits for disks, until it, or the pool, has changed.
+    pub(crate) fn set_aside(&self, stripe: u64) {
+        let changes = self.store.changes.get();
+        let aside = self.with_filling(stripe, |buffer| SetAside { id: buffer.id, have: buffer.have_len(), changes });
+        if let Some(aside) = aside {
+            self.set_aside.borrow_mut().insert(stripe, aside);
+        }
     }
 
     /// [`Vdisk::gathering`] without what was set aside.

@@ -77,7 +77,10 @@ impl Vdisk {
         if !self.has_one_table() || !blank() {
             return Ok(false);
         }
-        self.moved.until(|| self.flying(stripe).is_none()).await;
+        while self.flying(stripe).is_some() {
+            self.check_flows()?;
+            self.moved.changed().await;
+        }
         self.forget_if(stripe, blank).await
     }
 
@@ -129,7 +132,10 @@ impl Vdisk {
 
     async fn unmap_now(&self, stripes: Range<u64>) -> Result<bool> {
         let flies = || self.stripes.borrow().range(stripes.clone()).any(|(_, gathering)| gathering.flying.is_some());
-        self.moved.until(|| !flies()).await;
+        while flies() {
+            self.check_flows()?;
+            self.moved.changed().await;
+        }
         self.store.check_writable()?;
         self.check_there()?;
         // No await from here on.
@@ -147,9 +153,9 @@ impl Vdisk {
         let mapped: Vec<u64> = {
             let map = self.store.map.borrow();
             let mapped = map.tables[&table].mapped_from(stripes.start).map(|(stripe, _)| stripe);
-            let in_limbo = map.limbo.range((table, stripes.start)..(table, stripes.end)).map(|((_, stripe), _)| *stripe);
-            let all: BTreeSet<u64> =
-                mapped.take_while(|stripe| *stripe < stripes.end).chain(in_limbo).collect();
+            let in_limbo =
+                map.limbo.range((table, stripes.start)..(table, stripes.end)).map(|((_, stripe), _)| *stripe);
+            let all: BTreeSet<u64> = mapped.take_while(|stripe| *stripe < stripes.end).chain(in_limbo).collect();
             all.into_iter().collect()
         };
         if mapped.is_empty() && !dropped {

@@ -7,7 +7,7 @@
 
 use super::write::RETRY;
 use super::{Vdisk, add};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::format::record::{LandedRecord, Record};
 use crate::log::Room;
 use crate::units::BLOCK;
@@ -64,7 +64,16 @@ impl Vdisk {
             return Ok(());
         }
         if unlanded + 4096 > self.store.log.record_max() {
-            return self.destage_and_wait(stripe).await;
+            loop {
+                match self.destage_and_wait(stripe).await {
+                    Err(error) if error.kind == ErrorKind::Frozen => {
+                        self.check_flows()?;
+                        self.store.world.sleep(RETRY).await;
+                        self.check_there()?;
+                    }
+                    other => return other,
+                }
+            }
         }
         self.store.log.reserve_unless(unlanded + 4096, Room::Landing, || self.check_flows()).await?;
         self.land_now(stripe);

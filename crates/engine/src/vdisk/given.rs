@@ -74,7 +74,10 @@ impl Vdisk {
         let sectors = (self.layout().data_len().0 / SECTOR) as usize;
         self.given.borrow_mut().add(stripe, sectors, sectors_of(&bytes));
         // The version that flies is the one to be looked at.
-        self.moved.until(|| self.flying(stripe).is_none()).await;
+        while self.flying(stripe).is_some() {
+            self.check_flows()?;
+            self.moved.changed().await;
+        }
         self.check_there()?;
         let unwritten_since = || self.given.borrow().parts.get(&stripe).map(|part| part.unwritten_since);
         let before = unwritten_since();

@@ -278,6 +278,8 @@ impl Vdisk {
         let changes = self.store.changes.get();
         let since = self.stuck.get().unwrap_or_else(|| self.store.world.now());
         self.stuck.set(Some(since));
+        // Whoever waits for stripes of this disk waits for disks now.
+        self.moved.notify();
         loop {
             let away = self.store.members.borrow().values().any(|member| member.disk.is_none());
             let over = self.store.is_patience_over(since);
