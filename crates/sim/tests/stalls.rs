@@ -62,12 +62,10 @@ fn lost(rig: &Rig) -> Vec<(DiskNo, String)> {
 }
 
 /// Lets jobs that begin by themselves begin and end, as many as there are.
-fn settle(pool: Rc<Pool>) -> impl Future<Output = ()> {
-    async move {
-        pool.store().pause().await;
-        while let Some(job) = pool.jobs().into_iter().find(|job| !has_ended(job.state)) {
-            pool.job_wait(job.id).await.unwrap();
-        }
+async fn settle(pool: Rc<Pool>) {
+    pool.store().pause().await;
+    while let Some(job) = pool.jobs().into_iter().find(|job| !has_ended(job.state)) {
+        pool.job_wait(job.id).await.unwrap();
     }
 }
 

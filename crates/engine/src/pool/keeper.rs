@@ -151,7 +151,8 @@ impl Pool {
     fn note_stuck(&self, pressed: bool) {
         let store = &self.store;
         let stuck = self.vdisks().iter().map(|vdisk| vdisk.count_stuck()).sum();
-        let vain = pressed && store.flying.get() == 0;
+        let waits = self.vdisks().iter().any(|vdisk| vdisk.waits_since().is_some());
+        let vain = pressed && store.flying.get() == 0 && !waits;
         if store.budgets.buffers.note_stuck(stuck, vain.then_some(store.changes.get())) {
             store.room.notify();
         }
@@ -182,10 +183,8 @@ impl Pool {
         match why {
             // It waits for disks: to wait for it would be to wait for them. Its landed data moves on with the log.
             _ if vdisk.waits_since().is_some() => {
-                vdisk.set_aside(stripe);
-                if why == For::Log && vdisk.may_land_again() {
-                    vdisk.land_kept(stripe);
-                    vdisk.land_again(stripe);
+                if why == For::Log {
+                    vdisk.move_landed(stripe, true);
                 }
             }
             For::Memory => {
@@ -195,12 +194,7 @@ impl Pool {
                 // What cannot be merged (its old blocks are lost) stays in its buffer. In the log it moves to the head, or it would keep
                 // everything behind it there, too.
                 let merged = vdisk.merge(stripe, &budgets.log_merges).await.is_ok();
-                if vdisk.may_land_again() {
-                    vdisk.land_kept(stripe);
-                    if !merged {
-                        vdisk.land_again(stripe);
-                    }
-                }
+                vdisk.move_landed(stripe, !merged);
             }
         }
     }

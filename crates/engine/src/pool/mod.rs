@@ -278,7 +278,7 @@ impl Pool {
         self.stop_jobs().await;
         if !self.store.read_only {
             // Nobody waits any more for disks that are missing.
-            self.store.refuse_to_wait(true);
+            self.store.refuse_to_wait();
             for vdisk in self.vdisks() {
                 result = result.and(vdisk.flush().await);
                 vdisk.quiesce().await;

@@ -169,7 +169,7 @@ impl Pool {
             // It writes the labels, too: with the ones before it every slot is fresh.
             self.checkpoint().await?;
         }
-        store.refuse_to_wait(false);
+        store.set_opening(false);
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl Pool {
         store.labels.opened_batch.set(store.log.batch_number());
         *store.labels.lineage.borrow_mut() = lineage;
         // Nobody can bring a disk back before the pool is open: to wait for one would be to wait for ever.
-        store.refuse_to_wait(true);
+        store.set_opening(true);
         if options.degraded {
             // A person says that the others do not count.
             let mut durable = store.labels.durable.get();

@@ -26,8 +26,10 @@ pub struct Freeze {
     refuses: Cell<bool>,
     /// How often it has frozen.
     count: Cell<u64>,
-    /// Nobody may wait for disks: the pool is being opened, or closed.
+    /// Nobody may wait for disks: the pool is being closed.
     closing: Cell<bool>,
+    /// It is being opened.
+    opening: Cell<bool>,
 }
 
 impl Store {
@@ -41,16 +43,26 @@ impl Store {
         self.freeze.frozen.borrow().as_ref().map(|(_, since)| self.world.now().since(*since))
     }
 
-    /// Lets nobody wait for disks from now on, or lets them again: nobody may while the pool is being opened, or closed.
-    pub fn refuse_to_wait(&self, refuse: bool) {
-        self.freeze.closing.set(refuse);
+    /// Lets nobody wait for disks any more: the pool is being closed.
+    pub fn refuse_to_wait(&self) {
+        self.freeze.closing.set(true);
         self.wake_all();
+    }
+
+    /// The pool is being opened, or is no more: nobody can bring a disk back meanwhile, so the opening waits for none.
+    pub fn set_opening(&self, opening: bool) {
+        self.freeze.opening.set(opening);
     }
 
     /// Ends the background tasks.
     pub fn stop_tasks(&self) {
         self.stopping.set(true);
         self.wake_all();
+    }
+
+    /// Whether any disk of the pool is missing.
+    pub fn misses_disks(&self) -> bool {
+        self.members.borrow().values().any(|member| member.disk.is_none())
     }
 
     /// Whether nobody may wait for disks.
@@ -118,7 +130,7 @@ impl Store {
             let changed = self.work.changed();
             match self.frozen() {
                 None => return Ok(()),
-                Some(reason) if self.freeze.closing.get() => return Err(frozen(reason)),
+                Some(reason) if self.freeze.closing.get() || self.freeze.opening.get() => return Err(frozen(reason)),
                 Some(_) => changed.await,
             }
         }

@@ -200,12 +200,15 @@ impl Store {
     /// Whether enough strips of a stripe are there; `None`: disks are missing that may hold them.
     async fn is_safe(&self, place: Place) -> Option<bool> {
         let Some(target) = Target::new(self, place) else { return Some(false) };
+        let seen = self.comings_and_goings.get();
         self.map.borrow_mut().pin(place);
         let lacking = self.slots_lacking(&target).await;
         let records = self.map.borrow_mut().unpin(place);
         self.append_all(records);
         let lacking = lacking.ok()?;
-        let away = target.slabs.iter().flatten().any(|at| !self.has_disk(at.disk));
+        // What could not be read because a disk went, and came back meanwhile, may be there all the same.
+        let away =
+            target.slabs.iter().flatten().any(|at| !self.has_disk(at.disk)) || seen != self.comings_and_goings.get();
         match lacking.count_ones() as usize <= target.layout.failures() {
             true => {
                 self.note_missed(place.segment, lacking);

@@ -148,17 +148,11 @@ impl Vdisk {
         Ok(())
     }
 
-    /// Sets a stripe aside that waits for disks, until it, or the pool, has changed.
-    pub(crate) fn set_aside(&self, stripe: u64) {
-        let changes = self.store.changes.get();
-        let aside = self.with_filling(stripe, |buffer| SetAside { id: buffer.id, have: buffer.have_len(), changes });
-        if let Some(aside) = aside {
-            self.set_aside.borrow_mut().insert(stripe, aside);
-        }
-    }
-
-    /// [`Vdisk::gathering`] without what was set aside.
+    /// [`Vdisk::gathering`] without what was set aside; nothing, where stripes wait for disks.
     pub(crate) fn mergeable(&self) -> Vec<u64> {
+        if self.waits_since().is_some() {
+            return Vec::new();
+        }
         let mut gathering = self.gathering();
         gathering.retain(|stripe| !self.is_set_aside(*stripe));
         gathering

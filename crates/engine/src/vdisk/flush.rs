@@ -82,7 +82,7 @@ impl Vdisk {
     }
 
     /// Appends what the log holds of a gathering stripe once more: the older records are needed no longer then.
-    pub(crate) fn land_again(&self, stripe: u64) {
+    fn land_again(&self, stripe: u64) {
         let landed = self.with_filling(stripe, |buffer| {
             buffer.unland();
             buffer.landed_from.take()
@@ -94,7 +94,7 @@ impl Vdisk {
 
     /// The same for a stripe that can be written nowhere, or waits for disks: the log is the only place for its flushed data. What is logged is its newest
     /// content, so that no older one follows what was landed since.
-    pub(crate) fn land_kept(&self, stripe: u64) {
+    fn land_kept(&self, stripe: u64) {
         if self.removed.get() {
             return;
         }
@@ -104,10 +104,12 @@ impl Vdisk {
         let found = kept.or_else(|| self.store.limbo.landed(self.table(), stripe)).or_else(|| flying.clone());
         let Some((oldest, sealed)) = found else { return };
         let len = self.layout().data_len();
+        // The last stripe may reach beyond the disk's end.
+        let end = (self.size().0 - stripe * len.0).min(len.0) as usize;
         let piece = (self.store.log.record_max() / 2 / BLOCK * BLOCK).max(BLOCK) as usize;
         let mut first = None;
-        for at in (0..len.as_usize()).step_by(piece) {
-            let mut bytes = vec![0; piece.min(len.as_usize() - at)];
+        for at in (0..end).step_by(piece) {
+            let mut bytes = vec![0; piece.min(end - at)];
             self.flying(stripe).unwrap_or_else(|| sealed.clone()).get(at, &mut bytes);
             self.with_filling(stripe, |buffer| drop(buffer.get(at, &mut bytes)));
             let offset = stripe * len.0 + at as u64;
@@ -130,10 +132,20 @@ impl Vdisk {
         }
     }
 
-    /// Whether the log has room to hold a stripe once more and still take the commits that make room in it.
-    pub(crate) fn may_land_again(&self) -> bool {
+    /// Moves what the log holds of a stripe to the log's head, as far as that leaves room for the commits that make room: what can be written nowhere, and, with
+    /// `partial`, what gathers.
+    pub(crate) fn move_landed(&self, stripe: u64, partial: bool) {
+        if self.may_land_again() {
+            self.land_kept(stripe);
+        }
+        if partial && self.may_land_again() {
+            self.land_again(stripe);
+        }
+    }
+
+    fn may_land_again(&self) -> bool {
         let (used, ring) = self.store.log.fill();
-        used + self.layout().data_len().0 + BLOCK <= ring / 8 * 6
+        used + self.layout().data_len().0 + BLOCK <= ring / 8 * 5
     }
 
     fn land_now(&self, stripe: u64) {

@@ -148,7 +148,9 @@ impl Vdisk {
         let map = self.store.map.borrow();
         let table = &map.tables[&self.table_of(&map)];
         alloc::format!(
-            "log {:?}, landed {:?}, {} free, {} claimed, {} in limbo; (runs, queue) {queues:?}, {}",
+            "failed {:?}, stuck {:?}, log {:?}, landed {:?}, {} free, {} claimed, {} in limbo; (runs, queue) {queues:?}, {}",
+            self.failure().map(|error| error.context),
+            self.stuck.get(),
             self.store.log.fill(),
             self.store.landings.borrow().iter().take(8).collect::<alloc::vec::Vec<_>>(),
             table.free,
@@ -226,10 +228,12 @@ impl Vdisk {
     fn check_flows(&self) -> Result<()> {
         self.store.check_not_frozen()?;
         match self.waits_since() {
-            Some(since) if self.store.is_patience_over(since) => Err(frozen(alloc::format!(
-                "too few disks are there to write {}: what was written waits for them in memory",
-                self.layout()
-            ))),
+            Some(since) if self.store.is_patience_over(since) && self.store.misses_disks() => {
+                Err(frozen(alloc::format!(
+                    "too few disks are there to write {}: what was written waits for them in memory",
+                    self.layout()
+                )))
+            }
             _ => Ok(()),
         }
     }

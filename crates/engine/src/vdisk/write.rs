@@ -28,6 +28,8 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+/// How often a run is tried again at most while all disks are there.
+const TRIES: u32 = 100;
 /// How often whole stripes that wait for disks look for them.
 pub(super) const RETRY: Nanos = Nanos::millis(100);
 
@@ -263,9 +265,15 @@ impl Vdisk {
     /// Writes a run. While it can be written nowhere for want of disks, it stays in memory and waits for them; it is abandoned only where none is missing, or
     /// where nobody can wait any longer.
     async fn write_or_wait(self: &Rc<Self>, mut run: Vec<u64>, room: Room) {
-        while let Err(error) = self.write_stripes(&run, room).await {
+        let mut in_vain = 0;
+        loop {
+            let changes = self.store.changes.get();
+            let Err(error) = self.write_stripes(&run, room).await else { break };
             run.retain(|stripe| self.flying(*stripe).is_some());
-            if !self.wait_for_disks().await {
+            // Disks that went meanwhile may be back already.
+            let changed = self.store.changes.get() != changes && in_vain < TRIES;
+            in_vain = if self.store.misses_disks() { 0 } else { in_vain + 1 };
+            if !self.wait_for_disks(changed).await {
                 self.abandon(&run, error);
                 break;
             }
@@ -273,8 +281,8 @@ impl Vdisk {
         self.stuck.set(None);
     }
 
-    /// Waits until something changes about the disks. `false`: it is no use to wait.
-    async fn wait_for_disks(&self) -> bool {
+    /// Waits until something changes about the disks, or a moment only, if something has `changed`. `false`: it is no use to wait.
+    async fn wait_for_disks(&self, changed: bool) -> bool {
         let changes = self.store.changes.get();
         let since = self.stuck.get().unwrap_or_else(|| self.store.world.now());
         self.stuck.set(Some(since));
@@ -283,7 +291,8 @@ impl Vdisk {
         loop {
             let away = self.store.members.borrow().values().any(|member| member.disk.is_none());
             let over = self.store.is_patience_over(since);
-            if !away || self.store.is_closing() || self.removed.get() || self.store.log.failure().is_some() {
+            if !(away || changed) || self.store.is_closing() || self.removed.get() || self.store.log.failure().is_some()
+            {
                 return false;
             }
             if over {
@@ -292,7 +301,7 @@ impl Vdisk {
                 self.store.log.moved.notify();
             }
             self.store.world.sleep(RETRY).await;
-            if self.store.changes.get() != changes {
+            if changed || self.store.changes.get() != changes {
                 return true;
             }
         }
