@@ -94,7 +94,6 @@ impl Shared {
         if !self.strain.excuses(began) {
             return Err(format!("{what}: {error}"));
         }
-        if std::env::var("DBG").is_ok() {
             eprintln!("{what}: {error}");
         }
         self.excused.set(self.excused.get() + 1);
