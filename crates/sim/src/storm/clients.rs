@@ -94,8 +94,6 @@ impl Shared {
         if !self.strain.excuses(began) {
             return Err(format!("{what}: {error}"));
         }
-            eprintln!("{what}: {error}");
-        }
         self.excused.set(self.excused.get() + 1);
         Ok(())
     }
