@@ -14,12 +14,14 @@
 use super::Summary;
 use super::clients::{self, Seen, Shared, Strain, read_all, start_clients};
 use super::daemon::Daemon;
+use super::redundancy;
 use super::scene::Scene;
 use crate::disk::{FaultPlan, SimDisk};
 use crate::rig::{PATIENCE, Rig};
 use crate::rng::Rng;
 use crate::world::{SimWorld, Stop};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use weft_engine::format::record::{JobKind, SettingsRecord, Usage};
 use weft_engine::pool::job::has_ended;
@@ -139,6 +141,7 @@ impl Outages {
         if stop == Stop::Crashed || self.rng.chance(0.3) {
             self.crash();
             self.open()?;
+            self.judge_redundancy()?;
             self.judge_after_crash()?;
             self.bring_all_back();
         }
@@ -202,6 +205,15 @@ impl Outages {
             oracle.unseen((range.start / unit) as usize..range.end.div_ceil(unit) as usize);
         }
         seen.judge(&mut oracle, true)
+    }
+
+    /// Nothing lacks its strip but for a reason; before anything heals it. Without the metadata that says what should be where, that is judged later.
+    fn judge_redundancy(&self) -> Result<(), String> {
+        if self.strain.is_now() {
+            return Ok(());
+        }
+        let place_of = |no: u16| Some(no as usize);
+        redundancy::judge(&self.rig, place_of, &BTreeSet::new())
     }
 
     fn read_all(&self) -> Result<Seen, String> {
@@ -291,6 +303,7 @@ impl Outages {
         if stop != Stop::Done {
             return Err(format!("the outages do not end ({stop:?})"));
         }
+        self.judge_redundancy()?;
         let deadline = world.now() + HEAL_WITHIN;
         loop {
             world.run_until(Nanos::secs(1), || false);
