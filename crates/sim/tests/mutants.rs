@@ -62,7 +62,18 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::PagesAheadOfLog => Catcher::Scenes("mirror2/early"),
         Mutant::SlabsFreedBeforeDrop | Mutant::DiscardBeforeDrop | Mutant::DiscardAfterReuse => Catcher::Removal,
         Mutant::MoveForgetsLosses => Catcher::Blink,
-@@TABLE@@    }
+        Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 20),
+        Mutant::ReadmitCopiesNothing => Catcher::Storm(Profile::Classic, 161),
+        Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),
+        Mutant::UnknownAbsenceTracked => Catcher::Storm(Profile::Classic, 3),
+        Mutant::TouchedForgotten => Catcher::Storm(Profile::Flicker, 36),
+        Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 52),
+        Mutant::MoveForgetsNewStripes => Catcher::Storm(Profile::Blink, 5),
+        Mutant::LogEndsInItsMiddle => Catcher::Storm(Profile::Classic, 1),
+        Mutant::LoggerUnflushed => Catcher::Storm(Profile::Classic, 21),
+        Mutant::PageVersionsIgnored => Catcher::Storm(Profile::Classic, 1),
+        Mutant::BatchNotRepeated => Catcher::Storm(Profile::Outage, 2),
+@@MORE@@    }
 }
 
 fn catch(mutant: Mutant, by: &str, story: fn() -> Option<String>) {

@@ -18,6 +18,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::rc::Rc;
+use weft_engine::format::record::Away;
 use weft_engine::pool::OpenOptions;
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::world::World;
@@ -159,20 +160,32 @@ impl Storm {
             // It takes a victim with it, before anybody has noticed.
             let taken = self.scene.victims.iter().filter(|_| self.rng.chance(0.25));
             taken.for_each(|victim| self.rig.disks[*victim].vanish());
+            let whole = self.whole_victims();
             self.rig.power_cut(&mut self.rng);
             if self.rng.chance(0.3) {
                 self.dare()?;
             }
-            self.roll_back();
+            self.roll_back(&whole);
         } else {
             self.die(0.0);
         }
         Ok(())
     }
 
-    /// Now and then a victim is put back from a copy made before the pool was opened.
-    fn roll_back(&mut self) {
-        for victim in self.scene.victims.clone() {
+    /// The victims that lack nothing, as far as the pool knows. One that is being brought what it missed would lose that again without a trace.
+    fn whole_victims(&self) -> Vec<usize> {
+        let pool = self.rig.pool();
+        let is_whole = |at: &&usize| {
+            let map = pool.store().map.borrow();
+            let no = self.ids.member(&pool, **at).filter(|no| pool.store().is_current(*no));
+            no.and_then(|no| map.disks.get(&no)).is_some_and(|disk| disk.record.away == Away::No)
+        };
+        self.scene.victims.iter().filter(is_whole).copied().collect()
+    }
+
+    /// Now and then one of these is put back from a copy made before the pool was opened.
+    fn roll_back(&mut self, whole: &[usize]) {
+        for victim in whole.iter().copied() {
             if self.rng.chance(0.1) && !self.rig.disks[victim].is_gone() && !self.older.is_empty() {
                 self.rig.disks[victim].return_as(&self.older[victim]);
             }
@@ -290,7 +303,10 @@ impl Storm {
         }
         self.liars.borrow_mut().clear();
         let bytes = self.read_all()?;
-        self.shared.oracle.borrow().judge(0, &bytes).map(|()| true)
+        self.shared.oracle.borrow().judge(0, &bytes)?;
+        self.rig.close().map_err(|error| format!("closing: {error}"))?;
+        self.lose_others()?;
+        self.rig.open(&mut self.rng).map(|_| true).map_err(|error| format!("opening after the calm: {error}"))
     }
 
     fn line(&self) -> String {

@@ -2,6 +2,8 @@
 //!
 //! 1. *A hole in the log*: one batch is damaged on every disk that has it, while later ones are not. The log must not seem to end there.
 //! 2. *A page out of date*: the newest image of a page is damaged wherever it lies. The one before must not pass for it.
+//!
+//! Besides, a pool that says that it is whole is taken at its word: [`Storm::lose_others`].
 
 use super::classic::Storm;
 use super::clients::read_all;
@@ -35,6 +37,29 @@ impl Storm {
             self.rig.disks[at].return_as(&image);
         }
         judged.map_err(|why| format!("with {what}: {why}"))
+    }
+
+    /// A pool that is whole survives the loss of any disks that the layout can do without: it opens, and reads all. Puts the disks back as they were. To be
+    /// called after a clean stop.
+    pub(super) fn lose_others(&mut self) -> Result<(), String> {
+        let images: Vec<DiskImage> = self.rig.disks.iter().map(|disk| disk.image()).collect();
+        for _ in 0..self.scene.layout.failures() {
+            let at = self.rng.below(images.len() as u64) as usize;
+            if !self.rig.disks[at].is_gone() {
+                self.rig.disks[at].vanish();
+            }
+        }
+        let gone: Vec<usize> = (0..images.len()).filter(|at| self.rig.disks[*at].is_gone()).collect();
+        let judged = self.rig.open(&mut self.rng).map_err(|error| format!("opening: {error}")).and_then(|_| {
+            let seen = read_all(&self.rig, "vdisk", self.scene.size.0, self.scene.sector as u64)?;
+            seen.judge_lost(self.scene.sector as u64, |_| false)?;
+            seen.judge(&mut self.shared.oracle.borrow().clone(), false)
+        });
+        self.rig.halt();
+        for (disk, image) in self.rig.disks.iter().zip(&images) {
+            disk.return_as(image);
+        }
+        judged.map_err(|why| format!("it was whole; without disks {gone:?}: {why}"))
     }
 
     fn open_dared(&mut self) -> Result<(), String> {

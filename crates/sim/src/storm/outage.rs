@@ -162,6 +162,24 @@ impl Outages {
                 false => disk.survive_kill(&mut self.rng),
             }
         }
+        if matches!(self.sky.kind, Kind::Any | Kind::Powerless) && self.rng.chance(0.3) {
+            self.change_guard();
+        }
+    }
+
+    /// Disks that were away come back, and some that went on without them are away instead.
+    fn change_guard(&mut self) {
+        let (gone, there): (Vec<SimDisk>, Vec<SimDisk>) = self.rig.disks.iter().cloned().partition(SimDisk::is_gone);
+        if gone.is_empty() {
+            return;
+        }
+        self.strain.begin();
+        gone.iter().for_each(|disk| self.sky.give_back(disk, &mut self.rng, &self.strain));
+        for disk in there {
+            if self.rng.chance(0.5) {
+                disk.vanish();
+            }
+        }
     }
 
     /// Opens the pool with the disks that are there. If it refuses, more and more of the others come back; with all of them it must open.
@@ -433,6 +451,9 @@ impl Outage {
     async fn run(mut self) {
         let pause = Nanos(self.rng.below(*self.rng.clone().pick(&[100_000_000, 3_000_000_000])));
         self.world.sleep(pause).await;
+        if self.sky.kind == Kind::Blink && self.rng.chance(0.5) {
+            self.end_of_a_move().await;
+        }
         let mut hit = self.choose();
         let survives = survives(&self.pool, &hit, self.failures);
         if self.sky.kind == Kind::Flicker && !survives {
@@ -456,6 +477,24 @@ impl Outage {
             self.sky.give_back(&disk, &mut self.rng, &self.strain);
         }
         self.sky.under_way.set(self.sky.under_way.get() - 1);
+    }
+
+    /// Waits until a move has just ended, if one does within a second: what was moved may not be durable yet.
+    async fn end_of_a_move(&mut self) {
+        const LOOK: Nanos = Nanos(100_000);
+        let moving = |pool: &Pool| {
+            let map = pool.store().map.borrow();
+            map.segments.values().filter(|segment| segment.moving.is_some()).count()
+        };
+        let mut before = 0;
+        for _ in 0..10_000 {
+            let now = moving(&self.pool);
+            if now < before {
+                return;
+            }
+            before = now;
+            self.world.sleep(LOOK).await;
+        }
     }
 
     /// The disks that vanish: all, as many as the layout survives, one more, or any.
