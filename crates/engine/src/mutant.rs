@@ -23,6 +23,26 @@ pub enum Mutant {
     UnsafeCommits = 8,
     /// A disk that is back counts as up to date without the metadata it missed.
     ReadmitCopiesNothing = 9,
+    /// What a stripe was written without is not put on record.
+    MissedStripsForgotten = 10,
+    /// An absence of which nobody kept a record is taken for one of which somebody did.
+    UnknownAbsenceTracked = 11,
+    /// Commits are durable before the labels name the disks that were lost.
+    NoLabelsBeforeAck = 12,
+    /// What a lost disk had taken since its last flush is not put on record.
+    TouchedForgotten = 13,
+    /// A slot has its new home before that disk was flushed.
+    RehomedWithoutFlush = 14,
+    /// Stripes that were written while their slot moved are not copied after it.
+    MoveForgetsNewStripes = 15,
+    /// The log ends at a batch that cannot be read, though its successor can.
+    LogEndsInItsMiddle = 16,
+    /// A batch is durable before one of the log disks was flushed.
+    LoggerUnflushed = 17,
+    /// An opening writes before what it found is durable.
+    OpeningFlushesNothing = 18,
+    /// Every version of a metadata page is written over the one before.
+    PagesKeepOneSlot = 19,
     /// What a dropped segment or table had is free before the record that drops it is durable.
     SlabsFreedBeforeDrop = 20,
     /// Slabs are discarded before the record that drops their segment is durable.
@@ -31,10 +51,22 @@ pub enum Mutant {
     DiscardAfterReuse = 22,
     /// A slot moves to a disk that was lost, and back, while it moved.
     MoveForgetsLosses = 23,
+    /// A pool below half of its voters goes on.
+    FreezeIgnored = 24,
+    /// A checkpoint counts although disks went or came while it was taken.
+    CheckpointForgetsLosses = 25,
+    /// A disk that is back counts as one that missed nothing.
+    ReturnedDiskIsWhole = 26,
+    /// A page older than the checkpoint saw is believed.
+    PageVersionsIgnored = 27,
+    /// A log disk that came back while a batch was written does not get it.
+    BatchNotRepeated = 28,
+    /// Batches of an opening that was left behind count.
+    LeftBehindBatchesCount = 29,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 11] = [
+pub const ALL: [Mutant; 29] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -42,11 +74,34 @@ pub const ALL: [Mutant; 11] = [
     Mutant::LabelBeforeCheckpoint,
     Mutant::LandingRetiredEarly,
     Mutant::PagesAheadOfLog,
+    Mutant::UnsafeCommits,
+    Mutant::ReadmitCopiesNothing,
+    Mutant::MissedStripsForgotten,
+    Mutant::UnknownAbsenceTracked,
+    Mutant::NoLabelsBeforeAck,
+    Mutant::TouchedForgotten,
+    Mutant::RehomedWithoutFlush,
+    Mutant::MoveForgetsNewStripes,
+    Mutant::LogEndsInItsMiddle,
+    Mutant::LoggerUnflushed,
+    Mutant::OpeningFlushesNothing,
+    Mutant::PagesKeepOneSlot,
     Mutant::SlabsFreedBeforeDrop,
     Mutant::DiscardBeforeDrop,
     Mutant::DiscardAfterReuse,
     Mutant::MoveForgetsLosses,
+    Mutant::FreezeIgnored,
+    Mutant::CheckpointForgetsLosses,
+    Mutant::ReturnedDiskIsWhole,
+    Mutant::PageVersionsIgnored,
+    Mutant::BatchNotRepeated,
+    Mutant::LeftBehindBatchesCount,
 ];
+
+/// The mutant of this name.
+pub fn named(name: &str) -> Option<Mutant> {
+    ALL.into_iter().find(|mutant| alloc::format!("{mutant:?}") == name)
+}
 
 #[cfg(feature = "mutants")]
 static ACTIVE: core::sync::atomic::AtomicU8 = core::sync::atomic::AtomicU8::new(0);

@@ -11,6 +11,8 @@ fn main() -> ExitCode {
         Some(("rebuild", rest)) => return weft_sim::figures::rebuild_command(rest),
         Some(("refill", rest)) => return weft_sim::figures::refill_command(rest),
         Some(("capacity", [])) => return weft_sim::figures::capacity_command(),
+        #[cfg(feature = "mutants")]
+        Some(("--mutant", rest)) => return hunt(rest),
         _ => {}
     }
     match parse(&args) {
@@ -20,7 +22,7 @@ fn main() -> ExitCode {
         Ok(Job::Case(case)) => repeat(&case),
         Err(why) => {
             eprintln!(
-                "weft-sim: {why}\nusage: weft-sim [--profile NAME] SEED | [--profile NAME] --runs N [--seed FIRST] | --exhaustive [--case CASE] | streams | rebuild | refill | capacity"
+                "weft-sim: {why}\nusage: weft-sim [--profile NAME] SEED | [--profile NAME] --runs N [--seed FIRST] | --exhaustive [--case CASE] | streams | rebuild | refill | capacity | --mutant NAME --profile NAME --runs N"
             );
             ExitCode::from(2)
         }
@@ -113,6 +115,33 @@ fn repeat(case: &str) -> ExitCode {
         }
         Err(why) => {
             println!("FAILED: {why}\n0 passed, 1 failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs storms with a broken engine until one fails that passes with a sound one.
+#[cfg(feature = "mutants")]
+fn hunt(args: &[String]) -> ExitCode {
+    use weft_engine::mutant;
+    let Some((mutant, (profile, first, count))) = args.split_first().and_then(|(name, rest)| {
+        let mutant = mutant::named(name)?;
+        match parse(rest).ok()? {
+            Job::Runs { profile: Some(profile), count, first } => Some((mutant, (profile, first, count))),
+            _ => None,
+        }
+    }) else {
+        let names: Vec<String> = mutant::ALL.iter().map(|mutant| format!("{mutant:?}")).collect();
+        eprintln!("weft-sim: --mutant NAME --profile NAME --runs N [--seed FIRST]; mutants: {}", names.join(", "));
+        return ExitCode::from(2);
+    };
+    match weft_sim::storm::hunt(mutant, profile, first..first.saturating_add(count)) {
+        Some((seed, why)) => {
+            println!("{mutant:?}: caught by {profile} {seed}: {why}");
+            ExitCode::SUCCESS
+        }
+        None => {
+            println!("{mutant:?}: LIVES through {count} storms of {profile} from seed {first} on");
             ExitCode::FAILURE
         }
     }

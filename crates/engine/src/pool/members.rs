@@ -15,6 +15,7 @@ use crate::format::label::{DiskPlan, Label};
 use crate::format::record::{Away, DiskRecord, JobKind, Media, Record, SettingsRecord, Usage};
 use crate::io::Disk;
 use crate::limits::DISKS_MAX;
+use crate::mutant::{self, Mutant};
 use crate::store::{Member, slots_on};
 use crate::units::ByteCount;
 use alloc::collections::BTreeMap;
@@ -320,13 +321,14 @@ impl Pool {
             && label.lineage == lineage
             && label.epoch >= self.store.labels.durable_epoch.get()
             && self.store.labels.whole.get() >> no & 1 == 1;
+        let whole = whole || mutant::active(Mutant::ReturnedDiskIsWhole);
         self.end_maintenance(no);
         self.welcome(no, disk, &label, whole);
         if !known {
             let diverged = !lineage.follows(&label.lineage);
             self.store.world.emit(Event::DiskOutOfStep { disk: DiskNo(no), diverged });
         }
-        if !known || !same {
+        if (!known || !same) && !mutant::active(Mutant::UnknownAbsenceTracked) {
             let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.away = Away::Unknown);
             self.store.append_changes(record);
         }

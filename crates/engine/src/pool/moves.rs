@@ -31,7 +31,7 @@ use crate::mutant::{self, Mutant};
 use crate::segment::PAGE_PAIR;
 use crate::segment::drain::Known;
 use crate::store::join;
-use crate::store::pages::table_page;
+use crate::store::pages::{slot_of, table_page};
 use crate::stripe::execute::Target;
 use crate::stripe::geometry::Layout;
 use crate::stripe::table::{CHUNK_PAGES, Place};
@@ -160,7 +160,7 @@ impl Pool {
             }
         };
         let flushed = copied
-            && self.store.disk_flush(home.disk).await.is_ok()
+            && (mutant::active(Mutant::RehomedWithoutFlush) || self.store.disk_flush(home.disk).await.is_ok())
             && (self.store.losses(home.disk) == losses || mutant::active(Mutant::MoveForgetsLosses));
         Ok(if flushed { Moved::Done } else { Moved::Failed })
     }
@@ -203,7 +203,7 @@ impl Pool {
         while !self.freeze(segment) {
             self.store.pause().await;
         }
-        next = 0;
+        next = if mutant::active(Mutant::MoveForgetsNewStripes) { u32::MAX } else { 0 };
         loop {
             let group = self.next_group(segment, next, true);
             let Some(last) = group.last() else { return Ok(Moved::Done) };
@@ -325,7 +325,7 @@ impl Pool {
         };
         // Both slots: what lies in the other one may be of another history, and look newer.
         let mut both = Buf::zeroed(PAGE_PAIR as usize);
-        both[(version % 2) as usize * BLOCK as usize..][..BLOCK as usize].copy_from_slice(&block);
+        both[slot_of(version) as usize * BLOCK as usize..][..BLOCK as usize].copy_from_slice(&block);
         self.write_pair(home, to, both).await
     }
 

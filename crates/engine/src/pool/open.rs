@@ -147,7 +147,9 @@ impl Pool {
         // from the log be written, before that is durable.
         let there =
             store.members.borrow().iter().filter(|(_, member)| member.disk.is_some()).map(|(no, _)| *no).collect();
-        store.flush_all(there).await;
+        if !mutant::active(Mutant::OpeningFlushesNothing) {
+            store.flush_all(there).await;
+        }
         self.begin_opening(newest, found, options).await?;
         store.move_log().await?;
         let given_back = store.map.borrow_mut().drop_empty_segments();
@@ -222,6 +224,7 @@ impl Pool {
             behind.map(|(no, member)| (*no, member.was_current)).collect()
         };
         for (no, was_current) in behind {
+            let was_current = was_current || mutant::active(Mutant::UnknownAbsenceTracked);
             self.store.note_away(no, if was_current { Away::Tracked } else { Away::Unknown }, &[]);
         }
         // One that lacks a batch which others have, and not the last one only, lost what it had called durable: it was put back from a copy.
@@ -230,7 +233,8 @@ impl Pool {
             self.store.lacked.borrow().iter().filter(|(_, number)| **number < last).map(|(no, _)| *no).collect();
         for no in rolled_back {
             self.store.world.emit(Event::DiskOutOfStep { disk: DiskNo(no), diverged: false });
-            self.store.note_away(no, Away::Unknown, &[]);
+            let lacks = if mutant::active(Mutant::UnknownAbsenceTracked) { Away::Tracked } else { Away::Unknown };
+            self.store.note_away(no, lacks, &[]);
         }
     }
 }
@@ -435,6 +439,7 @@ async fn read_tables(store: &Rc<Store>) -> Result<Vec<(u32, u32, u32)>> {
             let found = map.tables.get_mut(table).expect("tables do not go away while a pool is opened");
             // An older image than the checkpoint saw is what a lost write left.
             let least = found.chunks[number].versions[*page as usize];
+            let least = if mutant::active(Mutant::PageVersionsIgnored) { 0 } else { least };
             let Some((version, block)) = image.ok().flatten().filter(|(version, _)| *version >= least) else {
                 missing.push((*table, *number, *page));
                 continue;

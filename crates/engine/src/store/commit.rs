@@ -99,7 +99,7 @@ impl Store {
             self.flush_all(disks).await;
         }
         self.withdraw_unsafe(bound).await;
-        if self.labels.outdated.get() {
+        if self.labels.outdated.get() && !mutant::active(Mutant::NoLabelsBeforeAck) {
             // A disk was lost with strips that this batch speaks of: if the power goes now, it must not pass for one that has them.
             self.write_labels().await?;
         }
@@ -147,9 +147,12 @@ impl Store {
             let took = join(lacking.iter().map(|no| self.write_log(*no, taken.info.position, slice.clone()))).await;
             have.extend(lacking.into_iter().zip(took).filter(|(_, took)| *took).map(|(no, _)| no));
             // Also when somebody else is just writing them: it waits for its turn, and so for them.
-            self.write_labels().await?;
+            if !mutant::active(Mutant::NoLabelsBeforeAck) {
+                self.write_labels().await?;
+            }
             let loggers = self.loggers();
-            if self.frozen().is_none() && !loggers.is_empty() && loggers.iter().all(|no| have.contains(no)) {
+            let all_have = loggers.iter().all(|no| have.contains(no)) || mutant::active(Mutant::BatchNotRepeated);
+            if self.frozen().is_none() && !loggers.is_empty() && all_have {
                 return Ok(crc);
             }
         }
@@ -164,6 +167,9 @@ impl Store {
         };
         debug_assert!(at.is_multiple_of(BLOCK));
         // A failed write or flush takes the disk out; `loggers` no longer names it then.
+        if mutant::active(Mutant::LoggerUnflushed) && self.loggers().first() == Some(&no) {
+            return self.disk_write(no, at, vec![slice]).await.is_ok();
+        }
         self.disk_write(no, at, vec![slice]).await.is_ok() && self.disk_flush(no).await.is_ok()
     }
 

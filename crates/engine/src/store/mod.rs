@@ -35,6 +35,7 @@ use crate::format::record::{Away, PageRun, Record, SegmentRecord, SlabAt};
 use crate::histogram::Histogram;
 use crate::io::{Disk, DiskError};
 use crate::log::Log;
+use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::segment::drain::Former;
 use crate::sync::{Signal, Turn};
@@ -308,7 +309,10 @@ impl Store {
         member.losses += 1;
         self.comings_and_goings.set(self.comings_and_goings.get() + 1);
         member.gone = Some(self.world.now());
-        let touched: Vec<u32> = core::mem::take(&mut member.touched).into_keys().collect();
+        let mut touched: Vec<u32> = core::mem::take(&mut member.touched).into_keys().collect();
+        if mutant::active(Mutant::TouchedForgotten) {
+            touched.clear();
+        }
         drop(members);
         [&self.patience, &self.write_patience].iter().for_each(|patience| patience.lost(&disk));
         self.labels.strike(no);

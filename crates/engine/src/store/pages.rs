@@ -341,7 +341,7 @@ impl Store {
                 if lacks(found) {
                     self.metadata_healed(at.disk, "metadata page");
                     // A disk that fails this write is taken out; the page has other copies.
-                    let to = self.slab_offset(*at, pair + best % 2);
+                    let to = self.slab_offset(*at, pair + slot_of(best));
                     let _ = self.disk_write(at.disk, to, vec![block.clone().freeze()]).await;
                 }
             }
@@ -422,7 +422,7 @@ impl Store {
         let _used = self.pages.using(image.id);
         let _slabs = self.map.borrow().segments.get(&image.home.0.segment).map(|segment| segment.record.slabs.clone());
         let copies = self.page_copies(image.home.0.segment, false);
-        let at = first_block(image.home) + image.version % 2;
+        let at = first_block(image.home) + slot_of(image.version);
         let slice = image.block.freeze();
         let writes =
             copies.iter().map(|copy| self.disk_write(copy.disk, self.slab_offset(*copy, at), vec![slice.clone()]));
@@ -546,6 +546,11 @@ pub fn table_page(table: u32, chunk: u32, page: u32) -> PageId {
 /// The first of the two blocks of a page within the slabs of its segment.
 fn first_block(home: (PageRun, u32)) -> u64 {
     (home.0.first + home.1) as u64 * PAGE_PAIR / BLOCK
+}
+
+/// Which of the two blocks of a page this version of it goes to.
+pub fn slot_of(version: u64) -> u64 {
+    if mutant::active(Mutant::PagesKeepOneSlot) { 0 } else { version % 2 }
 }
 
 /// The newer sound image of the two slots in `pair`.

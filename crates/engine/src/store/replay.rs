@@ -19,6 +19,7 @@ use crate::format::label::Anchor;
 use crate::format::record::{self, ChunkRecord, CommitRecord, LandedRecord, Record, UnmapRecord};
 use crate::io::Buf;
 use crate::log::BatchInfo;
+use crate::mutant::{self, Mutant};
 use crate::stripe::table::{CHUNK_PAGES, Place};
 use crate::units::{BLOCK, ByteCount};
 use alloc::collections::VecDeque;
@@ -233,6 +234,7 @@ impl Store {
     pub(super) fn may_count(&self, head: &BatchHead, chain: u32) -> bool {
         let from = self.labels.opened_batch.get();
         let left_behind = head.number >= from && head.lineage != self.labels.lineage.borrow().number();
+        let left_behind = left_behind && !mutant::active(Mutant::LeftBehindBatchesCount);
         let ring = self.ring_len();
         !left_behind && head.chain == chain && head.position % ring + head.ring_len() <= ring
     }
@@ -260,6 +262,7 @@ impl Store {
                     continue;
                 }
                 if let Ok(piece) = piece
+                    && !mutant::active(Mutant::LogEndsInItsMiddle)
                     && self.holds_batch(no, at, number + 1, &piece).await
                 {
                     return fail!(

@@ -369,7 +369,9 @@ impl Vdisk {
         // No await from here on: one step makes it true. What these slots lack is on record before the stripes are.
         let gone = |slot: &usize| !target.slabs[*slot].is_some_and(|at| self.store.has_disk(at.disk));
         let missed = (0..layout.slots()).filter(gone).fold(missed, |set, slot| set | 1 << slot);
-        self.store.note_missed(place.segment, missed);
+        if !mutant::active(Mutant::MissedStripsForgotten) {
+            self.store.note_missed(place.segment, missed);
+        }
         for (nth, (stripe, sealed)) in stripes.iter().zip(&sealed).enumerate() {
             self.commit(*stripe, sealed, Place { index: place.index + nth as u32, ..place });
         }

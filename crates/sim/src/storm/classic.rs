@@ -7,14 +7,18 @@
 
 use super::Summary;
 use super::clients::{Shared, Strain, start_clients};
+use super::redundancy;
 use super::scene::Scene;
 use super::upkeep::Ids;
-use crate::disk::FaultPlan;
+use crate::disk::{DiskImage, FaultPlan};
 use crate::rig::{PATIENCE, Rig};
 use crate::rng::Rng;
 use crate::world::{SimWorld, Stop};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::rc::Rc;
+use weft_engine::format::record::Away;
 use weft_engine::pool::OpenOptions;
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::world::World;
@@ -35,6 +39,10 @@ pub(super) struct Storm {
     pub(super) rng: Rng,
     crashes: u64,
     openings: u64,
+    /// What the disks held before the pool was opened the last time.
+    older: Vec<DiskImage>,
+    /// Disks that lost what they had taken without anybody noticing that they were away.
+    liars: Rc<RefCell<BTreeSet<usize>>>,
     pub(super) ids: Rc<Ids>,
 }
 
@@ -45,7 +53,17 @@ impl Storm {
         let ids = Rc::new(Ids::new(rig.disks.len(), scene.disks));
         rig.options = OpenOptions { tuning: scene.tuning, degraded: true, ..OpenOptions::default() };
         let shared = Shared::new(scene.size.0, scene.sector as u64, rng.fork("clients"), Rc::new(Strain::default()));
-        Storm { rig, scene, shared: Rc::new(shared), rng, crashes: 0, openings: 0, ids }
+        Storm {
+            rig,
+            scene,
+            shared: Rc::new(shared),
+            rng,
+            crashes: 0,
+            openings: 0,
+            older: Vec::new(),
+            liars: Rc::default(),
+            ids,
+        }
     }
 
     fn run(&mut self) -> Result<(), String> {
@@ -109,8 +127,27 @@ impl Storm {
         world.crash_at(u64::MAX);
         self.end_of_round(stop == Stop::Crashed)?;
         self.open()?;
+        self.judge_redundancy()?;
         self.judge_after_crash()?;
         self.check()
+    }
+
+    /// Nothing lacks its strip but for a reason; before anything heals it.
+    fn judge_redundancy(&self) -> Result<(), String> {
+        let pool = self.rig.pool();
+        let place_of = |no: u16| (0..self.rig.disks.len()).find(|at| self.ids.member(&pool, *at) == Some(no));
+        redundancy::judge(&self.rig, place_of, &self.liars.borrow())
+    }
+
+    /// The power goes, as likely as `power` says, or the engine is killed.
+    fn die(&mut self, power: f64) {
+        if self.rng.chance(power) {
+            self.rig.power_cut(&mut self.rng);
+        } else {
+            self.rig.halt();
+            let mut rng = self.rng.fork("kill");
+            self.rig.disks.iter().for_each(|disk| disk.survive_kill(&mut rng));
+        }
     }
 
     fn end_of_round(&mut self, crashed: bool) -> Result<(), String> {
@@ -120,21 +157,49 @@ impl Storm {
         }
         self.crashes += 1;
         if self.rng.chance(0.7) {
+            // It takes a victim with it, before anybody has noticed.
+            let taken = self.scene.victims.iter().filter(|_| self.rng.chance(0.25));
+            taken.for_each(|victim| self.rig.disks[*victim].vanish());
+            let whole = self.whole_victims();
             self.rig.power_cut(&mut self.rng);
+            if self.rng.chance(0.3) {
+                self.dare()?;
+            }
+            self.roll_back(&whole);
         } else {
-            self.rig.halt();
-            let mut rng = self.rng.fork("kill");
-            self.rig.disks.iter().for_each(|disk| disk.survive_kill(&mut rng));
+            self.die(0.0);
         }
         Ok(())
     }
 
-    /// Opens the pool; now and then the power goes once more while that is under way.
+    /// The victims that lack nothing, as far as the pool knows. One that is being brought what it missed would lose that again without a trace.
+    fn whole_victims(&self) -> Vec<usize> {
+        let pool = self.rig.pool();
+        let is_whole = |at: &&usize| {
+            let map = pool.store().map.borrow();
+            let no = self.ids.member(&pool, **at).filter(|no| pool.store().is_current(*no));
+            no.and_then(|no| map.disks.get(&no)).is_some_and(|disk| disk.record.away == Away::No)
+        };
+        self.scene.victims.iter().filter(is_whole).copied().collect()
+    }
+
+    /// Now and then one of these is put back from a copy made before the pool was opened.
+    fn roll_back(&mut self, whole: &[usize]) {
+        for victim in whole.iter().copied() {
+            if self.rng.chance(0.1) && !self.rig.disks[victim].is_gone() && !self.older.is_empty() {
+                self.rig.disks[victim].return_as(&self.older[victim]);
+            }
+        }
+    }
+
+    /// Opens the pool; now and then the power goes, or it is killed, once more while that is under way.
     fn open(&mut self) -> Result<(), String> {
         let world = self.rig.world.clone();
+        self.older = self.rig.disks.iter().map(|disk| disk.image()).collect();
         while self.rng.chance(0.25) {
             let opening = self.rig.opening(&mut self.rng);
-            world.crash_at(world.operations() + self.rng.range(1..120));
+            let most = *self.rng.pick(&[20, 120]);
+            world.crash_at(world.operations() + self.rng.range(1..most));
             match world.block_on_within(PATIENCE, opening) {
                 Ok(Ok(pool)) => drop(pool),
                 Ok(Err(error)) => return Err(format!("opening: {error}")),
@@ -143,7 +208,7 @@ impl Storm {
             }
             world.crash_at(u64::MAX);
             self.crashes += 1;
-            self.rig.power_cut(&mut self.rng);
+            self.die(0.6);
         }
         self.openings += 1;
         self.rig.open(&mut self.rng).map(|_| ()).map_err(|error| format!("opening: {error}"))
@@ -154,7 +219,11 @@ impl Storm {
         if self.scene.victims.is_empty() || !self.rng.chance(0.4) {
             return;
         }
-        let victim = self.rig.disks[*self.rng.pick(&self.scene.victims)].clone();
+        let at = *self.rng.pick(&self.scene.victims);
+        let victim = self.rig.disks[at].clone();
+        let (pool, ids, liars) = (self.rig.pool(), self.ids.clone(), self.liars.clone());
+        // What it costs that a disk is away is owed right after somebody noticed.
+        let crash_soon = self.rng.chance(0.3).then(|| self.rng.range(1..60));
         let (world, mut rng) = (self.rig.world.clone(), self.rng.fork("vanish"));
         self.rng.next_u64();
         let after = Nanos(rng.below(200_000_000));
@@ -164,8 +233,14 @@ impl Storm {
                 world.sleep(after).await;
                 if victim.is_gone() {
                     victim.come_back(&mut rng);
+                    if ids.member(&pool, at).is_some_and(|no| pool.store().has_disk(no)) {
+                        liars.borrow_mut().insert(at);
+                    }
                 } else {
                     victim.vanish();
+                    if let Some(after) = crash_soon {
+                        world.crash_at(world.operations() + after);
+                    }
                 }
             }),
         );
@@ -213,6 +288,7 @@ impl Storm {
             }
         }
         self.rig.open(&mut self.rng).map_err(|error| format!("opening in the calm: {error}"))?;
+        self.judge_redundancy()?;
         self.judge_after_crash()?;
         if !self.settle()? {
             return Ok(false);
@@ -225,8 +301,12 @@ impl Storm {
         if !report.is_sound() {
             return Err(format!("after the repair the check still finds {report:?}"));
         }
+        self.liars.borrow_mut().clear();
         let bytes = self.read_all()?;
-        self.shared.oracle.borrow().judge(0, &bytes).map(|()| true)
+        self.shared.oracle.borrow().judge(0, &bytes)?;
+        self.rig.close().map_err(|error| format!("closing: {error}"))?;
+        self.lose_others()?;
+        self.rig.open(&mut self.rng).map(|_| true).map_err(|error| format!("opening after the calm: {error}"))
     }
 
     fn line(&self) -> String {

@@ -5,7 +5,9 @@
 mod classic;
 mod clients;
 mod daemon;
+mod dare;
 mod outage;
+mod redundancy;
 mod scene;
 mod upkeep;
 
@@ -73,6 +75,34 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
         Profile::Blink => outage::run(&world, rng, scene, Kind::Blink),
         Profile::Tiny => unreachable!("another one was chosen"),
     }
+}
+
+/// The first of `seeds` whose storm fails with this mutant and passes without it, and what it said.
+#[cfg(feature = "mutants")]
+pub fn hunt(
+    mutant: weft_engine::mutant::Mutant,
+    profile: Profile,
+    seeds: std::ops::Range<u64>,
+) -> Option<(u64, String)> {
+    let run = |seed: u64| {
+        let storm = std::panic::AssertUnwindSafe(|| run_profile(profile, seed).map(|_| ()));
+        let panicked = |cause: Box<dyn std::any::Any + Send>| {
+            let text = cause.downcast_ref::<String>().cloned();
+            text.or_else(|| cause.downcast_ref::<&str>().map(|text| String::from(*text))).unwrap_or_default()
+        };
+        std::panic::catch_unwind(storm).unwrap_or_else(|cause| Err(format!("it panicked: {}", panicked(cause))))
+    };
+    for seed in seeds {
+        weft_engine::mutant::set(Some(mutant));
+        let with = run(seed);
+        weft_engine::mutant::set(None);
+        if let Err(why) = with
+            && run(seed).is_ok()
+        {
+            return Some((seed, why));
+        }
+    }
+    None
 }
 
 impl Profile {

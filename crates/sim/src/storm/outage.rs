@@ -14,12 +14,14 @@
 use super::Summary;
 use super::clients::{self, Seen, Shared, Strain, read_all, start_clients};
 use super::daemon::Daemon;
+use super::redundancy;
 use super::scene::Scene;
 use crate::disk::{FaultPlan, SimDisk};
 use crate::rig::{PATIENCE, Rig};
 use crate::rng::Rng;
 use crate::world::{SimWorld, Stop};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use weft_engine::format::record::{JobKind, SettingsRecord, Usage};
 use weft_engine::pool::job::has_ended;
@@ -139,6 +141,7 @@ impl Outages {
         if stop == Stop::Crashed || self.rng.chance(0.3) {
             self.crash();
             self.open()?;
+            self.judge_redundancy()?;
             self.judge_after_crash()?;
             self.bring_all_back();
         }
@@ -157,6 +160,24 @@ impl Outages {
             match power {
                 true => disk.power_cut(&mut self.rng),
                 false => disk.survive_kill(&mut self.rng),
+            }
+        }
+        if matches!(self.sky.kind, Kind::Any | Kind::Powerless) && self.rng.chance(0.3) {
+            self.change_guard();
+        }
+    }
+
+    /// Disks that were away come back, and some that went on without them are away instead.
+    fn change_guard(&mut self) {
+        let (gone, there): (Vec<SimDisk>, Vec<SimDisk>) = self.rig.disks.iter().cloned().partition(SimDisk::is_gone);
+        if gone.is_empty() {
+            return;
+        }
+        self.strain.begin();
+        gone.iter().for_each(|disk| self.sky.give_back(disk, &mut self.rng, &self.strain));
+        for disk in there {
+            if self.rng.chance(0.5) {
+                disk.vanish();
             }
         }
     }
@@ -202,6 +223,15 @@ impl Outages {
             oracle.unseen((range.start / unit) as usize..range.end.div_ceil(unit) as usize);
         }
         seen.judge(&mut oracle, true)
+    }
+
+    /// Nothing lacks its strip but for a reason; before anything heals it. Without the metadata that says what should be where, that is judged later.
+    fn judge_redundancy(&self) -> Result<(), String> {
+        if self.strain.is_now() {
+            return Ok(());
+        }
+        let place_of = |no: u16| Some(no as usize);
+        redundancy::judge(&self.rig, place_of, &BTreeSet::new())
     }
 
     fn read_all(&self) -> Result<Seen, String> {
@@ -291,6 +321,7 @@ impl Outages {
         if stop != Stop::Done {
             return Err(format!("the outages do not end ({stop:?})"));
         }
+        self.judge_redundancy()?;
         let deadline = world.now() + HEAL_WITHIN;
         loop {
             world.run_until(Nanos::secs(1), || false);
@@ -420,6 +451,9 @@ impl Outage {
     async fn run(mut self) {
         let pause = Nanos(self.rng.below(*self.rng.clone().pick(&[100_000_000, 3_000_000_000])));
         self.world.sleep(pause).await;
+        if self.sky.kind == Kind::Blink && self.rng.chance(0.5) {
+            self.end_of_a_move().await;
+        }
         let mut hit = self.choose();
         let survives = survives(&self.pool, &hit, self.failures);
         if self.sky.kind == Kind::Flicker && !survives {
@@ -443,6 +477,24 @@ impl Outage {
             self.sky.give_back(&disk, &mut self.rng, &self.strain);
         }
         self.sky.under_way.set(self.sky.under_way.get() - 1);
+    }
+
+    /// Waits until a move has just ended, if one does within a second: what was moved may not be durable yet.
+    async fn end_of_a_move(&mut self) {
+        const LOOK: Nanos = Nanos(100_000);
+        let moving = |pool: &Pool| {
+            let map = pool.store().map.borrow();
+            map.segments.values().filter(|segment| segment.moving.is_some()).count()
+        };
+        let mut before = 0;
+        for _ in 0..10_000 {
+            let now = moving(&self.pool);
+            if now < before {
+                return;
+            }
+            before = now;
+            self.world.sleep(LOOK).await;
+        }
     }
 
     /// The disks that vanish: all, as many as the layout survives, one more, or any.

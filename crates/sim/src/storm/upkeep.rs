@@ -37,7 +37,7 @@ impl Ids {
     }
 
     /// The number in the pool of disk `at`, if it is a member.
-    fn member(&self, pool: &Pool, at: usize) -> Option<u16> {
+    pub(super) fn member(&self, pool: &Pool, at: usize) -> Option<u16> {
         let id = self.ids.borrow()[at];
         let members = pool.store().members.borrow();
         members.iter().find(|(_, member)| member.id == id).map(|(no, _)| *no)
