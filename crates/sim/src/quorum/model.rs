@@ -27,7 +27,6 @@ struct Mark {
     numbers: [u8; OPENINGS],
     epoch: u8,
     promised: u8,
-    /// The epoch of the last label that was durable on all disks it calls current.
     durable: u8,
     opened_batch: u8,
     current: u8,
@@ -196,6 +195,7 @@ impl Mark {
             disk_no: no as u16,
             serial: 0,
             epoch: self.epoch as u64,
+            durable_epoch: self.durable as u64,
             lineage: self.lineage(),
             promised: self.promised as u64,
             opened_batch: self.opened_batch as u64,
@@ -394,11 +394,11 @@ impl World {
         };
         let Some(newest) = newest else { return Ok(false) };
         let mark = found.iter().find(|(no, ..)| *no as u16 == newest.disk_no).expect("it is one of them").1;
-        if rival(newest, mark.durable, &labels) {
+        if quorum::rival(newest, &labels).is_some() {
             return Ok(false);
         }
         let believes =
-            |label: &Label| standing(newest, mark.durable, label) == Standing::Current || self.mutant == Some(Mutant::StaleTrusted);
+            |label: &Label| quorum::standing(newest, label) == Standing::Current || self.mutant == Some(Mutant::StaleTrusted);
         let current = found.iter().filter(|(.., label)| believes(label)).fold(0u8, |set, (no, ..)| set | 1 << no);
         let voters = newest.membership.voters;
         let may = match self.mutant {
@@ -612,10 +612,10 @@ impl World {
     fn attach(&mut self, host: &mut Host, no: u8) -> bool {
         let Some(mark) = self.disks[no as usize].now.label else { return false };
         let (lineage, own) = (host.mark.lineage(), mark.lineage());
-        if own.opened > lineage.opened && own.follows(&lineage) || mark.promised > host.mark.promised {
+        if own.follows(&lineage) && (own.opened > lineage.opened || mark.promised > host.mark.promised) {
             return false;
         }
-        let whole = own == lineage && mark.epoch >= host.durable.epoch && host.whole >> no & 1 == 1
+        let whole = own == lineage && mark.epoch >= host.mark.durable && host.whole >> no & 1 == 1
             || self.mutant == Some(Mutant::ReturnIsWhole);
         host.there |= 1 << no;
         if whole {
@@ -681,24 +681,4 @@ impl World {
         self.acknowledged.iter().for_each(|(number, _)| known |= 1 << number);
         (1..64).find(|number| known >> number & 1 == 0).expect("there are fewer openings")
     }
-}
-
-fn standing(newest: &Label, durable: u8, own: &Label) -> Standing {
-    if !newest.lineage.follows(&own.lineage) {
-        return Standing::Diverged;
-    }
-    let named = newest.membership.current >> own.disk_no & 1 == 1;
-    if named && own.epoch >= durable as u64 { Standing::Current } else { Standing::Behind }
-}
-
-fn rival(newest: &Label, durable: u8, labels: &[&Label]) -> bool {
-    let others = labels.iter().copied().filter(|label| standing(newest, durable, label) == Standing::Diverged);
-    let opens_alone = |label: &&Label| {
-        let named = |other: &&&Label| label.membership.current >> other.disk_no & 1 == 1;
-        let own = |other: &&&Label| other.lineage.follows(&label.lineage);
-        let believed = labels.iter().filter(named).filter(own);
-        labels.iter().filter(named).all(|other| other.lineage.follows(&label.lineage))
-            && quorum::may_open(label.membership.voters, believed.fold(0, |set, other| set | 1 << other.disk_no))
-    };
-    others.filter(opens_alone).next().is_some()
 }
