@@ -305,7 +305,9 @@ fn after_a_kill_and_a_power_cut_amid_the_next_opening_every_disk_has_a_label() {
             let slots = DiskPlan::label_slots(image.shape().capacity);
             let sound = |at: &DiskOffset| {
                 let block = image.read(*at, ByteCount(BLOCK)).ok();
-                block.is_some_and(|block| weft_engine::format::label::Label::decode(&block).is_ok_and(|label| label.is_some()))
+                block.is_some_and(|block| {
+                    weft_engine::format::label::Label::decode(&block).is_ok_and(|label| label.is_some())
+                })
             };
             assert!(slots.iter().any(sound), "seed {seed}: disk {no} has no label");
         }

@@ -27,7 +27,10 @@ struct Mark {
     numbers: [u8; OPENINGS],
     epoch: u8,
     promised: u8,
+    /// The epoch of the last label that was durable on all disks it calls current.
     durable: u8,
+    /// The voters of that label.
+    durable_voters: u8,
     opened_batch: u8,
     current: u8,
     voters: u8,
@@ -58,6 +61,8 @@ struct Host {
     /// The last label that was durable on all disks it calls current.
     durable: Mark,
     outdated: bool,
+    /// Voters of the label before the newest, until this opening's first label is durable.
+    joint: u8,
     log: Log,
     batches: u8,
     /// The disks that have the batch which is being written.
@@ -140,7 +145,9 @@ impl Hand {
                 self.killed = true;
                 (written, 0)
             }
-            Some(Cut::Lose { write, lost, written }) if write == at => (set & !lost | if written { lost } else { 0 }, lost),
+            Some(Cut::Lose { write, lost, written }) if write == at => {
+                (set & !lost | if written { lost } else { 0 }, lost)
+            }
             _ => (set, 0),
         };
         for no in bits(written) {
@@ -166,6 +173,7 @@ impl Mark {
             epoch: 1,
             promised: 0,
             durable: 1,
+            durable_voters: voters,
             opened_batch: 0,
             current: all,
             voters,
@@ -184,6 +192,11 @@ impl Mark {
         let lineage = self.lineage().opened_as(opened, number as u64);
         self.opened = opened as u8;
         self.numbers.iter_mut().zip(lineage.numbers).for_each(|(to, number)| *to = number as u8);
+    }
+
+    /// Whether this history goes on from that batch.
+    fn knows(&self, (lineage, number): &Acknowledged) -> bool {
+        self.numbers[0] == *lineage || self.numbers.contains(lineage) && *number < self.opened_batch
     }
 
     /// As the engine knows it.
@@ -244,7 +257,8 @@ impl Host {
             Some(Mutant::GoOnWithOne) => voters & current != 0,
             _ => quorum::may_go_on(voters, current),
         };
-        !may || self.loggers() == 0
+        let joint = self.joint == 0 || quorum::may_open(self.joint as u64, self.there as u64);
+        !may || !joint || self.loggers() == 0
     }
 }
 
@@ -397,16 +411,20 @@ impl World {
         if quorum::rival(newest, &labels).is_some() {
             return Ok(false);
         }
-        let believes =
-            |label: &Label| quorum::standing(newest, label) == Standing::Current || self.mutant == Some(Mutant::StaleTrusted);
+        let believes = |label: &Label| {
+            quorum::standing(newest, label) == Standing::Current || self.mutant == Some(Mutant::StaleTrusted)
+        };
         let current = found.iter().filter(|(.., label)| believes(label)).fold(0u8, |set, (no, ..)| set | 1 << no);
         let voters = newest.membership.voters;
-        let may = match self.mutant {
-            Some(Mutant::OpenWithHalf) => quorum::may_go_on(voters, current as u64),
-            _ => quorum::may_open(voters, current as u64),
-        };
+        let may = self.may_open(voters as u8, current);
         let there = found.iter().fold(0u8, |set, (no, ..)| set | 1 << no);
         if mark.voters & current == 0 || !may && !degraded || mark.loggers & current == 0 {
+            return Ok(false);
+        }
+        let joint = self.not_durable(&found, newest, &mark);
+        let following = found.iter().filter(|(.., label)| newest.lineage.follows(&label.lineage));
+        let following = following.fold(0u8, |set, (no, ..)| set | 1 << no);
+        if joint != 0 && !self.may_open(joint, following) && !degraded {
             return Ok(false);
         }
         let opening = quorum::next_opening(labels.iter().copied());
@@ -419,10 +437,14 @@ impl World {
             mark,
             durable: mark,
             outdated: true,
+            joint: if degraded { 0 } else { joint },
             log: Log::default(),
             batches: 0,
             pending: None,
         };
+        if joint == 0 && self.mutant != Some(Mutant::NewestIsDurable) {
+            (host.mark.durable, host.mark.durable_voters) = (mark.epoch, mark.voters);
+        }
         self.replay(&mut host);
         host.mark.voters &= current;
         host.mark.loggers &= current;
@@ -444,6 +466,26 @@ impl World {
         Ok(true)
     }
 
+    fn may_open(&self, voters: u8, there: u8) -> bool {
+        match self.mutant {
+            Some(Mutant::OpenWithHalf) => quorum::may_go_on(voters as u64, there as u64),
+            _ => quorum::may_open(voters as u64, there as u64),
+        }
+    }
+
+    /// The voters of the last label that is known to be durable, if the newest is not. 0: it is, for every disk that it calls current has it.
+    fn not_durable(&self, found: &[(u8, Mark, Label)], newest: &Label, mark: &Mark) -> u8 {
+        let has = |no: u8| {
+            found
+                .iter()
+                .any(|(other, own, label)| *other == no && label.lineage == newest.lineage && own.epoch >= mark.epoch)
+        };
+        match bits(mark.current).all(has) || self.mutant == Some(Mutant::NewestIsDurable) {
+            true => 0,
+            false => mark.durable_voters,
+        }
+    }
+
     /// `Pool::begin_opening`. Says whether it came to its end.
     fn begin_opening(
         &mut self,
@@ -454,10 +496,10 @@ impl World {
         hand: &mut Hand,
     ) -> bool {
         if self.mutant != Some(Mutant::NoPromise) {
-            let promised = hand.write(&mut self.disks, host, host.current, |_, content| {
+            let promised = hand.write(&mut self.disks, host, host.there, |_, content| {
                 content.label = content.label.map(|own| Mark { promised: opening as u8, ..own });
             });
-            if hand.killed || !quorum::may_open(newest.voters as u64, promised as u64) && !(degraded && promised != 0) {
+            if hand.killed || !self.may_open(newest.voters, promised & host.current) && !(degraded && promised != 0) {
                 return false;
             }
             host.mark.promised = opening as u8;
@@ -518,6 +560,8 @@ impl World {
             if !host.outdated {
                 host.durable = mark;
                 host.mark.durable = mark.epoch;
+                host.mark.durable_voters = mark.voters;
+                host.joint = 0;
                 host.whole = mark.current;
             }
         }
@@ -633,7 +677,7 @@ impl World {
         let intact = set & !self.rolled;
         let owed = |batch: &&Acknowledged| {
             let held = |no: u8| self.disks[no as usize].now.log[batch.1 as usize].0 == batch.0;
-            (self.rolled == 0 || bits(intact).any(held)) && (!self.degraded || newest.numbers.contains(&batch.0))
+            (self.rolled == 0 || bits(intact).any(held)) && (!self.degraded || newest.knows(batch))
         };
         if let Some(lost) = self.acknowledged.iter().filter(owed).find(|batch| !has(batch)) {
             return Err(format!("batch {} of opening {} was acknowledged, and is not there", lost.1, lost.0));

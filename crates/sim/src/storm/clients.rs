@@ -94,7 +94,9 @@ impl Shared {
         if !self.strain.excuses(began) {
             return Err(format!("{what}: {error}"));
         }
-        if std::env::var("DBG").is_ok() { eprintln!("{what}: {error}"); }
+        if std::env::var("DBG").is_ok() {
+            eprintln!("{what}: {error}");
+        }
         self.excused.set(self.excused.get() + 1);
         Ok(())
     }
@@ -175,7 +177,9 @@ pub(super) async fn change(
         Ok(()) => {}
         Err(error) => {
             shared.oracle.borrow_mut().failed(units);
-            if std::env::var("DBG").is_ok() { eprintln!("w: {error}"); }
+            if std::env::var("DBG").is_ok() {
+                eprintln!("w: {error}");
+            }
             if error.kind == ErrorKind::NoSpace {
                 shared.full.set(shared.full.get() + 1);
             } else {
