@@ -9,7 +9,7 @@
 //! 3. **Power cut.** Each write that is not durable, completed or not, is kept, dropped, or torn at 512-byte sectors,
 //!    whatever becomes of the others: later ones may survive where earlier ones do not. (Where two survive for one
 //!    sector, the one that completed later wins.)
-//! 4. **Latent error.** A block cannot be read until it is written anew.
+//! 4. **Latent error.** A block cannot be read until it is written anew. **Transient error.** It cannot be read once.
 //! 5. **Bit rot.** A block changes by itself. A write in the cache hides it, until a power cut takes that write away.
 //! 6. **Misdirected write.** It lands elsewhere; both places are wrong then. **Lost write.** It reports success only.
 //! 7. **Errors.** A write that fails has written any of its sectors. A flush that fails has made nothing durable.
@@ -235,6 +235,11 @@ impl SimDisk {
         self.0.state.borrow_mut().faults.writes.push_back(fault);
     }
 
+    /// Plans `error` for the next read of the block at `at`; the one after it succeeds.
+    pub fn fail_next_read_of(&self, at: DiskOffset, error: DiskError) {
+        self.0.state.borrow_mut().faults.reads.insert(at.0 / BLOCK, error);
+    }
+
     /// Plans `error` for the next flush.
     pub fn fail_next_flush(&self, error: DiskError) {
         self.0.state.borrow_mut().faults.flushes.push_back(error);
@@ -330,7 +335,11 @@ impl Disk for SimDisk {
         Box::pin(async move {
             let len = into.len() as u64;
             disk.draw(|state| state.faults.draw_read(at, len, &mut state.rng));
+            let planned = disk.0.state.borrow_mut().faults.take_read_error(at, len);
             let reply = disk.submit(move |state, world| state.read_job(at, into, world)).await?;
+            if let Some(error) = planned {
+                return Err(error);
+            }
             Ok(reply.expect("a read gives its buffer back"))
         })
     }

@@ -12,6 +12,7 @@ pub mod exhaustive;
 pub mod figures;
 pub mod many;
 pub mod oracle;
+pub mod quorum;
 pub mod random_writes;
 pub mod rebuild;
 pub mod refill;

@@ -1,4 +1,4 @@
-//! `weft-sim`: runs storms by seed, and the exhaustive search. One line per failure repeats it.
+//! `weft-sim`: runs storms by seed, and the exhaustive searches. One line per failure repeats it.
 
 use std::process::ExitCode;
 use weft_sim::many::{self, Tally};
@@ -20,9 +20,10 @@ fn main() -> ExitCode {
         Ok(Job::Runs { profile, count, first }) => storms(profile, first, count),
         Ok(Job::Exhaustive) => exhaustive(),
         Ok(Job::Case(case)) => repeat(&case),
+        Ok(Job::Quorum(extra)) => quorum(extra),
         Err(why) => {
             eprintln!(
-                "weft-sim: {why}\nusage: weft-sim [--profile NAME] SEED | [--profile NAME] --runs N [--seed FIRST] | --exhaustive [--case CASE] | streams | rebuild | refill | capacity | --mutant NAME --profile NAME --runs N"
+                "weft-sim: {why}\nusage: weft-sim [--profile NAME] SEED | [--profile NAME] --runs N [--seed FIRST] | --exhaustive [--case CASE] | --quorum [DEPTH] | streams | rebuild | refill | capacity | --mutant NAME --profile NAME --runs N"
             );
             ExitCode::from(2)
         }
@@ -34,6 +35,7 @@ enum Job {
     Runs { profile: Option<Profile>, count: u64, first: u64 },
     Exhaustive,
     Case(String),
+    Quorum(usize),
 }
 
 fn parse(args: &[String]) -> Result<Job, String> {
@@ -50,6 +52,8 @@ fn parse(args: &[String]) -> Result<Job, String> {
         }
         [all] if all == "--exhaustive" && profile.is_none() => Ok(Job::Exhaustive),
         [all, flag, case] if all == "--exhaustive" && flag == "--case" => Ok(Job::Case(case.clone())),
+        [all] if all == "--quorum" && profile.is_none() => Ok(Job::Quorum(1)),
+        [all, extra] if all == "--quorum" && profile.is_none() => Ok(Job::Quorum(number(extra)? as usize)),
         _ => Err(String::from("what shall be run?")),
     }
 }
@@ -102,6 +106,14 @@ fn exhaustive() -> ExitCode {
             println!("{} passed, 1 failed", failure.opened);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// The protocol of labels and votes, so many steps deeper than the tests go.
+fn quorum(extra: usize) -> ExitCode {
+    match weft_sim::quorum::command(extra, 5_000_000) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which faults a disk is to have: the next one exactly, or some by chance.
 
 use crate::rng::Rng;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use weft_engine::io::DiskError;
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos};
@@ -74,6 +74,8 @@ pub(crate) struct Faults {
     pub guard: Option<Guard>,
     /// For the next writes, first come first served.
     pub writes: VecDeque<WriteFault>,
+    /// For the next read of each of these blocks.
+    pub reads: BTreeMap<u64, DiskError>,
     /// For the next flushes.
     pub flushes: VecDeque<DiskError>,
 }
@@ -90,6 +92,13 @@ impl Faults {
             drawn.push(Fault::Rot(block(rng)));
         }
         drawn
+    }
+
+    /// The error planned for a read of these bytes; it happens once.
+    pub fn take_read_error(&mut self, at: DiskOffset, len: u64) -> Option<DiskError> {
+        let blocks = at.0 / BLOCK..(at.0 + len).div_ceil(BLOCK);
+        let block = *self.reads.range(blocks).next()?.0;
+        self.reads.remove(&block)
     }
 
     /// The faults planned for one write on a disk of `capacity`.
