@@ -9,6 +9,9 @@
 //! 2. An opening has everything that was acknowledged.
 //! 3. With all disks back as they were, some opening succeeds, and a frozen pool thaws.
 //!
+//! What the model demands of a newest label that is not known to be durable (`durable_voters`, `World::not_durable`) is what the engine has to do;
+//! [`Mutant::NewestIsDurable`] is a pool that does without.
+//!
 //! What is excused: `degraded` gives up what the disks that are missing hold, and lets two histories go on; from then on an opening owes what the history of the
 //! newest label acknowledged. A disk that was put back from a copy was perhaps the only one to hold a batch; from then on an opening owes what
 //! disks hold that are there and were never put back.
@@ -34,30 +37,21 @@ pub enum Mutant {
     EpochFirst,
     /// What was written is acknowledged before a label without the lost disks is durable.
     AcknowledgeBeforeVote,
-    /// A disk that is back votes at once, whatever it missed.
+    /// A disk that is back votes and carries the log at once, whatever it missed.
     ReturnIsWhole,
-    /// A disk is believed whatever its label says.
-    StaleTrusted,
-    /// What is in the disks' caches is not flushed by an opening.
-    NoFlush,
     /// The newest label is taken for durable, although an opening may have been cut short while it wrote it.
     NewestIsDurable,
-    /// Batches count whichever opening wrote them.
-    AnyLineage,
 }
 
 /// Every mutant.
-pub const MUTANTS: [Mutant; 10] = [
+pub const MUTANTS: [Mutant; 7] = [
     Mutant::GoOnWithOne,
     Mutant::OpenWithHalf,
     Mutant::NoPromise,
     Mutant::EpochFirst,
     Mutant::AcknowledgeBeforeVote,
     Mutant::ReturnIsWhole,
-    Mutant::StaleTrusted,
-    Mutant::NoFlush,
     Mutant::NewestIsDurable,
-    Mutant::AnyLineage,
 ];
 
 /// Which events there are, besides those that always are.

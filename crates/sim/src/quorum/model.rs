@@ -411,9 +411,7 @@ impl World {
         if quorum::rival(newest, &labels).is_some() {
             return Ok(false);
         }
-        let believes = |label: &Label| {
-            quorum::standing(newest, label) == Standing::Current || self.mutant == Some(Mutant::StaleTrusted)
-        };
+        let believes = |label: &Label| quorum::standing(newest, label) == Standing::Current;
         let current = found.iter().filter(|(.., label)| believes(label)).fold(0u8, |set, (no, ..)| set | 1 << no);
         let voters = newest.membership.voters;
         let may = self.may_open(voters as u8, current);
@@ -448,9 +446,7 @@ impl World {
         self.replay(&mut host);
         host.mark.voters &= current;
         host.mark.loggers &= current;
-        if self.mutant != Some(Mutant::NoFlush) {
-            bits(there).for_each(|no| self.disks[no as usize].before = None);
-        }
+        bits(there).for_each(|no| self.disks[no as usize].before = None);
         let (log, batches) = (host.log, host.batches);
         if degraded {
             // What this history had acknowledged and the disks that are there lack is given up.
@@ -525,7 +521,7 @@ impl World {
             let chain = if number == 0 { 0 } else { host.log[number - 1].0 };
             let counts = |batch: &Batch| {
                 let left_behind = number >= mark.opened_batch as usize && batch.0 != mark.numbers[0];
-                batch.0 != 0 && batch.1 == chain && (!left_behind || self.mutant == Some(Mutant::AnyLineage))
+                batch.0 != 0 && batch.1 == chain && !left_behind
             };
             let copies = bits(host.loggers()).map(|no| self.disks[no as usize].now.log[number]);
             let Some(batch) = copies.into_iter().find(counts) else { break };
@@ -661,11 +657,13 @@ impl World {
         }
         let whole = own == lineage && mark.epoch >= host.mark.durable && host.whole >> no & 1 == 1
             || self.mutant == Some(Mutant::ReturnIsWhole);
+        let durable = (host.durable.voters, host.durable.loggers);
         host.there |= 1 << no;
         if whole {
             host.current |= 1 << no;
-            host.mark.voters |= host.durable.voters & 1 << no;
-            host.mark.loggers |= host.durable.loggers & 1 << no;
+            let back = if self.mutant == Some(Mutant::ReturnIsWhole) { (1 << no, 1 << no) } else { durable };
+            host.mark.voters |= back.0 & 1 << no;
+            host.mark.loggers |= back.1 & 1 << no;
         }
         host.outdated = true;
         true
