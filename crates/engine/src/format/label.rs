@@ -68,7 +68,8 @@ pub struct LabelBlock {
     pub(crate) promised: u64,
     pub(crate) lineage: [u64; LINEAGE_KEPT],
     pub(crate) durable_epoch: u64,
-    pub(crate) pad_1: [u8; 1728],
+    pub(crate) durable_voters: u64,
+    pub(crate) pad_1: [u8; 1720],
 }
 
 const _: () = assert!(size_of::<LabelBlock>() == BLOCK as usize);
@@ -143,6 +144,8 @@ pub struct Label {
     pub epoch: u64,
     /// The epoch of the last label before this one that is durable on every disk which it calls current.
     pub durable_epoch: u64,
+    /// The voters that label names (bits).
+    pub durable_voters: u64,
     /// The openings for writing that led here.
     pub lineage: Lineage,
     /// The largest number that an opening was promised; see `store/quorum.rs`.
@@ -236,7 +239,8 @@ impl Label {
             promised: self.promised,
             lineage: self.lineage.numbers,
             durable_epoch: self.durable_epoch,
-            pad_1: [0; 1728],
+            durable_voters: self.durable_voters,
+            pad_1: [0; 1720],
         };
         block.crc = crc32c(block.as_bytes());
         Buf::copy_of(block.as_bytes())
@@ -311,6 +315,7 @@ impl Label {
             serial: block.serial,
             epoch: block.epoch,
             durable_epoch: block.durable_epoch,
+            durable_voters: block.durable_voters,
             lineage: Lineage { opened: block.opened, numbers: block.lineage },
             promised: block.promised,
             opened_batch: block.opened_batch,
@@ -352,6 +357,7 @@ mod tests {
             serial: 9,
             epoch: 7,
             durable_epoch: 6,
+            durable_voters: 15,
             lineage: Lineage::founded().opened_as(2, 0xfeed),
             promised: 3,
             opened_batch: 4,

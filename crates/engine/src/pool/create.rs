@@ -133,6 +133,7 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
             serial: 0,
             epoch: 1,
             durable_epoch: 1,
+            durable_voters: voters,
             lineage: Lineage::founded(),
             promised: 0,
             opened_batch: 1,

@@ -179,12 +179,8 @@ impl Pool {
     async fn begin_opening(&self, newest: &Label, found: &[Found], options: &OpenOptions) -> Result<()> {
         let store = &self.store;
         let opening = quorum::next_opening(found.iter().map(|found| &found.label));
-        let believed: Vec<Label> = found
-            .iter()
-            .filter(|found| store.is_current(found.label.disk_no))
-            .map(|found| found.label.clone())
-            .collect();
-        store.promise(opening, &believed, options.degraded).await?;
+        let labels: Vec<Label> = found.iter().map(|found| found.label.clone()).collect();
+        store.promise(opening, &labels, options.degraded).await?;
         let number = match options.lineage {
             0 => (store.world.now().0 ^ opening.rotate_left(40)) | 1 << 63,
             number => number,
@@ -200,6 +196,7 @@ impl Pool {
             let mut durable = store.labels.durable.get();
             durable.voters &= store.current_set();
             store.labels.durable.set(durable);
+            store.labels.joint.set(0);
         }
         store.writing.set(true);
         store.review_freeze();
@@ -341,6 +338,16 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
             newest.pool_name
         );
     }
+    let joint = voters_before(newest, found);
+    let following = found.iter().filter(|found| newest.lineage.follows(&found.label.lineage));
+    let following = following.fold(0u64, |set, found| set | 1 << found.label.disk_no);
+    if joint != 0 && !quorum::may_open(joint, following) && !options.degraded {
+        return fail!(
+            NotPossible,
+            "the last change of pool {} was cut short, and too few disks are there to say whether it holds: more than half of those that voted before it are needed, or 'weft serve --degraded'",
+            newest.pool_name
+        );
+    }
     let mut map = Map::new(newest.slab_len);
     map.config_max = members.values().map(|member| member.plan.blob_len).min().unwrap_or(ByteCount::ZERO);
     let patience = Patience::new(world.clone(), options.tuning.read_patience);
@@ -355,7 +362,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         map: RefCell::new(map),
         log: Log::new(newest.plan.log_len.0, &newest.anchor),
         pages: Pages::default(),
-        labels: Labels::new(newest),
+        labels: labels_of(newest, joint),
         patience,
         write_patience,
         budgets: Budgets::new(&options.tuning),
@@ -382,6 +389,27 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         counters: PoolCounters::default(),
     };
     Ok(Rc::new(store))
+}
+
+/// The voters whose majority is needed beside that of the newest label, which may never have been durable. 0: it was, for every disk that it calls current
+/// has it.
+fn voters_before(newest: &Label, found: &[Found]) -> u64 {
+    let has = |no: u16| {
+        let of = |found: &&Found| found.label.disk_no == no && found.label.lineage == newest.lineage;
+        found.iter().find(of).is_some_and(|found| found.label.epoch >= newest.epoch)
+    };
+    let current = (0..DISKS_MAX as u16).filter(|no| newest.membership.current >> no & 1 == 1);
+    if current.map(has).all(|has| has) { 0 } else { newest.durable_voters }
+}
+
+fn labels_of(newest: &Label, joint: u64) -> Labels {
+    let labels = Labels::new(newest);
+    labels.joint.set(joint);
+    if joint == 0 {
+        labels.durable_epoch.set(newest.epoch);
+        labels.durable_voters.set(newest.membership.voters);
+    }
+    labels
 }
 
 /// The configuration of the newest checkpoint, from any current voter that has it unharmed. All of them are looked at: a damaged copy

@@ -161,6 +161,11 @@ impl Store {
                 "{there} of the {all} disks that vote are there, {missing} missing: half of them are needed"
             ));
         }
+        let joint = self.labels.joint.get();
+        if joint != 0 && !quorum::may_open(joint, self.present_set()) {
+            let missing = self.names_of(joint & !self.present_set());
+            return Some(format!("{missing} missing: more than half of the disks that voted last are needed"));
+        }
         if self.labels.loggers.get() & current == 0 {
             let missing = self.names_of(self.labels.durable.get().loggers);
             return Some(format!("no disk with the log is there: {missing} missing, one of them is needed"));

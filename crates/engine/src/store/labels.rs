@@ -45,6 +45,10 @@ pub struct Labels {
     pub durable: Cell<Membership>,
     /// The epoch of that label.
     pub durable_epoch: Cell<u64>,
+    /// The voters of the last label that is known to be durable: what the next label says of it.
+    pub durable_voters: Cell<u64>,
+    /// While the pool is opened by a label that may never have been durable: the voters of the one before, whose majority is needed, too. 0: it was.
+    pub joint: Cell<u64>,
     /// The disks that have missed nothing, although they may have been away since that label.
     pub whole: Cell<u64>,
     /// The newest checkpoint.
@@ -71,6 +75,8 @@ impl Labels {
             promised: Cell::new(label.promised),
             durable: Cell::new(label.membership),
             durable_epoch: Cell::new(label.durable_epoch),
+            durable_voters: Cell::new(label.durable_voters),
+            joint: Cell::new(0),
             whole: Cell::new(label.membership.current),
             anchor: Cell::new(label.anchor),
             voters: Cell::new(label.membership.voters),
@@ -117,6 +123,8 @@ impl Store {
             if !self.labels.outdated.get() {
                 self.labels.durable.set(membership);
                 self.labels.durable_epoch.set(epoch);
+                self.labels.durable_voters.set(membership.voters);
+                self.labels.joint.set(0);
                 self.labels.whole.set(membership.current);
                 for (no, member) in self.members.borrow_mut().iter_mut() {
                     if membership.current >> no & 1 == 1 {
@@ -142,7 +150,7 @@ impl Store {
             promised |= (written as u64) << no;
         }
         let voters = self.labels.durable.get().voters;
-        if !(quorum::may_open(voters, promised) || degraded && promised != 0) {
+        if !(quorum::may_open(voters, promised & self.current_set()) || degraded && promised != 0) {
             return fail!(
                 NotPossible,
                 "too many disks failed while the pool was opened: it needs more than half of those that vote"
@@ -226,6 +234,7 @@ impl Store {
                 serial: member.label_serial + 1,
                 epoch,
                 durable_epoch: self.labels.durable_epoch.get(),
+                durable_voters: self.labels.durable_voters.get(),
                 lineage: self.labels.lineage.borrow().clone(),
                 promised: self.labels.promised.get(),
                 opened_batch: self.labels.opened_batch.get(),

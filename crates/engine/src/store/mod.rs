@@ -386,6 +386,12 @@ impl Store {
         plan.data_at + self.slab * at.slab as u64 + ByteCount(block * BLOCK)
     }
 
+    /// The bits of the disks that are there.
+    pub fn present_set(&self) -> u64 {
+        let members = self.members.borrow();
+        members.iter().filter(|(_, member)| member.disk.is_some()).fold(0, |set, (no, _)| set | 1 << no)
+    }
+
     /// The bits of the disks that are there and up to date.
     pub fn current_set(&self) -> u64 {
         let members = self.members.borrow();

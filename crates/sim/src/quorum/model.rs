@@ -209,6 +209,7 @@ impl Mark {
             serial: 0,
             epoch: self.epoch as u64,
             durable_epoch: self.durable as u64,
+            durable_voters: self.durable_voters as u64,
             lineage: self.lineage(),
             promised: self.promised as u64,
             opened_batch: self.opened_batch as u64,
