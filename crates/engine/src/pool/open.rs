@@ -398,8 +398,8 @@ fn voters_before(newest: &Label, found: &[Found]) -> u64 {
         let of = |found: &&Found| found.label.disk_no == no && found.label.lineage == newest.lineage;
         found.iter().find(of).is_some_and(|found| found.label.epoch >= newest.epoch)
     };
-    let current = (0..DISKS_MAX as u16).filter(|no| newest.membership.current >> no & 1 == 1);
-    if current.map(has).all(|has| has) { 0 } else { newest.durable_voters }
+    let mut current = (0..DISKS_MAX as u16).filter(|no| newest.membership.current >> no & 1 == 1);
+    if current.all(has) { 0 } else { newest.durable_voters }
 }
 
 fn labels_of(newest: &Label, joint: u64) -> Labels {

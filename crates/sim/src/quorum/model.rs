@@ -496,7 +496,7 @@ impl World {
             let promised = hand.write(&mut self.disks, host, host.there, |_, content| {
                 content.label = content.label.map(|own| Mark { promised: opening as u8, ..own });
             });
-            if hand.killed || !self.may_open(newest.voters, promised & host.current) && !(degraded && promised != 0) {
+            if hand.killed || !(self.may_open(newest.voters, promised & host.current) || degraded && promised != 0) {
                 return false;
             }
             host.mark.promised = opening as u8;
