@@ -1,8 +1,10 @@
 //! The proof that a pool is sound: everything that is recorded is there, agrees with everything else, and verifies.
 
 use super::Pool;
+use super::moves::PAGES_AT_ONCE;
 use crate::error::Result;
 use crate::format::record::OWNER_METADATA;
+use crate::store::join;
 use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
 use crate::units::ByteCount;
@@ -46,6 +48,7 @@ impl Pool {
             self.check_table(table, repair, &mut report).await?;
         }
         if repair {
+            self.prove_pages(&mut report).await;
             // What counts as healed must stay so when the power goes.
             self.store.flush_all(self.store.unflushed()).await;
             if self.store.losses_of_all() != losses {
@@ -54,6 +57,24 @@ impl Pool {
             }
         }
         Ok(report)
+    }
+
+    /// Reads every copy of every metadata page; those that lack its newest image get it.
+    async fn prove_pages(&self, report: &mut CheckReport) {
+        let metadata: Vec<u32> = {
+            let map = self.store.map.borrow();
+            let segments = map.segments.values().filter(|found| found.record.owner == OWNER_METADATA);
+            segments.map(|found| found.record.id).collect()
+        };
+        for segment in metadata {
+            for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
+                // No checkpoint writes a page that is just being rewritten.
+                let _turn = self.checkpointing.take().await;
+                let still = group.iter().filter(|(id, home)| self.store.is_home(*id, home.0));
+                let read = join(still.map(|(id, home)| self.store.read_page(*id, *home))).await;
+                report.problems.extend(read.into_iter().filter_map(|page| page.err()).map(|error| error.context));
+            }
+        }
     }
 
     /// Every slab, stripe and page is owned at most once, and what is free is what nobody owns.
