@@ -40,7 +40,8 @@ struct Waiting {
 }
 
 struct Request<T> {
-    disk: Rc<dyn Disk>,
+    /// Whom it asked; none once it has ended, so that nobody's disk is kept open by what is over.
+    disk: RefCell<Option<Rc<dyn Disk>>>,
     /// Who waits now.
     promise: Cell<Option<Promise<Told<T>>>>,
     /// What the disk said while nobody waited.
@@ -84,7 +85,7 @@ impl Patience {
         in_flight: Rc<Cell<u32>>,
     ) -> Patient<T> {
         let request = Rc::new(Request {
-            disk,
+            disk: RefCell::new(Some(disk)),
             promise: Cell::new(None),
             answer: Cell::new(None),
             stalled,
@@ -165,6 +166,7 @@ impl Patience {
 
 impl<T> Request<T> {
     fn ended(&self, result: Result<T, DiskError>) {
+        self.disk.take();
         if self.overdue.get() {
             self.stalled.set(self.stalled.get() - 1);
         }
@@ -184,7 +186,7 @@ impl<T> Watched for Request<T> {
     }
 
     fn is_of(&self, disk: &Rc<dyn Disk>) -> bool {
-        Rc::ptr_eq(&self.disk, disk)
+        self.disk.borrow().as_ref().is_some_and(|asked| Rc::ptr_eq(asked, disk))
     }
 
     fn tell_overdue(&self) {
