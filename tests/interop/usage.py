@@ -339,8 +339,8 @@ def snapshot(machine, thorough=False):
     return json.dumps([answers, files], indent=1, sort_keys=True)
 
 
-# What moves by itself: the pool writes its events down a moment after they happened.
-MOVING = ("counters", "open_nanos", "log_fill", "latency")
+# What moves by itself: the pool writes its events down a moment after they happened, and takes memory for that.
+MOVING = ("counters", "open_nanos", "log_fill", "latency", "memory")
 
 
 def content(path, thorough):

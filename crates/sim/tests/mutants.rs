@@ -62,9 +62,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::PagesAheadOfLog => Catcher::Scenes("mirror2/early"),
         Mutant::SlabsFreedBeforeDrop | Mutant::DiscardBeforeDrop | Mutant::DiscardAfterReuse => Catcher::Removal,
         Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 21),
-        Mutant::ReadmitCopiesNothing => Catcher::Storm(Profile::Classic, 39),
         Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),
-        Mutant::UnknownAbsenceTracked => Catcher::Storm(Profile::Classic, 5),
         Mutant::TouchedForgotten => Catcher::Storm(Profile::Flicker, 36),
         Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 162),
         Mutant::MoveForgetsNewStripes => Catcher::Storm(Profile::Blink, 2),
@@ -80,6 +78,8 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         | Mutant::PagesKeepOneSlot
         | Mutant::CheckpointForgetsLosses
         | Mutant::MoveForgetsLosses
+        | Mutant::ReadmitCopiesNothing
+        | Mutant::UnknownAbsenceTracked
         | Mutant::LeftBehindBatchesCount => Catcher::None,
     }
 }
@@ -95,10 +95,8 @@ fn catch(mutant: Mutant, by: &str, story: fn() -> Option<String>) {
 /// `weft-sim --mutant NAME --profile NAME --runs 300` finds another seed, where this one says nothing any more.
 fn catch_with_a_storm(mutant: Mutant, profile: Profile, seed: u64) {
     let caught = hunt(mutant, profile, seed..seed + STORMS_MAX);
-    match caught {
-        Some((seed, why)) => println!("{mutant:?}: caught by {profile} {seed}: {why}"),
-        None => println!("{mutant:?}: LIVES through {STORMS_MAX} storms of {profile} from {seed} on"),
-    }
+    let (seed, why) = caught.unwrap_or_else(|| panic!("{mutant:?} lives through {STORMS_MAX} storms of {profile}"));
+    println!("{mutant:?}: caught by {profile} {seed}: {why}");
 }
 
 fn removals() -> Option<String> {
