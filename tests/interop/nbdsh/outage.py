@@ -126,7 +126,16 @@ def verify():
             may_hold[block] = [held]
 
 
-h.connect_uri(os.environ["URI"])
+# A pool that opens late has its exports a moment later.
+for left in range(600, -1, -1):
+    try:
+        h.connect_uri(os.environ["URI"])
+        break
+    except nbd.Error:
+        if left == 0:
+            raise
+        time.sleep(0.1)
+        h = nbd.NBD()
 ended = "asked to stop"
 try:
     load() if act == "load" else verify()
