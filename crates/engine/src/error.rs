@@ -63,6 +63,6 @@ impl core::error::Error for Error {}
 #[macro_export]
 macro_rules! fail {
     ($kind:ident, $($text:tt)*) => {
-        Err($crate::error::Error::new($crate::error::ErrorKind::$kind, alloc::format!($($text)*)))
+        Err($crate::error::Error::new($crate::error::ErrorKind::$kind, $crate::alloc::format!($($text)*)))
     };
 }

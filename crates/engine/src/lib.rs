@@ -7,7 +7,8 @@
 #![no_std]
 #![warn(missing_docs)]
 
-extern crate alloc;
+#[doc(hidden)]
+pub extern crate alloc;
 
 pub mod bits;
 pub mod checksum;

@@ -82,10 +82,20 @@ fn possible(layout: Layout) -> f64 {
 
 /// A pool of empty disks with a thin table of `layout`.
 fn map_of(layout: Layout) -> (Map, u32) {
-    let mut map = Map::new(SLAB);
-    for (no, gb) in MIXED_GB.into_iter().enumerate() {
-        let plan = DiskPlan::new(ByteCount(gb * 1_000_000_000), SLAB, Some(ByteCount::gib(1)));
-        let plan = plan.expect("the disk is large enough");
+    let plan = |gb| DiskPlan::new(ByteCount(gb * 1_000_000_000), SLAB, Some(ByteCount::gib(1)));
+    let plans = MIXED_GB.map(|gb| plan(gb).expect("the disk is large enough"));
+    let mut map = empty_map(&plans, SLAB);
+    let (name, size) = (String::from("vdisk"), ByteCount::gib(1));
+    let vdisk = VdiskRecord { id: 0, name, size, sector: 4096, fixed: true, tables: Vec::new() };
+    let (id, _) = map.new_vdisk(vdisk, layout, 0);
+    let table = map.vdisks[&id].tables[0];
+    (map, table)
+}
+
+/// The map of a new pool of hard disks that are divided so.
+pub fn empty_map(plans: &[DiskPlan], slab: ByteCount) -> Map {
+    let mut map = Map::new(slab);
+    for (no, plan) in plans.iter().enumerate() {
         let record = DiskRecord {
             no: no as u16,
             media: Media::Hdd,
@@ -100,11 +110,7 @@ fn map_of(layout: Layout) -> (Map, u32) {
         };
         map.add_disk(record, plan.blob_len);
     }
-    let (name, size) = (String::from("vdisk"), ByteCount::gib(1));
-    let vdisk = VdiskRecord { id: 0, name, size, sector: 4096, fixed: true, tables: Vec::new() };
-    let (id, _) = map.new_vdisk(vdisk, layout, 0);
-    let table = map.vdisks[&id].tables[0];
-    (map, table)
+    map
 }
 
 /// The heading of a table of [`Outcome`]s.

@@ -5,6 +5,7 @@
 //! What a disk has above `s` is of no use to the layout.
 
 use super::Pool;
+use crate::segment::segments_on;
 use crate::stripe::geometry::Layout;
 use crate::units::ByteCount;
 use alloc::format;
@@ -48,21 +49,6 @@ pub fn unusable(layout: Layout, disks: &[Room], slab: ByteCount) -> (ByteCount, 
         );
     }
     (bytes, sentence)
-}
-
-/// How many segments of `slots` slots on different disks these free slabs make.
-pub fn segments_on(free: &[u64], slots: u64) -> u64 {
-    let fits = |segments: u64| {
-        free.iter().map(|free| u128::from(*free.min(&segments))).sum::<u128>()
-            >= u128::from(slots) * u128::from(segments)
-    };
-    // What fits `s` fits less: counted up to `s`, slabs grow slower than `s`.
-    let (mut fitting, mut beyond) = (0, free.iter().sum::<u64>() / slots + 1);
-    while beyond - fitting > 1 {
-        let middle = fitting + (beyond - fitting) / 2;
-        if fits(middle) { fitting = middle } else { beyond = middle }
-    }
-    fitting
 }
 
 /// The smallest disk that gives the most, and how much more user data there would be room for.

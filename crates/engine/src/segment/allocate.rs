@@ -183,27 +183,21 @@ impl Map {
         self.segments_with(layout, disks, |disk| self.free_soon(disk.record.no))
     }
 
+    /// User bytes of `layout` that fit into `segments` segments and the free slabs of `disks` (bits; 0: of all). One segment is held
+    /// back: overwriting must never wait for more than a commit.
+    pub fn room_for(&self, layout: Layout, segments: u64, disks: u64) -> ByteCount {
+        let possible = (segments + self.segments_possible(layout, disks)).saturating_sub(1);
+        layout.data_len() * layout.segment_stripes(self.slab) as u64 * possible
+    }
+
     /// How many of them can be made right now.
     pub fn segments_possible_now(&self, layout: Layout, disks: u64) -> u64 {
         self.segments_with(layout, disks, |disk| disk.free.count())
     }
 
     fn segments_with(&self, layout: Layout, disks: u64, free: impl Fn(&DiskRoom) -> usize) -> u64 {
-        let mut free: Vec<u64> =
-            self.disks_for(disks).map(|disk| free(disk).saturating_sub(SLABS_KEPT) as u64).collect();
-        let slots = layout.slots() as u64;
-        let mut possible = 0;
-        // Each round takes one slab of the fullest disks; many rounds at a time while the order stays the same.
-        loop {
-            free.sort_unstable_by(|a, b| b.cmp(a));
-            if (free.len() as u64) < slots || free[slots as usize - 1] == 0 {
-                return possible;
-            }
-            let next = free.get(slots as usize).copied().unwrap_or(0);
-            let rounds = (free[slots as usize - 1].saturating_sub(next)).max(1);
-            free[..slots as usize].iter_mut().for_each(|left| *left -= rounds);
-            possible += rounds;
-        }
+        let free: Vec<u64> = self.disks_for(disks).map(|disk| free(disk).saturating_sub(SLABS_KEPT) as u64).collect();
+        segments_on(&free, layout.slots() as u64)
     }
 
     fn choose_segment(&mut self, table: u32, records: &mut Vec<Record<'static>>) -> Result<u32> {
@@ -355,6 +349,21 @@ impl Map {
         }
         Ok(self.insert_segment(OWNER_METADATA, layout, PageRun { segment: 0, first: 0, count: 0 }, slabs))
     }
+}
+
+/// How many segments of `slots` slots on different disks these free slabs make: `pool/room.rs` says why.
+pub fn segments_on(free: &[u64], slots: u64) -> u64 {
+    let fits = |segments: u64| {
+        free.iter().map(|free| u128::from(*free.min(&segments))).sum::<u128>()
+            >= u128::from(slots) * u128::from(segments)
+    };
+    // What fits `s` fits less: counted up to `s`, slabs grow slower than `s`.
+    let (mut fitting, mut beyond) = (0, free.iter().sum::<u64>() / slots + 1);
+    while beyond - fitting > 1 {
+        let middle = fitting + (beyond - fitting) / 2;
+        if fits(middle) { fitting = middle } else { beyond = middle }
+    }
+    fitting
 }
 
 /// A number that depends on every bit of both (the finisher of splitmix64): the order of disks in the eyes of a segment.

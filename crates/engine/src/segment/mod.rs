@@ -29,6 +29,7 @@ use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+pub use allocate::segments_on;
 use drain::{Draining, Former, Known};
 
 /// Events that are remembered, at most.

@@ -1,8 +1,10 @@
 //! What people type. The doc comments here are the help texts; the first example of a command is also what its errors
 //! offer when nothing nearer would work.
 
+mod plan;
 mod upkeep;
 
+pub use plan::*;
 pub use upkeep::*;
 
 use super::values;
@@ -172,6 +174,13 @@ pub enum Command {
         #[arg(value_parser = values::range)]
         length: u64,
     },
+    /// Say what disks would give before they are bought: layouts compared
+    #[command(after_help = "Examples:\n  weft plan --disks 4x4TB\n  \
+        weft plan --disks 7x4TB,2x8TB --failures 2 --workload media --compare\n  \
+        weft plan --disks 5x18TB --exact\n  weft plan --pool tank --grow 2x8TB\n\n\
+        Needs neither the daemon nor root, but for --pool. Room is what the engine would allocate; rates are measured on the engine with \
+        simulated disks.")]
+    Plan(Plan),
     /// What happened
     #[command(after_help = "Examples:\n  weft events\n  weft events tank --follow")]
     Events {

@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod plan;
 mod upkeep;
 mod wait;
 
@@ -39,6 +40,7 @@ pub(super) fn command(cli: &Cli, argv: &[OsString], surroundings: &Surroundings,
         Command::Completions { shell } => manual::completions(*shell, session.io.out).map(|()| Exit::Done),
         Command::Man { dir: Some(dir), .. } => manual::pages(dir).map(|()| Exit::Done),
         Command::Man { command, .. } => manual::page(command, session.io.out).map(|()| Exit::Done),
+        Command::Plan(plan) => session.plan(plan),
         Command::Version => session.version(),
         _ => {
             let client = Client::new(session.socket()?);
@@ -100,7 +102,11 @@ impl Session<'_, '_> {
                 self.print(&weft.explain(vdisk, query)?)
             }
             Command::Events { pool, follow, count } => self.events(weft, pool.as_ref(), *follow, *count),
-            Command::Serve(_) | Command::Completions { .. } | Command::Man { .. } | Command::Version => {
+            Command::Serve(_)
+            | Command::Completions { .. }
+            | Command::Man { .. }
+            | Command::Plan(_)
+            | Command::Version => {
                 unreachable!("answered without the daemon")
             }
         }

@@ -1,7 +1,9 @@
 //! The text of every answer, drawn from the value that `--json` prints.
 
+mod plan;
 mod upkeep;
 
+pub(super) use plan::Planned;
 pub(super) use upkeep::progress;
 
 use super::rates::{Memory, Rates};

@@ -81,6 +81,11 @@ pub(super) fn failures(text: &str) -> Read<u8> {
     counted(text, judge::failures, "1")
 }
 
+/// Reads what [`failures`] reads, or 0.
+pub(super) fn failures_or_none(text: &str) -> Read<u8> {
+    if text == "0" { Ok(0) } else { failures(text) }
+}
+
 pub(super) fn sector(text: &str) -> Read<u16> {
     let bytes = size::bytes(text)?;
     let bytes = u16::try_from(bytes.0).unwrap_or(u16::MAX);

@@ -41,7 +41,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use weft_engine::event::Event;
-use weft_engine::pool::Pool;
 use weft_engine::store::Tuning;
 use weft_engine::stripe::geometry;
 use weft_engine::units::{ByteCount, VirtualOffset};
@@ -244,7 +243,8 @@ impl Engine for HostEngine {
             let mut asked = asked(&spec, ByteCount::kib(4));
             asked.fixed = false;
             let (layout, _) = open.pool.plan_vdisk(&asked)?;
-            Ok(Judged { layout: info::layout(layout), room: room(&open.pool, layout, 0, disk_set(&spec.disks)) })
+            let room = open.pool.store().map.borrow().room_for(layout, 0, disk_set(&spec.disks));
+            Ok(Judged { layout: info::layout(layout), room })
         })
     }
 
@@ -263,7 +263,13 @@ impl Engine for HostEngine {
             let slabs_of_one = open.pool.store().slab * vdisk.layout().slots() as u64;
             let infos = open.pool.info().vdisks;
             let footprint = infos.iter().find(|info| info.name == name.vdisk).map_or(ByteCount::ZERO, |i| i.footprint);
-            Ok(room(&open.pool, vdisk.layout(), footprint.0 / slabs_of_one.0, vdisk.disks()).max(vdisk.size()))
+            Ok(open
+                .pool
+                .store()
+                .map
+                .borrow()
+                .room_for(vdisk.layout(), footprint.0 / slabs_of_one.0, vdisk.disks())
+                .max(vdisk.size()))
         })
     }
 
@@ -338,12 +344,4 @@ fn asked(spec: &VdiskSpec, size: ByteCount) -> weft_engine::pool::VdiskSpec {
 /// Numbers of disks as bits.
 fn disk_set(disks: &[u16]) -> u64 {
     disks.iter().fold(0, |set, no| set | 1 << no)
-}
-
-/// The data of `layout` that fits into `segments` segments and the free slabs of `disks` (bits; 0: of all). One segment is held back, as the engine
-/// does for fixed disks: overwriting must never wait for more than a commit.
-fn room(pool: &Pool, layout: geometry::Layout, segments: u64, disks: u64) -> ByteCount {
-    let map = pool.store().map.borrow();
-    let possible = (segments + map.segments_possible(layout, disks)).saturating_sub(1);
-    layout.data_len() * layout.segment_stripes(map.slab) as u64 * possible
 }

@@ -1,0 +1,58 @@
+//! `weft plan`: asks the planner; the daemon only for the disks of a pool.
+
+use super::{Ran, Session, absolute};
+use crate::api::Control;
+use crate::api::error::{Answer as Result, ApiError, Kind};
+use crate::api::pool::Media;
+use crate::cli::args;
+use weft_engine::error::ErrorKind;
+use weft_lab::disks::{Class, PlannedDisk};
+use weft_lab::plan::{Question, plan};
+
+impl Session<'_, '_> {
+    pub(super) fn plan(&mut self, told: &args::Plan) -> Ran {
+        let disks = match (&told.disks, &told.pool) {
+            (Some(disks), _) => disks.of(told.media),
+            (None, pool) => {
+                let client = crate::api::client::Client::new(self.socket()?);
+                members(&client, pool.as_deref().unwrap_or_default(), told.media)?
+            }
+        };
+        let question = Question {
+            disks,
+            grow: told.grow.as_ref().map_or(Vec::new(), |disks| disks.of(told.media)),
+            failures: told.failures,
+            workload: told.workload.into(),
+            exact: told.exact,
+            failures_percent: told.disk_failures,
+            replace_hours: told.replace_after * 24.0,
+        };
+        let answer = plan(&question).map_err(|error| {
+            let kind = match error.kind {
+                ErrorKind::NoSpace => Kind::NoSpace,
+                ErrorKind::InvalidInput => Kind::InvalidInput,
+                _ => Kind::NotPossible,
+            };
+            ApiError::new(kind, error.to_string()).hint("weft plan --disks 4x4TB --failures 1")
+        })?;
+        if let Some(path) = &told.picture {
+            let path = absolute(path)?;
+            std::fs::write(&path, weft_lab::picture::svg(&answer)).map_err(|error| {
+                ApiError::new(Kind::NotPossible, format!("{} cannot be written: {error}", path.display()))
+                    .hint("weft plan --disks 4x4TB --picture plan.svg")
+            })?;
+        }
+        self.print(&crate::cli::text::Planned { answer, compare: told.compare })
+    }
+}
+
+/// The disks of an open pool. A pool knows of a disk whether it is solid-state; `media` says which hard disks the others are.
+fn members(weft: &dyn Control, pool: &str, media: Class) -> Result<Vec<PlannedDisk>> {
+    let class = |of: &Media| match of {
+        Media::Ssd => Class::Ssd,
+        _ if media.rotational() => media,
+        _ => Class::Hdd7200,
+    };
+    let pool = weft.pool_show(pool)?;
+    Ok(pool.disks.iter().map(|disk| PlannedDisk { size: disk.capacity, class: class(&disk.media) }).collect())
+}

@@ -1,0 +1,265 @@
+//! The figures of one layout, and what each follows from.
+
+use super::{Choice, Facts, GROWTH_STEPS, Growth, LayoutPlan, decimal, name_of, options_of, ratios_of};
+use crate::capacity::Space;
+use crate::disks::PlannedDisk;
+use crate::ratios::{self, Ratios};
+use crate::survival::Risk;
+use std::collections::BTreeMap;
+use weft_engine::stripe::geometry::Layout;
+
+/// A rebuild takes so many times what the bytes take at the disks' own rate: 1.4 to 1.5 on 6 and 12 disks, more on 24
+/// (`weft-sim rebuild`, `docs/repair.md`).
+const REBUILD: f64 = 1.5;
+/// Minutes until a missing disk is rebuilt without being asked.
+const REPAIR_AFTER_HOURS: f64 = 5.0 / 60.0;
+
+impl Facts<'_> {
+    /// The plan of a layout; none where it has no room.
+    pub(super) fn of(&self, layout: Layout, exact: Option<Ratios>) -> Option<LayoutPlan> {
+        let usable = self.space.room(layout).0;
+        if usable == 0 {
+            return None;
+        }
+        let disks = &self.question.disks;
+        let raw: u64 = disks.iter().map(|disk| disk.size).sum();
+        let ratios = ratios_of(layout, exact);
+        let (data, slots) = (layout.data_columns() as f64, disks.len() as f64);
+        let sequential = self.raw.sequential * data / 1e6;
+        let (stranded, why) = self.space.stranded(layout);
+        let rebuild_hours = self.rebuild_hours(layout, usable);
+        Some(LayoutPlan {
+            name: name_of(layout),
+            columns: layout.columns(),
+            interleave: layout.interleave().0,
+            failures: layout.failures(),
+            usable,
+            efficiency: usable as f64 / raw as f64,
+            usable_after_failure: self.usable_after_failure(layout),
+            stranded: stranded.0,
+            stranded_why: (stranded.0 > 0).then_some(why),
+            write_mb_s: sequential * ratios.write,
+            read_mb_s: sequential * ratios.read,
+            degraded_read_mb_s: (layout.failures() > 0).then_some(sequential * ratios.degraded),
+            random_reads: self.raw.random_reads * slots * ratios.random_read,
+            random_writes: self.random_writes(layout),
+            rebuild_hours,
+            loss_per_year: self.risk(layout, rebuild_hours).per_year(),
+            options: options_of(layout),
+            layout,
+        })
+    }
+
+    pub(super) fn choice(&self, layout: LayoutPlan) -> Choice {
+        Choice { words: self.words(&layout), reasons: self.reasons(&layout), growth: self.growth(&layout), layout }
+    }
+
+    /// Room on all disks but the largest.
+    fn usable_after_failure(&self, layout: Layout) -> Option<u64> {
+        let largest = self.largest();
+        let mut left = self.question.disks.clone();
+        left.remove(left.iter().position(|disk| *disk == largest)?);
+        let room = if left.len() < layout.slots() { 0 } else { Space::new(&left).ok()?.room(layout).0 };
+        (room > 0 && layout.failures() > 0).then_some(room)
+    }
+
+    /// Hours to bring back what the largest disk holds in a full pool: where there are more disks than slots, all others read and write;
+    /// else a new disk takes all of it.
+    fn rebuild_hours(&self, layout: Layout, usable: u64) -> f64 {
+        let lost = self.lost(layout, usable) as f64;
+        let others = (self.question.disks.len() - 1) as f64;
+        let per_disk = if self.question.disks.len() > layout.slots() {
+            let reads = if layout.copies() > 1 { 1.0 } else { layout.data_columns() as f64 };
+            (lost * (reads + 1.0) / others).max(lost / others)
+        } else {
+            lost
+        };
+        per_disk * REBUILD / self.raw.sequential / 3600.0
+    }
+
+    /// Bytes of a full pool on its largest disk: no disk holds more than one slab of each segment.
+    fn lost(&self, layout: Layout, usable: u64) -> u64 {
+        self.largest().size.min(usable / layout.data_columns() as u64)
+    }
+
+    /// Small writes that last longer than memory and log can gather, at places so far apart that no two share a stripe: each becomes a
+    /// rewrite of its stripe, for which every disk of it reads a strip at a random place and writes one in sequence.
+    fn random_writes(&self, layout: Layout) -> f64 {
+        let strip = layout.interleave().0 as f64 / self.raw.sequential;
+        let side_by_side = (self.question.disks.len() / layout.slots()) as f64;
+        side_by_side / (1.0 / self.raw.random_reads + 2.0 * strip)
+    }
+
+    fn risk(&self, layout: Layout, rebuild_hours: f64) -> Risk {
+        let at_once = self.question.disks.len() > layout.slots();
+        let waits = if at_once { REPAIR_AFTER_HOURS } else { self.question.replace_hours };
+        let usual = self.question.disks.iter().map(|disk| disk.class.failures_percent()).fold(0.0, f64::max);
+        Risk {
+            disks: self.question.disks.len(),
+            failures: layout.failures(),
+            percent: self.question.failures_percent.unwrap_or(usual),
+            repair_hours: waits + rebuild_hours,
+        }
+    }
+
+    fn largest(&self) -> PlannedDisk {
+        *self.question.disks.iter().max_by_key(|disk| disk.size).expect("there are disks")
+    }
+
+    /// What a buyer understands.
+    fn words(&self, plan: &LayoutPlan) -> Vec<String> {
+        let survives = match plan.failures {
+            0 => "no disk may fail: it is for what exists elsewhere, too".to_string(),
+            1 => "any one disk may fail without a loss".to_string(),
+            more => format!("any {more} disks may fail without a loss"),
+        };
+        let mut words =
+            vec![format!("{} of your {} hold data; {survives}.", decimal(plan.usable), decimal(self.raw_bytes()))];
+        words.push(format!(
+            "Copying large files: {:.0} MB/s in, {:.0} MB/s out{}.",
+            plan.write_mb_s,
+            plan.read_mb_s,
+            plan.degraded_read_mb_s.map_or(String::new(), |rate| format!(", {rate:.0} with a disk missing"))
+        ));
+        words.push(format!(
+            "Small requests at random places of all of it: {:.0} reads or {:.0} writes a second; bursts are quicker.",
+            plan.random_reads, plan.random_writes
+        ));
+        if plan.failures > 0 {
+            let after = match plan.usable_after_failure {
+                Some(room) if room < plan.usable => {
+                    format!("into the room that is left, while at most {} are used", decimal(room))
+                }
+                Some(_) => "into the room that is left".to_string(),
+                None => "onto a new disk, or one that is kept as a hot spare".to_string(),
+            };
+            words.push(format!("A full disk that failed is rebuilt in about {}, {after}.", hours(plan.rebuild_hours)));
+        }
+        if let Some(why) = &plan.stranded_why {
+            words.push(format!("{}.", capitalised(why)));
+        }
+        words
+    }
+
+    fn reasons(&self, plan: &LayoutPlan) -> BTreeMap<&'static str, String> {
+        let layout = plan.layout;
+        let (data, disks) = (layout.data_columns(), self.question.disks.len());
+        let rate = self.raw.sequential / 1e6;
+        let of = |what: f64| what / (rate * data as f64);
+        let source = if self.question.exact {
+            "simulated now on this layout and class"
+        } else {
+            "measured on the engine with simulated 7200 rpm disks"
+        };
+        let sequential = |what: f64| {
+            format!(
+                "{data} data columns x {rate:.0} MB/s (mean over a whole {} disk) x {:.2} ({source})",
+                self.class,
+                of(what)
+            )
+        };
+        let all = disks as f64 * self.raw.random_reads;
+        let random = |what: f64| {
+            format!("{disks} disks x {:.0} random reads a second x {:.3} ({source})", self.raw.random_reads, what / all)
+        };
+        let risk = self.risk(layout, plan.rebuild_hours);
+        let mut reasons = BTreeMap::from([
+            (
+                "usable",
+                "what the engine's allocator fits into a new pool of these disks, log and metadata set aside"
+                    .to_string(),
+            ),
+            ("write_mb_s", sequential(plan.write_mb_s)),
+            ("read_mb_s", sequential(plan.read_mb_s)),
+            ("random_reads", random(plan.random_reads)),
+            (
+                "rebuild_hours",
+                format!(
+                    "{} on the largest disk of a full pool, read and written at {rate:.0} MB/s by the disks that take part, x {REBUILD}",
+                    decimal(self.lost(layout, plan.usable))
+                ),
+            ),
+            (
+                "loss_per_year",
+                format!(
+                    "{} disks of which {} % fail in a year, whole again after {}, {} failures survived: see docs/planning.md",
+                    risk.disks,
+                    risk.percent,
+                    hours(risk.repair_hours),
+                    risk.failures
+                ),
+            ),
+        ]);
+        let words = "each lasting small write becomes a rewrite of its stripe: every disk of it reads a strip at a random place and writes one in sequence";
+        reasons.insert("random_writes", words.to_string());
+        if let Some(read) = plan.degraded_read_mb_s {
+            reasons.insert("degraded_read_mb_s", sequential(read));
+        }
+        reasons
+    }
+
+    /// The same pool with one disk more each time.
+    fn growth(&self, plan: &LayoutPlan) -> Vec<Growth> {
+        let mut disks = self.question.disks.clone();
+        let commonest = *disks
+            .iter()
+            .max_by_key(|one| (disks.iter().filter(|disk| disk == one).count(), one.size))
+            .expect("there are disks");
+        let added: Vec<PlannedDisk> =
+            if self.question.grow.is_empty() { vec![commonest; GROWTH_STEPS] } else { self.question.grow.clone() };
+        let mut growth = Vec::new();
+        for next in std::iter::once(None).chain(added.into_iter().map(Some)) {
+            disks.extend(next);
+            let Ok(space) = Space::new(&disks) else { break };
+            let same =
+                |layout: &Layout| layout.resiliency() == plan.layout.resiliency() && layout.slots() <= disks.len();
+            let widest = ratios::layouts().into_iter().filter(same).max_by_key(|layout| space.room(*layout));
+            let best = widest.unwrap_or(plan.layout);
+            let ratio = ratios::known(best).map_or(0.0, |ratios| ratios.write);
+            growth.push(Growth {
+                disks: disks.len(),
+                usable: space.room(plan.layout).0,
+                usable_best: space.room(best).0,
+                write_mb_s: self.raw.sequential / 1e6 * best.data_columns() as f64 * ratio,
+            });
+        }
+        growth
+    }
+
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = vec![
+            "Stripes are written whole whatever the size of requests: columns, interleave and the cluster size of the file system need no formula.".to_string(),
+        ];
+        let classes: Vec<_> = self.question.disks.iter().map(|disk| disk.class).collect();
+        if classes.iter().any(|class| *class != self.class) {
+            notes.push(format!("The disks differ: rates are those of the slowest, {}.", self.class));
+        }
+        if classes.iter().any(|class| class.rotational()) && classes.iter().any(|class| !class.rotational()) {
+            notes.push("Solid-state disks among hard disks serve best with usage=journal: the log lies on them, and flushes do not wait for an arm.".to_string());
+        }
+        if !self.class.rotational() {
+            notes.push(
+                "Rates of solid-state disks are estimates from shares that were measured on hard disks.".to_string(),
+            );
+        }
+        notes
+    }
+
+    fn raw_bytes(&self) -> u64 {
+        self.question.disks.iter().map(|disk| disk.size).sum()
+    }
+}
+
+/// A time that a person can use.
+fn hours(hours: f64) -> String {
+    match hours {
+        short if short < 1.0 => format!("{:.0} minutes", (short * 60.0).max(1.0)),
+        long if long < 48.0 => format!("{long:.1} hours"),
+        days => format!("{:.1} days", days / 24.0),
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}

@@ -1,0 +1,67 @@
+//! Which layout is best for what. A score is a weighted sum of logarithms: twice the room counts the same wherever one begins, and a
+//! layout is best if no other gains more, in per cent, than it loses.
+
+use super::{LayoutPlan, Workload};
+
+/// How much each figure counts.
+struct Weights {
+    usable: f64,
+    write: f64,
+    read: f64,
+    random_read: f64,
+    random_write: f64,
+    /// For each tenfold of the probability of a loss.
+    loss: f64,
+}
+
+impl Workload {
+    fn weights(self) -> Weights {
+        let (usable, write, read, random_read, random_write, loss) = match self {
+            Workload::Media => (4.0, 1.0, 1.0, 0.0, 0.0, 0.15),
+            Workload::Backup => (4.0, 2.0, 0.5, 0.0, 0.0, 0.2),
+            Workload::Vm => (1.0, 0.5, 0.5, 2.0, 2.0, 0.2),
+            Workload::Database => (0.5, 0.2, 0.3, 2.0, 3.0, 0.25),
+            Workload::Mixed => (2.0, 1.0, 1.0, 0.7, 0.7, 0.2),
+        };
+        Weights { usable, write, read, random_read, random_write, loss }
+    }
+}
+
+/// The best first.
+pub(super) fn sort(layouts: &mut [LayoutPlan], workload: Workload) {
+    let score = |plan: &LayoutPlan| {
+        let weights = workload.weights();
+        weights.usable * (plan.usable as f64).ln()
+            + weights.write * plan.write_mb_s.max(1.0).ln()
+            + weights.read * plan.read_mb_s.max(1.0).ln()
+            + weights.random_read * plan.random_reads.max(1.0).ln()
+            + weights.random_write * plan.random_writes.max(1.0).ln()
+            - weights.loss * plan.loss_per_year.max(1e-12).log10()
+    };
+    layouts.sort_by(|a, b| score(b).total_cmp(&score(a)));
+}
+
+/// Drops layouts that are worse in something and better in nothing than another one that survives as many failures.
+pub(super) fn drop_dominated(layouts: &mut Vec<LayoutPlan>) {
+    let figures = |plan: &LayoutPlan| {
+        let after = plan.usable_after_failure.unwrap_or(0) as f64;
+        [
+            plan.failures as f64,
+            plan.usable as f64,
+            after,
+            plan.write_mb_s,
+            plan.read_mb_s,
+            plan.random_reads,
+            plan.random_writes,
+            -plan.loss_per_year,
+        ]
+    };
+    let all: Vec<_> = layouts.iter().map(figures).collect();
+    let worse =
+        |mine: &[f64; 8], other: &[f64; 8]| mine != other && mine.iter().zip(other).all(|(mine, other)| mine <= other);
+    let mut at = 0;
+    layouts.retain(|_| {
+        at += 1;
+        !all.iter().any(|other| worse(&all[at - 1], other))
+    });
+}

@@ -1,0 +1,55 @@
+//! The planner beside what it stands on: the engine, its simulator, and the document.
+
+use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::units::ByteCount;
+use weft_lab::capacity::Space;
+use weft_lab::disks::{Class, PlannedDisk};
+use weft_lab::ratios::{Ratios, known, layouts, simulate};
+
+/// What an estimate may be off.
+const WITHIN: f64 = 0.10;
+
+#[test]
+fn the_table_of_the_document_is_what_the_planner_answers() {
+    let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/planning.md")).unwrap();
+    let table = weft_lab::questions::table();
+    assert!(document.contains(&table), "put this into docs/planning.md:\n{table}");
+}
+
+#[test]
+fn every_layout_that_is_planned_with_was_measured() {
+    for layout in layouts() {
+        let Ratios { write, read, degraded, random_read } = known(layout).expect("it is in the table");
+        assert!(write > 0.5 && write <= 1.0 && read > 0.3 && random_read > 0.1, "{layout}");
+        assert_eq!(degraded > 0.0, layout.failures() > 0, "{layout}");
+    }
+}
+
+#[test]
+fn the_table_is_what_the_engine_does() {
+    // One of each resiliency; the others take minutes and are measured when the table is made.
+    for (resiliency, columns) in [(Resiliency::Mirror { copies: 2 }, 1), (Resiliency::Parity { parity: 1 }, 4)] {
+        let layout = Layout::new(resiliency, columns, ByteCount::kib(256)).unwrap();
+        let (known, now) = (known(layout).unwrap(), simulate(layout, Class::Hdd7200).unwrap());
+        let near = |name: &str, known: f64, now: f64| {
+            assert!(
+                (known - now).abs() <= now * WITHIN,
+                "{layout}: {name}: the table says {known}, the engine does {now}"
+            );
+        };
+        near("write", known.write, now.write);
+        near("read", known.read, now.read);
+        near("degraded", known.degraded, now.degraded);
+        near("random read", known.random_read, now.random_read);
+    }
+}
+
+#[test]
+fn room_on_other_sizes_of_disks_is_never_more_than_the_raw_share_and_close_to_it_for_equal_ones() {
+    for layout in layouts() {
+        let disks = vec![PlannedDisk { size: 4_000_000_000_000, class: Class::Hdd7200 }; layout.slots()];
+        let raw = 4e12 * layout.data_columns() as f64;
+        let share = Space::new(&disks).unwrap().room(layout).0 as f64 / raw;
+        assert!((0.98..1.0).contains(&share), "{layout}: {share}");
+    }
+}
