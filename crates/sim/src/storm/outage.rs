@@ -531,7 +531,7 @@ impl Sky {
 }
 
 /// Whether the pool goes on without the disks `hit`: nothing else is missing or behind, the layout can do without them, and so can the votes and the log.
-fn survives(pool: &Pool, hit: &[usize], failures: usize) -> bool {
+pub(super) fn survives(pool: &Pool, hit: &[usize], failures: usize) -> bool {
     let store = pool.store();
     let well = store.members.borrow().iter().all(|(_, member)| member.disk.is_some() && member.current);
     if !well || pool.unsound_bytes() != ByteCount::ZERO || hit.len() > failures {
@@ -547,6 +547,6 @@ fn survives(pool: &Pool, hit: &[usize], failures: usize) -> bool {
 }
 
 /// How long a disk is away: 10 ms to 2 minutes, every order of magnitude alike.
-fn span(rng: &mut Rng) -> Nanos {
+pub(super) fn span(rng: &mut Rng) -> Nanos {
     Nanos::millis(10 << rng.below(15)).min(Nanos::secs(120))
 }
