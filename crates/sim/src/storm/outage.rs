@@ -541,9 +541,12 @@ pub(super) fn survives(pool: &Pool, hit: &[usize], failures: usize) -> bool {
     let is_hit =
         |no: u16| hit.iter().any(|at| members.get(&no).is_some_and(|member| member.id.0 == [*at as u8 + 1; 16]));
     let left = |disks: Vec<u16>| (disks.iter().filter(|no| !is_hit(**no)).count(), disks.len());
-    let (votes, voters) = left(store.voters());
+    let goes_on = |(votes, voters): (usize, usize)| votes * 2 >= voters;
+    // Those of the last durable label count, too: the next one may be on its way.
+    let durable = store.labels.durable.get().voters;
+    let durable = (0..64).filter(|no| durable >> no & 1 == 1).collect();
     let (logs, _) = left(store.loggers());
-    votes * 2 >= voters && logs > 0
+    goes_on(left(store.voters())) && goes_on(left(durable)) && logs > 0
 }
 
 /// How long a disk is away: 10 ms to 2 minutes, every order of magnitude alike.

@@ -106,7 +106,7 @@ impl Split {
     fn run(&mut self) -> Result<(), String> {
         self.rig.create(ByteCount::mib(1)).map_err(|error| format!("creating: {error}"))?;
         self.set_up()?;
-        for no in 0..self.rng.range(6..30) {
+        for no in 0..self.rng.range(10..40) {
             self.event().and_then(|()| self.let_time_pass()).map_err(|why| format!("event {no}: {why}"))?;
         }
         self.end().map_err(|why| format!("at the end: {why}"))
@@ -127,7 +127,7 @@ impl Split {
     fn event(&mut self) -> Result<(), String> {
         let host = self.rng.below(HOSTS as u64) as usize;
         match (self.rng.below(12), self.hosts[host].is_some()) {
-            (0..=4, false) => self.start(host),
+            (0..=5, false) => self.start(host),
             (5, true) => self.kill(host),
             (6, true) => self.close(host),
             (7, _) => self.die(),
@@ -147,7 +147,7 @@ impl Split {
         for host in self.hosts.iter().flatten() {
             if host.shared.is_over() {
                 let Some(vdisk) = host.pool.vdisk("vdisk") else { return Err("the virtual disk is gone".into()) };
-                let ops = 5 + self.rng.below(40);
+                let ops = 5 + self.rng.below(80);
                 start_clients(&self.rig.world, &vdisk, &host.shared, self.scene.clients.min(3), ops);
             }
         }
