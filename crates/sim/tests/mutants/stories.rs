@@ -236,7 +236,7 @@ async fn evacuate_with_a_blink(pool: Rc<Pool>, world: SimWorld, target: SimDisk,
     vdisk.write(VirtualOffset(0), &vec![7; 2 << 20], false).await.unwrap();
     vdisk.flush().await.unwrap();
     let new = NewDisk { disk: Rc::new(target.clone()), id: Id([0xAD; 16]), name: "new".into(), media: Media::Ssd };
-    let to = pool.disk_add(new, Usage::ManualSelect).await.unwrap();
+    let to = pool.disk_add(new, Usage::AutoSelect).await.unwrap();
     pool.checkpoint().await.unwrap();
     let job = pool.job_start(JobKind::Evacuate { disk: 0, to: Some(to), forget: false }, 0).await.unwrap();
     // Clients for whose sake the job rests.
@@ -252,11 +252,11 @@ async fn evacuate_with_a_blink(pool: Rc<Pool>, world: SimWorld, target: SimDisk,
     );
     let quiet = |before: u64| {
         let idle = pool.store().members.borrow().get(&to).is_some_and(|member| member.in_flight.get() == 0);
-        idle && target.stats().writes == before && target.unflushed().len() > 1
+        idle && target.stats().writes == before && !target.unflushed().is_empty()
     };
     for _ in 0..10_000 {
         let before = target.stats().writes;
-        world.sleep(Nanos::millis(4)).await;
+        world.sleep(Nanos::millis(2)).await;
         if quiet(before) || pool.jobs().iter().all(|job| has_ended(job.state)) {
             break;
         }
