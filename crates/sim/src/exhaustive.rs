@@ -513,7 +513,14 @@ impl fmt::Display for Summary {
         write!(
             f,
             "{} scenes, {} crash points ({} covered by the next, {} tried before), {} cases in {} distinct disk contents, {} used on, {} second cuts: all sound",
-            self.scenes, self.crash_points, self.covered, self.shared, self.cases, self.opened, self.went_on, self.cut_again
+            self.scenes,
+            self.crash_points,
+            self.covered,
+            self.shared,
+            self.cases,
+            self.opened,
+            self.went_on,
+            self.cut_again
         )
     }
 }

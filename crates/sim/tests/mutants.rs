@@ -83,9 +83,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::NoLabelsBeforeAck => {
             Catcher::Story(stories::a_flush_that_half_of_the_disks_acknowledged_is_never_opened_without)
         }
-        Mutant::OpeningFlushesNothing => {
-            Catcher::Story(stories::two_openings_one_killed_and_one_cut_off_leave_a_pool)
-        }
+        Mutant::OpeningFlushesNothing => Catcher::Story(stories::two_openings_one_killed_and_one_cut_off_leave_a_pool),
         Mutant::PagesKeepOneSlot => Catcher::Story(stories::a_checkpoint_that_is_torn_anywhere_takes_nothing),
         Mutant::CheckpointForgetsLosses => {
             Catcher::Story(stories::pages_that_disks_missed_while_a_checkpoint_was_taken_are_written_to_them)
@@ -124,7 +122,10 @@ fn panics(story: fn()) -> Option<String> {
 }
 
 fn removals() -> Option<String> {
-    weft_sim::removal::stories().into_iter().filter(|story| story.disks == 1).find_map(|story| search(story, false).failures.pop())
+    weft_sim::removal::stories()
+        .into_iter()
+        .filter(|story| story.disks == 1)
+        .find_map(|story| search(story, false).failures.pop())
 }
 
 fn catch_exhaustively(mutant: Mutant, only: &str) {

@@ -75,6 +75,11 @@ impl Daemon {
         self.member(at).is_some_and(|no| self.pool.store().has_disk(no)) && !self.is_dead(at)
     }
 
+    /// Whether the pool has a handle of every disk that works.
+    pub(super) fn has_all(&self) -> bool {
+        (0..self.disks.len()).all(|at| self.is_attached(at))
+    }
+
     /// Why a disk could not be attached, the last time; for people.
     pub(super) fn refused(&self) -> String {
         self.refused.borrow().clone()

@@ -146,7 +146,8 @@ impl Many {
         let changes = 3 + self.rng.below(8);
         self.field.clone().start("changes", self.field.clone().change(self.rig.pool(), changes));
         let outages = self.rng.below(3);
-        self.field.clone().start("outages", self.outages(outages));
+        let daemon = self.daemon.clone().ok_or("nobody looks after the disks")?;
+        self.field.clone().start("outages", self.outages(daemon, outages));
         if self.rng.chance(0.6) {
             world.crash_at(world.operations() + self.rng.range(1..1500));
         }
@@ -172,7 +173,7 @@ impl Many {
     }
 
     /// One outage after the other, of no more disks than every virtual disk survives.
-    fn outages(&mut self, count: u64) -> impl Future<Output = Result<(), String>> + use<> {
+    fn outages(&mut self, daemon: Rc<Daemon>, count: u64) -> impl Future<Output = Result<(), String>> + use<> {
         let (field, disks, pool) = (self.field.clone(), self.rig.disks.clone(), self.rig.pool());
         let mut rng = Rng::new(self.rng.next_u64());
         async move {
@@ -183,7 +184,8 @@ impl Many {
                 while hit.len() > 1.max(rng.below(failures as u64 + 1) as usize) {
                     hit.remove(rng.below(hit.len() as u64) as usize);
                 }
-                if !survives(&pool, &hit, failures) {
+                // The engine may not have noticed yet that the one before is not over.
+                if !daemon.has_all() || !survives(&pool, &hit, failures) {
                     continue;
                 }
                 field.outages.set(field.outages.get() + 1);
