@@ -18,7 +18,7 @@ use crate::oracle::Oracle;
 use crate::rig::{PATIENCE, Rig};
 use crate::rng::Rng;
 use crate::world::{SimWorld, Stop};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use weft_engine::error::Result as Answer;
 use weft_engine::format::record::SettingsRecord;
@@ -65,6 +65,8 @@ struct Split {
     truth: Oracle,
     owner: Option<usize>,
     strain: Rc<Strain>,
+    /// Disks that are about to be carried elsewhere.
+    meddlers: Rc<Cell<u64>>,
     rng: Rng,
     openings: u64,
     refused: u64,
@@ -94,6 +96,7 @@ impl Split {
             hosts: [None, None],
             owner: None,
             strain,
+            meddlers: Rc::default(),
             rng,
             openings: 0,
             refused: 0,
@@ -194,10 +197,10 @@ impl Split {
     /// The machine opens the pool with the disks that it sees.
     fn start(&mut self, host: usize) -> Result<(), String> {
         let all = self.places.borrow().iter().all(|place| *place == Some(host));
-        let meddled = self.rng.chance(0.2);
-        if meddled {
+        if self.rng.chance(0.2) {
             self.meddle_soon();
         }
+        let meddled = self.meddlers.get() > 0;
         let opening = self.opening(host);
         match self.rig.world.block_on_within(PATIENCE, opening) {
             Ok(Ok(pool)) => self.opened(host, pool),
@@ -223,7 +226,8 @@ impl Split {
 
     /// A disk is carried elsewhere in the midst of what comes next.
     fn meddle_soon(&mut self) {
-        let (world, places) = (self.rig.world.clone(), self.places.clone());
+        let (world, places, meddlers) = (self.rig.world.clone(), self.places.clone(), self.meddlers.clone());
+        meddlers.set(meddlers.get() + 1);
         let at = self.rng.below(self.rig.disks.len() as u64) as usize;
         let (disk, to) = (self.rig.disks[at].clone(), [None, Some(0), Some(1)][self.rng.below(3) as usize]);
         let (after, mut rng) = (Nanos(self.rng.below(30_000_000)), Rng::new(self.rng.next_u64()));
@@ -234,6 +238,7 @@ impl Split {
                 let cache = if rng.chance(0.5) { Cache::Kept } else { Cache::Lost };
                 carry(&disk, cache, to, &mut rng);
                 places.borrow_mut()[at] = to;
+                meddlers.set(meddlers.get() - 1);
             }),
         );
     }
@@ -352,6 +357,7 @@ impl Split {
         self.judge_clients()?;
         (0..HOSTS).for_each(|host| self.forget(host));
         self.rig.halt();
+        self.meddlers.set(0);
         let power = self.rng.chance(0.7);
         for disk in self.rig.disks.iter().filter(|disk| !disk.is_gone()) {
             match power {
