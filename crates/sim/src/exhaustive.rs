@@ -9,6 +9,8 @@
 //! 1. A crash point whose power cuts are all power cuts of the next one (the operation between them was no end of a flush) is not tried by itself: the
 //!    judge only gets stricter about what is on the disks then.
 //! 2. The same disk contents are opened once. What was found there is judged again for every crash point that leads to it.
+//! 3. A crash point that another scene has had, with the same disks, the same unflushed writes and the same judge, is not tried again: scenes that begin alike
+//!    share their beginning, the opening of the pool first of all.
 
 pub mod cases;
 pub mod scene;
@@ -55,6 +57,8 @@ pub struct Summary {
     pub crash_points: u64,
     /// Of those, covered by the next one.
     pub covered: u64,
+    /// Of those, tried in another scene already.
+    pub shared: u64,
     /// Crash point x power cut x loss.
     pub cases: u64,
     /// Distinct disk contents among them: pools opened, read, judged and proven.
@@ -78,9 +82,19 @@ pub struct Failure {
 
 /// Searches. The first failure ends it.
 pub fn run(options: &Options) -> Result<Summary, Box<Failure>> {
-    let mut search = Search { options: options.clone(), summary: Summary::default(), known: BTreeMap::new() };
-    for scene in scenes().iter().filter(|scene| scene.name().contains(&options.only)) {
+    run_telling(options, |_, _| ())
+}
+
+/// The same; after each scene, `told` gets its name and what was tried so far.
+pub fn run_telling(options: &Options, mut told: impl FnMut(&str, &Summary)) -> Result<Summary, Box<Failure>> {
+    let (known, tried) = (BTreeMap::new(), BTreeSet::new());
+    let mut search = Search { options: options.clone(), summary: Summary::default(), known, tried, group: None };
+    let mut scenes: Vec<Scene> = scenes().into_iter().filter(|scene| scene.name().contains(&options.only)).collect();
+    // Those that begin alike one after the other.
+    scenes.sort_by_key(Scene::group);
+    for scene in &scenes {
         search.explore(scene)?;
+        told(&scene.name(), &search.summary);
         if search.is_over() {
             break;
         }
@@ -121,6 +135,10 @@ struct Search {
     summary: Summary,
     /// What was found in disk contents that were opened already, by their fingerprint.
     known: BTreeMap<u64, Found>,
+    /// The crash points that were tried already.
+    tried: BTreeSet<u64>,
+    /// The scenes for which that holds.
+    group: Option<String>,
 }
 
 /// What an opened pool holds: the tag of every unit, or no virtual disk.
@@ -194,6 +212,22 @@ impl State {
         grown && self.dead == next.dead
     }
 
+    /// Names all that its power cuts depend on, within a group of scenes.
+    fn fingerprint(&self) -> u64 {
+        let disks = self.machine.rig.disks.iter().fold(self.machine.oracle.borrow().fingerprint(), |hash, disk| {
+            let unflushed = disk.unflushed();
+            let places = unflushed.iter().fold(hash, |hash, write| fold(fold(hash, write.at.0), write.len.0));
+            // Each write by itself: some may cover others.
+            (0..=unflushed.len()).fold(places, |hash, kept| {
+                let fates: Vec<Fate> =
+                    (0..unflushed.len()).map(|no| if no < kept { Fate::Kept } else { Fate::Dropped }).collect();
+                fold(hash, disk.after_power_cut(&fates).fingerprint())
+            })
+        });
+        let dead = self.dead.iter().fold(fold(disks, self.made as u64), |hash, no| fold(hash, *no as u64));
+        self.unflushed.iter().fold(dead, |hash, writes| fold(hash, writes.len() as u64))
+    }
+
     fn promise(&self, lost: &[usize]) -> Promise {
         let suspect = self.dead.iter().chain(lost).copied().collect();
         Promise { lost: lost.to_vec(), suspect, made: self.made }
@@ -222,7 +256,10 @@ impl Search {
             Box::new(Failure { case: Case { scene: scene.name(), cuts: vec![cut], goes_on: false }, what, opened: 0 })
         };
         self.summary.scenes += 1;
-        self.known.clear();
+        if self.group.replace(scene.group()) != Some(scene.group()) {
+            self.known.clear();
+            self.tried.clear();
+        }
         let base = Machine::base(scene).map_err(|what| unplayable(0, what))?;
         let mut before: Option<(u64, State)> = None;
         for at in 1.. {
@@ -246,6 +283,10 @@ impl Search {
 
     /// Every power cut at one crash point.
     fn cut(&mut self, scene: &Scene, at: u64, state: &State) -> Result<(), Box<Failure>> {
+        if !self.tried.insert(state.fingerprint()) {
+            self.summary.shared += 1;
+            return Ok(());
+        }
         let mut images = Images::new(&state.machine);
         for fates in fates(&state.unflushed, self.options.full_max) {
             let (images, prints) = images.after(&fates);
@@ -471,8 +512,15 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} scenes, {} crash points ({} covered by the next), {} cases in {} distinct disk contents, {} used on, {} second cuts: all sound",
-            self.scenes, self.crash_points, self.covered, self.cases, self.opened, self.went_on, self.cut_again
+            "{} scenes, {} crash points ({} covered by the next, {} tried before), {} cases in {} distinct disk contents, {} used on, {} second cuts: all sound",
+            self.scenes,
+            self.crash_points,
+            self.covered,
+            self.shared,
+            self.cases,
+            self.opened,
+            self.went_on,
+            self.cut_again
         )
     }
 }

@@ -18,12 +18,12 @@ fn main() -> ExitCode {
     match parse(&args) {
         Ok(Job::Seed(profile, seed)) => storm(profile, seed),
         Ok(Job::Runs { profile, count, first }) => storms(profile, first, count),
-        Ok(Job::Exhaustive) => exhaustive(),
+        Ok(Job::Exhaustive(only)) => exhaustive(only),
         Ok(Job::Case(case)) => repeat(&case),
         Ok(Job::Quorum(extra)) => quorum(extra),
         Err(why) => {
             eprintln!(
-                "weft-sim: {why}\nusage: weft-sim [--profile NAME] SEED | [--profile NAME] --runs N [--seed FIRST] | --exhaustive [--case CASE] | --quorum [DEPTH] | streams | rebuild | refill | capacity | --mutant NAME --profile NAME --runs N"
+                "weft-sim: {why}\nusage: weft-sim [--profile NAME] SEED | [--profile NAME] --runs N [--seed FIRST] | --exhaustive [--only SCENE | --case CASE] | --quorum [DEPTH] | streams | rebuild | refill | capacity | --mutant NAME --profile NAME --runs N"
             );
             ExitCode::from(2)
         }
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
 enum Job {
     Seed(Option<Profile>, u64),
     Runs { profile: Option<Profile>, count: u64, first: u64 },
-    Exhaustive,
+    Exhaustive(String),
     Case(String),
     Quorum(usize),
 }
@@ -50,7 +50,8 @@ fn parse(args: &[String]) -> Result<Job, String> {
         [runs, count, seed, first] if runs == "--runs" && seed == "--seed" => {
             Ok(Job::Runs { profile, count: number(count)?, first: number(first)? })
         }
-        [all] if all == "--exhaustive" && profile.is_none() => Ok(Job::Exhaustive),
+        [all] if all == "--exhaustive" && profile.is_none() => Ok(Job::Exhaustive(String::new())),
+        [all, flag, only] if all == "--exhaustive" && flag == "--only" => Ok(Job::Exhaustive(only.clone())),
         [all, flag, case] if all == "--exhaustive" && flag == "--case" => Ok(Job::Case(case.clone())),
         [all] if all == "--quorum" && profile.is_none() => Ok(Job::Quorum(1)),
         [all, extra] if all == "--quorum" && profile.is_none() => Ok(Job::Quorum(number(extra)? as usize)),
@@ -93,9 +94,14 @@ fn storms(profile: Option<Profile>, first: u64, count: u64) -> ExitCode {
     if tally.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Tiny pools, every crash point x power cut x tolerated loss.
-fn exhaustive() -> ExitCode {
-    match weft_sim::exhaustive::run(&weft_sim::exhaustive::Options::default()) {
+/// Tiny pools, every crash point x power cut x tolerated loss: all scenes, or those whose names contain `only`. Progress goes to stderr.
+fn exhaustive(only: String) -> ExitCode {
+    let options = weft_sim::exhaustive::Options { only, ..Default::default() };
+    let began = std::time::Instant::now();
+    let told = |name: &str, summary: &weft_sim::exhaustive::Summary| {
+        eprintln!("weft-sim: {:4} s, {name} done; so far {summary}", began.elapsed().as_secs());
+    };
+    match weft_sim::exhaustive::run_telling(&options, told) {
         Ok(summary) => {
             println!("exhaustive: {summary}");
             println!("{} passed, 0 failed", summary.opened);

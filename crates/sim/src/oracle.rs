@@ -7,6 +7,7 @@
 //!
 //! A content is a tag: the unit is filled with that 64-bit number. Tag 0 is zeros.
 
+use crate::rng::fold;
 use std::ops::Range;
 
 /// The contents one unit may have.
@@ -69,6 +70,15 @@ impl Oracle {
     /// Bytes of a unit.
     pub fn unit(&self) -> u64 {
         self.unit
+    }
+
+    /// A hash of all that may be there: equal judges have equal ones.
+    pub fn fingerprint(&self) -> u64 {
+        let version = |hash: u64, version: &Version| {
+            version.tags.iter().fold(fold(hash, version.doubtful as u64 + 2), |hash, tag| fold(hash, *tag))
+        };
+        let unit = |hash: u64, unit: &Unit| unit.versions.iter().fold(fold(hash, 1), version);
+        self.units.iter().fold(self.unit, unit)
     }
 
     /// How many units.

@@ -342,3 +342,29 @@ fn an_opening_whose_disks_vanish_ends() {
         story.close();
     }
 }
+
+#[test]
+fn a_pool_whose_disks_vanish_while_a_job_runs_can_be_closed() {
+    for step in 0..60 {
+        let mut story = Story::new(300, 3, MIRROR3);
+        story.write_and_flush(0, 8 * story.stripe(), 1);
+        story.rig.disks[2].vanish();
+        story.write_and_flush(0, 8 * story.stripe(), 2);
+        story.rig.disks[2].come_back(&mut story.rng);
+        attach(&story, 2);
+        let pool = story.rig.pool();
+        story.rig.run(async move { pool.job_start(JobKind::Repair, 0).await.map(drop).unwrap() });
+        let _ = story.rig.world.run_until(Nanos(step * 200_000), || false);
+        story.rig.disks[..2].iter().for_each(SimDisk::vanish);
+        let _ = story.rig.world.run_until(Nanos::millis(20), || false);
+        // It may say that it could not write everything; it must not wait for disks that nobody brings back.
+        let _ = story.rig.close();
+        story.rig.halt();
+        for disk in 0..2 {
+            story.rig.disks[disk].come_back(&mut story.rng);
+        }
+        story.open().unwrap_or_else(|error| panic!("step {step}: {error}"));
+        assert_eq!(stripes(&story, 8).unwrap(), [2; 8], "step {step}");
+        story.close();
+    }
+}

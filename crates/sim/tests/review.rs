@@ -101,6 +101,43 @@ fn a_virtual_disk_may_be_removed_while_requests_for_it_wait() {
 }
 
 #[test]
+fn a_virtual_disk_may_be_removed_while_the_log_is_relieved_of_its_data() {
+    for seed in 0..40 {
+        let (mut rig, _, vdisk) = parity_of_four(200 + seed);
+        let (stripe, count) = (vdisk.stripe_len().0, vdisk.size().0 / vdisk.stripe_len().0);
+        for client in 0..4 {
+            let vdisk = vdisk.clone();
+            let writes = async move {
+                // A stripe flies while more of it is landed. From some moment on all is refused.
+                for nth in (client..).step_by(4) {
+                    let at = VirtualOffset(nth % count * stripe);
+                    let whole = vdisk.write(at, &vec![2; stripe as usize], false).await;
+                    if whole.and(vdisk.write(at, &[1; 4096], true).await).is_err() {
+                        return;
+                    }
+                }
+            };
+            rig.world.spawn("client", Box::pin(writes));
+        }
+        drop(vdisk);
+        let (pool, world) = (rig.pool(), rig.world.clone());
+        rig.run(async move {
+            let is_full = || {
+                let (used, ring) = pool.store().log.fill();
+                used > ring / 8 * 3
+            };
+            while !is_full() {
+                world.sleep(Nanos(100_000)).await;
+            }
+            world.sleep(Nanos(seed * 100_000)).await;
+            pool.vdisk_remove("vdisk").await.unwrap();
+            world.sleep(Nanos::secs(1)).await;
+        });
+        rig.close().unwrap();
+    }
+}
+
+#[test]
 fn a_pool_opens_after_a_fixed_disk_did_not_fit_and_the_power_went() {
     let mut refused = 0;
     for disks in 3..7 {

@@ -22,6 +22,33 @@ fn seeds_that_once_failed_pass() {
     }
 }
 
+/// The same of other profiles: a pool that was closed while disks went and came waited for ever.
+const OTHERS: [(Profile, u64); 5] = [
+    (Profile::Split, 1442),
+    (Profile::Split, 1478),
+    (Profile::Split, 1506),
+    (Profile::Split, 1554),
+    (Profile::Split, 1603),
+];
+
+#[test]
+fn seeds_of_other_profiles_that_once_failed_pass() {
+    for (profile, seed) in OTHERS {
+        if let Err(why) = run_profile(profile, seed) {
+            panic!("weft-sim --profile {profile} {seed}: {why}");
+        }
+    }
+}
+
+#[test]
+fn storms_between_two_machines_and_of_many_virtual_disks_pass() {
+    for (profile, seed) in (1..=12).flat_map(|seed| [(Profile::Split, seed), (Profile::Many, seed)]) {
+        if let Err(why) = run_profile(profile, seed) {
+            panic!("weft-sim --profile {profile} {seed}: {why}");
+        }
+    }
+}
+
 #[test]
 fn the_same_seed_is_the_same_storm() {
     for seed in 1..20 {

@@ -137,7 +137,7 @@ impl Pool {
                 .flat_map(|vdisk| vdisk.gathering().into_iter().map(|stripe| (vdisk.id(), stripe)))
                 .collect();
             self.destage_all(everything, For::Memory).await;
-            store.log.make_durable(store.log.seq()).await?;
+            store.make_logged(store.log.seq()).await?;
             // Stripes that still fly wake the waiting writer when they are down, and what drains when it is free; to wake it before would be
             // to spin.
             if store.flying.get() == 0 && !store.map.borrow().is_draining() {

@@ -275,10 +275,12 @@ impl Pool {
     /// Makes everything durable, takes a checkpoint and ends the background tasks. The pool is of no use afterwards.
     pub async fn close(&self) -> Result<()> {
         let mut result = Ok(());
+        if !self.store.read_only {
+            // Nobody waits any more for disks that are missing, a job that is to stop included.
+            self.store.refuse_to_wait();
+        }
         self.stop_jobs().await;
         if !self.store.read_only {
-            // Nobody waits any more for disks that are missing.
-            self.store.refuse_to_wait();
             for vdisk in self.vdisks() {
                 result = result.and(vdisk.flush().await);
                 vdisk.quiesce().await;

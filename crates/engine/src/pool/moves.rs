@@ -127,7 +127,7 @@ impl Pool {
 
     /// Step 5: the old slab of a slot, once that it moved is durable.
     async fn give_up(&self, left: SlabAt, known: Known, metadata: bool) -> core::result::Result<Moved, Halt> {
-        self.store.log.make_durable(self.store.log.seq()).await?;
+        self.store.make_logged(self.store.log.seq()).await?;
         if metadata {
             // An opening reads the pages where the last checkpoint says they are, before it reads the log.
             self.checkpoint().await?;

@@ -41,7 +41,7 @@ impl Store {
         self.pages_unwritten.set(false);
         let pages = self.write_dirty_pages().await?;
         let tail = oldest_landing().map_or(redo, |landing| landing.min(redo));
-        self.log.make_durable(self.log.seq()).await?;
+        self.make_logged(self.log.seq()).await?;
         // A commit that was taken back meanwhile needs its landed data again.
         let tail = oldest_landing().map_or(tail, |landing| landing.min(tail));
         let tail = if mutant::active(Mutant::LandingRetiredEarly) { redo } else { tail };

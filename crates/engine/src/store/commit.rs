@@ -38,14 +38,15 @@ pub async fn committer(store: Rc<Store>) {
             woken.await;
             continue;
         }
-        let moved = store.log.moved.changed();
+        let (moved, changed) = (store.log.moved.changed(), store.work.changed());
         match store.commit_once().await {
             Ok(true) => {}
             Ok(false) if store.log.failure().is_some() => return,
             // The ring is full: wait for a checkpoint to move the tail.
             Ok(false) => moved.await,
-            // It is being closed while disks are missing.
-            Err(error) if error.kind == ErrorKind::Frozen => return,
+            // It is being closed while disks are missing: nobody waits for them, but they may come back all the same.
+            Err(error) if error.kind == ErrorKind::Frozen && store.stopping.get() => return,
+            Err(error) if error.kind == ErrorKind::Frozen => changed.await,
             Err(error) => store.fail(error),
         }
     }

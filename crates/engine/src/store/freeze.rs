@@ -150,6 +150,15 @@ impl Store {
         self.log.make_durable_unless(seq, || self.check_not_frozen()).await
     }
 
+    /// Makes every record below `seq` durable, for the pool itself: waits while it is frozen, unless it is being closed.
+    pub async fn make_logged(&self, seq: u64) -> Result<()> {
+        let closing = || match self.frozen() {
+            Some(reason) if self.freeze.closing.get() => Err(frozen(reason)),
+            _ => Ok(()),
+        };
+        self.log.make_durable_unless(seq, closing).await
+    }
+
     /// What the pool lacks to go on: labels, log and metadata each need some of their disks.
     fn too_little(&self) -> Option<String> {
         let current = self.current_set();

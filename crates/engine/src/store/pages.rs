@@ -477,7 +477,7 @@ impl Store {
         let ids: Vec<PageId> = images.iter().map(|image| image.id).collect();
         let withdrawals = self.limbo.withdrawals();
         if !mutant::active(Mutant::PagesAheadOfLog)
-            && let Err(error) = self.log.make_durable(self.log.seq()).await
+            && let Err(error) = self.make_logged(self.log.seq()).await
         {
             self.pages_written(&ids, false);
             return Err(error);

@@ -140,6 +140,7 @@ impl Vdisk {
     /// Waits until something is `down`. An error where it would have to wait for disks that are missing.
     async fn until_down(&self, down: impl Fn() -> bool) -> Result<()> {
         while !down() {
+            self.check_there()?;
             if self.stuck.get().is_some() {
                 return Err(frozen(alloc::format!("stripes of {} wait for disks that are missing", self.layout())));
             }

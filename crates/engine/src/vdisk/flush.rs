@@ -135,6 +135,10 @@ impl Vdisk {
     /// Moves what the log holds of a stripe to the log's head, as far as that leaves room for the commits that make room: what can be written nowhere, and, with
     /// `partial`, what gathers.
     pub(crate) fn move_landed(&self, stripe: u64, partial: bool) {
+        // It may have been removed while its stripe was merged; the log keeps nothing of it then.
+        if self.removed.get() {
+            return;
+        }
         if self.may_land_again() {
             self.land_kept(stripe);
         }

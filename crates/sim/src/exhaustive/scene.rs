@@ -257,6 +257,13 @@ impl Scene {
         format!("{}/{}", self.shape.name, self.script.name)
     }
 
+    /// Scenes of one group begin with the same disks, which take as long for everything; they differ in what is done.
+    pub fn group(&self) -> String {
+        let Script { strip, sector, ring, pace, made, .. } = &self.script;
+        let pace: Vec<(u64, u64)> = (0..self.shape.disks as u64).map(pace).collect();
+        format!("{} {strip} {sector} {ring} {pace:?} {made}", self.shape.name)
+    }
+
     /// How many disks may be lost.
     pub fn failures(&self) -> usize {
         self.shape.resiliency.failures() as usize

@@ -55,12 +55,16 @@ pub(super) struct Shared {
     pub(super) tag: Cell<u64>,
     pub(super) done: Cell<u64>,
     pub(super) ops_left: Cell<u64>,
+    /// Bytes of a stripe; to be known after the virtual disk is gone, too.
+    stripe: Cell<u64>,
     pub(super) clients_left: Cell<u64>,
     pub(super) failure: RefCell<Option<String>>,
     pub(super) full: Cell<u64>,
     /// Operations that ended with an error that was excused.
     pub(super) excused: Cell<u64>,
     pub(super) strain: Rc<Strain>,
+    /// What another machine found in the pool that it opened meanwhile: nothing may be called durable that is not there.
+    pub(super) rival: RefCell<Option<Rc<Seen>>>,
     /// How often a client rests before an operation, and for how long at most, in nanoseconds.
     pub(super) rests: Cell<(f64, u64)>,
 }
@@ -75,11 +79,13 @@ impl Shared {
             tag: Cell::new(1),
             done: Cell::new(0),
             ops_left: Cell::new(0),
+            stripe: Cell::new(0),
             clients_left: Cell::new(0),
             failure: RefCell::new(None),
             full: Cell::new(0),
             excused: Cell::new(0),
             strain,
+            rival: RefCell::new(None),
             rests: Cell::new((0.1, 30_000_000)),
         }
     }
@@ -87,6 +93,13 @@ impl Shared {
     /// Whether the clients are done, or one found something wrong.
     pub(super) fn is_over(&self) -> bool {
         self.clients_left.get() == 0 || self.failure.borrow().is_some()
+    }
+
+    /// What was just called durable must be there for whoever has opened the pool elsewhere.
+    pub(super) fn judge_rival(&self) -> Result<(), String> {
+        let Some(seen) = self.rival.borrow().clone() else { return Ok(()) };
+        seen.judge(&mut self.oracle.borrow().clone(), true)
+            .map_err(|why| format!("called durable after the pool was opened elsewhere, where it is not: {why}"))
     }
 
     /// `error` ended an operation that began at `began`: a failure, or excused.
@@ -102,6 +115,7 @@ impl Shared {
 /// Sends `clients` clients to `vdisk`, for `ops` operations in all.
 pub(super) fn start_clients(world: &SimWorld, vdisk: &Rc<Vdisk>, shared: &Rc<Shared>, clients: u64, ops: u64) {
     shared.ops_left.set(ops);
+    shared.stripe.set(vdisk.stripe_len().0);
     shared.clients_left.set(clients);
     for client in 0..clients {
         let (vdisk, shared, world_in) = (vdisk.clone(), shared.clone(), world.clone());
@@ -144,7 +158,7 @@ pub(super) async fn change(
     world: &SimWorld,
     dice: u64,
 ) -> Result<(), String> {
-    let Some((units, stripes)) = shared.reserve(client, vdisk.stripe_len().0) else { return Ok(()) };
+    let Some((units, stripes)) = shared.reserve(client, shared.stripe.get()) else { return Ok(()) };
     let (offset, len) = shared.bytes_of(&units);
     let fua = shared.rng.borrow_mut().chance(0.15);
     let began = world.now();
@@ -170,7 +184,10 @@ pub(super) async fn change(
     };
     shared.busy.borrow_mut().retain(|(owner, _)| *owner != client);
     match result {
-        Ok(()) if fua && dice > 37 => shared.oracle.borrow_mut().durable(units),
+        Ok(()) if fua && dice > 37 => {
+            shared.oracle.borrow_mut().durable(units);
+            shared.judge_rival()?;
+        }
         Ok(()) => {}
         Err(error) => {
             shared.oracle.borrow_mut().failed(units);
@@ -194,6 +211,7 @@ pub(super) async fn flush(vdisk: &Rc<Vdisk>, shared: &Shared, world: &SimWorld) 
     match vdisk.flush().await {
         Ok(()) => {
             shared.oracle.borrow_mut().flushed(&mark);
+            shared.judge_rival()?;
             Ok(true)
         }
         Err(error) => {
@@ -204,7 +222,7 @@ pub(super) async fn flush(vdisk: &Rc<Vdisk>, shared: &Shared, world: &SimWorld) 
 }
 
 async fn read(vdisk: &Rc<Vdisk>, shared: &Shared, client: u64, world: &SimWorld) -> Result<(), String> {
-    let Some((units, _)) = shared.reserve(client, vdisk.stripe_len().0) else { return Ok(()) };
+    let Some((units, _)) = shared.reserve(client, shared.stripe.get()) else { return Ok(()) };
     let (offset, len) = shared.bytes_of(&units);
     let mut bytes = vec![0xAA; len as usize];
     let began = world.now();

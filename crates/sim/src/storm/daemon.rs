@@ -9,7 +9,8 @@ use std::rc::Rc;
 use weft_engine::format::Id;
 use weft_engine::io::Disk;
 use weft_engine::pool::Pool;
-use weft_engine::units::Nanos;
+use weft_engine::pool::job::has_ended;
+use weft_engine::units::{ByteCount, Nanos};
 use weft_engine::world::World;
 
 /// Looks after the disks of an open pool until it is told to stop, or its world ends.
@@ -21,6 +22,8 @@ pub(super) struct Daemon {
     plugged: bool,
     /// How often each disk had vanished when the pool was given its handle.
     known: RefCell<Vec<u64>>,
+    /// Which disks this machine sees; another may see the others.
+    sees: Box<dyn Fn(usize) -> bool>,
     every: Nanos,
     rng: RefCell<Rng>,
     stopped: Cell<bool>,
@@ -31,12 +34,18 @@ pub(super) struct Daemon {
 impl Daemon {
     /// Starts it for the pool that `rig` has just opened.
     pub(super) fn start(rig: &Rig, every: Nanos, rng: Rng) -> Rc<Daemon> {
+        Daemon::start_seeing(rig, every, rng, Box::new(|_| true))
+    }
+
+    /// The same on a machine that sees some of the disks only.
+    pub(super) fn start_seeing(rig: &Rig, every: Nanos, rng: Rng, sees: Box<dyn Fn(usize) -> bool>) -> Rc<Daemon> {
         let daemon = Rc::new(Daemon {
             world: rig.world.clone(),
             pool: rig.pool(),
             disks: rig.disks.clone(),
             plugged: rig.plugged,
             known: RefCell::new(rig.disks.iter().map(SimDisk::unplugged).collect()),
+            sees,
             every,
             rng: RefCell::new(rng),
             stopped: Cell::new(false),
@@ -66,9 +75,31 @@ impl Daemon {
         self.member(at).is_some_and(|no| self.pool.store().has_disk(no)) && !self.is_dead(at)
     }
 
+    /// Whether the pool has a handle of every disk that works.
+    pub(super) fn has_all(&self) -> bool {
+        (0..self.disks.len()).all(|at| self.is_attached(at))
+    }
+
     /// Why a disk could not be attached, the last time; for people.
     pub(super) fn refused(&self) -> String {
         self.refused.borrow().clone()
+    }
+
+    /// What is not well yet: a disk that is not attached or not current, redundancy that is not there, a job that runs.
+    pub(super) fn ill(&self) -> Option<String> {
+        let missing = |at: &usize| self.member(*at).is_some() && !self.is_attached(*at);
+        if let Some(at) = (0..self.disks.len()).find(missing) {
+            return Some(format!("disk {at} is not attached: {}", self.refused()));
+        }
+        let members: Vec<u16> = self.pool.store().members.borrow().keys().copied().collect();
+        if let Some(no) = members.into_iter().find(|no| !self.pool.store().is_current(*no)) {
+            return Some(format!("disk {no} is not current; jobs {:?}", self.pool.jobs()));
+        }
+        if self.pool.unsound_bytes() != ByteCount::ZERO {
+            return Some(format!("{} lack their redundancy; jobs {:?}", self.pool.unsound_bytes(), self.pool.jobs()));
+        }
+        let running = self.pool.jobs().into_iter().find(|job| !has_ended(job.state));
+        running.map(|job| format!("a job runs: {job:?}"))
     }
 
     async fn look(&self, at: usize) {
@@ -77,7 +108,7 @@ impl Daemon {
         if store.has_disk(no) && self.is_dead(at) && self.rng.borrow_mut().chance(0.5) {
             store.disk_lost(no, "its device is gone");
         }
-        if self.disks[at].is_gone() || store.has_disk(no) {
+        if self.disks[at].is_gone() || !(self.sees)(at) || store.has_disk(no) {
             return;
         }
         let time = self.disks[at].unplugged();

@@ -6,9 +6,11 @@ mod classic;
 mod clients;
 mod daemon;
 mod dare;
+mod many;
 mod outage;
 mod redundancy;
 mod scene;
+mod split;
 mod upkeep;
 
 use crate::world::{Scheduling, SimWorld};
@@ -30,13 +32,25 @@ pub enum Profile {
     Flicker,
     /// Disks vanish and come back while slots move.
     Blink,
+    /// Two machines open what each sees of the disks; see [`split`].
+    Split,
+    /// Virtual disks of different layouts are made, grown and removed, in pools that are nearly full; see [`many`].
+    Many,
     /// One of the others with budgets that hold a few stripes.
     Tiny,
 }
 
 /// Every profile.
-pub const ALL: [Profile; 6] =
-    [Profile::Classic, Profile::Outage, Profile::Powerless, Profile::Flicker, Profile::Blink, Profile::Tiny];
+pub const ALL: [Profile; 8] = [
+    Profile::Classic,
+    Profile::Outage,
+    Profile::Powerless,
+    Profile::Flicker,
+    Profile::Blink,
+    Profile::Split,
+    Profile::Many,
+    Profile::Tiny,
+];
 
 /// The profiles that a seed alone chooses among: those that hold.
 pub const ENABLED: [Profile; 1] = [Profile::Classic];
@@ -73,6 +87,8 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
         Profile::Powerless => outage::run(&world, rng, scene, Kind::Powerless),
         Profile::Flicker => outage::run(&world, rng, scene, Kind::Flicker),
         Profile::Blink => outage::run(&world, rng, scene, Kind::Blink),
+        Profile::Split => split::run(&world, rng, scene),
+        Profile::Many => many::run(&world, rng, scene),
         Profile::Tiny => unreachable!("another one was chosen"),
     }
 }
@@ -119,6 +135,8 @@ impl Profile {
             Profile::Powerless => "powerless",
             Profile::Flicker => "flicker",
             Profile::Blink => "blink",
+            Profile::Split => "split",
+            Profile::Many => "many",
             Profile::Tiny => "tiny",
         }
     }

@@ -531,7 +531,7 @@ impl Sky {
 }
 
 /// Whether the pool goes on without the disks `hit`: nothing else is missing or behind, the layout can do without them, and so can the votes and the log.
-fn survives(pool: &Pool, hit: &[usize], failures: usize) -> bool {
+pub(super) fn survives(pool: &Pool, hit: &[usize], failures: usize) -> bool {
     let store = pool.store();
     let well = store.members.borrow().iter().all(|(_, member)| member.disk.is_some() && member.current);
     if !well || pool.unsound_bytes() != ByteCount::ZERO || hit.len() > failures {
@@ -541,12 +541,15 @@ fn survives(pool: &Pool, hit: &[usize], failures: usize) -> bool {
     let is_hit =
         |no: u16| hit.iter().any(|at| members.get(&no).is_some_and(|member| member.id.0 == [*at as u8 + 1; 16]));
     let left = |disks: Vec<u16>| (disks.iter().filter(|no| !is_hit(**no)).count(), disks.len());
-    let (votes, voters) = left(store.voters());
+    let goes_on = |(votes, voters): (usize, usize)| votes * 2 >= voters;
+    // Those of the last durable label count, too: the next one may be on its way.
+    let durable = store.labels.durable.get().voters;
+    let durable = (0..64).filter(|no| durable >> no & 1 == 1).collect();
     let (logs, _) = left(store.loggers());
-    votes * 2 >= voters && logs > 0
+    goes_on(left(store.voters())) && goes_on(left(durable)) && logs > 0
 }
 
 /// How long a disk is away: 10 ms to 2 minutes, every order of magnitude alike.
-fn span(rng: &mut Rng) -> Nanos {
+pub(super) fn span(rng: &mut Rng) -> Nanos {
     Nanos::millis(10 << rng.below(15)).min(Nanos::secs(120))
 }

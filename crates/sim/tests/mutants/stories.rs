@@ -1,0 +1,310 @@
+//! Stories that catch what no storm finds for certain: each ends with a panic if one rule is broken, and does so whatever the engine's requests are worth in
+//! seeds, for it tries every moment.
+
+use crate::story::*;
+use std::pin::Pin;
+use std::rc::Rc;
+use weft_engine::error::Result;
+use weft_engine::format::Id;
+use weft_engine::format::record::{JobKind, Media, SettingsRecord, Usage};
+use weft_engine::io::DiskError;
+use weft_engine::pool::job::{JobState, has_ended};
+use weft_engine::pool::{NewDisk, Pool};
+use weft_engine::stripe::geometry::Layout;
+use weft_engine::sync::join_all;
+use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos, VirtualOffset};
+use weft_engine::world::World;
+use weft_sim::disk::{DiskImage, Fate, SimDisk, Tear};
+use weft_sim::rig::{PATIENCE, Rig};
+use weft_sim::world::{Scheduling, SimWorld};
+
+/// What each of the first `count` stripes is filled with.
+fn stripes(story: &Story, count: u64) -> Vec<u8> {
+    (0..count).map(|no| story.byte(no * story.stripe(), story.stripe()).unwrap()).collect()
+}
+
+fn attach(story: &Story, disk: usize) {
+    let (pool, disk) = (story.rig.pool(), story.rig.disks[disk].clone());
+    story.rig.run(async move { pool.attach(Rc::new(disk)).await.map(drop).unwrap() });
+}
+
+fn repair(story: &Story) {
+    let pool = story.rig.pool();
+    let ended = story.rig.run(async move {
+        let job = pool.job_start(JobKind::Repair, 0).await.unwrap();
+        pool.job_wait(job).await.unwrap()
+    });
+    assert_eq!(ended.state, JobState::Done, "{ended:?}");
+}
+
+/// What a power cut leaves that tears all that is not durable.
+fn torn(disks: &[SimDisk]) -> Vec<DiskImage> {
+    let image = |disk: &SimDisk| disk.after_power_cut(&vec![Fate::Torn(Tear::Head(1)); disk.unflushed().len()]);
+    disks.iter().map(image).collect()
+}
+
+/// Half of four disks goes on alone, and the power goes with the acknowledgement of a flush: the other half does not open with one of those that went on and
+/// knows nothing of it.
+pub fn a_flush_that_half_of_the_disks_acknowledged_is_never_opened_without() {
+    for seed in 0..12 {
+        let mut story = Story::new(seed, 4, MIRROR2);
+        story.write_and_flush(0, 4 * story.stripe(), 1);
+        story.checkpoint();
+        let images = story.images();
+        // The log's own writes are the first that fail: nothing else has told the labels.
+        story.write(0, 4096, 2).unwrap();
+        story.rig.disks[..2].iter().for_each(SimDisk::vanish);
+        story.flush().unwrap();
+        story.cut();
+        for disk in 0..2 {
+            story.rig.disks[disk].return_as(&images[disk]);
+        }
+        for away in 2..4 {
+            let mut others = story.with_images(&story.images());
+            others.rig.disks[away].vanish();
+            if others.open().is_ok() {
+                assert_eq!(others.byte(0, 4096).unwrap(), 2, "seed {seed}, without disk {away}");
+            }
+            others.rig.halt();
+        }
+    }
+}
+
+/// An opening is killed anywhere; the next one is cut off anywhere, and the cut tears all that is not durable: the pool opens.
+pub fn two_openings_one_killed_and_one_cut_off_leave_a_pool() {
+    let mut whole = Story::new(7, 1, SIMPLE);
+    whole.write_and_flush(0, whole.stripe(), 1);
+    whole.close();
+    let images = whole.images();
+    let interrupted = |story: &mut Story, at: u64| {
+        let world = story.rig.world.clone();
+        world.crash_at(world.operations() + at);
+        let opening = story.rig.opening(&mut story.rng);
+        let ended = world.block_on_within(PATIENCE, opening).is_ok();
+        story.rig.halt();
+        story.rig.disks[0].survive_kill(&mut story.rng);
+        ended
+    };
+    for first in 1.. {
+        for second in 1.. {
+            let mut story = whole.with_images(&images);
+            if interrupted(&mut story, first) {
+                return;
+            }
+            let ended = interrupted(&mut story, second);
+            let mut after = story.with_images(&torn(&story.rig.disks));
+            after.open().unwrap_or_else(|error| panic!("killed after {first}, cut off after {second}: {error}"));
+            assert_eq!(stripes(&after, 1), [1]);
+            after.rig.halt();
+            if ended {
+                break;
+            }
+        }
+    }
+}
+
+/// A checkpoint is cut off anywhere, and the cut tears all that is not durable: what was flushed is there.
+pub fn a_checkpoint_that_is_torn_anywhere_takes_nothing() {
+    const STRIPES: u64 = 64;
+    for at in 1.. {
+        let mut story = Story::new(8, 1, SIMPLE);
+        // So many that a page of the stripe table changes in more than its first sector: else a torn one is old or new.
+        story.write_and_flush(0, STRIPES * story.stripe(), 1);
+        story.checkpoint();
+        story.write_and_flush(0, STRIPES * story.stripe(), 2);
+        let (world, pool) = (story.rig.world.clone(), story.rig.pool());
+        world.crash_at(world.operations() + at);
+        let ended = world.block_on_within(PATIENCE, async move { pool.checkpoint().await }).is_ok();
+        story.rig.halt();
+        let mut after = story.with_images(&torn(&story.rig.disks));
+        after.open().unwrap_or_else(|error| panic!("cut off after {at}: {error}"));
+        assert_eq!(after.byte(0, STRIPES * after.stripe()).unwrap(), 2, "cut off after {at}");
+        after.rig.halt();
+        if ended {
+            return;
+        }
+    }
+}
+
+/// Two of three disks vanish at any moment of a checkpoint and are back at once, so that no label says so: the pages that they missed are not theirs, and
+/// the third one may go for good.
+pub fn pages_that_disks_missed_while_a_checkpoint_was_taken_are_written_to_them() {
+    for step in 0..160 {
+        let mut story = Story::new(step % 4, 3, MIRROR3);
+        story.write_and_flush(0, 4 * story.stripe(), 1);
+        story.checkpoint();
+        story.write_and_flush(0, 2 * story.stripe(), 2);
+        let (pool, world, disks) = (story.rig.pool(), story.rig.world.clone(), story.rig.disks.clone());
+        let mut rng = story.rng.fork("returns");
+        let attached = pool.clone();
+        let blink = async move {
+            world.sleep(Nanos(step * 100_000)).await;
+            disks[1..].iter().for_each(SimDisk::vanish);
+            world.sleep(Nanos::millis(3)).await;
+            disks[1..].iter().for_each(|disk| disk.return_intact(&mut rng));
+            for disk in &disks[1..] {
+                // Nobody may have noticed.
+                let _ = attached.attach(Rc::new(disk.clone())).await;
+            }
+            Ok(())
+        };
+        let both: Vec<Pin<Box<dyn Future<Output = Result<()>>>>> =
+            vec![Box::pin(async move { pool.checkpoint().await }), Box::pin(blink)];
+        let ended: Result<()> = story.rig.run(async move { join_all(both).await.into_iter().collect() });
+        ended.unwrap();
+        story.cut();
+        story.rig.disks[0].vanish();
+        story.open().unwrap_or_else(|error| panic!("step {step}: {error}"));
+        assert_eq!(stripes(&story, 4), [2, 2, 1, 1], "step {step}");
+        story.rig.halt();
+    }
+}
+
+/// A batch that nobody was told of is on one of two log disks, and cannot be read once: the opening that goes on without it is not undone by the next one, which
+/// can read it.
+pub fn what_an_opening_left_behind_does_not_come_back() {
+    for at in 1.. {
+        let mut story = Story::new(9, 2, MIRROR2);
+        story.write_and_flush(0, story.stripe(), 1);
+        story.checkpoint();
+        let (world, vdisk, len) = (story.rig.world.clone(), story.vdisk(), story.stripe() as usize);
+        world.crash_at(world.operations() + at);
+        let written = async move {
+            vdisk.write(VirtualOffset(0), &vec![2; len], false).await?;
+            vdisk.flush().await
+        };
+        let ended = world.block_on_within(PATIENCE, written).is_ok();
+        story.rig.halt();
+        let kept = vec![Fate::Kept; story.rig.disks[1].unflushed().len()];
+        let images = [story.rig.disks[0].image(), story.rig.disks[1].after_power_cut(&kept)];
+        let mut story = story.with_images(&images);
+        if let Some(block) = first_difference(&images) {
+            story.rig.disks[1].fail_next_read_of(block, DiskError::Media);
+        }
+        story.open().unwrap();
+        let seen = stripes(&story, 1);
+        story.cut();
+        story.open().unwrap();
+        assert_eq!(stripes(&story, 1), seen, "cut off after {at}");
+        story.rig.halt();
+        if ended {
+            return;
+        }
+    }
+}
+
+/// The first block of the log that two disks do not share.
+fn first_difference(images: &[DiskImage; 2]) -> Option<DiskOffset> {
+    let plan = label_of(&images[0]).plan;
+    let blocks = (0..plan.log_len.0 / BLOCK).map(|no| plan.log_at + ByteCount(no * BLOCK));
+    let block = |image: &DiskImage, at: DiskOffset| image.read(at, ByteCount(BLOCK)).unwrap();
+    blocks.into_iter().find(|at| block(&images[0], *at) != block(&images[1], *at))
+}
+
+/// A disk that is filled by a job vanishes while the job rests, and is back before the job goes on, without what it had not made durable.
+pub fn a_disk_that_blinks_while_the_job_that_fills_it_rests_loses_nothing() {
+    for seed in 0..6 {
+        let world = SimWorld::new(seed, Scheduling::Random);
+        let mut rng = world.rng("story");
+        let mut rig = Rig::new(world.clone(), 3, ByteCount::mib(16));
+        rig.members = 2;
+        // Several groups, and no commit that would make them durable by the way.
+        rig.options.tuning.move_memory = 64 << 10;
+        rig.options.tuning.commit_interval = Nanos::secs(100);
+        // A repair would have its turn first, and the move begin anew.
+        rig.options.tuning.auto_jobs = false;
+        rig.create(ByteCount::mib(1)).unwrap();
+        let pool = rig.open(&mut rng).unwrap();
+        let layout = Layout::new(SIMPLE, 1, ByteCount(STRIP)).unwrap();
+        rig.make_vdisk(layout, ByteCount::mib(2), 4096, false).unwrap();
+        let target = rig.disks[2].clone();
+        rig.run(evacuate_with_a_blink(pool.clone(), world, target, rng));
+        let vdisk = pool.vdisk("vdisk").unwrap();
+        let bytes = rig.run(async move {
+            let mut bytes = vec![0xAA; 2 << 20];
+            vdisk.read(VirtualOffset(0), &mut bytes).await.map(|()| bytes)
+        });
+        assert!(bytes.unwrap().iter().all(|byte| *byte == 7), "seed {seed}");
+        rig.halt();
+    }
+}
+
+async fn evacuate_with_a_blink(pool: Rc<Pool>, world: SimWorld, target: SimDisk, mut rng: weft_sim::rng::Rng) {
+    let settings = SettingsRecord { repair_after: u32::MAX, foreground_share: 90, ..SettingsRecord::default() };
+    pool.set(settings).await.unwrap();
+    let vdisk = pool.vdisk("vdisk").unwrap();
+    vdisk.write(VirtualOffset(0), &vec![7; 2 << 20], false).await.unwrap();
+    vdisk.flush().await.unwrap();
+    let new = NewDisk { disk: Rc::new(target.clone()), id: Id([0xAD; 16]), name: "new".into(), media: Media::Ssd };
+    let to = pool.disk_add(new, Usage::AutoSelect).await.unwrap();
+    pool.checkpoint().await.unwrap();
+    let job = pool.job_start(JobKind::Evacuate { disk: 0, to: Some(to), forget: false }, 0).await.unwrap();
+    // Clients for whose sake the job rests.
+    let (reader, clock, busy) = (vdisk.clone(), world.clone(), pool.clone());
+    world.spawn(
+        "reader",
+        Box::pin(async move {
+            while busy.jobs().iter().any(|job| !has_ended(job.state)) {
+                let _ = reader.read(VirtualOffset(0), &mut [0; 4096]).await;
+                clock.sleep(Nanos(200_000)).await;
+            }
+        }),
+    );
+    let quiet = |before: u64| {
+        let idle = pool.store().members.borrow().get(&to).is_some_and(|member| member.in_flight.get() == 0);
+        idle && target.stats().writes == before && !target.unflushed().is_empty()
+    };
+    for _ in 0..10_000 {
+        let before = target.stats().writes;
+        world.sleep(Nanos::millis(2)).await;
+        if quiet(before) || pool.jobs().iter().all(|job| has_ended(job.state)) {
+            break;
+        }
+    }
+    target.vanish();
+    let _ = pool.store().disk_flush(to).await;
+    target.come_back(&mut rng);
+    let _ = pool.attach(Rc::new(target.clone())).await;
+    pool.job_wait(job).await.unwrap();
+}
+
+/// A disk that was away gets the pages that it missed, so that it serves alone once the other one is gone.
+pub fn a_disk_that_is_back_gets_the_pages_that_it_missed() {
+    let mut story = Story::new(10, 2, MIRROR2);
+    story.write_and_flush(0, 4 * story.stripe(), 1);
+    story.checkpoint();
+    story.rig.disks[1].vanish();
+    story.write_and_flush(0, 4 * story.stripe(), 2);
+    story.checkpoint();
+    story.rig.disks[1].come_back(&mut story.rng);
+    attach(&story, 1);
+    repair(&story);
+    story.close();
+    story.rig.disks[0].vanish();
+    story.rig.options.degraded = true;
+    story.open().unwrap();
+    assert_eq!(stripes(&story, 4), [2; 4]);
+    story.close();
+}
+
+/// Nobody knows what a disk lacks that was put back from an older copy: all of it is proven.
+pub fn a_disk_that_is_put_back_from_an_older_copy_is_proven_as_a_whole() {
+    let mut story = Story::new(11, 4, PARITY);
+    story.write_and_flush(0, 6 * story.stripe(), 1);
+    story.close();
+    let before = story.images();
+    story.open().unwrap();
+    story.write_and_flush(story.stripe(), 2 * story.stripe(), 2);
+    story.close();
+    let after = story.images();
+    for older in 0..4 {
+        let mut images = after.clone();
+        images[older] = before[older].clone();
+        let mut mixed = story.with_images(&images);
+        mixed.open().unwrap();
+        repair(&mixed);
+        assert_eq!(mixed.rig.pool().unsound_bytes(), ByteCount::ZERO);
+        assert_eq!(mixed.prove(), 0, "disk {older} was put back");
+        mixed.close();
+    }
+}
