@@ -6,25 +6,43 @@
 //! 2. One batch is written at a time; the next is not begun before it is durable.
 //! 3. The ring never overwrites what lies between `tail` and `head`: producers reserve room first, and landed data leaves enough for the commits
 //!    that retire it.
+//! 4. The log always keeps room for what frees it. Live landed data is at most half of the ring. From three quarters on no batch is written but those that
+//!    the keeper asks for ([`Log::let_through`]): a checkpoint, and the oldest landed data, which it moves to the head. Records that nobody reserved room
+//!    for (disks come and go, jobs begin and end) wait meanwhile and share a batch, where each of them would else take a block.
 
 use crate::error::{Error, Result};
 use crate::format::batch::batch_len;
 use crate::format::label::Anchor;
 use crate::format::record::Record;
 use crate::sync::Signal;
+use crate::units::BLOCK;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-/// How full (in eighths of the ring) the log may be for a producer to go on.
+/// How full the log may be for a producer to go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
     /// Landed data waits above half.
     Landing,
-    /// Commits wait above six eighths.
+    /// Commits wait above five eighths.
     Commit,
-    /// Commits that retire landed data wait above seven eighths: they are what makes room.
+    /// Commits that retire landed data wait above six eighths: they are what makes room.
     Destage,
+    /// Landed data that moves to the head stays below seven eighths.
+    Moving,
+}
+
+impl Room {
+    /// The most bytes of a ring that may be in use.
+    fn limit(self, ring: u64) -> u64 {
+        match self {
+            Room::Landing => ring / 2,
+            Room::Commit => ring / 8 * 5,
+            Room::Destage => ring / 8 * 6,
+            Room::Moving => ring / 8 * 7,
+        }
+    }
 }
 
 /// The log, in memory.
@@ -60,6 +78,8 @@ struct State {
     batches: VecDeque<BatchInfo>,
     /// A timer runs that will ask for a commit.
     timer: bool,
+    /// Batches may take the room that is kept for the keeper.
+    lets_through: bool,
     failed: Option<Error>,
 }
 
@@ -115,6 +135,8 @@ impl Log {
             reserved: 0,
             batches: VecDeque::new(),
             timer: false,
+            // Until there is a keeper.
+            lets_through: true,
             failed: None,
         };
         Log { state: RefCell::new(state), wake: Signal::new(), moved: Signal::new(), pressure: Signal::new() }
@@ -215,12 +237,7 @@ impl Log {
                 if let Some(error) = &state.failed {
                     return Err(error.clone());
                 }
-                let limit = match room {
-                    Room::Landing => state.ring / 2,
-                    Room::Commit => state.ring / 8 * 6,
-                    Room::Destage => state.ring / 8 * 7,
-                };
-                if state.used() + len <= limit || state.used() == 0 {
+                if state.has_room(len, room) {
                     state.reserved += len;
                     return Ok(());
                 }
@@ -233,6 +250,26 @@ impl Log {
         }
     }
 
+    /// Whether `len` more bytes may be logged just now.
+    pub fn has_room(&self, len: u64, room: Room) -> bool {
+        self.state.borrow().has_room(len, room)
+    }
+
+    /// Whether so much of the ring is in use that what frees it must not wait for anything.
+    pub fn is_tight(&self) -> bool {
+        let state = self.state.borrow();
+        state.used() > state.ring / 16 * 11
+    }
+
+    /// Batches may (or may no longer) take the room that is kept for what frees the log.
+    pub fn let_through(&self, all: bool) {
+        self.state.borrow_mut().lets_through = all;
+        if all {
+            self.moved.notify();
+            self.wake.notify();
+        }
+    }
+
     /// Ends a reservation.
     pub fn unreserve(&self, len: u64) {
         self.state.borrow_mut().reserved -= len;
@@ -242,6 +279,11 @@ impl Log {
     /// The largest single record that producers may append: longer data leaves as whole stripes instead.
     pub fn record_max(&self) -> u64 {
         self.state.borrow().ring / 8
+    }
+
+    /// The most bytes of landed data in one record: little is left over where a round of the ring ends.
+    pub fn piece(&self) -> usize {
+        (self.state.borrow().ring / 32 / BLOCK * BLOCK).max(BLOCK) as usize
     }
 
     /// Bytes of the ring in use, and its size.
@@ -285,17 +327,22 @@ impl Log {
     pub fn next_batch(&self) -> Option<u64> {
         let state = self.state.borrow();
         let max = state.ring / 8;
+        // What is left of the round is used, as far as records fit there.
+        let round = state.ring - state.head % state.ring;
         let mut count = 0;
         let mut len = 0;
         for record in &state.pending {
-            if count > 0 && len + record.len() as u64 > max {
+            let more = len + record.len() as u64;
+            let beyond = batch_len(len as usize) <= round && batch_len(more as usize) > round;
+            if count > 0 && (more > max || beyond) {
                 break;
             }
-            len += record.len() as u64;
+            len = more;
             count += 1;
         }
         let size = batch_len(len as usize);
-        let fits = state.position_for(size) + size - state.tail <= state.ring;
+        let limit = if state.lets_through { state.ring } else { state.ring / 8 * 6 };
+        let fits = state.position_for(size) + size - state.tail <= limit || state.head == state.tail;
         (count > 0 && fits).then_some(state.durable + count)
     }
 
@@ -365,6 +412,14 @@ impl Log {
         state.batches.get(at).map_or(state.durable, |batch| batch.first_seq)
     }
 
+    /// The sequence number below which the oldest batches lie that fill `len` bytes at most, the first whatever its length.
+    pub fn seq_within(&self, len: u64) -> u64 {
+        let state = self.state.borrow();
+        let end_of = |at: usize| state.batches.get(at + 1).map_or(state.head, |next| next.position);
+        let fits = (1..state.batches.len()).take_while(|at| end_of(*at) <= state.tail + len).count();
+        state.batches.get(fits + 1).map_or(state.durable, |batch| batch.first_seq)
+    }
+
     /// Batches from position `from` on that lie side by side in about `len` bytes at most, the first whatever its length. `None`: there are none.
     pub fn run_from(&self, from: u64, len: u64) -> Option<Run> {
         let state = self.state.borrow();
@@ -380,6 +435,9 @@ impl Log {
     /// The ring before `batch` is needed no more.
     pub fn cut(&self, batch: BatchInfo) {
         let mut state = self.state.borrow_mut();
+        if batch.position == state.tail {
+            return;
+        }
         state.tail = batch.position;
         while state.batches.front().is_some_and(|first| first.position < batch.position) {
             state.batches.pop_front();
@@ -399,6 +457,10 @@ impl Log {
 impl State {
     fn used(&self) -> u64 {
         self.head - self.tail + self.pending_len + self.reserved
+    }
+
+    fn has_room(&self, len: u64, room: Room) -> bool {
+        self.used() + len <= room.limit(self.ring) || self.used() == 0
     }
 
     /// Where a batch of `size` bytes goes: at the head, or at the start of the next round if it would wrap.

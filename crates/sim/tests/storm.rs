@@ -9,6 +9,32 @@ const SEEDS: [u64; 29] = [
     40711, 52158, 10334, 10751, 10834, 12033, 21364, 1500, 1062, 501234,
 ];
 
+/// The same for storms of outages; their stories are in `outages.rs`.
+const OUTAGES: [(Profile, u64); 22] = [
+    (Profile::Outage, 200),
+    (Profile::Outage, 309),
+    (Profile::Outage, 547),
+    (Profile::Powerless, 59),
+    (Profile::Powerless, 80),
+    (Profile::Powerless, 123),
+    (Profile::Powerless, 168),
+    (Profile::Powerless, 171),
+    (Profile::Powerless, 284),
+    (Profile::Powerless, 851),
+    (Profile::Powerless, 902),
+    (Profile::Flicker, 337),
+    (Profile::Flicker, 357),
+    (Profile::Flicker, 451),
+    (Profile::Flicker, 614),
+    (Profile::Blink, 28),
+    (Profile::Blink, 59),
+    (Profile::Blink, 282),
+    (Profile::Blink, 327),
+    (Profile::Blink, 455),
+    (Profile::Blink, 760),
+    (Profile::Blink, 782),
+];
+
 fn run(seed: u64) -> Result<Summary, String> {
     run_profile(Profile::Classic, seed)
 }
@@ -43,6 +69,15 @@ fn seeds_of_other_profiles_that_once_failed_pass() {
 #[test]
 fn storms_between_two_machines_and_of_many_virtual_disks_pass() {
     for (profile, seed) in (1..=12).flat_map(|seed| [(Profile::Split, seed), (Profile::Many, seed)]) {
+        if let Err(why) = run_profile(profile, seed) {
+            panic!("weft-sim --profile {profile} {seed}: {why}");
+        }
+    }
+}
+
+#[test]
+fn storms_of_outages_that_once_failed_pass() {
+    for (profile, seed) in OUTAGES {
         if let Err(why) = run_profile(profile, seed) {
             panic!("weft-sim --profile {profile} {seed}: {why}");
         }

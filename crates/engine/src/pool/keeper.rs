@@ -3,13 +3,14 @@
 //!
 //! Invariants
 //! 1. The log's keeper waits for nothing that waits for room in the log: it destages landed stripes only, and those have a reserve of the ring and a
-//!    queue of their own (`Room::Destage`), and memory of their own.
+//!    queue of their own (`Room::Destage`), and memory of their own. Where even that reserve is full, it moves the oldest landed data to the log's head, for
+//!    which the log keeps room in any case (invariant 4 of `log.rs`).
 //! 2. No keeper goes round without waiting, or without having made what is left to do smaller.
 
 use super::Pool;
 use crate::error::Result;
 use crate::vdisk::Vdisk;
-use crate::vdisk::destage::each_of;
+use crate::vdisk::destage::{By, each_of};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
@@ -22,6 +23,7 @@ const STEP_MAX: u64 = 8;
 
 /// Relieves the log whenever it fills, until the pool stops or fails.
 pub async fn log_keeper(pool: Rc<Pool>) {
+    pool.store.log.let_through(false);
     loop {
         let pressed = pool.store.log.pressure.changed();
         if pool.store.stopping.get() || pool.store.log.failure().is_some() {
@@ -90,24 +92,42 @@ impl Pool {
             if !full && !store.has_too_many_dirty_pages() {
                 return Ok(());
             }
-            if full {
+            let (tight, (tail, _)) = (store.log.is_tight(), store.log.live());
+            if tight {
+                // Stripes would have to wait for room to be committed.
+                let least = store.log.seq_within(ring / STEP);
+                let oldest = self.landings_below(|_, seq| seq < least);
+                oldest.into_iter().for_each(|(vdisk, stripe)| self.move_landed(vdisk, stripe, least));
+            } else if full {
                 // The oldest of what pins the log's tail goes to stripes; then the tail can move.
                 let (least, most) = (store.log.seq_after(ring / STEP), store.log.seq_after(ring / STEP_MAX));
-                let landings: Vec<(u32, u64)> = {
-                    let landings = store.landings.borrow();
-                    let oldest = landings.iter().enumerate();
-                    let oldest =
-                        oldest.take_while(|(nth, (seq, ..))| *seq < least || *nth < STEP_STRIPES && *seq < most);
-                    oldest.map(|(_, (_, vdisk, stripe))| (*vdisk, *stripe)).collect()
-                };
-                self.destage_all(landings, For::Log).await;
+                let oldest = self.landings_below(|nth, seq| seq < least || nth < STEP_STRIPES && seq < most);
+                self.destage_all(oldest, For::Log(most)).await;
             }
-            self.checkpoint().await?;
+            store.log.let_through(true);
+            let taken = self.checkpoint().await;
+            store.log.let_through(false);
+            taken?;
             store.trim_pages();
-            // It goes on only where that has brought something.
-            if !full || store.log.fill().0 >= used {
+            // It goes on only where that has brought something. Landed data that moves fills again what it frees, but less than that.
+            let moved = tight && store.log.live().0 > tail;
+            if !full || store.log.fill().0 >= used && !moved {
                 return Ok(());
             }
+        }
+    }
+
+    /// Stripes with landed data, the oldest first, as long as their place among them and their oldest log record are to be `taken`.
+    fn landings_below(&self, taken: impl Fn(usize, u64) -> bool) -> Vec<(u32, u64)> {
+        let landings = self.store.landings.borrow();
+        let oldest = landings.iter().enumerate().take_while(|(nth, (seq, ..))| taken(*nth, *seq));
+        oldest.map(|(_, (_, vdisk, stripe))| (*vdisk, *stripe)).collect()
+    }
+
+    fn move_landed(&self, vdisk: u32, stripe: u64, bound: u64) {
+        let vdisk: Option<Rc<Vdisk>> = self.vdisks.borrow().get(&vdisk).cloned();
+        if let Some(vdisk) = vdisk {
+            vdisk.move_landed(stripe, bound);
         }
     }
 
@@ -183,18 +203,18 @@ impl Pool {
         match why {
             // It waits for disks: to wait for it would be to wait for them. Its landed data moves on with the log.
             _ if vdisk.waits_since().is_some() => {
-                if why == For::Log {
-                    vdisk.move_landed(stripe, true);
+                if let For::Log(bound) = why {
+                    vdisk.move_landed(stripe, bound);
                 }
             }
             For::Memory => {
                 vdisk.merge_or_set_aside(stripe, &budgets.merges).await;
             }
-            For::Log => {
+            For::Log(bound) => {
                 // What cannot be merged (its old blocks are lost) stays in its buffer. In the log it moves to the head, or it would keep
                 // everything behind it there, too.
-                let merged = vdisk.merge(stripe, &budgets.log_merges).await.is_ok();
-                vdisk.move_landed(stripe, !merged);
+                let _ = vdisk.merge(stripe, &budgets.log_merges, By::LogKeeper).await;
+                vdisk.move_landed(stripe, bound);
             }
         }
     }
@@ -204,5 +224,6 @@ impl Pool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
     Memory,
-    Log,
+    /// What landed in records below this one is to leave the log.
+    Log(u64),
 }

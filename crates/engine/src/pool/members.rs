@@ -433,7 +433,7 @@ impl Pool {
             member.completed += 1;
         }
         if let Some(room) = self.store.map.borrow_mut().disks.get_mut(&no) {
-            room.healthy = true;
+            (room.healthy, room.current) = (true, whole);
         }
         if whole {
             self.store.labels.restore(no);

@@ -18,7 +18,8 @@
 //! 1. A segment's record never names a slab whose strips are not durable there, but for the slots it says are missing some.
 //! 2. Of one segment, one slot moves at a time.
 //! 3. A strip is read only while a committed stripe lies there, which is pinned in the same step: what is being written proves nothing.
-//! 4. A slot whose strips cannot all be computed keeps its home: that may be the only copy.
+//! 4. Of one segment, no two slots move to the same disk.
+//! 5. A slot whose strips cannot all be computed keeps its home: that may be the only copy.
 
 use super::Pool;
 use super::job::{Halt, Ticket};
@@ -77,7 +78,13 @@ impl Pool {
         // Page images are written by checkpoints only: none runs while a metadata segment moves.
         let turn = if metadata { Some(self.checkpointing.take().await) } else { None };
         let old = self.begin_move(segment).await;
+        // Another slot of the segment may have moved to that very disk since it was chosen: a disk takes one column of a stripe only.
+        let others = |old: &Rc<[Option<SlabAt>]>| {
+            let other = |at: &usize| *at != slot && old[*at].is_some_and(|at| to.is_some_and(|to| to.disk == at.disk));
+            (0..old.len()).any(|at| other(&at))
+        };
         let moved = match &old {
+            Some(old) if others(old) => Ok(Moved::Failed),
             Some(old) => self.copy_slot(segment, slot, to.or(old[slot]), to.is_none(), ticket).await,
             None => Ok(Moved::Moot),
         };

@@ -8,7 +8,7 @@
 //!    for its own.
 
 use super::Pool;
-use super::job::runner;
+use super::job::{due_watch, runner};
 use super::keeper::{log_keeper, memory_keeper, metadata_keeper};
 use crate::checksum::crc32c;
 use crate::error::Result;
@@ -157,6 +157,7 @@ impl Pool {
         self.note_absent();
         store.heal_suspects().await;
         store.world.spawn("jobs", Box::pin(runner(self.clone())));
+        store.world.spawn("due watch", Box::pin(due_watch(self.clone())));
         store.world.spawn("committer", Box::pin(committer(store.clone())));
         store.world.spawn("freeze watch", Box::pin(freeze_watch(store.clone())));
         store.world.spawn("drainer", Box::pin(drainer(store.clone())));
@@ -501,6 +502,7 @@ fn note_health(store: &Rc<Store>) {
     for (no, member) in members.iter() {
         if let Some(room) = map.disks.get_mut(no) {
             room.healthy = member.disk.is_some();
+            room.current = member.disk.is_some() && member.current;
         }
     }
     drop(map);

@@ -95,7 +95,8 @@ impl Map {
     }
 
     /// A disk for a new home of `slot` of `segment`: a healthy one with a free slab that the segment does not use; better one in a domain that
-    /// it does not use; better a hot spare; better the emptiest. `only`: that one or none.
+    /// it does not use; better a hot spare; better the emptiest. `only`: that one or none. Metadata moves only where metadata is up to date: from the others it
+    /// is not read, and a copy there may be the last one.
     pub fn home_for(&self, segment: u32, slot: usize, only: Option<u16>) -> Option<u16> {
         let record = &self.segments.get(&segment)?.record;
         let domain =
@@ -106,7 +107,8 @@ impl Map {
         let fits = |disk: &&DiskRoom| {
             let no = disk.record.no;
             let unused = record.slabs.iter().flatten().all(|at| at.disk != no);
-            unused && !disk.free.is_empty() && only.is_none_or(|only| only == no)
+            let readable = record.owner != OWNER_METADATA || disk.current;
+            readable && unused && !disk.free.is_empty() && only.is_none_or(|only| only == no)
         };
         let good = |disk: &&DiskRoom| {
             let no = disk.record.no;
@@ -343,6 +345,16 @@ impl Map {
         let copies = disks.clamp(2, 3);
         let layout = Layout::new(Resiliency::Mirror { copies: copies as u8 }, 1, ByteCount(BLOCK))?;
         let mut slabs = self.place(copies.min(disks.max(1)), 0, 0, 0)?;
+        // One copy at least must be where it can be read.
+        let is_current = |disk: &&DiskRoom| disk.current && disk.record.usage != Usage::ManualSelect;
+        let current = self.disks.values().filter(is_current).fold(0u64, |set, disk| set | 1 << disk.record.no);
+        if current != 0
+            && !slabs.iter().flatten().any(|at| current >> at.disk & 1 == 1)
+            && let Ok(better) = self.place(1, 0, 0, current)
+            && let Some(given_up) = core::mem::replace(&mut slabs[0], better[0])
+        {
+            self.put_back(given_up);
+        }
         while slabs.len() < copies {
             let again = self.place(1, 0, 0, 0);
             slabs.extend(again.unwrap_or_else(|_| alloc::vec![None]));

@@ -78,6 +78,8 @@ pub struct DiskRoom {
     pub record: DiskRecord,
     /// Whether it is there and takes writes.
     pub healthy: bool,
+    /// Whether the metadata on it is up to date, too.
+    pub current: bool,
     /// Its free slabs.
     pub free: BitSet,
 }
@@ -217,7 +219,7 @@ impl Map {
                     return fail!(Corrupt, "the record of disk {} contradicts itself", record.no);
                 }
                 let free = BitSet::empty(record.slabs as usize);
-                self.disks.insert(record.no, DiskRoom { record, healthy: false, free });
+                self.disks.insert(record.no, DiskRoom { record, healthy: false, current: false, free });
             }
             Record::Vdisk(record) => {
                 self.vdisks.insert(record.id, record);
@@ -617,7 +619,7 @@ impl Map {
         let mut free = BitSet::empty(record.slabs as usize);
         free.insert(0..record.slabs as usize);
         self.config_max = self.config_max.min(config_max);
-        self.disks.insert(record.no, DiskRoom { record, healthy: true, free });
+        self.disks.insert(record.no, DiskRoom { record, healthy: true, current: true, free });
     }
 
     /// Where the search for the number of a new disk begins: after that of the one that joined last.

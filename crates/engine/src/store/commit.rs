@@ -25,9 +25,12 @@ use alloc::vec::Vec;
 pub async fn committer(store: Rc<Store>) {
     loop {
         let (some, now) = store.log.pending();
-        let outdated = store.labels.outdated.get() && !store.read_only;
+        let outdated = store.labels.outdated.get() && !store.read_only || store.limbo.is_due(store.changes.get());
         if store.log.failure().is_some() || store.stopping.get() && !some && !outdated {
             return;
+        }
+        if store.limbo.is_undecided() {
+            start_limbo_timer(&store);
         }
         let due = now || outdated || some && store.stopping.get();
         if !due {
@@ -42,11 +45,21 @@ pub async fn committer(store: Rc<Store>) {
         match store.commit_once().await {
             Ok(true) => {}
             Ok(false) if store.log.failure().is_some() => return,
+<<<<<<< HEAD
             // The ring is full: wait for a checkpoint to move the tail.
             Ok(false) => moved.await,
             // It is being closed while disks are missing: nobody waits for them, but they may come back all the same.
             Err(error) if error.kind == ErrorKind::Frozen && store.stopping.get() => return,
             Err(error) if error.kind == ErrorKind::Frozen => changed.await,
+=======
+            // The ring is full, but for what is kept to free it: wait for a checkpoint to move the tail.
+            Ok(false) => {
+                store.log.pressure.notify();
+                moved.await
+            }
+            // It is being closed while disks are missing.
+            Err(error) if error.kind == ErrorKind::Frozen => return,
+>>>>>>> h/outage
             Err(error) => store.fail(error),
         }
     }
@@ -74,6 +87,20 @@ fn start_timer(store: &Rc<Store>) {
             store.log.demand();
         }),
     );
+}
+
+/// What is in limbo and could not be judged is looked at again, although no disk comes or goes: it may have been its metadata that was not up to date.
+fn start_limbo_timer(store: &Rc<Store>) {
+    const LATER: Nanos = Nanos::millis(500);
+    let store = store.clone();
+    let world = store.world.clone();
+    let later = async move {
+        store.world.sleep(LATER).await;
+        store.limbo.look_again();
+        store.log.wake.notify();
+        store.log.moved.notify();
+    };
+    world.spawn("limbo timer", Box::pin(later));
 }
 
 impl Store {

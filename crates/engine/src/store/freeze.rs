@@ -79,14 +79,17 @@ impl Store {
             if self.changes.get() != changes {
                 return true;
             }
-            let recent = |gone: Nanos| !self.is_patience_over(gone);
-            let awaited =
-                self.members.borrow().values().any(|member| member.disk.is_none() && member.gone.is_some_and(recent));
-            if !awaited || self.log.failure().is_some() {
+            if !self.awaits_disks() || self.log.failure().is_some() {
                 return false;
             }
             self.world.sleep(LOOK).await;
         }
+    }
+
+    /// Whether disks are missing that went so short a while ago that clients wait for them.
+    pub fn awaits_disks(&self) -> bool {
+        let recent = |gone: Nanos| !self.is_patience_over(gone);
+        self.members.borrow().values().any(|member| member.disk.is_none() && member.gone.is_some_and(recent))
     }
 
     /// Whether somebody who has waited for disks since `since` is to be refused.

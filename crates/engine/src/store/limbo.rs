@@ -8,7 +8,9 @@
 //! Invariants
 //! 1. No commit record is durable whose stripe is not, but for as many strips as its layout can do without.
 //! 2. What a commit in limbo would retire stays: the old stripe is not free, landed data stays in the log.
-//! 3. A stripe in limbo is read where it was written last, or is an error: never is an older version read.
+//! 3. What the log keeps of a stripe moves on with the newest content only, and nothing is merged with a version older than one that was lost.
+//! 4. What is in limbo is judged as soon as all its disks are there, whether anything else is to be written or not.
+//! 5. A stripe in limbo is read where it was written last, or is an error: never is an older version read.
 
 use super::Store;
 use crate::error::Result;
@@ -36,12 +38,12 @@ pub struct Fresh {
     pub before: Option<Place>,
     /// What it retires: landed records of this stripe below this sequence number.
     pub retires: u64,
-    /// What the log must keep until it is committed for good.
-    pub landed: Option<Landing>,
+    /// Its content, where the log must keep some of that until it is committed for good.
+    pub landed: Kept,
 }
 
-/// Landed data of a stripe: its oldest log record, and the content.
-pub type Landing = (u64, Rc<Sealed>);
+/// The content of a stripe of which the log keeps some.
+pub type Kept = Option<Rc<Sealed>>;
 
 /// A stripe of a virtual disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -66,11 +68,13 @@ struct Withdrawn {
 pub struct Limbo {
     fresh: RefCell<Vec<Fresh>>,
     withdrawn: RefCell<BTreeMap<(u32, u64), Withdrawn>>,
-    lost: RefCell<BTreeMap<(u32, u64), Option<Landing>>>,
+    lost: RefCell<BTreeMap<(u32, u64), Kept>>,
     /// How many commits were ever withdrawn.
     withdrawals: Cell<u64>,
     /// When the disks had changed so often, all that are in limbo were looked at.
     looked: Cell<u64>,
+    /// Some could not be judged although no disk is missing: they are to be looked at again a little later.
+    undecided: Cell<bool>,
 }
 
 impl Limbo {
@@ -79,20 +83,26 @@ impl Limbo {
         self.withdrawals.get()
     }
 
-    /// Takes note of a commit. Returns the oldest landed record of a version of it that was in limbo: it is retired with this one.
-    pub fn committed(&self, mut fresh: Fresh) -> Option<u64> {
-        let before = self.forget(fresh.stripe.table, fresh.stripe.stripe);
-        let retired = before.as_ref().map(|(oldest, _)| *oldest);
-        fresh.landed = match (fresh.landed, before) {
-            (Some((seq, sealed)), Some((oldest, _))) => Some((oldest.min(seq), sealed)),
-            (landed, before) => landed.or(before),
-        };
+    /// Takes note of the commit of `sealed`. Returns the oldest landed record of a version of it that was in limbo: it is retired with this one.
+    pub fn committed(&self, mut fresh: Fresh, sealed: &Rc<Sealed>) -> Option<u64> {
+        let StripeOf { table, stripe, .. } = fresh.stripe;
+        let before = self.forget(table, stripe);
+        let retired = before.as_ref().and_then(|before| before.landed_from());
+        if let Some(before) = &before {
+            sealed.landed.borrow_mut().take_over(&before.landed.borrow());
+        }
+        // If it is taken back, and an older version of it, too, that one's landed data goes on under the newest content: none that is older may follow.
+        let older =
+            |other: &Fresh| other.landed.is_some() && (other.stripe.table, other.stripe.stripe) == (table, stripe);
+        if sealed.landed_from().is_some() || self.fresh.borrow().iter().any(older) {
+            fresh.landed = Some(sealed.clone());
+        }
         self.fresh.borrow_mut().push(fresh);
         retired
     }
 
-    /// Forgets a stripe that was unmapped, or replaced. Returns what the log keeps of it.
-    pub fn forget(&self, table: u32, stripe: u64) -> Option<Landing> {
+    /// Forgets a stripe that was unmapped, or replaced. Returns the content of which the log keeps some.
+    pub fn forget(&self, table: u32, stripe: u64) -> Option<Rc<Sealed>> {
         let withdrawn = self.withdrawn.borrow_mut().remove(&(table, stripe)).and_then(|stripe| stripe.fresh.landed);
         let lost = self.lost.borrow_mut().remove(&(table, stripe)).flatten();
         withdrawn.or(lost)
@@ -126,22 +136,25 @@ impl Limbo {
         self.lost.borrow().contains_key(&(table, stripe))
     }
 
-    /// The landed content of a stripe in limbo, and the oldest log record of it.
-    pub fn landed(&self, table: u32, stripe: u64) -> Option<Landing> {
+    /// The content of a stripe in limbo of which the log keeps some.
+    pub fn landed(&self, table: u32, stripe: u64) -> Option<Rc<Sealed>> {
         let withdrawn = self.withdrawn.borrow().get(&(table, stripe)).and_then(|stripe| stripe.fresh.landed.clone());
         withdrawn.or_else(|| self.lost.borrow().get(&(table, stripe)).cloned().flatten())
     }
 
-    /// The log holds the landed content of a stripe in limbo from another record on.
-    pub fn landed_again(&self, table: u32, stripe: u64, seq: u64) {
-        if let Some(Withdrawn { fresh: Fresh { landed: Some((oldest, _)), .. }, .. }) =
-            self.withdrawn.borrow_mut().get_mut(&(table, stripe))
-        {
-            *oldest = seq;
-        }
-        if let Some(Some((oldest, _))) = self.lost.borrow_mut().get_mut(&(table, stripe)) {
-            *oldest = seq;
-        }
+    /// Whether stripes in limbo have not been looked at since disks came or went: `changes`, see [`Store::changes`].
+    pub fn is_due(&self, changes: u64) -> bool {
+        !self.withdrawn.borrow().is_empty() && self.looked.get() != changes
+    }
+
+    /// Has all that are in limbo looked at once more: what could not be read then may be there now.
+    pub fn look_again(&self) {
+        self.looked.set(u64::MAX);
+    }
+
+    /// Whether that is to be done a little later, which is asked once.
+    pub fn is_undecided(&self) -> bool {
+        self.undecided.take()
     }
 }
 
@@ -177,23 +190,25 @@ impl Store {
     /// Commits anew what is in limbo and whose disks are back; gives up what did not survive.
     pub(super) async fn settle_limbo(&self) {
         let changes = self.changes.get();
-        if self.limbo.withdrawn.borrow().is_empty() || self.limbo.looked.replace(changes) == changes {
+        if !self.limbo.is_due(changes) {
             return;
         }
+        self.limbo.looked.set(changes);
+        let mut undecided = false;
         let all: Vec<((u32, u64), Place)> =
             self.limbo.withdrawn.borrow().iter().map(|(key, stripe)| (*key, stripe.fresh.place)).collect();
         for (key, place) in all {
             let safe = self.is_safe(place).await;
             let still = self.limbo.withdrawn.borrow().get(&key).is_some_and(|stripe| stripe.fresh.place == place);
             match safe {
-                Some(true) if still => {
-                    // Without its checksums it stays where it is, until something changes again.
-                    let _ = self.commit_anew(key).await;
-                }
+                // Without its checksums it stays where it is for now.
+                Some(true) if still => undecided |= self.commit_anew(key).await.is_err(),
                 Some(false) if still => self.lose(key),
+                None => undecided = true,
                 _ => {}
             }
         }
+        self.limbo.undecided.set(undecided && !self.misses_disks());
         self.room.notify();
     }
 
@@ -236,23 +251,34 @@ impl Store {
         let key = (table, stripe);
         if let Some(newer) = self.limbo.withdrawn.borrow_mut().get_mut(&key) {
             // A newer version of it is in limbo already: that one keeps what this one would have retired.
-            if let Some((oldest, sealed)) = fresh.landed {
-                let seq = newer.fresh.landed.as_ref().map_or(oldest, |(seq, _)| *seq);
-                let sealed = newer.fresh.landed.take().map_or(sealed, |(_, sealed)| sealed);
-                newer.fresh.landed = Some((seq.min(oldest), sealed));
-                let mut landings = self.landings.borrow_mut();
-                landings.remove(&(seq, vdisk, stripe));
-                landings.insert((seq.min(oldest), vdisk, stripe));
+            if let Some(older) = fresh.landed {
+                let newest = newer.fresh.landed.get_or_insert(older.clone()).clone();
+                let before = newest.landed_from();
+                if !Rc::ptr_eq(&newest, &older) {
+                    newest.landed.borrow_mut().take_over(&older.landed.borrow());
+                }
+                self.relist(vdisk, stripe, before, newest.landed_from());
             }
             let records = self.map.borrow_mut().free(fresh.place);
             self.append_all(records);
             return;
         }
-        if let Some((oldest, _)) = &fresh.landed {
-            self.landings.borrow_mut().insert((*oldest, vdisk, stripe));
-        }
+        self.relist(vdisk, stripe, None, fresh.landed.as_ref().and_then(|sealed| sealed.landed_from()));
         self.map.borrow_mut().limbo.insert(key, fresh.place);
         self.limbo.withdrawn.borrow_mut().insert(key, Withdrawn { fresh, since: self.world.now() });
+        // All its disks may be there, and no other come or go.
+        self.limbo.look_again();
+    }
+
+    /// The oldest log record that keeps data of a stripe was `before`, and is `now`.
+    pub fn relist(&self, vdisk: u32, stripe: u64, before: Option<u64>, now: Option<u64>) {
+        let mut landings = self.landings.borrow_mut();
+        if let Some(seq) = before {
+            landings.remove(&(seq, vdisk, stripe));
+        }
+        if let Some(seq) = now {
+            landings.insert((seq, vdisk, stripe));
+        }
     }
 
     async fn commit_anew(&self, key: (u32, u64)) -> Result<()> {
@@ -269,9 +295,8 @@ impl Store {
         fresh.before = map.tables.get(&table).and_then(|table| table.get(stripe));
         map.commit(table, stripe, Some(place), seq);
         drop(map);
-        if let Some((oldest, _)) = &fresh.landed {
-            self.landings.borrow_mut().remove(&(*oldest, fresh.stripe.vdisk, stripe));
-        }
+        let landed = fresh.landed.as_ref().and_then(|sealed| sealed.landed_from());
+        self.relist(fresh.stripe.vdisk, stripe, landed, None);
         self.limbo.fresh.borrow_mut().push(Fresh { seq, ..fresh });
         Ok(())
     }

@@ -317,7 +317,7 @@ impl Store {
         [&self.patience, &self.write_patience].iter().for_each(|patience| patience.lost(&disk));
         self.labels.strike(no);
         if let Some(room) = self.map.borrow_mut().disks.get_mut(&no) {
-            room.healthy = false;
+            (room.healthy, room.current) = (false, false);
         }
         if self.writing.get() {
             self.note_away(no, Away::Tracked, &touched);
@@ -351,6 +351,10 @@ impl Store {
     pub fn note_missed(&self, segment: u32, slots: u128) {
         if slots != 0 {
             let record = self.map.borrow_mut().mark_missed(segment, slots);
+            if record.is_some() {
+                // A repair that runs just now may be past it.
+                self.changed();
+            }
             self.append_changes(record);
         }
     }

@@ -3,17 +3,18 @@
 //! Invariants
 //! 1. `unlanded` is a subset of `have`; a sector outside `have` is never read from the buffer.
 //! 2. A sealed stripe never changes: later writes to the same stripe gather in a new buffer.
-//! 3. `landed_from` is the sequence number of the oldest log record that holds data of this buffer and nothing else does.
+//! 3. `landed` tells the log records that hold data of this buffer which nothing else does.
 
 use crate::bits::BitSet;
 use crate::checksum::{BlockAddress, block_checksums};
 use crate::io::{Buf, IoSlice};
 use crate::parity;
 use crate::stripe::geometry::Layout;
+use crate::stripe::landed::Landed;
 use crate::units::{BLOCK, Nanos, SECTOR};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::cell::Cell;
+use core::cell::RefCell;
 use core::ops::Range;
 
 /// Buffers grow by pieces of at most this many bytes, so that a small write into a large stripe costs little memory.
@@ -31,8 +32,8 @@ pub struct StripeBuffer {
     pub merged: bool,
     /// Whether somebody wrote into it: bytes that are to be kept as they are, zeros or not.
     pub written: bool,
-    /// The oldest log record with live data of this buffer.
-    pub landed_from: Option<u64>,
+    /// The log records with live data of this buffer.
+    pub landed: Landed,
     /// When it was last written to.
     pub touched: Nanos,
     /// Bytes of its memory that a merge has taken from a budget of its own.
@@ -46,8 +47,8 @@ pub struct Sealed {
     columns: Vec<Vec<IoSlice>>,
     /// Landed records below this sequence number are part of it.
     pub retires: u64,
-    /// The oldest log record that keeps this data durable until the stripe is committed.
-    pub landed_from: Cell<Option<u64>>,
+    /// The log records that keep this data durable until the stripe is committed.
+    pub landed: RefCell<Landed>,
     /// See [`StripeBuffer::merged`].
     pub merged: bool,
     lent: usize,
@@ -65,7 +66,7 @@ impl StripeBuffer {
             id,
             merged: false,
             written: false,
-            landed_from: None,
+            landed: Landed::default(),
             touched: now,
             lent: 0,
         }
@@ -125,24 +126,17 @@ impl StripeBuffer {
         self.unlanded_len() - inside.iter().map(|run| run.len()).sum::<usize>() * SECTOR as usize
     }
 
-    /// Hands out the unlanded runs as (byte offset in the stripe, bytes) and counts them as landed.
-    pub fn land(&mut self) -> Vec<(usize, Vec<u8>)> {
+    /// Hands out the unlanded runs, in pieces of at most `piece` bytes, as (byte offset in the stripe, bytes) and counts them as landed.
+    pub fn land(&mut self, piece: usize) -> Vec<(usize, Vec<u8>)> {
         let runs = bytes_of(self.unlanded.runs(0..(self.layout.data_len().0 / SECTOR) as usize, true));
+        let runs = runs.into_iter().flat_map(|run| in_pieces(run, piece));
         self.unlanded.remove(0..(self.layout.data_len().0 / SECTOR) as usize);
         let copy = |run: Range<usize>| {
             let mut bytes = vec![0; run.len()];
             self.copy_out(run.start, &mut bytes);
             (run.start, bytes)
         };
-        runs.into_iter().map(copy).collect()
-    }
-
-    /// Counts everything as not landed.
-    pub fn unland(&mut self) {
-        let all = 0..(self.layout.data_len().0 / SECTOR) as usize;
-        for run in self.have.runs(all, true) {
-            self.unlanded.insert(run);
-        }
+        runs.map(copy).collect()
     }
 
     /// Whether every sector is there.
@@ -190,11 +184,11 @@ impl StripeBuffer {
     pub fn seal(self, retires: u64) -> Sealed {
         assert!(self.is_whole(), "only a whole stripe is sealed");
         let per_strip = chunks_per_strip(self.layout);
-        let StripeBuffer { layout, landed_from, merged, lent, chunks, .. } = self;
+        let StripeBuffer { layout, landed, merged, lent, chunks, .. } = self;
         let mut chunks = chunks.into_iter().map(|chunk| chunk.expect("a whole stripe has every chunk").freeze());
         let columns = (0..layout.data_columns()).map(|_| chunks.by_ref().take(per_strip).collect()).collect();
-        let landed_from = Cell::new(landed_from);
-        let mut sealed = Sealed { layout, columns, retires, landed_from, merged, lent };
+        let landed = RefCell::new(landed);
+        let mut sealed = Sealed { layout, columns, retires, landed, merged, lent };
         sealed.protect();
         sealed
     }
@@ -262,6 +256,11 @@ impl Sealed {
         sums
     }
 
+    /// The oldest log record that keeps this data durable.
+    pub fn landed_from(&self) -> Option<u64> {
+        self.landed.borrow().oldest()
+    }
+
     /// Copies user bytes `at..at + into.len()` of the stripe.
     pub fn get(&self, at: usize, into: &mut [u8]) {
         for (chunk, place, range) in pieces(self.layout, at, into.len()) {
@@ -280,6 +279,11 @@ impl Sealed {
     pub fn charged(&self) -> usize {
         self.memory() - self.lent
     }
+}
+
+/// Cuts a run of bytes into pieces of at most `piece`.
+pub fn in_pieces(run: Range<usize>, piece: usize) -> impl Iterator<Item = Range<usize>> {
+    run.clone().step_by(piece).map(move |at| at..run.end.min(at + piece))
 }
 
 /// `data` bytes and their share of the parity.
@@ -373,10 +377,12 @@ mod tests {
     fn landing_hands_out_each_byte_once() {
         let mut buffer = StripeBuffer::new(layout(), 0, Nanos(0));
         buffer.put(1024, &[7; 1024], false);
-        assert_eq!(buffer.land(), vec![(1024, vec![7; 1024])]);
-        assert!(buffer.land().is_empty());
+        assert_eq!(buffer.land(4096), vec![(1024, vec![7; 1024])]);
+        assert!(buffer.land(4096).is_empty());
         buffer.put(1024, &[8; 512], false);
-        assert_eq!(buffer.land(), vec![(1024, vec![8; 512])]);
+        assert_eq!(buffer.land(4096), vec![(1024, vec![8; 512])]);
+        buffer.put(0, &[9; 1536], false);
+        assert_eq!(buffer.land(1024), vec![(0, vec![9; 1024]), (1024, vec![9; 512])]);
     }
 
     #[test]

@@ -3,5 +3,6 @@
 pub mod buffer;
 pub mod execute;
 pub mod geometry;
+pub mod landed;
 pub mod plan;
 pub mod table;

@@ -2,11 +2,12 @@
 //! causes a read.
 
 use super::{Vdisk, add};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::log::Room;
 use crate::store::budget::Budget;
 use crate::store::freeze::frozen;
 use crate::store::join;
-use crate::stripe::buffer::StripeBuffer;
+use crate::stripe::buffer::{Sealed, StripeBuffer};
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,6 +27,15 @@ pub(super) struct SetAside {
     id: u64,
     have: usize,
     changes: u64,
+}
+
+/// Who merges a stripe.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// Somebody who may wait for room in the log.
+    Anybody,
+    /// Who makes that room.
+    LogKeeper,
 }
 
 /// Does `what` for each of `items`, many at once, begun in their order.
@@ -79,22 +89,24 @@ impl Vdisk {
 
     /// Completes the gathering buffer of `stripe`, if there is one, and waits until it is committed (not: durable).
     pub async fn destage_and_wait(self: &Rc<Self>, stripe: u64) -> Result<()> {
-        self.merge(stripe, &self.store.budgets.merges).await
+        self.merge(stripe, &self.store.budgets.merges, By::Anybody).await
     }
 
     /// [`Vdisk::destage_and_wait`] with memory from `budget`, until it is down.
-    pub(crate) async fn merge(self: &Rc<Self>, stripe: u64, budget: &Budget) -> Result<()> {
+    pub(crate) async fn merge(self: &Rc<Self>, stripe: u64, budget: &Budget, by: By) -> Result<()> {
         // An older version that flies must be the truth before the merge can read it.
-        self.until_down(|| self.flying(stripe).is_none()).await?;
+        self.until_down(stripe, by, || self.flying(stripe).is_none()).await?;
         let Some(cost) = self.with_filling(stripe, |buffer| merge_memory(buffer)) else { return Ok(()) };
         let _lease = if cost > 0 { Some(budget.take(cost).await) } else { None };
-        self.until_down(|| self.flying(stripe).is_none()).await?;
+        self.until_down(stripe, by, || self.flying(stripe).is_none()).await?;
         let Some((id, holes)) = self.with_filling(stripe, |buffer| (buffer.id, buffer.holes())) else { return Ok(()) };
         if let (Some(first), Some(last)) = (holes.first(), holes.last()) {
             let (from, to) = (first.start, last.end);
             let start = stripe * self.layout().data_len().0;
             let mut bytes = vec![0; to - from];
             let read = self.read_below(start + from as u64..start + to as u64, &mut bytes).await?;
+            // Below a version that was lost lies an older one: it must not come back under what was written since.
+            self.check_not_lost(stripe)?;
             add(&self.counters.read_for_write, read);
             self.with_filling(stripe, |buffer| {
                 // A discard may have ended the buffer meanwhile, and a later write begun another: what was read is not its past.
@@ -105,7 +117,7 @@ impl Vdisk {
                 }
             });
         }
-        let sent = self.send(stripe).await;
+        let sent = self.send(stripe, by).await;
         // What is still there is held no longer in the name of this merge.
         let left =
             self.with_filling(stripe, |buffer| if buffer.id == id { core::mem::take(&mut buffer.lent) } else { 0 });
@@ -114,12 +126,13 @@ impl Vdisk {
     }
 
     /// Sends a stripe that was completed on its way, and waits until it is down; or forgets it, if it is blank.
-    async fn send(self: &Rc<Self>, stripe: u64) -> Result<()> {
-        if !self.forget_blank(stripe).await? {
+    async fn send(self: &Rc<Self>, stripe: u64, by: By) -> Result<()> {
+        let admitted = || if by == By::LogKeeper { Err(self.waits_for_log()) } else { self.check_flows() };
+        if !self.forget_blank(stripe, admitted).await? {
             self.seal_if_whole(stripe);
         }
         if let Some(sealed) = self.flying(stripe) {
-            self.until_down(|| !self.flying(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed))).await?;
+            self.until_down(stripe, by, || !self.flying(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed))).await?;
         }
         Ok(())
     }
@@ -127,8 +140,9 @@ impl Vdisk {
     /// [`Vdisk::merge`] to make room. What cannot be merged is set aside until it, or the pool, has changed. Says whether it was merged.
     pub(crate) async fn merge_or_set_aside(self: &Rc<Self>, stripe: u64, budget: &Budget) -> bool {
         let before = self.with_filling(stripe, |buffer| buffer.id);
-        let merged = self.merge(stripe, budget).await.is_ok();
+        // What comes while it is being merged may be just what it lacked.
         let changes = self.store.changes.get();
+        let merged = self.merge(stripe, budget, By::Anybody).await.is_ok();
         let after = self.with_filling(stripe, |buffer| SetAside { id: buffer.id, have: buffer.have_len(), changes });
         match after.filter(|after| Some(after.id) == before) {
             Some(after) => self.set_aside.borrow_mut().insert(stripe, after),
@@ -137,16 +151,30 @@ impl Vdisk {
         merged
     }
 
-    /// Waits until something is `down`. An error where it would have to wait for disks that are missing.
-    async fn until_down(&self, down: impl Fn() -> bool) -> Result<()> {
+    /// Waits until something of `stripe` is `down`. An error where it would have to wait for disks that are missing, or, as the log's keeper, for room
+    /// in the log.
+    async fn until_down(&self, stripe: u64, by: By, down: impl Fn() -> bool) -> Result<()> {
         while !down() {
             self.check_there()?;
             if self.stuck.get().is_some() {
                 return Err(frozen(alloc::format!("stripes of {} wait for disks that are missing", self.layout())));
             }
+            if by == By::LogKeeper && self.is_held(stripe) {
+                return Err(self.waits_for_log());
+            }
             self.moved.changed().await;
         }
         Ok(())
+    }
+
+    /// Whether the version of `stripe` that flies waits for room in the log, or behind others that do.
+    fn is_held(&self, stripe: u64) -> bool {
+        let room = |sealed: &Rc<Sealed>| if sealed.landed_from().is_some() { Room::Destage } else { Room::Commit };
+        self.flying(stripe).is_some_and(|sealed| self.queue_for(room(&sealed)).held.get() > 0)
+    }
+
+    fn waits_for_log(&self) -> Error {
+        frozen(alloc::format!("stripes of {} wait for room in the log", self.layout()))
     }
 
     /// [`Vdisk::gathering`] without what was set aside; nothing, where stripes wait for disks.

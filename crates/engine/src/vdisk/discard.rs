@@ -58,7 +58,7 @@ impl Vdisk {
                 self.gather(stripe, at + done, &zeros[..take], keep).await?;
                 done += take;
             }
-            self.forget_blank(stripe).await?;
+            self.forget_blank(stripe, || self.check_flows()).await?;
         }
         Ok(())
     }
@@ -72,23 +72,29 @@ impl Vdisk {
     }
 
     /// Unmaps `stripe` if its buffer is whole and nothing but zeros that nobody wrote. Says whether it was.
-    pub(super) async fn forget_blank(&self, stripe: u64) -> Result<bool> {
+    pub(super) async fn forget_blank(&self, stripe: u64, admitted: impl Fn() -> Result<()>) -> Result<bool> {
         let blank = || self.with_filling(stripe, |buffer| buffer.is_blank()).unwrap_or(false);
         if !self.has_one_table() || !blank() {
             return Ok(false);
         }
         while self.flying(stripe).is_some() {
-            self.check_flows()?;
+            admitted()?;
             self.moved.changed().await;
         }
-        self.forget_if(stripe, blank).await
+        self.forget_if(stripe, blank, admitted).await
     }
 
     /// Unmaps `stripe`, no version of which flies, if it is still `so` when there is room for that in the log. Says whether it was.
-    pub(super) async fn forget_if(&self, stripe: u64, so: impl Fn() -> bool) -> Result<bool> {
-        let landed = self.with_filling(stripe, |buffer| buffer.landed_from.is_some()).unwrap_or(false);
+    /// `admitted`: an error where whoever asks may wait no longer.
+    pub(super) async fn forget_if(
+        &self,
+        stripe: u64,
+        so: impl Fn() -> bool,
+        admitted: impl Fn() -> Result<()>,
+    ) -> Result<bool> {
+        let landed = self.with_filling(stripe, |buffer| buffer.landed.oldest().is_some()).unwrap_or(false);
         let room = if landed { Room::Destage } else { Room::Commit };
-        self.store.log.reserve_unless(RECORD_LEN, room, || self.check_flows()).await?;
+        self.store.log.reserve_unless(RECORD_LEN, room, admitted).await?;
         // Somebody may have written into it meanwhile.
         let still = so() && self.flying(stripe).is_none() && self.has_one_table() && !self.removed.get();
         if still {
@@ -171,9 +177,8 @@ impl Vdisk {
         let mut map = self.store.map.borrow_mut();
         for stripe in mapped {
             map.commit(table, stripe, None, seq);
-            if let Some((oldest, _)) = self.store.limbo.forget(table, stripe) {
-                self.store.landings.borrow_mut().remove(&(oldest, self.id, stripe));
-            }
+            let forgotten = self.store.limbo.forget(table, stripe);
+            self.store.relist(self.id, stripe, forgotten.and_then(|sealed| sealed.landed_from()), None);
         }
         true
     }
@@ -195,9 +200,7 @@ impl Vdisk {
             let Some(buffer) = gathering.filling else { continue };
             self.store.map.borrow_mut().unclaim(table);
             self.store.buffered_changed(-(buffer.charged() as i64));
-            if let Some(seq) = buffer.landed_from {
-                self.store.landings.borrow_mut().remove(&(seq, self.id, stripe));
-            }
+            self.store.relist(self.id, stripe, buffer.landed.oldest(), None);
         }
         any
     }

@@ -10,6 +10,8 @@ use super::{Vdisk, add};
 use crate::error::{ErrorKind, Result};
 use crate::format::record::{LandedRecord, Record};
 use crate::log::Room;
+use crate::stripe::buffer::in_pieces;
+use crate::stripe::landed::Landed;
 use crate::units::BLOCK;
 use alloc::borrow::Cow;
 use alloc::rc::Rc;
@@ -81,30 +83,51 @@ impl Vdisk {
         Ok(())
     }
 
-    /// Appends what the log holds of a gathering stripe once more: the older records are needed no longer then.
-    fn land_again(&self, stripe: u64) {
-        let landed = self.with_filling(stripe, |buffer| {
-            buffer.unland();
-            buffer.landed_from.take()
-        });
-        let Some(Some(seq)) = landed else { return };
-        self.store.landings.borrow_mut().remove(&(seq, self.id, stripe));
-        self.land_now(stripe);
-    }
-
-    /// The same for a stripe that can be written nowhere, or waits for disks: the log is the only place for its flushed data. What is logged is its newest
-    /// content, so that no older one follows what was landed since.
-    fn land_kept(&self, stripe: u64) {
+    /// Moves what log records below `bound` hold of a stripe to the log's head, as far as there is room for that: what gathers, what is on its way, and
+    /// what waits in limbo or could be written nowhere.
+    pub(crate) fn move_landed(&self, stripe: u64, bound: u64) {
         if self.removed.get() {
             return;
         }
-        let waits = self.flying(stripe).filter(|_| self.waits_since().is_some());
-        let flying = waits.and_then(|sealed| Some((sealed.landed_from.get()?, sealed)));
         let kept = self.kept.borrow().get(&stripe).cloned();
-        let found = kept.or_else(|| self.store.limbo.landed(self.table(), stripe)).or_else(|| flying.clone());
-        let Some((oldest, sealed)) = found else { return };
-        let len = self.layout().data_len();
+        let in_limbo = self.store.limbo.landed(self.table(), stripe);
+        for sealed in [kept, in_limbo, self.flying(stripe)].into_iter().flatten() {
+            let mut landed = core::mem::take(&mut *sealed.landed.borrow_mut());
+            // Its newest content, so that no older one follows what was landed since.
+            let newest = self.flying(stripe).unwrap_or_else(|| sealed.clone());
+            self.move_below(stripe, bound, &mut landed, |at, bytes| {
+                newest.get(at, bytes);
+                self.with_filling(stripe, |buffer| drop(buffer.get(at, bytes)));
+            });
+            *sealed.landed.borrow_mut() = landed;
+        }
+        let landed = self.with_filling(stripe, |buffer| core::mem::take(&mut buffer.landed));
+        let Some(mut landed) = landed else { return };
+        self.move_below(stripe, bound, &mut landed, |at, bytes| {
+            self.with_filling(stripe, |buffer| drop(buffer.get(at, bytes)));
+        });
+        self.with_filling(stripe, |buffer| buffer.landed = landed);
+    }
+
+    fn move_below(&self, stripe: u64, bound: u64, landed: &mut Landed, content: impl Fn(usize, &mut [u8])) {
+        let before = landed.oldest();
+        let runs = landed.below(bound);
+        let pieces: Vec<_> = runs.into_iter().flat_map(|run| in_pieces(run, self.store.log.piece())).collect();
+        for piece in pieces {
+            if !self.store.log.has_room(piece.len() as u64 + BLOCK, Room::Moving) {
+                break;
+            }
+            let mut bytes = vec![0; piece.len()];
+            content(piece.start, &mut bytes);
+            landed.add(self.append_landed(stripe, piece.start, bytes), piece);
+        }
+        self.store.relist(self.id, stripe, before, landed.oldest());
+    }
+
+    fn append_landed(&self, stripe: u64, at: usize, bytes: Vec<u8>) -> u64 {
+        let start = stripe * self.layout().data_len().0;
         // The last stripe may reach beyond the disk's end.
+<<<<<<< HEAD
         let end = (self.size().0 - stripe * len.0).min(len.0) as usize;
         let piece = (self.store.log.record_max() / 2 / BLOCK * BLOCK).max(BLOCK) as usize;
         let mut first = None;
@@ -150,6 +173,11 @@ impl Vdisk {
     fn may_land_again(&self) -> bool {
         let (used, ring) = self.store.log.fill();
         used + self.layout().data_len().0 + BLOCK <= ring / 8 * 5
+=======
+        let len = (bytes.len() as u64).min(self.size().0.saturating_sub(start + at as u64)) as usize;
+        let data = Cow::Owned(bytes[..len].to_vec());
+        self.store.log.append(&Record::Landed(LandedRecord { vdisk: self.id, offset: start + at as u64, data }))
+>>>>>>> h/outage
     }
 
     fn land_now(&self, stripe: u64) {
@@ -157,18 +185,17 @@ impl Vdisk {
         if self.removed.get() {
             return;
         }
-        let start = stripe * self.layout().data_len().0;
-        let mut stripes = self.stripes.borrow_mut();
-        let Some(buffer) = stripes.get_mut(&stripe).and_then(|gathering| gathering.filling.as_mut()) else { return };
-        for (at, bytes) in buffer.land() {
+        let piece = self.store.log.piece();
+        let landing = self.with_filling(stripe, |buffer| (buffer.landed.oldest(), buffer.land(piece)));
+        let Some((before, landing)) = landing else { return };
+        for (at, bytes) in landing {
             add(&self.counters.landed, bytes.len() as u64);
-            let record = LandedRecord { vdisk: self.id, offset: start + at as u64, data: Cow::Owned(bytes) };
-            let seq = self.store.log.append(&Record::Landed(record));
-            if buffer.landed_from.is_none() {
-                buffer.landed_from = Some(seq);
-                self.store.landings.borrow_mut().insert((seq, self.id, stripe));
-            }
+            let range = at..at + bytes.len();
+            let seq = self.append_landed(stripe, at, bytes);
+            self.with_filling(stripe, |buffer| buffer.landed.add(seq, range));
         }
+        let now = self.with_filling(stripe, |buffer| buffer.landed.oldest()).flatten();
+        self.store.relist(self.id, stripe, before, now);
     }
 
     /// Takes landed data from the log after a crash: it is durable, and belongs into a stripe.
@@ -184,13 +211,13 @@ impl Vdisk {
             let id = self.buffers.get();
             let buffer =
                 gathering.filling.get_or_insert_with(|| crate::stripe::buffer::StripeBuffer::new(layout, id, now));
-            self.store.buffered_changed(buffer.growth(at, range.len()) as i64);
+            let len = range.len();
+            self.store.buffered_changed(buffer.growth(at, len) as i64);
             buffer.put(at, &data[range], true);
             buffer.written = true;
-            if buffer.landed_from.is_none() {
-                buffer.landed_from = Some(seq);
-                self.store.landings.borrow_mut().insert((seq, self.id, stripe));
-            }
+            let before = buffer.landed.oldest();
+            buffer.landed.add(seq, at..at + len);
+            self.store.relist(self.id, stripe, before, buffer.landed.oldest());
             drop(stripes);
             if fresh {
                 let mut records = Vec::new();

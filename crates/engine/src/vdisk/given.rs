@@ -84,7 +84,7 @@ impl Vdisk {
         if before.is_none() || !self.rest_is_zeros(stripe).await {
             return Ok(false);
         }
-        self.forget_if(stripe, || unwritten_since() == before).await
+        self.forget_if(stripe, || unwritten_since() == before, || self.check_flows()).await
     }
 
     /// Whether what was not given back of `stripe` is zeros that nobody is about to write.

@@ -48,7 +48,7 @@ pub struct Vdisk {
     /// Since when whole stripes have been waiting for disks, without which they can be written nowhere.
     stuck: Cell<Option<Nanos>>,
     /// Those of them of which the log holds flushed data: it must move on with the log's head, or nothing of the pool could.
-    kept: RefCell<BTreeMap<u64, (u64, Rc<Sealed>)>>,
+    kept: RefCell<BTreeMap<u64, Rc<Sealed>>>,
     given: RefCell<given::Given>,
     touched: Cell<Nanos>,
     idle_timer: Cell<bool>,
@@ -66,6 +66,8 @@ pub struct Vdisk {
 struct Queue {
     stripes: RefCell<VecDeque<u64>>,
     runs: Cell<usize>,
+    /// How many of those wait for room in the log.
+    held: Cell<usize>,
 }
 
 impl Queue {
@@ -139,8 +141,10 @@ impl Vdisk {
     pub fn describe(&self) -> String {
         let stripes = self.stripes.borrow();
         let one = |(stripe, gathering): (&u64, &Gathering)| {
-            let filling =
-                gathering.filling.as_ref().map(|buffer| (buffer.have_len(), buffer.unlanded_len(), buffer.landed_from));
+            let filling = gathering
+                .filling
+                .as_ref()
+                .map(|buffer| (buffer.have_len(), buffer.unlanded_len(), buffer.landed.oldest()));
             alloc::format!("{stripe}: gathers {filling:?}, flies {}", gathering.flying.is_some())
         };
         let stripes: alloc::vec::Vec<String> = stripes.iter().map(one).collect();

@@ -68,11 +68,7 @@ impl Vdisk {
 
     /// Reads bytes of one stripe.
     async fn read_piece(&self, stripe: u64, at: usize, into: &mut [u8]) -> Result<()> {
-        if (self.abandoned.borrow().contains(&stripe) || self.store.limbo.is_lost(self.table(), stripe))
-            && let Some(error) = self.failure()
-        {
-            return Err(error);
-        }
+        self.check_not_lost(stripe)?;
         let start = stripe * self.layout().data_len().0;
         let mut extents = Vec::new();
         {
@@ -90,6 +86,15 @@ impl Vdisk {
             }
         }
         self.read_extents(extents, start + at as u64, into).await.map(|_| ())
+    }
+
+    /// Fails for a stripe whose newest version was lost: what the tables say of it is not what clients were told.
+    pub(super) fn check_not_lost(&self, stripe: u64) -> Result<()> {
+        let lost = self.abandoned.borrow().contains(&stripe) || self.store.limbo.is_lost(self.table(), stripe);
+        match self.failure() {
+            Some(error) if lost => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Reads virtual bytes from the tables alone, as a merge needs them. Returns how many came from the disks.

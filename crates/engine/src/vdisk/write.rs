@@ -113,6 +113,11 @@ impl Vdisk {
     async fn wait_for_room(&self) -> Result<()> {
         let stuck = self.stuck_bytes.get();
         if stuck > 0 && self.store.budgets.buffers.is_hopeless(self.store.changes.get()) {
+            // Disks that have just gone may be back in a moment, and what lies there with them.
+            if self.store.awaits_disks() {
+                self.store.world.sleep(RETRY).await;
+                return Ok(());
+            }
             return Err(lost(format!(
                 "there is no memory for the write: {stuck} bytes of it are partial stripes of this virtual disk that cannot be merged, for what \
                  lies below them is out of reach"
@@ -225,7 +230,7 @@ impl Vdisk {
         let Some(buffer) = gathering.filling.take() else { return };
         let sealed = Rc::new(buffer.seal(self.store.log.seq()));
         self.store.flying_changed(sealed.charged() as i64);
-        let landed = sealed.landed_from.get().is_some();
+        let landed = sealed.landed_from().is_some();
         gathering.flying = Some(sealed);
         drop(stripes);
         let room = if landed { Room::Destage } else { Room::Commit };
@@ -233,7 +238,7 @@ impl Vdisk {
         self.pump(room);
     }
 
-    fn queue_for(&self, room: Room) -> &Queue {
+    pub(super) fn queue_for(&self, room: Room) -> &Queue {
         if room == Room::Destage { &self.landed_queue } else { &self.queue }
     }
 
@@ -310,7 +315,7 @@ impl Vdisk {
     async fn write_stripes(self: &Rc<Self>, run: &[u64], room: Room) -> Result<()> {
         let (layout, table) = (self.layout(), self.table());
         let log_len = run.len() as u64 * (64 + layout.stripe_sums() as u64 * 4);
-        self.store.log.reserve(log_len, room).await?;
+        self.reserve_for(log_len, room).await?;
         let mut rest = run;
         let mut written = Ok(());
         while !rest.is_empty() && written.is_ok() {
@@ -325,6 +330,19 @@ impl Vdisk {
         }
         self.store.log.unreserve(log_len);
         written
+    }
+
+    /// Waits for room in the log. Whoever empties the log is told, and does not wait for these stripes.
+    async fn reserve_for(&self, len: u64, room: Room) -> Result<()> {
+        if self.store.log.has_room(len, room) {
+            return self.store.log.reserve(len, room).await;
+        }
+        let held = &self.queue_for(room).held;
+        held.set(held.get() + 1);
+        self.moved.notify();
+        let reserved = self.store.log.reserve(len, room).await;
+        held.set(held.get() - 1);
+        reserved
     }
 
     /// Takes up to `count` free stripes. Where all of them are in segments whose move ends just now, it waits for that.
@@ -461,22 +479,20 @@ impl Vdisk {
             map.commit(table, stripe, Some(place), seq);
             before
         };
-        let landed = sealed.landed_from.get().map(|oldest| (oldest, sealed.clone()));
         let stripe_of = StripeOf { table, stripe, vdisk: self.id };
-        let fresh = Fresh { seq, stripe: stripe_of, place, before, retires: sealed.retires, landed };
-        if let Some(oldest) = self.store.limbo.committed(fresh) {
-            self.store.landings.borrow_mut().remove(&(oldest, self.id, stripe));
-        }
+        let fresh = Fresh { seq, stripe: stripe_of, place, before, retires: sealed.retires, landed: None };
+        let landed = sealed.landed_from();
+        let kept = self.forget_kept(stripe, sealed);
+        let in_limbo = self.store.limbo.committed(fresh, sealed);
+        // The record retires them all.
+        [landed, kept, in_limbo].into_iter().for_each(|seq| self.store.relist(self.id, stripe, seq, None));
         let counter = if sealed.merged { &self.counters.merged } else { &self.counters.whole };
         add(counter, layout.data_len().0);
-        self.landed(stripe, sealed);
+        self.is_down(stripe, sealed);
     }
 
     /// A flying stripe is down: its buffers go, and what gathered meanwhile may follow.
-    fn landed(self: &Rc<Self>, stripe: u64, sealed: &Sealed) {
-        if let Some(seq) = sealed.landed_from.get() {
-            self.store.landings.borrow_mut().remove(&(seq, self.id, stripe));
-        }
+    fn is_down(self: &Rc<Self>, stripe: u64, sealed: &Sealed) {
         let mut stripes = self.stripes.borrow_mut();
         let gathering = stripes.get_mut(&stripe).expect("a flying stripe has its buffers");
         gathering.flying = None;
@@ -502,9 +518,9 @@ impl Vdisk {
                 let table = self.table();
                 self.store.map.borrow_mut().unclaim(table);
                 self.abandoned.borrow_mut().insert(*stripe);
-                if let Some(seq) = sealed.landed_from.get() {
+                if sealed.landed_from().is_some() {
                     self.store.budgets.kept.add(sealed.memory() as u64);
-                    self.kept.borrow_mut().insert(*stripe, (seq, sealed.clone()));
+                    self.kept.borrow_mut().insert(*stripe, sealed.clone());
                 }
                 let mut stripes = self.stripes.borrow_mut();
                 if let Some(gathering) = stripes.get_mut(stripe) {
@@ -514,6 +530,15 @@ impl Vdisk {
                 self.forget_sealed(&sealed);
             }
         }
+    }
+
+    /// A newer version than one that could be written nowhere is down: what the log holds of that one must not move on, and so come after it. Returns the oldest
+    /// record of it.
+    fn forget_kept(&self, stripe: u64, newer: &Sealed) -> Option<u64> {
+        let kept = self.kept.borrow_mut().remove(&stripe)?;
+        self.store.budgets.kept.give(kept.memory() as u64);
+        newer.landed.borrow_mut().take_over(&kept.landed.borrow());
+        kept.landed_from()
     }
 
     pub(super) fn flying(&self, stripe: u64) -> Option<Rc<Sealed>> {

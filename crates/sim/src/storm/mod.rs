@@ -52,8 +52,9 @@ pub const ALL: [Profile; 8] = [
     Profile::Tiny,
 ];
 
-/// The profiles that a seed alone chooses among: those that hold.
-pub const ENABLED: [Profile; 1] = [Profile::Classic];
+/// The profiles that a seed alone chooses among, also for the storms with tiny budgets.
+pub const ENABLED: [Profile; 5] =
+    [Profile::Classic, Profile::Outage, Profile::Powerless, Profile::Flicker, Profile::Blink];
 
 /// What a storm was like.
 #[derive(Clone, Debug, PartialEq, Eq)]

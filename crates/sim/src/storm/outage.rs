@@ -306,6 +306,7 @@ impl Outages {
             pool: self.rig.pool(),
             strain: self.strain.clone(),
             sky: self.sky.clone(),
+            daemon: self.daemon.clone(),
             failures: self.scene.layout.failures(),
             rng: Rng::new(self.rng.next_u64()),
         };
@@ -443,6 +444,7 @@ struct Outage {
     pool: Rc<Pool>,
     strain: Rc<Strain>,
     sky: Rc<Sky>,
+    daemon: Option<Rc<Daemon>>,
     failures: usize,
     rng: Rng,
 }
@@ -455,7 +457,9 @@ impl Outage {
             self.end_of_a_move().await;
         }
         let mut hit = self.choose();
-        let survives = survives(&self.pool, &hit, self.failures);
+        // One that was away, and back before the pool noticed, is one that it has to do without until it is attached anew.
+        let attached = |daemon: &Rc<Daemon>| (0..self.disks.len()).all(|at| daemon.is_attached(at));
+        let survives = self.daemon.as_ref().is_some_and(attached) && survives(&self.pool, &hit, self.failures);
         if self.sky.kind == Kind::Flicker && !survives {
             hit.clear();
         }

@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. A job's record changes in the map and in the log in one step; a job that had not ended when the pool was closed, or died, goes on when it is open again.
 //! 2. Every job finds out by itself what is left to do, so it may be stopped anywhere and begun again.
-//! 3. One job runs at a time; one that matters more takes the place of one that matters less at its next step.
+//! 3. One job runs at a time; one that matters more takes the place of one that matters less at its next step, also if it becomes due meanwhile.
 //! 4. Of each kind and target there is one job at most that has not ended.
 
 pub mod rebalance;
@@ -215,6 +215,22 @@ pub async fn runner(pool: Rc<Pool>) {
             Some(record) => pool.run_job(record).await,
             None => woken.await,
         }
+    }
+}
+
+/// Begins what is due while another job runs, until the pool stops or fails: that one gives way to what matters more, or would keep it waiting for as long as
+/// it waits itself.
+pub async fn due_watch(pool: Rc<Pool>) {
+    loop {
+        let woken = pool.store.work.changed();
+        if pool.store.stopping.get() || pool.jobs.closed.get() || pool.store.log.failure().is_some() {
+            return;
+        }
+        let running = pool.jobs.running.borrow().as_ref().map(|ticket| rank(ticket.kind));
+        if running.is_some_and(|rank| rank > 0) {
+            pool.start_what_is_due();
+        }
+        woken.await;
     }
 }
 

@@ -77,6 +77,12 @@ impl Pool {
         });
         // Where nothing has room, a job would only say so.
         let due = slots.filter_map(|(segment, slot)| {
+            // A write that its disk missed may be told only after the disk has caught up.
+            let there =
+                |at: SlabAt| map.disks.get(&at.disk).is_some_and(|disk| disk.healthy && !disk.record.maintenance);
+            if segment.record.slabs[slot].is_some_and(there) {
+                return Some(Nanos(0));
+            }
             let due = self.slot_due(segment.record.slabs[slot], &map)?;
             map.home_for(segment.record.id, slot, None).map(|_| due)
         });
@@ -283,6 +289,9 @@ impl Pool {
         }
         if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
             member.current = member.disk.is_some();
+        }
+        if let Some(room) = self.store.map.borrow_mut().disks.get_mut(&no) {
+            room.current = room.healthy;
         }
         self.store.review_freeze();
         self.store.labels.outdated.set(true);

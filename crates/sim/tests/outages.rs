@@ -1,0 +1,278 @@
+//! Stories that began as storms of outages: each failed before it was put right.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use weft_engine::format::record::{OWNER_METADATA, SettingsRecord, Usage};
+use weft_engine::io::Disk;
+use weft_engine::pool::{DiskChange, OpenOptions, VdiskSpec};
+use weft_engine::store::{Tuning, slots_on};
+use weft_engine::stripe::geometry::Resiliency;
+use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::vdisk::Vdisk;
+use weft_engine::world::World;
+use weft_sim::rig::Rig;
+use weft_sim::rng::Rng;
+use weft_sim::world::{Scheduling, SimWorld};
+
+const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
+/// Bytes of a stripe of [`make`]'s virtual disks.
+const STRIPE: u64 = 128 << 10;
+
+fn opened(seed: u64, disks: usize, tuning: Tuning) -> (Rig, Rng) {
+    let world = SimWorld::new(seed, Scheduling::Random);
+    let mut rng = world.rng("story");
+    let mut rig = Rig::new(world, disks, ByteCount::mib(16));
+    rig.options = OpenOptions { tuning, ..OpenOptions::default() };
+    rig.create(ByteCount::mib(1)).unwrap();
+    rig.open(&mut rng).unwrap();
+    (rig, rng)
+}
+
+/// A virtual disk of two data columns on these disks.
+fn make(rig: &Rig, name: &str, resiliency: Resiliency, columns: u8, disks: u64) -> Rc<Vdisk> {
+    let pool = rig.pool();
+    let spec = VdiskSpec {
+        name: name.into(),
+        size: ByteCount::mib(4),
+        resiliency,
+        columns: Some(columns),
+        interleave: Some(ByteCount::kib(64)),
+        fixed: false,
+        sector: 4096,
+        disks,
+    };
+    rig.run(async move { pool.vdisk_create(&spec).await.unwrap() })
+}
+
+/// Disks, jobs and settings change all the while. Each of that takes a block of the log, and no stripe ever does.
+#[test]
+fn changes_of_the_configuration_never_fill_the_log_while_flushed_data_cannot_leave_it() {
+    let (mut rig, mut rng) = opened(1, 6, Tuning { auto_jobs: false, ..Tuning::default() });
+    let weak = make(&rig, "weak", Resiliency::Simple, 2, 0b000011);
+    let strong = make(&rig, "strong", PARITY, 3, 0b111000);
+    let (pool, flushed) = (rig.pool(), weak.clone());
+    rig.run(async move {
+        flushed.write(VirtualOffset(0), &vec![1; 2 << 20], true).await.unwrap();
+        // What lies below the partial stripes is out of reach from now on: they can be merged no more.
+        pool.store().disk_lost(0, "the story says so");
+        for stripe in 0..13 {
+            flushed.write(VirtualOffset(stripe * STRIPE + 4096), &[2; 32 << 10], true).await.unwrap();
+        }
+        for nth in 0..1000 {
+            let change = DiskChange { name: Some(format!("name{nth}")), ..DiskChange::default() };
+            pool.disk_set(5, change).await.unwrap();
+            if nth % 100 == 0 {
+                strong.write(VirtualOffset(nth * 4096), &[3; 64 << 10], true).await.unwrap();
+            }
+        }
+    });
+    drop(weak);
+    rig.power_cut(&mut rng);
+    rig.open(&mut rng).unwrap();
+    let vdisk = rig.pool().vdisk("weak").unwrap();
+    let (pool, disk) = (rig.pool(), rig.disks[0].clone());
+    let right = rig.run(async move {
+        if !pool.store().has_disk(0) {
+            pool.attach(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
+        }
+        let mut right = true;
+        for stripe in 0..13 {
+            let mut bytes = vec![0; STRIPE as usize];
+            vdisk.read(VirtualOffset(stripe * STRIPE), &mut bytes).await.unwrap();
+            right &= bytes.iter().enumerate().all(|(at, byte)| *byte == 1 + (4096..36864).contains(&at) as u8);
+        }
+        right
+    });
+    assert!(right);
+    rig.halt();
+}
+
+/// Partial stripes fill the memory, and what lies below them has just gone: a write waits for that as long as a read would.
+#[test]
+fn a_write_is_not_refused_for_want_of_memory_while_the_disks_that_have_just_gone_may_be_back() {
+    let (mut rig, mut rng) = opened(2, 5, Tuning { buffer_memory: 1 << 20, ..Tuning::default() });
+    let weak = make(&rig, "weak", Resiliency::Simple, 2, 0b00011);
+    let (pool, world, disk) = (rig.pool(), rig.world.clone(), rig.disks[0].clone());
+    rig.run(async move {
+        weak.write(VirtualOffset(0), &vec![1; 4 << 20], true).await.unwrap();
+        disk.vanish();
+        pool.store().disk_lost(0, "the story says so");
+        let back = world.clone();
+        world.spawn(
+            "return",
+            Box::pin(async move {
+                back.sleep(Nanos::secs(5)).await;
+                disk.return_intact(&mut rng);
+                pool.attach(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
+            }),
+        );
+        for stripe in 0..32 {
+            weak.write(VirtualOffset(stripe * STRIPE + 4096), &[2; 64 << 10], false).await.unwrap();
+        }
+        weak.flush().await.unwrap();
+    });
+    rig.close().unwrap();
+}
+
+/// Metadata is read from disks only that are up to date. A copy that moves to another one may be the last that can be read.
+#[test]
+fn metadata_moves_to_no_disk_whose_own_is_behind() {
+    let (mut rig, mut rng) = opened(3, 4, Tuning { auto_jobs: false, ..Tuning::default() });
+    let vdisk = make(&rig, "vdisk", PARITY, 3, 0);
+    let (pool, disks) = (rig.pool(), rig.disks.clone());
+    rig.run(async move {
+        vdisk.write(VirtualOffset(0), &vec![1; 1 << 20], true).await.unwrap();
+        let store = pool.store();
+        let homes = || {
+            let map = store.map.borrow();
+            let metadata = map.segments.values().filter(|found| found.record.owner == OWNER_METADATA);
+            metadata.flat_map(|found| found.record.slabs.to_vec()).flatten().map(|at| at.disk).collect::<Vec<u16>>()
+        };
+        let behind = (0..4).find(|no| !homes().contains(no)).expect("there are three copies");
+        let member = disks[behind as usize].clone();
+        member.vanish();
+        store.disk_lost(behind, "the story says so");
+        vdisk.write(VirtualOffset(0), &vec![2; 1 << 20], true).await.unwrap();
+        member.return_intact(&mut rng);
+        pool.attach(Rc::new(member) as Rc<dyn Disk>).await.unwrap();
+        assert!(store.has_disk(behind) && !store.is_current(behind));
+        let retired = homes()[0];
+        let change = DiskChange { usage: Some(Usage::Retired), ..DiskChange::default() };
+        pool.disk_set(retired, change).await.unwrap();
+        let kind = weft_engine::pool::job::JobKind::Evacuate { disk: retired, to: None, forget: false };
+        let job = pool.job_start(kind, 0).await.unwrap();
+        pool.job_wait(job).await.unwrap();
+        assert!(!homes().contains(&behind), "{:?}", homes());
+    });
+    rig.halt();
+}
+
+/// Slots of one segment are made sound side by side. Each looks for the emptiest disk, and a disk takes one column of a stripe only.
+#[test]
+fn two_slots_of_a_segment_that_are_rebuilt_at_once_never_come_to_lie_on_one_disk() {
+    let (mut rig, _) = opened(4, 7, Tuning::default());
+    let vdisk = make(&rig, "vdisk", Resiliency::Parity { parity: 2 }, 4, 0);
+    let written = vdisk.clone();
+    rig.run(async move { written.write(VirtualOffset(0), &vec![1; 1 << 20], true).await.unwrap() });
+    let homes = |rig: &Rig| {
+        let pool = rig.pool();
+        let map = pool.store().map.borrow();
+        let segment = map.segments.values().find(|found| found.record.owner != OWNER_METADATA).unwrap();
+        segment.record.slabs.iter().flatten().map(|at| at.disk).collect::<Vec<u16>>()
+    };
+    let before = homes(&rig);
+    // One of the other disks is by far the emptiest.
+    let others: Vec<u16> = (0..7).filter(|no| !before.contains(no)).collect();
+    let filler = make(&rig, "filler", Resiliency::Simple, 2, 1 << others[1] | 1 << others[2]);
+    let (pool, world) = (rig.pool(), rig.world.clone());
+    let lost = [before[0], before[1]];
+    rig.run(async move {
+        filler.write(VirtualOffset(0), &vec![1; 4 << 20], true).await.unwrap();
+        pool.set(SettingsRecord { repair_after: 1, ..SettingsRecord::default() }).await.unwrap();
+        lost.iter().for_each(|no| pool.store().disk_lost(*no, "the story says so"));
+        world.sleep(Nanos::secs(60)).await;
+    });
+    let after = homes(&rig);
+    assert!(lost.iter().all(|no| !after.contains(no)), "{before:?} became {after:?}");
+    assert_eq!(after.iter().collect::<BTreeSet<_>>().len(), 4, "{before:?} became {after:?}");
+    rig.halt();
+}
+
+/// A stripe that was flushed is written anew, and half of that goes with the cache of a disk that is back before the log could be written. What is `beside`
+/// happens before the disk goes.
+fn lose_a_version(seed: u64, beside: impl AsyncFnOnce(&Rc<Vdisk>) + 'static) -> (Rig, Rc<Vdisk>) {
+    let (rig, mut rng) = opened(seed, 5, Tuning { auto_jobs: false, ..Tuning::default() });
+    let weak = make(&rig, "weak", Resiliency::Simple, 2, 0b00011);
+    let (pool, world, disk, vdisk) = (rig.pool(), rig.world.clone(), rig.disks[0].clone(), weak.clone());
+    rig.run(async move {
+        vdisk.write(VirtualOffset(0), &[1; STRIPE as usize], true).await.unwrap();
+        vdisk.write(VirtualOffset(0), &[2; STRIPE as usize], false).await.unwrap();
+        let store = pool.store();
+        while store.flying.get() > 0 {
+            world.sleep(Nanos::millis(1)).await;
+        }
+        let turn = store.committing.take().await;
+        beside(&vdisk).await;
+        disk.vanish();
+        store.disk_lost(0, "the story says so");
+        disk.come_back(&mut rng);
+        pool.attach(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
+        drop(turn);
+        world.sleep(Nanos::secs(2)).await;
+    });
+    (rig, weak)
+}
+
+/// All disks are there, and none comes or goes any more: what may be lost is judged all the same, and nobody waits for ever.
+#[test]
+fn a_flush_of_what_a_disk_lost_from_its_cache_ends_when_no_disk_is_missing() {
+    for seed in 0..16 {
+        let (mut rig, vdisk) = lose_a_version(seed, async |_: &Rc<Vdisk>| {});
+        let (flushed, read) = rig.run(async move {
+            let mut bytes = vec![0; STRIPE as usize];
+            let flushed = vdisk.flush().await;
+            (flushed, vdisk.read(VirtualOffset(0), &mut bytes).await.map(|()| bytes))
+        });
+        // The disk may have kept what it had not flushed.
+        let right = read.as_ref().is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 2));
+        assert!(right && flushed.is_ok() || flushed.is_err() && read.is_err(), "seed {seed}: {flushed:?}");
+        rig.halt();
+    }
+}
+
+/// A partial write waits in memory while the version below it is lost. To merge it with the one before that would be to bring that back.
+#[test]
+fn a_partial_write_is_never_merged_with_a_version_older_than_one_that_was_lost() {
+    for seed in 0..16 {
+        let (mut rig, vdisk) = lose_a_version(seed, async |vdisk: &Rc<Vdisk>| {
+            vdisk.write(VirtualOffset(4096), &[3; 4096], false).await.unwrap();
+        });
+        let old = rig.run(async move {
+            let _ = vdisk.destage_and_wait(0).await;
+            let mut bytes = vec![0; STRIPE as usize];
+            vdisk.read(VirtualOffset(0), &mut bytes).await.is_ok() && bytes.contains(&1)
+        });
+        assert!(!old, "seed {seed}: what was overwritten is back");
+        rig.halt();
+    }
+}
+
+/// A write that a disk missed is told late: while a repair runs that has looked at its segment already, or after it.
+#[test]
+fn what_is_missed_and_told_late_is_made_good_by_the_next_repair() {
+    let (mut rig, mut rng) = opened(5, 4, Tuning::default());
+    let vdisk = make(&rig, "vdisk", PARITY, 3, 0);
+    let (pool, world, disk) = (rig.pool(), rig.world.clone(), rig.disks[0].clone());
+    rig.run(async move {
+        pool.set(SettingsRecord { repair_after: u32::MAX, ..SettingsRecord::default() }).await.unwrap();
+        vdisk.write(VirtualOffset(0), &vec![1; 4 << 20], true).await.unwrap();
+        let store = pool.store();
+        let missing = || {
+            let map = store.map.borrow();
+            let missed = map.segments.values().filter(|found| slots_on(&found.record, 0) & found.record.missed != 0);
+            missed.count()
+        };
+        let mark_all = || {
+            let records: Vec<_> = store.map.borrow().segments.values().map(|found| found.record.clone()).collect();
+            let data = records.iter().filter(|record| record.owner != OWNER_METADATA);
+            data.for_each(|record| store.note_missed(record.id, slots_on(record, 0)));
+        };
+        disk.vanish();
+        store.disk_lost(0, "the story says so");
+        mark_all();
+        let all = missing();
+        assert!(all > 1);
+        disk.return_intact(&mut rng);
+        pool.attach(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
+        while missing() == all {
+            world.sleep(Nanos(100_000)).await;
+        }
+        // Once while a repair runs, once after the disk has caught up.
+        for _ in 0..2 {
+            mark_all();
+            world.sleep(Nanos::secs(60)).await;
+            assert_eq!((missing(), pool.unsound_bytes()), (0, ByteCount::ZERO));
+        }
+    });
+    rig.halt();
+}
