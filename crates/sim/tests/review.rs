@@ -70,6 +70,38 @@ fn a_stripe_that_could_be_written_nowhere_is_never_read_as_it_was_before() {
     rig.halt();
 }
 
+/// segment/allocate.rs, `home_for`.
+#[test]
+fn two_slots_of_a_segment_that_are_rebuilt_at_once_never_share_a_disk() {
+    for seed in 0..4 {
+        let (mut rig, _) = rig(50 + seed, 6, ByteCount::mib(16));
+        let layout = Layout::new(Resiliency::Mirror { copies: 3 }, 1, ByteCount::kib(16)).unwrap();
+        rig.make_vdisk(layout, ByteCount::mib(2), 4096, true).unwrap();
+        let pool = rig.pool();
+        let (gone, slots_of) = {
+            let map = pool.store().map.borrow();
+            let fixed = map.segments.values().find(|segment| segment.record.layout == layout).unwrap();
+            let disks: Vec<u16> = fixed.record.slabs.iter().flatten().map(|at| at.disk).collect();
+            (disks[..2].to_vec(), fixed.record.id)
+        };
+        gone.iter().for_each(|no| rig.disks[*no as usize].vanish());
+        let told = rig.run(async move {
+            let vdisk = pool.vdisk("vdisk").unwrap();
+            vdisk.write(VirtualOffset(0), &vec![1; 1 << 20], true).await.unwrap();
+            let job = pool.job_start(JobKind::Repair, 0).await.unwrap();
+            assert_eq!(pool.job_wait(job).await.unwrap().state, JobState::Done);
+            let map = pool.store().map.borrow();
+            let at: Vec<u16> = map.segments[&slots_of].record.slabs.iter().flatten().map(|at| at.disk).collect();
+            at
+        });
+        let mut apart = told.clone();
+        apart.sort_unstable();
+        apart.dedup();
+        assert_eq!(apart.len(), 3, "seed {seed}: the copies lie on disks {told:?}");
+        rig.halt();
+    }
+}
+
 #[test]
 fn a_virtual_disk_may_be_removed_while_requests_for_it_wait() {
     for seed in 0..40 {

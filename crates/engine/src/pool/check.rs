@@ -1,10 +1,11 @@
 //! The proof that a pool is sound: everything that is recorded is there, agrees with everything else, and verifies.
 
 use super::Pool;
-use super::moves::PAGES_AT_ONCE;
+use super::moves::{Homed, PAGES_AT_ONCE};
 use crate::error::Result;
 use crate::format::record::OWNER_METADATA;
 use crate::store::join;
+use crate::store::proof::Proof;
 use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
 use crate::units::ByteCount;
@@ -48,7 +49,10 @@ impl Pool {
             self.check_table(table, repair, &mut report).await?;
         }
         if repair {
-            self.prove_pages(&mut report).await;
+            // Of a page that was written anew, the other slot of each copy may still be damaged.
+            if self.prove_pages(&mut report).await? {
+                self.prove_pages(&mut report).await?;
+            }
             // What counts as healed must stay so when the power goes.
             self.store.flush_all(self.store.unflushed()).await;
             if self.store.losses_of_all() != losses {
@@ -59,22 +63,55 @@ impl Pool {
         Ok(report)
     }
 
-    /// Reads every copy of every metadata page; those that lack its newest image get it.
-    async fn prove_pages(&self, report: &mut CheckReport) {
+    /// Proves every metadata page, and puts right what is wrong with its copies. Says whether some were written anew from memory.
+    async fn prove_pages(&self, report: &mut CheckReport) -> Result<bool> {
         let metadata: Vec<u32> = {
             let map = self.store.map.borrow();
             let segments = map.segments.values().filter(|found| found.record.owner == OWNER_METADATA);
             segments.map(|found| found.record.id).collect()
         };
+        let mut dirty = false;
         for segment in metadata {
+            let mut late = BTreeSet::new();
             for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
-                // No checkpoint writes a page that is just being rewritten.
-                let _turn = self.checkpointing.take().await;
-                let still = group.iter().filter(|(id, home)| self.store.is_home(*id, home.0));
-                let read = join(still.map(|(id, home)| self.store.read_page(*id, *home))).await;
-                report.problems.extend(read.into_iter().filter_map(|page| page.err()).map(|error| error.context));
+                let (began, mut left) = (self.store.world.now(), group.to_vec());
+                loop {
+                    let (proofs, again) = self.prove_group(&left).await;
+                    dirty |= proofs.iter().any(|proof| matches!(proof, Ok(Proof::Dirty)));
+                    report
+                        .problems
+                        .extend(proofs.into_iter().filter_map(|proof| proof.err()).map(|error| error.context));
+                    // A disk that stalls is waited for as long as for a write.
+                    let waited = self.store.world.now().since(began);
+                    if again.is_empty() || waited > self.store.tuning.write_limit {
+                        late.extend(again.into_iter().map(|(no, _)| no));
+                        break;
+                    }
+                    self.store.pause().await;
+                    left = again.into_iter().map(|(_, page)| page).collect();
+                }
             }
+            let unproven = |no: u16| format!("disk {no} does not answer: its metadata is not proven");
+            report.problems.extend(late.into_iter().map(unproven));
         }
+        if dirty {
+            self.checkpoint().await?;
+        }
+        Ok(dirty)
+    }
+
+    /// Proves some pages of a metadata segment, as far as they still live there. Returns those, too, of which a disk takes too long to tell.
+    pub(super) async fn prove_group(&self, group: &[Homed]) -> (Vec<Result<Proof>>, Vec<(u16, Homed)>) {
+        // No checkpoint writes a page that is just being proven.
+        let _turn = self.checkpointing.take().await;
+        let still: Vec<Homed> = group.iter().copied().filter(|(id, home)| self.store.is_home(*id, home.0)).collect();
+        let proofs = join(still.iter().map(|(id, home)| self.store.prove_page(*id, *home))).await;
+        let late = still.iter().zip(&proofs).filter_map(|(page, proof)| match proof {
+            Ok(Proof::Late(no)) => Some((*no, *page)),
+            _ => None,
+        });
+        let late = late.collect();
+        (proofs, late)
     }
 
     /// Every slab, stripe and page is owned at most once, and what is free is what nobody owns.
@@ -92,6 +129,13 @@ impl Pool {
                 }
             }
             let owner = segment.record.owner;
+            // The copies of metadata share the disk of a pool that has one only.
+            let disks: BTreeSet<u16> = segment.record.slabs.iter().flatten().map(|at| at.disk).collect();
+            if owner != OWNER_METADATA && disks.len() < segment.record.slabs.iter().flatten().count() {
+                report
+                    .problems
+                    .push(format!("a disk holds two columns of the stripes of segment {}", segment.record.id));
+            }
             if owner != OWNER_METADATA && !map.tables.contains_key(&owner) {
                 report
                     .problems

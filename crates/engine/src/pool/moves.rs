@@ -51,6 +51,9 @@ const GROUP_STRIPES: u64 = 256;
 /// Pages of metadata that are copied or proven at once: among the requests of busy clients the arm comes by for all of them and not for each.
 pub(super) const PAGES_AT_ONCE: usize = 256;
 
+/// A metadata page, its run, and which page of that it is.
+pub(super) type Homed = (PageId, (PageRun, u32));
+
 /// How a move ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moved {
@@ -350,7 +353,7 @@ impl Pool {
     }
 
     /// Every page that lives in a metadata segment, with its home, in the order in which they lie.
-    pub(super) fn pages_of(&self, metadata: u32) -> Vec<(PageId, (PageRun, u32))> {
+    pub(super) fn pages_of(&self, metadata: u32) -> Vec<Homed> {
         let map = self.store.map.borrow();
         let mut pages = Vec::new();
         for segment in

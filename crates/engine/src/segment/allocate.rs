@@ -94,19 +94,25 @@ impl Map {
         self.tables.get(&table).is_some_and(|table| table.segments.iter().any(|id| self.segments[id].frozen))
     }
 
-    /// A disk for a new home of `slot` of `segment`: a healthy one with a free slab that the segment does not use; better one in a domain that
-    /// it does not use; better a hot spare; better the emptiest. `only`: that one or none. Metadata moves only where metadata is up to date: from the others it
-    /// is not read, and a copy there may be the last one.
+    /// A disk for a new home of `slot` of `segment`: a healthy one with a free slab that the segment does not use, nor is
+    /// about to; better one in a domain that it does not use; better a hot spare; better the emptiest. `only`: that one or
+    /// none. Metadata moves only where metadata is up to date: from the others it is not read, and a copy there may be the
+    /// last one.
     pub fn home_for(&self, segment: u32, slot: usize, only: Option<u16>) -> Option<u16> {
         let record = &self.segments.get(&segment)?.record;
         let domain =
             |no: u16| self.disks.get(&no).map(|disk| disk.record.domain.as_str()).filter(|name| !name.is_empty());
-        let others = || record.slabs.iter().enumerate().filter(|(other, _)| *other != slot).filter_map(|(_, at)| *at);
+        // Other slots of it may be on their way.
+        let bound_for = || self.in_transit.iter().filter(|(_, of)| **of == Some(segment)).map(|(at, _)| *at);
+        let others = || {
+            let there = record.slabs.iter().enumerate().filter(|(other, _)| *other != slot).filter_map(|(_, at)| *at);
+            there.chain(bound_for())
+        };
         let table = self.tables.get(&record.owner).map_or(0, |table| table.record.disks);
         let spares = self.disks.values().filter(|disk| disk.healthy && disk.record.usage == Usage::HotSpare);
         let fits = |disk: &&DiskRoom| {
             let no = disk.record.no;
-            let unused = record.slabs.iter().flatten().all(|at| at.disk != no);
+            let unused = record.slabs.iter().flatten().copied().chain(bound_for()).all(|at| at.disk != no);
             let readable = record.owner != OWNER_METADATA || disk.current;
             readable && unused && !disk.free.is_empty() && only.is_none_or(|only| only == no)
         };
@@ -125,7 +131,7 @@ impl Map {
         let slab = free.first(0..free.len())?;
         free.remove(slab..slab + 1);
         let at = SlabAt { disk: no, slab: slab as u32 };
-        self.in_transit.insert(at);
+        self.in_transit.insert(at, Some(segment));
         Some(at)
     }
 
@@ -134,7 +140,7 @@ impl Map {
         let segment = self.segments.get_mut(&segment)?;
         let mut slabs = segment.record.slabs.to_vec();
         self.in_transit.remove(&to);
-        self.in_transit.extend(slabs[slot]);
+        self.in_transit.extend(slabs[slot].map(|left| (left, None)));
         slabs[slot] = Some(to);
         segment.before = segment.known();
         segment.before.retain(|slabs| slabs.strong_count() > 0);

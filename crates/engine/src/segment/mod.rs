@@ -26,7 +26,7 @@ use crate::stripe::table::{CHUNK_PAGES, Chunk, Place, Table};
 use crate::units::BLOCK;
 use crate::units::ByteCount;
 use alloc::borrow::Cow;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 pub use allocate::segments_on;
@@ -62,7 +62,7 @@ pub struct Map {
     /// The last things that happened, by number.
     pub events: BTreeMap<u64, EventRecord>,
     /// Slabs that are taken and in no segment: where a slot is moving to, or has moved from.
-    pub in_transit: BTreeSet<SlabAt>,
+    pub in_transit: BTreeMap<SlabAt, Option<u32>>,
     /// Where stripes were written whose commits were withdrawn, by (table, stripe); see `store/limbo.rs`.
     pub limbo: BTreeMap<(u32, u64), Place>,
     draining: Draining,
@@ -149,7 +149,7 @@ impl Map {
             settings: SettingsRecord::default(),
             jobs: BTreeMap::new(),
             events: BTreeMap::new(),
-            in_transit: BTreeSet::new(),
+            in_transit: BTreeMap::new(),
             limbo: BTreeMap::new(),
             draining: Draining::default(),
             freeing: VecDeque::new(),

@@ -22,6 +22,7 @@ pub mod limbo;
 pub mod log_move;
 pub mod pages;
 pub mod patience;
+pub mod proof;
 pub mod quorum;
 pub mod replay;
 

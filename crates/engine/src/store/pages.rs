@@ -72,7 +72,7 @@ impl Drop for Held<'_> {
 }
 
 /// What one copy of a page gave.
-enum Copied {
+pub(super) enum Copied {
     /// Its newest image; both slots were read.
     Whole((u64, Buf)),
     /// There is none; both slots were read.
@@ -86,7 +86,7 @@ enum Copied {
 }
 
 impl Copied {
-    fn image(&self) -> Option<&(u64, Buf)> {
+    pub(super) fn image(&self) -> Option<&(u64, Buf)> {
         match self {
             Copied::Whole(image) | Copied::Partly(image) => Some(image),
             Copied::Blank | Copied::Unreadable | Copied::Late => None,
@@ -95,7 +95,7 @@ impl Copied {
 }
 
 /// Lives as long as a page is being read from the disks, or written there: its place is nobody else's before.
-struct Using<'a> {
+pub(super) struct Using<'a> {
     pages: &'a Pages,
     owner: (PageKind, u32),
 }
@@ -182,7 +182,7 @@ impl Pages {
         self.used.borrow().contains_key(&(kind, owner))
     }
 
-    fn using(&self, id: PageId) -> Using<'_> {
+    pub(super) fn using(&self, id: PageId) -> Using<'_> {
         let owner = (id.kind, id.owner);
         *self.used.borrow_mut().entry(owner).or_insert(0) += 1;
         Using { pages: self, owner }
@@ -235,6 +235,18 @@ impl Pages {
                     self.dirty.set(self.dirty.get() + 1);
                 }
             }
+        }
+    }
+
+    /// The version of the last image of a checksum page, if the page is in memory.
+    pub(super) fn written(&self, id: PageId) -> Option<u64> {
+        self.sheets.borrow().get(&(id.owner, id.number)).map(|sheet| sheet.version)
+    }
+
+    /// The next checkpoint writes this checksum page, if it is in memory.
+    pub(super) fn soil(&self, id: PageId) {
+        if let Some(sheet) = self.sheets.borrow_mut().get_mut(&(id.owner, id.number)) {
+            self.dirty.set(self.dirty.get() + !core::mem::replace(&mut sheet.dirty, true) as usize);
         }
     }
 
@@ -404,7 +416,12 @@ impl Store {
 
     /// Every copy of a page on the current disks, and the newest sound image there. With `patiently`, a disk that stalls is waited for only where no
     /// other copy was read whole; and never while a pool is being opened, when a copy that is behind could be taken for the newest.
-    async fn read_copies(&self, id: PageId, home: (PageRun, u32), patiently: bool) -> (Vec<SlabAt>, Vec<Copied>) {
+    pub(super) async fn read_copies(
+        &self,
+        id: PageId,
+        home: (PageRun, u32),
+        patiently: bool,
+    ) -> (Vec<SlabAt>, Vec<Copied>) {
         let copies = self.page_copies(home.0.segment, true);
         let first = first_block(home);
         let patiently = patiently && (self.writing.get() || self.read_only);
@@ -544,7 +561,7 @@ pub fn table_page(table: u32, chunk: u32, page: u32) -> PageId {
 }
 
 /// The first of the two blocks of a page within the slabs of its segment.
-fn first_block(home: (PageRun, u32)) -> u64 {
+pub(super) fn first_block(home: (PageRun, u32)) -> u64 {
     (home.0.first + home.1) as u64 * PAGE_PAIR / BLOCK
 }
 

@@ -139,8 +139,8 @@ impl Storm {
 
     fn end_of_round(&mut self, crashed: bool) -> Result<(), String> {
         self.shared.busy.borrow_mut().clear();
-        if !crashed && self.rng.chance(0.4) {
-            return self.rig.close().map_err(|error| format!("closing: {error}"));
+        if !crashed && self.rng.chance(0.4) && self.close()? {
+            return Ok(());
         }
         self.crashes += 1;
         if self.rng.chance(0.7) {
@@ -155,6 +155,22 @@ impl Storm {
             self.die(0.0);
         }
         Ok(())
+    }
+
+    /// A clean stop. `false`: a power cut was due in its midst.
+    fn close(&mut self) -> Result<bool, String> {
+        let (world, pool) = (self.rig.world.clone(), self.rig.pool());
+        let closed = world.block_on_within(PATIENCE, async move { pool.close().await });
+        if closed.is_ok() {
+            self.rig.pool = None;
+            world.run_until_idle(world.now() + PATIENCE);
+        }
+        world.crash_at(u64::MAX);
+        match closed {
+            Ok(closed) => closed.map(|()| true).map_err(|error| format!("closing: {error}")),
+            Err(Stop::Crashed) => Ok(false),
+            Err(stop) => Err(format!("closing hangs ({stop:?}): {:?}", world.tasks())),
+        }
     }
 
     /// Opens the pool; now and then the power goes, or it is killed, once more while that is under way.

@@ -1,18 +1,19 @@
 //! Dares: harm beyond what the pool survives, done to copies of its disks. The pool may refuse to open, or to read; what it does read is right.
 //!
 //! 1. *A hole in the log*: one batch is damaged on every disk that has it, while later ones are not. The log must not seem to end there.
-//! 2. *A page out of date*: the newest image of a page is damaged wherever it lies. The one before must not pass for it.
+//! 2. *A page out of date*: the newest image of a page is damaged wherever it lies. The one before must not pass for it. If the page holds checksums, blocks whose
+//!    last write was lost are made unreadable, too: an old block and its old checksum agree, and nothing above them says that there were newer ones.
 //!
 //! Besides, a pool that says that it is whole is taken at its word: [`Storm::lose_others`].
 
 use super::classic::Storm;
 use super::clients::read_all;
-use crate::disk::{DiskImage, SimDisk};
+use crate::disk::{DiskImage, Harm, SimDisk};
 use crate::rig::PATIENCE;
 use std::collections::BTreeMap;
 use weft_engine::format::batch::BATCH_MAGIC;
 use weft_engine::format::label::{DiskPlan, Label};
-use weft_engine::format::page::PAGE_MAGIC;
+use weft_engine::format::page::{PAGE_MAGIC, PageKind};
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset};
 
 /// How many of the newest batches may be the damaged one: most of the older ones are not read any more.
@@ -30,6 +31,7 @@ impl Storm {
             true => ("a hole in the log", self.hole(&images)),
             false => ("a page out of date", self.newest_of_a_page(&images)),
         };
+        self.end_lies(&images, &places);
         places.iter().for_each(|(at, place)| self.rig.disks[*at].rot(*place));
         let judged = self.open_dared();
         self.rig.halt();
@@ -60,6 +62,26 @@ impl Storm {
             disk.return_as(image);
         }
         judged.map_err(|why| format!("it was whole; without disks {gone:?}: {why}"))
+    }
+
+    /// Makes blocks of data unreadable whose last write was lost, if what is to be damaged is a page of checksums.
+    fn end_lies(&self, images: &[(usize, DiskImage)], places: &Places) {
+        let holds_sums = |(at, place): &(usize, DiskOffset)| {
+            let block = self.rig.disks[*at].peek(*place, ByteCount(BLOCK)).ok();
+            block.is_some_and(|block| {
+                block.starts_with(&PAGE_MAGIC) && block[24..26] == (PageKind::Sheet as u16).to_le_bytes()
+            })
+        };
+        if !places.iter().any(holds_sums) {
+            return;
+        }
+        for (at, image) in images {
+            let disk = &self.rig.disks[*at];
+            let Some(plan) = plan_of(disk, image) else { continue };
+            let lost =
+                disk.harmed().into_iter().filter(|(place, harm)| *harm == Harm::Missed && *place >= plan.data_at);
+            lost.for_each(|(place, _)| disk.spoil(place));
+        }
     }
 
     fn open_dared(&mut self) -> Result<(), String> {

@@ -10,12 +10,11 @@ use weft_engine::format::record::Away;
 use weft_engine::pool::Pool;
 use weft_engine::stripe::execute::Target;
 use weft_engine::stripe::table::Place;
-use weft_engine::units::{BLOCK, ByteCount, DiskOffset};
+use weft_engine::units::{BLOCK, DiskOffset};
 
 /// A strip that is not there.
+#[derive(PartialEq, Eq)]
 struct Lack {
-    stripe: u64,
-    place: Place,
     slot: usize,
     disk: u16,
     at: DiskOffset,
@@ -25,60 +24,76 @@ struct Lack {
 /// Finds strips that are lacking without a reason. `place_of` tells which simulated disk a member is; those in `liars` may lack anything.
 pub(super) fn judge(rig: &Rig, place_of: impl Fn(u16) -> Option<usize>, liars: &BTreeSet<usize>) -> Result<(), String> {
     let pool = rig.pool();
-    let lacks = rig
-        .world
-        .block_on_within(crate::rig::PATIENCE, async move { lacks_without_record(&pool).await })
-        .map_err(|stop| format!("proving every strip hangs ({stop:?}): {:?}", rig.world.tasks()))?;
-    for lack in lacks.map_err(|error| format!("proving every strip: {error}"))? {
-        let Some(disk) = place_of(lack.disk) else { continue };
-        let harmed = |at: &DiskOffset| *at < DiskOffset(lack.at.0 + lack.len) && at.0 + BLOCK > lack.at.0;
-        if !liars.contains(&disk) && !rig.disks[disk].harmed().iter().any(|(at, _)| harmed(at)) {
-            return Err(format!(
-                "slot {} of stripe {} at {:?} lacks its strip on disk {disk} without any record or harm: redundancy was lost in silence",
-                lack.slot, lack.stripe, lack.place
-            ));
+    let tables: Vec<u32> = pool.store().map.borrow().tables.keys().copied().collect();
+    for table in tables {
+        let mut next = 0;
+        while let Some((stripe, place)) = pin_next(&pool, table, next) {
+            next = stripe + 1;
+            let found = judge_stripe(rig, place, &place_of, liars);
+            let records = pool.store().map.borrow_mut().unpin(place);
+            pool.store().append_all(records);
+            if let Some(lack) = found? {
+                return Err(format!(
+                    "slot {} of stripe {stripe} at {place:?} lacks its strip on disk {} at {:?} without any record or harm: redundancy was lost in silence",
+                    lack.slot, lack.disk, lack.at
+                ));
+            }
         }
     }
     Ok(())
 }
 
-async fn lacks_without_record(pool: &Rc<Pool>) -> weft_engine::error::Result<Vec<Lack>> {
-    let store = pool.store();
-    let mut lacks = Vec::new();
-    let tables: Vec<u32> = store.map.borrow().tables.keys().copied().collect();
-    for table in tables {
-        let mut next = 0;
-        loop {
-            let (stripe, place) = {
-                let mut map = store.map.borrow_mut();
-                let Some((stripe, place)) = map.tables.get(&table).and_then(|table| table.mapped_from(next).next())
-                else {
-                    break;
-                };
-                map.pin(place);
-                (stripe, place)
-            };
-            next = stripe + 1;
-            // A repair may mend a strip, and say so, between the look at the strip and the look at the records.
-            let before = excused(pool, place);
-            let target = Target::new(store, place);
-            let lacking = match &target {
-                Some(target) => store.slots_lacking(target).await,
-                None => Ok(0),
-            };
-            let excused = before | excused(pool, place);
-            let records = store.map.borrow_mut().unpin(place);
-            store.append_all(records);
-            let (Some(target), lacking) = (target, lacking? & !excused) else { continue };
-            for slot in (0..target.layout.slots()).filter(|slot| lacking >> slot & 1 == 1) {
-                let Some((at, block)) = target.locate(slot, 0) else { continue };
-                let len = target.layout.interleave().0.next_multiple_of(ByteCount(BLOCK).0);
-                let offset = store.slab_offset(at, block);
-                lacks.push(Lack { stripe, place, slot, disk: at.disk, at: offset, len });
-            }
-        }
+/// The first stripe of `table` from `from` on, pinned where it lies.
+fn pin_next(pool: &Pool, table: u32, from: u64) -> Option<(u64, Place)> {
+    let mut map = pool.store().map.borrow_mut();
+    let found = map.tables.get(&table).and_then(|table| table.mapped_from(from).next())?;
+    map.pin(found.1);
+    Some(found)
+}
+
+/// A strip of this stripe that is lacking without a reason. A job may mend a strip, or move its slot, after it was seen to lack and before the ledger is asked:
+/// what is found is looked at again, with the ledger of before and of after.
+fn judge_stripe(
+    rig: &Rig,
+    place: Place,
+    place_of: &impl Fn(u16) -> Option<usize>,
+    liars: &BTreeSet<usize>,
+) -> Result<Option<Lack>, String> {
+    let owned = |lack: &Lack| {
+        let overlaps = |at: DiskOffset| at < DiskOffset(lack.at.0 + lack.len) && at.0 + BLOCK > lack.at.0;
+        place_of(lack.disk)
+            .is_none_or(|disk| liars.contains(&disk) || rig.disks[disk].harmed().iter().any(|(at, _)| overlaps(*at)))
+    };
+    let mut suspects = look(rig, place)?;
+    suspects.retain(|lack| !owned(lack));
+    if suspects.is_empty() {
+        return Ok(None);
     }
-    Ok(lacks)
+    let again = look(rig, place)?;
+    Ok(suspects.into_iter().find(|lack| again.contains(lack) && !owned(lack)))
+}
+
+/// The strips of a stripe that are lacking, but for those that the pool knows of.
+fn look(rig: &Rig, place: Place) -> Result<Vec<Lack>, String> {
+    let pool = rig.pool();
+    rig.world
+        .block_on_within(crate::rig::PATIENCE, async move { lacks_without_record(&pool, place).await })
+        .map_err(|stop| format!("proving every strip hangs ({stop:?}): {:?}", rig.world.tasks()))?
+        .map_err(|error| format!("proving every strip: {error}"))
+}
+
+async fn lacks_without_record(pool: &Rc<Pool>, place: Place) -> weft_engine::error::Result<Vec<Lack>> {
+    let store = pool.store();
+    // A repair may mend a strip, and say so, between the look at the strip and the look at the records.
+    let before = excused(pool, place);
+    let Some(target) = Target::new(store, place) else { return Ok(Vec::new()) };
+    let lacking = store.slots_lacking(&target).await? & !(before | excused(pool, place));
+    let lacks = (0..target.layout.slots()).filter(|slot| lacking >> slot & 1 == 1).filter_map(|slot| {
+        let (at, block) = target.locate(slot, 0)?;
+        let len = target.layout.interleave().0.next_multiple_of(BLOCK);
+        Some(Lack { slot, disk: at.disk, at: store.slab_offset(at, block), len })
+    });
+    Ok(lacks.collect())
 }
 
 /// The slots (bits) that may lack strips, as far as the pool knows.

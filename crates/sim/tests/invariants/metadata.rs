@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use weft_engine::event::{DiskNo, Event};
 use weft_engine::format::label::DiskPlan;
 use weft_engine::format::page::PAGE_MAGIC;
+use weft_engine::pool::job::{JobKind, JobState};
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset};
 
 fn healed(story: &Story, disk: u16, what: &str) -> bool {
@@ -139,6 +140,73 @@ fn every_metadata_page_of_one_disk_may_be_destroyed() {
     }
     let mut again = story.with_images(&damaged);
     assert_eq!(kind(again.open()), Some(weft_engine::error::ErrorKind::Lost));
+}
+
+/// store/proof.rs: a slot that cannot be read is damage although the other one holds the newest image, for it may have held a newer one. Who proves the pool puts
+/// it right, so that the copy is enough when it is the only one left.
+#[test]
+fn a_page_slot_that_cannot_be_read_is_written_anew_even_beside_the_newest_image() {
+    for prove in [check_and_repair, scrub] {
+        let story = used(5, 2, MIRROR2);
+        let mut images = story.images();
+        older_slots(&images[0]).into_iter().for_each(|at| images[0].spoil(at));
+        let mut again = story.with_images(&images);
+        again.open().unwrap();
+        prove(&again);
+        again.close();
+        again.rig.disks[1].vanish();
+        again.rig.options.degraded = true;
+        again.open().unwrap();
+        judge(&again);
+        again.close();
+    }
+}
+
+/// store/proof.rs, invariant 3.
+#[test]
+fn pages_that_no_disk_holds_any_more_are_written_anew_from_memory() {
+    for prove in [check_and_repair, scrub] {
+        let mut story = used(6, 2, MIRROR2);
+        story.open().unwrap();
+        judge(&story);
+        story.checkpoint();
+        for disk in &story.rig.disks {
+            page_blocks(&disk.image()).into_iter().for_each(|at| disk.spoil(at));
+        }
+        prove(&story);
+        story.cut();
+        story.open().unwrap();
+        judge(&story);
+        assert_eq!(story.prove(), 0);
+        story.close();
+    }
+}
+
+fn check_and_repair(story: &Story) {
+    let pool = story.rig.pool();
+    let report = story.rig.run(async move { pool.check(true).await.unwrap() });
+    assert!(report.is_sound(), "{report:?}");
+}
+
+fn scrub(story: &Story) {
+    let pool = story.rig.pool();
+    story.rig.run(async move {
+        let job = pool.job_start(JobKind::Scrub, 0).await.unwrap();
+        assert_eq!(pool.job_wait(job).await.unwrap().state, JobState::Done);
+    });
+}
+
+/// The slots beside the newest image of every page.
+fn older_slots(image: &weft_sim::disk::DiskImage) -> Vec<DiskOffset> {
+    let data_at = label_of(image).plan.data_at.0;
+    let version = |at: u64| {
+        let block = image.read(DiskOffset(at), ByteCount(BLOCK)).unwrap();
+        let number = u64::from_le_bytes(block[40..48].try_into().unwrap());
+        if block.starts_with(&PAGE_MAGIC) { number } else { 0 }
+    };
+    let other = |at: &DiskOffset| data_at + ((at.0 - data_at) ^ BLOCK);
+    let newest = page_blocks(image).into_iter().filter(|at| version(at.0) > version(other(at)));
+    newest.map(|at| DiskOffset(other(&at))).collect()
 }
 
 fn page_blocks(image: &weft_sim::disk::DiskImage) -> Vec<DiskOffset> {

@@ -5,6 +5,7 @@ use super::super::Pool;
 use super::super::moves::PAGES_AT_ONCE;
 use super::{Halt, Ticket};
 use crate::format::record::{JobState, OWNER_METADATA};
+use crate::store::proof::Proof;
 use crate::store::{Store, join};
 use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
@@ -54,10 +55,10 @@ impl Pool {
             return Ok(());
         };
         if metadata {
-            // Reading a page compares its copies and rewrites those that lack it.
-            for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
-                join(group.iter().map(|(id, home)| self.store.read_page(*id, *home))).await;
-                ticket.step(&self.store, 0).await?;
+            // Of a page that was written anew, the other slot of each copy may still be damaged.
+            if self.prove_metadata(segment, ticket).await? {
+                self.checkpoint().await?;
+                self.prove_metadata(segment, ticket).await?;
             }
             return Ok(());
         }
@@ -77,6 +78,18 @@ impl Pool {
             }
             ticket.step(&self.store, raw * group.len() as u64).await?;
         }
+    }
+
+    /// Proves the pages of a metadata segment. Says whether some are to be written anew from memory.
+    async fn prove_metadata(&self, segment: u32, ticket: &Ticket) -> core::result::Result<bool, Halt> {
+        let mut dirty = false;
+        for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
+            // Copies on disks that do not answer are no finding of a scrub.
+            let (proofs, _) = self.prove_group(group).await;
+            dirty |= proofs.iter().any(|proof| matches!(proof, Ok(Proof::Dirty)));
+            ticket.step(&self.store, 0).await?;
+        }
+        Ok(dirty)
     }
 
     /// Bad and healed blocks of one stripe; none if it is gone meanwhile. Strips whose disk is away are no finding of a scrub.

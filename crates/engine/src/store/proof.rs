@@ -1,0 +1,107 @@
+//! The proof of a metadata page: every copy of it can be read, in both slots, and has its newest image.
+//!
+//! A slot that cannot be read is damage even where the other one holds the newest image: nobody can tell from that copy alone that the lost slot held nothing
+//! newer, so a pool that has only that copy left does not open.
+//!
+//! Invariants
+//! 1. No checkpoint runs while a page is proven: the slot that is made blank is the one that the next image goes to.
+//! 2. The only good image of a page is never overwritten: where its copy is damaged, only the other slot is written.
+//! 3. What is in memory is the page, whatever became of its copies: where they are all behind it, the next checkpoint writes it anew, and a second proof puts right
+//!    what that leaves.
+
+use super::Store;
+use super::pages::{Copied, first_block, slot_of};
+use crate::error::Result;
+use crate::fail;
+use crate::format::page::{PageId, PageKind};
+use crate::format::record::{PageRun, SlabAt};
+use crate::io::Buf;
+use crate::segment::PAGE_PAIR;
+use crate::stripe::table::CHUNK_PAGES;
+use crate::units::BLOCK;
+
+/// How the proof of a page ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Proof {
+    /// Every copy on the current disks is what it should be, now.
+    Sound,
+    /// It is in memory, and dirty now: a checkpoint makes it sound.
+    Dirty,
+    /// This disk takes longer to tell than the read timeout.
+    Late(u16),
+}
+
+impl Store {
+    /// Proves a page; what is wrong with its copies is put right. An error: what it held is lost. No checkpoint may run meanwhile.
+    pub async fn prove_page(&self, id: PageId, home: (PageRun, u32)) -> Result<Proof> {
+        let _used = self.pages.using(id);
+        let _slabs = self.map.borrow().segments.get(&home.0.segment).map(|segment| segment.record.slabs.clone());
+        let (copies, found) = self.read_copies(id, home, true).await;
+        if let Some((at, _)) = copies.iter().zip(&found).find(|(_, found)| matches!(found, Copied::Late)) {
+            return Ok(Proof::Late(at.disk));
+        }
+        let newest = found.iter().filter_map(Copied::image).max_by_key(|(version, _)| *version);
+        let best = newest.map_or(0, |(version, _)| *version);
+        let certain = found.iter().any(|found| matches!(found, Copied::Whole(_) | Copied::Blank));
+        match self.page_written(id) {
+            Some(written) if best < written => {
+                self.write_again(id);
+                return Ok(Proof::Dirty);
+            }
+            None if !certain => {
+                let (PageId { kind, owner, number }, copies) = (id, copies.len());
+                return fail!(
+                    Lost,
+                    "metadata page {number} of {kind:?} {owner} cannot be read: {copies} copies were tried"
+                );
+            }
+            _ => {}
+        }
+        for (at, found) in copies.iter().zip(&found) {
+            self.mend_copy(*at, first_block(home), found, newest).await;
+        }
+        Ok(Proof::Sound)
+    }
+
+    /// Writes what is wrong in one copy, whose pair of slots begins at block `pair`. A disk that fails this is taken out; the page has other copies.
+    async fn mend_copy(&self, at: SlabAt, pair: u64, found: &Copied, newest: Option<&(u64, Buf)>) {
+        let best = newest.map_or(0, |(version, _)| *version);
+        let lacks = newest.is_some() && found.image().is_none_or(|(version, _)| *version < best);
+        let unreadable = matches!(found, Copied::Partly(_) | Copied::Unreadable);
+        if !lacks && !unreadable {
+            return;
+        }
+        let block = |slot: u64| match newest {
+            Some((version, block)) if slot_of(*version) == slot => block.clone(),
+            _ => Buf::zeroed(BLOCK as usize),
+        };
+        let (first, slots) = match (lacks, matches!(found, Copied::Partly(_))) {
+            (true, _) if !unreadable => (slot_of(best), 1),
+            (false, true) => (1 - slot_of(best), 1),
+            _ => (0, PAGE_PAIR / BLOCK),
+        };
+        let slices = (first..first + slots).map(|slot| block(slot).freeze()).collect();
+        self.metadata_healed(at.disk, "metadata page");
+        let _ = self.disk_write(at.disk, self.slab_offset(at, pair + first), slices).await;
+    }
+
+    /// The version of the last image that was written of a page, if it is in memory.
+    fn page_written(&self, id: PageId) -> Option<u64> {
+        match id.kind {
+            PageKind::Sheet => self.pages.written(id),
+            PageKind::Table => {
+                let map = self.map.borrow();
+                let chunk = map.tables.get(&id.owner)?.chunks.get(&(id.number / CHUNK_PAGES))?;
+                Some(chunk.versions[(id.number % CHUNK_PAGES) as usize])
+            }
+        }
+    }
+
+    /// The next checkpoint writes this page, which is in memory.
+    fn write_again(&self, id: PageId) {
+        match id.kind {
+            PageKind::Sheet => self.pages.soil(id),
+            PageKind::Table => self.pages_written(&[id], false),
+        }
+    }
+}
