@@ -45,21 +45,14 @@ pub async fn committer(store: Rc<Store>) {
         match store.commit_once().await {
             Ok(true) => {}
             Ok(false) if store.log.failure().is_some() => return,
-<<<<<<< HEAD
-            // The ring is full: wait for a checkpoint to move the tail.
-            Ok(false) => moved.await,
-            // It is being closed while disks are missing: nobody waits for them, but they may come back all the same.
-            Err(error) if error.kind == ErrorKind::Frozen && store.stopping.get() => return,
-            Err(error) if error.kind == ErrorKind::Frozen => changed.await,
-=======
             // The ring is full, but for what is kept to free it: wait for a checkpoint to move the tail.
             Ok(false) => {
                 store.log.pressure.notify();
                 moved.await
             }
-            // It is being closed while disks are missing.
-            Err(error) if error.kind == ErrorKind::Frozen => return,
->>>>>>> h/outage
+            // It is being closed while disks are missing: nobody waits for them, but they may come back all the same.
+            Err(error) if error.kind == ErrorKind::Frozen && store.stopping.get() => return,
+            Err(error) if error.kind == ErrorKind::Frozen => changed.await,
             Err(error) => store.fail(error),
         }
     }

@@ -127,57 +127,9 @@ impl Vdisk {
     fn append_landed(&self, stripe: u64, at: usize, bytes: Vec<u8>) -> u64 {
         let start = stripe * self.layout().data_len().0;
         // The last stripe may reach beyond the disk's end.
-<<<<<<< HEAD
-        let end = (self.size().0 - stripe * len.0).min(len.0) as usize;
-        let piece = (self.store.log.record_max() / 2 / BLOCK * BLOCK).max(BLOCK) as usize;
-        let mut first = None;
-        for at in (0..end).step_by(piece) {
-            let mut bytes = vec![0; piece.min(end - at)];
-            self.flying(stripe).unwrap_or_else(|| sealed.clone()).get(at, &mut bytes);
-            self.with_filling(stripe, |buffer| drop(buffer.get(at, &mut bytes)));
-            let offset = stripe * len.0 + at as u64;
-            let record = LandedRecord { vdisk: self.id, offset, data: Cow::Owned(bytes) };
-            let seq = self.store.log.append(&Record::Landed(record));
-            first.get_or_insert(seq);
-        }
-        if let Some(seq) = first {
-            let mut landings = self.store.landings.borrow_mut();
-            landings.remove(&(oldest, self.id, stripe));
-            landings.insert((seq, self.id, stripe));
-            drop(landings);
-            self.store.limbo.landed_again(self.table(), stripe, seq);
-            if let Some(kept) = self.kept.borrow_mut().get_mut(&stripe) {
-                kept.0 = seq;
-            }
-            if let Some((_, sealed)) = flying.filter(|(from, _)| *from == oldest) {
-                sealed.landed_from.set(Some(seq));
-            }
-        }
-    }
-
-    /// Moves what the log holds of a stripe to the log's head, as far as that leaves room for the commits that make room: what can be written nowhere, and, with
-    /// `partial`, what gathers.
-    pub(crate) fn move_landed(&self, stripe: u64, partial: bool) {
-        // It may have been removed while its stripe was merged; the log keeps nothing of it then.
-        if self.removed.get() {
-            return;
-        }
-        if self.may_land_again() {
-            self.land_kept(stripe);
-        }
-        if partial && self.may_land_again() {
-            self.land_again(stripe);
-        }
-    }
-
-    fn may_land_again(&self) -> bool {
-        let (used, ring) = self.store.log.fill();
-        used + self.layout().data_len().0 + BLOCK <= ring / 8 * 5
-=======
         let len = (bytes.len() as u64).min(self.size().0.saturating_sub(start + at as u64)) as usize;
         let data = Cow::Owned(bytes[..len].to_vec());
         self.store.log.append(&Record::Landed(LandedRecord { vdisk: self.id, offset: start + at as u64, data }))
->>>>>>> h/outage
     }
 
     fn land_now(&self, stripe: u64) {
