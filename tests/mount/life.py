@@ -80,6 +80,12 @@ def formatted_and_mounted(host):
     refused(host, 3, "it cannot go on with", "mount", "p/v", host.mnt, "--device", next(kind for kind in KINDS if kind != host.kind))
     refused(host, 3, "is mounted on", "export", "remove", "p/v")
     refused(host, 3, "would lose it", "vdisk", "remove", "p/v", "--yes")
+    # Who writes beside the file system destroys it; who only reads does not.
+    beside = ["export", "add", "p/v", "--nbd", f"unix:{host.path('beside.sock')}"]
+    refused(host, 3, "is mounted on", *beside)
+    refused(host, 3, "is mounted on", *beside, "--shared")
+    host.weft(*beside, "--read-only")
+    host.weft("export", "remove", "p/v", *beside[-2:])
     with open(host.inside("kept"), "w") as file:
         file.write("kept")
 
@@ -88,10 +94,17 @@ def busy(host):
     with open(host.inside("kept")) as file:
         user = subprocess.Popen(["sleep", "600"], stdin=file)
         refused(host, 3, "used by", "unmount", host.mnt)
+        refused(host, 3, "used by", "unmount", host.mnt, "--dry-run")
     user.kill()
     user.wait()
     host.unmount()
     assert not host.is_mounted() and host.json("export", "list") == [] and host.block_devices() == []
+    # Clients that write to it may be there: it is not mounted beside them.
+    beside = ["--nbd", f"unix:{host.path('beside.sock')}"]
+    host.weft("export", "add", "p/v", *beside)
+    for dry in ([], ["--dry-run"]):
+        refused(host, 3, "clients write to it", "mount", "p/v", host.mnt, *dry)
+    host.weft("export", "remove", "p/v", *beside)
     # Unmounted by somebody else: what is left goes with the next command.
     host.mount()
     subprocess.run(["umount", host.mnt], check=True)

@@ -56,6 +56,8 @@ pub enum DiskError {
     Gone,
     /// The medium failed here; other places may work.
     Media,
+    /// There is no room below it: the file system of its file, or its thin volume, is full. The disk itself is well.
+    Full,
     /// Any other error, with its operating-system number.
     Os(i32),
 }
@@ -65,6 +67,9 @@ impl fmt::Display for DiskError {
         match self {
             DiskError::Gone => f.write_str("the disk is gone"),
             DiskError::Media => f.write_str("medium error"),
+            DiskError::Full => {
+                f.write_str("no room is left below it: the file system of its file, or its thin volume, is full")
+            }
             DiskError::Os(errno) => write!(f, "I/O error {errno}"),
         }
     }

@@ -3,6 +3,8 @@
 mod fake;
 #[path = "command_line/upkeep.rs"]
 mod upkeep;
+#[path = "command_line/uses.rs"]
+mod uses;
 
 use fake::{FakeEngine, FakeExports, Storage};
 use serde_json::Value;
@@ -198,6 +200,24 @@ fn what_destroys_asks_first() {
 }
 
 #[test]
+fn a_virtual_disk_that_lost_writes_is_cleared_when_a_person_agrees() {
+    let machine = Machine::with_tank();
+    machine.done(&["vdisk", "create", "tank/media", "--size", "1GiB"]);
+    assert_eq!(machine.json(&["vdisk", "clear", "tank/media", "--yes"])["outcome"], "already-so");
+    machine.storage.lose_a_write("tank/media");
+    let hint = &machine.json(&["status"])["attention"][0]["hint"];
+    assert_eq!(hint, "weft vdisk clear tank/media");
+    let would = machine.done(&["vdisk", "clear", "tank/media", "--dry-run"]);
+    assert!(would.contains("given up: what was written last to bytes 0 to 65536"), "{would}");
+    assert_eq!(machine.refused(&["vdisk", "clear", "tank/media"], Exit::Usage), "weft vdisk clear tank/media --yes");
+    assert_eq!(machine.weft_asking(&["vdisk", "clear", "tank/media"], Some(false)).exit, Exit::NotPossible);
+    assert_eq!(machine.json(&["vdisk", "show", "tank/media"])["health"], "failed");
+    assert_eq!(machine.weft_asking(&["vdisk", "clear", "tank/media"], Some(true)).exit, Exit::Done);
+    assert_eq!(machine.json(&["vdisk", "show", "tank/media"])["health"], "healthy");
+    machine.refused(&["vdisk", "clear", "tank/none", "--yes"], Exit::NotFound);
+}
+
+#[test]
 fn exports_survive_a_restart_and_pools_are_found_again_under_other_names() {
     let mut machine = Machine::with_tank();
     machine.done(&["vdisk", "create", "tank/media", "--size", "1GiB"]);
@@ -333,7 +353,7 @@ fn wrong_commands_are_refused_with_one_that_would_work() {
     let table: Vec<(Vec<&str>, Exit, &str)> = vec![
         (vec!["vdisk", "create", "tank/v", "--size", "10G"], Exit::Usage, "weft vdisk create tank/v --size 10GiB"),
         (vec!["vdisk", "create", "tank/v", "--size=10G"], Exit::Usage, "weft vdisk create tank/v --size=10GiB"),
-        (vec!["vdisk", "create", "tank/v"], Exit::Usage, "weft vdisk create tank/media --size 20GiB"),
+        (vec!["vdisk", "create", "tank/v"], Exit::Usage, "weft vdisk create tank/v --size 20GiB"),
         (vec!["vdisk", "create", "v", "--size", "1GiB"], Exit::Usage, "weft vdisk create v/media --size 1GiB"),
         (create(&["--interleave", "5KiB"]), Exit::Usage, "weft vdisk create tank/v --size 1GiB --interleave 8KiB"),
         (create(&["--columns", "33"]), Exit::Usage, "weft vdisk create tank/v --size 1GiB --columns 32"),
@@ -382,7 +402,7 @@ fn wrong_commands_are_refused_with_one_that_would_work() {
         (vec!["pool", "create", "pond", &d1], Exit::NotPossible, "weft pool show tank"),
         (vec!["pool", "create", "pond", &d2, "--slab-size", "3GiB"], Exit::Usage, "--slab-size 1GiB"),
         (vec!["pool", "create", "p/q", &d2], Exit::Usage, "weft pool create p-q"),
-        (vec!["pool", "create", "pond"], Exit::Usage, "weft pool create tank /dev/sdb"),
+        (vec!["pool", "create", "pond"], Exit::Usage, "weft pool create pond /dev/sdb"),
         (vec!["pool", "show", "pond"], Exit::NotFound, "weft pool show tank"),
         (vec!["pool", "lst"], Exit::Usage, "weft pool list"),
         (vec!["pool"], Exit::Usage, "weft pool --help"),

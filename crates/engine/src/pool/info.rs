@@ -1,6 +1,7 @@
 //! What a pool shows of itself: plain values, from which text and JSON are drawn outside.
 
 use super::Pool;
+use super::leaving::{Instead, losses_without, survivable};
 use crate::format::Id;
 use crate::format::record::{Away, Media, OWNER_METADATA, Usage};
 use crate::health::{DiskFacts, disk_health, disk_state, pool_health, vdisk_health};
@@ -85,6 +86,10 @@ pub struct DiskInfo {
     pub counters: DiskCounters,
     /// How long its last thousand reads and writes took.
     pub latency: Latency,
+    /// Whether it was taken out because there was no room below it.
+    pub out_of_room: bool,
+    /// The virtual disks whose layouts would find too few disks without it; only of disks that take nothing new, and so could leave.
+    pub needed_by: Vec<String>,
 }
 
 /// How long requests take.
@@ -121,6 +126,8 @@ pub struct VdiskInfo {
     pub degraded_segments: u64,
     /// How many more disks its worst segment can lose.
     pub failures_left: u32,
+    /// How many disks what is written from now on can lose; none: it finds too few disks to be written at all.
+    pub failures_new: Option<u32>,
     /// Why writes were lost for good, if they were.
     pub failure: Option<String>,
     /// See [`crate::vdisk::VdiskCounters`].
@@ -187,6 +194,8 @@ impl Pool {
         let map = self.store.map.borrow();
         let info = |(no, member): (&u16, &crate::store::Member)| {
             let room = map.disks.get(no)?;
+            let could_leave = member.disk.is_none() || room.record.usage == Usage::Retired;
+            let losses = if could_leave { losses_without(&map, *no, Instead::Nothing) } else { Vec::new() };
             let state = disk_state(DiskFacts {
                 there: member.disk.is_some(),
                 behind: !member.current || room.record.away != Away::No,
@@ -213,6 +222,8 @@ impl Pool {
                     p99: member.latency.quantile(990),
                     slowest: member.latency.slowest(),
                 },
+                out_of_room: member.disk.is_none() && member.out_of_room,
+                needed_by: losses.into_iter().map(|loss| loss.vdisk).collect(),
             })
         };
         members.iter().filter_map(info).collect()
@@ -244,6 +255,7 @@ impl Pool {
             health,
             degraded_segments,
             failures_left: layout.failures().saturating_sub(worst) as u32,
+            failures_new: survivable(layout, map.places_for(table.record.disks, layout.slots(), None, None)),
             failure,
             counters: VdiskStat {
                 read: counters.read.get(),

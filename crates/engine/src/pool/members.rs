@@ -6,6 +6,7 @@
 //! 2. A disk's number is never that of a disk which the map still knows, and is given again only after all others were.
 
 use super::create::{NewDisk, wipe};
+use super::leaving::Instead;
 use super::open::probe;
 use super::{Pool, check_name};
 use crate::error::Result;
@@ -18,7 +19,6 @@ use crate::limits::DISKS_MAX;
 use crate::mutant::{self, Mutant};
 use crate::store::{Member, slots_on};
 use crate::units::ByteCount;
-use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
@@ -115,58 +115,10 @@ impl Pool {
         Ok(no)
     }
 
-    /// How many bytes would have to move if disk `no` left, a disk of `instead` bytes having joined. Fails where they have no place.
-    pub fn plan_disk_remove(&self, no: u16, instead: Option<ByteCount>) -> Result<ByteCount> {
-        self.plan_leaving(no, None, instead)
-    }
-
-    /// The same; disk `to` takes part whatever it is used for.
-    fn plan_leaving(&self, no: u16, to: Option<u16>, instead: Option<ByteCount>) -> Result<ByteCount> {
-        self.store.check_changeable()?;
-        let map = self.store.map.borrow();
-        let Some(leaving) = map.disks.get(&no) else { return fail!(NotFound, "there is no disk {no}") };
-        let name = leaving.record.name.clone();
-        if map.disks.len() == 1 && instead.is_none() {
-            return fail!(NotPossible, "{name} is the only disk of the pool: remove the pool instead");
-        }
-        let mut free: BTreeMap<u16, u64> = map
-            .disks
-            .values()
-            .filter(|disk| {
-                let takes = matches!(disk.record.usage, Usage::AutoSelect | Usage::HotSpare);
-                disk.healthy && disk.record.no != no && (takes || to == Some(disk.record.no))
-            })
-            .map(|disk| (disk.record.no, map.free_soon(disk.record.no) as u64))
-            .collect();
-        const NEW: u16 = u16::MAX;
-        if let Some(capacity) = instead {
-            let log_len = self.store.members.borrow().values().next().map(|member| member.plan.log_len);
-            free.insert(NEW, DiskPlan::new(capacity, self.store.slab, log_len)?.slabs as u64);
-        }
-        let (mut bytes, mut homeless) = (0, 0);
-        for (segment, _) in self.slots_of(no) {
-            let record = &map.segments[&segment].record;
-            bytes += self.slot_bytes(segment);
-            let fits = |other: u16, free: u64| free > 0 && (other == NEW || slots_on(record, other) == 0);
-            let to = free.iter().filter(|(other, free)| fits(**other, **free)).max_by_key(|(_, free)| **free);
-            match to.map(|(other, _)| *other) {
-                Some(other) => *free.get_mut(&other).expect("it was just found") -= 1,
-                None => homeless += 1,
-            }
-        }
-        if homeless > 0 {
-            let missing = self.store.slab * homeless;
-            return fail!(
-                NoSpace,
-                "disk {name} cannot leave: {missing} of what it holds has no place on the other disks (a disk takes one column of a stripe only); add a disk of at least {missing} first"
-            );
-        }
-        Ok(ByteCount(bytes))
-    }
-
-    /// Empties disk `no` and takes it out of the pool; `to` takes its place as far as that goes. Returns the job that does it.
+    /// Empties disk `no` and takes it out of the pool; `to` takes its place as far as that goes. Returns the job that does it. What virtual disks lose by that,
+    /// [`Pool::plan_disk_remove`] says: who types the command is asked, not the pool.
     pub async fn disk_remove(&self, no: u16, to: Option<u16>, at: u64) -> Result<u32> {
-        self.plan_leaving(no, to, None)?;
+        self.plan_disk_remove(no, to.map_or(Instead::Nothing, Instead::Member))?;
         // One step: the disk must not be found retired, and be emptied for that reason only.
         let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.usage = Usage::Retired);
         self.store.append_changes(record);
@@ -428,6 +380,7 @@ impl Pool {
             member.parked = None;
             member.current = whole;
             member.gone = None;
+            member.out_of_room = false;
             member.touched.clear();
             // What it holds may still be in its cache: the next commit flushes it.
             member.completed += 1;

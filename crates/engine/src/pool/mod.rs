@@ -10,6 +10,7 @@ pub mod history;
 pub mod info;
 pub mod job;
 pub mod keeper;
+pub mod leaving;
 pub mod members;
 pub mod moves;
 pub mod open;
@@ -32,6 +33,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 pub use create::{NewDisk, PoolOptions};
+pub use leaving::{Instead, Leaving, Loss};
 pub use members::DiskChange;
 pub use open::{OpenOptions, probe};
 

@@ -249,6 +249,20 @@ impl Map {
         self.disks_for(disks).filter(|disk| disk.free.count() > SLABS_KEPT).count() >= slots
     }
 
+    /// On which disks stripes of a table that is restricted to `disks` (bits; 0: it is not) could lie if disk `gone` were none of them and disk `come` took data:
+    /// as many as are asked for, or fewer. Those that are not for new data count where the others are too few, as they do when a segment is placed.
+    pub fn places_for(&self, disks: u64, slots: usize, gone: Option<u16>, come: Option<u16>) -> usize {
+        let allowed = |no: u16| disks == 0 || disks >> no & 1 == 1;
+        let come = come.filter(|no| allowed(*no) && self.disks.get(no).is_some_and(|disk| disk.healthy));
+        let mut on: BTreeSet<u16> = self.disks_for(disks).map(|disk| disk.record.no).chain(come).collect();
+        on.retain(|no| Some(*no) != gone);
+        if on.len() < slots {
+            let others = self.last_resort(disks, SLABS_KEPT).map(|disk| disk.record.no);
+            on.extend(others.filter(|no| Some(*no) != gone));
+        }
+        on.len().min(slots)
+    }
+
     /// Slabs for `slots` slots on different disks, in different domains as far as there are any, the emptiest first; where there are fewer disks than
     /// slots, up to `absent_max` of these may stay without one.
     fn place(&mut self, slots: usize, keep: usize, absent_max: usize, disks: u64) -> Result<Vec<Option<SlabAt>>> {
@@ -436,6 +450,29 @@ mod tests {
                 assert_eq!(on, BTreeSet::from([0, 1]), "{usage:?}: {:?}", segment.record);
             }
         }
+    }
+
+    #[test]
+    fn places_are_counted_as_they_are_given() {
+        let layout = Layout::new(Resiliency::Parity { parity: 1 }, 4, ByteCount::kib(64)).unwrap();
+        let (mut map, table) = map_of(&[20; 5], layout);
+        let places = |map: &Map, gone, come| map.places_for(0, 4, gone, come);
+        assert_eq!((places(&map, None, None), places(&map, Some(4), None)), (4, 4));
+        for (usage, left) in [(Usage::HotSpare, 4), (Usage::Journal, 4), (Usage::Retired, 4), (Usage::ManualSelect, 3)]
+        {
+            map.change_disk(4, |disk| disk.usage = usage);
+            assert_eq!(places(&map, Some(0), None), left, "{usage:?}");
+            assert_eq!(places(&map, Some(0), Some(4)), 4, "{usage:?}");
+            let mut made = Map::new(map.slab);
+            core::mem::swap(&mut made, &mut map);
+            made.disks.get_mut(&0).unwrap().healthy = false;
+            let id = made.new_segment(table, &mut Vec::new()).unwrap();
+            assert_eq!(made.segments[&id].record.slabs.iter().flatten().count(), left, "{usage:?}");
+            (map, _) = map_of(&[20; 5], layout);
+        }
+        map.disks.get_mut(&1).unwrap().healthy = false;
+        assert_eq!(places(&map, Some(0), Some(1)), 3, "a disk that is not there takes nothing");
+        assert_eq!(map.places_for(0b11100, 4, Some(4), None), 2, "only the disks that are named");
     }
 
     #[test]

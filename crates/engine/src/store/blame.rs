@@ -18,7 +18,11 @@ impl Store {
             return;
         }
         self.disk_lost(no, reason);
-        if error == DiskError::Gone {
+        if let Some(member) = self.members.borrow_mut().get_mut(&no) {
+            member.out_of_room = error == DiskError::Full;
+        }
+        // What fills up below a disk is no fault of it: it is used again when there is room.
+        if matches!(error, DiskError::Gone | DiskError::Full) {
             return;
         }
         self.count(no, |counters| counters.failures += 1);

@@ -131,6 +131,11 @@ impl Limbo {
         self.lost.borrow().range((table, 0)..=(table, u64::MAX)).next().is_some()
     }
 
+    /// The stripes of this table that were lost before they were durable.
+    pub fn lost_of(&self, table: u32) -> Vec<u64> {
+        self.lost.borrow().range((table, 0)..=(table, u64::MAX)).map(|((_, stripe), _)| *stripe).collect()
+    }
+
     /// Whether this stripe was lost before it was durable.
     pub fn is_lost(&self, table: u32, stripe: u64) -> bool {
         self.lost.borrow().contains_key(&(table, stripe))

@@ -219,6 +219,8 @@ pub struct Member {
     pub in_flight: Rc<Cell<u32>>,
     /// Whether it was named because it stalls.
     pub named: bool,
+    /// Whether it was taken out because there was no room below it.
+    pub out_of_room: bool,
 }
 
 impl Member {
@@ -244,6 +246,7 @@ impl Member {
             stalled: Rc::default(),
             in_flight: Rc::default(),
             named: false,
+            out_of_room: false,
         }
     }
 }

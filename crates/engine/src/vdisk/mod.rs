@@ -1,4 +1,4 @@
-//! A virtual disk: what clients read and write. The stories are in [`write`], [`read`], [`flush`], [`discard`], [`given`] and [`destage`]; this file
+//! A virtual disk: what clients read and write. The stories are in [`write`], [`read`], [`flush`], [`discard`], [`given`], [`destage`] and `clear`; this file
 //! owns the state they share.
 //!
 //! Invariants
@@ -6,8 +6,9 @@
 //! 2. Every gathering buffer holds a claim on one free stripe, so what was accepted can always be written.
 //! 3. A stripe's next version is not sealed while the one before it flies: commits of one stripe are logged in the order of their contents.
 //! 4. After a write was lost for good (more disks failed than the layout survives) every flush fails: nobody is told that it is safe. Reading what it
-//!    wrote fails, too: never is an older version read.
+//!    wrote fails, too: never is an older version read, until its owner clears it.
 
+mod clear;
 pub mod destage;
 pub mod discard;
 pub mod explain;

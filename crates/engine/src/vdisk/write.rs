@@ -152,7 +152,7 @@ impl Vdisk {
     }
 
     /// Opens a gathering buffer for `stripe`, for which a free stripe was claimed.
-    fn open_buffer(&self, stripe: u64) {
+    pub(super) fn open_buffer(&self, stripe: u64) {
         let (layout, now) = (self.layout(), self.store.world.now());
         self.buffers.set(self.buffers.get() + 1);
         let mut stripes = self.stripes.borrow_mut();
@@ -546,7 +546,7 @@ impl Vdisk {
     }
 
     /// Data that nobody flushes is landed once the disk has been idle for a while.
-    fn start_idle_timer(self: &Rc<Self>) {
+    pub(super) fn start_idle_timer(self: &Rc<Self>) {
         if self.idle_timer.replace(true) {
             return;
         }

@@ -6,7 +6,7 @@ use super::job::{JobInfo, JobStart, JobSteer};
 use super::mount::{MountForget, MountInfo};
 use super::name::VdiskName;
 use super::pool::{ChangeQuery, CheckQuery, CheckReport, DiskInfo, PoolCreate, PoolInfo, PoolQuery};
-use super::upkeep::{DiskAdd, DiskReplace, DiskSet, Importable, PoolImport, PoolSet, Rename};
+use super::upkeep::{DiskAdd, DiskRemove, DiskReplace, DiskSet, Importable, PoolImport, PoolSet, Rename};
 use super::vdisk::{ExplainQuery, Explanation, VdiskCreate, VdiskInfo, VdiskResize};
 use super::watch::{Change, EventPage, EventQuery, Stat, StatQuery, Status, Version};
 use super::{API_VERSION, Control};
@@ -215,7 +215,7 @@ impl Control for Client {
         self.send(Method::POST, &format!("/pools/{}/disks", part(pool)), request)
     }
 
-    fn disk_remove(&self, pool: &str, disk: &str, how: ChangeQuery) -> Answer<Change> {
+    fn disk_remove(&self, pool: &str, disk: &str, how: DiskRemove) -> Answer<Change> {
         self.delete(&disk_path(pool, disk), &how)
     }
 
@@ -249,6 +249,10 @@ impl Control for Client {
 
     fn vdisk_remove(&self, vdisk: &VdiskName, how: ChangeQuery) -> Answer<Change> {
         self.delete(&vdisk_path(vdisk), &how)
+    }
+
+    fn vdisk_clear(&self, vdisk: &VdiskName, how: ChangeQuery) -> Answer<Change> {
+        self.send(Method::POST, &format!("{}/clear", vdisk_path(vdisk)), &how)
     }
 
     fn explain(&self, vdisk: &VdiskName, query: ExplainQuery) -> Answer<Explanation> {

@@ -1,5 +1,9 @@
 //! Exports: a virtual disk offered over a protocol.
 
+mod terms;
+
+pub use terms::{SocketMode, SocketOwner, Terms};
+
 use super::error::BadValue;
 use super::name::VdiskName;
 use crate::ublk::block_device;
@@ -52,6 +56,23 @@ pub struct ExportInfo {
     /// The number of its block device, `/dev/ublkbN`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ublk: Option<u32>,
+    /// Whether clients can only read it.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub read_only: bool,
+    /// Whether it was made beside another use that writes: for cluster file systems only.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub shared: bool,
+    /// Whether it may be reached from other machines, all of them.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub allow_any: bool,
+    /// The mode of its unix socket, in octal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub mode: Option<SocketMode>,
+    /// Whose its unix socket is, `USER[:GROUP]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub owner: Option<SocketOwner>,
     /// How many connections NBD clients have to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<usize>,
@@ -82,6 +103,26 @@ pub struct ExportAdd {
     /// The number of the block device, `/dev/ublkbN`, that it shall be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ublk: Option<u32>,
+    /// Let clients only read it.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub read_only: bool,
+    /// Make it although another use writes already: for cluster file systems only.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub shared: bool,
+    /// Let any machine that reaches the address use it.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub allow_any: bool,
+    /// The mode of its unix socket, in octal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub mode: Option<SocketMode>,
+    /// Whose its unix socket is, `USER[:GROUP]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub owner: Option<SocketOwner>,
+    /// It is the private one of a mount that is being made: no other use may write beside it.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub for_mount: bool,
     /// Only say what would change.
     #[serde(default)]
     pub dry_run: bool,
@@ -180,10 +221,23 @@ impl fmt::Display for Place {
 }
 
 impl ExportAdd {
-    /// Asks for `vdisk` at `place`.
-    pub fn at(vdisk: &VdiskName, place: Place, dry_run: bool) -> ExportAdd {
+    /// Asks for `vdisk` at `place`, on these terms.
+    pub fn at(vdisk: &VdiskName, place: Place, terms: Terms, dry_run: bool) -> ExportAdd {
         let (nbd, fuse, ublk) = place.fields();
-        ExportAdd { vdisk: vdisk.clone(), nbd, fuse, ublk, dry_run }
+        let Terms { read_only, shared, allow_any, mode, owner } = terms;
+        let vdisk = vdisk.clone();
+        ExportAdd { vdisk, nbd, fuse, ublk, read_only, shared, allow_any, mode, owner, for_mount: false, dry_run }
+    }
+
+    /// Asks for `vdisk` at `place` for a mount of it.
+    pub fn for_mount(vdisk: &VdiskName, place: Place) -> ExportAdd {
+        ExportAdd { for_mount: true, ..ExportAdd::at(vdisk, place, Terms::default(), false) }
+    }
+
+    /// How it shall be offered there.
+    pub fn terms(&self) -> Terms {
+        let ExportAdd { read_only, shared, allow_any, mode, owner, .. } = self.clone();
+        Terms { read_only, shared, allow_any, mode, owner }
     }
 
     /// Where it shall be.
@@ -229,6 +283,16 @@ impl Address {
         }
     }
 
+    /// Whether only this machine reaches it. A name other than `localhost` may mean anything.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Address::Unix(_) => true,
+            Address::Tcp { host, .. } => {
+                host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|host| host.is_loopback())
+            }
+        }
+    }
+
     /// The same address with its path made absolute against `dir`.
     pub fn absolute(self, dir: &Path) -> Address {
         match self {
@@ -268,6 +332,10 @@ impl FromStr for Address {
     }
 }
 
+fn is_unset(flag: &bool) -> bool {
+    !flag
+}
+
 fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.into() }
 }
@@ -305,6 +373,17 @@ mod tests {
         let vdisk = "tank/media".parse().unwrap();
         assert_eq!("unix:/s".parse::<Address>().unwrap().uri(&vdisk), "nbd+unix:///tank/media?socket=/s");
         assert_eq!("tcp:[::1]:1".parse::<Address>().unwrap().uri(&vdisk), "nbd://[::1]:1/tank/media");
+    }
+
+    #[test]
+    fn an_address_is_local_only_where_no_other_machine_reaches_it() {
+        let local = |text: &str| text.parse::<Address>().unwrap().is_local();
+        for text in ["unix:/run/s", "tcp:localhost:1", "tcp:127.0.0.1:1", "tcp:127.9.9.9:1", "tcp:[::1]:1"] {
+            assert!(local(text), "{text}");
+        }
+        for text in ["tcp:0.0.0.0:1", "tcp:[::]:1", "tcp:10.0.0.1:1", "tcp:server:1", "tcp:localhost.lan:1"] {
+            assert!(!local(text), "{text}");
+        }
     }
 
     #[test]

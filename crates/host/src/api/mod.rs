@@ -25,7 +25,7 @@ use job::{JobInfo, JobStart, JobSteer};
 use mount::{MountForget, MountInfo};
 use name::VdiskName;
 use pool::{ChangeQuery, CheckQuery, CheckReport, DiskInfo, PoolCreate, PoolInfo, PoolQuery};
-use upkeep::{DiskAdd, DiskReplace, DiskSet, Importable, PoolImport, PoolSet, Rename};
+use upkeep::{DiskAdd, DiskRemove, DiskReplace, DiskSet, Importable, PoolImport, PoolSet, Rename};
 use vdisk::{ExplainQuery, Explanation, VdiskCreate, VdiskInfo, VdiskResize};
 use watch::{Change, EventPage, EventQuery, Stat, StatQuery, Status, Version};
 
@@ -80,7 +80,7 @@ pub trait Control: Send + Sync {
     /// Makes disks members of a pool.
     fn disk_add(&self, pool: &str, request: &DiskAdd) -> Answer<Change>;
     /// Takes a disk out of its pool: a job moves what is on it, then it is forgotten.
-    fn disk_remove(&self, pool: &str, disk: &str, how: ChangeQuery) -> Answer<Change>;
+    fn disk_remove(&self, pool: &str, disk: &str, how: DiskRemove) -> Answer<Change>;
     /// Puts one disk in the place of another: a job moves what is on it.
     fn disk_replace(&self, pool: &str, disk: &str, request: &DiskReplace) -> Answer<Change>;
     /// Changes what a pool knows of one of its disks.
@@ -98,6 +98,8 @@ pub trait Control: Send + Sync {
     fn vdisk_rename(&self, vdisk: &VdiskName, request: &Rename) -> Answer<Change>;
     /// Removes a virtual disk with all it holds.
     fn vdisk_remove(&self, vdisk: &VdiskName, how: ChangeQuery) -> Answer<Change>;
+    /// Lets a virtual disk serve again that lost writes.
+    fn vdisk_clear(&self, vdisk: &VdiskName, how: ChangeQuery) -> Answer<Change>;
     /// The plan for one request.
     fn explain(&self, vdisk: &VdiskName, query: ExplainQuery) -> Answer<Explanation>;
 

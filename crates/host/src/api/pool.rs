@@ -155,6 +155,12 @@ pub struct DiskInfo {
     pub holds: Option<String>,
     /// What it did since the pool opened.
     pub counters: DiskCounters,
+    /// Whether it was taken out because the file system of its file is full; it is used again by itself when that has room.
+    #[serde(default)]
+    pub out_of_room: bool,
+    /// The virtual disks that would find too few disks for their layouts if it left; told of disks that take nothing new.
+    #[serde(default)]
+    pub needed_by: Vec<String>,
 }
 
 /// One pool.
@@ -181,7 +187,10 @@ pub struct PoolInfo {
     pub used: u64,
     /// Bytes of its disks that nothing occupies.
     pub free: u64,
-    /// Of those, bytes that its layouts cannot use, because they lie on too few disks.
+    /// Bytes of its disks that its virtual disks may still take as they are written, by their sizes.
+    #[serde(default)]
+    pub promised: u64,
+    /// Of those that are free, bytes that its layouts cannot use, because they lie on too few disks.
     pub unusable: u64,
     /// Why not, and what would help.
     pub unusable_why: Option<String>,

@@ -333,7 +333,7 @@ mod tests {
         let document = serde_json::to_value(document()).unwrap();
         let paths = document["paths"].as_object().unwrap();
         let operations: usize = paths.values().map(|path| path.as_object().unwrap().len()).sum();
-        assert_eq!(operations, 37, "{:?}", paths.keys());
+        assert_eq!(operations, 38, "{:?}", paths.keys());
         for schema in ["PoolInfo", "VdiskCreate", "Change", "EventPage", "Explanation", "JobInfo", "DiskAdd"] {
             assert!(document["components"]["schemas"][schema].is_object(), "{schema}");
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// The most of the disks' time that can be kept for clients while jobs run, in percent.
 pub const FOREGROUND_SHARE_MAX: u8 = 90;
@@ -134,6 +134,19 @@ pub struct DiskAdd {
     pub dry_run: bool,
 }
 
+/// How to take a disk out of its pool.
+#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DiskRemove {
+    /// Also where virtual disks would lose redundancy.
+    #[serde(default)]
+    pub force: bool,
+    /// Only say what would change.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
 /// Asks to put one disk in the place of another.
 #[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
 #[serde(deny_unknown_fields)]
@@ -144,7 +157,7 @@ pub struct DiskReplace {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub create_size: Option<Size>,
-    /// Take a disk that holds something else.
+    /// Take a disk that holds something else; also where virtual disks would lose redundancy.
     #[serde(default)]
     pub force: bool,
     /// Only say what would change.

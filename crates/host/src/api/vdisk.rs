@@ -105,6 +105,13 @@ pub struct VdiskInfo {
     pub efficiency: f64,
     /// How well it is.
     pub health: Health,
+    /// How many more disks can fail before something of what is written is lost, as of now.
+    pub failures_left: u32,
+    /// How many can fail before something is lost of what is written from now on; none: too few disks are there to write it at all.
+    pub failures_new: Option<u32>,
+    /// Why writes were lost for good, and no more are taken until it is cleared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// What it did since the pool opened.
     pub counters: VdiskCounters,
     /// Where it is offered.
@@ -204,6 +211,27 @@ pub struct Explanation {
     pub length: u64,
     /// The plan, line by line.
     pub plan: Vec<String>,
+    /// How many more disks can fail before something of what is written is lost.
+    pub failures_left: u32,
+    /// How many can fail before something is lost of what is written from now on; none: it cannot be written.
+    pub failures_new: Option<u32>,
+}
+
+/// What can be lost now, for people: `survive 1 disk failure`.
+pub fn survive(failures: Option<u32>) -> String {
+    match failures {
+        None => "have too few disks to be taken at all".into(),
+        Some(0) => "survive no disk failure".into(),
+        Some(1) => "survive 1 disk failure".into(),
+        Some(n) => format!("survive {n} disk failures"),
+    }
+}
+
+impl VdiskInfo {
+    /// Whether new writes get less redundancy than its layout promises.
+    pub fn is_short_of_disks(&self) -> bool {
+        self.failures_new.is_none_or(|new| new < u32::from(self.layout.resiliency.failures()))
+    }
 }
 
 impl Resiliency {

@@ -88,6 +88,24 @@ pub struct PoolStatus {
     pub full_percent: f64,
     /// The disks that carry its log.
     pub log_disks: Vec<String>,
+    /// What of its virtual disks can be lost now.
+    #[serde(default)]
+    pub redundancy: Vec<VdiskStatus>,
+}
+
+/// The redundancy of one virtual disk, as it is now.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
+pub struct VdiskStatus {
+    /// Its name within its pool.
+    pub name: String,
+    /// How well it is.
+    pub health: Health,
+    /// How many disk failures its layout survives when all its disks are there.
+    pub failures: u32,
+    /// How many more disks can fail before something of what is written is lost.
+    pub failures_left: u32,
+    /// How many can fail before something is lost of what is written from now on; none: it cannot be written.
+    pub failures_new: Option<u32>,
 }
 
 /// Something that needs a person.

@@ -83,7 +83,7 @@ pub enum Command {
     /// Run the daemon, in the foreground, until SIGTERM
     #[command(after_help = "Examples:\n  weft serve --disks /srv/disks\n  \
         weft serve --config /etc/weft.toml --state /var/lib/weft --socket /run/weft/weft.sock\n\n\
-        The configuration file is TOML with the keys state, socket, disks and degraded; flags win over it.")]
+        The configuration file is TOML with the keys state, socket, disks, degraded, memory and events.hook; flags win over it.")]
     Serve(Serve),
     /// Make, show, change, check, move and remove pools
     #[command(subcommand)]
@@ -91,7 +91,7 @@ pub enum Command {
     /// Show, add, replace and remove disks
     #[command(subcommand)]
     Disk(Disk),
-    /// Make, show, grow, rename and remove virtual disks
+    /// Make, show, grow, rename, clear and remove virtual disks
     #[command(subcommand)]
     Vdisk(Vdisk),
     /// Offer virtual disks to clients
@@ -190,7 +190,7 @@ pub enum Command {
         /// Wait for more, until interrupted
         #[arg(long, short)]
         follow: bool,
-        /// Stop after so many
+        /// Only the newest so many; with --follow: stop after so many
         #[arg(long, value_name = "N")]
         count: Option<u64>,
     },
@@ -402,6 +402,21 @@ pub enum Vdisk {
         #[command(flatten)]
         changing: Changing,
     },
+    /// Let a virtual disk serve again that lost writes; says what is given up
+    #[command(
+        after_help = "Examples:\n  weft vdisk clear tank/media --dry-run\n  weft vdisk clear tank/media --yes\n\n\
+        A virtual disk fails when more disks went than its layout survives before a write was durable: from then on its flushes fail, and what was lost\n\
+        is an error to read. Cleared, it takes requests again. What was flushed is there; where a write that was not flushed is given up, what was there before\n\
+        is read again: check the file system on it before you trust it."
+    )]
+    Clear {
+        /// Its name
+        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
+        vdisk: VdiskName,
+        /// How to change it.
+        #[command(flatten)]
+        changing: Changing,
+    },
     /// Remove a virtual disk with all it holds
     #[command(after_help = "Examples:\n  weft vdisk remove tank/media --dry-run\n  weft vdisk remove tank/media --yes")]
     Remove {
@@ -466,6 +481,8 @@ pub enum Export {
         weft export add tank/media --nbd tcp:127.0.0.1:10809\n  \
         weft export add tank/media --fuse /srv/media\n  \
         weft export add tank/media --ublk 0\n\n\
+        One use writes at a time: a second one is refused unless it only reads, or is --shared.\n\
+        NBD over TCP knows no passwords and no encryption: other machines are let in with --allow-any only.\n\
         With --fuse the file DIR/VDISK is the virtual disk, without any cache in between.\n\
         With --ublk the block device /dev/ublkbN is (root; Linux 6.5 or later, modprobe ublk_drv).")]
     #[command(group = clap::ArgGroup::new("place").required(true))]
@@ -482,6 +499,9 @@ pub enum Export {
         /// As the block device /dev/ublkbN
         #[arg(long, value_name = "N", group = "place")]
         ublk: Option<u32>,
+        /// On which terms.
+        #[command(flatten)]
+        terms: ExportTerms,
         /// How to change it.
         #[command(flatten)]
         changing: Changing,
@@ -570,6 +590,7 @@ impl Command {
                 Vdisk::Create(VdiskCreate { changing, .. })
                 | Vdisk::Resize { changing, .. }
                 | Vdisk::Rename { changing, .. }
+                | Vdisk::Clear { changing, .. }
                 | Vdisk::Remove { changing, .. },
             )
             | Command::Export(Export::Add { changing, .. } | Export::Remove { changing, .. })

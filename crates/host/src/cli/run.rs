@@ -4,7 +4,7 @@ mod plan;
 mod upkeep;
 mod wait;
 
-use super::args::{self, Cli, Command, Disk, Export, Pool, Vdisk};
+use super::args::{self, Cli, Command, Disk, Export, ExportTerms, Pool, Vdisk};
 use super::exit::Exit;
 use super::rates::{Memory, between, since_open};
 use super::table::Style;
@@ -12,7 +12,7 @@ use super::text::Text;
 use super::{Failure, Io, color, manual, usage};
 use crate::api::client::Client;
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::export::{ExportAdd, ExportRemove, Protocol};
+use crate::api::export::{ExportAdd, ExportRemove, Place, Protocol, Terms};
 use crate::api::job::StartKind;
 use crate::api::pool::{ChangeQuery, CheckQuery, PoolCreate, PoolQuery};
 use crate::api::vdisk::{ExplainQuery, Provisioning, VdiskCreate, VdiskResize};
@@ -22,6 +22,7 @@ use crate::daemon::config::{Settings, Surroundings, default_socket};
 use crate::daemon::serve::serve;
 use crate::mount;
 use serde::Serialize;
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -155,17 +156,21 @@ impl Session<'_, '_> {
                 self.changed(weft.vdisk_resize(vdisk, &request)?)
             }
             Vdisk::Rename { vdisk, new, changing } => self.vdisk_rename(weft, vdisk, new, *changing),
+            Vdisk::Clear { vdisk, changing } => self.vdisk_clear(weft, vdisk, *changing),
             Vdisk::Remove { vdisk, .. } => self.destroy(|how| weft.vdisk_remove(vdisk, how)),
         }
     }
 
     fn export(&mut self, weft: &dyn Control, export: &Export) -> Ran {
         match export {
-            Export::Add { vdisk, nbd, fuse, ublk, changing } => {
+            Export::Add { vdisk, nbd, fuse, ublk, terms, changing } => {
                 let here = here()?;
                 let nbd = nbd.clone().map(|nbd| nbd.absolute(&here));
                 let fuse = fuse.as_deref().map(absolute).transpose()?;
-                let request = ExportAdd { vdisk: vdisk.clone(), nbd, fuse, ublk: *ublk, dry_run: changing.dry_run };
+                let ExportTerms { read_only, shared, allow_any, mode, owner } = terms.clone();
+                let terms = Terms { read_only, shared, allow_any, mode, owner };
+                let place = Place::one_of(nbd, fuse, *ublk).map_err(ApiError::from)?;
+                let request = ExportAdd::at(vdisk, place, terms, changing.dry_run);
                 self.changed(weft.export_add(&request)?)
             }
             Export::List => self.print(&weft.export_list()?),
@@ -200,6 +205,9 @@ impl Session<'_, '_> {
 
     fn events(&mut self, weft: &dyn Control, pool: Option<&String>, follow: bool, count: Option<u64>) -> Ran {
         let mut query = EventQuery { pool: pool.cloned(), after: 0, wait_ms: 0 };
+        if let (Some(count), false) = (count, follow) {
+            return self.newest_events(weft, query, count);
+        }
         let mut left = count.unwrap_or(u64::MAX);
         loop {
             let page = weft.events(&query)?;
@@ -216,6 +224,25 @@ impl Session<'_, '_> {
             query.after = page.next;
             query.wait_ms = if follow { FOLLOW_MS } else { 0 };
         }
+    }
+
+    /// Of all events, the last `count`.
+    fn newest_events(&mut self, weft: &dyn Control, mut query: EventQuery, count: u64) -> Ran {
+        let mut newest = VecDeque::new();
+        loop {
+            let page = weft.events(&query)?;
+            if page.events.is_empty() {
+                break;
+            }
+            newest.extend(page.events);
+            let more = newest.len().saturating_sub(count as usize);
+            newest.drain(..more);
+            query.after = page.next;
+        }
+        for event in &newest {
+            self.print_one_of_many(event)?;
+        }
+        Ok(Exit::Done)
     }
 
     fn version(&mut self) -> Ran {

@@ -10,7 +10,7 @@ use super::rates::{Memory, Rates};
 use super::table::{Rows, Style, Tone, cell, human, pairs, percent};
 use crate::api::export::ExportInfo;
 use crate::api::pool::{CheckReport, DiskInfo, DiskState, Health, Keeping, PoolInfo};
-use crate::api::vdisk::{Explanation, VdiskInfo};
+use crate::api::vdisk::{Explanation, VdiskInfo, survive};
 use crate::api::watch::{Change, EventInfo, Outcome, Status, Version};
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
@@ -199,7 +199,21 @@ impl Text for VdiskInfo {
             ("sector", format!("{} bytes", self.sector)),
             ("layout", self.layout.to_string()),
             ("stripe", format!("{} of data", human(self.layout.stripe_data_len()))),
-            ("survives", format!("{} disk failures", self.layout.resiliency.failures())),
+            (
+                "survives",
+                match self.layout.resiliency.failures() {
+                    1 => "1 disk failure when all its disks are there".into(),
+                    n => format!("{n} disk failures when all its disks are there"),
+                },
+            ),
+            (
+                "what is written",
+                match self.health {
+                    Health::Failed => "is not all there".into(),
+                    _ => format!("can {} now", survive(Some(self.failures_left))),
+                },
+            ),
+            ("new writes", survive(self.failures_new)),
             ("efficiency", percent(self.efficiency * 100.0)),
             ("data", human(self.used)),
             ("on disk", human(self.footprint)),
@@ -219,14 +233,19 @@ impl Text for Vec<ExportInfo> {
         if self.is_empty() {
             return "no exports\n".into();
         }
-        let mut rows = Rows::new(style, &["VDISK", "STATE", "AT", "URI"]);
+        let mut rows = Rows::new(style, &["VDISK", "STATE", "ACCESS", "AT", "URI"]);
         for export in self {
             let state = match &export.reason {
                 None => ("active".into(), Tone::Good),
                 Some(reason) => (format!("idle: {reason}"), Tone::Bad),
             };
             let at = export.place().map_or_else(|| "-".into(), |at| at.to_string());
-            rows.row(vec![cell(&export.vdisk), state, cell(at), cell(&export.uri)]);
+            let access = match (export.read_only, export.shared) {
+                (true, _) => "read",
+                (false, true) => "write, shared",
+                (false, false) => "write",
+            };
+            rows.row(vec![cell(&export.vdisk), state, cell(access), cell(at), cell(&export.uri)]);
         }
         rows.draw()
     }
@@ -238,6 +257,7 @@ impl Text for Status {
             0 => "no pools\n".into(),
             _ => status_pools(self, style),
         };
+        text += &status_vdisks(self, style);
         if !self.jobs.is_empty() {
             text += "\n";
             text += &self.jobs.text(style);
@@ -277,6 +297,30 @@ fn status_pools(status: &Status, style: Style) -> String {
         ]);
     }
     rows.draw()
+}
+
+/// How many disks can still fail, for each virtual disk.
+fn status_vdisks(status: &Status, style: Style) -> String {
+    let vdisks: Vec<_> =
+        status.pools.iter().flat_map(|pool| pool.redundancy.iter().map(move |vdisk| (pool, vdisk))).collect();
+    if vdisks.is_empty() {
+        return String::new();
+    }
+    let mut rows = Rows::new(style, &["VDISK", "HEALTH", ">SURVIVES", ">NOW", ">NEW WRITES"]);
+    for (pool, vdisk) in vdisks {
+        let of = |failures: Option<u32>| {
+            let tone = if failures.is_some_and(|left| left >= vdisk.failures) { Tone::Plain } else { Tone::Poor };
+            (failures.map_or_else(|| "none".into(), |failures| failures.to_string()), tone)
+        };
+        rows.row(vec![
+            cell(format!("{}/{}", pool.name, vdisk.name)),
+            health(vdisk.health),
+            cell(vdisk.failures),
+            of(Some(vdisk.failures_left)),
+            of(vdisk.failures_new),
+        ]);
+    }
+    format!("\n{}", rows.draw())
 }
 
 impl Text for Rates {
@@ -372,7 +416,8 @@ impl Text for Explanation {
         for line in &self.plan {
             text += &format!("  {line}\n");
         }
-        text
+        let (left, new) = (survive(Some(self.failures_left)), survive(self.failures_new));
+        text + &format!("  redundancy now: what is written can {left}, new writes {new}\n")
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::args::Cli;
 use crate::api::error::{ApiError, BadValue, Kind};
+use crate::api::judge;
+use crate::api::name::VdiskName;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 use std::error::Error as _;
@@ -57,7 +59,7 @@ pub fn explain(error: &clap::Error, argv: &[OsString]) -> ApiError {
     ApiError::new(Kind::InvalidInput, message).hint(hint.unwrap_or_else(|| typed.example()))
 }
 
-/// The nearest command when an error names none: the first example of the command that was typed.
+/// The nearest command when an error names none: the first example of the command that was typed, about what was typed.
 pub fn example(argv: &[OsString]) -> String {
     Typed::new(argv).example()
 }
@@ -67,6 +69,9 @@ pub fn again(argv: &[OsString], more: &str) -> String {
     let typed = Typed::new(argv);
     format!("{} {more}", typed.line(typed.argv.iter().map(String::as_str)))
 }
+
+/// The pool that examples are about.
+const EXAMPLE_POOL: &str = "tank";
 
 /// A command line that was typed.
 struct Typed {
@@ -144,7 +149,27 @@ impl Typed {
     fn example(&self) -> String {
         let help = self.command().get_after_help().map(ToString::to_string).unwrap_or_default();
         let example = help.lines().map(str::trim).find(|line| line.starts_with("weft "));
-        example.map_or_else(|| format!("{} --help", self.path()), Into::into)
+        example.map_or_else(|| format!("{} --help", self.path()), |example| self.about_what_was_typed(example))
+    }
+
+    /// An example with the pool, or the virtual disk, that was typed in the place of its own: a hint that names those of others is followed some day.
+    fn about_what_was_typed(&self, example: &str) -> String {
+        let typed = self.argv.iter().skip(self.path.len() - 1).find(|word| !word.starts_with('-'));
+        let Some(typed) = typed.filter(|_| self.command().get_subcommands().next().is_none()) else {
+            return example.into();
+        };
+        let pool = typed.split('/').next().unwrap_or_default();
+        if judge::name(pool).is_err() {
+            return example.into();
+        }
+        let whole = typed.parse::<VdiskName>().is_ok();
+        let word = |word: &str| match word.split_once('/') {
+            Some((EXAMPLE_POOL, _)) if whole => typed.clone(),
+            Some((EXAMPLE_POOL, vdisk)) if !typed.contains('/') => format!("{pool}/{vdisk}"),
+            None if word == EXAMPLE_POOL && !typed.contains('/') => pool.into(),
+            _ => word.to_string(),
+        };
+        example.split(' ').map(word).collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -1,7 +1,7 @@
 //! One reader per kind of value. Each refuses with the allowed range and the nearest value it would take.
 
 use crate::api::error::BadValue;
-use crate::api::export::Address;
+use crate::api::export::{Address, SocketMode, SocketOwner};
 use crate::api::job::job_name;
 use crate::api::judge;
 use crate::api::name::VdiskName;
@@ -93,6 +93,14 @@ pub(super) fn sector(text: &str) -> Read<u16> {
 }
 
 pub(super) fn address(text: &str) -> Read<Address> {
+    text.parse()
+}
+
+pub(super) fn socket_mode(text: &str) -> Read<SocketMode> {
+    text.parse()
+}
+
+pub(super) fn socket_owner(text: &str) -> Read<SocketOwner> {
     text.parse()
 }
 

@@ -2,13 +2,16 @@
 //! tested without disks. Calls block and may come from any thread; changing calls come one at a time.
 
 use crate::api::error::Answer;
-use crate::api::export::Place;
+use crate::api::export::{Place, Terms};
 use crate::api::job::{JobAction, StartKind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{CheckReport, Media, PoolInfo};
 use crate::api::upkeep::{PoolSettings, Usage};
 use crate::api::vdisk::{ExplainQuery, Layout, Provisioning, Resiliency};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use weft_engine::pool::{Instead, Leaving};
 use weft_engine::units::ByteCount;
 
 /// The pools, as the daemon drives them.
@@ -16,11 +19,17 @@ pub trait Engine: Send + Sync {
     /// The label on a disk, if there is one. The disk is of no open pool.
     fn probe(&self, disk: &Path) -> Answer<Option<Label>>;
 
+    /// Refuses whatever making a pool of disks with these capacities would refuse.
+    fn pool_create_judge(&self, name: &str, slab_size: ByteCount, capacities: &[ByteCount]) -> Answer<()>;
+
     /// Writes a new pool on its disks, and opens it.
     fn pool_create(&self, new: &NewPool) -> Answer<()>;
 
     /// Opens the pool whose members these are, in any order.
     fn pool_open(&self, members: &[PathBuf], how: OpenHow) -> Answer<()>;
+
+    /// What disks of a pool were called by their numbers, when it was last open: those that left it are told of by name.
+    fn disk_names(&self, _pool: &str, _names: BTreeMap<u16, String>) {}
 
     /// Closes a pool cleanly.
     fn pool_close(&self, pool: &str) -> Answer<()>;
@@ -52,9 +61,8 @@ pub trait Engine: Send + Sync {
     /// Makes a disk a member of a pool. Its number.
     fn disk_add(&self, pool: &str, member: &NewMember, usage: Usage) -> Answer<u16>;
 
-    /// How much would move off the disk, when it could: `NoSpace` and `NotPossible` say what is missing. `instead`: the
-    /// capacity of a disk that comes in its place.
-    fn disk_remove_judge(&self, pool: &str, disk: u16, instead: Option<ByteCount>) -> Answer<ByteCount>;
+    /// How much would move off the disk, when it could, and what virtual disks would lose by it: `NoSpace` and `NotPossible` say what is missing.
+    fn disk_remove_judge(&self, pool: &str, disk: u16, instead: Instead) -> Answer<Leaving>;
 
     /// Starts the job, at the moment `now`, that moves everything off a disk, onto `to` alone if given, and forgets the
     /// disk at the end. Its number.
@@ -93,6 +101,9 @@ pub trait Engine: Send + Sync {
     /// Removes a virtual disk with all it holds.
     fn vdisk_remove(&self, vdisk: &VdiskName) -> Answer<()>;
 
+    /// Lets a virtual disk serve again that lost writes. The ranges, in bytes, whose last writes are given up; with `dry_run` only those.
+    fn vdisk_clear(&self, vdisk: &VdiskName, dry_run: bool) -> Answer<Vec<Range<u64>>>;
+
     /// The plan of one request, line by line.
     fn explain(&self, vdisk: &VdiskName, query: ExplainQuery) -> Answer<Vec<String>>;
 }
@@ -100,7 +111,7 @@ pub trait Engine: Send + Sync {
 /// The export servers, as the daemon drives them.
 pub trait ExportServer: Send + Sync {
     /// Offers `vdisk` under its name on `at`, beside whatever else is offered there.
-    fn start(&self, vdisk: &VdiskName, at: &Place) -> Answer<()>;
+    fn start(&self, vdisk: &VdiskName, at: &Place, terms: &Terms) -> Answer<()>;
 
     /// Stops offering `vdisk` on `at`: its clients are disconnected.
     fn stop(&self, vdisk: &VdiskName, at: &Place) -> Answer<()>;
@@ -169,6 +180,8 @@ pub struct OpenHow {
     pub read_only: bool,
     /// Open although disks are missing.
     pub degraded: bool,
+    /// Do without members that somebody else has, or that cannot be opened, if the others are enough.
+    pub partly: bool,
 }
 
 /// A virtual disk to make, without its size. What is `None` the engine chooses.

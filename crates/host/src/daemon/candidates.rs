@@ -7,6 +7,7 @@ use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::judge;
 use crate::api::pool::{DiskState, PoolInfo};
 use crate::api::size::{Size, typed};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
@@ -148,6 +149,29 @@ impl Candidate {
     pub(super) fn capacity(&self) -> ByteCount {
         self.create.unwrap_or_else(|| ByteCount(size_of_disk(&self.path)))
     }
+}
+
+/// Files that are to be made, and are larger together than what their file systems have room for: one line for each of these.
+pub(super) fn beyond_room(candidates: &[Candidate]) -> Vec<String> {
+    let mut wanted: BTreeMap<u64, (u64, &Path)> = BTreeMap::new();
+    for candidate in candidates {
+        let dir = candidate.path.parent().unwrap_or(&candidate.path);
+        if let (Some(size), Some((device, _))) = (candidate.create, find::identity(dir)) {
+            wanted.entry(device).or_insert((0, dir)).0 += size.0;
+        }
+    }
+    let over = wanted.into_values().filter_map(|(sum, dir)| {
+        let free = find::room_below(dir)?;
+        (sum > free).then(|| {
+            format!(
+                "they may grow to {}, and the file system of {} has {} free: when it is full, the pool waits until it has room",
+                ByteCount(sum),
+                dir.display(),
+                ByteCount(free)
+            )
+        })
+    });
+    over.collect()
 }
 
 /// The size of a disk or file; 0 when it cannot be told.

@@ -4,8 +4,10 @@ use crate::api::job::{JobInfo, JobKind, JobState};
 use crate::api::pool::{DiskInfo, DiskState, Health, PoolInfo};
 use crate::api::span;
 use crate::api::upkeep::Usage;
+use crate::api::vdisk::survive;
 use crate::api::watch::Attention;
 use std::time::Duration;
+use weft_engine::units::ByteCount;
 
 /// What of a pool needs a person, the worst first.
 pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
@@ -20,6 +22,11 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
     let away = pool.disks.iter().filter(|disk| matches!(disk.state, DiskState::Missing | DiskState::Failed));
     let away: Vec<&str> = away.map(|disk| disk.name.as_str()).collect();
     for vdisk in pool.vdisks.iter().filter(|vdisk| vdisk.health == Health::Failed) {
+        if let Some(failure) = &vdisk.failure {
+            let message = format!("{failure}; it takes no writes until it is cleared");
+            found.push(concern(format!("vdisk {}", vdisk.name), message, format!("weft vdisk clear {}", vdisk.name)));
+            continue;
+        }
         let (message, hint) = match away.as_slice() {
             [] => ("some of its data cannot be read".to_string(), format!("weft pool check {}", pool.name)),
             // What their return brings back needs no check, and a check would only find it missing.
@@ -31,6 +38,7 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
         found.push(concern(format!("vdisk {}", vdisk.name), message, hint));
     }
     found.extend(pool.disks.iter().filter_map(|disk| state_of(pool, disk)));
+    found.extend(short_of_disks(pool));
     found.extend(failing_disks(pool));
     found.extend(slow_disks(pool));
     found.extend(retired_disks(pool));
@@ -41,10 +49,14 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
     }
     let full = full_percent(pool);
     if full >= f64::from(pool.settings.full[0]) {
-        let message = match full >= f64::from(pool.settings.full[2]) {
+        let mut message = match full >= f64::from(pool.settings.full[2]) {
             true => format!("{full:.0} % full: new data will soon have no room"),
             false => format!("{full:.0} % full"),
         };
+        let beyond = pool.promised.saturating_sub(pool.free.saturating_sub(pool.unusable));
+        if beyond > 0 {
+            message += &format!("; its virtual disks may take {} more than there is room for", ByteCount(beyond));
+        }
         found.push(concern(subject(), message, format!("weft disk add {} DISK", pool.name)));
     }
     found
@@ -83,6 +95,12 @@ fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
             let job = leaving.map(|job| job.job.as_str()).unwrap_or_default();
             (format!("{state}{last_seen}; it is leaving the pool (job {job})"), format!("weft job show {job}"))
         }
+        DiskState::Failed if disk.out_of_room => (
+            format!(
+                "taken out{last_seen}: the file system of its file is full; it is used again by itself when there is room"
+            ),
+            format!("df {}", disk.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()),
+        ),
         DiskState::Failed if pool.frozen.is_some() => (
             format!(
                 "failed{last_seen}: it answered with errors and was taken out; the pool waits for it, it can be given another chance"
@@ -98,7 +116,7 @@ fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
                     format!("{told}; its data is being rebuilt (job {})", job.job),
                     format!("weft job show {}", job.job),
                 ),
-                (None, true) => (
+                (None, true) if disk.needed_by.is_empty() => (
                     format!("{told}; all data has its full redundancy without it"),
                     format!("weft disk remove {pool_name} {name}"),
                 ),
@@ -109,11 +127,38 @@ fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
                     ),
                     format!("weft disk set {pool_name} {name} maintenance=off"),
                 ),
+                (None, true) => (
+                    format!(
+                        "{told}; without it new data has less redundancy than {} asks for",
+                        of_pool(pool, &disk.needed_by)
+                    ),
+                    format!("weft disk replace {pool_name} {name} DISK"),
+                ),
                 (None, false) => (told + &repair_plan(pool), format!("weft disk replace {pool_name} {name} DISK")),
             }
         }
     };
     Some(concern(format!("disk {pool_name}/{name}"), message, hint))
+}
+
+/// Names of virtual disks, with their pool's.
+fn of_pool(pool: &PoolInfo, vdisks: &[String]) -> String {
+    vdisks.iter().map(|vdisk| format!("{}/{vdisk}", pool.name)).collect::<Vec<_>>().join(", ")
+}
+
+/// Virtual disks whose new data gets less redundancy than they ask for, or finds no disks at all.
+fn short_of_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
+    // One that waits for its disks says so already.
+    let short = pool.vdisks.iter().filter(|vdisk| pool.frozen.is_none() && vdisk.is_short_of_disks());
+    short.map(|vdisk| {
+        let message = format!(
+            "less redundancy than it asks for: too few disks take new data, and new writes {}; it takes {} disks to survive {}",
+            survive(vdisk.failures_new),
+            vdisk.layout.disks_needed(),
+            vdisk.layout.resiliency.failures()
+        );
+        concern(format!("vdisk {}", vdisk.name), message, format!("weft disk add {} DISK", pool.name))
+    })
 }
 
 /// When a repair begins by itself.
@@ -162,6 +207,10 @@ fn retired_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
             Some(job) => (
                 format!("retired: what it holds moves to the other disks (job {})", job.job),
                 format!("weft job show {}", job.job),
+            ),
+            None if !disk.needed_by.is_empty() => (
+                format!("retired, but {} finds too few disks without it", of_pool(pool, &disk.needed_by)),
+                format!("weft disk replace {} {} DISK", pool.name, disk.name),
             ),
             None => ("retired: it takes nothing new".into(), format!("weft disk remove {} {}", pool.name, disk.name)),
         };
@@ -223,6 +272,8 @@ mod tests {
             latency: Some(Latency { p50_nanos: MS, p99_nanos: p99_ms * MS, max_nanos: 900 * MS }),
             holds: None,
             counters: DiskCounters { reads: 150, writes: 150, ..DiskCounters::default() },
+            out_of_room: false,
+            needed_by: Vec::new(),
         }
     }
 
@@ -238,6 +289,9 @@ mod tests {
             footprint: 1,
             efficiency: 0.75,
             health: Health::Healthy,
+            failures_left: u32::from(layout.resiliency.failures()),
+            failures_new: Some(u32::from(layout.resiliency.failures())),
+            failure: None,
             counters: VdiskCounters::default(),
             exports: Vec::new(),
         };
@@ -251,6 +305,7 @@ mod tests {
             allocated: 100,
             used: 0,
             free: 300,
+            promised: 0,
             unusable: 0,
             unusable_why: None,
             settings: PoolSettings {

@@ -7,7 +7,7 @@ use crate::api::job::{JobInfo, JobStart, JobSteer};
 use crate::api::mount::{MountForget, MountInfo};
 use crate::api::name::VdiskName;
 use crate::api::pool::{ChangeQuery, CheckQuery, CheckReport, DiskInfo, PoolCreate, PoolInfo, PoolQuery};
-use crate::api::upkeep::{DiskAdd, DiskReplace, DiskSet, Importable, PoolImport, PoolSet, Rename};
+use crate::api::upkeep::{DiskAdd, DiskRemove, DiskReplace, DiskSet, Importable, PoolImport, PoolSet, Rename};
 use crate::api::vdisk::{ExplainQuery, Explanation, VdiskCreate, VdiskInfo, VdiskResize};
 use crate::api::watch::{Change, EventPage, EventQuery, Outcome, Stat, StatQuery, Status, Version};
 use crate::api::{API_VERSION, Control};
@@ -133,7 +133,7 @@ impl Control for Daemon {
         self.change(pool, || self.add_disks(pool, request))
     }
 
-    fn disk_remove(&self, pool: &str, disk: &str, how: ChangeQuery) -> Answer<Change> {
+    fn disk_remove(&self, pool: &str, disk: &str, how: DiskRemove) -> Answer<Change> {
         self.pool(pool)?;
         self.change(pool, || self.remove_disk(pool, disk, how))
     }
@@ -179,6 +179,11 @@ impl Control for Daemon {
     fn vdisk_remove(&self, vdisk: &VdiskName, how: ChangeQuery) -> Answer<Change> {
         self.vdisk(vdisk)?;
         self.change(&vdisk.pool, || self.remove_vdisk(vdisk, how))
+    }
+
+    fn vdisk_clear(&self, vdisk: &VdiskName, how: ChangeQuery) -> Answer<Change> {
+        self.vdisk(vdisk)?;
+        self.change(&vdisk.pool, || self.clear_vdisk(vdisk, how))
     }
 
     fn explain(&self, vdisk: &VdiskName, query: ExplainQuery) -> Answer<Explanation> {

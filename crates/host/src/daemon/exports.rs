@@ -1,9 +1,9 @@
 //! Exports: adding, removing, restoring.
 
 use super::state::ExportRecord;
-use super::{Daemon, lock};
+use super::{Daemon, lock, sockets};
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::export::{Address, ExportAdd, ExportInfo, ExportRemove, Place};
+use crate::api::export::{Address, ExportAdd, ExportInfo, ExportRemove, Place, Terms};
 use crate::api::name::VdiskName;
 use crate::api::vdisk::VdiskInfo;
 use crate::api::watch::{Change, Outcome};
@@ -23,7 +23,23 @@ impl Daemon {
             let (nbd, fuse, ublk) = record.at.clone().fields();
             let connections = self.parts.exports.connections(&record.vdisk, &record.at);
             let vdisk = record.vdisk.clone();
-            ExportInfo { vdisk, nbd, fuse, ublk, connections, active: reason.is_none(), reason, uri }
+            let active = reason.is_none();
+            let Terms { read_only, shared, allow_any, mode, owner } = record.terms.clone();
+            ExportInfo {
+                vdisk,
+                nbd,
+                fuse,
+                ublk,
+                read_only,
+                shared,
+                allow_any,
+                mode,
+                owner,
+                connections,
+                active,
+                reason,
+                uri,
+            }
         };
         state.exports.iter().map(info).collect()
     }
@@ -31,7 +47,14 @@ impl Daemon {
     pub(super) fn add_export(&self, request: &ExportAdd) -> Answer<Change> {
         let ExportAdd { vdisk, dry_run, .. } = request;
         let at = request.place()?;
-        let record = ExportRecord { vdisk: vdisk.clone(), at: at.clone() };
+        let terms = request.terms();
+        let record = ExportRecord { vdisk: vdisk.clone(), at: at.clone(), terms: terms.clone() };
+        let before = self.exports_of(vdisk).into_iter().find(|export| export.at == at);
+        if let Some(before) = before.filter(|before| *before != record) {
+            let how = if before.terms.read_only { "for reading only" } else { "for writing" };
+            let message = format!("{vdisk} is offered on {at} already, {how} and on terms that were other than these");
+            return Err(ApiError::new(Kind::NotPossible, message).hint(removal(&before)));
+        }
         let known = lock(&self.state).exports.contains(&record);
         let idle = lock(&self.idle).iter().any(|(idle, _)| *idle == record) || known && self.ended(&record);
         let subject = format!("export {vdisk} on {at}");
@@ -45,8 +68,11 @@ impl Daemon {
             Place::Fuse(dir) => self.directory_free(&record, dir)?,
             Place::Ublk(number) => self.number_free(&record, *number)?,
         }
+        judge_terms(request, &at)?;
+        self.socket_is_as_asked(&record)?;
+        self.one_writer(request, &at)?;
         if !dry_run {
-            self.parts.exports.start(vdisk, &at)?;
+            self.parts.exports.start(vdisk, &at, &terms)?;
             lock(&self.idle).retain(|(idle, _)| *idle != record);
             let remembered = if known { Ok(()) } else { self.remember(|state| state.exports.push(record)) };
             if let Err(error) = remembered {
@@ -54,7 +80,74 @@ impl Daemon {
                 return Err(error);
             }
         }
-        Ok(Change::new(Outcome::Created, subject, *dry_run).line(uri))
+        let mut change = Change::new(Outcome::Created, subject, *dry_run).line(uri);
+        change.changes.extend(told(&terms, &at));
+        Ok(change)
+    }
+
+    fn exports_of(&self, vdisk: &VdiskName) -> Vec<ExportRecord> {
+        lock(&self.state).exports.iter().filter(|export| export.vdisk == *vdisk).cloned().collect()
+    }
+
+    /// Refuses a second use that writes. Who writes beside a file system destroys it, so one that is mounted can only be read by others; elsewhere clients may know of
+    /// each other, and a person says so.
+    fn one_writer(&self, request: &ExportAdd, at: &Place) -> Answer<()> {
+        let ExportAdd { vdisk, read_only, shared, for_mount, .. } = request;
+        if *read_only {
+            return Ok(());
+        }
+        let mounts: Vec<_> = self.mounts().into_iter().filter(|mount| mount.vdisk == *vdisk).collect();
+        let mut others = self.exports_of(vdisk);
+        others.retain(|other| other.at != *at && !other.terms.read_only);
+        others.retain(|other| !mounts.iter().any(|mount| other.is_of(mount)));
+        let other = others.first();
+        let read = || format!("{} --read-only", add_command(vdisk, at));
+        if *for_mount {
+            let Some(other) = other else { return Ok(()) };
+            let message = format!(
+                "{vdisk} is offered on {}, where clients write to it; a file system mounted beside them would be destroyed",
+                other.at
+            );
+            return Err(ApiError::new(Kind::NotPossible, message).hint(removal(other)));
+        }
+        if let Some(mount) = mounts.first() {
+            let message = format!(
+                "{vdisk} is mounted on {}; whoever writes beside its file system destroys it, and with --read-only it can be read",
+                mount.dir.display()
+            );
+            return Err(ApiError::new(Kind::NotPossible, message).hint(read()));
+        }
+        match other.filter(|_| !shared) {
+            None => Ok(()),
+            Some(other) => {
+                let message = format!(
+                    "{vdisk} is offered on {} already, and two that write destroy each other's data; others can read it with --read-only, and --shared is for \
+                     cluster file systems",
+                    other.at
+                );
+                Err(ApiError::new(Kind::NotPossible, message).hint(read()))
+            }
+        }
+    }
+
+    /// Refuses another mode or owner for a socket that other exports have, too.
+    fn socket_is_as_asked(&self, record: &ExportRecord) -> Answer<()> {
+        let state = lock(&self.state);
+        let other = state.exports.iter().find(|other| other.at == record.at && other.vdisk != record.vdisk);
+        let same = |other: &&ExportRecord| {
+            (other.terms.mode, &other.terms.owner, other.terms.allow_any)
+                == (record.terms.mode, &record.terms.owner, record.terms.allow_any)
+        };
+        match other.filter(|other| !same(other)) {
+            None => Ok(()),
+            Some(other) => {
+                let message = format!(
+                    "{} is the address of {}, too, with another mode, owner or circle of clients; all of one address have the same",
+                    record.at, other.vdisk
+                );
+                Err(ApiError::new(Kind::NotPossible, message).hint(removal(other)))
+            }
+        }
     }
 
     pub(super) fn remove_export(&self, vdisk: &VdiskName, how: &ExportRemove) -> Answer<Change> {
@@ -106,7 +199,7 @@ impl Daemon {
             }
             let there = pools.iter().flat_map(|pool| &pool.vdisks).any(|vdisk| vdisk.name == export.vdisk);
             let started = match there {
-                true => self.parts.exports.start(&export.vdisk, &export.at),
+                true => self.parts.exports.start(&export.vdisk, &export.at, &export.terms),
                 false => Err(ApiError::new(Kind::NotFound, format!("there is no virtual disk {}", export.vdisk))),
             };
             if let Err(error) = started {
@@ -173,6 +266,71 @@ impl Daemon {
             _ => error.hint(format!("weft export add {vdisk} --fuse {shown}/{}", vdisk.vdisk)),
         })
     }
+}
+
+/// Refuses what makes no sense for the address, and an address that other machines reach unless that is asked for by name.
+fn judge_terms(request: &ExportAdd, at: &Place) -> Answer<()> {
+    let refused = |kind, message: String, hint| Err(ApiError::new(kind, message).hint(hint));
+    let add = |at: &Place| add_command(&request.vdisk, at);
+    let socket = matches!(at, Place::Nbd(Address::Unix(_)));
+    for (said, flag) in [(request.mode.is_some(), "--mode"), (request.owner.is_some(), "--owner")] {
+        if said && !socket {
+            return refused(Kind::InvalidInput, format!("{flag} is for unix sockets; {at} is none"), add(at));
+        }
+    }
+    if let Some(owner) = &request.owner {
+        sockets::numbers(owner).map_err(|error| error.hint(add(at)))?;
+    }
+    match at {
+        Place::Nbd(address @ Address::Tcp { port, .. }) if !address.is_local() && !request.allow_any => {
+            let local = Place::Nbd(Address::Tcp { host: "127.0.0.1".into(), port: *port });
+            let message = format!(
+                "{address} can be reached from other machines, and NBD asks nobody who he is and hides nothing: only --allow-any offers {} to all of them; \
+                 through an SSH tunnel this machine's own address is enough",
+                request.vdisk
+            );
+            refused(Kind::NotPossible, message, add(&local))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How an export is offered, one line each; nothing where nothing was asked for.
+fn told(terms: &Terms, at: &Place) -> Vec<String> {
+    let mut lines = Vec::new();
+    if terms.read_only {
+        lines.push("clients can only read".to_string());
+    }
+    if terms.shared {
+        lines.push(
+            "beside other uses that write: only for clients that know of each other, as cluster file systems do".into(),
+        );
+    }
+    if is_open(at) {
+        let how = if terms.read_only { "read" } else { "read and write" };
+        lines.push(format!("any machine that reaches the address can {how} it, without a password or encryption"));
+    }
+    lines.extend(terms.mode.map(|mode| format!("the socket's mode is {mode}")));
+    lines.extend(terms.owner.as_ref().map(|owner| format!("the socket belongs to {owner}")));
+    lines
+}
+
+/// Whether other machines reach it.
+pub(super) fn is_open(at: &Place) -> bool {
+    matches!(at, Place::Nbd(address) if !address.is_local())
+}
+
+fn add_command(vdisk: &VdiskName, at: &Place) -> String {
+    match at {
+        Place::Nbd(address) => format!("weft export add {vdisk} --nbd {address}"),
+        Place::Fuse(dir) => format!("weft export add {vdisk} --fuse {}", dir.display()),
+        Place::Ublk(number) => format!("weft export add {vdisk} --ublk {number}"),
+    }
+}
+
+fn removal(export: &ExportRecord) -> String {
+    let add = add_command(&export.vdisk, &export.at);
+    add.replacen("weft export add", "weft export remove", 1)
 }
 
 /// The command that ends the first use of a virtual disk.

@@ -32,6 +32,12 @@ pub fn look(path: &Path) -> Look {
     }
 }
 
+/// Bytes that may still be written to the file system of `path`; `None` where that cannot be told.
+pub fn room_below(path: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(path).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 /// What tells whether two paths lead to the same thing; `None` when nothing is there.
 pub fn identity(path: &Path) -> Option<(u64, u64)> {
     let meta = fs::metadata(path).ok()?;

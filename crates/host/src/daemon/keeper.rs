@@ -32,6 +32,11 @@ const CHANCE_AFTER: Duration = Duration::from_secs(5);
 /// How long after that it does so no more: the engine retires a disk that fails for the third time.
 const CHANCE_EVERY: Duration = Duration::from_secs(3600);
 
+/// Room that a file system must have before disks on it are used again that it had no room for, in bytes.
+const ROOM_AGAIN: u64 = 64 << 20;
+/// How often such a disk is tried again at most.
+const ROOM_EVERY: Duration = Duration::from_secs(5);
+
 /// The thread that does it.
 pub(super) struct Keeper {
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -52,6 +57,8 @@ struct Known {
     full: BTreeMap<String, usize>,
     /// When pools, by their identities, may try disks again that failed.
     chances: BTreeMap<String, Instant>,
+    /// When disks, by their identities, were tried again last that had no room below them.
+    full_tried: BTreeMap<String, Instant>,
 }
 
 /// What is at a place where a disk may be. A file that is being copied grows.
@@ -63,8 +70,8 @@ impl Keeper {
         let stopped = stop.clone();
         let keep = move || {
             let (seen, pools_at) = (daemon.seen(), Instant::now());
-            let (full, chances) = (BTreeMap::new(), BTreeMap::new());
-            let mut known = Known { seen, pools_at, event: 0, hurry: false, full, chances };
+            let (full, chances, full_tried) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+            let mut known = Known { seen, pools_at, event: 0, hurry: false, full, chances, full_tried };
             loop {
                 let (flag, news) = &*stopped;
                 let waited = news.wait_timeout_while(lock(flag), LOOK_EVERY, |stop| !*stop);
@@ -121,6 +128,7 @@ impl Daemon {
         }
         known.hurry = claimed || pools.iter().any(|pool| pool.frozen.is_some());
         self.try_failed(&pools, &mut known.chances);
+        self.try_full(&pools, &mut known.full_tried);
         self.begin_scrubs(&pools);
         self.warn_of_full(&pools, &mut known.full);
     }
@@ -137,6 +145,29 @@ impl Daemon {
             for disk in failed {
                 if self.try_again(pool, disk).is_ok() {
                     let text = format!("disk {} is given another chance: the pool waits for it", disk.name);
+                    self.parts.journal.note(Some(&pool.name), text);
+                }
+            }
+        }
+    }
+
+    /// Uses disks again that were taken out because the file system of their file was full, when it has room. What a volume below a block device has nobody can tell:
+    /// that is tried now and then.
+    fn try_full(&self, pools: &[PoolInfo], tried: &mut BTreeMap<String, Instant>) {
+        for pool in pools {
+            for disk in pool.disks.iter().filter(|disk| disk.out_of_room) {
+                let (Some(id), Some(path)) = (&disk.id, &disk.path) else { continue };
+                let every = match find::look(path) {
+                    Look::File(_) if find::room_below(path).is_some_and(|free| free >= ROOM_AGAIN) => ROOM_EVERY,
+                    Look::Block => ROOM_EVERY * 12,
+                    _ => continue,
+                };
+                if tried.get(id).is_some_and(|last| last.elapsed() < every) {
+                    continue;
+                }
+                tried.insert(id.clone(), Instant::now());
+                if self.try_again(pool, disk).is_ok() {
+                    let text = format!("disk {} has room below it again and is used again", disk.name);
                     self.parts.journal.note(Some(&pool.name), text);
                 }
             }
@@ -223,6 +254,7 @@ mod tests {
             allocated: 0,
             used: 0,
             free: 0,
+            promised: 0,
             unusable: 0,
             unusable_why: None,
             settings,

@@ -1,19 +1,26 @@
 //! Members of an open pool: adding, removing, replacing, and what the pool knows of them.
 
 use super::backend::DiskChange;
-use super::candidates::{Asked, fixed_size, name_members};
+use super::candidates::{Asked, beyond_room, fixed_size, name_members};
 use super::jobs::already;
 use super::opening::wall_clock;
 use super::{Daemon, find};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobInfo, JobKind};
-use crate::api::pool::{ChangeQuery, DiskInfo, DiskState, PoolInfo};
+use crate::api::pool::{DiskInfo, DiskState, PoolInfo};
 use crate::api::size::Size;
-use crate::api::upkeep::{DiskAdd, DiskReplace, DiskSet, Usage};
+use crate::api::upkeep::{DiskAdd, DiskRemove, DiskReplace, DiskSet, Usage};
 use crate::api::watch::{Change, Outcome};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 use weft_engine::limits;
+use weft_engine::pool::{Instead, Leaving};
 use weft_engine::units::ByteCount;
+
+/// How long a disk that failed may still be held by what was asked of it before, and how often that is looked at.
+const HELD_MAX: Duration = Duration::from_secs(5);
+const HELD_EVERY: Duration = Duration::from_millis(20);
 
 impl Daemon {
     pub(super) fn add_disks(&self, pool: &str, request: &DiskAdd) -> Answer<Change> {
@@ -49,6 +56,7 @@ impl Daemon {
             self.parts.engine.disk_add_judge(&pool.name, candidate.capacity(), &member.name)?;
             change = change.line(candidate.describe(&member.name));
         }
+        change.changes.extend(beyond_room(&candidates));
         change = change.line(match usage {
             Usage::Auto => format!("new data goes to it; `weft rebalance {}` spreads what is there", pool.name),
             Usage::Manual => "only what asks for it by name goes to it".into(),
@@ -75,19 +83,26 @@ impl Daemon {
         Ok(change)
     }
 
-    pub(super) fn remove_disk(&self, pool: &str, disk: &str, how: ChangeQuery) -> Answer<Change> {
+    pub(super) fn remove_disk(&self, pool: &str, disk: &str, how: DiskRemove) -> Answer<Change> {
         let pool = self.writable_pool_named(pool)?;
         let (disk, no) = find_member(&pool, disk)?;
         let what = format!("removal of disk {}/{}", pool.name, disk.name);
         if let Some(job) = evacuation(&pool, disk) {
             return Ok(already(job, what, how.dry_run));
         }
-        let moving = self.parts.engine.disk_remove_judge(&pool.name, no, None).map_err(|error| {
+        let leaving = self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Nothing).map_err(|error| {
             let add = format!("weft disk add {} DISK", pool.name);
             if matches!(error.kind, Kind::NoSpace | Kind::NotPossible) { error.or_hint(|| add) } else { error }
         })?;
+        let cure = match disk.state {
+            DiskState::Missing | DiskState::Failed => format!("weft disk replace {} {} DISK", pool.name, disk.name),
+            _ => format!("weft disk add {} DISK", pool.name),
+        };
+        let losses = accepted(&pool, disk, &leaving, how.force, cure)?;
+        let moving = leaving.moves;
         let change = Change::new(Outcome::Started, what, how.dry_run)
             .line(format!("{moving} move to the other disks; then the disk is no part of the pool any more"));
+        let change = losses.into_iter().fold(change, Change::line);
         if how.dry_run {
             return Ok(change);
         }
@@ -103,11 +118,12 @@ impl Daemon {
             let message = format!("disk {} leaves already: job {} is {}", old.name, job.job, job.state);
             return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft job cancel {}", job.job)));
         }
-        let judge = |capacity: ByteCount| {
-            self.parts
-                .engine
-                .disk_remove_judge(&pool.name, no, Some(capacity))
-                .map_err(|error| error.or_hint(|| format!("weft disk add {} DISK", pool.name)))
+        let judge = |instead: Instead| {
+            let leaving = self.parts.engine.disk_remove_judge(&pool.name, no, instead);
+            let leaving = leaving.map_err(|error| error.or_hint(|| format!("weft disk add {} DISK", pool.name)))?;
+            let cure = format!("weft disk replace {} {} DISK", pool.name, old.name);
+            let losses = accepted(&pool, old, &leaving, request.force, cure)?;
+            Ok::<_, ApiError>((leaving.moves, losses))
         };
         let what = |by: &str| format!("replacement of disk {}/{} by {by}", pool.name, old.name);
         // What lies where a missing disk was last seen is another disk.
@@ -118,9 +134,10 @@ impl Daemon {
                 return Err(ApiError::new(Kind::NotPossible, message)
                     .hint(format!("weft disk replace {} {} DISK", pool.name, old.name)));
             }
-            let moving = judge(ByteCount(new.capacity - new.allocated))?;
+            let (moving, losses) = judge(Instead::Member(to))?;
             let change = Change::new(Outcome::Started, what(&new.name), request.dry_run)
-                .line(format!("{moving} move to disk {}", new.name));
+                .line(format!("{moving} move to disk {}, and to others what it has no room for", new.name));
+            let change = losses.into_iter().fold(change, Change::line);
             return self.start_replacing(&pool, no, to, new.usage != Some(Usage::Auto), change);
         }
         let disks = [PathBuf::from(&request.by)];
@@ -135,10 +152,11 @@ impl Daemon {
         let member = name_members(&candidates, &names(&pool)).remove(0);
         let capacity = candidates[0].capacity();
         self.parts.engine.disk_add_judge(&pool.name, capacity, &member.name)?;
-        let moving = judge(capacity)?;
+        let (moving, losses) = judge(Instead::New(capacity))?;
         let change = Change::new(Outcome::Started, what(&member.name), request.dry_run)
             .line(candidates[0].describe(&member.name))
             .line(format!("{moving} move to it"));
+        let change = losses.into_iter().fold(change, Change::line);
         if request.dry_run {
             return Ok(change);
         }
@@ -209,16 +227,27 @@ impl Daemon {
         let mut lines = told(disk, &change, maintenance);
         if change.usage == Some(Usage::Retired) {
             let name = change.name.as_ref().unwrap_or(&disk.name);
-            lines.push(match self.parts.engine.disk_remove_judge(&pool.name, no, None) {
-                Ok(moving) => format!(
-                    "{moving} on it move to the other disks; `weft disk remove {} {name}` takes it out",
-                    pool.name
-                ),
+            lines.push(match self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Nothing) {
+                Ok(Leaving { moves, losses }) => match losses.first() {
+                    None => format!(
+                        "{moves} on it move to the other disks; `weft disk remove {} {name}` takes it out",
+                        pool.name
+                    ),
+                    Some(loss) => format!(
+                        "{moves} on it move to the other disks; as {}/{} finds too few disks without it, it still takes new data",
+                        pool.name, loss.vdisk
+                    ),
+                },
                 Err(error) => format!(
                     "what is on it moves to the other disks as far as that goes: {}; `weft disk add {} DISK` makes room",
                     error.message, pool.name
                 ),
             });
+        }
+        if change.usage == Some(Usage::Manual)
+            && let Ok(leaving) = self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Nothing)
+        {
+            lines.extend(leaving.losses.iter().map(|loss| format!("{}/{}: {loss}", pool.name, loss.vdisk)));
         }
         if again {
             lines.push("it failed, and is given another chance: what it missed is brought to it".into());
@@ -251,11 +280,34 @@ impl Daemon {
             let message = format!("where disk {} is, is not known", disk.name);
             return Err(ApiError::new(Kind::NotPossible, message).hint(replace()));
         };
-        match self.parts.engine.disk_attach(&pool.name, path) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(error.or_hint(replace)),
+        let patience = Instant::now() + HELD_MAX;
+        loop {
+            match self.parts.engine.disk_attach(&pool.name, path) {
+                Ok(_) => return Ok(()),
+                // The last requests to it, from before it failed, still hold it.
+                Err(error) if error.kind == Kind::AlreadyExists && Instant::now() < patience => {
+                    thread::sleep(HELD_EVERY);
+                }
+                Err(error) => return Err(error.or_hint(replace)),
+            }
         }
     }
+}
+
+/// What virtual disks lose by the leaving of a disk, one line each. Refused, with the command that would `cure` it, where they lose anything and nobody said
+/// that they may.
+fn accepted(pool: &PoolInfo, disk: &DiskInfo, leaving: &Leaving, force: bool, cure: String) -> Answer<Vec<String>> {
+    let told = leaving.losses.iter().map(|loss| format!("{}/{} ({loss})", pool.name, loss.vdisk));
+    if leaving.losses.is_empty() || force {
+        return Ok(told.map(|loss| format!("redundancy is given up: {loss}")).collect());
+    }
+    let message = format!(
+        "disk {} is needed by {}; another disk of {} or more would cure that, and only --force does without",
+        disk.name,
+        told.collect::<Vec<_>>().join(", "),
+        ByteCount(disk.capacity)
+    );
+    Err(ApiError::new(Kind::NotPossible, message).hint(cure))
 }
 
 /// What a change of a disk means, one line each.

@@ -32,7 +32,9 @@ mod plug;
 mod pools;
 pub mod probe;
 pub mod serve;
+mod sockets;
 mod state;
+mod teller;
 pub(crate) mod upkeep;
 mod vdisks;
 mod watch;
@@ -54,6 +56,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use teller::Teller;
 
 /// How long a daemon that starts waits for disks that somebody claims. A daemon that was killed is gone before its last
 /// requests are: the kernel ends those first, and only then the claims. Until then its disks must not be opened, or an
@@ -77,6 +80,7 @@ pub struct Running {
     server: Server,
     keeper: Keeper,
     hook: Option<Hook>,
+    teller: Teller,
     event_log: EventLog,
     _socket: Socket,
     _state_lock: Lock,
@@ -114,6 +118,7 @@ pub fn start(options: &Options, parts: Parts) -> Answer<Running> {
     let (socket, listener) = Socket::listen(&options.socket)?;
     let state = state_dir.load()?;
     let event_log = EventLog::open(state_dir.path(), parts.journal.clone())?;
+    let teller = Teller::start(parts.journal.clone())?;
     let hook =
         options.hook.as_ref().map(|hook| Hook::start(hook, &options.socket, parts.journal.clone())).transpose()?;
     let daemon = Arc::new(Daemon {
@@ -136,7 +141,7 @@ pub fn start(options: &Options, parts: Parts) -> Answer<Running> {
     let server = Server::start(listener, daemon.clone() as Arc<dyn Control>);
     let server = server.map_err(|error| ApiError::new(Kind::Internal, format!("cannot serve the socket: {error}")))?;
     let keeper = Keeper::start(daemon.clone())?;
-    Ok(Running { daemon, server, keeper, hook, event_log, _socket: socket, _state_lock: state_lock })
+    Ok(Running { daemon, server, keeper, hook, teller, event_log, _socket: socket, _state_lock: state_lock })
 }
 
 impl Running {
@@ -159,6 +164,7 @@ impl Running {
         if let Some(hook) = self.hook {
             hook.stop();
         }
+        self.teller.stop();
         self.event_log.stop();
         closed
     }

@@ -74,6 +74,7 @@ impl Daemon {
     /// an open pool misses.
     pub(super) fn open_found_pools(&self, patience: Instant, looking: Looking) -> bool {
         let Ok(open) = self.parts.engine.pools() else { return false };
+        let partly = Instant::now() < patience;
         let mut claimed = false;
         let mut found: BTreeMap<String, Vec<Found>> = BTreeMap::new();
         for (path, label) in self.labelled(&open) {
@@ -105,7 +106,7 @@ impl Daemon {
                 }
                 _ if looking == Looking::Survey => left(Why::Unasked, "it was not asked for yet"),
                 wanted => self
-                    .open_pool(&name, &names, &members, self.how(wanted.unwrap_or(Wanted::Open)), patience)
+                    .open_pool(&name, &names, &members, self.how(wanted.unwrap_or(Wanted::Open)), patience, partly)
                     .map_err(|error| {
                         (if error.kind == Kind::AlreadyExists { Why::Busy } else { Why::Failed }, error.message)
                     }),
@@ -171,6 +172,7 @@ impl Daemon {
     /// How a pool is opened that a person wants so.
     fn how(&self, wanted: Wanted) -> OpenHow {
         OpenHow {
+            partly: false,
             read_only: matches!(wanted, Wanted::ReadOnly | Wanted::ReadOnlyDegraded),
             degraded: self.degraded || wanted == Wanted::ReadOnlyDegraded,
         }
@@ -183,6 +185,7 @@ impl Daemon {
         members: &[Found],
         how: OpenHow,
         patience: Instant,
+        partly: bool,
     ) -> Answer<()> {
         if open.iter().any(|other| other == name) {
             return Err(ApiError::new(Kind::AlreadyExists, format!("another pool is named {name}")));
@@ -197,10 +200,24 @@ impl Daemon {
             }
         }
         let paths: Vec<PathBuf> = members.iter().map(|(path, _)| path.clone()).collect();
+        self.open_members(name, &paths, how, patience, partly)?;
+        let names = lock(&self.state).pools.iter().find(|pool| pool.name == name).map(|pool| pool.names.clone());
+        self.parts.engine.disk_names(name, names.unwrap_or_default());
+        Ok(())
+    }
+
+    fn open_members(&self, name: &str, paths: &[PathBuf], how: OpenHow, patience: Instant, partly: bool) -> Answer<()> {
         loop {
-            match self.parts.engine.pool_open(&paths, how) {
+            match self.parts.engine.pool_open(paths, how) {
                 Err(error) if error.kind == Kind::AlreadyExists && Instant::now() < patience => {
                     thread::sleep(CLAIM_EVERY)
+                }
+                // One that cannot be had must not keep the others away from whoever needs them.
+                Err(error) if partly && error.kind == Kind::AlreadyExists => {
+                    self.parts.engine.pool_open(paths, OpenHow { partly, ..how }).map_err(|_| error.clone())?;
+                    let text = format!("pool {name} was opened without a disk that cannot be had: {}", error.message);
+                    self.parts.journal.warn(Some(name), text);
+                    return Ok(());
                 }
                 opened => return opened,
             }
@@ -329,6 +346,7 @@ fn note_pool(state: &mut State, pool: &PoolInfo) {
             wanted: Wanted::Open,
             since: wall_clock(),
             disks: Vec::new(),
+            names: BTreeMap::new(),
         });
         state.pools.len() - 1
     });
@@ -337,6 +355,7 @@ fn note_pool(state: &mut State, pool: &PoolInfo) {
     record.name = pool.name.clone();
     for disk in &pool.disks {
         let Some(id) = disk.id.clone() else { continue };
+        record.names.extend(disk.no.map(|no| (no, disk.name.clone())));
         let last = before.iter().find(|known| known.id == id).and_then(|known| known.path.clone());
         record.disks.push(MemberRecord { id, name: disk.name.clone(), path: disk.path.clone().or(last) });
     }

@@ -1,7 +1,7 @@
 //! Pools and their disks: showing, making and removing.
 
 use super::backend::{Label, NewPool};
-use super::candidates::{Asked, fixed_size, name_members, size_of_disk};
+use super::candidates::{Asked, Candidate, beyond_room, fixed_size, name_members, size_of_disk};
 use super::exports::ending;
 use super::opening::Looking;
 use super::state::ExportRecord;
@@ -91,6 +91,12 @@ impl Daemon {
             change = change.line(candidate.describe(&member.name));
         }
         change = change.line(format!("slab size {}", typed(slab_size)));
+        change.changes.extend(beyond_room(&candidates));
+        self.parts.engine.pool_create_judge(
+            &request.name,
+            slab_size,
+            &candidates.iter().map(Candidate::capacity).collect::<Vec<_>>(),
+        )?;
         if !request.dry_run {
             let new = NewPool { name: request.name.clone(), slab_size, members };
             self.with_candidates(&candidates, || self.parts.engine.pool_create(&new))?;
@@ -241,6 +247,8 @@ fn stranger(state: DiskState) -> DiskInfo {
         latency: None,
         holds: None,
         counters: DiskCounters::default(),
+        out_of_room: false,
+        needed_by: Vec::new(),
     }
 }
 

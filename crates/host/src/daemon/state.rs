@@ -6,10 +6,11 @@
 //! 2. What it says about disks is a hint where to look. Disks are known by their labels only.
 
 use crate::api::error::{Answer, ApiError, BadValue, Kind};
-use crate::api::export::{Address, Place};
+use crate::api::export::{Address, Place, SocketMode, SocketOwner, Terms};
 use crate::api::mount::MountInfo;
 use crate::api::name::VdiskName;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -47,6 +48,9 @@ pub struct PoolRecord {
     pub since: u64,
     /// Its disks when it was last open.
     pub disks: Vec<MemberRecord>,
+    /// What its disks are called by their numbers, and what those were that left it: jobs that ended speak of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<u16, String>,
 }
 
 /// How a person wants a pool.
@@ -84,6 +88,8 @@ pub struct ExportRecord {
     pub vdisk: VdiskName,
     /// Where it is offered.
     pub at: Place,
+    /// How.
+    pub terms: Terms,
 }
 
 impl ExportRecord {
@@ -104,20 +110,37 @@ struct ExportInFile {
     fuse: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ublk: Option<u32>,
+    #[serde(default, skip_serializing_if = "is_unset")]
+    read_only: bool,
+    #[serde(default, skip_serializing_if = "is_unset")]
+    shared: bool,
+    #[serde(default, skip_serializing_if = "is_unset")]
+    allow_any: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mode: Option<SocketMode>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<SocketOwner>,
+}
+
+fn is_unset(flag: &bool) -> bool {
+    !flag
 }
 
 impl TryFrom<ExportInFile> for ExportRecord {
     type Error = BadValue;
 
     fn try_from(file: ExportInFile) -> Result<ExportRecord, BadValue> {
-        Ok(ExportRecord { vdisk: file.vdisk, at: Place::one_of(file.nbd, file.fuse, file.ublk)? })
+        let ExportInFile { vdisk, nbd, fuse, ublk, read_only, shared, allow_any, mode, owner } = file;
+        let terms = Terms { read_only, shared, allow_any, mode, owner };
+        Ok(ExportRecord { vdisk, at: Place::one_of(nbd, fuse, ublk)?, terms })
     }
 }
 
 impl From<ExportRecord> for ExportInFile {
     fn from(record: ExportRecord) -> ExportInFile {
         let (nbd, fuse, ublk) = record.at.fields();
-        ExportInFile { vdisk: record.vdisk, nbd, fuse, ublk }
+        let Terms { read_only, shared, allow_any, mode, owner } = record.terms;
+        ExportInFile { vdisk: record.vdisk, nbd, fuse, ublk, read_only, shared, allow_any, mode, owner }
     }
 }
 
@@ -198,15 +221,23 @@ mod tests {
     use super::*;
 
     fn state() -> State {
-        let at = |at| ExportRecord { vdisk: "tank/media".parse().unwrap(), at };
+        let at = |at| ExportRecord { vdisk: "tank/media".parse().unwrap(), at, terms: Terms::default() };
+        let (mode, owner) = ("660".parse().ok(), ":disk".parse().ok());
+        let terms = Terms { read_only: true, shared: true, allow_any: true, mode, owner };
         let exports = vec![
             at(Place::Nbd("unix:/run/nbd".parse().unwrap())),
-            at(Place::Fuse("/srv/fuse".into())),
+            ExportRecord { terms, ..at(Place::Fuse("/srv/fuse".into())) },
             at(Place::Ublk(3)),
         ];
         let member = MemberRecord { id: "1d".into(), name: "d1".into(), path: Some("/srv/d1".into()) };
-        let pool =
-            PoolRecord { id: "1".into(), name: "tank".into(), wanted: Wanted::Closed, since: 7, disks: vec![member] };
+        let pool = PoolRecord {
+            id: "1".into(),
+            name: "tank".into(),
+            wanted: Wanted::Closed,
+            since: 7,
+            disks: vec![member],
+            names: BTreeMap::from([(3, "gone".into())]),
+        };
         State { exports, disks: vec!["/srv/d1".into()], pools: vec![pool], ..State::default() }
     }
 

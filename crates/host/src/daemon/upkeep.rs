@@ -175,9 +175,9 @@ impl Daemon {
         }
         let labels = self.labelled(&open).into_iter().filter_map(|(path, label)| Some((path, label.ok()??)));
         let members: Vec<_> = labels.filter(|(_, label)| label.pool_id == id).collect();
-        let how = OpenHow { read_only: *read_only, degraded: *degraded || self.degraded };
+        let how = OpenHow { read_only: *read_only, degraded: *degraded || self.degraded, partly: false };
         let names: Vec<String> = open.iter().map(|pool| pool.name.clone()).collect();
-        self.open_pool(&name, &names, &members, how, Instant::now()).map_err(|error| {
+        self.open_pool(&name, &names, &members, how, Instant::now(), true).map_err(|error| {
             let more = match (*degraded, *read_only) {
                 (false, _) if error.kind == Kind::NotPossible => " --read-only --degraded",
                 _ => "",

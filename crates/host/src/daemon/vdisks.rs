@@ -6,7 +6,7 @@ use super::exports::ending;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::judge;
 use crate::api::name::VdiskName;
-use crate::api::pool::{ChangeQuery, DiskState, PoolInfo};
+use crate::api::pool::{ChangeQuery, DiskState, Health, PoolInfo};
 use crate::api::size::{Size, typed};
 use crate::api::vdisk::{
     ExplainQuery, Explanation, Provisioning, Resiliency, VdiskCreate, VdiskInfo, VdiskResize, resiliency_flags,
@@ -52,10 +52,14 @@ impl Daemon {
             n => format!("survives the failure of any {n} disks"),
         };
         let efficiency = layout.efficiency() * 100.0;
-        Ok(Change::new(Outcome::Created, format!("vdisk {}", request.name), request.dry_run)
+        let change = Change::new(Outcome::Created, format!("vdisk {}", request.name), request.dry_run)
             .line(format!("size {size}, {}, sectors of {} bytes", spec.provisioning, spec.sector))
             .line(layout.to_string())
-            .line(format!("{survives}; {efficiency:.0} % of the raw space is data")))
+            .line(format!("{survives}; {efficiency:.0} % of the raw space is data"));
+        Ok(match size > judged.room {
+            true => change.line(beyond(&request.name, judged.room)),
+            false => change,
+        })
     }
 
     pub(super) fn resize_vdisk(&self, name: &VdiskName, request: &VdiskResize) -> Answer<Change> {
@@ -91,11 +95,16 @@ impl Daemon {
                 .hint(format!("weft pool show {}", name.pool)),
             });
         }
+        let room = self.parts.engine.vdisk_size_max(name)?;
         if !request.dry_run {
             self.parts.engine.vdisk_resize(name, size)?;
         }
-        Ok(Change::new(Outcome::Changed, subject, request.dry_run)
-            .line(format!("size {} -> {size}", ByteCount(vdisk.size))))
+        let change = Change::new(Outcome::Changed, subject, request.dry_run)
+            .line(format!("size {} -> {size}", ByteCount(vdisk.size)));
+        Ok(match size > room {
+            true => change.line(beyond(name, room)),
+            false => change,
+        })
     }
 
     pub(super) fn remove_vdisk(&self, name: &VdiskName, how: ChangeQuery) -> Answer<Change> {
@@ -112,6 +121,34 @@ impl Daemon {
         Ok(Change::new(Outcome::Removed, format!("vdisk {name}"), how.dry_run)
             .line(format!("size {size}, {used} of data"))
             .line(format!("{freed} of the pool are free again")))
+    }
+
+    pub(super) fn clear_vdisk(&self, name: &VdiskName, how: ChangeQuery) -> Answer<Change> {
+        let vdisk = find_vdisk(self.open_pool_named(&name.pool)?, name)?;
+        let subject = format!("vdisk {name}");
+        let Some(failure) = vdisk.failure else {
+            let waits = vdisk.health == Health::Failed;
+            if waits {
+                let message =
+                    format!("{name} lost no writes; it waits for disks that are away, and serves when they are back");
+                let hint = format!("weft disk list --pool {}", name.pool);
+                return Err(ApiError::new(Kind::NotPossible, message).hint(hint));
+            }
+            return Ok(Change::new(Outcome::AlreadySo, subject, how.dry_run));
+        };
+        let given_up = self.parts.engine.vdisk_clear(name, how.dry_run)?;
+        let mut change = Change::new(Outcome::Changed, subject, how.dry_run)
+            .line(format!("it takes requests again; it had stopped because: {failure}"));
+        if given_up.is_empty() {
+            change = change.line("nothing is given up: what was flushed is still there, and is written now");
+        }
+        for range in &given_up {
+            change = change.line(format!(
+                "given up: what was written last to bytes {} to {} and was not flushed; what was there before is read there again",
+                range.start, range.end
+            ));
+        }
+        Ok(change)
     }
 
     pub(super) fn explain_request(&self, name: &VdiskName, query: ExplainQuery) -> Answer<Explanation> {
@@ -132,7 +169,8 @@ impl Daemon {
             return Err(ApiError::new(Kind::InvalidInput, message).hint(hint));
         }
         let plan = self.parts.engine.explain(name, query)?;
-        Ok(Explanation { vdisk: name.clone(), operation, offset, length, plan })
+        let (failures_left, failures_new) = (vdisk.failures_left, vdisk.failures_new);
+        Ok(Explanation { vdisk: name.clone(), operation, offset, length, plan, failures_left, failures_new })
     }
 
     /// A pool for a changing operation, which holds the lock that looking for pools takes.
@@ -140,6 +178,14 @@ impl Daemon {
         let pool = self.pools()?.into_iter().find(|pool| pool.name == name);
         pool.ok_or_else(|| ApiError::new(Kind::NotFound, format!("no pool {name}")).hint("weft pool list"))
     }
+}
+
+/// What a size means that is larger than what would fit.
+fn beyond(name: &VdiskName, room: ByteCount) -> String {
+    format!(
+        "that is more than the pool has room for, which is {room}: writes beyond it fail; `weft disk add {} DISK` makes more before that",
+        name.pool
+    )
 }
 
 fn find_vdisk(pool: PoolInfo, name: &VdiskName) -> Answer<VdiskInfo> {

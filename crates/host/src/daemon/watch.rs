@@ -1,14 +1,15 @@
 //! What there is to watch: status and counters.
 
 use super::concerns::{concerns, full_percent};
-use super::exports::LOST;
+use super::exports::{LOST, is_open};
 use super::opening::Why;
 use super::{Daemon, lock};
 use crate::api::error::Answer;
 use crate::api::export::ExportInfo;
 use crate::api::name::VdiskName;
 use crate::api::pool::{DiskState, Health, PoolInfo, PoolQuery};
-use crate::api::watch::{Attention, DiskStat, PoolStat, PoolStatus, Stat, StatQuery, Status, VdiskStat};
+use crate::api::vdisk::VdiskInfo;
+use crate::api::watch::{Attention, DiskStat, PoolStat, PoolStatus, Stat, StatQuery, Status, VdiskStat, VdiskStatus};
 
 impl Daemon {
     pub(super) fn watch_status(&self, query: &PoolQuery) -> Answer<Status> {
@@ -37,6 +38,16 @@ impl Daemon {
                     subject: format!("export {}", export.vdisk),
                     message: format!("not offered on {}: {reason}", export.uri),
                     hint: Some(format!("weft export remove {}", export.vdisk)),
+                });
+            }
+        }
+        for export in exports.iter().filter(|export| asked(&export.vdisk.pool) && export.active) {
+            if let Some(at) = export.place().filter(is_open) {
+                let write = if export.read_only { "read" } else { "read and write" };
+                attention.push(Attention {
+                    subject: format!("export {}", export.vdisk),
+                    message: format!("any machine that reaches {at} can {write} it, without a password or encryption"),
+                    hint: Some(format!("weft export remove {} --nbd {}", export.vdisk, at)),
                 });
             }
         }
@@ -76,6 +87,17 @@ fn in_one_line(pool: &PoolInfo, exports: &[ExportInfo]) -> PoolStatus {
         exports: exports.iter().filter(|export| export.active && export.vdisk.pool == pool.name).count(),
         full_percent: full_percent(pool),
         log_disks: pool.disks.iter().filter(|disk| disk.logs).map(|disk| disk.name.clone()).collect(),
+        redundancy: pool.vdisks.iter().map(redundancy).collect(),
+    }
+}
+
+fn redundancy(vdisk: &VdiskInfo) -> VdiskStatus {
+    VdiskStatus {
+        name: vdisk.name.vdisk.clone(),
+        health: vdisk.health,
+        failures: vdisk.layout.resiliency.failures().into(),
+        failures_left: vdisk.failures_left,
+        failures_new: vdisk.failures_new,
     }
 }
 

@@ -159,6 +159,7 @@ pub(super) fn disk_error(errno: Errno) -> DiskError {
         // ENODATA is the block layer's medium error, EILSEQ its failed integrity check; EUCLEAN and EBADMSG are how
         // file systems report their own bad checksums.
         Errno::IO | Errno::ILSEQ | Errno::NODATA | Errno::BADMSG | Errno::UCLEAN => DiskError::Media,
+        Errno::NOSPC | Errno::DQUOT => DiskError::Full,
         other => DiskError::Os(other.raw_os_error()),
     }
 }
@@ -221,7 +222,8 @@ mod tests {
         assert_eq!(disk_error(Errno::NXIO), DiskError::Gone);
         assert_eq!(disk_error(Errno::IO), DiskError::Media);
         assert_eq!(disk_error(Errno::ILSEQ), DiskError::Media);
-        assert_eq!(disk_error(Errno::NOSPC), DiskError::Os(Errno::NOSPC.raw_os_error()));
+        assert_eq!((disk_error(Errno::NOSPC), disk_error(Errno::DQUOT)), (DiskError::Full, DiskError::Full));
+        assert_eq!(disk_error(Errno::AGAIN), DiskError::Os(Errno::AGAIN.raw_os_error()));
     }
 
     #[test]

@@ -199,7 +199,7 @@ fn make_loop(weft: &dyn Control, socket: &Path, info: &VdiskInfo) -> Answer<(Pat
     let dir = private_dir(socket, &info.name);
     private(&dir)?;
     let place = Place::Fuse(dir.clone());
-    weft.export_add(&ExportAdd::at(&info.name, place.clone(), false))?;
+    weft.export_add(&ExportAdd::for_mount(&info.name, place.clone()))?;
     let device = loop_device::attach(&dir.join(&info.name.vdisk), info.sector.into());
     Ok((device.inspect_err(|_| withdraw(weft, &info.name, &place))?, place))
 }
@@ -212,7 +212,7 @@ fn make_nbd(weft: &dyn Control, socket: &Path, info: &VdiskInfo) -> Answer<(Path
     // What is left of an earlier one would be forgotten with its record.
     nbd_device::disconnect(path);
     let place = Place::Nbd(address.clone());
-    weft.export_add(&ExportAdd::at(&info.name, place.clone(), false))?;
+    weft.export_add(&ExportAdd::for_mount(&info.name, place.clone()))?;
     let device = nbd_device::connect(path, &info.name, info.sector.into());
     Ok((device.inspect_err(|_| withdraw(weft, &info.name, &place))?, place))
 }
@@ -228,7 +228,7 @@ fn make_ublk(weft: &dyn Control, info: &VdiskInfo, earlier: Option<Place>) -> An
             return Err(ApiError::new(Kind::NotPossible, message).hint("ls /dev/ublkc*"));
         };
         let place = Place::Ublk(number);
-        match weft.export_add(&ExportAdd::at(&info.name, place.clone(), false)) {
+        match weft.export_add(&ExportAdd::for_mount(&info.name, place.clone())) {
             Err(error) if error.kind == Kind::AlreadyExists => {}
             Err(error) => return Err(error),
             Ok(_) => {

@@ -56,7 +56,11 @@ pub fn unmount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<C
     let change = Change::new(Outcome::Removed, format!("mount of {} on {shown}", mount.vdisk), request.dry_run)
         .line(format!("{}, {}", mount.device.display(), mount.filesystem));
     if request.dry_run {
-        return Ok(change);
+        let used = state(weft, &mount, socket) == State::Alive && !request.force;
+        return match used.then(|| users_of_device(&mount.device)).filter(|users| !users.is_empty()) {
+            None => Ok(change),
+            Some(users) => Err(busy(&mount.dir, &users, String::new())),
+        };
     }
     match state(weft, &mount, socket) {
         State::Alive => {
@@ -127,13 +131,8 @@ fn end(mount: &MountInfo, force: bool) -> Answer<()> {
     let ran = UMOUNT.output([&mount.dir])?;
     if !ran.status.success() {
         let said = String::from_utf8_lossy(&ran.stderr).trim().replace('\n', "; ");
-        let shown = mount.dir.display();
         if !force {
-            let users = users_of_device(&mount.device);
-            let names: Vec<String> = users.iter().map(|user| format!("{} ({})", user.name, user.pid)).collect();
-            let by = if names.is_empty() { said } else { format!("used by {}", names.join(", ")) };
-            return Err(ApiError::new(Kind::NotPossible, format!("{shown} is busy: {by}"))
-                .hint(format!("weft unmount {shown} --force")));
+            return Err(busy(&mount.dir, &users_of_device(&mount.device), said));
         }
         // What was written since, by whoever keeps it busy.
         SYNC.run(["--file-system".as_ref(), mount.dir.as_os_str()])?;
@@ -144,6 +143,14 @@ fn end(mount: &MountInfo, force: bool) -> Answer<()> {
     let below = Below::from(mount);
     below.release();
     below.gone()
+}
+
+/// The error of a file system that is in use: by whom, or what `umount` said.
+fn busy(dir: &Path, users: &[User], said: String) -> ApiError {
+    let shown = dir.display();
+    let names: Vec<String> = users.iter().map(|user| format!("{} ({})", user.name, user.pid)).collect();
+    let by = if names.is_empty() { said } else { format!("used by {}", names.join(", ")) };
+    ApiError::new(Kind::NotPossible, format!("{shown} is busy: {by}")).hint(format!("weft unmount {shown} --force"))
 }
 
 /// Unmounts what is dead, as far as it goes: whoever still uses it keeps the rest of it until they let go. Where somebody

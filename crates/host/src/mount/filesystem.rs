@@ -161,6 +161,9 @@ mod tests {
             footprint: 0,
             efficiency: 0.75,
             health: Health::Healthy,
+            failures_left: u32::from(resiliency.failures()),
+            failures_new: Some(u32::from(resiliency.failures())),
+            failure: None,
             counters: VdiskCounters::default(),
             exports: Vec::new(),
         }

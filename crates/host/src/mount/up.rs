@@ -7,6 +7,7 @@ use super::tools::{MOUNT, UMOUNT};
 use super::{State, down, only_root, state};
 use crate::api::Control;
 use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::export::{ExportInfo, Place};
 use crate::api::mount::{FileSystem, MountInfo, Via};
 use crate::api::name::VdiskName;
 use crate::api::vdisk::VdiskInfo;
@@ -70,6 +71,7 @@ pub fn mount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<Cha
     }
     let choices = choices(via)?;
     judge_used(request, &info)?;
+    judge_offered(weft, vdisk, &earlier)?;
     let mut change = Change::new(Outcome::Created, subject, request.dry_run);
     if request.dry_run {
         let dead = mounts::is_dead(dir) || weft.mount_list()?.iter().any(|mount| mount.dir == *dir);
@@ -189,6 +191,28 @@ fn judge_used(request: &Request, info: &VdiskInfo) -> Answer<()> {
         Some(_) if info.used > 0 && !request.force => Err(holds(request, &format!("{} of data", ByteCount(info.used)))),
         _ => Ok(()),
     }
+}
+
+/// Refuses to mount what clients may write to. `earlier`: mounts that are gone, whose exports are of no use to anybody.
+fn judge_offered(weft: &dyn Control, vdisk: &VdiskName, earlier: &[MountInfo]) -> Answer<()> {
+    let own = |export: &ExportInfo| earlier.iter().any(|mount| mount.place() == export.place());
+    let exports = weft.export_list()?;
+    let Some(at) = exports
+        .iter()
+        .find(|export| export.vdisk == *vdisk && !export.read_only && !own(export))
+        .and_then(ExportInfo::place)
+    else {
+        return Ok(());
+    };
+    let message = format!(
+        "{vdisk} is offered on {at}, where clients write to it; a file system mounted beside them would be destroyed"
+    );
+    let only = match &at {
+        Place::Nbd(address) => format!("--nbd {address}"),
+        Place::Fuse(dir) => format!("--fuse {}", dir.display()),
+        Place::Ublk(number) => format!("--ublk {number}"),
+    };
+    Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft export remove {vdisk} {only}")))
 }
 
 fn holds(request: &Request, what: &str) -> ApiError {

@@ -6,12 +6,14 @@ mod upkeep;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use weft_engine::pool::{Instead, Leaving};
 use weft_engine::units::ByteCount;
 use weft_host::api::error::{Answer, ApiError, Kind};
-use weft_host::api::export::Place;
+use weft_host::api::export::{Place, Terms};
 use weft_host::api::job::{JobAction, StartKind};
 use weft_host::api::name::VdiskName;
 use weft_host::api::pool::{
@@ -33,6 +35,16 @@ pub struct Storage {
     pub claimed: AtomicU32,
     /// Jobs stand still until the test lets them go on.
     pub held: AtomicBool,
+}
+
+impl Storage {
+    /// A virtual disk loses a write for good.
+    pub fn lose_a_write(&self, vdisk: &str) {
+        let mut pools = self.pools.lock().unwrap();
+        let info = pools.values_mut().flat_map(|pool| &mut pool.vdisks).find(|info| info.name.to_string() == vdisk);
+        let info = info.expect("it was made");
+        (info.failure, info.health) = (Some("disks failed before a write was durable".into()), Health::Failed);
+    }
 }
 
 /// The engine of one daemon.
@@ -72,6 +84,13 @@ impl Engine for FakeEngine {
         Ok(Some(Label { pool_id: word(), pool_name: word(), disk_id: word(), disk_name: word(), whole: true }))
     }
 
+    fn pool_create_judge(&self, name: &str, slab_size: ByteCount, capacities: &[ByteCount]) -> Answer<()> {
+        match capacities.iter().any(|capacity| capacity.0 < 4 * slab_size.0) {
+            true => Err(ApiError::new(Kind::NotPossible, format!("a disk of pool {name} is too small"))),
+            false => Ok(()),
+        }
+    }
+
     fn pool_create(&self, new: &NewPool) -> Answer<()> {
         let id = format!("{:032x}", self.storage.pools.lock().unwrap().len() + 1);
         let mut disks = Vec::new();
@@ -95,6 +114,7 @@ impl Engine for FakeEngine {
             allocated: 0,
             used: 0,
             free: capacity,
+            promised: 0,
             unusable: 0,
             unusable_why: None,
             settings: PoolSettings {
@@ -207,7 +227,7 @@ impl Engine for FakeEngine {
         self.with(pool, |pool| upkeep::add(pool, member, usage))
     }
 
-    fn disk_remove_judge(&self, pool: &str, disk: u16, instead: Option<ByteCount>) -> Answer<ByteCount> {
+    fn disk_remove_judge(&self, pool: &str, disk: u16, instead: Instead) -> Answer<Leaving> {
         self.with(pool, |pool| upkeep::judge_removal(pool, disk, instead))?
     }
 
@@ -262,6 +282,9 @@ impl Engine for FakeEngine {
                 footprint: 0,
                 efficiency: layout.efficiency(),
                 health: pool.health,
+                failures_left: u32::from(layout.resiliency.failures()),
+                failures_new: Some(u32::from(layout.resiliency.failures())),
+                failure: None,
                 counters: VdiskCounters { writes: 4, whole_stripe_bytes: 300, landed_bytes: 100, ..Default::default() },
                 exports: Vec::new(),
             });
@@ -286,6 +309,16 @@ impl Engine for FakeEngine {
 
     fn vdisk_remove(&self, vdisk: &VdiskName) -> Answer<()> {
         self.with(&vdisk.pool, |pool| pool.vdisks.retain(|info| info.name != *vdisk))
+    }
+
+    fn vdisk_clear(&self, vdisk: &VdiskName, dry_run: bool) -> Answer<Vec<Range<u64>>> {
+        self.with(&vdisk.pool, |pool| {
+            let info = pool.vdisks.iter_mut().find(|info| info.name == *vdisk).unwrap();
+            if !dry_run {
+                (info.failure, info.health) = (None, Health::Healthy);
+            }
+            std::iter::once(0..65_536).collect()
+        })
     }
 
     fn explain(&self, vdisk: &VdiskName, query: ExplainQuery) -> Answer<Vec<String>> {
@@ -323,11 +356,13 @@ fn disk(pool: &str, no: u16, id: String, member: &NewMember, capacity: u64) -> D
         latency: None,
         holds: None,
         counters: DiskCounters::default(),
+        out_of_room: false,
+        needed_by: Vec::new(),
     }
 }
 
 impl ExportServer for FakeExports {
-    fn start(&self, vdisk: &VdiskName, at: &Place) -> Answer<()> {
+    fn start(&self, vdisk: &VdiskName, at: &Place, _: &Terms) -> Answer<()> {
         self.offered.lock().unwrap().push((vdisk.clone(), at.clone()));
         Ok(())
     }

@@ -4,6 +4,7 @@ use super::{FakeEngine, disk, write_label};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use weft_engine::pool::{Instead, Leaving};
 use weft_engine::units::ByteCount;
 use weft_host::api::error::{Answer, ApiError, Kind};
 use weft_host::api::job::{JobAction, JobInfo, JobKind, JobState};
@@ -114,15 +115,15 @@ pub(super) fn add(pool: &mut PoolInfo, member: &NewMember, usage: Usage) -> u16 
     no
 }
 
-pub(super) fn judge_removal(pool: &PoolInfo, disk: u16, instead: Option<ByteCount>) -> Answer<ByteCount> {
+pub(super) fn judge_removal(pool: &PoolInfo, disk: u16, instead: Instead) -> Answer<Leaving> {
     let leaving = pool.disks.iter().find(|other| other.no == Some(disk)).expect("it was there");
-    let others = pool.disks.len() - 1 + usize::from(instead.is_some());
+    let others = pool.disks.len() - 1 + usize::from(matches!(instead, Instead::New(_)));
     let needed = pool.vdisks.iter().map(|vdisk| usize::from(vdisk.layout.columns)).max().unwrap_or(0);
     if others < needed {
         let message = format!("{} is missing: {needed} disks are needed and {others} would be left", ByteCount(WORK));
         return Err(ApiError::new(Kind::NoSpace, message));
     }
-    Ok(ByteCount(leaving.allocated.max(WORK)))
+    Ok(Leaving { moves: ByteCount(leaving.allocated.max(WORK)), losses: Vec::new() })
 }
 
 pub(super) fn remove(pool: &mut PoolInfo, disk: u16, to: Option<u16>, now: u64) -> u32 {

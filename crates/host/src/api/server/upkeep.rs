@@ -5,7 +5,7 @@ use crate::api::Control;
 use crate::api::error::{ApiError, Kind};
 use crate::api::job::{JobInfo, JobStart, JobSteer};
 use crate::api::pool::{ChangeQuery, PoolQuery};
-use crate::api::upkeep::{DiskAdd, DiskReplace, DiskSet, Importable, PoolImport, PoolSet, Rename};
+use crate::api::upkeep::{DiskAdd, DiskRemove, DiskReplace, DiskSet, Importable, PoolImport, PoolSet, Rename};
 use crate::api::watch::Change;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::request::Parts;
@@ -26,6 +26,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<dyn Control>> {
         .routes(routes!(disk_set, disk_remove))
         .routes(routes!(disk_replace))
         .routes(routes!(vdisk_rename))
+        .routes(routes!(vdisk_clear))
 }
 
 #[utoipa::path(patch, path = "/pools/{pool}", params(("pool" = String, Path)), request_body = PoolSet,
@@ -85,8 +86,8 @@ async fn disk_add(State(control): Shared, Word(pool): Word, Told(request): Told<
 }
 
 #[utoipa::path(delete, path = "/pools/{pool}/disks/{disk}",
-    params(("pool" = String, Path), ("disk" = String, Path), ChangeQuery), responses((status = OK, body = Change)))]
-async fn disk_remove(State(control): Shared, member: Member, Asked(how): Asked<ChangeQuery>) -> Reply<Change> {
+    params(("pool" = String, Path), ("disk" = String, Path), DiskRemove), responses((status = OK, body = Change)))]
+async fn disk_remove(State(control): Shared, member: Member, Asked(how): Asked<DiskRemove>) -> Reply<Change> {
     answer(control, move |control| control.disk_remove(&member.pool, &member.disk, how)).await
 }
 
@@ -108,6 +109,13 @@ async fn disk_replace(State(control): Shared, member: Member, Told(request): Tol
     responses((status = OK, body = Change)))]
 async fn vdisk_rename(State(control): Shared, Named(name): Named, Told(request): Told<Rename>) -> Reply<Change> {
     answer(control, move |control| control.vdisk_rename(&name, &request)).await
+}
+
+#[utoipa::path(post, path = "/vdisks/{pool}/{vdisk}/clear",
+    params(("pool" = String, Path), ("vdisk" = String, Path)), request_body = ChangeQuery,
+    responses((status = OK, body = Change)))]
+async fn vdisk_clear(State(control): Shared, Named(name): Named, Told(how): Told<ChangeQuery>) -> Reply<Change> {
+    answer(control, move |control| control.vdisk_clear(&name, how)).await
 }
 
 /// The disk of a pool that a path names, refused in the error form.

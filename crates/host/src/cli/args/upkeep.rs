@@ -1,6 +1,7 @@
 //! The commands of a pool's life after it was made: jobs, members, settings.
 
 use super::Changing;
+use crate::api::export::{SocketMode, SocketOwner};
 use crate::api::size::Size;
 use crate::api::upkeep::{DiskSet, PoolSet, Usage};
 use crate::cli::values;
@@ -88,6 +89,26 @@ pub struct PoolSettings {
     pub changing: Changing,
 }
 
+/// On which terms a virtual disk is offered.
+#[derive(Args, Clone, Debug)]
+pub struct ExportTerms {
+    /// Let clients only read it
+    #[arg(long, conflicts_with = "shared")]
+    pub read_only: bool,
+    /// Beside another use that writes: for cluster file systems only, any other is destroyed by it
+    #[arg(long)]
+    pub shared: bool,
+    /// With TCP: let any machine that reaches the address use it
+    #[arg(long)]
+    pub allow_any: bool,
+    /// With a unix socket: its mode, in octal [default: 600]
+    #[arg(long, value_name = "MODE", value_parser = values::socket_mode)]
+    pub mode: Option<SocketMode>,
+    /// With a unix socket: whose it is, USER[:GROUP]
+    #[arg(long, value_name = "USER:GROUP", value_parser = values::socket_owner)]
+    pub owner: Option<SocketOwner>,
+}
+
 /// `weft pool import`.
 #[derive(Args, Debug)]
 pub struct PoolImport {
@@ -146,6 +167,9 @@ pub struct DiskRemove {
     pub pool: String,
     /// Its name in the pool, identity or path
     pub disk: String,
+    /// Also where virtual disks would find too few disks for their redundancy
+    #[arg(long)]
+    pub force: bool,
     /// Show the job's progress, and return when it is done
     #[arg(long)]
     pub wait: bool,
@@ -167,7 +191,7 @@ pub struct DiskReplace {
     /// Make the file when it is missing, sparse, of this size
     #[arg(long, value_name = "SIZE", value_parser = values::fixed_size)]
     pub create_size: Option<Size>,
-    /// Overwrite a disk that holds something else
+    /// Overwrite a disk that holds something else; also where virtual disks would lose redundancy
     #[arg(long)]
     pub force: bool,
     /// Show the job's progress, and return when it is done

@@ -6,7 +6,7 @@ use crate::api::error::{Answer, ApiError, BadValue, Kind};
 use crate::api::job::{JobAction, JobStart, JobSteer, StartKind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{ChangeQuery, PoolQuery};
-use crate::api::upkeep::{DiskAdd, DiskReplace, DiskSet, PoolImport, PoolSet, Rename};
+use crate::api::upkeep::{DiskAdd, DiskRemove, DiskReplace, DiskSet, PoolImport, PoolSet, Rename};
 use crate::api::watch::{Change, Outcome};
 use crate::cli::args::{self, Changing, Job, OneJob};
 use std::path::Path;
@@ -59,6 +59,19 @@ impl Session<'_, '_> {
         self.changed(weft.vdisk_rename(name, &Rename { name: plain.into(), dry_run: how.dry_run })?)
     }
 
+    /// Asks first where anything is given up.
+    pub(super) fn vdisk_clear(&mut self, weft: &dyn Control, name: &VdiskName, how: Changing) -> Ran {
+        if !how.dry_run && !how.yes {
+            let would = weft.vdisk_clear(name, ChangeQuery { dry_run: true })?;
+            if would.outcome != Outcome::AlreadySo {
+                let harm = format!("clearing {} gives up writes that were lost", would.subject);
+                let question = format!("Clear {}? What it lost is given up.", would.subject);
+                self.agreed(&would, &harm, &question, "was left as it is")?;
+            }
+        }
+        self.changed(weft.vdisk_clear(name, ChangeQuery { dry_run: how.dry_run })?)
+    }
+
     pub(super) fn pool_set(&mut self, weft: &dyn Control, set: &args::PoolSettings) -> Ran {
         let asked = PoolSet { dry_run: set.changing.dry_run, ..PoolSet::default() };
         let asked = set.settings.iter().fold(asked, |asked, one| asked.and(*one));
@@ -102,7 +115,7 @@ impl Session<'_, '_> {
     }
 
     pub(super) fn disk_remove(&mut self, weft: &dyn Control, remove: &args::DiskRemove) -> Ran {
-        let how = ChangeQuery { dry_run: remove.changing.dry_run };
+        let how = DiskRemove { force: remove.force, dry_run: remove.changing.dry_run };
         let change = weft.disk_remove(&remove.pool, &member(&remove.disk)?, how)?;
         self.started(weft, change, remove.wait)
     }

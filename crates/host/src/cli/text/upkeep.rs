@@ -113,6 +113,15 @@ pub(super) fn settings(pool: &PoolInfo) -> Vec<(&'static str, String)> {
         |at| humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(at.min(u32::MAX.into()))).to_string(),
     );
     lines.push(("last scrub", scrubbed));
+    let room = pool.free.saturating_sub(pool.unusable);
+    if pool.promised > room {
+        let told = format!(
+            "{} to virtual disks, {} more than there is room for",
+            human(pool.promised),
+            human(pool.promised - room)
+        );
+        lines.push(("promised", told));
+    }
     if pool.unusable > 0 {
         let why = pool.unusable_why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         lines.push(("not usable", format!("{}{why}", human(pool.unusable))));

@@ -6,13 +6,14 @@ use super::fuse_exports::FuseExports;
 use super::ublk_exports::UblkExports;
 use super::volume::VdiskVolume;
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::export::{Address, Place};
+use crate::api::export::{Address, Place, Terms};
 use crate::api::name::VdiskName;
 use crate::daemon::backend::ExportServer;
 use crate::daemon::memory;
+use crate::daemon::sockets::give_socket;
 use crate::export::{Exports, Volume};
 use crate::nbd;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// All export servers of a daemon.
@@ -36,7 +37,8 @@ struct Listening {
 /// What one server offers.
 pub(super) struct Offered {
     thread: Thread,
-    names: Mutex<BTreeSet<VdiskName>>,
+    /// Their names, and whether they can only be read.
+    names: Mutex<BTreeMap<VdiskName, bool>>,
 }
 
 impl HostExports {
@@ -48,11 +50,11 @@ impl HostExports {
 }
 
 impl ExportServer for HostExports {
-    fn start(&self, vdisk: &VdiskName, at: &Place) -> Answer<()> {
+    fn start(&self, vdisk: &VdiskName, at: &Place, terms: &Terms) -> Answer<()> {
         match at {
-            Place::Nbd(address) => self.nbd.start(vdisk, address),
-            Place::Fuse(dir) => self.fuse.start(vdisk, dir),
-            Place::Ublk(number) => self.ublk.start(vdisk, *number),
+            Place::Nbd(address) => self.nbd.start(vdisk, address, terms),
+            Place::Fuse(dir) => self.fuse.start(vdisk, dir, terms.read_only),
+            Place::Ublk(number) => self.ublk.start(vdisk, *number, terms.read_only),
         }
     }
 
@@ -79,25 +81,32 @@ impl ExportServer for HostExports {
 }
 
 impl Offered {
-    /// A set of these, which may change.
-    pub fn new(thread: &Thread, names: impl IntoIterator<Item = VdiskName>) -> Arc<Offered> {
-        Arc::new(Offered { thread: thread.clone(), names: Mutex::new(names.into_iter().collect()) })
+    /// Offers `vdisk` for now; others may follow.
+    pub fn new(thread: &Thread, vdisk: &VdiskName, read_only: bool) -> Arc<Offered> {
+        let names = Mutex::new(BTreeMap::from([(vdisk.clone(), read_only)]));
+        Arc::new(Offered { thread: thread.clone(), names })
     }
 }
 
 impl NbdExports {
-    fn start(&self, vdisk: &VdiskName, at: &Address) -> Answer<()> {
+    fn start(&self, vdisk: &VdiskName, at: &Address, terms: &Terms) -> Answer<()> {
         // The kernel may be a client, for the file systems of this machine.
         if matches!(at, Address::Unix(_)) && rustix::process::geteuid().is_root() {
             memory::stay_in_memory();
         }
         let mut servers = lock(&self.servers);
         if let Some(listening) = servers.get(at) {
-            lock(&listening.offered.names).insert(vdisk.clone());
+            lock(&listening.offered.names).insert(vdisk.clone(), terms.read_only);
             return Ok(());
         }
-        let offered = Offered::new(&self.thread, [vdisk.clone()]);
+        let offered = Offered::new(&self.thread, vdisk, terms.read_only);
         let server = nbd::Server::start(&nbd_address(at)?, offered.clone(), nbd::Config::default())?;
+        if let Address::Unix(path) = at
+            && let Err(error) = give_socket(path, terms)
+        {
+            server.stop();
+            return Err(error);
+        }
         servers.insert(at.clone(), Listening { server, offered });
         Ok(())
     }
@@ -123,15 +132,13 @@ impl NbdExports {
 
 impl Exports for Offered {
     fn list(&self) -> Vec<String> {
-        lock(&self.names).iter().map(VdiskName::to_string).collect()
+        lock(&self.names).keys().map(VdiskName::to_string).collect()
     }
 
     fn open(&self, name: &str) -> Option<Arc<dyn Volume>> {
         let name: VdiskName = name.parse().ok()?;
-        if !lock(&self.names).contains(&name) {
-            return None;
-        }
-        VdiskVolume::open(&self.thread, name).map(|volume| Arc::new(volume) as Arc<dyn Volume>)
+        let read_only = *lock(&self.names).get(&name)?;
+        VdiskVolume::open(&self.thread, name, read_only).map(|volume| Arc::new(volume) as Arc<dyn Volume>)
     }
 }
 

@@ -22,7 +22,7 @@ impl FuseExports {
         FuseExports { thread, servers: Mutex::default() }
     }
 
-    pub fn start(&self, vdisk: &VdiskName, dir: &Path) -> Answer<()> {
+    pub fn start(&self, vdisk: &VdiskName, dir: &Path, read_only: bool) -> Answer<()> {
         // Root's exports may carry loop devices, and so the file systems of this machine.
         if rustix::process::geteuid().is_root() {
             memory::stay_in_memory();
@@ -30,7 +30,7 @@ impl FuseExports {
         let mut servers = lock(&self.servers);
         // One that somebody unmounted ends first.
         drop(servers.remove(dir));
-        let offered = Offered::new(&self.thread, [vdisk.clone()]);
+        let offered = Offered::new(&self.thread, vdisk, read_only);
         let config = fuse::Config::default();
         let server = fuse::Server::start(dir, offered, &vdisk.to_string(), &vdisk.vdisk, config)?;
         servers.insert(dir.into(), server);

@@ -61,6 +61,7 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
         allocated: capacity - shown.free.0,
         used: shown.vdisks.iter().map(|vdisk| vdisk.mapped.0).sum(),
         free: shown.free.0,
+        promised: vdisks.iter().map(promised).sum(),
         unusable: unusable.0,
         unusable_why: (unusable.0 > 0).then_some(unusable_why),
         settings: upkeep::settings(&open.pool.settings()),
@@ -71,6 +72,14 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
         vdisks,
         jobs: upkeep::jobs(open, &shown.name),
         name: shown.name,
+    }
+}
+
+/// Bytes of the pool's disks that a virtual disk may still take. One that is fixed has them already.
+fn promised(vdisk: &VdiskInfo) -> u64 {
+    match vdisk.provisioning {
+        Provisioning::Fixed => 0,
+        Provisioning::Thin => (vdisk.size.saturating_sub(vdisk.used) as f64 / vdisk.efficiency) as u64,
     }
 }
 
@@ -121,7 +130,7 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) -> D
             record::Usage::Journal => Usage::Journal,
             record::Usage::Retired => Usage::Retired,
         }),
-        slow: disk.state == info::DiskState::Slow,
+        slow: disk.state == info::DiskState::Slow && !open.shares_its_device(disk.no),
         logs: disk.logs,
         votes: disk.votes,
         domain: (!disk.domain.is_empty()).then(|| disk.domain.clone()),
@@ -139,6 +148,8 @@ fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) -> D
             errors: disk.counters.bad_blocks + disk.counters.failures,
             busy_nanos: disk.counters.busy,
         },
+        out_of_room: disk.out_of_room,
+        needed_by: disk.needed_by.clone(),
     }
 }
 
@@ -159,6 +170,9 @@ fn vdisk(pool: &str, vdisk: &info::VdiskInfo) -> VdiskInfo {
         footprint: vdisk.footprint.0,
         efficiency: layout.efficiency(),
         health: health(vdisk.health),
+        failures_left: vdisk.failures_left,
+        failures_new: vdisk.failures_new,
+        failure: vdisk.failure.clone(),
         counters: VdiskCounters {
             reads: counters.reads,
             writes: counters.writes,

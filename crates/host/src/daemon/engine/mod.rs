@@ -35,12 +35,15 @@ use open::{FailedDisk, OpenPool};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use weft_engine::event::Event;
+use weft_engine::format::Id;
+use weft_engine::pool::create::plan_pool;
+use weft_engine::pool::{Instead, Leaving, PoolOptions};
 use weft_engine::store::Tuning;
 use weft_engine::stripe::geometry;
 use weft_engine::units::{ByteCount, VirtualOffset};
@@ -132,6 +135,12 @@ impl Engine for HostEngine {
         labels::probe(disk)
     }
 
+    fn pool_create_judge(&self, name: &str, slab_size: ByteCount, capacities: &[ByteCount]) -> Answer<()> {
+        let options = PoolOptions { id: Id::default(), name: name.into(), slab: slab_size, log_len: None };
+        plan_pool(capacities, &options)?;
+        Ok(())
+    }
+
     fn pool_create(&self, new: &NewPool) -> Answer<()> {
         let (new, journal) = (new.clone(), self.journal.clone());
         self.ask("pool create", move |local| open::create(local, new, journal))
@@ -140,6 +149,14 @@ impl Engine for HostEngine {
     fn pool_open(&self, members: &[PathBuf], how: OpenHow) -> Answer<()> {
         let (members, journal) = (members.to_vec(), self.journal.clone());
         self.ask("pool open", move |local| open::open(local, members, how, journal))
+    }
+
+    fn disk_names(&self, pool: &str, names: BTreeMap<u16, String>) {
+        // Where the pool is gone again, nobody asks for them.
+        let _ = self.ask_pool(pool, "disk names", move |open| async move {
+            open.know_names(names);
+            Ok(())
+        });
     }
 
     fn pool_close(&self, pool: &str) -> Answer<()> {
@@ -206,7 +223,7 @@ impl Engine for HostEngine {
         self.ask("disk add", move |local| upkeep::add(local, pool, member, usage))
     }
 
-    fn disk_remove_judge(&self, pool: &str, disk: u16, instead: Option<ByteCount>) -> Answer<ByteCount> {
+    fn disk_remove_judge(&self, pool: &str, disk: u16, instead: Instead) -> Answer<Leaving> {
         self.ask_pool(pool, "disk remove judge", move |open| upkeep::judge_removal(open, disk, instead))
     }
 
@@ -294,6 +311,14 @@ impl Engine for HostEngine {
     fn vdisk_remove(&self, vdisk: &VdiskName) -> Answer<()> {
         let name = vdisk.vdisk.clone();
         self.ask_pool(&vdisk.pool, "vdisk remove", move |open| async move { Ok(open.pool.vdisk_remove(&name).await?) })
+    }
+
+    fn vdisk_clear(&self, vdisk: &VdiskName, dry_run: bool) -> Answer<Vec<Range<u64>>> {
+        let name = vdisk.clone();
+        self.ask_pool(&vdisk.pool, "vdisk clear", move |open| async move {
+            let vdisk = open.vdisk(&name)?;
+            Ok(if dry_run { vdisk.plan_clear() } else { vdisk.clear()? })
+        })
     }
 
     fn explain(&self, vdisk: &VdiskName, query: ExplainQuery) -> Answer<Vec<String>> {

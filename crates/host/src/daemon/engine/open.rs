@@ -11,7 +11,7 @@ use crate::daemon::find;
 use crate::daemon::opening::wall_clock;
 use crate::disk::{DiskOptions, HostDisk};
 use crate::runtime::Local;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -24,6 +24,9 @@ use weft_engine::pool::create::{self, NewDisk, PoolOptions};
 use weft_engine::pool::{OpenOptions, Pool};
 use weft_engine::units::Nanos;
 use weft_engine::vdisk::Vdisk;
+
+/// How often people are told at most that clients are refused for want of room.
+const ROOM_TOLD_EVERY: Nanos = Nanos::secs(60);
 
 /// A pool that is open, with what only the host knows of it.
 pub struct OpenPool {
@@ -41,6 +44,8 @@ pub struct OpenPool {
     /// The same by the wall clock, in milliseconds since 1970 UTC.
     begun: u64,
     journal: Arc<Journal>,
+    /// When it was last told that clients are refused for want of room.
+    refused_for_room: Cell<Option<Nanos>>,
     /// Tells its events, and knows the names of disks that have left it.
     world: Rc<PoolWorld>,
 }
@@ -65,9 +70,20 @@ impl OpenPool {
         self.world.disk_name(no)
     }
 
+    /// What disks were called that may have left.
+    pub fn know_names(&self, names: BTreeMap<u16, String>) {
+        self.world.know_names(names);
+    }
+
+    /// Whether a disk is a file, and another disk of the pool is one on the same device: how long it takes tells nothing of it.
+    pub fn shares_its_device(&self, no: u16) -> bool {
+        self.world.shares_its_device(no)
+    }
+
     /// A disk of the pool was opened at `path`.
     pub fn found(&self, no: u16, path: PathBuf, disk: &HostDisk) {
         self.identities.borrow_mut().insert(no, find::identity(&path));
+        self.world.know_sharing(sharing(&self.identities.borrow()));
         self.paths.borrow_mut().insert(no, path);
         self.gone.borrow_mut().remove(&no);
         let mine = {
@@ -101,6 +117,19 @@ impl OpenPool {
         }
     }
 
+    /// A write to a virtual disk found no room: told, unless that was told a moment ago.
+    pub fn refused_for_room(&self, vdisk: &str, now: Nanos) {
+        if self.refused_for_room.get().is_some_and(|last| now.since(last) < ROOM_TOLD_EVERY) {
+            return;
+        }
+        self.refused_for_room.set(Some(now));
+        let pool = self.pool.name();
+        let text = format!(
+            "the pool is full: writes of clients to {pool}/{vdisk} fail with \"no space left\"; add a disk, or delete or discard data"
+        );
+        self.journal.warn(Some(&pool), text);
+    }
+
     /// The disks that failed and were not seen to go.
     pub fn failed_disks(&self) -> Vec<FailedDisk> {
         let members = self.pool.store().members.borrow();
@@ -127,6 +156,16 @@ impl OpenPool {
         let found = self.pool.vdisk(&name.vdisk);
         found.ok_or_else(|| ApiError::new(Kind::NotFound, format!("no virtual disk {name}")).hint("weft vdisk list"))
     }
+}
+
+/// The disks that are files on the device of another of them. A block device is a device of its own.
+fn sharing(identities: &BTreeMap<u16, Option<(u64, u64)>>) -> BTreeSet<u16> {
+    let device =
+        |no: &u16| identities.get(no).copied().flatten().map(|(device, _)| device).filter(|device| *device != u64::MAX);
+    let together = |no: &u16| {
+        device(no).is_some_and(|own| identities.keys().any(|other| other != no && device(other) == Some(own)))
+    };
+    identities.keys().copied().filter(together).collect()
 }
 
 /// Writes a new pool on its disks, and opens it.
@@ -156,8 +195,11 @@ pub async fn open(local: Rc<Local<Pools>>, members: Vec<PathBuf>, how: OpenHow, 
     let mut disks = Vec::new();
     let options = DiskOptions { read_only: how.read_only, ..DiskOptions::default() };
     for path in members {
-        let disk = local.open_disk(&path, &options)?;
-        disks.push((path, disk));
+        match local.open_disk(&path, &options) {
+            Ok(disk) => disks.push((path, disk)),
+            Err(_) if how.partly => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     let options = OpenOptions { read_only: how.read_only, degraded: how.degraded, ..OpenOptions::default() };
     open_disks(&local, disks, options, journal).await
@@ -197,6 +239,7 @@ async fn open_disks(
         opened: local.world().now(),
         begun,
         journal,
+        refused_for_room: Cell::new(None),
         world,
     };
     for member in &info.disks {
@@ -241,4 +284,23 @@ fn random<const N: usize>() -> Answer<[u8; N]> {
     getrandom::fill(&mut bytes)
         .map_err(|error| ApiError::new(Kind::Internal, format!("the system gives no random numbers: {error}")))?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_share_a_device_and_block_devices_are_their_own() {
+        let block = |number| Some((u64::MAX, number));
+        let identities = BTreeMap::from([
+            (0, Some((8, 1))),
+            (1, Some((8, 2))),
+            (2, Some((9, 1))),
+            (3, block(1)),
+            (4, block(2)),
+            (5, None),
+        ]);
+        assert_eq!(sharing(&identities), BTreeSet::from([0, 1]));
+    }
 }

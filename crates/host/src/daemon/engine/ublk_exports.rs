@@ -21,13 +21,13 @@ impl UblkExports {
         UblkExports { thread, servers: Mutex::default() }
     }
 
-    pub fn start(&self, vdisk: &VdiskName, number: u32) -> Answer<()> {
+    pub fn start(&self, vdisk: &VdiskName, number: u32, read_only: bool) -> Answer<()> {
         // It may carry the file systems of this machine.
         memory::stay_in_memory();
         let mut servers = lock(&self.servers);
         // One that somebody ended goes first.
         drop(servers.remove(&number));
-        let offered = Offered::new(&self.thread, [vdisk.clone()]);
+        let offered = Offered::new(&self.thread, vdisk, read_only);
         let server = ublk::Server::start(number, &*offered, &vdisk.to_string(), ublk::Config::default())?;
         servers.insert(number, server);
         Ok(())

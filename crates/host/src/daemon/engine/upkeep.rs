@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use weft_engine::format::record::{self, SettingsRecord};
 use weft_engine::io::Disk;
-use weft_engine::pool::job;
+use weft_engine::pool::{Instead, Leaving, job};
 use weft_engine::units::ByteCount;
 
 /// A span of the engine's that never ends, in seconds.
@@ -136,8 +136,8 @@ pub async fn add(local: Rc<Local<Pools>>, pool: String, member: NewMember, usage
     Ok(no)
 }
 
-/// How much would move off a disk.
-pub async fn judge_removal(open: Rc<OpenPool>, disk: u16, instead: Option<ByteCount>) -> Answer<ByteCount> {
+/// What the leaving of a disk comes to.
+pub async fn judge_removal(open: Rc<OpenPool>, disk: u16, instead: Instead) -> Answer<Leaving> {
     Ok(open.pool.plan_disk_remove(disk, instead)?)
 }
 

@@ -30,8 +30,8 @@ pub struct VdiskVolume {
 }
 
 impl VdiskVolume {
-    /// The virtual disk called `name`, as it is now.
-    pub fn open(thread: &Thread, name: VdiskName) -> Option<VdiskVolume> {
+    /// The virtual disk called `name`, as it is now; clients can only read it if `read_only`.
+    pub fn open(thread: &Thread, name: VdiskName, read_only: bool) -> Option<VdiskVolume> {
         let opened = thread.call("volume open", move |local| async move {
             let state = local.state();
             let open = state.pool(&name.pool).ok()?;
@@ -47,7 +47,7 @@ impl VdiskVolume {
                 sector: vdisk.sector(),
                 preferred: vdisk.stripe_len().0,
                 strip: vdisk.layout().interleave().0,
-                read_only: vdisk.is_read_only(),
+                read_only: read_only || vdisk.is_read_only(),
                 rotational,
             };
             state.served.borrow_mut().insert(no, vdisk);
@@ -75,7 +75,13 @@ impl Volume for VdiskVolume {
         let (no, buffers, answer) = (self.no, self.buffers.clone(), Answer(Some(done)));
         let _ = self.thread.spawn("request", move |local| {
             let local = local.clone();
-            Box::pin(async move { answer.give(perform(&local, no, op, &buffers).await) })
+            Box::pin(async move {
+                let done = perform(&local, no, op, &buffers).await;
+                if done.as_ref().is_err_and(|error| error.kind == ErrorKind::NoSpace) {
+                    tell_of_no_space(&local, no);
+                }
+                answer.give(done);
+            })
         });
     }
 }
@@ -97,6 +103,17 @@ impl Drop for Answer {
             done(Err(ErrorKind::Closed));
         }
     }
+}
+
+/// A client was refused for want of room: people are told, of each pool once in a while.
+fn tell_of_no_space(local: &Local<Pools>, no: u64) {
+    let state = local.state();
+    let Some(vdisk) = state.served.borrow().get(&no).cloned() else { return };
+    let open = state.open.borrow();
+    let Some(pool) = open.values().find(|open| open.pool.vdisks().iter().any(|own| Rc::ptr_eq(own, &vdisk))) else {
+        return;
+    };
+    pool.refused_for_room(&vdisk.name(), local.world().now());
 }
 
 async fn perform(local: &Rc<Local<Pools>>, no: u64, op: Op, buffers: &Arc<PayloadPool>) -> Result<Reply> {

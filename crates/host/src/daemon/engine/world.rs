@@ -1,8 +1,12 @@
 //! The world as one pool sees it: the engine thread's, with its events told under the pool's and its disks' names.
+//!
+//! Invariants
+//! 1. What one disk says again and again does not drive out what others say: of each kind [`TOLD_FIRST`] events of a disk are told one by one, and what follows
+//!    within [`FOLDED`] in one.
 
 use crate::daemon::events::Journal;
 use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
@@ -24,13 +28,39 @@ pub struct PoolWorld {
     waiting: RefCell<Vec<Event>>,
     /// What its disks are called, or were when they left.
     disks: RefCell<BTreeMap<u16, String>>,
+    /// The disks that are files on the device of another.
+    sharing: RefCell<BTreeSet<u16>>,
+    /// What is being told again and again (invariant 1).
+    repeated: RefCell<BTreeMap<(u16, &'static str), Repeated>>,
+    /// For tasks that tell later.
+    own: Weak<PoolWorld>,
+}
+
+/// Events of a kind that are told one by one before the others are counted only.
+const TOLD_FIRST: u64 = 5;
+/// For how long they are counted.
+const FOLDED: Nanos = Nanos::secs(10);
+
+/// Events of one kind and disk, of the last while.
+#[derive(Default)]
+struct Repeated {
+    since: Nanos,
+    count: u64,
 }
 
 impl PoolWorld {
     /// The world of a pool that is being opened.
     pub fn new(inner: Rc<dyn World>, journal: Arc<Journal>) -> Rc<PoolWorld> {
-        let (pool, waiting, disks) = (OnceCell::new(), RefCell::default(), RefCell::default());
-        Rc::new(PoolWorld { inner, journal, pool, waiting, disks })
+        Rc::new_cyclic(|own| PoolWorld {
+            inner,
+            journal,
+            pool: OnceCell::new(),
+            waiting: RefCell::default(),
+            disks: RefCell::default(),
+            repeated: RefCell::default(),
+            sharing: RefCell::default(),
+            own: own.clone(),
+        })
     }
 
     /// The pool is open: tells what happened until now, and everything later at once, under its names.
@@ -52,8 +82,62 @@ impl PoolWorld {
         self.disks.borrow().get(&no).cloned().unwrap_or_else(|| no.to_string())
     }
 
+    /// What disks were called that may have left.
+    pub fn know_names(&self, names: BTreeMap<u16, String>) {
+        let mut known = self.disks.borrow_mut();
+        for (no, name) in names {
+            known.entry(no).or_insert(name);
+        }
+    }
+
+    /// These disks are files on the device of another.
+    pub fn know_sharing(&self, disks: BTreeSet<u16>) {
+        *self.sharing.borrow_mut() = disks;
+    }
+
+    /// Whether a disk is one of those.
+    pub fn shares_its_device(&self, no: u16) -> bool {
+        self.sharing.borrow().contains(&no)
+    }
+
+    /// Whether an event is one too many of its kind (invariant 1). The first of these sees to it that their number is told.
+    fn is_folded(&self, event: &Event) -> bool {
+        let Some((disk, what)) = folded_as(event) else { return false };
+        let now = self.inner.now();
+        let count = {
+            let mut repeated = self.repeated.borrow_mut();
+            let repeated = repeated.entry((disk, what)).or_default();
+            if repeated.count == 0 || now.since(repeated.since) >= FOLDED && repeated.count <= TOLD_FIRST {
+                *repeated = Repeated { since: now, count: 0 };
+            }
+            repeated.count += 1;
+            repeated.count
+        };
+        if count == TOLD_FIRST + 1 {
+            let (own, sleep) = (self.own.clone(), self.inner.sleep(FOLDED));
+            let tell_later = async move {
+                sleep.await;
+                let Some(world) = own.upgrade() else { return };
+                let count = world.repeated.borrow_mut().remove(&(disk, what)).map_or(0, |repeated| repeated.count);
+                let Some(pool) = world.pool.get().and_then(Weak::upgrade) else { return };
+                let more = count.saturating_sub(TOLD_FIRST);
+                let text = format!("disk {}: {more} more {what}", world.disk_name(disk));
+                world.journal.warn(Some(&pool.name()), text);
+            };
+            self.inner.spawn("events told later", Box::pin(tell_later));
+        }
+        count > TOLD_FIRST
+    }
+
     fn tell(&self, event: &Event) {
         let Some(pool) = self.pool.get() else { return self.waiting.borrow_mut().push(event.clone()) };
+        if self.is_folded(event) {
+            return;
+        }
+        // What is busy is the device, and that has no peers.
+        if matches!(event, Event::DiskSlow { disk, .. } if self.shares_its_device(disk.0)) {
+            return;
+        }
         let Some(pool) = pool.upgrade().map(|pool| pool.name()) else { return };
         let text = match event {
             // The daemon tells where such a disk is.
@@ -102,6 +186,18 @@ impl World for PoolWorld {
     fn emit(&self, event: Event) {
         self.tell(&event);
         self.inner.emit(event);
+    }
+}
+
+/// The disk of an event that may come again and again, and what many of them are called.
+fn folded_as(event: &Event) -> Option<(u16, &'static str)> {
+    match event {
+        Event::BlockBad { disk, checksum: true, .. } => Some((disk.0, "checksum mismatches")),
+        Event::BlockBad { disk, checksum: false, .. } => Some((disk.0, "read errors")),
+        Event::BlockHealed { disk, .. } => Some((disk.0, "blocks reconstructed and rewritten")),
+        Event::BlockLost { disk, .. } => Some((disk.0, "blocks lost, beyond the redundancy")),
+        Event::MetadataHealed { disk, .. } => Some((disk.0, "copies of metadata rewritten from others")),
+        _ => None,
     }
 }
 

@@ -1,0 +1,177 @@
+//! Whether a disk can leave a pool, and what virtual disks lose by it. Only looks: the commands ask it before they act, and their dry runs print what it says.
+//!
+//! 1. What lies on the disk needs another place: else it cannot leave at all.
+//! 2. What is written from then on needs as many disks as the layout has slots. Where fewer are left, a segment is placed with slots that are empty, and the
+//!    layout survives fewer failures than it promises, or cannot be written: that is a loss, and a person has to want it. Nothing that was written yet shows it.
+
+use super::Pool;
+use crate::error::Result;
+use crate::fail;
+use crate::format::label::DiskPlan;
+use crate::format::record::Usage;
+use crate::segment::Map;
+use crate::store::slots_on;
+use crate::stripe::geometry::Layout;
+use crate::units::ByteCount;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// What takes the place of a disk that leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Instead {
+    /// Nothing does: the other disks take what it holds.
+    #[default]
+    Nothing,
+    /// A new disk of so many bytes, which joins before.
+    New(ByteCount),
+    /// Another disk of the pool, which takes data from then on whatever it was used for.
+    Member(u16),
+}
+
+/// What the leaving of a disk comes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Leaving {
+    /// Bytes that move to other disks.
+    pub moves: ByteCount,
+    /// What virtual disks lose by it.
+    pub losses: Vec<Loss>,
+}
+
+/// A virtual disk that finds too few disks for its layout.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Loss {
+    /// Its name.
+    pub vdisk: String,
+    /// Its layout.
+    pub layout: Layout,
+    /// The disks that are left to it.
+    pub left: usize,
+}
+
+impl Loss {
+    /// How many failures what is written from then on survives; none: it cannot be written.
+    pub fn survives(&self) -> Option<u32> {
+        survivable(self.layout, self.left)
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} takes {} disks and {} would be left: ",
+            self.layout.resiliency(),
+            self.layout.slots(),
+            self.left
+        )?;
+        match self.survives() {
+            None => f.write_str("nothing new could be written to it"),
+            Some(0) => f.write_str("what is written from then on survives no disk failure"),
+            Some(1) => f.write_str("what is written from then on survives only one disk failure"),
+            Some(n) => write!(f, "what is written from then on survives only {n} disk failures"),
+        }
+    }
+}
+
+/// How many failures a stripe survives that finds `left` disks for the slots of its layout; none: too few for it to be written.
+pub fn survivable(layout: Layout, left: usize) -> Option<u32> {
+    let empty = layout.slots().saturating_sub(left);
+    layout.failures().checked_sub(empty).map(|failures| failures as u32)
+}
+
+/// The virtual disks that would find too few disks for their layouts if disk `no` were none of the pool's.
+pub fn losses_without(map: &Map, no: u16, instead: Instead) -> Vec<Loss> {
+    let mut losses = Vec::new();
+    for record in map.vdisks.values() {
+        let Some(table) = record.tables.first().and_then(|table| map.tables.get(table)) else { continue };
+        let (layout, disks) = (table.record.layout, table.record.disks);
+        let (come, new) = match instead {
+            Instead::Nothing => (None, 0),
+            Instead::Member(member) => (Some(member), 0),
+            // One that is restricted to disks by name does not know the new one.
+            Instead::New(_) => (None, usize::from(disks == 0)),
+        };
+        let left = map.places_for(disks, layout.slots(), Some(no), come) + new;
+        if left < layout.slots() {
+            losses.push(Loss { vdisk: record.name.clone(), layout, left });
+        }
+    }
+    losses
+}
+
+impl Pool {
+    /// Judges the leaving of disk `no`: how many bytes would have to move, and what virtual disks would lose. Fails where what it holds has no other place.
+    /// Changes nothing.
+    pub fn plan_disk_remove(&self, no: u16, instead: Instead) -> Result<Leaving> {
+        self.store.check_changeable()?;
+        let map = self.store.map.borrow();
+        let Some(leaving) = map.disks.get(&no) else { return fail!(NotFound, "there is no disk {no}") };
+        let name = leaving.record.name.clone();
+        if map.disks.len() == 1 && !matches!(instead, Instead::New(_)) {
+            return fail!(NotPossible, "{name} is the only disk of the pool: remove the pool instead");
+        }
+        let mut free: BTreeMap<u16, u64> = map
+            .disks
+            .values()
+            .filter(|disk| {
+                let takes = matches!(disk.record.usage, Usage::AutoSelect | Usage::HotSpare);
+                disk.healthy && disk.record.no != no && (takes || instead == Instead::Member(disk.record.no))
+            })
+            .map(|disk| (disk.record.no, map.free_soon(disk.record.no) as u64))
+            .collect();
+        const NEW: u16 = u16::MAX;
+        if let Instead::New(capacity) = instead {
+            let log_len = self.store.members.borrow().values().next().map(|member| member.plan.log_len);
+            free.insert(NEW, DiskPlan::new(capacity, self.store.slab, log_len)?.slabs as u64);
+        }
+        let (mut bytes, mut homeless) = (0, 0);
+        for (segment, _) in self.slots_of(no) {
+            let record = &map.segments[&segment].record;
+            bytes += self.slot_bytes(segment);
+            let fits = |other: u16, free: u64| free > 0 && (other == NEW || slots_on(record, other) == 0);
+            let to = free.iter().filter(|(other, free)| fits(**other, **free)).max_by_key(|(_, free)| **free);
+            match to.map(|(other, _)| *other) {
+                Some(other) => *free.get_mut(&other).expect("it was just found") -= 1,
+                None => homeless += 1,
+            }
+        }
+        if homeless > 0 {
+            let missing = self.store.slab * homeless;
+            return fail!(
+                NoSpace,
+                "disk {name} cannot leave: {missing} of what it holds has no place on the other disks (a disk takes one column of a stripe only); add a disk of at least {missing} first"
+            );
+        }
+        Ok(Leaving { moves: ByteCount(bytes), losses: losses_without(&map, no, instead) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stripe::geometry::Resiliency;
+
+    fn loss(resiliency: Resiliency, columns: u8, left: usize) -> Loss {
+        let layout = Layout::new(resiliency, columns, ByteCount::kib(64)).unwrap();
+        Loss { vdisk: "v".into(), layout, left }
+    }
+
+    #[test]
+    fn every_disk_too_few_is_one_failure_less_until_nothing_can_be_written() {
+        let double = |left| loss(Resiliency::Parity { parity: 2 }, 6, left).survives();
+        assert_eq!([6, 5, 4, 3].map(double), [Some(2), Some(1), Some(0), None]);
+        assert_eq!(double(7), Some(2), "more disks than slots are no more failures");
+        assert_eq!(loss(Resiliency::Simple, 3, 2).survives(), None);
+        assert_eq!(loss(Resiliency::Mirror { copies: 3 }, 1, 1).survives(), Some(0));
+    }
+
+    #[test]
+    fn a_loss_is_told_in_numbers() {
+        let told = alloc::format!("{}", loss(Resiliency::Parity { parity: 1 }, 4, 3));
+        assert!(told.contains("takes 4 disks and 3 would be left"), "{told}");
+        assert!(told.ends_with("survives no disk failure"), "{told}");
+        assert!(alloc::format!("{}", loss(Resiliency::Simple, 3, 2)).ends_with("nothing new could be written to it"));
+    }
+}

@@ -1,0 +1,114 @@
+//! A virtual disk that lost writes is put back to work, when its owner says so.
+//!
+//! Until then every flush of it fails, and what was lost is an error to read: nobody takes an older version for what was written. What is flushed and could be
+//! written nowhere is still in the log and in memory; it gathers again, as it would after the pool was opened anew. What was never flushed is given up, and
+//! told by range: what was there before is read there again.
+
+use super::Vdisk;
+use crate::error::Result;
+use crate::fail;
+use crate::stripe::buffer::Sealed;
+use alloc::collections::BTreeSet;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+impl Vdisk {
+    /// The ranges, in bytes, whose last writes [`Vdisk::clear`] would give up. Changes nothing.
+    pub fn plan_clear(&self) -> Vec<Range<u64>> {
+        let (len, size) = (self.layout().data_len().0, self.size().0);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for stripe in self.lost_stripes().into_iter().filter(|stripe| !self.keeps_newest(*stripe)) {
+            let range = stripe * len..(stripe * len + len).min(size);
+            match ranges.last_mut().filter(|last| last.end == range.start) {
+                Some(last) => last.end = range.end,
+                None => ranges.push(range),
+            }
+        }
+        ranges
+    }
+
+    /// Lets it serve again after writes were lost for good. Returns the ranges, in bytes, whose last writes are given up. Fails, and changes as little as that, where
+    /// there is no room for flushed data to gather in.
+    pub fn clear(self: &Rc<Self>) -> Result<Vec<Range<u64>>> {
+        self.check_there()?;
+        self.store.check_writable()?;
+        let given_up = self.plan_clear();
+        let table = self.table();
+        for stripe in self.lost_stripes() {
+            let kept = self.kept.borrow().get(&stripe).cloned();
+            let below = self.store.limbo.landed(table, stripe);
+            self.gather_again(stripe, kept.iter().chain(&below))?;
+            // Its buffer holds from here on what the log does.
+            if let Some(sealed) = self.kept.borrow_mut().remove(&stripe) {
+                self.store.budgets.kept.give(sealed.memory() as u64);
+            }
+            drop(self.store.limbo.forget(table, stripe));
+            self.abandoned.borrow_mut().remove(&stripe);
+            self.seal_if_whole(stripe);
+        }
+        *self.failed.borrow_mut() = None;
+        self.start_idle_timer();
+        self.moved.notify();
+        self.store.room.notify();
+        Ok(given_up)
+    }
+
+    fn lost_stripes(&self) -> BTreeSet<u64> {
+        let abandoned = self.abandoned.borrow();
+        abandoned.iter().copied().chain(self.store.limbo.lost_of(self.table())).collect()
+    }
+
+    /// Whether the newest content of a stripe is still in memory, since the log holds some of it.
+    fn keeps_newest(&self, stripe: u64) -> bool {
+        let kept = self.kept.borrow().contains_key(&stripe);
+        let landed = || self.store.limbo.landed(self.table(), stripe).is_some();
+        kept || !self.abandoned.borrow().contains(&stripe) && landed()
+    }
+
+    /// Puts the content of a stripe, of which the log holds some, into its buffer, below what gathers there already. `versions`: the newest first.
+    fn gather_again<'a>(&self, stripe: u64, mut versions: impl Iterator<Item = &'a Rc<Sealed>> + Clone) -> Result<()> {
+        let all = versions.clone();
+        let Some(newest) = versions.next() else { return Ok(()) };
+        if self.with_filling(stripe, |_| ()).is_none() {
+            let (table, mut records) = (self.table(), Vec::new());
+            let claimed = {
+                let mut map = self.store.map.borrow_mut();
+                map.ensure_chunk(table, stripe, &mut records).is_ok() && map.claim(table, true, &mut records)
+            };
+            self.store.append_all(records);
+            if !claimed {
+                return fail!(
+                    NoSpace,
+                    "flushed data waits for a free stripe of {}, and there is none; add a disk or delete data first",
+                    self.layout()
+                );
+            }
+            self.open_buffer(stripe);
+        }
+        for hole in self.with_filling(stripe, |buffer| buffer.holes()).unwrap_or_default() {
+            let mut bytes = vec![0; hole.len()];
+            newest.get(hole.start, &mut bytes);
+            let growth = self.with_filling(stripe, |buffer| {
+                let growth = buffer.growth(hole.start, bytes.len());
+                buffer.put(hole.start, &bytes, false);
+                growth
+            });
+            self.store.buffered_changed(growth.unwrap_or(0) as i64);
+        }
+        // The log keeps what it holds of the stripe until all of it is on the disks: under the name of the buffer.
+        for sealed in all {
+            let listed = self.with_filling(stripe, |buffer| {
+                buffer.written = true;
+                let before = buffer.landed.oldest();
+                buffer.landed.take_over(&sealed.landed.borrow());
+                (before, buffer.landed.oldest())
+            });
+            let Some((before, now)) = listed else { continue };
+            self.store.relist(self.id, stripe, sealed.landed_from(), None);
+            self.store.relist(self.id, stripe, before, now);
+        }
+        Ok(())
+    }
+}
