@@ -20,6 +20,7 @@ pub mod removal;
 pub mod rig;
 pub mod rng;
 pub mod storm;
+pub mod stream_reads;
 pub mod streams;
 pub mod timing;
 pub mod world;
