@@ -14,6 +14,7 @@ pub mod many;
 pub mod oracle;
 pub mod quorum;
 pub mod random_writes;
+pub mod read_ahead;
 pub mod rebuild;
 pub mod refill;
 pub mod removal;

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
-use weft_engine::units::{ByteCount, VirtualOffset};
+use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
 /// What sequential reads are held to, of what all disks together could give: requests of 1 MiB, eight at once.
@@ -15,6 +15,9 @@ pub const LEAST_DEEP: f64 = 0.95;
 pub const LEAST_SINGLE: f64 = 0.90;
 /// What reads with one disk gone are held to, of what the disks that are left could give.
 pub const LEAST_DEGRADED: f64 = 0.90;
+
+/// Passes of reading, each over its own part.
+const PASSES: u64 = 4;
 
 /// How a client reads, or writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +40,7 @@ pub struct ReadCase {
     pub layout: Layout,
     /// Who wrote it.
     pub writer: Client,
-    /// Bytes that each disk got.
+    /// Bytes that each disk gives in each of the four passes.
     pub per_disk: ByteCount,
 }
 
@@ -48,6 +51,8 @@ pub struct ReadOutcome {
     pub case: ReadCase,
     /// The share of stripes that lie right behind the one before them.
     pub in_order: f64,
+    /// Bytes read from the disks for each byte that the clients of the healthy pool read.
+    pub from_disks: f64,
     /// [`DEEP`] and [`SINGLE`].
     pub healthy: [f64; 2],
     /// Both with one disk gone: shares of what the others could give.
@@ -100,13 +105,28 @@ pub fn run(case: ReadCase) -> ReadOutcome {
     let in_order = in_order(&bench);
     // Parity takes its share of what passes under the heads.
     let disks = (layout.data_columns() * layout.copies()) as f64;
-    let healthy = [DEEP, SINGLE].map(|client| read(&bench, case, client) / (raw * disks));
-    bench.disks[0].vanish();
+    let read_bytes = || bench.disks.iter().map(|disk| disk.stats().read_bytes.0).sum::<u64>();
+    let before = read_bytes();
+    // Each pass reads its own quarter of what was written: disks remember what they have just read.
+    let healthy = [(0, DEEP), (1, SINGLE)].map(|(nth, client)| read(&bench, case, nth, client) / (raw * disks));
+    let from_disks = (read_bytes() - before) as f64 / (range_of(case, 1).end - BEGIN) as f64;
+    lose_a_disk(&bench);
     // Where parity stands in, all data columns still come as fast; of a mirror's column one copy less gives its share of every stripe.
     let left = if layout.copies() > 1 { (layout.columns() * (layout.copies() - 1)) as f64 } else { disks };
-    let degraded = [DEEP, SINGLE].map(|client| read(&bench, case, client) / (raw * left));
+    let degraded = [(2, DEEP), (3, SINGLE)].map(|(nth, client)| read(&bench, case, nth, client) / (raw * left));
     bench.world.halt();
-    ReadOutcome { case, in_order, healthy, degraded }
+    ReadOutcome { case, in_order, from_disks, healthy, degraded }
+}
+
+/// A disk is gone, and the pool has taken note of it.
+fn lose_a_disk(bench: &Bench) {
+    bench.disks[0].vanish();
+    let (host, vdisk) = (bench.world.clone(), bench.vdisk.clone());
+    block_on(&bench.world, async move {
+        let mut some = vec![0; 4 << 20];
+        vdisk.read(VirtualOffset(0), &mut some).await.expect("one disk may be missing");
+        host.sleep(Nanos::secs(20)).await;
+    });
 }
 
 /// The share of neighbouring stripes whose places are neighbours.
@@ -118,9 +138,11 @@ fn in_order(bench: &Bench) -> f64 {
     next.count() as f64 / (places.len() - 1) as f64
 }
 
-fn range_of(case: ReadCase, request: ByteCount) -> std::ops::Range<u64> {
-    let total = case.per_disk.0 * case.layout.data_columns() as u64 / request.0 * request.0;
-    BEGIN..BEGIN + total
+/// What the `nth` pass reads.
+fn range_of(case: ReadCase, nth: u64) -> std::ops::Range<u64> {
+    let disks = (case.layout.data_columns() * case.layout.copies()) as u64;
+    let len = (case.per_disk * disks).0.next_multiple_of(DEEP.request.0);
+    BEGIN + nth * len..BEGIN + (nth + 1) * len
 }
 
 /// What lies at `at`: words that say where they are.
@@ -143,15 +165,18 @@ fn write(bench: &Bench, case: ReadCase) {
     };
     let (host, vdisk) = (bench.world.clone(), bench.vdisk.clone());
     block_on(&bench.world, async move {
-        stream_at(&host, range_of(case, request), request.0, depth, one).await;
+        let all = range_of(case, 0).start..range_of(case, PASSES - 1).end;
+        stream_at(&host, all, request.0, depth, one).await;
         vdisk.flush().await.expect("a sound pool flushes");
     });
 }
 
-/// Reads what was written; bytes per second.
-fn read(bench: &Bench, case: ReadCase, client: Client) -> f64 {
+/// Reads a part of what was written; bytes per second.
+fn read(bench: &Bench, case: ReadCase, nth: u64, client: Client) -> f64 {
+    // Nothing of what the pass before read ahead counts for this one.
+    bench.pool.store().forget_streams(None);
     let (request, vdisk, wrong) = (client.request, bench.vdisk.clone(), Rc::new(Cell::new(0u64)));
-    let (range, seen) = (range_of(case, request), wrong.clone());
+    let (range, seen) = (range_of(case, nth), wrong.clone());
     let total = range.end - range.start;
     let one = move |at: u64| {
         let (vdisk, seen) = (vdisk.clone(), seen.clone());
@@ -179,15 +204,9 @@ pub const HEADING: &str = "layout                                  written at  i
 impl fmt::Display for ReadOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ReadCase { layout, writer, .. } = self.case;
-        let [deep, single] = self.healthy;
-        let [deep_degraded, single_degraded] = self.degraded;
-        write!(
-            f,
-            "{:38}  depth {:4}  {:6.3}      {deep:8.3}  {single:9.3}",
-            layout.to_string(),
-            writer.depth,
-            self.in_order
-        )?;
-        write!(f, "               {deep_degraded:12.3}  {single_degraded:9.3}")
+        let ([deep, single], [deep_degraded, single_degraded]) = (self.healthy, self.degraded);
+        let (layout, depth, in_order, from_disks) = (layout.to_string(), writer.depth, self.in_order, self.from_disks);
+        write!(f, "{layout:42}  depth {depth:2}  {in_order:8.3}  {from_disks:10.3}  {deep:9.3}  {single:9.3}")?;
+        write!(f, "  {deep_degraded:24.3}  {single_degraded:9.3}")
     }
 }
