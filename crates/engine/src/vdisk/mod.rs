@@ -108,7 +108,8 @@ impl Queue {
                 sorted.extend(now);
                 sorted.make_contiguous().sort_unstable();
             }
-            let taken: Vec<u64> = sorted.drain(..(most - run.len()).min(sorted.len())).collect();
+            let free = sorted.len().min(most - run.len());
+            let taken: Vec<u64> = sorted.drain(..free).collect();
             if let Some(last) = taken.last() {
                 self.swept.set((last + 1, count + taken.len()));
             }
