@@ -316,6 +316,26 @@ impl Bench {
             host.now().since(start)
         })
     }
+
+    /// Reads what a pass wrote; bytes per second.
+    pub fn read(&self, case: Case) -> f64 {
+        let (range, vdisk) = (range_of(case), self.vdisk.clone());
+        let total = range.end - range.start;
+        let one = move |at: u64| {
+            let vdisk = vdisk.clone();
+            async move {
+                let mut into = vec![0; case.request.as_usize()];
+                vdisk.read(VirtualOffset(at), &mut into).await.expect("what was written can be read");
+            }
+        };
+        let host = self.world.clone();
+        let took = block_on(&self.world, async move {
+            let start = host.now();
+            stream(&host, range, case.request.0, one).await;
+            host.now().since(start)
+        });
+        per_second(total, took)
+    }
 }
 
 /// The bytes of the virtual disk that a case writes.

@@ -172,8 +172,9 @@ impl Store {
                 map.ahead.arrived(place, &fetch, strips.ok());
                 map.unpin(place)
             };
-            if !records.is_empty() {
-                self.append_all(records);
+            let any = !records.is_empty();
+            self.append_all(records);
+            if any || self.wants_stripes.get() {
                 self.room.notify();
             }
         }

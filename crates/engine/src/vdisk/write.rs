@@ -190,6 +190,8 @@ impl Vdisk {
                 self.store.world.sleep(RETRY).await;
                 continue;
             }
+            // What is read ahead keeps no place from those who need it.
+            self.store.forget_streams(None);
             // Stripes that fly, and records that are to be durable, tell by themselves when they are. Partial stripes have to be asked to leave;
             // where even that has brought nothing, nothing will.
             let flies = self.store.flying.get() > 0 || self.store.map.borrow().is_freeing();
