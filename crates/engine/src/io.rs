@@ -147,6 +147,11 @@ impl IoSlice {
         IoSlice { buf, range }
     }
 
+    /// The whole buffer again, if nobody else has a part of it.
+    pub fn into_buf(self) -> Option<Buf> {
+        Arc::try_unwrap(self.buf).ok()
+    }
+
     /// A part of this part; whole blocks.
     pub fn slice(&self, range: Range<usize>) -> IoSlice {
         assert!(range.end <= self.range.len());

@@ -63,10 +63,14 @@ pub enum Mutant {
     BatchNotRepeated = 28,
     /// Batches of an opening that was left behind count.
     LeftBehindBatchesCount = 29,
+    /// What was read ahead is served although its place holds something else by now.
+    AheadOutlivesPlace = 30,
+    /// What is read is not compared with its checksums.
+    ReadsUnproven = 31,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 29] = [
+pub const ALL: [Mutant; 31] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -96,6 +100,8 @@ pub const ALL: [Mutant; 29] = [
     Mutant::PageVersionsIgnored,
     Mutant::BatchNotRepeated,
     Mutant::LeftBehindBatchesCount,
+    Mutant::AheadOutlivesPlace,
+    Mutant::ReadsUnproven,
 ];
 
 /// The mutant of this name.

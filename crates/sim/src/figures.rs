@@ -2,17 +2,22 @@
 
 use crate::random_writes::{Load, on_mirror_in_place, on_parity};
 use crate::streams::{self, Case};
-use crate::{capacity, rebuild, refill};
+use crate::{capacity, rebuild, refill, stream_reads};
 use std::process::ExitCode;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos};
 
+/// Bytes that each disk gives to a pass of sequential reads.
+const READ_PER_DISK: ByteCount = ByteCount::mib(128);
+
 /// How the command is called.
-pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads | --random]
+pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads [--full | TEXT] | --random]
   streams            sequential writes to every parity layout and interleave, request sizes by turns, beside one raw disk;
                      fails when one is slower than it must be
   streams --full     the same with every request size
-  streams --reads    sequential reads, healthy and with one disk gone
+  streams --reads    sequential reads of what was written at depth 1, 8 and 32, parity and mirrors, healthy and with one disk gone, beside
+                     raw disks; fails when one is slower than it must be (--reads --full: with every interleave;
+                     --reads TEXT: layouts with TEXT in their names)
   streams --random   4 KiB writes with a flush every 32, beside a mirror that writes in place";
 
 /// Runs `weft-sim streams` with these further arguments.
@@ -20,7 +25,9 @@ pub fn streams_command(arguments: &[String]) -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => return write_streams(false),
         ["--full"] => return write_streams(true),
-        ["--reads"] => read_streams(),
+        ["--reads"] => return read_streams(false, ""),
+        ["--reads", "--full"] => return read_streams(true, ""),
+        ["--reads", only] => return read_streams(false, only),
         ["--random"] => random_writes(),
         _ => {
             eprintln!("usage: {STREAMS_USAGE}");
@@ -90,16 +97,20 @@ fn write_streams(full: bool) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn read_streams() {
-    println!("of data columns x one raw disk's rate:  healthy  one disk gone");
-    for interleave in streams::INTERLEAVES {
-        for request in streams::REQUESTS {
-            let case =
-                Case { layout: five_columns(interleave), request, per_disk: ByteCount::mib(256), flush_stripes: None };
-            let (healthy, degraded) = streams::read_ratios(case);
-            println!("{}, requests of {request}: {healthy:.3} {degraded:.3}", case.layout);
-        }
+fn read_streams(full: bool, only: &str) -> ExitCode {
+    println!("of what all disks give that are there: {} of each\n{}", READ_PER_DISK, stream_reads::HEADING);
+    let (mut passed, mut failed) = (0, 0);
+    let interleaves = if full { &streams::INTERLEAVES[..] } else { &streams::INTERLEAVES[3..] };
+    let cases = stream_reads::cases(interleaves, READ_PER_DISK);
+    for case in cases.into_iter().filter(|case| case.layout.to_string().contains(only)) {
+        let outcome = stream_reads::run(case);
+        println!("{outcome}");
+        let complaints = outcome.complaints();
+        complaints.iter().for_each(|what| println!("FAILED: {what}"));
+        if complaints.is_empty() { passed += 1 } else { failed += 1 }
     }
+    println!("{passed} passed, {failed} failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn random_writes() {

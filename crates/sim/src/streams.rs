@@ -30,7 +30,7 @@ pub const LEAST: f64 = 0.90;
 /// Requests a client keeps under way, and bytes, whichever is more.
 const UNDER_WAY: (u64, u64) = (16, 8 << 20);
 /// Where streams begin: off every stripe, strip and checksum border but a sector's.
-const BEGIN: u64 = 20 << 10;
+pub(crate) const BEGIN: u64 = 20 << 10;
 /// Bytes of the log ring: less than such disks get by default, as reading it through when the pool opens takes long.
 pub const LOG: ByteCount = ByteCount::mib(128);
 
@@ -149,18 +149,6 @@ pub fn run(case: Case) -> Outcome {
     let second = bench.pass(case, raw, 3);
     bench.world.halt();
     Outcome { case, raw, first, second }
-}
-
-/// Rates of sequential reads of what a case wrote, as shares of data columns x the raw disk's rate: healthy, and with one disk gone.
-pub fn read_ratios(case: Case) -> (f64, f64) {
-    let most = raw_rate(case, Direction::Read) * case.layout.data_columns() as f64;
-    let bench = Bench::new(case.layout, Tuning::default(), LOG);
-    bench.pass(case, most, 1);
-    let healthy = bench.read(case) / most;
-    bench.disks[0].vanish();
-    let degraded = bench.read(case) / most;
-    bench.world.halt();
-    (healthy, degraded)
 }
 
 /// Which way bytes go.
@@ -363,7 +351,17 @@ pub(crate) async fn stream<F: Future<Output = ()> + 'static>(
     step: u64,
     one: impl Fn(u64) -> F + Clone + 'static,
 ) {
-    let depth = UNDER_WAY.0.max(UNDER_WAY.1 / step);
+    stream_at(world, range, step, UNDER_WAY.0.max(UNDER_WAY.1 / step), one).await;
+}
+
+/// Calls `one` for every `step` of `range`, in order, `depth` at once; ends when all have ended.
+pub(crate) async fn stream_at<F: Future<Output = ()> + 'static>(
+    world: &SimWorld,
+    range: std::ops::Range<u64>,
+    step: u64,
+    depth: u64,
+    one: impl Fn(u64) -> F + Clone + 'static,
+) {
     let next = Rc::new(Cell::new(range.start));
     let mut ends = Vec::new();
     for _ in 0..depth.min((range.end - range.start).div_ceil(step)) {

@@ -20,6 +20,7 @@ use weft_engine::units::{BLOCK, ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
+use weft_sim::read_ahead::{changes_beside_a_reader, rot_before_a_reader};
 use weft_sim::removal::search;
 use weft_sim::rig::Rig;
 use weft_sim::storm::{Profile, hunt};
@@ -40,6 +41,7 @@ fn every_mutant_is_caught_and_the_same_cases_pass_without_it() {
             Catcher::OldDisk => catch_with_the_story_of_an_old_disk(mutant),
             Catcher::Removal => catch(mutant, "a removal", removals),
             Catcher::Story(story) => catch(mutant, "a story", || panics(story)),
+            Catcher::Reader(story) => catch(mutant, "a reader", story),
             Catcher::Storm(profile, seed) => catch_with_a_storm(mutant, profile, seed),
         }
     }
@@ -53,6 +55,8 @@ enum Catcher {
     OldDisk,
     /// Crashes beside removals.
     Removal,
+    /// A story that says what does not hold.
+    Reader(fn() -> Option<String>),
     /// The storm of this profile and seed, or one of the next few: a change of the engine gives each another course.
     Storm(Profile, u64),
     /// A story that ends with a panic.
@@ -69,6 +73,8 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::LandingRetiredEarly => Catcher::Scenes("simple/checkpoint"),
         Mutant::PagesAheadOfLog => Catcher::Scenes("mirror2/early"),
         Mutant::SlabsFreedBeforeDrop | Mutant::DiscardBeforeDrop | Mutant::DiscardAfterReuse => Catcher::Removal,
+        Mutant::AheadOutlivesPlace => Catcher::Reader(changes_beside_a_reader),
+        Mutant::ReadsUnproven => Catcher::Reader(rot_before_a_reader),
         Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 21),
         Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),
         Mutant::TouchedForgotten => Catcher::Storm(Profile::Flicker, 36),

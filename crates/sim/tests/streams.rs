@@ -1,8 +1,9 @@
 //! Sequential streams run at the rate of the disks: any parity layout, any request size, off every stripe border, first fill and second
-//! overwrite alike. Time is virtual, so these figures do not depend on the machine. This is a sample: `make streams` runs every case.
+//! overwrite alike; and so do sequential reads of what they wrote. Time is virtual, so these figures do not depend on the machine. This is a sample: `make streams` runs every case.
 
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::ByteCount;
+use weft_sim::stream_reads::{self, Client, ReadCase};
 use weft_sim::streams::{Case, HEADING, INTERLEAVES, LEAST, REQUESTS, layouts, run, sample};
 
 /// Runs the cases, prints the table, and says what does not hold.
@@ -53,4 +54,21 @@ fn flushes_eight_stripes_apart_leave_every_stripe_whole_and_read_nothing() {
         cases.push(Case { layout, request, per_disk, flush_stripes: Some(8) });
     }
     assert_none(table(cases.into_iter(), None));
+}
+
+#[test]
+fn sequential_reads_run_at_the_rate_of_the_disks_whatever_was_under_way_when_they_were_written() {
+    let single = Resiliency::Parity { parity: 1 };
+    let dual = Resiliency::Parity { parity: 2 };
+    let mirror = Resiliency::Mirror { copies: 2 };
+    println!("{}", stream_reads::HEADING);
+    let mut broken = Vec::new();
+    for (resiliency, columns, depth) in [(single, 4, 8), (single, 5, 32), (dual, 6, 8), (mirror, 1, 8)] {
+        let layout = Layout::new(resiliency, columns, ByteCount::kib(256)).unwrap();
+        let writer = Client { request: ByteCount::mib(1), depth };
+        let outcome = stream_reads::run(ReadCase { layout, writer, per_disk: ByteCount::mib(128) });
+        println!("{outcome}");
+        broken.extend(outcome.complaints().into_iter().map(|what| format!("{outcome}: {what}")));
+    }
+    assert_none(broken);
 }

@@ -277,6 +277,7 @@ impl Pool {
     /// Makes everything durable, takes a checkpoint and ends the background tasks. The pool is of no use afterwards.
     pub async fn close(&self) -> Result<()> {
         let mut result = Ok(());
+        self.store.forget_streams(None);
         if !self.store.read_only {
             // Nobody waits any more for disks that are missing, a job that is to stop included.
             self.store.refuse_to_wait();
@@ -298,6 +299,7 @@ impl Pool {
             }
         }
         self.store.stopping.set(true);
+        self.store.forget_streams(None);
         self.store.log.wake.notify();
         self.store.log.pressure.notify();
         self.store.work.notify();

@@ -295,7 +295,7 @@ impl Pool {
         let strip = match Target::new(&self.store, place) {
             None => Strip::Moot,
             Some(target) => match self.store.rebuild_strip(&target, slot, in_place).await {
-                Ok(Some(buf)) => Strip::Read(buf.freeze()),
+                Ok(Some(strip)) => Strip::Read(strip),
                 Ok(None) => Strip::There(target.layout.interleave().0),
                 Err(_) => Strip::Lost,
             },

@@ -30,6 +30,7 @@ use crate::store::pages::{Pages, table_page};
 use crate::store::patience::Patience;
 use crate::store::quorum::{self, Standing};
 use crate::store::replay::Replayed;
+use crate::store::spare::Spare;
 use crate::store::{Member, PoolCounters, Store, Tuning, join};
 use crate::stripe::table::CHUNK_PAGES;
 use crate::units::{BLOCK, ByteCount, Nanos};
@@ -367,6 +368,9 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         patience,
         write_patience,
         budgets: Budgets::new(&options.tuning),
+        lanes: Default::default(),
+        streams: Default::default(),
+        spare: Spare::new(options.tuning.ahead_memory / 4),
         flying: Cell::new(0),
         uncommitted: Cell::new(0),
         committed_at: Cell::new(Nanos(0)),

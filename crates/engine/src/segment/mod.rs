@@ -7,8 +7,10 @@
 //! 4. The configuration fits the smallest checkpoint area with room to spare for virtual disks, disks and jobs: segments and chunks, which come with
 //!    data, are refused before it is full.
 //! 5. What a dropped segment or table had drains before it is free ([`drain`]).
-//! 6. Every change here that must survive a crash is returned as records, which the caller appends to the log in the same step.
+//! 6. What was read ahead of a stripe goes with its place, in the step that frees it ([`ahead`]).
+//! 7. Every change here that must survive a crash is returned as records, which the caller appends to the log in the same step.
 
+pub mod ahead;
 pub mod allocate;
 pub mod drain;
 
@@ -22,9 +24,11 @@ use crate::format::record::{
     VdiskRecord,
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
+use crate::mutant::{self, Mutant};
 use crate::stripe::table::{CHUNK_PAGES, Chunk, Place, Table};
 use crate::units::BLOCK;
 use crate::units::ByteCount;
+use ahead::Ahead;
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
@@ -70,6 +74,8 @@ pub struct Map {
     freeing: VecDeque<(u64, Place)>,
     /// Stripes that are being read, how often, and whether they became free meanwhile.
     pins: BTreeMap<Place, (u32, bool)>,
+    /// What was read ahead of stripes, as long as they lie where it was read.
+    pub ahead: Ahead,
 }
 
 /// One member's slabs.
@@ -154,6 +160,7 @@ impl Map {
             draining: Draining::default(),
             freeing: VecDeque::new(),
             pins: BTreeMap::new(),
+            ahead: Ahead::default(),
         }
     }
 
@@ -474,6 +481,9 @@ impl Map {
 
     /// Gives a stripe index back at once: one that was never committed, or that nothing refers to any more.
     pub fn free(&mut self, place: Place) -> Vec<Record<'static>> {
+        if !mutant::active(Mutant::AheadOutlivesPlace) {
+            self.ahead.forget(place);
+        }
         // The table may have been dropped since, and its segments with it.
         let Some(segment) = self.segments.get_mut(&place.segment) else { return Vec::new() };
         segment.free.insert(place.index as usize..place.index as usize + 1);
@@ -522,6 +532,7 @@ impl Map {
 
     fn take_segment(&mut self, id: u32) -> Segment {
         let segment = self.segments.remove(&id).expect("a segment that is dropped exists");
+        self.ahead.forget_segment(id);
         self.bulk -= segment_len(&segment.record);
         if let Some(table) = self.tables.get_mut(&segment.record.owner) {
             table.segments.remove(&id);

@@ -237,6 +237,11 @@ impl Store {
             used,
             peak,
         });
+        let (used, peak) = self.map.borrow().ahead.memory();
+        let limit = self.tuning.ahead_memory;
+        all.push(BudgetInfo { name: "read ahead", keeping: Keeping::Trims, limit, used, peak });
+        let (used, peak, limit) = self.spare.memory();
+        all.push(BudgetInfo { name: "buffers for reads", keeping: Keeping::Trims, limit, used, peak });
         let chunks: usize = self.map.borrow().tables.values().map(|table| table.chunks.len()).sum();
         let tables = chunks as u64 * CHUNK_ENTRIES * size_of::<u64>() as u64;
         // Tables never shrink while a pool is open.

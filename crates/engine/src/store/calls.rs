@@ -45,7 +45,7 @@ impl Store {
     /// Reads `len` bytes at `at` of disk `no`, however long that takes.
     pub async fn disk_read(&self, no: u16, at: DiskOffset, len: usize) -> Done<Buf> {
         let asked = self.asked(no)?;
-        let read = asked.disk.read(at, Buf::zeroed(len));
+        let read = asked.disk.read(at, self.spare.take(len));
         let result = self.timed(no, self.in_time(&asked, "a read", Stall::Waited, read)).await;
         self.count_read(no, len, false);
         if let Err(DiskError::Gone) = result {
@@ -57,7 +57,7 @@ impl Store {
     /// Reads `len` bytes at `at` of disk `no`, but waits no longer than the read timeout: `Ok(None)`.
     pub async fn disk_read_patiently(&self, no: u16, at: DiskOffset, len: usize) -> Done<Option<Buf>> {
         let asked = self.asked(no)?;
-        let read = asked.disk.read(at, Buf::zeroed(len));
+        let read = asked.disk.read(at, self.spare.take(len));
         let read = self.timed(no, self.ask(&asked, &self.patience, read)).await;
         self.count_read(no, len, matches!(read, Patient::Overdue(_)));
         match read {

@@ -18,6 +18,7 @@ pub mod drain;
 pub mod freeze;
 pub mod labels;
 mod landed;
+pub mod lanes;
 pub mod limbo;
 pub mod log_move;
 pub mod pages;
@@ -25,6 +26,7 @@ pub mod patience;
 pub mod proof;
 pub mod quorum;
 pub mod replay;
+pub mod spare;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{DiskNo, Event};
@@ -66,6 +68,8 @@ pub struct Tuning {
     pub commit_bytes: u64,
     /// Data that lies in buffers only is landed after this long without writes.
     pub idle_land: Nanos,
+    /// Bytes that are read ahead of clients who read in order, before they want them; 0: none.
+    pub ahead_memory: u64,
     /// Stripe writes under way at once, per virtual disk.
     pub runs_in_flight: usize,
     /// Bytes per column written with one call.
@@ -94,6 +98,7 @@ impl Default for Tuning {
             commit_interval: Nanos::secs(1),
             commit_bytes: 256 << 20,
             idle_land: Nanos::secs(5),
+            ahead_memory: 128 << 20,
             runs_in_flight: 8,
             run_bytes: 1 << 20,
             read_patience: Nanos::secs(1),
@@ -137,6 +142,12 @@ pub struct Store {
     pub write_patience: Rc<Patience>,
     /// What is held in memory.
     pub budgets: Budgets,
+    /// The ways to the disks, for reads.
+    pub lanes: lanes::Lanes,
+    /// Clients that read in order.
+    pub streams: RefCell<crate::vdisk::ahead::Streams>,
+    /// Buffers to read into.
+    pub spare: spare::Spare,
     /// Of the stripe buffers, bytes of sealed stripes: they leave by themselves.
     pub flying: Cell<u64>,
     /// Stripe bytes per disk written since the last commit was begun.

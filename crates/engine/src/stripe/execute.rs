@@ -8,12 +8,15 @@
 use super::geometry::Layout;
 use super::plan::{self, Plan, SlotRead, Want};
 use super::table::Place;
+use super::together::Part;
 use crate::checksum::{BlockAddress, block_checksums, zero_checksums};
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
 use crate::format::record::SlabAt;
-use crate::io::{Buf, DiskError};
+use crate::io::{Buf, DiskError, IoSlice};
+use crate::mutant::{self, Mutant};
 use crate::parity;
+use crate::store::lanes::CHUNK;
 use crate::store::{Store, join, lost};
 use crate::units::BLOCK;
 use alloc::collections::BTreeSet;
@@ -38,8 +41,10 @@ pub struct Target {
 type Block = (usize, usize);
 
 /// What reading for a plan gave: for every read, its bytes, or the blocks of it that are bad.
-enum Outcome {
-    Sound(Vec<Buf>),
+pub(super) enum Outcome {
+    /// All of it.
+    Sound(Vec<IoSlice>),
+    /// These blocks cannot be read, or are not what was written.
     Bad(Vec<Block>),
     /// A disk takes too long.
     Overdue,
@@ -85,12 +90,23 @@ impl Target {
 
 impl Store {
     /// Reads `wants` (at most one per column) of a stripe. The caller has pinned it. The answers are in the order of the wants.
-    pub async fn read_stripe(&self, target: &Target, wants: &[Want]) -> Result<Vec<Buf>> {
-        let sums = self.sums(target.place.segment, target.sums_range()).await?;
+    pub async fn read_stripe(&self, target: &Target, wants: &[Want]) -> Result<Vec<IoSlice>> {
+        let part = Part { target: target.clone(), wants: wants.to_vec() };
+        self.read_together(&[part], None).await.pop().expect("one answer for one part")
+    }
+
+    /// The same with what the checksums are, where reading it together with others did not give it. `is_bad`: some blocks of it are.
+    pub(super) async fn read_alone(
+        &self,
+        target: &Target,
+        wants: &[Want],
+        sums: &[u32],
+        is_bad: bool,
+    ) -> Result<Vec<IoSlice>> {
         // Each turn finds at least one more disk stalled, until no plan does without those that are.
-        while let Some(plan) = self.plan_read(target, wants, &BTreeSet::new()) {
-            match self.run_patiently(target, &plan, &sums).await {
-                Outcome::Sound(bufs) => return Ok(answer(target.layout, &plan, wants, bufs)),
+        while !is_bad && let Some(plan) = self.plan_read(target, wants, &BTreeSet::new()) {
+            match self.run_patiently(target, &plan, sums).await {
+                Outcome::Sound(slices) => return Ok(answer(target.layout, &plan, wants, slices)),
                 Outcome::Overdue => {}
                 Outcome::Bad(_) => break,
             }
@@ -101,20 +117,31 @@ impl Store {
         for want in wants {
             let mut whole = Buf::zeroed(want.blocks.len() * BLOCK as usize);
             for (at, block) in want.blocks.clone().enumerate() {
-                let bytes = self.read_block(target, want.column, block, &sums, &mut bad).await?;
+                let bytes = self.read_block(target, want.column, block, sums, &mut bad).await?;
                 whole[at * BLOCK as usize..][..BLOCK as usize].copy_from_slice(&bytes);
             }
-            answers.push(whole);
+            answers.push(whole.freeze());
         }
-        self.heal(target, &sums, bad).await;
+        self.heal(target, sums, bad).await;
         Ok(answers)
     }
 
     /// The plan for such a read as things stand now, without stalled disks where that is possible; `None`: the data is lost.
     pub fn plan_read(&self, target: &Target, wants: &[Want], bad: &BTreeSet<Block>) -> Option<Plan> {
+        self.plan_read_in(target, wants, bad, CHUNK[0])
+    }
+
+    /// The same; of several copies one goes on for `chunk` bytes.
+    pub(super) fn plan_read_in(
+        &self,
+        target: &Target,
+        wants: &[Want],
+        bad: &BTreeSet<Block>,
+        chunk: u64,
+    ) -> Option<Plan> {
         let some_stall = target.slabs.iter().flatten().any(|at| self.is_stalled(at.disk));
-        let without = if some_stall { self.plan_read_from(target, wants, bad, true) } else { None };
-        without.or_else(|| self.plan_read_from(target, wants, bad, false))
+        let without = if some_stall { self.plan_read_from(target, wants, bad, chunk, true) } else { None };
+        without.or_else(|| self.plan_read_from(target, wants, bad, chunk, false))
     }
 
     fn plan_read_from(
@@ -122,6 +149,7 @@ impl Store {
         target: &Target,
         wants: &[Want],
         bad: &BTreeSet<Block>,
+        chunk: u64,
         without_stalled: bool,
     ) -> Option<Plan> {
         let usable = |slot: usize, blocks: &Range<usize>| {
@@ -129,15 +157,17 @@ impl Store {
                 .is_some_and(|at| self.has_disk(at.disk) && !(without_stalled && self.is_stalled(at.disk)));
             there && (bad.is_empty() || !blocks.clone().any(|block| bad.contains(&(slot, block))))
         };
-        // Of several copies: one on a current disk that misses nothing, then the one with the least to do; stripes alternate on a tie.
+        // Of several copies: one on a current disk that misses nothing, then the one whose disk is best placed.
         let cost = |slot: usize| {
             let members = self.members.borrow();
-            let member = target.slabs[slot].and_then(|at| members.get(&at.disk));
-            let busy = member.map_or(0, |member| member.counters.in_flight as u64);
-            let stale = (self.misses(target, slot) || member.is_none_or(|member| !member.current)) as u64;
-            let slow = member.is_some_and(|member| member.slow) as u64;
-            let turn = (slot + target.place.index as usize / 16) % target.layout.copies();
-            stale << 33 | slow << 32 | busy << 8 | turn as u64
+            let Some((at, member)) = target.slabs[slot].and_then(|at| Some((at, members.get(&at.disk)?))) else {
+                return u64::MAX;
+            };
+            let stale = (self.misses(target, slot) || !member.current) as u64;
+            let first = target.place.index as u64 * target.layout.interleave().0;
+            let strip = member.plan.data_at.0 + self.slab.0 * at.slab as u64 + first;
+            let rank = self.lanes.rank(at.disk, strip, target.layout.interleave().0, chunk);
+            stale << 63 | (member.slow as u64) << 62 | rank
         };
         plan::read(target.layout, target.place.index, wants, usable, cost)
     }
@@ -150,7 +180,7 @@ impl Store {
         block: usize,
         sums: &[u32],
         bad: &mut BTreeSet<Block>,
-    ) -> Result<Buf> {
+    ) -> Result<IoSlice> {
         let wants = [Want { column, blocks: block..block + 1 }];
         loop {
             let Some(plan) = self.plan_read(target, &wants, bad) else {
@@ -188,9 +218,7 @@ impl Store {
 
     /// [`Store::run`], but a disk that takes too long is not waited for where the plan could do without it.
     async fn run_patiently(&self, target: &Target, plan: &Plan, sums: &[u32]) -> Outcome {
-        // A plan with a stalled disk in it is one that needs it.
-        let needed = plan.reads.iter().any(|read| target.slabs[read.slot].is_some_and(|at| self.is_stalled(at.disk)));
-        if needed || target.layout.failures() == 0 {
+        if !self.may_do_without(target, plan) {
             return self.run(target, plan, sums).await;
         }
         let reads = join(plan.reads.iter().map(|read| self.run_read_patiently(target, read))).await;
@@ -205,12 +233,19 @@ impl Store {
         self.prove(target, plan, sums, answered)
     }
 
-    fn prove(
+    /// Whether a disk of a plan that takes too long need not be waited for: a plan with a stalled disk in it is one that needs it.
+    pub(super) fn may_do_without(&self, target: &Target, plan: &Plan) -> bool {
+        let needed = plan.reads.iter().any(|read| target.slabs[read.slot].is_some_and(|at| self.is_stalled(at.disk)));
+        !needed && target.layout.failures() > 0
+    }
+
+    /// What reads gave, block by block compared with the checksums.
+    pub(super) fn prove(
         &self,
         target: &Target,
         plan: &Plan,
         sums: &[u32],
-        reads: Vec<core::result::Result<Buf, DiskError>>,
+        reads: Vec<core::result::Result<IoSlice, DiskError>>,
     ) -> Outcome {
         let mut sound = Vec::with_capacity(reads.len());
         let mut bad = Vec::new();
@@ -239,19 +274,25 @@ impl Store {
         &self,
         target: &Target,
         read: &SlotRead,
-    ) -> core::result::Result<Option<Buf>, DiskError> {
+    ) -> core::result::Result<Option<IoSlice>, DiskError> {
         let (at, block) = target.locate(read.slot, read.blocks.start).ok_or(DiskError::Gone)?;
-        self.disk_read_patiently(at.disk, self.slab_offset(at, block), read.blocks.len() * BLOCK as usize).await
+        let len = read.blocks.len() * BLOCK as usize;
+        let read = self.disk_read_patiently(at.disk, self.slab_offset(at, block), len).await;
+        read.map(|read| read.map(Buf::freeze))
     }
 
-    async fn run_read(&self, target: &Target, read: &SlotRead) -> core::result::Result<Buf, DiskError> {
+    async fn run_read(&self, target: &Target, read: &SlotRead) -> core::result::Result<IoSlice, DiskError> {
         let (at, block) = target.locate(read.slot, read.blocks.start).ok_or(DiskError::Gone)?;
-        self.disk_read(at.disk, self.slab_offset(at, block), read.blocks.len() * BLOCK as usize).await
+        let read = self.disk_read(at.disk, self.slab_offset(at, block), read.blocks.len() * BLOCK as usize).await;
+        read.map(Buf::freeze)
     }
 
     /// The blocks of a read that do not match their checksums.
     fn verify(&self, target: &Target, read: &SlotRead, buf: &[u8], sums: &[u32]) -> Vec<usize> {
         let Some((at, first)) = target.locate(read.slot, read.blocks.start) else { return Vec::new() };
+        if mutant::active(Mutant::ReadsUnproven) {
+            return Vec::new();
+        }
         let mut computed = vec![0; read.blocks.len()];
         let address = BlockAddress { segment: target.place.segment, slot: read.slot as u32, block: first };
         block_checksums(address, buf, &mut computed);
@@ -307,7 +348,7 @@ impl Store {
             return false;
         }
         let to = self.slab_offset(at, offset);
-        let healed = self.disk_write(at.disk, to, vec![bytes.freeze()]).await.is_ok();
+        let healed = self.disk_write(at.disk, to, vec![bytes]).await.is_ok();
         if healed {
             // A disk that is lost before a flush has it no more: that is on record then.
             self.touched(at.disk, target.place.segment);
@@ -318,7 +359,7 @@ impl Store {
 
     /// The strip of `slot`, to be written somewhere: read where it is, or computed from the others. `Ok(None)`: with `in_place`, it is where it
     /// belongs. The caller has pinned the stripe.
-    pub async fn rebuild_strip(&self, target: &Target, slot: usize, in_place: bool) -> Result<Option<Buf>> {
+    pub async fn rebuild_strip(&self, target: &Target, slot: usize, in_place: bool) -> Result<Option<IoSlice>> {
         let sums = self.sums(target.place.segment, target.sums_range()).await?;
         let blocks = 0..target.layout.strip_blocks();
         let column = target.layout.column(target.place.index, slot);
@@ -344,7 +385,7 @@ impl Store {
             let bytes = self.read_block(target, column, block, &sums, &mut bad).await?;
             whole[block * BLOCK as usize..][..BLOCK as usize].copy_from_slice(&bytes);
         }
-        Ok(Some(whole))
+        Ok(Some(whole.freeze()))
     }
 
     /// Reads every strip of a stripe, parity included, and proves it. With `repair`, bad blocks are rewritten. Returns (bad, healed) counts;
@@ -407,31 +448,20 @@ impl Store {
 }
 
 /// The wanted bytes from what a plan read, missing columns computed.
-fn answer(layout: Layout, plan: &Plan, wants: &[Want], bufs: Vec<Buf>) -> Vec<Buf> {
-    let computed = compute(layout, plan, &bufs);
-    let mut bufs: Vec<Option<Buf>> = bufs.into_iter().map(Some).collect();
-    let mut answers = Vec::with_capacity(wants.len());
-    for want in wants {
+pub(super) fn answer(layout: Layout, plan: &Plan, wants: &[Want], slices: Vec<IoSlice>) -> Vec<IoSlice> {
+    let computed = compute(layout, plan, &slices);
+    let of = |want: &Want| {
         if let Some(at) = plan.compute.iter().position(|column| *column == want.column) {
-            answers.push(cut(&computed[at], &plan.over, &want.blocks));
-            continue;
+            return cut(&computed[at], &plan.over, &want.blocks);
         }
-        let at = plan
-            .reads
-            .iter()
-            .position(|read| read.column == want.column)
-            .expect("a plan reads what it does not compute");
-        if plan.reads[at].blocks == want.blocks {
-            answers.push(bufs[at].take().expect("each column is wanted once"));
-        } else {
-            let buf = bufs[at].as_ref().expect("each column is wanted once");
-            answers.push(cut(buf, &plan.reads[at].blocks, &want.blocks));
-        }
-    }
-    answers
+        let read = plan.reads.iter().position(|read| read.column == want.column);
+        let at = read.expect("a plan reads what it does not compute");
+        cut(&slices[at], &plan.reads[at].blocks, &want.blocks)
+    };
+    wants.iter().map(of).collect()
 }
 
-fn compute(layout: Layout, plan: &Plan, bufs: &[Buf]) -> Vec<Buf> {
+fn compute(layout: Layout, plan: &Plan, slices: &[IoSlice]) -> Vec<IoSlice> {
     if plan.compute.is_empty() {
         return Vec::new();
     }
@@ -439,18 +469,18 @@ fn compute(layout: Layout, plan: &Plan, bufs: &[Buf]) -> Vec<Buf> {
     let have: Vec<(usize, &[u8])> = plan
         .reads
         .iter()
-        .zip(bufs)
+        .zip(slices)
         .filter(|(read, _)| read.blocks.start <= plan.over.start && plan.over.end <= read.blocks.end)
-        .map(|(read, buf)| (read.column, &buf[(plan.over.start - read.blocks.start) * BLOCK as usize..][..len]))
+        .map(|(read, slice)| (read.column, &slice[(plan.over.start - read.blocks.start) * BLOCK as usize..][..len]))
         .take(layout.data_columns())
         .collect();
     let mut made: Vec<Buf> = plan.compute.iter().map(|_| Buf::zeroed(len)).collect();
     let mut want: Vec<(usize, &mut [u8])> =
         plan.compute.iter().copied().zip(made.iter_mut().map(|buf| &mut **buf)).collect();
     parity::reconstruct(layout.data_columns(), &have, &mut want);
-    made
+    made.into_iter().map(Buf::freeze).collect()
 }
 
-fn cut(buf: &[u8], from: &Range<usize>, want: &Range<usize>) -> Buf {
-    Buf::copy_of(&buf[(want.start - from.start) * BLOCK as usize..(want.end - from.start) * BLOCK as usize])
+fn cut(slice: &IoSlice, from: &Range<usize>, want: &Range<usize>) -> IoSlice {
+    slice.slice((want.start - from.start) * BLOCK as usize..(want.end - from.start) * BLOCK as usize)
 }

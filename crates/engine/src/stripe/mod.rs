@@ -6,3 +6,4 @@ pub mod geometry;
 pub mod landed;
 pub mod plan;
 pub mod table;
+pub mod together;

@@ -8,6 +8,7 @@
 //! 4. After a write was lost for good (more disks failed than the layout survives) every flush fails: nobody is told that it is safe. Reading what it
 //!    wrote fails, too: never is an older version read, until its owner clears it.
 
+pub mod ahead;
 mod clear;
 pub mod destage;
 pub mod discard;
@@ -28,6 +29,7 @@ use crate::units::{ByteCount, Nanos, VirtualOffset};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
 
@@ -36,7 +38,7 @@ pub struct Vdisk {
     store: Rc<Store>,
     id: u32,
     stripes: RefCell<BTreeMap<u64, Gathering>>,
-    /// Sealed stripes that wait to be written, in the order they became whole.
+    /// Sealed stripes that wait to be written.
     queue: Queue,
     /// Those of them that landed: only they make room in the log, so they never wait behind others that wait for it.
     landed_queue: Queue,
@@ -62,18 +64,60 @@ pub struct Vdisk {
     pub counters: VdiskCounters,
 }
 
+/// The most stripes that leave in one sweep over the addresses.
+const SWEEP: usize = 256;
+
 /// Stripes that wait to be written, and how many runs of them are on their way.
 #[derive(Default)]
 struct Queue {
+    /// In the order they became whole.
     stripes: RefCell<VecDeque<u64>>,
+    /// Those that go before them, in the order of their addresses.
+    sorted: RefCell<VecDeque<u64>>,
+    /// How far the sweep has come that takes them, and how many stripes with it.
+    swept: Cell<(u64, usize)>,
     runs: Cell<usize>,
     /// How many of those wait for room in the log.
     held: Cell<usize>,
+    /// Those of the runs that have not taken their stripes yet.
+    begun: Cell<usize>,
 }
 
 impl Queue {
     fn is_idle(&self) -> bool {
-        self.runs.get() == 0 && self.stripes.borrow().is_empty()
+        self.runs.get() == 0 && self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        self.stripes.borrow().len() + self.sorted.borrow().len()
+    }
+
+    /// The next stripes to be written together, at most `most`. Requests overtake each other, and stripes become whole in any order: they leave by their
+    /// addresses, so that they are read as they lie. Who came too late for a sweep waits for the next one, but not for ever.
+    fn take(&self, most: usize) -> Vec<u64> {
+        let (mut came, mut sorted) = (self.stripes.borrow_mut(), self.sorted.borrow_mut());
+        let mut run = Vec::new();
+        while run.len() < most && !(came.is_empty() && sorted.is_empty()) {
+            if sorted.is_empty() {
+                self.swept.set((0, 0));
+            }
+            let (from, count) = self.swept.get();
+            if count < SWEEP {
+                let (now, later) = came.drain(..).partition(|stripe| *stripe >= from);
+                *came = later;
+                let now: VecDeque<u64> = now;
+                sorted.extend(now);
+                sorted.make_contiguous().sort_unstable();
+            }
+            let free = sorted.len().min(most - run.len());
+            let taken: Vec<u64> = sorted.drain(..free).collect();
+            if let Some(last) = taken.last() {
+                self.swept.set((last + 1, count + taken.len()));
+            }
+            run.extend(taken);
+        }
+        run.sort_unstable();
+        run
     }
 }
 
@@ -148,8 +192,9 @@ impl Vdisk {
                 .map(|buffer| (buffer.have_len(), buffer.unlanded_len(), buffer.landed.oldest()));
             alloc::format!("{stripe}: gathers {filling:?}, flies {}", gathering.flying.is_some())
         };
-        let stripes: alloc::vec::Vec<String> = stripes.iter().map(one).collect();
-        let queues = [&self.queue, &self.landed_queue].map(|queue| (queue.runs.get(), queue.stripes.borrow().clone()));
+        let stripes: Vec<String> = stripes.iter().map(one).collect();
+        let queues = [&self.queue, &self.landed_queue]
+            .map(|queue| (queue.runs.get(), queue.stripes.borrow().clone(), queue.sorted.borrow().clone()));
         let map = self.store.map.borrow();
         let table = &map.tables[&self.table_of(&map)];
         alloc::format!(
@@ -157,7 +202,7 @@ impl Vdisk {
             self.failure().map(|error| error.context),
             self.stuck.get(),
             self.store.log.fill(),
-            self.store.landings.borrow().iter().take(8).collect::<alloc::vec::Vec<_>>(),
+            self.store.landings.borrow().iter().take(8).collect::<Vec<_>>(),
             table.free,
             table.claims,
             map.limbo.len(),
@@ -246,6 +291,7 @@ impl Vdisk {
     /// Ends its service: every later request is refused.
     pub(crate) fn close(&self) {
         self.removed.set(true);
+        self.store.forget_streams(Some(self.id));
         let freed: u64 = self
             .stripes
             .borrow()
@@ -324,5 +370,34 @@ impl Vdisk {
             done += take;
             Some((at / data_len, (at % data_len) as usize, range))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stripes_leave_by_their_addresses_and_nobody_waits_for_ever() {
+        let queue = Queue::default();
+        queue.stripes.borrow_mut().extend([27, 26, 25, 24, 23]);
+        assert_eq!(queue.take(3), [23, 24, 25]);
+        queue.stripes.borrow_mut().extend([2, 30, 1]);
+        assert_eq!(queue.take(3), [26, 27, 30]);
+        queue.stripes.borrow_mut().extend([0]);
+        assert_eq!((queue.take(1), queue.take(3)), (alloc::vec![0], alloc::vec![1, 2]));
+        assert!(queue.is_idle() && queue.take(3).is_empty());
+        // A stream goes on in front of the sweep, behind which somebody waits.
+        queue.stripes.borrow_mut().extend([100, 101]);
+        let mut next = 102;
+        let waited = (0..).take_while(|turn| {
+            queue.stripes.borrow_mut().push_back(next);
+            next += 1;
+            if *turn == 1 {
+                queue.stripes.borrow_mut().push_back(7);
+            }
+            queue.take(1) != [7]
+        });
+        assert!(waited.count() < SWEEP + 4);
     }
 }

@@ -1,4 +1,5 @@
-//! A read: buffers first (the gathering one, then the flying one), then the tables from the newest down, then zeros.
+//! A read: buffers first (the gathering one, then the flying one), then the tables from the newest down, then zeros. What the tables name is copied from
+//! what was read ahead of that place, if it was; the rest is read from the disks, all of a request together.
 //!
 //! Invariants
 //! 1. What a read takes from buffers and where it will look on the disks is decided in one step; later writes do not mix in.
@@ -7,12 +8,14 @@
 use super::{Vdisk, add};
 use crate::error::{ErrorKind, Result};
 use crate::format::record::Record;
+use crate::io::IoSlice;
 use crate::segment::Map;
-use crate::store::join;
+use crate::segment::ahead::Found;
 use crate::stripe::execute::Target;
 use crate::stripe::geometry::Layout;
 use crate::stripe::plan::Want;
 use crate::stripe::table::Place;
+use crate::stripe::together::Part;
 use crate::units::{BLOCK, VirtualOffset};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -24,6 +27,20 @@ pub(super) struct Extent {
     pub(super) range: Range<u64>,
     /// The stripe that holds them, and the byte in it where they start; none: zeros.
     pub(super) source: Option<(Target, usize)>,
+}
+
+/// A part of a request within one stripe: the stripe, the byte in it, and the range of the request's bytes.
+type Piece = (u64, usize, Range<usize>);
+
+/// A part of a request that lies on the disks, pinned.
+struct Source {
+    /// Which piece it belongs to.
+    piece: usize,
+    /// Of the request's bytes.
+    range: Range<usize>,
+    target: Target,
+    /// The byte in the stripe where it starts.
+    at: usize,
 }
 
 /// What a range of a virtual disk is made of, for clients that ask.
@@ -43,49 +60,130 @@ impl Vdisk {
         add(&self.store.requests, 1);
         add(&self.counters.read, into.len() as u64);
         let _held = self.store.budgets.requests.hold(into.len() as u64);
-        let mut rest = into;
-        let mut parts = Vec::new();
-        for (stripe, at, range) in self.pieces(offset, rest.len()) {
-            let (now, later) = core::mem::take(&mut rest).split_at_mut(range.len());
-            rest = later;
-            parts.push(self.read_or_wait(stripe, at, now));
+        self.follow(offset.0, into.len() as u64);
+        let pieces: Vec<Piece> = self.pieces(offset, into.len()).collect();
+        let changes = self.store.changes.get();
+        let read = self.read_pieces(&pieces, into).await;
+        for (piece, read) in pieces.into_iter().zip(read) {
+            self.or_wait(piece, read, changes, into).await?;
         }
-        join(parts.into_iter()).await.into_iter().collect()
+        Ok(())
     }
 
-    /// Reads bytes of one stripe. What is out of reach because disks have just gone is waited for: they may be back in a moment.
-    async fn read_or_wait(&self, stripe: u64, at: usize, into: &mut [u8]) -> Result<()> {
+    /// What was out of reach because disks had just gone is waited for: they may be back in a moment.
+    async fn or_wait(&self, piece: Piece, mut read: Result<()>, mut changes: u64, into: &mut [u8]) -> Result<()> {
         loop {
-            let changes = self.store.changes.get();
-            let read = self.read_piece(stripe, at, into).await;
             let lost = read.as_ref().is_err_and(|error| error.kind == ErrorKind::Lost) && self.failure().is_none();
             if !lost || !self.store.await_disks(changes).await {
                 return read;
             }
             self.check_there()?;
+            changes = self.store.changes.get();
+            read = self.read_pieces(core::slice::from_ref(&piece), into).await.pop().expect("one answer for one piece");
         }
     }
 
-    /// Reads bytes of one stripe.
-    async fn read_piece(&self, stripe: u64, at: usize, into: &mut [u8]) -> Result<()> {
-        self.check_not_lost(stripe)?;
+    /// Reads pieces of stripes, each into its range of `into`.
+    async fn read_pieces(&self, pieces: &[Piece], into: &mut [u8]) -> Vec<Result<()>> {
+        let mut sources = Vec::new();
+        let mut results = Vec::with_capacity(pieces.len());
+        for (nth, piece) in pieces.iter().enumerate() {
+            results.push(self.look(nth, piece, into, &mut sources));
+        }
+        self.read_sources(sources, into, &mut results).await;
+        results
+    }
+
+    /// Takes what buffers hold of a piece, and zeros where nothing is; the rest goes to `sources`, pinned.
+    fn look(&self, nth: usize, piece: &Piece, into: &mut [u8], sources: &mut Vec<Source>) -> Result<()> {
+        let (stripe, at, range) = piece;
+        self.check_not_lost(*stripe)?;
+        let into = &mut into[range.clone()];
         let start = stripe * self.layout().data_len().0;
-        let mut extents = Vec::new();
-        {
-            let stripes = self.stripes.borrow();
-            let gathering = stripes.get(&stripe);
-            let holes = match gathering.and_then(|gathering| gathering.filling.as_ref()) {
-                Some(buffer) => buffer.get(at, into),
-                None => alloc::vec![at..at + into.len()],
-            };
-            for hole in holes {
-                match gathering.and_then(|gathering| gathering.flying.as_ref()) {
-                    Some(sealed) => sealed.get(hole.start, &mut into[hole.start - at..hole.end - at]),
-                    None => extents.extend(self.resolve(start + hole.start as u64..start + hole.end as u64)),
+        let stripes = self.stripes.borrow();
+        let gathering = stripes.get(stripe);
+        let holes = match gathering.and_then(|gathering| gathering.filling.as_ref()) {
+            Some(buffer) => buffer.get(*at, into),
+            None => alloc::vec![*at..*at + into.len()],
+        };
+        for hole in holes {
+            if let Some(sealed) = gathering.and_then(|gathering| gathering.flying.as_ref()) {
+                sealed.get(hole.start, &mut into[hole.start - at..hole.end - at]);
+                continue;
+            }
+            for extent in self.resolve(start + hole.start as u64..start + hole.end as u64) {
+                let first = (extent.range.start - start) as usize - at;
+                let len = (extent.range.end - extent.range.start) as usize;
+                match extent.source {
+                    None => into[first..first + len].fill(0),
+                    Some((target, at)) => {
+                        let first = range.start + first;
+                        sources.push(Source { piece: nth, range: first..first + len, target, at });
+                    }
                 }
             }
         }
-        self.read_extents(extents, start + at as u64, into).await.map(|_| ())
+        Ok(())
+    }
+
+    /// Reads what lies on the disks, from memory where it was read ahead, and unpins it.
+    async fn read_sources(&self, sources: Vec<Source>, into: &mut [u8], results: &mut [Result<()>]) {
+        let (mut direct, mut coming) = (Vec::new(), Vec::new());
+        for source in sources {
+            let found = self.store.map.borrow().ahead.get(source.target.place);
+            match found {
+                Some(Found::There(strips)) => self.serve(source, &strips, into),
+                Some(Found::Coming(fetch)) => {
+                    self.store.lanes.hurry(&fetch);
+                    coming.push((source, fetch));
+                }
+                None => direct.push(source),
+            }
+        }
+        self.read_direct(direct, into, results).await;
+        let mut missed = Vec::new();
+        for (source, fetch) in coming {
+            fetch.until_ended().await;
+            let found = self.store.map.borrow().ahead.get(source.target.place);
+            match found {
+                Some(Found::There(strips)) => self.serve(source, &strips, into),
+                _ => missed.push(source),
+            }
+        }
+        self.read_direct(missed, into, results).await;
+    }
+
+    /// Copies what was read ahead.
+    fn serve(&self, source: Source, strips: &[IoSlice], into: &mut [u8]) {
+        let wants = wants(source.target.layout, source.at, source.range.len());
+        let bytes = wants.iter().map(|want| (want.column, 0, &strips[want.column]));
+        copy(source.target.layout, source.at, bytes, &mut into[source.range.clone()]);
+        self.store.map.borrow_mut().ahead.served(source.target.place, source.range.len() as u64);
+        self.release(source.target.place);
+    }
+
+    async fn read_direct(&self, sources: Vec<Source>, into: &mut [u8], results: &mut [Result<()>]) {
+        if sources.is_empty() {
+            return;
+        }
+        let part = |source: &Source| {
+            let wants = wants(source.target.layout, source.at, source.range.len());
+            Part { target: source.target.clone(), wants }
+        };
+        let parts: Vec<Part> = sources.iter().map(part).collect();
+        let read = self.store.read_together(&parts, None).await;
+        for ((source, part), read) in sources.into_iter().zip(parts).zip(read) {
+            match read {
+                Ok(slices) => {
+                    let bytes =
+                        part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
+                    copy(part.target.layout, source.at, bytes, &mut into[source.range]);
+                    slices.into_iter().for_each(|slice| self.store.spare.give(slice));
+                }
+                Err(error) => results[source.piece] = Err(error),
+            }
+            self.release(part.target.place);
+        }
     }
 
     /// Fails for a stripe whose newest version was lost: what the tables say of it is not what clients were told.
@@ -147,14 +245,10 @@ impl Vdisk {
 
     async fn read_target(&self, target: &Target, at: usize, into: &mut [u8]) -> Result<()> {
         let wants = wants(target.layout, at, into.len());
-        let bufs = self.store.read_stripe(target, &wants).await?;
-        let interleave = target.layout.interleave().as_usize();
-        for (want, buf) in wants.iter().zip(&bufs) {
-            let first = want.column * interleave + want.blocks.start * BLOCK as usize;
-            let from = first.max(at);
-            let to = (first + buf.len()).min(at + into.len());
-            into[from - at..to - at].copy_from_slice(&buf[from - first..to - first]);
-        }
+        let slices = self.store.read_stripe(target, &wants).await?;
+        let bytes = wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
+        copy(target.layout, at, bytes, into);
+        slices.into_iter().for_each(|slice| self.store.spare.give(slice));
         Ok(())
     }
 
@@ -222,6 +316,16 @@ pub(super) fn wants(layout: Layout, at: usize, len: usize) -> Vec<Want> {
         Want { column, blocks: from / block..to.div_ceil(block) }
     };
     columns.map(want).collect()
+}
+
+/// Copies the bytes of a stripe from `at` on from its strips: (column, first block, blocks).
+fn copy<'a>(layout: Layout, at: usize, strips: impl Iterator<Item = (usize, usize, &'a IoSlice)>, into: &mut [u8]) {
+    let interleave = layout.interleave().as_usize();
+    for (column, block, slice) in strips {
+        let first = column * interleave + block * BLOCK as usize;
+        let (from, to) = (first.max(at), (first + slice.len()).min(at + into.len()));
+        into[from - at..to - at].copy_from_slice(&slice[from - first..to - first]);
+    }
 }
 
 fn push(found: &mut Vec<Allocation>, len: u64, data: bool) {

@@ -4,7 +4,7 @@
 //! 2. Its bytes are copied into the buffers of the stripes they fall in; a new buffer first gets memory and a claim on a free stripe. The write is
 //!    complete now: the cache is volatile until a flush.
 //! 3. A stripe that is whole is sealed: parity is computed, and it queues for the disks.
-//! 4. Queued stripes leave in runs: consecutive free stripes of one segment, one call per column for the whole run, all columns at once. No reads.
+//! 4. Queued stripes leave in runs, by their addresses: consecutive free stripes of one segment, one call per column for the whole run, all columns at once. No reads.
 //! 5. When the columns are written, one step makes it true: checksums and table are changed and the commit record is appended. The old place is
 //!    free once that record is durable (see `store/commit.rs` for the order).
 
@@ -28,6 +28,8 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+/// Runs that begin without enough stripes to fill them.
+const RUNS_AT_LEAST: usize = 2;
 /// How often a run is tried again at most while all disks are there.
 const TRIES: u32 = 100;
 /// How often whole stripes that wait for disks look for them.
@@ -188,6 +190,8 @@ impl Vdisk {
                 self.store.world.sleep(RETRY).await;
                 continue;
             }
+            // What is read ahead keeps no place from those who need it.
+            self.store.forget_streams(None);
             // Stripes that fly, and records that are to be durable, tell by themselves when they are. Partial stripes have to be asked to leave;
             // where even that has brought nothing, nothing will.
             let flies = self.store.flying.get() > 0 || self.store.map.borrow().is_freeing();
@@ -242,26 +246,31 @@ impl Vdisk {
         if room == Room::Destage { &self.landed_queue } else { &self.queue }
     }
 
-    /// Sends queued stripes to the disks, as many runs at once as may be.
+    /// Sends queued stripes to the disks, as many runs at once as may be. A run takes its stripes only when it begins: what becomes whole in the same moment
+    /// leaves in order. While others are on their way, it is worth waiting for a full one.
     fn pump(self: &Rc<Self>, room: Room) {
         let queue = self.queue_for(room);
         let per_run = (self.store.tuning.run_bytes / self.layout().interleave().0).max(1) as usize;
-        while queue.runs.get() < self.store.tuning.runs_in_flight && !queue.stripes.borrow().is_empty() {
-            let run: Vec<u64> = {
-                let mut stripes = queue.stripes.borrow_mut();
-                let count = stripes.len().min(per_run);
-                stripes.drain(..count).collect()
-            };
+        while queue.runs.get() < self.store.tuning.runs_in_flight {
+            let free = queue.len().saturating_sub(queue.begun.get() * per_run);
+            if free == 0 || free < per_run && queue.runs.get() >= RUNS_AT_LEAST {
+                return;
+            }
             queue.runs.set(queue.runs.get() + 1);
+            queue.begun.set(queue.begun.get() + 1);
             let vdisk = self.clone();
-            self.store.world.spawn("stripe run", Box::pin(async move { vdisk.write_run(run, room).await }));
+            self.store.world.spawn("stripe run", Box::pin(async move { vdisk.write_run(per_run, room).await }));
         }
     }
 
-    async fn write_run(self: Rc<Self>, run: Vec<u64>, room: Room) {
-        self.write_or_wait(run, room).await;
-        let runs = &self.queue_for(room).runs;
-        runs.set(runs.get() - 1);
+    async fn write_run(self: Rc<Self>, per_run: usize, room: Room) {
+        let queue = self.queue_for(room);
+        queue.begun.set(queue.begun.get() - 1);
+        let run = queue.take(per_run);
+        if !run.is_empty() {
+            self.write_or_wait(run, room).await;
+        }
+        queue.runs.set(queue.runs.get() - 1);
         self.pump(room);
         self.moved.notify();
         self.store.room.notify();

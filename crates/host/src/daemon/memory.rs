@@ -101,12 +101,14 @@ pub(super) fn tuning(heap: u64) -> Tuning {
         buffer_memory: part(usual.buffer_memory),
         sheet_memory: part(usual.sheet_memory),
         move_memory: part(usual.move_memory),
+        ahead_memory: part(usual.ahead_memory),
         ..usual
     }
 }
 
 fn engine_memory(tuning: &Tuning) -> u64 {
-    tuning.buffer_memory + tuning.sheet_memory + tuning.move_memory
+    // A quarter as much as is read ahead lies in buffers that wait to be used again.
+    tuning.buffer_memory + tuning.sheet_memory + tuning.move_memory + tuning.ahead_memory / 4 * 5
 }
 
 /// Bytes of memory that this process may use at most: the machine's, or what the smallest of its control groups allows.

@@ -145,7 +145,8 @@ pub(super) async fn operate(vdisk: &Rc<Vdisk>, shared: &Shared, client: u64, wor
     shared.done.set(shared.done.get() + 1);
     match dice {
         0..=9 => flush(vdisk, shared, world).await.map(|_| ()),
-        10..=29 => read(vdisk, shared, client, world).await,
+        10..=24 => read(vdisk, shared, client, world).await,
+        25..=29 => read_in_order(vdisk, shared, client, world).await,
         _ => change(vdisk, shared, client, world, dice).await,
     }
 }
@@ -223,6 +224,39 @@ pub(super) async fn flush(vdisk: &Rc<Vdisk>, shared: &Shared, world: &SimWorld) 
 
 async fn read(vdisk: &Rc<Vdisk>, shared: &Shared, client: u64, world: &SimWorld) -> Result<(), String> {
     let Some((units, _)) = shared.reserve(client, shared.stripe.get()) else { return Ok(()) };
+    read_reserved(vdisk, shared, client, world, units).await
+}
+
+/// Reads pieces one after the other, as far as nobody else works there: what was read ahead of them meets the changes of others.
+async fn read_in_order(vdisk: &Rc<Vdisk>, shared: &Shared, client: u64, world: &SimWorld) -> Result<(), String> {
+    let (total, unit) = (shared.oracle.borrow().units(), shared.oracle.borrow().unit());
+    let (mut at, len, pieces, pause) = {
+        let mut rng = shared.rng.borrow_mut();
+        let most = (vdisk.stripe_len().0 / unit).max(1) + 2;
+        let pause = if rng.chance(0.3) { rng.below(20_000_000) } else { 0 };
+        (rng.below(total as u64) as usize, 1 + rng.below(most) as usize, 4 + rng.below(12), pause)
+    };
+    for _ in 0..pieces {
+        let units = at..(at + len).min(total);
+        if !shared.reserve_just(client, units.clone()) {
+            return Ok(());
+        }
+        at = units.end;
+        read_reserved(vdisk, shared, client, world, units).await?;
+        if pause > 0 {
+            world.sleep(Nanos(pause)).await;
+        }
+    }
+    Ok(())
+}
+
+async fn read_reserved(
+    vdisk: &Rc<Vdisk>,
+    shared: &Shared,
+    client: u64,
+    world: &SimWorld,
+    units: Range<usize>,
+) -> Result<(), String> {
     let (offset, len) = shared.bytes_of(&units);
     let mut bytes = vec![0xAA; len as usize];
     let began = world.now();
@@ -255,12 +289,17 @@ impl Shared {
             (rng.below(total), len)
         };
         let units = start as usize..(start + len).min(total) as usize;
+        self.reserve_just(client, units.clone()).then_some((units, whole))
+    }
+
+    /// Makes these units `client`'s. `false`: there are none, or somebody else works on some.
+    fn reserve_just(&self, client: u64, units: Range<usize>) -> bool {
         let mut busy = self.busy.borrow_mut();
         if units.is_empty() || busy.iter().any(|(_, other)| other.start < units.end && units.start < other.end) {
-            return None;
+            return false;
         }
-        busy.push((client, units.clone()));
-        Some((units, whole))
+        busy.push((client, units));
+        true
     }
 
     pub(super) fn bytes_of(&self, units: &Range<usize>) -> (VirtualOffset, u64) {

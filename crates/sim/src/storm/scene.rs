@@ -46,6 +46,7 @@ impl Scene {
         self.tuning.buffer_memory = *rng.pick(&[4096, raw, raw * 2]);
         self.tuning.sheet_memory = *rng.pick(&[4096, 16 << 10]);
         self.tuning.move_memory = *rng.pick(&[4096, raw]);
+        self.tuning.ahead_memory = *rng.fork("read ahead").pick(&[0, raw, raw * 8]);
         self.tuning.runs_in_flight = 1;
         self.tuning.run_bytes = 4096;
         self.tuning.commit_bytes = 4096;
@@ -89,6 +90,7 @@ impl Scene {
             commit_interval: Nanos::millis(*rng.pick(&[1, 50, 1000])),
             commit_bytes: *rng.pick(&[64 << 10, 1 << 20, 256 << 20]),
             idle_land: Nanos::millis(*rng.pick(&[20, 5000])),
+            ahead_memory: *rng.fork("read ahead").pick(&[0, 64 << 10, 1 << 20, 8 << 20]),
             runs_in_flight: 1 + rng.below(8) as usize,
             run_bytes: *rng.pick(&[4 << 10, 64 << 10, 1 << 20]),
             read_patience: Nanos::millis(*rng.pick(&[5, 200, 1000])),
