@@ -18,7 +18,7 @@
 //! 1. A segment's record never names a slab whose strips are not durable there, but for the slots it says are missing some.
 //! 2. Of one segment, one slot moves at a time.
 //! 3. A strip is read only while a committed stripe lies there, which is pinned in the same step: what is being written proves nothing.
-//! 4. Of one segment, no two slots move to the same disk.
+//! 4. Of one segment, no two slots move to the same disk, but copies of metadata that have no other place.
 //! 5. A slot whose strips cannot all be computed keeps its home: that may be the only copy.
 
 use super::Pool;
@@ -87,7 +87,7 @@ impl Pool {
             (0..old.len()).any(|at| other(&at))
         };
         let moved = match &old {
-            Some(old) if others(old) => Ok(Moved::Failed),
+            Some(old) if others(old) && !self.store.map.borrow().may_double(segment, slot) => Ok(Moved::Failed),
             Some(old) => self.copy_slot(segment, slot, to.or(old[slot]), to.is_none(), ticket).await,
             None => Ok(Moved::Moot),
         };

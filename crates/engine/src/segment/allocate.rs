@@ -97,7 +97,7 @@ impl Map {
     /// A disk for a new home of `slot` of `segment`: a healthy one with a free slab that the segment does not use, nor is
     /// about to; better one in a domain that it does not use; better a hot spare; better the emptiest. `only`: that one or
     /// none. Metadata moves only where metadata is up to date: from the others it is not read, and a copy there may be the
-    /// last one.
+    /// last one; two copies of it come to lie on one disk where [`Map::may_double`].
     pub fn home_for(&self, segment: u32, slot: usize, only: Option<u16>) -> Option<u16> {
         let record = &self.segments.get(&segment)?.record;
         let domain =
@@ -112,7 +112,8 @@ impl Map {
         let spares = self.disks.values().filter(|disk| disk.healthy && disk.record.usage == Usage::HotSpare);
         let fits = |disk: &&DiskRoom| {
             let no = disk.record.no;
-            let unused = record.slabs.iter().flatten().copied().chain(bound_for()).all(|at| at.disk != no);
+            let double = self.may_double(segment, slot) && record.slabs[slot].is_none_or(|at| at.disk != no);
+            let unused = double || record.slabs.iter().flatten().copied().chain(bound_for()).all(|at| at.disk != no);
             let readable = record.owner != OWNER_METADATA || disk.current;
             readable && unused && !disk.free.is_empty() && only.is_none_or(|only| only == no)
         };
@@ -122,6 +123,18 @@ impl Map {
             (apart, disk.record.usage == Usage::HotSpare, disk.free.count(), core::cmp::Reverse(no))
         };
         self.disks_for(table).chain(spares).filter(fits).max_by_key(good).map(|disk| disk.record.no)
+    }
+
+    /// Whether a copy of metadata that leaves a disk which is there may lie beside another one: when the pool has no other
+    /// place for it, missing disks counted, and no virtual disk survives a failure, so that nothing is lost by it.
+    pub fn may_double(&self, segment: u32, slot: usize) -> bool {
+        let Some(record) = self.segments.get(&segment).map(|segment| &segment.record) else { return false };
+        let Some(from) = record.slabs[slot].and_then(|at| self.disks.get(&at.disk)) else { return false };
+        let stays = |disk: &&DiskRoom| disk.record.usage != Usage::Retired && disk.record.no != from.record.no;
+        record.owner == OWNER_METADATA
+            && from.healthy
+            && self.disks.values().filter(stays).count() < record.slabs.len()
+            && self.tables.values().all(|table| table.record.layout.failures() == 0)
     }
 
     /// Takes a free slab on the disk that [`Map::home_for`] names.
