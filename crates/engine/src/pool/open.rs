@@ -92,6 +92,7 @@ impl Pool {
         check_rivals(&newest, &found)?;
         let store = make_store(world, &newest, &found, &options)?;
         read_configuration(&store, &newest).await?;
+        *store.homes.borrow_mut() = store.metadata_homes();
         let missing = read_tables(&store).await?;
         let replayed = store.replay(&newest.anchor).await?;
         prove_tables(&store, &missing)?;
@@ -385,6 +386,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         committing: Default::default(),
         stopping: Cell::new(false),
         writing: Cell::new(false),
+        homes: RefCell::default(),
         suspects: RefCell::default(),
         drains: Default::default(),
         discarding: RefCell::default(),

@@ -134,6 +134,11 @@ impl Segment {
         self.before.iter().cloned().chain([Rc::downgrade(&self.record.slabs)]).collect()
     }
 
+    /// The disks it lies on, as bits.
+    pub fn disks(&self) -> u64 {
+        self.record.slabs.iter().flatten().fold(0, |set, at| set | 1 << at.disk)
+    }
+
     /// Where a slot lies, if it has a disk.
     pub fn slab(&self, slot: usize) -> Option<SlabAt> {
         self.record.slabs[slot]

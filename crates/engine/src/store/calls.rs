@@ -168,6 +168,7 @@ impl Store {
             })
         };
         let left = self.current_set() & !(1 << no);
+        let safe = safe && self.metadata_beyond(left).is_none() && self.attempted_beyond(left).is_none();
         safe && self.labels.loggers.get() & left != 0 && quorum::may_go_on(self.labels.durable.get().voters, left)
     }
 

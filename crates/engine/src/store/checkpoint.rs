@@ -38,6 +38,7 @@ impl Store {
         let seen = self.comings_and_goings.get();
         let redo = self.log.seq();
         let mut records = self.map.borrow().records();
+        let homes = self.metadata_homes();
         self.pages_unwritten.set(false);
         let pages = self.write_dirty_pages().await?;
         let tail = oldest_landing().map_or(redo, |landing| landing.min(redo));
@@ -79,6 +80,7 @@ impl Store {
         self.labels.anchor.set(anchor);
         self.labels.outdated.set(true);
         self.write_labels().await?;
+        *self.homes.borrow_mut() = homes;
         self.pages_written(&pages, true);
         self.log.cut(tail);
         self.counters.checkpoints.set(self.counters.checkpoints.get() + 1);

@@ -12,6 +12,7 @@ use crate::event::Event;
 use crate::format::record::OWNER_METADATA;
 use crate::mutant::{self, Mutant};
 use crate::units::Nanos;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -178,20 +179,41 @@ impl Store {
             let missing = self.names_of(joint & !self.present_set());
             return Some(format!("{missing} missing: more than half of the disks that voted last are needed"));
         }
+        if let Some(voters) = self.attempted_beyond(self.present_set()) {
+            let missing = self.names_of(voters & !self.present_set());
+            return Some(format!(
+                "{missing} missing, and may have become the only disks that vote: half of those are needed"
+            ));
+        }
         if self.labels.loggers.get() & current == 0 {
             let missing = self.names_of(self.labels.durable.get().loggers);
             return Some(format!("no disk with the log is there: {missing} missing, one of them is needed"));
         }
+        let on = self.metadata_beyond(current)?;
+        Some(format!("metadata is out of reach: {} missing, one of them is needed", self.names_of(on)))
+    }
+
+    /// The voters of a label that was cut short of which less than half are among `present`: the others may open the pool by it.
+    pub fn attempted_beyond(&self, present: u64) -> Option<u64> {
+        let attempted = self.labels.attempted.borrow();
+        attempted.iter().copied().find(|voters| *voters != 0 && !quorum::may_go_on(*voters, present))
+    }
+
+    /// The disks (bits) of a metadata segment of which the disks `current` hold no copy: as things are, or as the newest checkpoint has it. A copy that
+    /// has moved since is found by no opening before it reads the log, and nobody knows whether that it moved is durable.
+    pub fn metadata_beyond(&self, current: u64) -> Option<u64> {
         let map = self.map.borrow();
-        let out_of_reach = |record: &crate::format::record::SegmentRecord| {
-            record.slabs.iter().flatten().all(|at| current >> at.disk & 1 == 0)
-        };
-        let lost =
-            map.segments.values().find(|found| found.record.owner == OWNER_METADATA && out_of_reach(&found.record));
-        lost.map(|found| {
-            let on = found.record.slabs.iter().flatten().fold(0u64, |set, at| set | 1 << at.disk);
-            format!("metadata is out of reach: {} missing, one of them is needed", self.names_of(on))
-        })
+        let before = self.homes.borrow();
+        let before = before.iter().filter(|(id, _)| map.segments.contains_key(id)).map(|(_, on)| *on);
+        let now = map.segments.values().filter(|found| found.record.owner == OWNER_METADATA).map(|found| found.disks());
+        now.chain(before).find(|on| on & current == 0)
+    }
+
+    /// The disks (bits) of each metadata segment.
+    pub fn metadata_homes(&self) -> BTreeMap<u32, u64> {
+        let map = self.map.borrow();
+        let all = map.segments.iter().filter(|(_, found)| found.record.owner == OWNER_METADATA);
+        all.map(|(id, found)| (*id, found.disks())).collect()
     }
 
     fn names_of(&self, set: u64) -> String {

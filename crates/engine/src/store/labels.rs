@@ -6,7 +6,8 @@
 //! 2. An epoch counts once it is durable on every disk that it names as current; a disk that fails to take it is dropped and the next epoch
 //!    says so.
 //! 3. A disk that was away votes, or carries the log, only after it was brought what it missed of checkpoint, or log.
-//! 4. No label is written while the pool is frozen. So a disk that is lost and back before a label without it was durable missed none.
+//! 4. A label that was cut short may be durable: the disks that it names as voters could be opened by it, so nothing goes on without half of them.
+//! 5. No label is written while the pool is frozen. So a disk that is lost and back before a label without it was durable missed none.
 
 use super::choice::{self, Candidate};
 use super::{Store, join, quorum};
@@ -49,6 +50,8 @@ pub struct Labels {
     pub durable_voters: Cell<u64>,
     /// While the pool is opened by a label that may never have been durable: the voters of the one before, whose majority is needed, too. 0: it was.
     pub joint: Cell<u64>,
+    /// The voters of labels that were written since that one, and may be durable on some disks or on all: nobody knows, for one of those was lost.
+    pub attempted: RefCell<Vec<u64>>,
     /// The disks that have missed nothing, although they may have been away since that label.
     pub whole: Cell<u64>,
     /// The newest checkpoint.
@@ -77,6 +80,7 @@ impl Labels {
             durable_epoch: Cell::new(label.durable_epoch),
             durable_voters: Cell::new(label.durable_voters),
             joint: Cell::new(0),
+            attempted: RefCell::default(),
             whole: Cell::new(label.membership.current),
             anchor: Cell::new(label.anchor),
             voters: Cell::new(label.membership.voters),
@@ -118,10 +122,12 @@ impl Store {
             let labels = self.make_labels(epoch);
             let Some((_, any)) = labels.first() else { return fail!(Lost, "no disk is left") };
             let membership = any.membership;
+            self.labels.attempted.borrow_mut().push(membership.voters);
             join(labels.iter().map(|(no, label)| self.write_label(*no, label))).await;
             // A disk that did not take it was lost, and the labels are outdated again.
             if !self.labels.outdated.get() {
                 self.labels.durable.set(membership);
+                self.labels.attempted.borrow_mut().clear();
                 self.labels.durable_epoch.set(epoch);
                 self.labels.durable_voters.set(membership.voters);
                 self.labels.joint.set(0);

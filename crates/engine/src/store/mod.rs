@@ -174,6 +174,8 @@ pub struct Store {
     pub stopping: Cell<bool>,
     /// The log may be appended to: the pool has been opened for writing.
     pub writing: Cell<bool>,
+    /// The disks (bits) of each metadata segment as the newest checkpoint has it: an opening reads the pages there before it reads the log.
+    pub homes: RefCell<BTreeMap<u32, u64>>,
     /// Metadata pages that were found behind on some disk while the pool was being opened.
     pub suspects: RefCell<Vec<(PageId, (PageRun, u32))>>,
     /// There may be something to do for a job.

@@ -7,6 +7,7 @@
 //!    earlier, and labels are ordered by (opening, epoch).
 //! 2. *Going on* needs half of the voters of the last label that was durable on all disks it calls current.
 //!    The other half cannot be opened elsewhere meanwhile: it is no majority. Below half the pool freezes.
+//!    It needs half of the voters of each label written since, too: one that was cut short may be durable, and open the pool elsewhere.
 //! 3. A disk is voted out by a label without it, durable on all disks that the label calls current; only then is anything acknowledged without it.
 //!
 //! Invariants

@@ -23,8 +23,9 @@ use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
 use crate::units::{ByteCount, Nanos, VirtualOffset};
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::rc::Rc;
+use alloc::rc::{Rc, Weak};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -280,10 +281,16 @@ impl Vdisk {
     /// where nobody can wait any longer.
     async fn write_or_wait(self: &Rc<Self>, mut run: Vec<u64>, room: Room) {
         let mut in_vain = 0;
+        let queued: Vec<_> = run.iter().map(|stripe| self.flying(*stripe).as_ref().map(Rc::downgrade)).collect();
+        let queued: BTreeMap<u64, _> = run.iter().copied().zip(queued).collect();
         loop {
             let changes = self.store.changes.get();
             let Err(error) = self.write_stripes(&run, room).await else { break };
-            run.retain(|stripe| self.flying(*stripe).is_some());
+            // A newer version of a stripe that is down may fly in another run: that is none of this one's business.
+            run.retain(|stripe| {
+                let queued = queued[stripe].as_ref().map_or(core::ptr::null(), Weak::as_ptr);
+                self.flying(*stripe).is_some_and(|now| Rc::as_ptr(&now) == queued)
+            });
             // Disks that went meanwhile may be back already.
             let changed = self.store.changes.get() != changes && in_vain < TRIES;
             in_vain = if self.store.misses_disks() { 0 } else { in_vain + 1 };
