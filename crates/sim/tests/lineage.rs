@@ -164,6 +164,98 @@ fn one_of_four_disks_put_back_from_an_older_copy_is_brought_up_to_date() {
     }
 }
 
+/// Disk 3 of four was current, left, and was put back from a copy that was made before that; what it lacks from then on is on record, what it lacks from
+/// before is not.
+#[test]
+fn a_disk_put_back_from_a_copy_that_is_older_than_its_absence_is_brought_everything() {
+    for attached in [false, true] {
+        let mut story = Story::new(80 + attached as u64, 4, PARITY);
+        story.write_and_flush(0, 6 * story.stripe(), 1);
+        story.close();
+        let before = story.images()[3].clone();
+        story.open().unwrap();
+        story.write_and_flush(story.stripe(), 2 * story.stripe(), 2);
+        story.write_and_flush(4 * story.stripe(), story.stripe(), 3);
+        story.checkpoint();
+        story.rig.disks[3].vanish();
+        // It is voted out, and misses no strip: nothing of its slots is on record.
+        story.checkpoint();
+        assert!(story.events().iter().any(|event| matches!(event, Event::DiskLost { .. })));
+        story.cut();
+        if !attached {
+            story.rig.disks[3].return_as(&before);
+        }
+        story.open().unwrap();
+        if attached {
+            story.rig.disks[3].return_as(&before);
+            attach(&story, 3);
+        }
+        // A read would mend what it finds.
+        repair(&story);
+        assert_eq!(story.rig.pool().unsound_bytes(), ByteCount::ZERO);
+        assert_eq!(story.prove(), 0, "attached: {attached}");
+        assert_eq!(stripes(&story, 6).unwrap(), AFTER);
+        story.close();
+    }
+}
+
+/// The first labels of an opening go to every disk: they must not hide what the old one told, as long as that is not durably on record.
+#[test]
+fn a_disk_that_was_put_back_is_known_as_that_after_a_crash_at_any_step_of_the_next_opening() {
+    let mut story = Story::new(85, 4, PARITY);
+    story.write_and_flush(0, 6 * story.stripe(), 1);
+    story.close();
+    let before = story.images()[3].clone();
+    story.open().unwrap();
+    story.write_and_flush(story.stripe(), 2 * story.stripe(), 2);
+    story.write_and_flush(4 * story.stripe(), story.stripe(), 3);
+    story.checkpoint();
+    story.rig.disks[3].vanish();
+    // It is voted out, and misses no strip: nothing of its slots is on record.
+    story.checkpoint();
+    assert!(story.events().iter().any(|event| matches!(event, Event::DiskLost { .. })));
+    story.cut();
+    story.rig.disks[3].return_as(&before);
+    let images = story.images();
+    for step in 1..80 {
+        let mut again = story.with_images(&images);
+        let world = again.rig.world.clone();
+        world.crash_at(world.operations() + step * 2);
+        let opening = again.rig.opening(&mut again.rng);
+        let _ = world.block_on_within(PATIENCE, opening);
+        world.crash_at(u64::MAX);
+        again.rig.halt();
+        for disk in &again.rig.disks {
+            disk.survive_kill(&mut again.rng);
+        }
+        again.open().unwrap();
+        repair(&again);
+        assert_eq!(again.prove(), 0, "step {step}");
+        assert_eq!(stripes(&again, 6).unwrap(), AFTER, "step {step}");
+        again.close();
+    }
+}
+
+/// Its label is no evidence, for none was written since the copy was made; but it lacks what others have of the log.
+#[test]
+fn a_disk_that_lacks_log_batches_it_had_called_durable_gets_its_strips_back() {
+    let mut story = Story::new(90, 4, PARITY);
+    story.write_and_flush(0, 6 * story.stripe(), 1);
+    story.checkpoint();
+    let before = story.images()[0].clone();
+    story.write_and_flush(story.stripe(), 2 * story.stripe(), 2);
+    story.write_and_flush(4 * story.stripe(), story.stripe(), 3);
+    story.write_and_flush(4 * story.stripe(), story.stripe(), 3);
+    story.cut();
+    story.rig.disks[0].return_as(&before);
+    story.open().unwrap();
+    assert!(story.events().iter().any(|event| matches!(event, Event::DiskOutOfStep { .. })));
+    repair(&story);
+    assert_eq!(stripes(&story, 6).unwrap(), AFTER);
+    assert_eq!(story.prove(), 0);
+    story.close();
+}
+
 #[test]
 fn a_disk_that_was_used_elsewhere_is_rewritten_whatever_versions_its_pages_have() {
     for seed in 0..8 {

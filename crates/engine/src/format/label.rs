@@ -22,6 +22,8 @@ pub const LABEL_MAGIC: [u8; 8] = *b"WEFTLABL";
 pub const LOG_MIN: u64 = 64 << 10;
 /// No counter of a label ever gets here by counting; below it, none overflows by counting on.
 const COUNTER_MAX: u64 = 1 << 62;
+/// What `seen_epochs` says of a disk that was put back from a copy, until it is durably on record that nobody knows what it lacks.
+pub const UNSEEN: u64 = COUNTER_MAX - 1;
 /// Label slots at either end.
 pub const LABEL_SLOTS: u64 = 2;
 
@@ -69,7 +71,8 @@ pub struct LabelBlock {
     pub(crate) lineage: [u64; LINEAGE_KEPT],
     pub(crate) durable_epoch: u64,
     pub(crate) durable_voters: u64,
-    pub(crate) pad_1: [u8; 1720],
+    pub(crate) seen_epochs: [u64; DISKS_MAX],
+    pub(crate) pad_1: [u8; 1208],
 }
 
 const _: () = assert!(size_of::<LabelBlock>() == BLOCK as usize);
@@ -146,6 +149,8 @@ pub struct Label {
     pub durable_epoch: u64,
     /// The voters that label names (bits).
     pub durable_voters: u64,
+    /// The epoch of the last label that was durable on each disk before this one was written, by number: an older one on it was put back.
+    pub seen_epochs: [u64; DISKS_MAX],
     /// The openings for writing that led here.
     pub lineage: Lineage,
     /// The largest number that an opening was promised; see `store/quorum.rs`.
@@ -240,7 +245,8 @@ impl Label {
             lineage: self.lineage.numbers,
             durable_epoch: self.durable_epoch,
             durable_voters: self.durable_voters,
-            pad_1: [0; 1720],
+            seen_epochs: self.seen_epochs,
+            pad_1: [0; 1208],
         };
         block.crc = crc32c(block.as_bytes());
         Buf::copy_of(block.as_bytes())
@@ -301,6 +307,7 @@ impl Label {
                 block.checkpoint_no,
             ]
             .iter()
+            .chain(&block.seen_epochs)
             .all(|value| *value < COUNTER_MAX)
             && block.members >> block.disk_no & 1 == 1
             && DiskPlan::new(plan.disk_len, slab, Some(plan.log_len)).is_ok_and(|expected| expected == plan);
@@ -316,6 +323,7 @@ impl Label {
             epoch: block.epoch,
             durable_epoch: block.durable_epoch,
             durable_voters: block.durable_voters,
+            seen_epochs: block.seen_epochs,
             lineage: Lineage { opened: block.opened, numbers: block.lineage },
             promised: block.promised,
             opened_batch: block.opened_batch,
@@ -358,6 +366,7 @@ mod tests {
             epoch: 7,
             durable_epoch: 6,
             durable_voters: 15,
+            seen_epochs: core::array::from_fn(|no| no as u64),
             lineage: Lineage::founded().opened_as(2, 0xfeed),
             promised: 3,
             opened_batch: 4,

@@ -134,6 +134,7 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
             epoch: 1,
             durable_epoch: 1,
             durable_voters: voters,
+            seen_epochs: [0; DISKS_MAX],
             lineage: Lineage::founded(),
             promised: 0,
             opened_batch: 1,

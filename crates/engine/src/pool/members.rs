@@ -12,7 +12,7 @@ use super::{Pool, check_name};
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
 use crate::fail;
-use crate::format::label::{DiskPlan, Label};
+use crate::format::label::{DiskPlan, Label, UNSEEN};
 use crate::format::record::{Away, DiskRecord, JobKind, Media, Record, SettingsRecord, Usage};
 use crate::io::Disk;
 use crate::limits::DISKS_MAX;
@@ -257,7 +257,7 @@ impl Pool {
             if label.plan.disk_len > disk.shape().capacity {
                 return fail!(Corrupt, "disk {no} is smaller than it was");
             }
-            member.current_epoch
+            if member.out_of_step { UNSEEN } else { member.current_epoch.max(member.seen_epoch) }
         };
         let lineage = self.store.labels.lineage.borrow().clone();
         let promised = label.promised > self.store.labels.promised.get();
@@ -281,8 +281,7 @@ impl Pool {
             self.store.world.emit(Event::DiskOutOfStep { disk: DiskNo(no), diverged });
         }
         if (!known || !same) && !mutant::active(Mutant::UnknownAbsenceTracked) {
-            let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.away = Away::Unknown);
-            self.store.append_changes(record);
+            self.store.note_unknown(no);
         }
         Ok(no)
     }

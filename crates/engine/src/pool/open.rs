@@ -14,7 +14,7 @@ use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
 use crate::fail;
-use crate::format::label::{DiskPlan, Label};
+use crate::format::label::{DiskPlan, Label, UNSEEN};
 use crate::format::record::{self, Away};
 use crate::io::{Buf, Disk};
 use crate::limits::DISKS_MAX;
@@ -218,14 +218,20 @@ impl Pool {
 impl Pool {
     /// What the disks lack that are not there, or are behind: from now on it is kept on record; what they lack already is, if they were seen to go.
     fn note_absent(&self) {
-        let behind: Vec<(u16, bool)> = {
+        let behind: Vec<(u16, bool, bool)> = {
             let members = self.store.members.borrow();
-            let behind = members.iter().filter(|(_, member)| member.disk.is_none() || !member.current);
-            behind.map(|(no, member)| (*no, member.was_current)).collect()
+            let is_behind = |member: &Member| member.disk.is_none() || !member.current || member.out_of_step;
+            let behind = members.iter().filter(|(_, member)| is_behind(member));
+            behind.map(|(no, member)| (*no, member.was_current, member.out_of_step)).collect()
         };
-        for (no, was_current) in behind {
-            let was_current = was_current || mutant::active(Mutant::UnknownAbsenceTracked);
-            self.store.note_away(no, if was_current { Away::Tracked } else { Away::Unknown }, &[]);
+        let careless = mutant::active(Mutant::UnknownAbsenceTracked);
+        for (no, was_current, out_of_step) in behind {
+            let tracked = was_current || careless;
+            self.store.note_away(no, if tracked { Away::Tracked } else { Away::Unknown }, &[]);
+            // What was on record was true of what it held before it was put back.
+            if out_of_step && !careless {
+                self.store.note_unknown(no);
+            }
         }
         // One that lacks a batch which others have, and not the last one only, lost what it had called durable: it was put back from a copy.
         let last = self.store.log.batch_number().saturating_sub(1);
@@ -233,8 +239,10 @@ impl Pool {
             self.store.lacked.borrow().iter().filter(|(_, number)| **number < last).map(|(no, _)| *no).collect();
         for no in rolled_back {
             self.store.world.emit(Event::DiskOutOfStep { disk: DiskNo(no), diverged: false });
-            let lacks = if mutant::active(Mutant::UnknownAbsenceTracked) { Away::Tracked } else { Away::Unknown };
-            self.store.note_away(no, lacks, &[]);
+            match careless {
+                true => self.store.note_away(no, Away::Tracked, &[]),
+                false => self.store.note_unknown(no),
+            }
         }
     }
 }
@@ -322,14 +330,20 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         let believed = standing.map_or(named_current, |standing| standing == Standing::Current);
         let believed = believed || mutant::active(Mutant::StaleDiskTrusted);
         current |= ((believed && here.is_some()) as u64) << no;
-        if named_current && !believed {
-            let diverged = standing == Some(Standing::Diverged);
+        let put_back = here.is_some_and(|found| quorum::is_put_back(newest, &found.label));
+        let put_back = put_back && !mutant::active(Mutant::StaleDiskTrusted);
+        let diverged = standing == Some(Standing::Diverged);
+        let out_of_step = put_back || here.is_some() && !believed && (named_current || diverged);
+        if out_of_step {
             world.emit(Event::DiskOutOfStep { disk: DiskNo(no), diverged });
         }
         let plan = here.map_or(newest.plan, |found| found.label.plan);
         let mut member = Member::new(id, plan, here.map(|found| found.disk.clone()), believed);
         member.label_serial = here.map_or(1, |found| found.label.serial);
         member.current_epoch = if named_current { newest.epoch } else { 0 };
+        let seen = newest.seen_epochs[no as usize];
+        member.seen_epoch = if seen == UNSEEN { 0 } else { seen };
+        member.out_of_step = out_of_step || seen == UNSEEN;
         members.insert(no, member);
     }
     if membership.voters & current == 0 || !quorum::may_open(membership.voters, current) && !options.degraded {

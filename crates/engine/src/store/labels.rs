@@ -6,15 +6,18 @@
 //! 2. An epoch counts once it is durable on every disk that it names as current; a disk that fails to take it is dropped and the next epoch
 //!    says so.
 //! 3. A disk that was away votes, or carries the log, only after it was brought what it missed of checkpoint, or log.
-//! 4. A label that was cut short may be durable: the disks that it names as voters could be opened by it, so nothing goes on without half of them.
-//! 5. No label is written while the pool is frozen. So a disk that is lost and back before a label without it was durable missed none.
+//! 4. A label that was cut short may be durable: the disks that it names as voters could be opened by it, so nothing goes
+//!    on without half of them.
+//! 5. A disk that was put back from a copy counts as that, whatever label it was given since, until it is durably on
+//!    record that nobody knows what it lacks.
+//! 6. No label is written while the pool is frozen. So a disk that is lost and back before a label without it was durable missed none.
 
 use super::choice::{self, Candidate};
 use super::{Store, join, quorum};
 use crate::error::Result;
 use crate::fail;
 use crate::format::Id;
-use crate::format::label::{Anchor, DiskPlan, Label, Membership};
+use crate::format::label::{Anchor, DiskPlan, Label, Membership, UNSEEN};
 use crate::format::lineage::Lineage;
 use crate::format::record::DiskRecord;
 use crate::limits::DISKS_MAX;
@@ -123,7 +126,12 @@ impl Store {
             let Some((_, any)) = labels.first() else { return fail!(Lost, "no disk is left") };
             let membership = any.membership;
             self.labels.attempted.borrow_mut().push(membership.voters);
-            join(labels.iter().map(|(no, label)| self.write_label(*no, label))).await;
+            let written = join(labels.iter().map(|(no, label)| self.write_label(*no, label))).await;
+            for ((no, _), _) in labels.iter().zip(written).filter(|(_, written)| *written) {
+                if let Some(member) = self.members.borrow_mut().get_mut(no).filter(|member| !member.out_of_step) {
+                    member.seen_epoch = epoch;
+                }
+            }
             // A disk that did not take it was lost, and the labels are outdated again.
             if !self.labels.outdated.get() {
                 self.labels.durable.set(membership);
@@ -229,7 +237,12 @@ impl Store {
             loggers: self.labels.loggers.get() & current,
         };
         let mut disk_ids = [Id::default(); DISKS_MAX];
-        members.iter().for_each(|(no, member)| disk_ids[*no as usize] = member.id);
+        let mut seen_epochs = [0; DISKS_MAX];
+        for (no, member) in members.iter() {
+            disk_ids[*no as usize] = member.id;
+            // A fresh label on it must not hide what its old one told.
+            seen_epochs[*no as usize] = if member.out_of_step { UNSEEN } else { member.seen_epoch };
+        }
         let there = members.iter().filter(|(_, member)| member.disk.is_some());
         let label = |(no, member): (&u16, &super::Member)| {
             let label = Label {
@@ -241,6 +254,7 @@ impl Store {
                 epoch,
                 durable_epoch: self.labels.durable_epoch.get(),
                 durable_voters: self.labels.durable_voters.get(),
+                seen_epochs,
                 lineage: self.labels.lineage.borrow().clone(),
                 promised: self.labels.promised.get(),
                 opened_batch: self.labels.opened_batch.get(),

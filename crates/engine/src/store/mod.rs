@@ -206,6 +206,10 @@ pub struct Member {
     pub was_current: bool,
     /// The epoch of the last durable label that calls it current.
     pub current_epoch: u64,
+    /// The epoch of the last label that is known to be durable on it: with an older one it was put back from a copy. 0: unknown.
+    pub seen_epoch: u64,
+    /// Whether it was put back from an older copy, or used elsewhere, and it is not durably on record yet what it lacks.
+    pub out_of_step: bool,
     /// The serial number of its newest label.
     pub label_serial: u64,
     /// Writes that completed, and how many of those a completed flush covers. A flush under way covers nothing yet.
@@ -245,6 +249,8 @@ impl Member {
             current: named_current && disk.is_some(),
             was_current: named_current,
             current_epoch: 0,
+            seen_epoch: 0,
+            out_of_step: false,
             label_serial: 1,
             disk,
             completed: 0,
@@ -345,6 +351,22 @@ impl Store {
         self.log.demand();
         self.log.pressure.notify();
         self.changed();
+    }
+
+    /// Puts on record that nobody knows what disk `no` lacks, whatever was known before.
+    pub fn note_unknown(&self, no: u16) {
+        let record = self.map.borrow_mut().change_disk(no, |disk| disk.away = Away::Unknown);
+        self.append_changes(record);
+        self.set_out_of_step(no, true);
+    }
+
+    /// Notes whether disk `no` is out of step: the labels say so until what it lacks is durably on record.
+    pub fn set_out_of_step(&self, no: u16, out_of_step: bool) {
+        if let Some(member) = self.members.borrow_mut().get_mut(&no) {
+            member.out_of_step = out_of_step;
+            member.seen_epoch = 0;
+        }
+        self.labels.outdated.set(true);
     }
 
     /// Puts on record that disk `no` is behind from now on, and lacks strips of these segments.

@@ -38,6 +38,12 @@ pub fn standing(newest: &Label, own: &Label) -> Standing {
     if named && own.epoch >= newest.durable_epoch { Standing::Current } else { Standing::Behind }
 }
 
+/// Whether the disk with label `own` held a newer one when `newest` was written: it was put back from a copy, or lost what it had called durable. Its strips
+/// are to be proven. That alone takes no vote from it: one label may be lost where all the rest is there, and metadata proves itself, by version and lineage.
+pub fn is_put_back(newest: &Label, own: &Label) -> bool {
+    own.epoch < newest.seen_epochs[own.disk_no as usize]
+}
+
 /// The newest of some labels; none where there are none.
 pub fn newest<'a>(labels: impl Iterator<Item = &'a Label>) -> Option<&'a Label> {
     labels.max_by_key(|label| (label.lineage.opened, label.epoch))

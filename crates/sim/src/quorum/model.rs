@@ -210,6 +210,7 @@ impl Mark {
             epoch: self.epoch as u64,
             durable_epoch: self.durable as u64,
             durable_voters: self.durable_voters as u64,
+            seen_epochs: [0; DISKS_MAX],
             lineage: self.lineage(),
             promised: self.promised as u64,
             opened_batch: self.opened_batch as u64,

@@ -104,6 +104,16 @@ impl Pool {
     /// See the head of this file.
     pub(super) async fn repair(&self, ticket: &Ticket) -> core::result::Result<String, Halt> {
         let changes = self.store.changes.get();
+        // Also of those whose metadata is up to date: a disk that lost log batches which it had called durable may have lost strips.
+        let unknown = self.unknown_disks();
+        unknown.iter().for_each(|no| self.note_what_it_lacks(*no));
+        if !unknown.is_empty() {
+            self.store.make_durable(self.store.log.seq()).await?;
+            // One that was put back once more meanwhile is unknown again.
+            let still = self.unknown_disks();
+            let known = unknown.into_iter().filter(|no| !still.contains(no));
+            known.for_each(|no| self.store.set_out_of_step(no, false));
+        }
         for no in self.stale_disks() {
             self.readmit(no).await?;
         }
@@ -272,6 +282,13 @@ impl Pool {
         stale.map(|(no, _)| *no).collect()
     }
 
+    /// Disks that are there and of which nobody knows what they lack.
+    fn unknown_disks(&self) -> Vec<u16> {
+        let map = self.store.map.borrow();
+        let unknown = map.disks.values().filter(|disk| disk.record.away == Away::Unknown && !disk.record.maintenance);
+        unknown.map(|disk| disk.record.no).filter(|no| self.store.has_disk(*no)).collect()
+    }
+
     /// Brings the metadata of a disk up to date that missed some; what it lacks of data stays on record.
     async fn readmit(&self, no: u16) -> Result<()> {
         self.note_what_it_lacks(no);
@@ -328,8 +345,9 @@ impl Pool {
         for no in behind {
             let current = self.store.members.borrow().get(&no).is_some_and(|member| member.current);
             let mut map = self.store.map.borrow_mut();
+            let known = map.disks.get(&no).is_some_and(|disk| disk.record.away == Away::Tracked);
             let lacks = map.segments.values().any(|segment| segment.record.missed & slots_on(&segment.record, no) != 0);
-            if current && !lacks {
+            if current && known && !lacks {
                 let record = map.change_disk(no, |disk| disk.away = Away::No);
                 drop(map);
                 self.store.append_changes(record);
