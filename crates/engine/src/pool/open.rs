@@ -4,7 +4,8 @@
 //! 1. The newest label decides who is a member and who is current; a disk that it does not name as current, or whose own label is older than that allows,
 //!    is never asked for metadata.
 //! 2. Opening needs a majority of the newest label's voters, or `degraded` and all that is left (`store/quorum.rs`).
-//! 3. Before anything is written under this opening, its number is promised and then durable in the labels: log batches of an earlier opening cannot pass
+//! 3. No label is believed whose counters are not likely beside those of the other disks (`Counters`): it counts as damaged.
+//! 4. Before anything is written under this opening, its number is promised and then durable in the labels: log batches of an earlier opening cannot pass
 //!    for its own.
 
 use super::Pool;
@@ -14,7 +15,7 @@ use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
 use crate::fail;
-use crate::format::label::{DiskPlan, Label};
+use crate::format::label::{Counters, DiskPlan, Label};
 use crate::format::record::{self, Away};
 use crate::io::{Buf, Disk};
 use crate::limits::DISKS_MAX;
@@ -58,22 +59,28 @@ pub struct OpenOptions {
 
 /// The newest sound label of a disk, and how many of its four slots are damaged. `Ok(None)`: it carries none.
 pub async fn probe(disk: &Rc<dyn Disk>) -> Result<Option<(Label, usize)>> {
+    Ok(newest_slot(read_slots(disk).await?, |label| label.counters().are_possible()))
+}
+
+/// The newest of the labels in the four slots of a disk that are `believed`, and how many are not, or cannot be read.
+pub(super) fn newest_slot(slots: Vec<Label>, believed: impl Fn(&Label) -> bool) -> Option<(Label, usize)> {
+    let sound: Vec<Label> = slots.into_iter().filter(believed).collect();
+    let damaged = 4usize.saturating_sub(sound.len());
+    sound.into_iter().max_by_key(|label| label.serial).map(|label| (label, damaged))
+}
+
+/// The labels in the four slots of a disk, those that can be read.
+pub(super) async fn read_slots(disk: &Rc<dyn Disk>) -> Result<Vec<Label>> {
     let capacity = disk.shape().capacity;
     if capacity.0 < 4 * BLOCK {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let reads = DiskPlan::label_slots(capacity).into_iter().map(|at| disk.read(at, Buf::zeroed(BLOCK as usize)));
-    let slots = join(reads).await;
-    let mut newest: Option<Label> = None;
-    let mut damaged = 0;
-    for slot in slots {
-        match slot.ok().map(|block| Label::decode(&block)).transpose()?.flatten() {
-            Some(label) if newest.as_ref().is_none_or(|best| label.serial > best.serial) => newest = Some(label),
-            Some(_) => {}
-            None => damaged += 1,
-        }
+    let mut labels = Vec::new();
+    for slot in join(reads).await {
+        labels.extend(slot.ok().map(|block| Label::decode(&block)).transpose()?.flatten());
     }
-    Ok(newest.map(|label| (label, damaged)))
+    Ok(labels)
 }
 
 /// One of the disks a pool is opened with.
@@ -240,8 +247,21 @@ impl Pool {
 
 async fn read_labels(disks: Vec<Rc<dyn Disk>>) -> Result<Vec<Found>> {
     let mut found: Vec<Found> = Vec::new();
-    for disk in disks {
-        let Some((label, damaged)) = probe(&disk).await? else { continue };
+    let mut slots = Vec::new();
+    for disk in &disks {
+        slots.push(read_slots(disk).await?);
+    }
+    for (no, disk) in disks.into_iter().enumerate() {
+        // The history of all other disks; a disk that is alone has that of its other slots only, and those are of one hand.
+        let others = slots.iter().enumerate().filter(|(other, slots)| *other != no && !slots.is_empty());
+        let others =
+            others.map(|(_, slots)| slots.iter().map(Label::counters).reduce(Counters::max).unwrap_or_default());
+        let others = others.reduce(Counters::max);
+        let believed = |label: &Label| {
+            let counters = label.counters();
+            others.map_or(counters.are_possible(), |others| counters.are_likely_beside(&others))
+        };
+        let Some((label, damaged)) = newest_slot(slots[no].clone(), believed) else { continue };
         if found.iter().any(|other| other.label.pool_id != label.pool_id) {
             return fail!(
                 InvalidInput,
