@@ -7,7 +7,7 @@
 //! 3. What is written can be read: [`Label::encode`] asserts it. So counters must be far from their end when a pool is opened ([`Counters`]).
 
 use super::lineage::{LINEAGE_KEPT, Lineage};
-use super::{Id, VERSION, name_from_bytes, name_to_bytes};
+use super::{Id, VERSION, is_name, name_from_bytes, name_to_bytes};
 use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::fail;
@@ -327,6 +327,8 @@ impl Label {
             .iter()
             .all(|value| *value < COUNTER_MAX)
             && block.members >> block.disk_no & 1 == 1
+            && (block.current | block.voters | block.loggers) & !block.members == 0
+            && is_name(&name_from_bytes(&block.pool_name))
             && DiskPlan::new(plan.disk_len, slab, Some(plan.log_len)).is_ok_and(|expected| expected == plan);
         if !sound {
             return Ok(None);

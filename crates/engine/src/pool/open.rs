@@ -96,6 +96,7 @@ impl Pool {
         let found = read_labels(disks).await?;
         let newest = choose_newest(&found)?;
         let found = leave_strangers(&world, found, &newest);
+        check_shapes(&newest, &found)?;
         check_rivals(&newest, &found)?;
         let store = make_store(world, &newest, &found, &options)?;
         read_configuration(&store, &newest).await?;
@@ -317,6 +318,21 @@ fn check_rivals(newest: &Label, found: &[Found]) -> Result<()> {
     )
 }
 
+/// All disks of a pool have slabs and logs of one length.
+fn check_shapes(newest: &Label, found: &[Found]) -> Result<()> {
+    let other = |label: &Label| (label.slab_len, label.plan.log_len) != (newest.slab_len, newest.plan.log_len);
+    match found.iter().find(|found| other(&found.label)) {
+        Some(Found { label, .. }) => fail!(
+            Corrupt,
+            "the label of disk {} contradicts that of disk {}, pool {}: take the one away that was tampered with, and open the pool without it",
+            label.disk_no,
+            newest.disk_no,
+            newest.pool_name
+        ),
+        None => Ok(()),
+    }
+}
+
 /// Disks that were removed from the pool, and still carry its label, are left alone.
 fn leave_strangers(world: &Rc<dyn World>, found: Vec<Found>, newest: &Label) -> Vec<Found> {
     let (members, strangers): (Vec<Found>, Vec<Found>) = found.into_iter().partition(|found| {
@@ -371,6 +387,8 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         );
     }
     let mut map = Map::new(newest.slab_len);
+    let there = members.iter().filter(|(_, member)| member.disk.is_some());
+    map.slabs_max = there.map(|(no, member)| (*no, member.plan.slabs)).collect();
     map.config_max = members.values().map(|member| member.plan.blob_len).min().unwrap_or(ByteCount::ZERO);
     let patience = Patience::new(world.clone(), options.tuning.read_patience);
     let write_patience = Patience::new(world.clone(), options.tuning.write_limit);
@@ -468,6 +486,7 @@ async fn read_configuration(store: &Rc<Store>, newest: &Label) -> Result<()> {
         let record = record::decode(&mut rest)?;
         store.map.borrow_mut().apply(record)?;
     }
+    store.map.borrow_mut().prove_chunks()?;
     // The next checkpoint writes it anew to every voter.
     damaged.into_iter().for_each(|no| store.metadata_healed(no, "checkpoint"));
     Ok(())
