@@ -8,7 +8,7 @@
 
 use super::negotiate::{Session, violation};
 use super::replies::{Asked, Flow, Refusal, Ticket};
-use super::room::{Account, OWN, Way};
+use super::room::{Account, Way};
 use super::server::STACK;
 use super::wire::{REQUEST_HEADER, Request, cmd};
 use crate::errno::{NBD_EINVAL, names};
@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const EXTENTS_MAX: usize = 1024;
 /// What such a request counts for: its answer, and that finding it takes the engine as long as reading would.
 const STATUS_COST: usize = 64 << 10;
+/// The first piece of a payload that is longer. Allocators serve more from pages of some MiB, one for each thread.
+const FIRST: usize = 64 << 10;
 /// A payload that goes on after so many bytes gets room for so many times as much.
 const STEP: usize = 4;
 
@@ -141,7 +143,7 @@ impl<I: Read> Reader<'_, I> {
         let mut data = Payload::copy_of(&[]);
         let mut have = 0;
         while have < len {
-            let room = (have * STEP).clamp(len.min(OWN), len);
+            let room = (have * STEP).clamp(len.min(FIRST), len);
             if !ticket.take(room - have) {
                 return Ok(None);
             }
