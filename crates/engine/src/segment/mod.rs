@@ -227,7 +227,8 @@ impl Map {
                 if record.no as usize >= DISKS_MAX || record.slabs as u64 > room || record.disk_len >= VDISK_SIZE_MAX {
                     return fail!(Corrupt, "the record of disk {} contradicts itself", record.no);
                 }
-                self.disks.insert(record.no, DiskRoom { record, healthy: false, current: false, free: BitSet::empty(0) });
+                self.disks
+                    .insert(record.no, DiskRoom { record, healthy: false, current: false, free: BitSet::empty(0) });
             }
             Record::Vdisk(record) => {
                 self.vdisks.insert(record.id, record);
