@@ -8,8 +8,9 @@
 //! 3. [`Op::Flush`] covers every write, trim and zeroing of the volume that was answered before the flush was
 //!    submitted, whichever connection or front end it came through.
 
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft_engine::error::ErrorKind;
 use weft_engine::io::{Buf, IoSlice};
 use weft_engine::limits::REQUEST_MAX;
@@ -299,11 +300,15 @@ pub struct PayloadPool {
     kept_max: usize,
 }
 
+/// The last to come back is the first to be used again; the first to have come back makes room.
 #[derive(Default)]
 struct Kept {
-    bufs: Vec<Buf>,
+    bufs: VecDeque<Buf>,
     bytes: usize,
 }
+
+/// How many of the buffers that came back last are looked at for one that fits.
+const LOOKED_AT: usize = 32;
 
 impl PayloadPool {
     /// A pool that keeps at most `kept_max` unused bytes.
@@ -313,24 +318,45 @@ impl PayloadPool {
 
     /// `len` bytes of whatever was in them before.
     pub fn take(self: &Arc<Self>, len: usize) -> Payload {
-        let found = {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let buf = kept.bufs.pop();
-            kept.bytes -= buf.as_ref().map_or(0, |buf| buf.len());
-            buf
-        };
-        // One that is too small is let go: the pool grows into the size in use.
-        let buf = found.filter(|buf| buf.len() >= len);
-        let buf = buf.unwrap_or_else(|| Buf::zeroed(len.next_multiple_of(BLOCK as usize)));
+        let buf = self.kept().take(len).unwrap_or_else(|| Buf::zeroed(len.next_multiple_of(BLOCK as usize)));
         Payload { buf: Some(buf), len, home: Some(self.clone()) }
     }
 
     fn give(&self, buf: Buf) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.bytes + buf.len() <= self.kept_max {
-            kept.bytes += buf.len();
-            kept.bufs.push(buf);
+        let gone = self.kept().give(buf, self.kept_max);
+        // What is let go is let go outside the lock.
+        drop(gone);
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// One that is not too small, and not so large that most of it would lie idle.
+    fn take(&mut self, len: usize) -> Option<Buf> {
+        let fits = |buf: &Buf| (len..=2 * len.max(BLOCK as usize)).contains(&buf.len());
+        let from = self.bufs.len().saturating_sub(LOOKED_AT);
+        let at = (from..self.bufs.len()).rev().find(|at| fits(&self.bufs[*at]))?;
+        let buf = self.bufs.remove(at)?;
+        self.bytes -= buf.len();
+        Some(buf)
+    }
+
+    fn give(&mut self, buf: Buf, kept_max: usize) -> Vec<Buf> {
+        if buf.len() > kept_max {
+            return vec![buf];
         }
+        self.bytes += buf.len();
+        self.bufs.push_back(buf);
+        let mut gone = Vec::new();
+        while self.bytes > kept_max {
+            let Some(oldest) = self.bufs.pop_front() else { break };
+            self.bytes -= oldest.len();
+            gone.push(oldest);
+        }
+        gone
     }
 }
 
@@ -386,6 +412,15 @@ mod tests {
         let other = pool.take(4096);
         drop((again, other));
         assert!(pool.kept.lock().unwrap().bytes <= 8192);
+    }
+
+    #[test]
+    fn a_small_payload_does_not_sit_in_a_large_buffer_and_what_is_not_asked_for_any_more_is_let_go() {
+        let pool = PayloadPool::new(1 << 20);
+        drop(pool.take(1 << 20));
+        assert!(pool.take(4096).buf.as_ref().unwrap().len() < 1 << 20);
+        (0..300).map(|_| pool.take(4096)).collect::<Vec<_>>().clear();
+        assert!(pool.kept.lock().unwrap().bufs.iter().all(|buf| buf.len() == 4096));
     }
 
     #[test]

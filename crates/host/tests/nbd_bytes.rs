@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weft_host::errno::{NBD_EINVAL, NBD_ENOSPC};
 use weft_host::export::Volume;
-use weft_host::nbd::converse;
+use weft_host::nbd::room::Account;
 use weft_host::nbd::transmit::Share;
 use weft_host::nbd::wire::{OPTION_MAGIC, OPTION_REPLY_MAGIC, Request, SIMPLE_REPLY_MAGIC, cmd, option, rep};
+use weft_host::nbd::{Room, converse};
 
 const SIZE: u64 = 1 << 20;
 
@@ -57,6 +58,10 @@ impl Script {
     }
 }
 
+fn account() -> Arc<Account> {
+    Arc::new(Room::usual().open(Box::new(|| {})))
+}
+
 /// Plays `client` to its end against a volume and gives what the server said, and whether it left in good order.
 fn play(client: &[u8], reversed: bool) -> (Vec<u8>, bool) {
     let memory = Memory::new(shape(SIZE, 512));
@@ -65,7 +70,8 @@ fn play(client: &[u8], reversed: bool) -> (Vec<u8>, bool) {
     let mut said = Vec::new();
     let share = Share { requests: 8, bytes: 64 << 10 };
     let stop = AtomicBool::new(false);
-    let result = converse(&mut &client[..], &mut said, &*shelf, share, &stop, &|_| Ok(()), &|| {});
+    let memory = (share, account());
+    let result = converse(&mut &client[..], &mut said, &*shelf, memory, &stop, &|_| Ok(()), &|| {});
     (said, result.is_ok())
 }
 
@@ -224,7 +230,8 @@ fn a_client_that_takes_no_replies_ends_its_conversation_when_the_output_fails() 
     let share = Share { requests: 8, bytes: 64 << 10 };
     let stop = AtomicBool::new(false);
     let mut input = &script.0[..];
-    let result = converse(&mut input, &mut Broken(600), &*shelf, share, &stop, &|_| Ok(()), &|| {});
+    let memory = (share, account());
+    let result = converse(&mut input, &mut Broken(600), &*shelf, memory, &stop, &|_| Ok(()), &|| {});
     assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
 }
 

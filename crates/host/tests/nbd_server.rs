@@ -220,3 +220,66 @@ fn disconnecting_an_export_leaves_the_others_connected() {
     assert!(closed(&mut stream));
     assert_eq!(server.connections(), 0);
 }
+
+#[test]
+fn silent_handshakes_make_room_for_who_comes_and_keep_nobody_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, address) = socket(&dir);
+    let config = Config { choosing: 4, connections: 8, ..Config::default() };
+    let server = Server::start(&address, shelf(), config).unwrap();
+    let mut silent: Vec<UnixStream> = (0..40).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    enter(&mut stream);
+    assert!(silent[..30].iter_mut().all(closed), "the oldest are sent away");
+    ask(&mut stream, cmd::FLUSH, 1, 0);
+    assert_eq!(answer(&mut stream), 0);
+    server.stop();
+}
+
+#[test]
+fn one_address_takes_its_places_only() {
+    let config = Config { of_one_address: 2, ..Config::default() };
+    let server = Server::start(&"tcp:0.0.0.0:0".parse().unwrap(), shelf(), config).unwrap();
+    let Address::Tcp(place) = server.address().clone() else { panic!("not TCP") };
+    let port = place.rsplit_once(':').unwrap().1;
+    let connect = |host: &str| TcpStream::connect(format!("{host}:{port}")).unwrap();
+    let (mut one, mut two) = (connect("127.0.0.1"), connect("127.0.0.1"));
+    enter(&mut one);
+    enter(&mut two);
+    assert!(closed(&mut connect("127.0.0.1")));
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let from: std::net::SocketAddr = "127.0.0.2:0".parse().unwrap();
+    socket.bind(&from.into()).unwrap();
+    let to: std::net::SocketAddr = format!("127.0.0.1:{port}").parse().unwrap();
+    socket.connect(&to.into()).unwrap();
+    enter(&mut TcpStream::from(socket));
+    server.stop();
+}
+
+#[test]
+fn payloads_that_never_come_take_no_memory_and_keep_nobody_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, address) = socket(&dir);
+    let room = weft_host::nbd::Room::new(8 << 20);
+    let volume: Arc<dyn Volume> = Memory::new(shape(64 << 20, 512));
+    let config = Config { room: room.clone(), ..Config::default() };
+    let server = Server::start(&address, Shelf::of([("disk", volume)]), config).unwrap();
+    let held: Vec<UnixStream> = (0..20)
+        .map(|_| {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            enter(&mut stream);
+            ask(&mut stream, cmd::WRITE, 1, 32 << 20);
+            stream
+        })
+        .collect();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    enter(&mut stream);
+    // Larger than all the room, so that it needs what others may not have.
+    ask(&mut stream, cmd::WRITE, 1, 32 << 20);
+    stream.write_all(&vec![7; 32 << 20]).unwrap();
+    assert_eq!(answer(&mut stream), 0);
+    let (_, now, peak) = room.memory();
+    assert!(now == 0 && peak <= (32 << 20), "{now} bytes now, {peak} at most");
+    drop(held);
+    server.stop();
+}

@@ -4,9 +4,10 @@
 //! 1. Four slots: blocks 0 and 1, and the last two blocks of the disk. The label with serial number `n` of its disk is written to slot `n % 2` of the
 //!    head and of the tail, so the label before it stays whole until it is durable.
 //! 2. A label that decodes is unaltered (CRC32C over the block) and of a version and feature set this engine understands.
+//! 3. What is written can be read: [`Label::encode`] asserts it. So counters must be far from their end when a pool is opened ([`Counters`]).
 
 use super::lineage::{LINEAGE_KEPT, Lineage};
-use super::{Id, VERSION, name_from_bytes, name_to_bytes};
+use super::{Id, VERSION, is_name, name_from_bytes, name_to_bytes};
 use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::fail;
@@ -24,6 +25,14 @@ pub const LOG_MIN: u64 = 64 << 10;
 const COUNTER_MAX: u64 = 1 << 62;
 /// What `seen_epochs` says of a disk that was put back from a copy, until it is durably on record that nobody knows what it lacks.
 pub const UNSEEN: u64 = COUNTER_MAX - 1;
+/// No pool is gone on with from a counter that is not below this: what is left would be for ever, and nothing counts that far.
+const BELIEVED_MAX: u64 = 1 << 60;
+/// How far a disk's numbers may be ahead of those of all others: a thousand labels a second for 34 years without them.
+const NUMBERS_AHEAD: u64 = 1 << 40;
+/// The same of batches and records of the log.
+const RECORDS_AHEAD: u64 = 1 << 48;
+/// The same of bytes that went through the log: 9 GB a second for a year.
+const BYTES_AHEAD: u64 = 1 << 58;
 /// Label slots at either end.
 pub const LABEL_SLOTS: u64 = 2;
 
@@ -249,7 +258,22 @@ impl Label {
             pad_1: [0; 1208],
         };
         block.crc = crc32c(block.as_bytes());
-        Buf::copy_of(block.as_bytes())
+        let block = Buf::copy_of(block.as_bytes());
+        assert!(
+            Label::decode(&block).as_ref() == Ok(&Some(self.clone())),
+            "a label that cannot be read is never written"
+        );
+        block
+    }
+
+    /// Everything in it that only ever rises.
+    pub fn counters(&self) -> Counters {
+        let Anchor { checkpoint_no, log_redo, log_tail_batch, log_seq, .. } = self.anchor;
+        Counters {
+            numbers: [self.serial, self.epoch, self.durable_epoch, self.lineage.opened, self.promised, checkpoint_no],
+            records: [log_tail_batch, self.opened_batch, log_seq],
+            bytes: log_redo,
+        }
     }
 
     /// Reads a label. `Ok(None)`: this is no label of weft, or it is damaged. `Err`: it is one, but of a version this engine must
@@ -310,6 +334,8 @@ impl Label {
             .chain(&block.seen_epochs)
             .all(|value| *value < COUNTER_MAX)
             && block.members >> block.disk_no & 1 == 1
+            && (block.current | block.voters | block.loggers) & !block.members == 0
+            && is_name(&name_from_bytes(&block.pool_name))
             && DiskPlan::new(plan.disk_len, slab, Some(plan.log_len)).is_ok_and(|expected| expected == plan);
         if !sound {
             return Ok(None);
@@ -347,6 +373,44 @@ impl Label {
             },
             disk_ids: block.disk_ids.map(Id),
         }))
+    }
+}
+
+/// The counters of a label. One that is damaged, or forged, is believed only as far as the labels of the other disks, which rise beside it,
+/// make it likely.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    numbers: [u64; 6],
+    records: [u64; 3],
+    bytes: u64,
+}
+
+impl Counters {
+    /// The larger of both, one by one.
+    pub fn max(self, other: Counters) -> Counters {
+        let (numbers, records) = (other.numbers, other.records);
+        Counters {
+            numbers: core::array::from_fn(|at| self.numbers[at].max(numbers[at])),
+            records: core::array::from_fn(|at| self.records[at].max(records[at])),
+            bytes: self.bytes.max(other.bytes),
+        }
+    }
+
+    /// Whether none of them is as near to its end as no counting gets it.
+    pub fn are_possible(&self) -> bool {
+        self.numbers.iter().chain(&self.records).all(|counter| *counter < BELIEVED_MAX) && self.bytes < BELIEVED_MAX
+    }
+
+    /// Whether a pool can have come here that was at `others` when those were written last.
+    pub fn are_likely_beside(&self, others: &Counters) -> bool {
+        // Of a kind all are alike: a disk that has just joined has few labels of its own.
+        let ahead = |these: &[u64], those: &[u64], most: u64| {
+            these.iter().max().copied().unwrap_or(0).saturating_sub(those.iter().max().copied().unwrap_or(0)) <= most
+        };
+        self.are_possible()
+            && ahead(&self.numbers, &others.numbers, NUMBERS_AHEAD)
+            && ahead(&self.records, &others.records, RECORDS_AHEAD)
+            && self.bytes.saturating_sub(others.bytes) <= BYTES_AHEAD
     }
 }
 
@@ -399,6 +463,23 @@ mod tests {
     fn a_label_reads_back_as_it_was_written() {
         assert_eq!(Label::decode(&label().encode()), Ok(Some(label())));
         assert_eq!(Label::decode(&forged(0, b"W")), Ok(Some(label())));
+    }
+
+    #[test]
+    #[should_panic(expected = "never written")]
+    fn a_label_that_could_not_be_read_is_never_written() {
+        Label { epoch: COUNTER_MAX, ..label() }.encode();
+    }
+
+    #[test]
+    fn counters_are_believed_as_far_as_the_others_make_them_likely() {
+        let here = label().counters();
+        let with = |epoch| Label { epoch, ..label() }.counters();
+        assert!(here.are_likely_beside(&with(NUMBERS_AHEAD)) && with(NUMBERS_AHEAD).are_likely_beside(&here));
+        assert!(!with(NUMBERS_AHEAD + 20).are_likely_beside(&here) && !with(COUNTER_MAX - 1).are_possible());
+        assert!(with(BELIEVED_MAX - 1).are_possible() && here.are_likely_beside(&with(COUNTER_MAX - 1)));
+        let anchor = Anchor { log_redo: BYTES_AHEAD << 1, log_tail: BYTES_AHEAD << 1, ..label().anchor };
+        assert!(!Label { anchor, ..label() }.counters().are_likely_beside(&here));
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod lineage;
 pub mod page;
 pub mod record;
 
+use crate::limits::NAME_MAX;
 use alloc::string::String;
 
 /// The version of the format this engine writes.
@@ -31,6 +32,13 @@ impl core::fmt::Display for Id {
         }
         Ok(())
     }
+}
+
+/// Whether `name` can be the name of a pool, a disk or a virtual disk: what people can type, and what can be shown to them.
+pub fn is_name(name: &str) -> bool {
+    let allowed =
+        |c: char| !c.is_control() && !c.is_whitespace() && !['/', '@', ',', char::REPLACEMENT_CHARACTER].contains(&c);
+    (1..=NAME_MAX).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with('-')
 }
 
 /// A name in its fixed field: UTF-8, padded with zeros. Longer names were refused when they were given.

@@ -19,6 +19,7 @@ pub mod room;
 use crate::error::Result;
 use crate::fail;
 use crate::format::Id;
+use crate::format::is_name;
 use crate::format::record::{Record, VdiskRecord};
 use crate::limits::{CHUNKS_MAX, NAME_MAX, VDISK_SIZE_MAX};
 use crate::store::Store;
@@ -330,8 +331,7 @@ fn check_size(size: ByteCount) -> Result<ByteCount> {
 
 /// Refuses names that could not be typed or stored.
 pub fn check_name(name: &str) -> Result<()> {
-    let allowed = |c: char| !c.is_control() && !c.is_whitespace() && !['/', '@', ','].contains(&c);
-    if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(allowed) || name.starts_with('-') {
+    if !is_name(name) {
         return fail!(
             InvalidInput,
             "a name has 1 to {NAME_MAX} bytes, without white space, '/', '@' and ',', and does not begin with '-': {name:?}"

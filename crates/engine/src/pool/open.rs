@@ -4,7 +4,8 @@
 //! 1. The newest label decides who is a member and who is current; a disk that it does not name as current, or whose own label is older than that allows,
 //!    is never asked for metadata.
 //! 2. Opening needs a majority of the newest label's voters, or `degraded` and all that is left (`store/quorum.rs`).
-//! 3. Before anything is written under this opening, its number is promised and then durable in the labels: log batches of an earlier opening cannot pass
+//! 3. No label is believed whose counters are not likely beside those of the other disks (`Counters`): it counts as damaged.
+//! 4. Before anything is written under this opening, its number is promised and then durable in the labels: log batches of an earlier opening cannot pass
 //!    for its own.
 
 use super::Pool;
@@ -14,7 +15,7 @@ use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
 use crate::fail;
-use crate::format::label::{DiskPlan, Label, UNSEEN};
+use crate::format::label::{Counters, DiskPlan, Label, UNSEEN};
 use crate::format::record::{self, Away};
 use crate::io::{Buf, Disk};
 use crate::limits::DISKS_MAX;
@@ -58,22 +59,28 @@ pub struct OpenOptions {
 
 /// The newest sound label of a disk, and how many of its four slots are damaged. `Ok(None)`: it carries none.
 pub async fn probe(disk: &Rc<dyn Disk>) -> Result<Option<(Label, usize)>> {
+    Ok(newest_slot(read_slots(disk).await?, |label| label.counters().are_possible()))
+}
+
+/// The newest of the labels in the four slots of a disk that are `believed`, and how many are not, or cannot be read.
+pub(super) fn newest_slot(slots: Vec<Label>, believed: impl Fn(&Label) -> bool) -> Option<(Label, usize)> {
+    let sound: Vec<Label> = slots.into_iter().filter(believed).collect();
+    let damaged = 4usize.saturating_sub(sound.len());
+    sound.into_iter().max_by_key(|label| label.serial).map(|label| (label, damaged))
+}
+
+/// The labels in the four slots of a disk, those that can be read.
+pub(super) async fn read_slots(disk: &Rc<dyn Disk>) -> Result<Vec<Label>> {
     let capacity = disk.shape().capacity;
     if capacity.0 < 4 * BLOCK {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let reads = DiskPlan::label_slots(capacity).into_iter().map(|at| disk.read(at, Buf::zeroed(BLOCK as usize)));
-    let slots = join(reads).await;
-    let mut newest: Option<Label> = None;
-    let mut damaged = 0;
-    for slot in slots {
-        match slot.ok().map(|block| Label::decode(&block)).transpose()?.flatten() {
-            Some(label) if newest.as_ref().is_none_or(|best| label.serial > best.serial) => newest = Some(label),
-            Some(_) => {}
-            None => damaged += 1,
-        }
+    let mut labels = Vec::new();
+    for slot in join(reads).await {
+        labels.extend(slot.ok().map(|block| Label::decode(&block)).transpose()?.flatten());
     }
-    Ok(newest.map(|label| (label, damaged)))
+    Ok(labels)
 }
 
 /// One of the disks a pool is opened with.
@@ -89,6 +96,7 @@ impl Pool {
         let found = read_labels(disks).await?;
         let newest = choose_newest(&found)?;
         let found = leave_strangers(&world, found, &newest);
+        check_shapes(&newest, &found)?;
         check_rivals(&newest, &found)?;
         let store = make_store(world, &newest, &found, &options)?;
         read_configuration(&store, &newest).await?;
@@ -249,8 +257,21 @@ impl Pool {
 
 async fn read_labels(disks: Vec<Rc<dyn Disk>>) -> Result<Vec<Found>> {
     let mut found: Vec<Found> = Vec::new();
-    for disk in disks {
-        let Some((label, damaged)) = probe(&disk).await? else { continue };
+    let mut slots = Vec::new();
+    for disk in &disks {
+        slots.push(read_slots(disk).await?);
+    }
+    for (no, disk) in disks.into_iter().enumerate() {
+        // The history of all other disks; a disk that is alone has that of its other slots only, and those are of one hand.
+        let others = slots.iter().enumerate().filter(|(other, slots)| *other != no && !slots.is_empty());
+        let others =
+            others.map(|(_, slots)| slots.iter().map(Label::counters).reduce(Counters::max).unwrap_or_default());
+        let others = others.reduce(Counters::max);
+        let believed = |label: &Label| {
+            let counters = label.counters();
+            others.map_or(counters.are_possible(), |others| counters.are_likely_beside(&others))
+        };
+        let Some((label, damaged)) = newest_slot(slots[no].clone(), believed) else { continue };
         if found.iter().any(|other| other.label.pool_id != label.pool_id) {
             return fail!(
                 InvalidInput,
@@ -304,6 +325,21 @@ fn check_rivals(newest: &Label, found: &[Found]) -> Result<()> {
         of(newest),
         of(rival)
     )
+}
+
+/// All disks of a pool have slabs and logs of one length.
+fn check_shapes(newest: &Label, found: &[Found]) -> Result<()> {
+    let other = |label: &Label| (label.slab_len, label.plan.log_len) != (newest.slab_len, newest.plan.log_len);
+    match found.iter().find(|found| other(&found.label)) {
+        Some(Found { label, .. }) => fail!(
+            Corrupt,
+            "the label of disk {} contradicts that of disk {}, pool {}: take the one away that was tampered with, and open the pool without it",
+            label.disk_no,
+            newest.disk_no,
+            newest.pool_name
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Disks that were removed from the pool, and still carry its label, are left alone.
@@ -366,6 +402,8 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         );
     }
     let mut map = Map::new(newest.slab_len);
+    let there = members.iter().filter(|(_, member)| member.disk.is_some());
+    map.slabs_max = there.map(|(no, member)| (*no, member.plan.slabs)).collect();
     map.config_max = members.values().map(|member| member.plan.blob_len).min().unwrap_or(ByteCount::ZERO);
     let patience = Patience::new(world.clone(), options.tuning.read_patience);
     let write_patience = Patience::new(world.clone(), options.tuning.write_limit);
@@ -464,6 +502,7 @@ async fn read_configuration(store: &Rc<Store>, newest: &Label) -> Result<()> {
         let record = record::decode(&mut rest)?;
         store.map.borrow_mut().apply(record)?;
     }
+    store.map.borrow_mut().prove_chunks()?;
     // The next checkpoint writes it anew to every voter.
     damaged.into_iter().for_each(|no| store.metadata_healed(no, "checkpoint"));
     Ok(())

@@ -170,7 +170,8 @@ impl Map {
         }
         self.check_config_room()?;
         let pages = self.take_page_run(CHUNK_PAGES, records)?;
-        let chunk = Chunk::new(pages);
+        let mut chunk = Chunk::new(pages);
+        chunk.make_room();
         records.push(chunk_record(table, number, &chunk));
         self.tables.get_mut(&table).expect("looked up before").chunks.insert(number, chunk);
         self.bulk += CHUNK_LEN;

@@ -13,11 +13,11 @@
 pub mod ahead;
 pub mod allocate;
 pub mod drain;
+mod prove;
 
 use crate::bits::BitSet;
 use crate::error::Result;
 use crate::fail;
-use crate::format::page::PAGE_SUMS;
 use crate::format::record::{
     CHUNK_LEN, DISK_LEN, DiskRecord, EVENT_LEN, EventRecord, JobRecord, OWNER_METADATA, PoolRecord, Record,
     SEGMENT_LEN, SLAB_LEN, SegmentRecord, SettingsRecord, SlabAt, TABLE_LEN, TableRecord, Usage, VDISK_LEN,
@@ -25,8 +25,7 @@ use crate::format::record::{
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
 use crate::mutant::{self, Mutant};
-use crate::stripe::table::{CHUNK_PAGES, Chunk, Place, Table};
-use crate::units::BLOCK;
+use crate::stripe::table::{Chunk, Place, Table};
 use crate::units::ByteCount;
 use ahead::Ahead;
 use alloc::borrow::Cow;
@@ -47,6 +46,8 @@ pub struct Map {
     pub slab: ByteCount,
     /// Bytes that a checkpoint may have: those of the smallest checkpoint area.
     pub config_max: ByteCount,
+    /// The most slabs that the disks that are there can have.
+    pub slabs_max: BTreeMap<u16, u32>,
     /// Bytes of the records of segments and chunks.
     bulk: u64,
     /// Numbers to give out next.
@@ -151,6 +152,7 @@ impl Map {
         Map {
             slab,
             config_max: ByteCount(u64::MAX),
+            slabs_max: BTreeMap::new(),
             bulk: 0,
             next: PoolRecord::default(),
             disks: BTreeMap::new(),
@@ -221,7 +223,7 @@ impl Map {
     }
 
     /// Applies a configuration record, as found in a checkpoint or in the log. Free space is not kept while records are applied; call
-    /// [`Map::recount`] after the last one.
+    /// [`Map::recount`] after the last one. A chunk has no room for its entries before [`Map::make_chunk_room`] or [`Map::prove_chunks`].
     pub fn apply(&mut self, record: Record<'_>) -> Result<()> {
         match record {
             Record::Pool(next) => self.next = next,
@@ -230,8 +232,8 @@ impl Map {
                 if record.no as usize >= DISKS_MAX || record.slabs as u64 > room || record.disk_len >= VDISK_SIZE_MAX {
                     return fail!(Corrupt, "the record of disk {} contradicts itself", record.no);
                 }
-                let free = BitSet::empty(record.slabs as usize);
-                self.disks.insert(record.no, DiskRoom { record, healthy: false, current: false, free });
+                self.disks
+                    .insert(record.no, DiskRoom { record, healthy: false, current: false, free: BitSet::empty(0) });
             }
             Record::Vdisk(record) => {
                 self.vdisks.insert(record.id, record);
@@ -250,6 +252,9 @@ impl Map {
                     return fail!(Corrupt, "segment {} is beyond all numbers", record.id);
                 }
                 self.next.next_segment = self.next.next_segment.max(record.id + 1);
+                if self.indexes(&record) == 0 {
+                    return fail!(Corrupt, "segment {} has no room for a stripe", record.id);
+                }
                 let indexes = self.indexes(&record) as usize;
                 self.segments.insert(record.id, Segment::new(record, indexes));
             }
@@ -288,6 +293,8 @@ impl Map {
 
     /// Works out what is free from what is mapped, and proves invariant 1 on the way.
     pub fn recount(&mut self) -> Result<()> {
+        self.prove_numbers()?;
+        self.prove_names()?;
         self.prove_references()?;
         for disk in self.disks.values_mut() {
             disk.free = BitSet::empty(disk.record.slabs as usize);
@@ -334,33 +341,6 @@ impl Map {
         self.bulk = segments.sum::<u64>() + chunks.sum::<u64>();
         for table in self.tables.values_mut() {
             table.free = table.segments.iter().map(|id| self.segments[id].free.count() as u64).sum();
-        }
-        Ok(())
-    }
-
-    /// What refers to something refers to something that exists and fits.
-    fn prove_references(&self) -> Result<()> {
-        for vdisk in self.vdisks.values() {
-            let tables = vdisk.tables.iter().all(|table| self.tables.contains_key(table));
-            let shape =
-                [512, 4096].contains(&vdisk.sector) && vdisk.size <= VDISK_SIZE_MAX && vdisk.size.is_multiple_of(BLOCK);
-            if !tables || vdisk.tables.is_empty() || !shape {
-                return fail!(Corrupt, "the record of virtual disk {} contradicts itself", vdisk.name);
-            }
-        }
-        for segment in self.segments.values().filter(|segment| segment.record.owner != OWNER_METADATA) {
-            let Some(table) = self.tables.get(&segment.record.owner) else {
-                return fail!(Corrupt, "segment {} belongs to a table that does not exist", segment.record.id);
-            };
-            let sums = table.record.layout.stripe_sums() as u64 * self.indexes(&segment.record) as u64;
-            let sheet = segment.record.sheet.count as u64 >= sums.div_ceil(PAGE_SUMS as u64);
-            if table.record.layout != segment.record.layout || !sheet {
-                return fail!(Corrupt, "segment {} does not fit its table", segment.record.id);
-            }
-        }
-        let mut chunks = self.tables.values().flat_map(|table| table.chunks.values());
-        if chunks.any(|chunk| chunk.pages.count != CHUNK_PAGES) {
-            return fail!(Corrupt, "a chunk of a stripe table has not {CHUNK_PAGES} pages");
         }
         Ok(())
     }

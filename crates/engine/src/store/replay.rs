@@ -131,6 +131,7 @@ impl Store {
         if !known(&self.map.borrow()) {
             return Ok(()); // its table was dropped by a later record, and the configuration read first knows that already
         }
+        self.map.borrow_mut().make_chunk_room(chunk.table, chunk.chunk)?;
         let versions = join(
             (0..CHUNK_PAGES)
                 .map(|page| self.page_version(table_page(chunk.table, chunk.chunk, page), (chunk.pages, page))),

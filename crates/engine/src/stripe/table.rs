@@ -119,10 +119,16 @@ impl Table {
 }
 
 impl Chunk {
-    /// A chunk that maps nothing, all of it still to be written.
+    /// A chunk that maps nothing, all of it still to be written. Nothing can be mapped before there is room for it.
     pub fn new(pages: PageRun) -> Chunk {
-        let entries = vec![0; CHUNK_ENTRIES as usize].into_boxed_slice();
-        Chunk { pages, entries, dirty: (1 << CHUNK_PAGES) - 1, versions: [0; CHUNK_PAGES as usize] }
+        Chunk { pages, entries: Box::default(), dirty: (1 << CHUNK_PAGES) - 1, versions: [0; CHUNK_PAGES as usize] }
+    }
+
+    /// Takes the memory for its entries, if it has none yet.
+    pub fn make_room(&mut self) {
+        if self.entries.is_empty() {
+            self.entries = vec![0; CHUNK_ENTRIES as usize].into_boxed_slice();
+        }
     }
 
     /// The payload of one of its pages.
@@ -155,6 +161,7 @@ mod tests {
         assert_eq!(table.get(9000), None);
         assert_eq!(table.set(9000, None), None);
         let mut chunk = Chunk::new(PageRun { segment: 0, first: 0, count: CHUNK_PAGES });
+        chunk.make_room();
         chunk.dirty = 0;
         table.chunks.insert(1, chunk);
         let place = Place { segment: 0, index: 0 };

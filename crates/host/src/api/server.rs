@@ -3,6 +3,7 @@
 //! Invariants
 //! 1. Whatever arrives, the answer is JSON: the value asked for, or the error form.
 //! 2. Operations run off the socket's thread, so that a long check never keeps a status waiting.
+//! 3. Who does not finish its request in time is sent away; until then a connection is one of few.
 
 mod upkeep;
 
@@ -18,21 +19,32 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::os::unix::net::UnixListener;
+use std::pin::pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot, watch};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// How long a stopping server waits for requests under way.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the head of a request may take, and its body.
+const REQUEST_WITHIN: Duration = Duration::from_secs(10);
+/// Connections at a time; the next waits for one of them to end.
+const CONNECTIONS_MAX: usize = 64;
+/// How long to wait where the system has no descriptor to spare.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A server that runs on a thread of its own.
 pub struct Server {
@@ -43,6 +55,11 @@ pub struct Server {
 impl Server {
     /// Serves `control` on `listener`, from now until [`Server::stop`].
     pub fn start(listener: UnixListener, control: Arc<dyn Control>) -> io::Result<Server> {
+        Server::with_patience(listener, control, REQUEST_WITHIN)
+    }
+
+    /// The same, where requests must arrive whole within `patience`.
+    pub fn with_patience(listener: UnixListener, control: Arc<dyn Control>, patience: Duration) -> io::Result<Server> {
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
@@ -52,14 +69,14 @@ impl Server {
         };
         let thread = std::thread::Builder::new().name("weft-api".into()).spawn(move || {
             runtime.block_on(async {
-                let stopping = async {
-                    let _ = stopped.await;
-                };
-                let (router, _) = routes().split_for_parts();
-                let serving = axum::serve(listener, router.with_state(control)).with_graceful_shutdown(stopping);
-                if let Err(error) = serving.await {
-                    eprintln!("weft: the control socket failed: {error}");
-                }
+                let (end, ending) = watch::channel(());
+                let router = routes().split_for_parts().0.with_state(control);
+                let accepting = tokio::spawn(accept(listener, router.layer(Extension(patience)), patience, ending));
+                let _ = stopped.await;
+                accepting.abort();
+                let _ = accepting.await;
+                let _ = end.send(());
+                let _ = tokio::time::timeout(STOP_PATIENCE, end.closed()).await;
             });
             runtime.shutdown_timeout(STOP_PATIENCE);
         })?;
@@ -72,6 +89,37 @@ impl Server {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// Serves whoever connects; each connection ends when `ending` is told, its last request answered.
+async fn accept(listener: tokio::net::UnixListener, router: Router, patience: Duration, ending: watch::Receiver<()>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    while let Ok(place) = places.clone().acquire_owned().await {
+        let Ok((stream, _)) = listener.accept().await else {
+            // No descriptor, or no memory: it may pass.
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let (service, mut ending) = (TowerToHyperService::new(router.clone()), ending.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(patience)
+                .serve_connection(TokioIo::new(stream), service);
+            let (mut connection, mut ended) = (pin!(connection), pin!(ending.changed()));
+            let mut told = false;
+            // How it ends is the client's business.
+            let _ = poll_fn(|context| {
+                if !told && ended.as_mut().poll(context).is_ready() {
+                    told = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                connection.as_mut().poll(context)
+            })
+            .await;
+        });
     }
 }
 
@@ -275,7 +323,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Told<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Told<T>, ApiError> {
-        match Json::from_request(request, state).await {
+        let patience = request.extensions().get::<Duration>().copied().unwrap_or(REQUEST_WITHIN);
+        let read = tokio::time::timeout(patience, Json::from_request(request, state)).await;
+        let Ok(read) = read else {
+            return Err(ApiError::new(Kind::InvalidInput, "the request did not arrive whole in time"));
+        };
+        match read {
             Ok(Json(body)) => Ok(Told(body)),
             Err(refused) => Err(ApiError::new(Kind::InvalidInput, refused.body_text())),
         }

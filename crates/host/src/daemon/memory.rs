@@ -18,6 +18,7 @@
 //! The first of the two is what is needed where the daemon is in a limited memory group (of version 1) together with
 //! those who write: there the kernel lets whoever asks for memory wait until pages are written out, locked or not.
 
+use super::say::say;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::configure_io_flusher_behavior;
 use rustix::system::sysinfo;
@@ -28,6 +29,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Once;
+use weft_engine::limits::REQUEST_MAX;
 use weft_engine::store::Tuning;
 
 /// What mimalloc maps when the process begins: a number with K, M or G, or of bytes.
@@ -49,7 +51,7 @@ pub(super) fn begin_with_all_of_the_heap(heap: u64) {
         again.arg0(name);
     }
     let error = again.args(arguments).env(HEAP_VARIABLE, format!("{}K", heap >> 10)).envs(HEAP_HABITS).exec();
-    eprintln!("weft: its heap grows as it is used ({error})");
+    say(&format!("its heap grows as it is used ({error})"));
 }
 
 /// Marks this thread, and all that it starts from now on, processes too. To be called before any other is started.
@@ -65,6 +67,10 @@ const OOM_SCORE_ADJ: i32 = -900;
 const MEMORY_MIN: u64 = 16 << 20;
 /// As much as the engine makes use of, and what `judge::memory` allows.
 const HEAP_MAX: u64 = 1 << 30;
+/// The largest requests there are, two of them.
+const CLIENTS_MIN: u64 = 2 * REQUEST_MAX.0;
+/// As much as eight clients make use of.
+const CLIENTS_MAX: u64 = 256 << 20;
 const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
 
 /// Keeps in memory what is there and what will come, and has others killed first. Only the first call does anything.
@@ -73,10 +79,12 @@ pub(super) fn stay_in_memory() {
     LOCKED.call_once(|| {
         let locked = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
         if let Err(error) = locked {
-            eprintln!("weft: its memory cannot be locked ({error}); a file system of this machine on it may stall");
+            say(&format!("its memory cannot be locked ({error}); a file system of this machine on it may stall"));
         }
         if let Err(error) = be_killed_late() {
-            eprintln!("weft: it may be killed when there is no memory ({error}), and the file systems of this machine on it fail");
+            say(&format!(
+                "it may be killed when there is no memory ({error}), and the file systems of this machine on it fail"
+            ));
         }
     });
 }
@@ -104,6 +112,12 @@ pub(super) fn tuning(heap: u64) -> Tuning {
         ahead_memory: part(usual.ahead_memory),
         ..usual
     }
+}
+
+/// What requests of NBD clients may hold beside the engine, all together: half of what stripes may, so that a client that streams finds its
+/// next requests there when the engine takes them.
+pub(super) fn for_clients(tuning: &Tuning) -> usize {
+    (tuning.buffer_memory / 2).clamp(CLIENTS_MIN, CLIENTS_MAX) as usize
 }
 
 fn engine_memory(tuning: &Tuning) -> u64 {

@@ -31,6 +31,7 @@ mod opening;
 mod plug;
 mod pools;
 pub mod probe;
+pub(crate) mod say;
 pub mod serve;
 mod sockets;
 mod state;

@@ -3,6 +3,7 @@
 use super::Parts;
 use super::engine::{HostEngine, HostExports};
 use super::events::Journal;
+use super::memory;
 use crate::api::error::Answer;
 use std::sync::Arc;
 use weft_engine::store::Tuning;
@@ -11,6 +12,6 @@ use weft_engine::store::Tuning;
 pub fn parts(tuning: Tuning) -> Answer<Parts> {
     let journal = Arc::new(Journal::default());
     let engine = HostEngine::start(journal.clone(), tuning)?;
-    let exports = HostExports::new(engine.thread());
+    let exports = HostExports::new(engine.thread(), memory::for_clients(&tuning));
     Ok(Parts { engine: Arc::new(engine), exports: Arc::new(exports), journal })
 }

@@ -3,8 +3,10 @@
 use super::config::Options;
 use super::memory;
 use super::notify::{NOTIFY_SOCKET, notify};
+use super::say::say;
 use super::{Parts, start};
 use crate::api::error::{Answer, ApiError, Kind};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use weft_engine::store::Tuning;
@@ -12,13 +14,14 @@ use weft_engine::store::Tuning;
 /// Serves until SIGTERM or SIGINT asks for a clean stop. `parts` makes the engine, after the signals are ours.
 pub fn serve(options: &Options, parts: impl FnOnce(Tuning) -> Answer<Parts>) -> Answer<()> {
     let heap = memory::heap(options.memory);
+    raise_descriptors();
     // Others cannot mount anything that this daemon would serve.
     if rustix::process::geteuid().is_root() {
         memory::begin_with_all_of_the_heap(heap);
         if let Err(error) = memory::never_wait_for_own_writes() {
-            eprintln!(
-                "weft: not marked as a flusher of I/O ({error}): it lacks CAP_SYS_RESOURCE; short of memory it may wait for its own writes"
-            );
+            say(&format!(
+                "not marked as a flusher of I/O ({error}): it lacks CAP_SYS_RESOURCE; short of memory it may wait for its own writes"
+            ));
         }
     }
     let mut signals = Signals::new([SIGTERM, SIGINT])
@@ -26,18 +29,26 @@ pub fn serve(options: &Options, parts: impl FnOnce(Tuning) -> Answer<Parts>) -> 
     let running = start(options, parts(memory::tuning(heap))?)?;
     running.restore_mounts();
     tell("READY=1");
-    eprintln!("weft: ready");
+    say("ready");
     signals.forever().next();
     tell("STOPPING=1");
-    eprintln!("weft: stopping");
+    say("stopping");
     running.stop()?;
-    eprintln!("weft: stopped");
+    say("stopped");
     Ok(())
+}
+
+/// A daemon has a descriptor for each disk and each client: as many as it may have. Where it may have few, it serves few.
+fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        say(&format!("only {:?} files at a time: {error}", limit.current));
+    }
 }
 
 /// A service manager that does not listen is no reason to stop serving.
 fn tell(state: &str) {
     if let Err(error) = notify(std::env::var_os(NOTIFY_SOCKET), state) {
-        eprintln!("weft: cannot tell the service manager {state}: {error}");
+        say(&format!("cannot tell the service manager {state}: {error}"));
     }
 }

@@ -5,8 +5,12 @@
 //!    in flight never exceed the limits, but one alone is always let in, however large.
 //! 2. Every [`Ticket`] becomes exactly one reply: a dropped one says that the server is stopping.
 //! 3. On a connection whose output failed nothing waits: answers that still come are dropped.
+//! 4. The memory that a request holds is taken from the room of all clients while it is taken, and given back when its bytes
+//!    are gone: those of a write with its answer, those of a read when its reply was sent.
 
 use super::negotiate::ALLOCATION_ID;
+use super::room::{Account, OWN, Way};
+use super::transmit::Share;
 use super::wire::{self, chunk};
 use crate::errno::{self, NBD_EIO, NBD_ENOTSUP, NBD_ESHUTDOWN};
 use crate::export::{Extent, ExtentKind, Pieces, Reply};
@@ -48,8 +52,8 @@ pub(super) struct Flow {
     room: Condvar,
     /// Told when there is something for the writer.
     ready: Condvar,
-    requests_max: usize,
-    bytes_max: usize,
+    share: Share,
+    account: Arc<Account>,
 }
 
 #[derive(Default)]
@@ -57,6 +61,9 @@ struct State {
     ready: VecDeque<Answer>,
     requests: usize,
     bytes: usize,
+    /// Bytes that are there, and how many of them were taken from the room.
+    taken: usize,
+    leased: usize,
     closing: bool,
     broken: bool,
 }
@@ -65,6 +72,7 @@ struct Answer {
     cookie: u64,
     asked: Asked,
     cost: usize,
+    taken: usize,
     outcome: Result<Reply, Refusal>,
 }
 
@@ -74,19 +82,20 @@ pub(super) struct Ticket {
     cookie: u64,
     asked: Asked,
     cost: usize,
+    taken: usize,
     answered: bool,
 }
 
 impl Flow {
-    pub(super) fn new(requests_max: usize, bytes_max: usize) -> Arc<Flow> {
+    pub(super) fn new(share: Share, account: Arc<Account>) -> Arc<Flow> {
         let state = Mutex::default();
-        Arc::new(Flow { state, room: Condvar::new(), ready: Condvar::new(), requests_max, bytes_max })
+        Arc::new(Flow { state, room: Condvar::new(), ready: Condvar::new(), share, account })
     }
 
     /// Waits until a request that holds `cost` bytes may be in flight. `None`: the connection is broken.
     pub(super) fn enter(self: &Arc<Self>, cookie: u64, asked: Asked, cost: usize) -> Option<Ticket> {
         let full = |state: &mut State| {
-            let over = state.requests >= self.requests_max || state.bytes + cost > self.bytes_max;
+            let over = state.requests >= self.share.requests || state.bytes + cost > self.share.bytes;
             over && state.requests > 0 && !state.broken
         };
         let mut state = self.room.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +105,7 @@ impl Flow {
         state.requests += 1;
         state.bytes += cost;
         drop(state);
-        Some(Ticket { flow: self.clone(), cookie, asked, cost, answered: false })
+        Some(Ticket { flow: self.clone(), cookie, asked, cost, taken: 0, answered: false })
     }
 
     /// No more requests will enter; the writer ends when those in flight are answered.
@@ -112,11 +121,18 @@ impl Flow {
             if batch.is_empty() {
                 return Ok(());
             }
-            send(output, &batch, structured)?;
-            let cost: usize = batch.iter().map(|answer| answer.cost).sum();
+            let (mut cost, mut taken) = (0, 0);
+            for answer in &batch {
+                (cost, taken) = (cost + answer.cost, taken + answer.taken);
+            }
             let count = batch.len();
+            self.account.wait_for(Way::Out, taken);
+            let sent = send(output, &batch, structured);
+            self.account.came(Way::Out);
             // The buffers go before the room they took is given to others.
             drop(batch);
+            self.release(taken);
+            sent?;
             let mut state = self.lock();
             state.requests -= count;
             state.bytes -= cost;
@@ -131,8 +147,45 @@ impl Flow {
         state.broken = true;
         let unsent = std::mem::take(&mut state.ready);
         drop(state);
+        let taken = unsent.iter().map(|answer| answer.taken).sum();
         drop(unsent);
+        self.release(taken);
+        self.account.close();
         self.room.notify_all();
+    }
+
+    /// Whose memory it is.
+    pub(super) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Takes memory; waits for it where others have it. `false`: the connection is broken. One thread alone takes: what was leased for
+    /// bytes that others gave back meanwhile is too much, never too little.
+    fn take(&self, bytes: usize) -> bool {
+        let state = self.lock();
+        let lacking = (state.taken + bytes).saturating_sub(OWN).saturating_sub(state.leased);
+        drop(state);
+        if !self.account.take(lacking) {
+            return false;
+        }
+        let mut state = self.lock();
+        state.taken += bytes;
+        state.leased += lacking;
+        self.give_what_is_too_much(state);
+        true
+    }
+
+    fn release(&self, bytes: usize) {
+        let mut state = self.lock();
+        state.taken -= bytes;
+        self.give_what_is_too_much(state);
+    }
+
+    fn give_what_is_too_much(&self, mut state: MutexGuard<'_, State>) {
+        let too_much = state.leased.saturating_sub(state.taken.saturating_sub(OWN));
+        state.leased -= too_much;
+        drop(state);
+        self.account.give(too_much);
     }
 
     fn next_batch(&self) -> Vec<Answer> {
@@ -151,7 +204,10 @@ impl Flow {
     fn put(&self, answer: Answer) {
         let mut state = self.lock();
         if state.broken {
-            return;
+            drop(state);
+            let taken = answer.taken;
+            drop(answer);
+            return self.release(taken);
         }
         state.ready.push_back(answer);
         drop(state);
@@ -164,6 +220,13 @@ impl Flow {
 }
 
 impl Ticket {
+    /// Takes so many bytes more for this request; waits for them. `false`: the connection is broken.
+    pub(super) fn take(&mut self, bytes: usize) -> bool {
+        let taken = self.flow.take(bytes);
+        self.taken += if taken { bytes } else { 0 };
+        taken
+    }
+
     /// Answers with what the volume said.
     pub(super) fn finish(self, outcome: Result<Reply, ErrorKind>) {
         let fast = matches!(self.asked, Asked::FastZero);
@@ -181,16 +244,23 @@ impl Ticket {
     }
 
     fn answer(mut self, outcome: Result<Reply, Refusal>) {
+        self.put(outcome);
+    }
+
+    fn put(&mut self, outcome: Result<Reply, Refusal>) {
         self.answered = true;
-        self.flow.put(Answer { cookie: self.cookie, asked: self.asked, cost: self.cost, outcome });
+        let mut taken = std::mem::take(&mut self.taken);
+        if !matches!(outcome, Ok(Reply::Data(_) | Reply::Extents(_))) {
+            self.flow.release(std::mem::take(&mut taken));
+        }
+        self.flow.put(Answer { cookie: self.cookie, asked: self.asked, cost: self.cost, taken, outcome });
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.answered {
-            let outcome = Err(Refusal { error: NBD_ESHUTDOWN, why: "the volume is stopping" });
-            self.flow.put(Answer { cookie: self.cookie, asked: self.asked, cost: self.cost, outcome });
+            self.put(Err(Refusal { error: NBD_ESHUTDOWN, why: "the volume is stopping" }));
         }
     }
 }
@@ -366,11 +436,12 @@ fn descriptors(extents: &[Extent], len: u32, limit: usize) -> Vec<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::room::Room;
     use super::*;
 
     fn sent(asked: Asked, reply: Reply, structured: bool) -> Vec<u8> {
         let mut out = Vec::new();
-        let answer = Answer { cookie: 9, asked, cost: 0, outcome: Ok(reply) };
+        let answer = Answer { cookie: 9, asked, cost: 0, taken: 0, outcome: Ok(reply) };
         send(&mut out, &[answer], structured).unwrap();
         out
     }
@@ -421,7 +492,7 @@ mod tests {
         let mut pieces = Pieces::new();
         (0..3 * PARTS_MAX).for_each(|_| pieces.push_owned(vec![7]));
         let asked = Asked::Read { offset: 0, len: 3 * PARTS_MAX as u32, fragment: true };
-        let answer = Answer { cookie: 9, asked, cost: 0, outcome: Ok(Reply::Data(pieces)) };
+        let answer = Answer { cookie: 9, asked, cost: 0, taken: 0, outcome: Ok(Reply::Data(pieces)) };
         let mut output = Strict(0);
         send(&mut output, &[answer], true).unwrap();
         assert_eq!(output.0, 28 + 3 * PARTS_MAX);
@@ -441,9 +512,44 @@ mod tests {
         assert_eq!(descriptors(&all, 512, 16), [(512, 0)]);
     }
 
+    fn flow(room: &Arc<Room>) -> Arc<Flow> {
+        Flow::new(Share { requests: 4, bytes: 4 << 20 }, Arc::new(room.open(Box::new(|| {}))))
+    }
+
+    fn held(room: &Room) -> usize {
+        room.memory().1
+    }
+
+    #[test]
+    fn memory_is_given_back_with_the_answer_of_a_write_with_the_reply_of_a_read_and_by_a_connection_that_breaks() {
+        let room = Room::usual();
+        let flow = flow(&room);
+        let enter = |cookie| {
+            let mut ticket = flow.enter(cookie, Asked::Read { offset: 0, len: 512, fragment: true }, 1 << 20).unwrap();
+            assert!(ticket.take(1 << 20));
+            ticket
+        };
+        let data = || {
+            let mut pieces = Pieces::new();
+            pieces.push_zeroes(512);
+            Ok(Reply::Data(pieces))
+        };
+        let (write, read, late) = (enter(1), enter(2), enter(3));
+        assert_eq!(held(&room), (3 << 20) - OWN);
+        write.finish(Err(ErrorKind::NoSpace));
+        read.finish(data());
+        assert_eq!(held(&room), (2 << 20) - OWN);
+        let sent = flow.next_batch();
+        flow.release(sent.iter().map(|answer| answer.taken).sum());
+        assert_eq!(held(&room), (1 << 20) - OWN);
+        flow.break_off();
+        late.finish(data());
+        assert_eq!(held(&room), 0);
+    }
+
     #[test]
     fn a_ticket_that_is_dropped_still_answers() {
-        let flow = Flow::new(4, 4096);
+        let flow = flow(&Room::usual());
         drop(flow.enter(3, Asked::Other, 0));
         flow.close();
         let mut out = Vec::new();
@@ -454,7 +560,7 @@ mod tests {
 
     #[test]
     fn a_request_larger_than_the_whole_share_is_let_in_alone() {
-        let flow = Flow::new(4, 4096);
-        assert!(flow.enter(1, Asked::Other, 1 << 20).is_some());
+        let flow = flow(&Room::usual());
+        assert!(flow.enter(1, Asked::Other, 8 << 20).is_some());
     }
 }

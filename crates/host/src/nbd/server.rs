@@ -3,18 +3,24 @@
 //! Invariants
 //! 1. A connection is in the table from before its thread starts until that thread is done with it.
 //! 2. Stopping sets the flag first, then wakes whoever blocks: nobody starts anything new after being woken.
-//! 3. Stopping never waits for ever: after [`Config::drain`] connections are cut. The threads of one whose volume does
+//! 3. Who has not chosen an export yet makes room for who comes: the oldest of the address that has the most of them. So neither
+//!    silence nor noise before the choice keeps anybody out, and one address never takes all places there are.
+//! 4. Descriptors are left for the rest of the daemon: commands, and disks that come back.
+//! 5. Stopping never waits for ever: after [`Config::drain`] connections are cut. The threads of one whose volume does
 //!    not answer end when it does.
 
 use super::Address;
 use super::listen::Listener;
 use super::negotiate::{Session, negotiate, violation};
+use super::room::{Account, Room};
 use super::transmit::{Share, transmit};
 use crate::export::Exports;
-use socket2::{Socket, TcpKeepalive};
+use rustix::process::{Resource, getrlimit};
+use socket2::{SockAddr, Socket, TcpKeepalive};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write};
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -26,13 +32,29 @@ const READ_AHEAD: usize = 16 << 10;
 /// How long to wait before accepting again when the system has no file or memory to spare.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Descriptors that are left for others, or half of all where there are few.
+const DESCRIPTORS_LEFT: u64 = 128;
+
+/// Those that were sent away and have not ended yet.
+const LEAVING_MAX: usize = 8;
+/// Bytes of the stack of a connection's threads. They are locked in memory with everything else of a daemon that serves its own machine.
+pub(super) const STACK: usize = 256 << 10;
+/// How long somebody who comes waits for those to end that were sent away.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+
 /// The limits of a server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Config {
     /// Connections at a time; more are closed at once.
     pub connections: usize,
+    /// Those of one address, over TCP.
+    pub of_one_address: usize,
+    /// Those that have not chosen an export yet; one more sends another away.
+    pub choosing: usize,
     /// What each connection may hold.
     pub share: Share,
+    /// What all connections may hold; usually that of other servers, too.
+    pub room: Arc<Room>,
     /// How long a client may take to choose an export.
     pub handshake: Duration,
     /// How long stopping waits for requests in flight and for clients to take their replies.
@@ -42,7 +64,10 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            connections: 64,
+            connections: 256,
+            of_one_address: 64,
+            choosing: 32,
+            room: Room::usual(),
             share: Share { requests: 256, bytes: 32 << 20 },
             handshake: Duration::from_secs(20),
             drain: Duration::from_secs(10),
@@ -75,6 +100,10 @@ struct Table {
 #[derive(Clone)]
 struct Connection {
     socket: Arc<Socket>,
+    /// Where it comes from; none over unix sockets.
+    peer: Option<IpAddr>,
+    /// It was sent away, and is about to end.
+    leaving: bool,
     /// The export it serves, once that is chosen.
     export: Option<String>,
     stop: Arc<AtomicBool>,
@@ -144,17 +173,23 @@ impl Shared {
                 return;
             }
             match accepted {
-                Ok((socket, _)) => self.admit(socket),
+                Ok((socket, from)) => self.admit(socket, &from),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => std::thread::sleep(ACCEPT_PAUSE),
             }
         }
     }
 
-    fn admit(self: &Arc<Self>, socket: Socket) {
-        let connection = Connection { socket: Arc::new(socket), export: None, stop: Arc::default() };
-        let mut table = self.lock();
-        if table.connections.len() >= self.config.connections {
+    fn admit(self: &Arc<Self>, socket: Socket, from: &SockAddr) {
+        let descriptor = socket.as_raw_fd() as u64;
+        let peer = from.as_socket().map(|from| from.ip());
+        let connection =
+            Connection { socket: Arc::new(socket), peer, leaving: false, export: None, stop: Arc::default() };
+        // Those that were sent away are about to end: what they still have is bounded by waiting for them.
+        let crowded = |table: &mut Table| !table.stopping && table.leaving() >= LEAVING_MAX;
+        let waited = self.left.wait_timeout_while(self.lock(), LEAVE_WITHIN, crowded);
+        let (mut table, late) = waited.unwrap_or_else(PoisonError::into_inner);
+        if late.timed_out() || !table.make_place(&self.config, peer, is_scarce(descriptor)) {
             return;
         }
         let no = table.next;
@@ -163,7 +198,7 @@ impl Shared {
         drop(table);
         let leaving = Leaving { shared: self.clone(), no };
         // When there is no thread to be had, `leaving` is dropped with the closure and the connection closes.
-        let _ = std::thread::Builder::new().name("nbd reader".into()).spawn(move || {
+        let _ = std::thread::Builder::new().name("nbd reader".into()).stack_size(STACK).spawn(move || {
             // How it ended is the client's business: it broke the protocol, or left.
             let _ = leaving.shared.serve(&connection, leaving.no);
         });
@@ -191,9 +226,13 @@ impl Shared {
         let hangup = || {
             let _ = socket.shutdown(Shutdown::Both);
         };
+        let late = connection.socket.clone();
+        let account = self.config.room.open(Box::new(move || {
+            let _ = late.shutdown(Shutdown::Both);
+        }));
         let mut output = socket;
-        let exports = &*self.exports;
-        converse(&mut input, &mut output, exports, self.config.share, &connection.stop, &entered, &hangup)
+        let (exports, memory) = (&*self.exports, (self.config.share, Arc::new(account)));
+        converse(&mut input, &mut output, exports, memory, &connection.stop, &entered, &hangup)
     }
 
     /// Ends the connections that `concerned` picks: politely, then by force.
@@ -220,20 +259,57 @@ impl Shared {
     }
 }
 
+impl Table {
+    /// Makes a place for one more from `peer` (invariant 3). `false`: there is none. `scarce`: it has one of the last descriptors.
+    fn make_place(&mut self, config: &Config, peer: Option<IpAddr>, scarce: bool) -> bool {
+        let staying = || self.connections.values().filter(|one| !one.leaving);
+        let own = staying().filter(|one| one.peer == peer).count();
+        if peer.is_some() && own >= config.of_one_address {
+            return self.send_away(|one| one.peer == peer);
+        }
+        let choosing = staying().filter(|one| one.export.is_none()).count();
+        if scarce || choosing >= config.choosing || staying().count() >= config.connections {
+            let mut by_peer: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
+            staying().filter(|one| one.export.is_none()).for_each(|one| *by_peer.entry(one.peer).or_default() += 1);
+            let most = by_peer.into_iter().max_by_key(|(_, count)| *count).map(|(peer, _)| peer);
+            return most.is_some_and(|peer| self.send_away(|one| one.peer == peer));
+        }
+        true
+    }
+
+    fn leaving(&self) -> usize {
+        self.connections.values().filter(|one| one.leaving).count()
+    }
+
+    /// Sends the oldest of these away that has not chosen an export. `false`: there is none.
+    fn send_away(&mut self, concerned: impl Fn(&Connection) -> bool) -> bool {
+        let mut choosing = self.connections.values_mut().filter(|one| one.export.is_none() && !one.leaving);
+        let Some(oldest) = choosing.find(|one| concerned(one)) else { return false };
+        oldest.leaving = true;
+        let _ = oldest.socket.shutdown(Shutdown::Both);
+        true
+    }
+}
+
+/// Whether the system gave one of the last descriptors: it gives the lowest that is free.
+fn is_scarce(descriptor: u64) -> bool {
+    getrlimit(Resource::Nofile).current.is_some_and(|limit| descriptor + DESCRIPTORS_LEFT.min(limit / 2) >= limit)
+}
+
 /// One client's whole conversation, over any streams: handshake, then requests until it ends or `stop` is set.
 /// `entered` is told the session before the first request; `hangup` makes a blocked read return.
 pub fn converse(
     input: &mut impl Read,
     output: &mut (impl Write + Send),
     exports: &dyn Exports,
-    share: Share,
+    memory: (Share, Arc<Account>),
     stop: &AtomicBool,
     entered: &dyn Fn(&Session) -> io::Result<()>,
     hangup: &(dyn Fn() + Sync),
 ) -> io::Result<()> {
     let Some(session) = negotiate(input, output, exports)? else { return Ok(()) };
     entered(&session)?;
-    transmit(input, output, &session, share, stop, hangup)
+    transmit(input, output, &session, memory, stop, hangup)
 }
 
 /// Takes its connection out of the table when the thread ends, however it ends.

@@ -4,19 +4,27 @@
 //! Invariants
 //! 1. A request is judged once, here, against the shape told to the client; what passes needs no checks further down.
 //! 2. A refused write's bytes are read and thrown away, so that the next request is found; they never take memory.
-//! 3. Memory for a write is taken only after there is room for it in flight.
+//! 3. Memory for a write is taken as its bytes arrive, from the room of all clients: a header alone takes none to speak of.
 
 use super::negotiate::{Session, violation};
-use super::replies::{Asked, Flow, Refusal};
+use super::replies::{Asked, Flow, Refusal, Ticket};
+use super::room::{Account, Way};
+use super::server::STACK;
 use super::wire::{REQUEST_HEADER, Request, cmd};
 use crate::errno::{NBD_EINVAL, names};
-use crate::export::{Access, Op, PayloadPool, Reply};
+use crate::export::{Access, Op, Payload, Reply};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The most extents in one answer to a block status request.
 const EXTENTS_MAX: usize = 1024;
+/// What such a request counts for: its answer, and that finding it takes the engine as long as reading would.
+const STATUS_COST: usize = 64 << 10;
+/// The first piece of a payload that is longer. Allocators serve more from pages of some MiB, one for each thread.
+const FIRST: usize = 64 << 10;
+/// A payload that goes on after so many bytes gets room for so many times as much.
+const STEP: usize = 4;
 
 /// How much one connection may hold at a time.
 #[derive(Clone, Copy, Debug)]
@@ -33,14 +41,15 @@ pub fn transmit(
     input: &mut impl Read,
     output: &mut (impl Write + Send),
     session: &Session,
-    share: Share,
+    (share, account): (Share, Arc<Account>),
     stop: &AtomicBool,
     hangup: &(dyn Fn() + Sync),
 ) -> io::Result<()> {
-    let flow = Flow::new(share.requests, share.bytes);
+    let flow = Flow::new(share, account);
     std::thread::scope(|scope| {
         let writing = flow.clone();
-        let writer = std::thread::Builder::new().name("nbd writer".into()).spawn_scoped(scope, move || {
+        let writer = std::thread::Builder::new().name("nbd writer".into()).stack_size(STACK);
+        let writer = writer.spawn_scoped(scope, move || {
             // Also when the writer panics: else the reader would wait for ever.
             let mut lost = BreakOnDrop { flow: &writing, hangup, armed: true };
             let result = writing.write_to(output, session.structured);
@@ -49,7 +58,7 @@ pub fn transmit(
         })?;
         // Also when the reader panics: else the writer would wait for ever.
         let closing = CloseOnDrop(&flow);
-        let mut reader = Reader { input, session, flow: &flow, pool: PayloadPool::new(share.bytes) };
+        let mut reader = Reader { input, session, flow: &flow };
         let read = reader.run(stop);
         drop(closing);
         let written = writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -84,7 +93,6 @@ struct Reader<'a, I> {
     input: &'a mut I,
     session: &'a Session,
     flow: &'a Arc<Flow>,
-    pool: Arc<PayloadPool>,
 }
 
 impl<I: Read> Reader<'_, I> {
@@ -116,42 +124,64 @@ impl<I: Read> Reader<'_, I> {
                 return Ok(true);
             }
         };
-        let Some(ticket) = self.flow.enter(request.cookie, asked, cost) else { return Ok(false) };
-        match self.op(request)? {
+        let Some(mut ticket) = self.flow.enter(request.cookie, asked, cost) else { return Ok(false) };
+        let data = match request.command {
+            cmd::WRITE => self.payload(&mut ticket, request.len as usize)?,
+            _ => ticket.take(cost).then(|| Payload::copy_of(&[])),
+        };
+        let Some(data) = data else { return Ok(false) };
+        match op(request, data) {
             Some(op) => self.session.volume.submit(op, Box::new(move |outcome| ticket.finish(outcome))),
             None => ticket.finish(Ok(Reply::Done)),
         }
         Ok(true)
     }
 
-    /// What to ask the volume, the bytes of a write read from the socket; `None` when there is nothing to ask.
-    fn op(&mut self, request: &Request) -> io::Result<Option<Op>> {
-        let Request { flags, offset, len, .. } = *request;
-        let fua = flags & cmd::FLAG_FUA != 0;
-        Ok(Some(match request.command {
-            cmd::READ => Op::Read { offset, len },
-            cmd::WRITE => {
-                let mut data = self.pool.take(len as usize);
-                self.input.read_exact(&mut data)?;
-                Op::Write { offset, data, fua }
+    /// The bytes of a write, read from the socket; `None` when the connection is broken. Memory grows behind what arrives.
+    fn payload(&mut self, ticket: &mut Ticket, len: usize) -> io::Result<Option<Payload>> {
+        let account = self.flow.account();
+        let mut data = Payload::copy_of(&[]);
+        let mut have = 0;
+        while have < len {
+            let room = (have * STEP).clamp(len.min(FIRST), len);
+            if !ticket.take(room - have) {
+                return Ok(None);
             }
-            cmd::FLUSH => Op::Flush,
-            cmd::TRIM => Op::Trim { offset, len: len.into(), fua },
-            cmd::WRITE_ZEROES => {
-                let no_hole = flags & cmd::FLAG_NO_HOLE != 0;
-                let fast = flags & cmd::FLAG_FAST_ZERO != 0;
-                Op::WriteZeroes { offset, len: len.into(), no_hole, fast, fua }
-            }
-            cmd::BLOCK_STATUS => Op::Status { offset, len: len.into(), limit: extents_max(flags) },
-            // CACHE: a hint that nothing is made of.
-            _ => return Ok(None),
-        }))
+            let mut larger = account.buffers().take(room);
+            larger[..have].copy_from_slice(&data);
+            data = larger;
+            account.wait_for(Way::In, len - have);
+            self.input.read_exact(&mut data[have..])?;
+            account.came(Way::In);
+            have = room;
+        }
+        Ok(Some(data))
     }
 
     fn skip(&mut self, len: u64) -> io::Result<()> {
         let skipped = io::copy(&mut (&mut *self.input).take(len), &mut io::sink())?;
         if skipped < len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
+}
+
+/// What to ask the volume; `data`: the bytes of a write. `None` when there is nothing to ask.
+fn op(request: &Request, data: Payload) -> Option<Op> {
+    let Request { flags, offset, len, .. } = *request;
+    let fua = flags & cmd::FLAG_FUA != 0;
+    Some(match request.command {
+        cmd::READ => Op::Read { offset, len },
+        cmd::WRITE => Op::Write { offset, data, fua },
+        cmd::FLUSH => Op::Flush,
+        cmd::TRIM => Op::Trim { offset, len: len.into(), fua },
+        cmd::WRITE_ZEROES => {
+            let no_hole = flags & cmd::FLAG_NO_HOLE != 0;
+            let fast = flags & cmd::FLAG_FAST_ZERO != 0;
+            Op::WriteZeroes { offset, len: len.into(), no_hole, fast, fua }
+        }
+        cmd::BLOCK_STATUS => Op::Status { offset, len: len.into(), limit: extents_max(flags) },
+        // CACHE: a hint that nothing is made of.
+        _ => return None,
+    })
 }
 
 /// The gate: what the reply depends on and how many bytes it will hold, or why the request is refused.
@@ -186,7 +216,7 @@ fn judge(request: &Request, session: &Session) -> Result<(Asked, usize), Refusal
     Ok(match command {
         cmd::READ => (Asked::Read { offset, len, fragment: flags & cmd::FLAG_DF == 0 }, len as usize),
         cmd::WRITE => (Asked::Other, len as usize),
-        cmd::BLOCK_STATUS => (Asked::Status { len, limit: extents_max(flags) }, 0),
+        cmd::BLOCK_STATUS => (Asked::Status { len, limit: extents_max(flags) }, STATUS_COST),
         cmd::WRITE_ZEROES if flags & cmd::FLAG_FAST_ZERO != 0 => (Asked::FastZero, 0),
         _ => (Asked::Other, 0),
     })

@@ -26,6 +26,8 @@ pub struct HostExports {
 /// The NBD servers of a daemon.
 struct NbdExports {
     thread: Thread,
+    /// What the clients of all servers share.
+    room: Arc<nbd::Room>,
     servers: Mutex<BTreeMap<Address, Listening>>,
 }
 
@@ -42,9 +44,9 @@ pub(super) struct Offered {
 }
 
 impl HostExports {
-    /// No server yet.
-    pub fn new(thread: Thread) -> HostExports {
-        let nbd = NbdExports { thread: thread.clone(), servers: Mutex::default() };
+    /// No server yet. Requests of all NBD clients hold `memory` bytes at most.
+    pub fn new(thread: Thread, memory: usize) -> HostExports {
+        let nbd = NbdExports { thread: thread.clone(), room: nbd::Room::new(memory), servers: Mutex::default() };
         HostExports { nbd, fuse: FuseExports::new(thread.clone()), ublk: UblkExports::new(thread) }
     }
 }
@@ -100,7 +102,8 @@ impl NbdExports {
             return Ok(());
         }
         let offered = Offered::new(&self.thread, vdisk, terms.read_only);
-        let server = nbd::Server::start(&nbd_address(at)?, offered.clone(), nbd::Config::default())?;
+        let config = nbd::Config { room: self.room.clone(), ..nbd::Config::default() };
+        let server = nbd::Server::start(&nbd_address(at)?, offered.clone(), config)?;
         if let Address::Unix(path) = at
             && let Err(error) = give_socket(path, terms)
         {

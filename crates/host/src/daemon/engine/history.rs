@@ -77,7 +77,7 @@ fn hand_to_all(pools: &Pools, events: &[EventInfo]) {
     let open = pools.open.borrow();
     for event in events {
         if let Some(open) = event.pool.as_ref().and_then(|pool| open.get(pool)) {
-            hand_on(&open.pool, event);
+            open.border.look(|| hand_on(&open.pool, event));
         }
     }
 }

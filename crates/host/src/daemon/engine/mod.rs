@@ -6,13 +6,16 @@
 //! Invariants
 //! 1. Pools, virtual disks and disks never leave the engine's thread; what comes out are plain values.
 //! 2. A pool is in [`Pools`] exactly while its disks are claimed.
+//! 3. Whatever runs code of a pool runs inside its [`border`]: a panic there closes that pool, and the others go on.
 
+mod border;
 mod exports;
 mod fuse_exports;
 mod history;
 mod info;
 mod labels;
 mod open;
+mod socket;
 mod ublk_exports;
 mod upkeep;
 mod volume;
@@ -29,11 +32,13 @@ use crate::api::pool::{CheckReport, PoolInfo};
 use crate::api::upkeep::{PoolSettings, Usage};
 use crate::api::vdisk::{ExplainQuery, Operation, Provisioning, Resiliency};
 use crate::disk::BackendChoice;
+use crate::export::PayloadPool;
 use crate::runtime::{Handle, Local, Options, start};
+use border::Border;
 use history::History;
 use open::{FailedDisk, OpenPool};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
@@ -57,14 +62,39 @@ const STOP_MAX: Duration = Duration::from_millis(250);
 /// The engine's thread with what lives on it.
 pub type Thread = Handle<Pools>;
 
+/// Bytes of memory for reads that is kept between them, for all volumes together.
+const READ_BUFFERS: usize = 32 << 20;
+
 /// What lives on the engine's thread.
-#[derive(Default)]
 pub struct Pools {
     open: RefCell<BTreeMap<String, Rc<OpenPool>>>,
     /// The virtual disks that clients use, by the number their volume was given.
-    served: RefCell<BTreeMap<u64, Rc<Vdisk>>>,
+    served: RefCell<BTreeMap<u64, Served>>,
+    /// The identities of pools in which there was a panic: they are not opened again in this life of the daemon.
+    broken: RefCell<BTreeSet<String>>,
     served_next: Cell<u64>,
     tuning: Tuning,
+    buffers: Arc<PayloadPool>,
+}
+
+/// A virtual disk that a client uses.
+#[derive(Clone)]
+struct Served {
+    vdisk: Rc<Vdisk>,
+    border: Rc<Border>,
+}
+
+impl Default for Pools {
+    fn default() -> Pools {
+        Pools {
+            open: RefCell::default(),
+            served: RefCell::default(),
+            broken: RefCell::default(),
+            served_next: Cell::default(),
+            tuning: Tuning::default(),
+            buffers: PayloadPool::new(READ_BUFFERS),
+        }
+    }
 }
 
 /// The pools of this machine, on a thread of their own.
@@ -124,8 +154,27 @@ impl HostEngine {
     {
         let pool = pool.to_string();
         self.ask(name, move |local| async move {
-            let pool = local.state().pool(&pool)?;
-            ask(pool).await
+            let open = local.state().pool(&pool)?;
+            let border = open.border.clone();
+            border.guard(ask(open)).await.unwrap_or_else(|| Err(broken(&pool)))
+        })
+    }
+
+    /// Runs `ask`, which looks for the open pool itself, inside the border of that pool.
+    fn ask_of<T, F>(
+        &self,
+        pool: &str,
+        name: &'static str,
+        ask: impl FnOnce(Rc<Local<Pools>>, String) -> F + Send + 'static,
+    ) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Answer<T>> + 'static,
+    {
+        let pool = pool.to_string();
+        self.ask(name, move |local| async move {
+            let border = local.state().pool(&pool)?.border.clone();
+            border.guard(ask(local, pool.clone())).await.unwrap_or_else(|| Err(broken(&pool)))
         })
     }
 }
@@ -160,20 +209,17 @@ impl Engine for HostEngine {
     }
 
     fn pool_close(&self, pool: &str) -> Answer<()> {
-        let pool = pool.to_string();
-        self.ask("pool close", move |local| async move { open::close(local, &pool, false).await })
+        self.ask_of(pool, "pool close", move |local, pool| async move { open::close(local, &pool, false).await })
     }
 
     fn pool_remove(&self, pool: &str) -> Answer<()> {
-        let pool = pool.to_string();
-        self.ask("pool remove", move |local| async move { open::close(local, &pool, true).await })
+        self.ask_of(pool, "pool remove", move |local, pool| async move { open::close(local, &pool, true).await })
     }
 
     fn pools(&self) -> Answer<Vec<PoolInfo>> {
         let look = |local: Rc<Local<Pools>>| async move {
-            let open = local.state().open.borrow();
-            let failed: Vec<FailedDisk> = open.values().flat_map(|open| open.failed_disks()).collect();
-            Ok((open.values().map(|open| info::pool(open, local.world().now())).collect::<Vec<_>>(), failed))
+            let failed = local.state().look(OpenPool::failed_disks);
+            Ok((look_at_all(&local), failed.into_iter().flatten().collect::<Vec<FailedDisk>>()))
         };
         let (pools, failed) = self.ask("pool info", look)?;
         // Not on the engine's thread: where a disk hangs, to look for it may take long.
@@ -182,9 +228,8 @@ impl Engine for HostEngine {
             return Ok(pools);
         }
         self.ask("pool info", move |local| async move {
-            let open = local.state().open.borrow();
-            open.values().for_each(|open| open.note_pulled(&pulled));
-            Ok(open.values().map(|open| info::pool(open, local.world().now())).collect())
+            local.state().look(|open| open.note_pulled(&pulled));
+            Ok(look_at_all(&local))
         })
     }
 
@@ -196,8 +241,8 @@ impl Engine for HostEngine {
     }
 
     fn pool_rename(&self, pool: &str, name: &str) -> Answer<()> {
-        let (pool, name) = (pool.to_string(), name.to_string());
-        self.ask("pool rename", move |local| upkeep::rename(local, pool, name))
+        let name = name.to_string();
+        self.ask_of(pool, "pool rename", move |local, pool| upkeep::rename(local, pool, name))
     }
 
     fn pool_set(&self, pool: &str, settings: &PoolSettings) -> Answer<()> {
@@ -219,8 +264,8 @@ impl Engine for HostEngine {
     }
 
     fn disk_add(&self, pool: &str, member: &NewMember, usage: Usage) -> Answer<u16> {
-        let (pool, member) = (pool.to_string(), member.clone());
-        self.ask("disk add", move |local| upkeep::add(local, pool, member, usage))
+        let member = member.clone();
+        self.ask_of(pool, "disk add", move |local, pool| upkeep::add(local, pool, member, usage))
     }
 
     fn disk_remove_judge(&self, pool: &str, disk: u16, instead: Instead) -> Answer<Leaving> {
@@ -249,8 +294,8 @@ impl Engine for HostEngine {
     }
 
     fn disk_attach(&self, pool: &str, path: &Path) -> Answer<u16> {
-        let (pool, path) = (pool.to_string(), path.to_path_buf());
-        self.ask("disk attach", move |local| upkeep::attach(local, pool, path))
+        let path = path.to_path_buf();
+        self.ask_of(pool, "disk attach", move |local, pool| upkeep::attach(local, pool, path))
     }
 
     fn vdisk_judge(&self, pool: &str, spec: &VdiskSpec) -> Answer<Judged> {
@@ -346,6 +391,24 @@ impl Pools {
         let found = self.open.borrow().get(name).cloned();
         found.ok_or_else(|| ApiError::new(Kind::NotFound, format!("no pool {name}")).hint("weft pool list"))
     }
+}
+
+impl Pools {
+    /// Looks at every open pool, each inside its border.
+    fn look<T>(&self, mut look: impl FnMut(&OpenPool) -> T) -> Vec<T> {
+        // Where a look ends in a panic, the pool is taken away a moment later.
+        let open = self.open.borrow();
+        open.values().filter_map(|open| open.border.look(|| look(open))).collect()
+    }
+}
+
+fn look_at_all(local: &Local<Pools>) -> Vec<PoolInfo> {
+    let now = local.world().now();
+    local.state().look(|open| info::pool(open, now))
+}
+
+fn broken(pool: &str) -> ApiError {
+    ApiError::new(Kind::Internal, format!("pool {pool} was closed, by a mistake of weft")).hint("weft events")
 }
 
 /// What the engine is asked for.

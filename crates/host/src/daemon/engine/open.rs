@@ -1,6 +1,8 @@
 //! Making, opening and closing pools, on the engine's thread.
 
+use super::border::Border;
 use super::labels::hex;
+use super::socket::Socketed;
 use super::world::PoolWorld;
 use super::{Pools, history, labels, upkeep};
 use crate::api::error::{Answer, ApiError, Kind};
@@ -31,6 +33,8 @@ const ROOM_TOLD_EVERY: Nanos = Nanos::secs(60);
 /// A pool that is open, with what only the host knows of it.
 pub struct OpenPool {
     pub pool: Rc<Pool>,
+    /// Everything that runs code of the pool runs inside.
+    pub border: Rc<Border>,
     /// Where its disks were found, by their numbers.
     pub paths: RefCell<BTreeMap<u16, PathBuf>>,
     /// What was there when they were opened.
@@ -93,6 +97,7 @@ impl OpenPool {
             *times
         };
         let (pool, gone, found) = (Rc::downgrade(&self.pool), self.gone.clone(), self.found.clone());
+        let border = self.border.clone();
         // The pool would else notice only when it next uses the disk.
         disk.on_gone(move || {
             if found.borrow().get(&no) != Some(&mine) {
@@ -100,7 +105,7 @@ impl OpenPool {
             }
             gone.borrow_mut().insert(no);
             if let Some(pool) = pool.upgrade() {
-                pool.store().disk_lost(no, "its file or device is gone");
+                border.look(|| pool.store().disk_lost(no, "its file or device is gone"));
             }
         });
     }
@@ -211,16 +216,45 @@ async fn open_disks(
     options: OpenOptions,
     journal: Arc<Journal>,
 ) -> Answer<()> {
+    let border = Rc::new(Border::default());
+    let why = Rc::new(RefCell::new(String::new()));
+    let told = why.clone();
+    border.on_death(move |words| *told.borrow_mut() = words);
+    let sockets: Vec<Rc<Socketed>> = members.iter().map(|(_, disk)| Socketed::new(disk.clone())).collect();
+    let opening = open_inside(local.clone(), border.clone(), members, sockets.clone(), options, journal);
+    match border.guard(opening).await {
+        Some(opened) => opened,
+        None => {
+            sockets.iter().for_each(|socket| socket.unplug());
+            let why = why.borrow();
+            Err(ApiError::new(Kind::Internal, format!("the pool cannot be opened, by a mistake of weft: {why}")))
+        }
+    }
+}
+
+/// The same, inside the border of the pool.
+async fn open_inside(
+    local: Rc<Local<Pools>>,
+    border: Rc<Border>,
+    members: Vec<(PathBuf, Rc<HostDisk>)>,
+    sockets: Vec<Rc<Socketed>>,
+    options: OpenOptions,
+    journal: Arc<Journal>,
+) -> Answer<()> {
     let begun = now_ms();
     // The engine knows disks by what they carry; where they are is kept beside it, by identity.
     let mut found = BTreeMap::new();
     for (path, disk) in &members {
         if let Some(label) = labels::probe(path)? {
+            if local.state().broken.borrow().contains(&label.pool_id) {
+                let message = "it was closed after a mistake of weft; a restart of the daemon opens it again";
+                return Err(ApiError::new(Kind::NotPossible, message).hint("weft events"));
+            }
             found.insert(label.disk_id, (path.clone(), disk.clone()));
         }
     }
-    let world = PoolWorld::new(local.world(), journal.clone());
-    let disks = members.into_iter().map(|(_, disk)| disk as Rc<dyn Disk>).collect();
+    let world = PoolWorld::new(local.world(), journal.clone(), border.clone());
+    let disks = sockets.iter().map(|disk| disk.clone() as Rc<dyn Disk>).collect();
     // What this opening writes is told apart by it from what another machine may write.
     let lineage = u64::from_le_bytes(random()?);
     let options = OpenOptions { tuning: local.state().tuning, lineage, ..options };
@@ -230,8 +264,17 @@ async fn open_disks(
     world.introduce(&pool);
     history::catch_up(&pool, &journal, begun);
     pool.set_unix_now(wall_clock());
+    let (weak, at_hand) = (Rc::downgrade(&local), sockets);
+    border.on_death(move |why| {
+        at_hand.iter().for_each(|socket| socket.unplug());
+        if let Some(local) = weak.upgrade() {
+            let task = bury(local.clone(), why);
+            local.spawn("bury", task);
+        }
+    });
     let open = OpenPool {
         pool,
+        border,
         paths: RefCell::default(),
         identities: RefCell::default(),
         gone: Rc::default(),
@@ -254,10 +297,31 @@ async fn open_disks(
     Ok(())
 }
 
+/// Takes pools away in which there was a panic. Nothing of them is dropped: what is wrong with them is not known.
+async fn bury(local: Rc<Local<Pools>>, why: String) {
+    let state = local.state();
+    let dead: Vec<(String, Rc<OpenPool>)> = {
+        let mut open = state.open.borrow_mut();
+        open.extract_if(.., |_, open| open.border.is_dead()).collect()
+    };
+    for (name, open) in dead {
+        let served: Vec<_> = {
+            let mut served = state.served.borrow_mut();
+            served.extract_if(.., |_, served| Rc::ptr_eq(&served.border, &open.border)).collect()
+        };
+        std::mem::forget(served);
+        state.broken.borrow_mut().insert(hex(open.pool.store().id));
+        let text =
+            format!("pool {name} was closed, by a mistake of weft: {why}; a restart of the daemon opens it again");
+        open.journal.warn(Some(&name), text);
+        std::mem::forget(open);
+    }
+}
+
 /// Closes a pool and gives its disks back; with `wipe` they carry it no more.
 pub async fn close(local: Rc<Local<Pools>>, name: &str, wipe: bool) -> Answer<()> {
     let open = local.state().pool(name)?;
-    local.state().served.borrow_mut().retain(|_, served| !open.pool.vdisks().iter().any(|own| Rc::ptr_eq(own, served)));
+    local.state().served.borrow_mut().retain(|_, served| !Rc::ptr_eq(&served.border, &open.border));
     history::catch_up(&open.pool, &open.journal, open.begun);
     let closed = open.pool.close().await;
     local.state().open.borrow_mut().remove(name);

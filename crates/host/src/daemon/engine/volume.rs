@@ -4,7 +4,7 @@
 //! 1. Every request is answered exactly once: where its task cannot start, or is thrown away, the answer is `Closed`.
 //! 2. All volumes of a virtual disk share it, so a flush through one covers what was answered through any other.
 
-use super::{Pools, Thread};
+use super::{Pools, Served, Thread};
 use crate::api::name::VdiskName;
 use crate::export::{Done, Extent, ExtentKind, Op, PayloadPool, Pieces, Reply, Volume, VolumeShape};
 use crate::runtime::Local;
@@ -16,9 +16,6 @@ use weft_engine::vdisk::Vdisk;
 
 /// How many stripes one question about allocation looks at; it runs between two tasks and must be short.
 const STRIPES_PER_STATUS: u64 = 1 << 14;
-
-/// Bytes of memory for reads that a volume keeps between them.
-const READ_BUFFERS: usize = 16 << 20;
 
 /// One virtual disk, for one client.
 pub struct VdiskVolume {
@@ -35,26 +32,30 @@ impl VdiskVolume {
         let opened = thread.call("volume open", move |local| async move {
             let state = local.state();
             let open = state.pool(&name.pool).ok()?;
-            let vdisk = open.vdisk(&name).ok()?;
-            let rotational = {
-                let members = open.pool.store().members.borrow();
-                members.values().filter_map(|member| member.disk.as_ref()).any(|disk| disk.shape().rotational)
-            };
+            let border = open.border.clone();
+            let (vdisk, shape) = border.look(|| {
+                let vdisk = open.vdisk(&name).ok()?;
+                let rotational = {
+                    let members = open.pool.store().members.borrow();
+                    members.values().filter_map(|member| member.disk.as_ref()).any(|disk| disk.shape().rotational)
+                };
+                let shape = VolumeShape {
+                    size: vdisk.size().0,
+                    sector: vdisk.sector(),
+                    preferred: vdisk.stripe_len().0,
+                    strip: vdisk.layout().interleave().0,
+                    read_only: read_only || vdisk.is_read_only(),
+                    rotational,
+                };
+                Some((vdisk, shape))
+            })??;
             let no = state.served_next.get();
             state.served_next.set(no + 1);
-            let shape = VolumeShape {
-                size: vdisk.size().0,
-                sector: vdisk.sector(),
-                preferred: vdisk.stripe_len().0,
-                strip: vdisk.layout().interleave().0,
-                read_only: read_only || vdisk.is_read_only(),
-                rotational,
-            };
-            state.served.borrow_mut().insert(no, vdisk);
-            Some((no, shape))
+            state.served.borrow_mut().insert(no, Served { vdisk, border });
+            Some((no, shape, state.buffers.clone()))
         });
-        let (no, shape) = opened.ok().flatten()?;
-        Some(VdiskVolume { thread: thread.clone(), no, shape, buffers: PayloadPool::new(READ_BUFFERS) })
+        let (no, shape, buffers) = opened.ok().flatten()?;
+        Some(VdiskVolume { thread: thread.clone(), no, shape, buffers })
     }
 }
 
@@ -108,18 +109,20 @@ impl Drop for Answer {
 /// A client was refused for want of room: people are told, of each pool once in a while.
 fn tell_of_no_space(local: &Local<Pools>, no: u64) {
     let state = local.state();
-    let Some(vdisk) = state.served.borrow().get(&no).cloned() else { return };
+    let Some(Served { vdisk, border }) = state.served.borrow().get(&no).cloned() else { return };
     let open = state.open.borrow();
-    let Some(pool) = open.values().find(|open| open.pool.vdisks().iter().any(|own| Rc::ptr_eq(own, &vdisk))) else {
-        return;
-    };
-    pool.refused_for_room(&vdisk.name(), local.world().now());
+    let Some(pool) = open.values().find(|open| Rc::ptr_eq(&open.border, &border)) else { return };
+    border.look(|| pool.refused_for_room(&vdisk.name(), local.world().now()));
 }
 
 async fn perform(local: &Rc<Local<Pools>>, no: u64, op: Op, buffers: &Arc<PayloadPool>) -> Result<Reply> {
-    let found = local.state().served.borrow().get(&no).cloned();
-    let vdisk = found.ok_or_else(|| Error::new(ErrorKind::Closed, "the pool was closed"))?;
-    let at = VirtualOffset;
+    let closed = || Error::new(ErrorKind::Closed, "the pool was closed");
+    let Served { vdisk, border } = local.state().served.borrow().get(&no).cloned().ok_or_else(closed)?;
+    border.guard(perform_inside(local.clone(), vdisk, op, buffers.clone())).await.unwrap_or_else(|| Err(closed()))
+}
+
+async fn perform_inside(local: Rc<Local<Pools>>, vdisk: Rc<Vdisk>, op: Op, buffers: Arc<PayloadPool>) -> Result<Reply> {
+    let (local, at) = (&local, VirtualOffset);
     match op {
         Op::Read { offset, len } => {
             // A read that succeeds fills all of it: what was there before never leaves.

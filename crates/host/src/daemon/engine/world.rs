@@ -4,6 +4,7 @@
 //! 1. What one disk says again and again does not drive out what others say: of each kind [`TOLD_FIRST`] events of a disk are told one by one, and what follows
 //!    within [`FOLDED`] in one.
 
+use super::border::Border;
 use crate::daemon::events::Journal;
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,7 @@ use weft_engine::world::World;
 /// The world of one pool.
 pub struct PoolWorld {
     inner: Rc<dyn World>,
+    border: Rc<Border>,
     journal: Arc<Journal>,
     /// The names are known when the pool is open.
     pool: OnceCell<Weak<Pool>>,
@@ -50,9 +52,10 @@ struct Repeated {
 
 impl PoolWorld {
     /// The world of a pool that is being opened.
-    pub fn new(inner: Rc<dyn World>, journal: Arc<Journal>) -> Rc<PoolWorld> {
+    pub fn new(inner: Rc<dyn World>, journal: Arc<Journal>, border: Rc<Border>) -> Rc<PoolWorld> {
         Rc::new_cyclic(|own| PoolWorld {
             inner,
+            border,
             journal,
             pool: OnceCell::new(),
             waiting: RefCell::default(),
@@ -180,7 +183,13 @@ impl World for PoolWorld {
     }
 
     fn spawn(&self, name: &'static str, task: Task) {
-        self.inner.spawn(name, task);
+        let inside = self.border.guard(task);
+        self.inner.spawn(
+            name,
+            Box::pin(async move {
+                let _ = inside.await;
+            }),
+        );
     }
 
     fn emit(&self, event: Event) {
