@@ -68,7 +68,8 @@ fn numbers_that_are_in_use_are_not_given_out_again() {
     judge(&again);
     assert_eq!(again.prove(), 0);
     let ids: Vec<u32> = again.rig.pool().vdisks().iter().map(|vdisk| vdisk.id()).collect();
-    assert!(ids.len() == 2 && ids[0] != ids[1], "{ids:?}");
+    let apart: std::collections::BTreeSet<&u32> = ids.iter().collect();
+    assert!(ids.len() == 3 && apart.len() == 3, "{ids:?}");
     again.close();
 }
 
@@ -104,7 +105,7 @@ fn a_pool_that_contradicts_itself_does_not_open() {
         })
     };
     let pool = |next_segment| Record::Pool(PoolRecord { next_segment, ..PoolRecord::default() });
-    let many: Vec<Record<'static>> = (0..3000)
+    let many: Vec<Record<'static>> = (0..500)
         .map(|chunk| {
             let pages = PageRun { segment: 0, first: 0, count: 16 };
             Record::Chunk(ChunkRecord { table: own.tables[0], chunk: chunk + 100, pages, versions: [0; 16] })
@@ -123,7 +124,7 @@ fn a_pool_that_contradicts_itself_does_not_open() {
             "more slabs than the disk has",
             vec![Record::Disk(DiskRecord { slabs: disk.slabs + 1, disk_len: ByteCount::gib(1), ..disk.clone() })],
         ),
-        ("thousands of chunks in one place", many),
+        ("hundreds of chunks in one place", many),
     ] {
         let images = with_records(&story, |records| records.extend(more.iter().cloned()));
         let mut again = story.with_images(&images);

@@ -41,10 +41,17 @@ enum Stall {
     Waited,
 }
 
+/// While a pool is opened, what is to be read comes from records that are not proven yet: a disk is not asked for what it does not have.
+fn check_range(asked: &Asked, at: DiskOffset, len: usize) -> Done<()> {
+    let end = at.0.checked_add(len as u64);
+    if end.is_some_and(|end| end <= asked.disk.shape().capacity.0) { Ok(()) } else { Err(DiskError::Media) }
+}
+
 impl Store {
     /// Reads `len` bytes at `at` of disk `no`, however long that takes.
     pub async fn disk_read(&self, no: u16, at: DiskOffset, len: usize) -> Done<Buf> {
         let asked = self.asked(no)?;
+        check_range(&asked, at, len)?;
         let read = asked.disk.read(at, self.spare.take(len));
         let result = self.timed(no, self.in_time(&asked, "a read", Stall::Waited, read)).await;
         self.count_read(no, len, false);
@@ -57,6 +64,7 @@ impl Store {
     /// Reads `len` bytes at `at` of disk `no`, but waits no longer than the read timeout: `Ok(None)`.
     pub async fn disk_read_patiently(&self, no: u16, at: DiskOffset, len: usize) -> Done<Option<Buf>> {
         let asked = self.asked(no)?;
+        check_range(&asked, at, len)?;
         let read = asked.disk.read(at, self.spare.take(len));
         let read = self.timed(no, self.ask(&asked, &self.patience, read)).await;
         self.count_read(no, len, matches!(read, Patient::Overdue(_)));

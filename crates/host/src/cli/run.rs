@@ -322,7 +322,7 @@ impl Session<'_, '_> {
             let json = serde_json::to_string_pretty(answer).expect("answers have string keys only");
             writeln!(self.io.out, "{json}")?;
         } else {
-            write!(self.io.out, "{}", answer.text(self.style))?;
+            write!(self.io.out, "{}", harmless(&answer.text(self.style)))?;
         }
         self.io.out.flush()?;
         Ok(Exit::Done)
@@ -338,6 +338,25 @@ impl Session<'_, '_> {
         }
         self.print(answer)
     }
+}
+
+/// Text without what moves a terminal's cursor or more, but for our own colours: names of files and words from disks may hold anything.
+fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let colour = rest.strip_prefix("\u{1b}[").and_then(|after| {
+            let digits = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
+            digits.starts_with('m').then(|| rest.len() - digits.len() + 1)
+        });
+        let len = colour.unwrap_or(c.len_utf8());
+        match c {
+            _ if colour.is_some() || c == '\n' || !c.is_control() => shown += &rest[..len],
+            c => shown.extend(c.escape_default()),
+        }
+        rest = &rest[len..];
+    }
+    shown
 }
 
 fn create_request(create: &args::VdiskCreate) -> VdiskCreate {
@@ -379,4 +398,15 @@ fn here() -> Answer<PathBuf> {
 fn absolute(path: &Path) -> Answer<PathBuf> {
     std::path::absolute(path)
         .map_err(|error| ApiError::new(Kind::InvalidInput, format!("`{}` is no path: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::harmless;
+
+    #[test]
+    fn only_colours_and_ends_of_lines_reach_the_terminal_as_they_are() {
+        assert_eq!(harmless("a\u{1b}[32mgreen\u{1b}[39m\n"), "a\u{1b}[32mgreen\u{1b}[39m\n");
+        assert_eq!(harmless("\u{1b}[2J\u{7}x\r\u{9b}1;1H"), "\\u{1b}[2J\\u{7}x\\r\\u{9b}1;1H");
+    }
 }

@@ -15,6 +15,9 @@ use crate::api::watch::{Change, EventInfo, Outcome, Status, Version};
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
+/// The last moment that can be written, in milliseconds since 1970 UTC: the end of the year 9999. Later ones are shown as this.
+const TIME_MAX: u64 = 253_402_300_799_000;
+
 /// An answer that can be drawn.
 pub trait Text {
     /// The answer as text, whole lines.
@@ -423,7 +426,7 @@ impl Text for Explanation {
 
 impl Text for EventInfo {
     fn text(&self, _: Style) -> String {
-        let at = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(self.at_ms));
+        let at = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(self.at_ms.min(TIME_MAX)));
         let mark = if self.warning { "! " } else { "" };
         let pool = self.pool.as_ref().map(|pool| format!("{pool}: ")).unwrap_or_default();
         format!("{at}  {mark}{pool}{}\n", self.text)

@@ -219,11 +219,16 @@ fn in_use(path: &Path, open: &[PoolInfo]) -> Answer<()> {
     }
 }
 
+/// A new file for the owner only.
+fn create_private(path: &Path) -> std::io::Result<File> {
+    File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
 fn make_ready(candidates: &[Candidate], made: &mut Vec<PathBuf>) -> Answer<()> {
     for candidate in candidates {
         let shown = candidate.path.display();
         let result = match (candidate.create, &candidate.holds) {
-            (Some(size), _) => File::create_new(&candidate.path).and_then(|file| {
+            (Some(size), _) => create_private(&candidate.path).and_then(|file| {
                 made.push(candidate.path.clone());
                 file.set_len(size.0)
             }),

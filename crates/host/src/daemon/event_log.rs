@@ -11,6 +11,7 @@ use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::watch::EventInfo;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -101,7 +102,7 @@ fn read(path: &Path) -> Vec<EventInfo> {
 /// Writes events at the end, durably, and puts the file aside when it is long (invariant 1).
 fn append(dir: &Path, events: &[EventInfo]) -> io::Result<()> {
     let path = file(dir, 0);
-    let mut log = File::options().create(true).append(true).read(true).open(&path)?;
+    let mut log = File::options().create(true).append(true).read(true).mode(0o600).open(&path)?;
     let mut lines = Vec::new();
     if !ends_a_line(&mut log)? {
         lines.push(b'\n');
@@ -139,6 +140,7 @@ fn ends_a_line(log: &mut File) -> io::Result<bool> {
 mod tests {
     use super::*;
     use crate::api::watch::EventQuery;
+    use std::os::unix::fs::MetadataExt;
 
     fn texts(dir: &Path) -> Vec<String> {
         let journal = Arc::new(Journal::default());
@@ -156,6 +158,7 @@ mod tests {
             journal.warn(Some("tank"), format!("lost {run}"));
             log.stop();
         }
+        assert_eq!(fs::metadata(file(dir.path(), 0)).unwrap().mode() & 0o077, 0, "for the owner only");
         assert_eq!(texts(dir.path()), ["start 0", "lost 0", "start 1", "lost 1", "start 2", "lost 2"]);
     }
 

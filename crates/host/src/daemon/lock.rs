@@ -3,13 +3,14 @@
 //! Invariants
 //! 1. Whoever holds the lock beside the socket owns the socket: a socket that is there when the lock is taken is stale.
 //! 2. A lock file is never removed: another daemon may be waiting on it.
+//! 3. Only the owner of this process can open a lock file, or hold its lock: others would keep a daemon from starting.
 
 use crate::api::error::{Answer, ApiError, Kind};
-use rustix::fs::{FlockOperation, Mode, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,14 @@ pub struct Socket {
 impl Lock {
     /// Takes the lock at `path`, writing our process number into it.
     pub fn take(path: &Path, what: &str) -> Answer<Lock> {
-        let open = File::options().read(true).write(true).create(true).truncate(false).open(path);
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
+        let open = options.open(path).and_then(|file| {
+            // Earlier versions made it readable for all.
+            file.set_permissions(Permissions::from_mode(0o600))?;
+            Ok(file)
+        });
         let mut file = open.map_err(|error| failed("open the lock", path, &error))?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut holder = String::new();
@@ -95,7 +103,6 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_second_daemon_on_the_socket_is_refused_and_a_stale_socket_is_replaced() {
@@ -105,7 +112,9 @@ mod tests {
         let Err(error) = Socket::listen(&path) else { panic!("two daemons on one socket") };
         assert_eq!(error.kind, Kind::NotPossible);
         assert!(error.message.contains(&std::process::id().to_string()), "{error}");
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0);
+        for file in [path.clone(), dir.path().join("run/weft.sock.lock")] {
+            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o077, 0, "{file:?}");
+        }
         drop((first, listener));
         assert!(!path.exists());
 

@@ -4,6 +4,7 @@
 //! Invariants
 //! 1. The file is replaced whole and durably: after a crash it is the old one or the new one.
 //! 2. What it says about disks is a hint where to look. Disks are known by their labels only.
+//! 3. It is for the owner of this process only, and what somebody else put in its place is not followed.
 
 use crate::api::error::{Answer, ApiError, BadValue, Kind};
 use crate::api::export::{Address, Place, SocketMode, SocketOwner, Terms};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const VERSION: u32 = 1;
@@ -158,7 +160,8 @@ impl Default for State {
 impl StateDir {
     /// Opens `dir`, making it when it is missing.
     pub fn open(dir: &Path) -> Answer<StateDir> {
-        fs::create_dir_all(dir).map_err(|error| failed("make the state directory", dir, &error))?;
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.map_err(|error| failed("make the state directory", dir, &error))?;
         Ok(StateDir { dir: dir.into() })
     }
 
@@ -187,7 +190,12 @@ impl StateDir {
         let (path, fresh) = (self.file(), self.dir.join("state.json.new"));
         let text = serde_json::to_vec_pretty(state).expect("the state has string keys only");
         let write = || {
-            let mut file = File::create(&fresh)?;
+            // One that a crash left, or a link that leads elsewhere, is not written into.
+            match fs::remove_file(&fresh) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file = File::options().write(true).create_new(true).mode(0o600).open(&fresh)?;
             file.write_all(&text)?;
             file.sync_all()?;
             fs::rename(&fresh, &path)?;
@@ -265,6 +273,21 @@ mod tests {
         assert_eq!(read.exports, state().exports[..1]);
         assert_eq!(serde_json::to_string(&read.exports[0]).unwrap(), r#"{"vdisk":"tank/media","nbd":"unix:/run/nbd"}"#);
         assert!(serde_json::from_str::<State>(&old.replace(r#","nbd":"unix:/run/nbd""#, "")).is_err());
+    }
+
+    #[test]
+    fn what_is_saved_is_for_the_owner_only_and_a_link_in_its_place_leads_nowhere() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let state_dir = StateDir::open(&dir.path().join("state")).unwrap();
+        let precious = dir.path().join("precious");
+        fs::write(&precious, "data").unwrap();
+        symlink(&precious, state_dir.path().join("state.json.new")).unwrap();
+        state_dir.save(&state()).unwrap();
+        assert_eq!(fs::read(&precious).unwrap(), b"data");
+        for path in [state_dir.path().to_path_buf(), state_dir.path().join("state.json")] {
+            assert_eq!(fs::symlink_metadata(&path).unwrap().permissions().mode() & 0o077, 0, "{path:?}");
+        }
     }
 
     #[test]
