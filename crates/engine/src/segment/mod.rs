@@ -135,9 +135,9 @@ impl Segment {
         self.before.iter().cloned().chain([Rc::downgrade(&self.record.slabs)]).collect()
     }
 
-    /// The disks it lies on, as bits.
+    /// The disks it lies on, as bits; those that cannot be, in a record that is not proven yet, are none.
     pub fn disks(&self) -> u64 {
-        self.record.slabs.iter().flatten().fold(0, |set, at| set | 1 << at.disk)
+        self.record.slabs.iter().flatten().fold(0, |set, at| set | 1u64.checked_shl(at.disk.into()).unwrap_or(0))
     }
 
     /// Where a slot lies, if it has a disk.

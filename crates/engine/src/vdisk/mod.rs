@@ -243,6 +243,11 @@ impl Vdisk {
         self.store.read_only
     }
 
+    /// Whether it was removed: nothing may be asked of it but to end what is in flight.
+    pub fn is_removed(&self) -> bool {
+        self.removed.get()
+    }
+
     /// The layout that new stripes get.
     pub fn layout(&self) -> Layout {
         let map = self.store.map.borrow();

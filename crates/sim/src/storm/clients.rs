@@ -229,6 +229,9 @@ async fn read(vdisk: &Rc<Vdisk>, shared: &Shared, client: u64, world: &SimWorld)
 
 /// Reads pieces one after the other, as far as nobody else works there: what was read ahead of them meets the changes of others.
 async fn read_in_order(vdisk: &Rc<Vdisk>, shared: &Shared, client: u64, world: &SimWorld) -> Result<(), String> {
+    if vdisk.is_removed() {
+        return Ok(());
+    }
     let (total, unit) = (shared.oracle.borrow().units(), shared.oracle.borrow().unit());
     let (mut at, len, pieces, pause) = {
         let mut rng = shared.rng.borrow_mut();
