@@ -2,7 +2,7 @@
 
 use super::border::Border;
 use super::labels::hex;
-use super::socket::Socketed;
+use super::socket::Sockets;
 use super::world::PoolWorld;
 use super::{Pools, history, labels, upkeep};
 use crate::api::error::{Answer, ApiError, Kind};
@@ -35,6 +35,8 @@ pub struct OpenPool {
     pub pool: Rc<Pool>,
     /// Everything that runs code of the pool runs inside.
     pub border: Rc<Border>,
+    /// Where its disks are plugged in.
+    pub sockets: Rc<Sockets>,
     /// Where its disks were found, by their numbers.
     pub paths: RefCell<BTreeMap<u16, PathBuf>>,
     /// What was there when they were opened.
@@ -45,7 +47,7 @@ pub struct OpenPool {
     found: Rc<RefCell<BTreeMap<u16, u64>>>,
     /// When it was opened.
     pub opened: Nanos,
-    /// The same by the wall clock, in milliseconds since 1970 UTC.
+    /// When it was opened by the wall clock, in milliseconds since 1970 UTC.
     begun: u64,
     journal: Arc<Journal>,
     /// When it was last told that clients are refused for want of room.
@@ -220,24 +222,24 @@ async fn open_disks(
     let why = Rc::new(RefCell::new(String::new()));
     let told = why.clone();
     border.on_death(move |words| *told.borrow_mut() = words);
-    let sockets: Vec<Rc<Socketed>> = members.iter().map(|(_, disk)| Socketed::new(disk.clone())).collect();
+    let sockets: Rc<Sockets> = Rc::default();
     let opening = open_inside(local.clone(), border.clone(), members, sockets.clone(), options, journal);
     match border.guard(opening).await {
         Some(opened) => opened,
         None => {
-            sockets.iter().for_each(|socket| socket.unplug());
+            sockets.unplug();
             let why = why.borrow();
             Err(ApiError::new(Kind::Internal, format!("the pool cannot be opened, by a mistake of weft: {why}")))
         }
     }
 }
 
-/// The same, inside the border of the pool.
+/// Opens a pool inside its own border, where a panic ends.
 async fn open_inside(
     local: Rc<Local<Pools>>,
     border: Rc<Border>,
     members: Vec<(PathBuf, Rc<HostDisk>)>,
-    sockets: Vec<Rc<Socketed>>,
+    sockets: Rc<Sockets>,
     options: OpenOptions,
     journal: Arc<Journal>,
 ) -> Answer<()> {
@@ -254,7 +256,7 @@ async fn open_inside(
         }
     }
     let world = PoolWorld::new(local.world(), journal.clone(), border.clone());
-    let disks = sockets.iter().map(|disk| disk.clone() as Rc<dyn Disk>).collect();
+    let disks = members.iter().map(|(_, disk)| sockets.plug(disk.clone())).collect();
     // What this opening writes is told apart by it from what another machine may write.
     let lineage = u64::from_le_bytes(random()?);
     let options = OpenOptions { tuning: local.state().tuning, lineage, ..options };
@@ -264,9 +266,9 @@ async fn open_inside(
     world.introduce(&pool);
     history::catch_up(&pool, &journal, begun);
     pool.set_unix_now(wall_clock());
-    let (weak, at_hand) = (Rc::downgrade(&local), sockets);
+    let (weak, at_hand) = (Rc::downgrade(&local), sockets.clone());
     border.on_death(move |why| {
-        at_hand.iter().for_each(|socket| socket.unplug());
+        at_hand.unplug();
         if let Some(local) = weak.upgrade() {
             let task = bury(local.clone(), why);
             local.spawn("bury", task);
@@ -275,6 +277,7 @@ async fn open_inside(
     let open = OpenPool {
         pool,
         border,
+        sockets,
         paths: RefCell::default(),
         identities: RefCell::default(),
         gone: Rc::default(),

@@ -1,8 +1,10 @@
 //! A disk that can be taken out of a pool from outside.
+//!
+//! Invariant: only the pool holds its disks. One that it has lost is closed, and can be claimed again, as soon as the last request to it has ended.
 
 use crate::disk::HostDisk;
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use weft_engine::io::{Buf, Disk, DiskError, DiskShape, IoFuture, IoSlice};
 use weft_engine::units::{ByteCount, DiskOffset};
 
@@ -13,13 +15,8 @@ pub struct Socketed {
 }
 
 impl Socketed {
-    /// A place with a disk in it.
-    pub fn new(disk: Rc<HostDisk>) -> Rc<Socketed> {
-        Rc::new(Socketed { shape: disk.shape(), disk: RefCell::new(Some(disk)) })
-    }
-
     /// Takes the disk out.
-    pub fn unplug(&self) {
+    fn unplug(&self) {
         let disk = self.disk.borrow_mut().take();
         drop(disk);
     }
@@ -29,6 +26,27 @@ impl Socketed {
             Some(disk) => what(disk),
             None => Box::pin(async { Err(DiskError::Gone) }),
         }
+    }
+}
+
+/// The places of all disks that were given to a pool. They are the pool's: this keeps none of them.
+#[derive(Default)]
+pub struct Sockets(RefCell<Vec<Weak<Socketed>>>);
+
+impl Sockets {
+    /// Makes a place with a disk in it.
+    pub fn plug(&self, disk: Rc<HostDisk>) -> Rc<dyn Disk> {
+        let socket = Rc::new(Socketed { shape: disk.shape(), disk: RefCell::new(Some(disk)) });
+        let mut sockets = self.0.borrow_mut();
+        sockets.retain(|socket| socket.strong_count() > 0);
+        sockets.push(Rc::downgrade(&socket));
+        socket
+    }
+
+    /// Takes all disks out.
+    pub fn unplug(&self) {
+        let sockets: Vec<Rc<Socketed>> = self.0.borrow().iter().filter_map(Weak::upgrade).collect();
+        sockets.iter().for_each(|socket| socket.unplug());
     }
 }
 

@@ -13,7 +13,7 @@ use crate::runtime::Local;
 use std::path::PathBuf;
 use std::rc::Rc;
 use weft_engine::format::record::{self, SettingsRecord};
-use weft_engine::io::Disk;
+use weft_engine::pool::create::NewDisk;
 use weft_engine::pool::{Instead, Leaving, job};
 use weft_engine::units::ByteCount;
 
@@ -131,6 +131,7 @@ pub async fn judge_add(open: Rc<OpenPool>, capacity: ByteCount, name: String) ->
 pub async fn add(local: Rc<Local<Pools>>, pool: String, member: NewMember, usage: Usage) -> Answer<u16> {
     let open = local.state().pool(&pool)?;
     let (disk, new) = new_disk(&local, &member)?;
+    let new = NewDisk { disk: open.sockets.plug(disk.clone()), ..new };
     let no = open.pool.disk_add(new, engine_usage(usage)).await?;
     open.found(no, member.path, &disk);
     Ok(no)
@@ -189,8 +190,8 @@ pub async fn attach(local: Rc<Local<Pools>>, pool: String, path: PathBuf) -> Ans
     let disk = local.open_disk(&path, &DiskOptions::default())?;
     let id = labels::probe(&path)?.map(|label| label.disk_id);
     let no = match id.is_some_and(|id| open.is_another_file(&id, &path)) {
-        true => open.pool.attach_copy(disk.clone() as Rc<dyn Disk>).await?,
-        false => open.pool.attach(disk.clone() as Rc<dyn Disk>).await?,
+        true => open.pool.attach_copy(open.sockets.plug(disk.clone())).await?,
+        false => open.pool.attach(open.sockets.plug(disk.clone())).await?,
     };
     open.found(no, path, &disk);
     Ok(no)
