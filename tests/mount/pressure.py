@@ -21,7 +21,7 @@ from report import Case, Skip
 ROOM = {1: 96 * MIB, 2: 192 * MIB}
 WRITERS = 4
 MAPPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mapper.py")
-FILES = {"quick": 8, "usual": 24, "long": 48}
+FILES = {"quick": 5, "usual": 24, "long": 48}
 
 
 def cases(scale):

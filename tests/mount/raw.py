@@ -15,7 +15,7 @@ GIB = 1 << 30
 def cases(scale):
     sectors = {kind: (512, 4096) for kind in KINDS}
     if scale == "quick":
-        sectors = {"loop": (512, 4096), "ublk": (512,), "nbd": (4096,)}
+        sectors = {"loop": (512,), "ublk": (512,), "nbd": (4096,)}
     return [Case(f"fio on the block device, {kind}, sectors of {sector}",
                  lambda reporter, rng, kind=kind, sector=sector: story(reporter, rng, kind, sector, scale),
                  ("fio", "losetup", *CLIENTS[kind])) for kind in KINDS for sector in sectors[kind]]

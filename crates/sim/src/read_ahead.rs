@@ -14,7 +14,9 @@ const SIZE: usize = 4 << 20;
 const REQUEST: usize = 64 << 10;
 const BEGINNING: usize = 6 * REQUEST;
 /// How often everything is changed: places are used again and again.
-const ROUNDS: u64 = 8;
+const ROUNDS: u64 = 12;
+/// How often at least everything is written again in every fourth round before it is read on: even times, and odd ones, lest all lie where they lay.
+const AGAIN: u64 = 3;
 
 fn opened(seed: u64, resiliency: Resiliency) -> (Rig, Rc<Vdisk>) {
     let world = SimWorld::new(seed, Scheduling::Random);
@@ -25,7 +27,7 @@ fn opened(seed: u64, resiliency: Resiliency) -> (Rig, Rc<Vdisk>) {
         OpenOptions { tuning: Tuning { ahead_memory: 8 << 20, ..Tuning::default() }, ..OpenOptions::default() };
     rig.create(ByteCount::mib(1)).expect("a pool can be made");
     let pool = rig.open(&mut rng).expect("it opens");
-    rig.make_vdisk(layout, ByteCount(SIZE as u64), 4096, false).expect("there is room");
+    rig.make_vdisk(layout, ByteCount(SIZE as u64), 4096, true).expect("there is room");
     let vdisk = pool.vdisk("vdisk").expect("it was just made");
     (rig, vdisk)
 }
@@ -70,6 +72,19 @@ async fn change(vdisk: &Rc<Vdisk>, model: &mut [u8], round: u64, from: usize) {
     vdisk.flush().await.expect("it can be flushed");
 }
 
+/// Changes every second request of the same part, each with a flush, so that others come to lie where that lay which was read ahead. More at once would
+/// need room, and what was read ahead gives way to that; and a segment that loses all its stripes goes as a whole.
+async fn change_in_parts(vdisk: &Rc<Vdisk>, model: &mut [u8], mark: u64, from: usize) {
+    for at in (from..SIZE).step_by(2 * REQUEST) {
+        let part = at..(at + REQUEST).min(SIZE);
+        let words = part.clone().step_by(8).flat_map(|at| ((mark << 32) + at as u64).to_le_bytes());
+        let bytes: Vec<u8> = words.collect();
+        vdisk.write(VirtualOffset(at as u64), &bytes, false).await.expect("it can be written");
+        vdisk.flush().await.expect("it can be flushed");
+        model[part].copy_from_slice(&bytes);
+    }
+}
+
 /// A client reads in order, so that the rest is read ahead; that is changed, in every way there is, and read on. What does not hold.
 pub fn changes_beside_a_reader() -> Option<String> {
     let layouts = [Resiliency::Simple, Resiliency::Mirror { copies: 2 }, Resiliency::Parity { parity: 1 }];
@@ -94,6 +109,11 @@ pub fn changes_beside_a_reader() -> Option<String> {
                 // In odd rounds from within what was read ahead, in the others all of it.
                 let from = if round % 2 == 1 { BEGINNING + 3 * 4096 } else { 0 };
                 change(&inner, &mut model, round, from).await;
+                if round % 4 == 3 {
+                    for again in 0..AGAIN + round / 4 {
+                        change_in_parts(&inner, &mut model, (again + 1) << 8, from).await;
+                    }
+                }
                 (read(&inner, 0..SIZE).await, model)
             });
             model = changed;

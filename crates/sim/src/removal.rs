@@ -35,15 +35,15 @@ pub struct Story {
     pub fixed: bool,
     /// Whether a checkpoint is taken beside it all.
     pub checkpoint: bool,
-    /// How long (in milliseconds) the second virtual disk waits before it is written.
-    pub late: u64,
+    /// How long the second virtual disk waits before it is written.
+    pub late: Nanos,
 }
 
 /// Bytes of each virtual disk: more than a segment.
 const SIZE: u64 = 1280 << 10;
 const STRIP: u64 = 64 << 10;
 /// Power cuts at each crash point.
-const CUTS: u64 = 4;
+const CUTS: u64 = 6;
 const PATIENCE: Nanos = Nanos::secs(600);
 
 /// How far a virtual disk has come.
@@ -62,16 +62,22 @@ const NAMES: [(&str, u8); 3] = [("stays", 0x51), ("leaves", 0x1e), ("comes", 0xc
 
 /// Every story.
 pub fn stories() -> Vec<Story> {
-    let simple =
-        Story { name: "simple", disks: 1, resiliency: Resiliency::Simple, fixed: false, checkpoint: false, late: 0 };
+    let simple = Story {
+        name: "simple",
+        disks: 1,
+        resiliency: Resiliency::Simple,
+        fixed: false,
+        checkpoint: false,
+        late: Nanos(0),
+    };
     let mirror = Story { name: "mirror", disks: 2, resiliency: Resiliency::Mirror { copies: 2 }, ..simple };
     vec![
         simple,
         Story { name: "simple-checkpoint", checkpoint: true, ..simple },
-        Story { name: "simple-late", late: 3, ..simple },
+        Story { name: "simple-late", late: Nanos::millis(3), ..simple },
         Story { name: "fixed", fixed: true, ..simple },
         mirror,
-        Story { name: "mirror-checkpoint", checkpoint: true, late: 1, ..mirror },
+        Story { name: "mirror-checkpoint", checkpoint: true, late: Nanos::millis(1), ..mirror },
         Story { name: "parity", disks: 3, resiliency: Resiliency::Parity { parity: 1 }, ..simple },
     ]
 }
@@ -194,7 +200,7 @@ impl Played {
                     Ok(())
                 }),
                 Box::pin(async move {
-                    wait.sleep(Nanos::millis(story.late)).await;
+                    wait.sleep(story.late).await;
                     if story.fixed {
                         make(&others.0, story, 2, &others.1).await?;
                     }
@@ -216,14 +222,16 @@ impl Played {
         ended
     }
 
-    /// Opens what a power cut leaves: `cut` 0 takes nothing, 1 everything that is not flushed, others some of it.
+    /// Opens what a power cut leaves: `cut` 0 takes nothing, 1 everything that is not flushed, 2 and 3 every other write, and others some of it.
     fn judge(&self, cut: u64) -> std::result::Result<(), String> {
         use crate::disk::Fate;
-        let mut chance = self.rig.world.rng(&format!("cut {cut}"));
+        let mut chance = self.rig.world.rng(&format!("cut {cut} of {}", self.rig.world.operations()));
         let images = self.rig.disks.iter().map(|disk| {
-            let fates = disk.unflushed().into_iter().map(|_| match cut {
+            let fates = disk.unflushed().into_iter().enumerate().map(|(no, _)| match cut {
                 0 => Fate::Kept,
                 1 => Fate::Dropped,
+                2 | 3 if no as u64 % 2 == cut % 2 => Fate::Kept,
+                2 | 3 => Fate::Dropped,
                 _ if chance.chance(0.5) => Fate::Kept,
                 _ => Fate::Dropped,
             });
