@@ -98,7 +98,7 @@ pub enum Event {
         slow: bool,
         /// What nine of ten of its requests take no longer than.
         own: Nanos,
-        /// The same, of the median of its peers.
+        /// What the median of its peers takes for that.
         median: Nanos,
     },
     /// A disk that kept showing bad blocks takes nothing new from now on.

@@ -204,7 +204,7 @@ impl Log {
         self.make_durable_unless(seq, || Ok(())).await
     }
 
-    /// The same, for somebody who may be refused while waiting.
+    /// Makes the log durable up to `seq`, unless `admitted` refuses while that waits.
     pub async fn make_durable_unless(&self, seq: u64, admitted: impl Fn() -> Result<()>) -> Result<()> {
         loop {
             {
@@ -229,7 +229,7 @@ impl Log {
         self.reserve_unless(len, room, || Ok(())).await
     }
 
-    /// The same, for somebody who may be refused while waiting.
+    /// Reserves room in the log, unless `admitted` refuses while that waits.
     pub async fn reserve_unless(&self, len: u64, room: Room, admitted: impl Fn() -> Result<()>) -> Result<()> {
         loop {
             {

@@ -202,7 +202,7 @@ pub enum Piece {
     Owned(Vec<u8>),
     /// Bytes in memory that goes back to its pool when they were sent.
     Pooled(Payload),
-    /// So many zeroes.
+    /// This many zeroes.
     Zeroes(u64),
 }
 

@@ -86,7 +86,7 @@ fn a_virtual_disk_is_a_file_that_is_read_and_written_at_any_byte_and_gives_holes
     let names: Vec<_> = fs::read_dir(machine.path("mnt")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["v"]);
 
-    // As `cp` does: O_TRUNC, which changes no size.
+    // What `cp` does: O_TRUNC, which changes no size.
     let data = bytes(20 * MIB);
     let mut file = File::options().write(true).truncate(true).open(machine.path("mnt/v")).unwrap();
     file.write_all(&data).unwrap();

@@ -151,7 +151,7 @@ pub struct Growth {
 struct Facts<'a> {
     question: &'a Question,
     space: Space,
-    /// Of the slowest class.
+    /// Raw figures of the slowest class.
     raw: Raw,
     class: Class,
 }

@@ -124,7 +124,7 @@ fn random_reads(bench: &Bench, layout: Layout) -> f64 {
     reads as f64 * 1e9 / took.expect("it ends").0 as f64
 }
 
-/// The same of one disk alone, over as many bytes.
+/// Measures one disk alone, over as many bytes.
 fn raw_random_reads(class: &HddClass) -> f64 {
     let world = SimWorld::new(1, Scheduling::Fifo);
     let disk = SimDisk::new(&world, class.shape(class.capacity), Box::new(Hdd::new(class.clone())));

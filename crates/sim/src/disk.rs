@@ -105,7 +105,7 @@ struct State {
 struct Cached {
     completion: u64,
     write: Write,
-    /// Of a write that failed: what it wrote all the same.
+    /// What a write that failed wrote all the same.
     tear: Option<Tear>,
 }
 
@@ -197,7 +197,7 @@ impl SimDisk {
         state.lose_power(&fates);
     }
 
-    /// As [`SimDisk::power_cut`], with the fates given.
+    /// Cuts the power like [`SimDisk::power_cut`], with the fates given.
     pub fn power_cut_with(&self, fates: &[Fate]) {
         self.0.state.borrow_mut().lose_power(fates);
     }

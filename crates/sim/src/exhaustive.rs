@@ -55,15 +55,15 @@ pub struct Summary {
     pub scenes: u64,
     /// Crash points.
     pub crash_points: u64,
-    /// Of those, covered by the next one.
+    /// Crash points that the next one covers.
     pub covered: u64,
-    /// Of those, tried in another scene already.
+    /// Crash points that were tried in another scene already.
     pub shared: u64,
     /// Crash point x power cut x loss.
     pub cases: u64,
     /// Distinct disk contents among them: pools opened, read, judged and proven.
     pub opened: u64,
-    /// Of those, used on, crashed and opened again.
+    /// Opened pools that were used on, crashed and opened again.
     pub went_on: u64,
     /// Second power cuts during an opening, opened, read, judged and proven.
     pub cut_again: u64,
@@ -85,7 +85,7 @@ pub fn run(options: &Options) -> Result<Summary, Box<Failure>> {
     run_telling(options, |_, _| ())
 }
 
-/// The same; after each scene, `told` gets its name and what was tried so far.
+/// Searches like [`run`]; after each scene, `told` gets its name and what was tried so far.
 pub fn run_telling(options: &Options, mut told: impl FnMut(&str, &Summary)) -> Result<Summary, Box<Failure>> {
     let (known, tried) = (BTreeMap::new(), BTreeSet::new());
     let mut search = Search { options: options.clone(), summary: Summary::default(), known, tried, group: None };

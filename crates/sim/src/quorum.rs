@@ -33,7 +33,7 @@ pub enum Mutant {
     OpenWithHalf,
     /// An opening begins without having its number promised.
     NoPromise,
-    /// Of two labels the one with the larger epoch is the newest, whichever opening wrote it.
+    /// Between two labels, the one with the larger epoch is the newest, whichever opening wrote it.
     EpochFirst,
     /// What was written is acknowledged before a label without the lost disks is durable.
     AcknowledgeBeforeVote,

@@ -42,7 +42,7 @@ pub fn on_parity(load: Load) -> Vec<u64> {
     rates
 }
 
-/// The same writes on as many disks, each to two of them in place, as many bytes in use.
+/// Measures the writes on as many disks, each to two of them in place, with as many bytes in use.
 pub fn on_mirror_in_place(load: Load, class: &HddClass) -> Vec<u64> {
     let world = SimWorld::new(1, Scheduling::Fifo);
     let disk = |_| SimDisk::new(&world, class.shape(class.capacity), Box::new(Hdd::new(class.clone())));

@@ -35,7 +35,7 @@ pub struct Case {
     pub capacity: ByteCount,
     /// Bytes of a slab.
     pub slab: ByteCount,
-    /// Of the one virtual disk.
+    /// Layout of the one virtual disk.
     pub layout: Layout,
     /// Bytes of user data.
     pub data: ByteCount,
@@ -67,7 +67,7 @@ pub struct Outcome {
     pub classic: Nanos,
     /// Bytes that the other disks read meanwhile, and wrote; metadata and log included.
     pub read: ByteCount,
-    /// See above.
+    /// Bytes that the rebuild wrote.
     pub written: ByteCount,
     /// The most that one of them read and wrote, over the mean.
     pub uneven: f64,
@@ -244,7 +244,7 @@ fn word_at(at: u64) -> u64 {
 }
 
 fn log_len(capacity: ByteCount) -> ByteCount {
-    // As the engine chooses, in whole MiB.
+    // What the engine chooses, in whole MiB.
     ByteCount((capacity.0 / 32).clamp(1 << 20, 1 << 30) >> 20 << 20)
 }
 

@@ -37,7 +37,7 @@ const FULL: f64 = 0.95;
 /// A virtual disk and what is done to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Of the virtual disk.
+    /// Layout of the virtual disk.
     pub layout: Layout,
     /// Its size.
     pub size: ByteCount,
@@ -54,7 +54,7 @@ pub struct Round {
     pub written: u64,
     /// Bytes per second, flushes included.
     pub rate: f64,
-    /// The same of as many raw disks as there are data columns.
+    /// What as many raw disks do as there are data columns.
     pub raw: f64,
     /// Stripes that left whole, of all.
     pub whole: f64,
@@ -126,7 +126,7 @@ impl Files {
     fn fill(&mut self, bench: &Bench) -> Round {
         let first = self.files.len();
         while (self.size - self.free_bytes) as f64 <= FULL * self.size as f64 {
-            // As many of every doubling of the size.
+            // Every doubling of the size is equally likely.
             let len = (BLOCK << (4 + self.rng.below(9))) + self.rng.below(16) * BLOCK;
             let file = self.place(len.min(self.free_bytes));
             self.files.push(file);

@@ -36,7 +36,7 @@ pub const SINGLE: Client = Client { request: ByteCount::kib(64), depth: 1 };
 /// A virtual disk that one client wrote in order.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadCase {
-    /// Of the virtual disk.
+    /// Layout of the virtual disk.
     pub layout: Layout,
     /// Who wrote it.
     pub writer: Client,

@@ -37,7 +37,7 @@ pub const LOG: ByteCount = ByteCount::mib(128);
 /// A stream on a virtual disk whose pool has as many disks as it has columns.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Of the virtual disk.
+    /// Layout of the virtual disk.
     pub layout: Layout,
     /// Bytes of a request.
     pub request: ByteCount,
@@ -197,7 +197,7 @@ pub struct Shape {
     pub class: HddClass,
     /// How many.
     pub disks: usize,
-    /// Of its virtual disk.
+    /// Layout of its virtual disk.
     pub layout: Layout,
     /// Size of its virtual disk.
     pub size: ByteCount,
@@ -205,7 +205,7 @@ pub struct Shape {
     pub slab: ByteCount,
     /// Bytes of the log ring.
     pub log: ByteCount,
-    /// Of the engine.
+    /// Tuning of the engine.
     pub tuning: Tuning,
 }
 

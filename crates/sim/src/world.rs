@@ -146,7 +146,7 @@ impl SimWorld {
         self.block_on_within(BLOCK_ON_LIMIT, future).ok()
     }
 
-    /// As [`SimWorld::block_on`] within `limit` of virtual time; on failure, says why.
+    /// Runs like [`SimWorld::block_on`], within `limit` of virtual time; on failure, says why.
     pub fn block_on_within<T: 'static>(
         &self,
         limit: Nanos,

@@ -9,7 +9,7 @@ const SEEDS: [u64; 29] = [
     40711, 52158, 10334, 10751, 10834, 12033, 21364, 1500, 1062, 501234,
 ];
 
-/// The same for storms of outages; their stories are in `outages.rs`.
+/// Storms of outages that found something; their stories are in `outages.rs`.
 const OUTAGES: [(Profile, u64); 24] = [
     (Profile::Outage, 200),
     (Profile::Outage, 309),
@@ -52,7 +52,7 @@ fn seeds_that_once_failed_pass() {
     }
 }
 
-/// The same of other profiles: a pool that was closed while disks went and came waited for ever; and half of the disks went on although a label that was cut
+/// Storms of other profiles that found something: a pool that was closed while disks went and came waited for ever; and half of the disks went on although a label that was cut
 /// short let the other half be opened elsewhere.
 const OTHERS: [(Profile, u64); 10] = [
     (Profile::Split, 1442),

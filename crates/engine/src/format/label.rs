@@ -29,9 +29,9 @@ pub const UNSEEN: u64 = COUNTER_MAX - 1;
 const BELIEVED_MAX: u64 = 1 << 60;
 /// How far a disk's numbers may be ahead of those of all others: a thousand labels a second for 34 years without them.
 const NUMBERS_AHEAD: u64 = 1 << 40;
-/// The same of batches and records of the log.
+/// How many batches or records of the log a label may be ahead of what others tell.
 const RECORDS_AHEAD: u64 = 1 << 48;
-/// The same of bytes that went through the log: 9 GB a second for a year.
+/// How many bytes of the log a label may be ahead of what others tell: 9 GB a second for a year.
 const BYTES_AHEAD: u64 = 1 << 58;
 /// Label slots at either end.
 pub const LABEL_SLOTS: u64 = 2;
@@ -403,7 +403,7 @@ impl Counters {
 
     /// Whether a pool can have come here that was at `others` when those were written last.
     pub fn are_likely_beside(&self, others: &Counters) -> bool {
-        // Of a kind all are alike: a disk that has just joined has few labels of its own.
+        // Counters of one kind are compared together: a disk that has just joined has few labels of its own.
         let ahead = |these: &[u64], those: &[u64], most: u64| {
             these.iter().max().copied().unwrap_or(0).saturating_sub(those.iter().max().copied().unwrap_or(0)) <= most
         };

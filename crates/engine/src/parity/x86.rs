@@ -194,7 +194,7 @@ impl Vector for Avx512 {
     }
 }
 
-/// As [`Avx512`], but multiplication is one instruction: a bit matrix times each byte. (GFNI's own multiplication
+/// [`Avx512`] with one difference: multiplication is one instruction: a bit matrix times each byte. (GFNI's own multiplication
 /// cannot serve: its polynomial is 0x11b.)
 #[derive(Clone, Copy)]
 struct Avx512Gfni(Avx512);

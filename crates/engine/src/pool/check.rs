@@ -23,7 +23,7 @@ pub struct CheckReport {
     pub bytes: ByteCount,
     /// Blocks that are missing, unreadable or wrong, but covered by redundancy.
     pub bad_blocks: u64,
-    /// Of those, rewritten.
+    /// Bad blocks that were rewritten from redundancy.
     pub healed_blocks: u64,
     /// Stripes with data beyond the redundancy.
     pub lost_stripes: u64,
@@ -49,7 +49,7 @@ impl Pool {
             self.check_table(table, repair, &mut report).await?;
         }
         if repair {
-            // Of a page that was written anew, the other slot of each copy may still be damaged.
+            // When a page was written anew, the other slot of each copy may still be damaged.
             if self.prove_pages(&mut report).await? {
                 self.prove_pages(&mut report).await?;
             }

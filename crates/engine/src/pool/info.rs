@@ -31,7 +31,7 @@ pub struct PoolInfo {
     pub capacity: ByteCount,
     /// Bytes of slabs in segments.
     pub allocated: ByteCount,
-    /// Of those, in metadata segments.
+    /// Allocated bytes that are in metadata segments.
     pub metadata: ByteCount,
     /// Bytes of free slabs, and of those that were let go and are free in a moment.
     pub free: ByteCount,
@@ -45,7 +45,7 @@ pub struct PoolInfo {
     pub batches: u64,
     /// Log bytes written since, one copy.
     pub log_written: u64,
-    /// See above.
+    /// Checkpoints that were taken since the pool was opened.
     pub checkpoints: u64,
     /// Damaged metadata copies rewritten since.
     pub metadata_healed: u64,

@@ -225,7 +225,7 @@ impl Pool {
         self.attach_as(disk, true).await
     }
 
-    /// The same of one that is not the very thing that was there before, but another file for one. It may be a copy made at an earlier time of this opening,
+    /// Attaches a disk that is not the very thing that was there before, but another file for one. It may be a copy made at an earlier time of this opening,
     /// which its label does not tell: none of its metadata is believed, and all of its strips are proven.
     pub async fn attach_copy(&self, disk: Rc<dyn Disk>) -> Result<u16> {
         self.attach_as(disk, false).await

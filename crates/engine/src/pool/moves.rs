@@ -305,7 +305,7 @@ impl Pool {
         strip
     }
 
-    /// The same as [`Pool::copy_pages`] while checkpoints go on: they write to every copy that is there, and so keep up to date what was copied.
+    /// Does what [`Pool::copy_pages`] does, while checkpoints go on: they write to every copy that is there, and so keep up to date what was copied.
     pub(super) async fn copy_pages_in_turns(&self, segment: u32, to: SlabAt) -> Result<()> {
         for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
             let _turn = self.checkpointing.take().await;

@@ -280,7 +280,7 @@ impl Map {
     /// Slabs for `slots` slots on different disks, in different domains as far as there are any, the emptiest first; where there are fewer disks than
     /// slots, up to `absent_max` of these may stay without one.
     fn place(&mut self, slots: usize, keep: usize, absent_max: usize, disks: u64) -> Result<Vec<Option<SlabAt>>> {
-        // Of disks that are equally empty others are taken together every time: what one disk lost is then rebuilt from, and onto, all others.
+        // Among disks that are equally empty, others are taken together every time: what one disk lost is then rebuilt from, and onto, all others.
         let turn = |no: u16| shuffled(self.next.next_segment, no);
         let mut room: Vec<(usize, u64, u16)> = self
             .disks_for(disks)

@@ -65,7 +65,7 @@ pub struct Budgets {
     pub buffers: Budget,
     /// What is read, and what a stripe grows by, to merge partial stripes.
     pub merges: Budget,
-    /// The same, where it is done to empty the log.
+    /// Bytes of merges that are done to empty the log.
     pub log_merges: Budget,
     /// Strips that move from disk to disk.
     pub moves: Budget,

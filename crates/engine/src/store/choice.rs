@@ -53,7 +53,7 @@ pub fn voters(candidates: &[Candidate<'_>]) -> u64 {
         .iter()
         .filter(|disk| !disk.domain.is_empty())
         .for_each(|disk| *domains.entry(disk.domain).or_default() += 1);
-    // So many votes of one domain leave a majority to the others.
+    // A domain with no more votes than this leaves a majority to the others.
     let bearable = |count: usize| count.saturating_sub(1) / 2;
     let possible = |count: &usize| {
         let most = bearable(*count);
@@ -213,7 +213,7 @@ mod tests {
         (together, worths, domains.iter().map(|count| count * count).sum(), moved)
     }
 
-    /// The same for votes.
+    /// What a set of voters costs, the most important first.
     fn vote_cost(disks: &[Candidate<'static>], set: u64) -> (bool, usize, usize, usize, usize) {
         let domains = by_domain(disks, set);
         let votes = set.count_ones() as usize;

@@ -148,7 +148,7 @@ pub struct Store {
     pub streams: RefCell<crate::vdisk::ahead::Streams>,
     /// Buffers to read into.
     pub spare: spare::Spare,
-    /// Of the stripe buffers, bytes of sealed stripes: they leave by themselves.
+    /// Bytes of sealed stripes in the stripe buffers: they leave by themselves.
     pub flying: Cell<u64>,
     /// Stripe bytes per disk written since the last commit was begun.
     pub uncommitted: Cell<u64>,
@@ -214,7 +214,7 @@ pub struct Member {
     pub label_serial: u64,
     /// Writes that completed, and how many of those a completed flush covers. A flush under way covers nothing yet.
     pub completed: u64,
-    /// See above.
+    /// What was completed when the disk was flushed last.
     pub flushed: u64,
     /// Segments with strips on it that no flush covers yet, and the value of `completed` after the last of them.
     pub touched: BTreeMap<u32, u64>,

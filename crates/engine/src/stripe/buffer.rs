@@ -120,7 +120,7 @@ impl StripeBuffer {
         self.unlanded.count() * SECTOR as usize
     }
 
-    /// Of those, the bytes outside `range`.
+    /// Unlanded bytes outside `range`.
     pub fn unlanded_outside(&self, range: Range<usize>) -> usize {
         let inside = self.unlanded.runs(sectors_of(range.start, range.len()), true);
         self.unlanded_len() - inside.iter().map(|run| run.len()).sum::<usize>() * SECTOR as usize
@@ -160,7 +160,7 @@ impl StripeBuffer {
         with_parity(self.layout, self.chunks.iter().flatten().map(|chunk| chunk.len()).sum())
     }
 
-    /// Of those, what a merge has not taken from a budget of its own.
+    /// Bytes held that no merge has taken from a budget of its own.
     pub fn charged(&self) -> usize {
         self.memory() - self.lent
     }
@@ -275,7 +275,7 @@ impl Sealed {
         with_parity(self.layout, self.layout.data_len().as_usize())
     }
 
-    /// Of those, what a merge has not taken from a budget of its own.
+    /// Bytes held that no merge has taken from a budget of its own.
     pub fn charged(&self) -> usize {
         self.memory() - self.lent
     }

@@ -95,7 +95,7 @@ impl Store {
         self.read_together(&[part], None).await.pop().expect("one answer for one part")
     }
 
-    /// The same with what the checksums are, where reading it together with others did not give it. `is_bad`: some blocks of it are.
+    /// Reads what reading together with others did not give, and says what the checksums are. `is_bad`: some of its blocks are.
     pub(super) async fn read_alone(
         &self,
         target: &Target,
@@ -131,7 +131,7 @@ impl Store {
         self.plan_read_in(target, wants, bad, CHUNK[0])
     }
 
-    /// The same; of several copies one goes on for `chunk` bytes.
+    /// Plans a read in which one of several copies goes on for `chunk` bytes.
     pub(super) fn plan_read_in(
         &self,
         target: &Target,
@@ -157,7 +157,7 @@ impl Store {
                 .is_some_and(|at| self.has_disk(at.disk) && !(without_stalled && self.is_stalled(at.disk)));
             there && (bad.is_empty() || !blocks.clone().any(|block| bad.contains(&(slot, block))))
         };
-        // Of several copies: one on a current disk that misses nothing, then the one whose disk is best placed.
+        // Among several copies, one on a current disk that misses nothing, then the one whose disk is best placed.
         let cost = |slot: usize| {
             let members = self.members.borrow();
             let Some((at, member)) = target.slabs[slot].and_then(|at| Some((at, members.get(&at.disk)?))) else {

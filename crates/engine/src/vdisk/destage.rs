@@ -18,7 +18,7 @@ use core::future::Future;
 const AT_ONCE: usize = 64;
 /// Partial stripes with more bytes than this together are too many to write them twice, first to the log.
 const MANY: u64 = 8 << 20;
-/// So many stripes that were written to last may be where streams go on.
+/// How many of the stripes that were written to last may be where streams go on.
 const STREAMS: usize = 16;
 
 /// A stripe that could not be merged, as it and the pool were then: it is not tried again before one of them has changed.
@@ -78,7 +78,7 @@ impl Vdisk {
         let len = self.stripe_len().0;
         let long = partial.into_iter().filter(|(.., unlanded)| *unlanded >= len / 4);
         let mut bulk: Vec<u64> = long.map(|(_, stripe, _)| stripe).collect();
-        // As they lie: neighbours here are mostly neighbours on the disks.
+        // In the order of their places: neighbours here are mostly neighbours on the disks.
         bulk.sort_unstable();
         // One that cannot be merged is landed, like all others.
         each_of(bulk, |stripe| async move {

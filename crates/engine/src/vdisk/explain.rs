@@ -67,7 +67,7 @@ impl Vdisk {
             let holes = self.holes_in_memory(stripe);
             let missing = without(&holes, &range);
             let merge = missing.first().zip(missing.last()).map(|(first, last)| first.start..last.end);
-            // Of what an older version brings down by then a merge reads it back from there.
+            // What an older version has brought down by then, a merge reads back from there.
             let flies = self.flying(stripe).is_some();
             let merge_reads = match merge {
                 Some(merge) if flies => merge.len() as u64,

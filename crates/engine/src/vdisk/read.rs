@@ -36,7 +36,7 @@ type Piece = (u64, usize, Range<usize>);
 struct Source {
     /// Which piece it belongs to.
     piece: usize,
-    /// Of the request's bytes.
+    /// Which of the request's bytes.
     range: Range<usize>,
     target: Target,
     /// The byte in the stripe where it starts.

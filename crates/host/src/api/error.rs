@@ -56,13 +56,13 @@ impl ApiError {
         ApiError { kind, message: message.into(), hint: None }
     }
 
-    /// The same error, offering `command` as the nearest that would work.
+    /// Offers `command` as the nearest that would work.
     pub fn hint(mut self, command: impl Into<String>) -> ApiError {
         self.hint = Some(command.into());
         self
     }
 
-    /// The same error, offering `command` unless it offers one already.
+    /// Offers `command` unless a command is offered already.
     pub fn or_hint(mut self, command: impl FnOnce() -> String) -> ApiError {
         self.hint.get_or_insert_with(command);
         self

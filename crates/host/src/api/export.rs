@@ -33,9 +33,9 @@ pub enum Address {
 pub enum Place {
     /// By an NBD server.
     Nbd(Address),
-    /// As a file of this directory, called like the virtual disk.
+    /// A file of this directory, called like the virtual disk.
     Fuse(PathBuf),
-    /// As the block device `/dev/ublkbN` of this number.
+    /// The block device `/dev/ublkbN` of this number.
     Ublk(u32),
 }
 
@@ -293,7 +293,7 @@ impl Address {
         }
     }
 
-    /// The same address with its path made absolute against `dir`.
+    /// Makes the address's path absolute against `dir`.
     pub fn absolute(self, dir: &Path) -> Address {
         match self {
             Address::Unix(path) => Address::Unix(dir.join(path)),

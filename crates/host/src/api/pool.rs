@@ -190,7 +190,7 @@ pub struct PoolInfo {
     /// Bytes of its disks that its virtual disks may still take as they are written, by their sizes.
     #[serde(default)]
     pub promised: u64,
-    /// Of those that are free, bytes that its layouts cannot use, because they lie on too few disks.
+    /// Free bytes that its layouts cannot use, because they lie on too few disks.
     pub unusable: u64,
     /// Why not, and what would help.
     pub unusable_why: Option<String>,

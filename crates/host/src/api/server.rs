@@ -58,7 +58,7 @@ impl Server {
         Server::with_patience(listener, control, REQUEST_WITHIN)
     }
 
-    /// The same, where requests must arrive whole within `patience`.
+    /// Makes a server whose requests must arrive whole within `patience`.
     pub fn with_patience(listener: UnixListener, control: Arc<dyn Control>, patience: Duration) -> io::Result<Server> {
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

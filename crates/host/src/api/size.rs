@@ -12,7 +12,7 @@ use weft_engine::units::ByteCount;
 /// A size that may depend on the room there is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(ByteCount),
     /// All the room there is.
     Max,

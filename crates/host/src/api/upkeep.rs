@@ -201,7 +201,7 @@ impl PoolSet {
         *self == PoolSet { dry_run: self.dry_run, ..PoolSet::default() }
     }
 
-    /// The same, and what `other` asks for as well.
+    /// Adds what `other` asks for.
     pub fn and(self, other: PoolSet) -> PoolSet {
         PoolSet {
             repair_after: other.repair_after.or(self.repair_after),
@@ -228,7 +228,7 @@ impl DiskSet {
         *self == DiskSet { dry_run: self.dry_run, ..DiskSet::default() }
     }
 
-    /// The same, and what `other` asks for as well.
+    /// Adds what `other` asks for.
     pub fn and(self, other: DiskSet) -> DiskSet {
         DiskSet {
             usage: other.usage.or(self.usage),

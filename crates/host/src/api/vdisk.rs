@@ -28,12 +28,12 @@ pub enum ResiliencyKind {
 pub enum Resiliency {
     /// Nothing: every disk is needed.
     Simple,
-    /// So many copies of everything.
+    /// Everything in this many copies.
     Mirror {
         /// 2 or 3.
         copies: u8,
     },
-    /// So many parity columns.
+    /// This many parity columns.
     Parity {
         /// 1 or 2.
         parity: u8,

@@ -223,12 +223,12 @@ impl Change {
         Change { outcome, dry_run, subject: subject.into(), changes: Vec::new(), job: None }
     }
 
-    /// The same change, which job `job` carries out.
+    /// Names the job that carries the change out.
     pub fn job(self, job: impl Into<String>) -> Change {
         Change { job: Some(job.into()), ..self }
     }
 
-    /// The same change with one more line of what changed.
+    /// Adds a line of what changed.
     pub fn line(mut self, line: impl Into<String>) -> Change {
         self.changes.push(line.into());
         self

@@ -53,9 +53,9 @@ pub struct Row {
     pub read_iops: f64,
     /// Writes of clients per second.
     pub write_iops: f64,
-    /// Of the bytes that left the stripe buffers, the share that left as whole stripes, 0 to 100.
+    /// Share of the bytes leaving the stripe buffers that left as whole stripes, 0 to 100.
     pub whole_stripe_percent: Option<f64>,
-    /// Of the bytes that left the stripe buffers, the share that a flush forced into the log, 0 to 100.
+    /// Share of the bytes leaving the stripe buffers that a flush forced into the log, 0 to 100.
     pub landed_percent: Option<f64>,
     /// Bytes read from disks because of writes.
     pub write_caused_read_bytes: u64,

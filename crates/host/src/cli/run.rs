@@ -226,7 +226,7 @@ impl Session<'_, '_> {
         }
     }
 
-    /// Of all events, the last `count`.
+    /// Prints the last `count` of all events.
     fn newest_events(&mut self, weft: &dyn Control, mut query: EventQuery, count: u64) -> Ran {
         let mut newest = VecDeque::new();
         loop {
@@ -328,7 +328,7 @@ impl Session<'_, '_> {
         Ok(Exit::Done)
     }
 
-    /// As JSON: one value per line.
+    /// Prints one of many answers; as JSON, one value per line.
     fn print_one_of_many<T: Text + Serialize>(&mut self, answer: &T) -> Ran {
         if self.cli.common.json {
             let json = serde_json::to_string(answer).expect("answers have string keys only");

@@ -113,7 +113,7 @@ impl Typed {
         command
     }
 
-    /// The same line with `old` replaced, when it is there.
+    /// Replaces `old` in the line, when it is there.
     fn with(&self, old: &str, new: &str) -> Option<String> {
         let mut replaced = false;
         let words: Vec<String> = self
@@ -135,7 +135,7 @@ impl Typed {
         replaced.then(|| self.line(words.iter().map(String::as_str)))
     }
 
-    /// The same line without a flag that takes no value.
+    /// Leaves a flag that takes no value out of the line.
     fn without(&self, argument: &str) -> Option<String> {
         let there = self.argv.iter().any(|word| word == argument);
         there.then(|| self.line(self.argv.iter().map(String::as_str).filter(|word| *word != argument)))

@@ -17,7 +17,7 @@ impl Daemon {
     fn change(&self, pool: &str, operation: impl FnOnce() -> Answer<Change>) -> Answer<Change> {
         let _alone = lock(&self.changing);
         let change = operation()?;
-        // Of a job that started the pool tells itself.
+        // A job that has started is told of by the pool itself.
         if !change.dry_run && !matches!(change.outcome, Outcome::AlreadySo | Outcome::Started) {
             let what = match change.outcome {
                 Outcome::Changed => format!(": {}", change.changes.join("; ")),

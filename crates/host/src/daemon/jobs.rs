@@ -23,7 +23,7 @@ impl Daemon {
         self.job_of_open_pool(wanted)
     }
 
-    /// The same, without a look for pools that are not open.
+    /// Finds a job of an open pool, without a look for pools that are not open.
     fn job_of_open_pool(&self, wanted: &str) -> Answer<JobInfo> {
         let (pool, id) = job_name(wanted)?;
         let mut jobs = self.jobs(&PoolQuery::default())?;

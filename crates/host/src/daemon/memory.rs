@@ -63,13 +63,13 @@ pub(super) fn never_wait_for_own_writes() -> io::Result<()> {
 
 /// What `dist/weft.service` says, too. Not -1000, which is never: a daemon that took all memory there is must end.
 const OOM_SCORE_ADJ: i32 = -900;
-/// Of each kind, on however small a machine: some stripes of any layout.
+/// The least of each kind, on however small a machine: some stripes of any layout.
 const MEMORY_MIN: u64 = 16 << 20;
-/// As much as the engine makes use of, and what `judge::memory` allows.
+/// The most that the engine makes use of, and what `judge::memory` allows.
 const HEAP_MAX: u64 = 1 << 30;
 /// The largest requests there are, two of them.
 const CLIENTS_MIN: u64 = 2 * REQUEST_MAX.0;
-/// As much as eight clients make use of.
+/// The most that eight clients make use of.
 const CLIENTS_MAX: u64 = 256 << 20;
 const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
 

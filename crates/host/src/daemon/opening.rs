@@ -290,13 +290,13 @@ impl Daemon {
         if *lock(&self.state) == next { Ok(()) } else { self.remember(|state| *state = next) }
     }
 
-    /// The same, where it is no reason to fail: names and last places are a comfort.
+    /// Notes the pools, where failing to is no reason to fail: names and last places are a comfort.
     pub(super) fn note_pools(&self) {
         let open = self.parts.engine.pools().unwrap_or_default();
         self.note_open(&open);
     }
 
-    /// The same of the pools that are open, as they were seen just now.
+    /// Notes the pools that are open, in the state in which they were seen just now.
     pub(super) fn note_open(&self, open: &[PoolInfo]) {
         if let Err(error) = self.remember_open(open) {
             self.parts.journal.warn(None, format!("what the pools are like is not remembered: {}", error.message));

@@ -63,7 +63,7 @@ pub enum Wanted {
     Open,
     /// Open, but nothing is written to it.
     ReadOnly,
-    /// The same, although more of its disks are missing than it can be sure without.
+    /// Open for reading only, although more of its disks are missing than it can be sure without.
     ReadOnlyDegraded,
     /// Not open until it is imported.
     Closed,

@@ -161,7 +161,7 @@ fn on_device(
     Ok((mount, lines))
 }
 
-/// The same mount is there: only whether it persists can still change.
+/// Answers for a mount that is there already: only whether it persists can still change.
 fn already(weft: &dyn Control, request: &Request, mount: MountInfo, subject: String) -> Answer<Change> {
     if request.format.is_some() {
         let dir = mount.dir.display();

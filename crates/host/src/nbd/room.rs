@@ -89,7 +89,7 @@ impl Room {
         Room::with_patience(limit, PATIENCE)
     }
 
-    /// The same with another patience.
+    /// Makes a room whose clients wait at most `patience`.
     pub fn with_patience(limit: usize, patience: Duration) -> Arc<Room> {
         let buffers = PayloadPool::new(limit / KEPT_PART);
         let (state, given) = (Mutex::default(), Condvar::new());

@@ -198,7 +198,7 @@ impl Facts<'_> {
         reasons
     }
 
-    /// The same pool with one disk more each time.
+    /// Plans the pool with one disk more each time.
     fn growth(&self, plan: &LayoutPlan) -> Vec<Growth> {
         let mut disks = self.question.disks.clone();
         let commonest = *disks

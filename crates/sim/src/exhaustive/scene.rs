@@ -41,11 +41,11 @@ pub enum Step {
     Open,
     /// The virtual disk is made.
     Create,
-    /// So many bytes at this byte are written; `true`: with FUA.
+    /// Writes at this byte this many bytes; `true`: with FUA.
     Write(u64, u64, bool),
     /// The virtual disk is flushed.
     Flush,
-    /// So many bytes from this byte on are discarded.
+    /// Discards from this byte on this many bytes.
     Discard(u64, u64),
     /// A checkpoint is taken.
     Checkpoint,

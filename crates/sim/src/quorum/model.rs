@@ -199,7 +199,7 @@ impl Mark {
         self.numbers[0] == *lineage || self.numbers.contains(lineage) && *number < self.opened_batch
     }
 
-    /// As the engine knows it.
+    /// Gives a label in the engine's type.
     fn label(&self, no: u8, disks: usize) -> Label {
         Label {
             pool_id: Id::default(),

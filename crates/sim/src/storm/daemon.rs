@@ -37,7 +37,7 @@ impl Daemon {
         Daemon::start_seeing(rig, every, rng, Box::new(|_| true))
     }
 
-    /// The same on a machine that sees some of the disks only.
+    /// Starts a daemon on a machine that sees some of the disks only.
     pub(super) fn start_seeing(rig: &Rig, every: Nanos, rng: Rng, sees: Box<dyn Fn(usize) -> bool>) -> Rc<Daemon> {
         let daemon = Rc::new(Daemon {
             world: rig.world.clone(),

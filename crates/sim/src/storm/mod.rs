@@ -22,13 +22,13 @@ use std::str::FromStr;
 /// What befalls the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Profile {
-    /// As many disks as the layout survives misbehave in every way; see [`classic`].
+    /// No more disks than the layout survives misbehave, in every way; see [`classic`].
     Classic,
     /// Any number of disks vanishes at once and comes back with all it had; see [`outage`].
     Outage,
-    /// The same, but disks may come back without what their volatile caches held.
+    /// [`Profile::Outage`], but disks may come back without what their volatile caches held.
     Powerless,
-    /// As many disks as the pool survives vanish and come back, with or without their caches; then nothing may lack its redundancy.
+    /// No more disks than the pool survives vanish and come back, with or without their caches; then nothing may lack its redundancy.
     Flicker,
     /// Disks vanish and come back while slots move.
     Blink,

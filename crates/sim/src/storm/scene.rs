@@ -27,7 +27,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// As many disks as the layout survives, or none.
+    /// Chooses no more disks than the layout survives, or none.
     pub(super) fn victims(layout: Layout, disks: usize, rng: &mut Rng) -> Vec<usize> {
         let count = if rng.chance(0.7) { layout.failures() } else { 0 };
         let mut victims: Vec<usize> = Vec::new();
@@ -52,7 +52,7 @@ impl Scene {
         self.tuning.commit_bytes = 4096;
     }
 
-    /// As the classic storm has it.
+    /// Draws a scene of the classic storm.
     pub(super) fn new(rng: &mut Rng) -> Scene {
         let resiliency = *rng.pick(&[
             Resiliency::Simple,

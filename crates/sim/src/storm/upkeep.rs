@@ -30,7 +30,7 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// As [`crate::rig::Rig::create`] gives them to the first `members` of `disks` disks.
+    /// Begins with those that [`crate::rig::Rig::create`] gives to the first `members` of `disks` disks.
     pub(super) fn new(disks: usize, members: usize) -> Ids {
         let id = |no: usize| if no < members { Id([no as u8 + 1; 16]) } else { Id::default() };
         Ids { ids: RefCell::new((0..disks).map(id).collect()), acts: Cell::new(0), given: Cell::new(0) }

@@ -9,11 +9,11 @@ use weft_engine::units::Nanos;
 /// The ranges latencies are drawn from, in nanoseconds; equal ends (`5..6`) make them constant.
 #[derive(Clone, Debug)]
 pub struct Latencies {
-    /// Of a read.
+    /// Nanoseconds that a read takes.
     pub read: Range<u64>,
-    /// Of a write or a discard.
+    /// Nanoseconds that a write or a discard takes.
     pub write: Range<u64>,
-    /// Of a flush.
+    /// Nanoseconds that a flush takes.
     pub flush: Range<u64>,
     /// All latencies are rounded up to multiples of this, so that operations meet.
     pub grain: u64,

@@ -27,7 +27,7 @@ fn per_second(timing: &mut dyn Timing, depth: u64, warm_up: Nanos, span: Nanos, 
     counted as f64 * 1e9 / span.0 as f64
 }
 
-/// As [`per_second`] in MB/s, for operations of `len` bytes one after the other from `from`.
+/// Gives [`per_second`] in MB/s, for operations of `len` bytes one after the other from `from`.
 fn sequential(
     timing: &mut dyn Timing,
     depth: u64,

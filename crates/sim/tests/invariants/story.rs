@@ -49,12 +49,12 @@ impl Story {
         story
     }
 
-    /// The same disks with other contents, in a new world.
+    /// Gives the disks other contents, in a new world.
     pub fn with_images(&self, images: &[DiskImage]) -> Story {
         self.on_disks(images, Latencies::default())
     }
 
-    /// As [`Story::with_images`], on disks of another pace.
+    /// Does what [`Story::with_images`] does, on disks of another pace.
     pub fn on_disks(&self, images: &[DiskImage], latencies: Latencies) -> Story {
         let world = SimWorld::new(99, Scheduling::Random);
         let rng = world.rng("story");

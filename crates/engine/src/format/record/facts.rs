@@ -277,13 +277,13 @@ pub struct JobRecord {
     pub began: u64,
     /// Bytes done.
     pub done: u64,
-    /// Of about this many.
+    /// About how many there are in all.
     pub total: u64,
     /// The segment it goes on with (a scrub).
     pub cursor: u32,
     /// Bad blocks found.
     pub bad: u64,
-    /// Of those, rewritten.
+    /// Bad blocks that were rewritten from redundancy.
     pub healed: u64,
 }
 

@@ -68,7 +68,7 @@ pub struct JobInfo {
     pub state: JobState,
     /// Bytes done.
     pub done: ByteCount,
-    /// Of about this many.
+    /// About how many bytes there are in all.
     pub total: ByteCount,
     /// Bytes per second at present; 0 if it does not run.
     pub rate: ByteCount,
@@ -146,7 +146,7 @@ impl Ticket {
         self.obey()
     }
 
-    /// The same without a rest: clients wait for the job just now.
+    /// Notes `bytes` as done, without a rest: clients wait for the job just now.
     pub fn advance(&self, store: &Store, bytes: u64) -> core::result::Result<(), Halt> {
         self.done.set(self.done.get() + bytes);
         self.total.set(self.total.get().max(self.done.get()));
@@ -509,7 +509,7 @@ impl Pool {
         self.note_tried_at(kind, self.store.changes.get());
     }
 
-    /// The same as things were when the store had seen so many changes.
+    /// Notes that a job of this kind was tried when the store had seen `changes` changes.
     fn note_tried_at(&self, kind: JobKind, changes: u64) {
         self.jobs.tried.borrow_mut().insert(key(kind), (changes, self.store.world.now()));
     }
@@ -549,7 +549,7 @@ impl Pool {
             self.store.world.emit(Event::JobEnded { job: id, what: ended, state });
         }
         if state == JobState::Failed {
-            // The same again would end the same, until something changes.
+            // Another try would end no better until something changes.
             self.note_tried_at(record.kind, changes);
         }
         if !note.is_empty() {

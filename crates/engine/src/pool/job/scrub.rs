@@ -55,7 +55,7 @@ impl Pool {
             return Ok(());
         };
         if metadata {
-            // Of a page that was written anew, the other slot of each copy may still be damaged.
+            // When a page was written anew, the other slot of each copy may still be damaged.
             if self.prove_metadata(segment, ticket).await? {
                 self.checkpoint().await?;
                 self.prove_metadata(segment, ticket).await?;

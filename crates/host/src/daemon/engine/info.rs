@@ -42,7 +42,7 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
         },
         if writable { Health::Healthy } else { Health::ReadOnly },
     ];
-    // Of the layouts in use, the one that leaves the most: a disk is to be bought for that one.
+    // The layout in use that leaves the most counts: a disk is to be bought for that one.
     let layouts = shown.vdisks.iter().map(|vdisk| open.pool.unusable(vdisk.layout));
     let (unusable, unusable_why) = layouts.max_by_key(|(bytes, _)| bytes.0).unwrap_or_default();
     let mut vdisks: Vec<VdiskInfo> = shown.vdisks.iter().map(|info| vdisk(&shown.name, info)).collect();

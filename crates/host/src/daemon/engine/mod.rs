@@ -141,7 +141,7 @@ impl HostEngine {
         self.thread.call(name, ask)?
     }
 
-    /// The same of one open pool.
+    /// Asks one open pool.
     fn ask_pool<T, F>(
         &self,
         pool: &str,
