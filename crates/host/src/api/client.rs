@@ -19,7 +19,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
+
+/// How long a daemon may take to listen after it was started, and how often a client looks.
+const STARTING: Duration = Duration::from_secs(2);
+const STEP: Duration = Duration::from_millis(20);
 
 /// Asks the daemon on one socket, a connection per question.
 pub struct Client {
@@ -68,7 +73,7 @@ impl Client {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| ApiError::new(Kind::Internal, format!("no I/O loop: {error}")))?;
         runtime.block_on(async {
-            let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.unreachable(&error))?;
+            let stream = self.connect().await.map_err(|error| self.unreachable(&error))?;
             let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
                 .await
                 .map_err(|error| self.cut_off(&error))?;
@@ -87,6 +92,17 @@ impl Client {
             driving.abort();
             Ok((ok, body.to_bytes().to_vec()))
         })
+    }
+
+    /// Connects to the daemon, and gives one that was started in the line before the time to listen.
+    async fn connect(&self) -> io::Result<UnixStream> {
+        let begun = Instant::now();
+        loop {
+            match UnixStream::connect(&self.socket).await {
+                Err(error) if may_be_starting(&error) && begun.elapsed() < STARTING => tokio::time::sleep(STEP).await,
+                connected => return connected,
+            }
+        }
     }
 
     fn unreachable(&self, error: &io::Error) -> ApiError {
@@ -111,6 +127,10 @@ impl Client {
         ApiError::new(Kind::Internal, format!("what answers on {socket} is no weft of this version: {why}"))
             .hint("weft version --verbose")
     }
+}
+
+fn may_be_starting(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 fn with_query(path: &str, query: &impl Serialize) -> String {

@@ -5,7 +5,7 @@ use crate::api::error::{ApiError, BadValue, Kind};
 use crate::api::judge;
 use crate::api::name::VdiskName;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, CommandFactory};
+use clap::{Command, CommandFactory, Parser};
 use std::error::Error as _;
 use std::ffi::OsString;
 
@@ -36,11 +36,14 @@ pub fn explain(error: &clap::Error, argv: &[OsString]) -> ApiError {
             let nearest = text(ContextKind::SuggestedSubcommand);
             let valid: Vec<&str> = typed.command().get_subcommands().map(Command::get_name).collect();
             let message = format!("there is no `{}`; there are {}", typed.path_to(&given), valid.join(", "));
-            (message, nearest.and_then(|nearest| typed.with(&given, &nearest)))
+            let nearest = nearest.and_then(|nearest| typed.replaced(&given, &nearest)).filter(|words| is_right(words));
+            let nearest = nearest.map(|words| typed.line(words.iter().map(String::as_str)));
+            (message, nearest.or_else(|| typed.below_a_noun(&given)))
         }
         ErrorKind::UnknownArgument => {
             let nearest = text(ContextKind::SuggestedArg).and_then(|nearest| typed.with(&argument, &nearest));
-            (format!("`{}` takes no `{argument}`", typed.path()), nearest)
+            let hint = nearest.or_else(|| typed.without_flag(&argument));
+            (format!("`{}` takes no `{argument}`", typed.path()), hint)
         }
         ErrorKind::MissingRequiredArgument => {
             let missing = all(error, ContextKind::InvalidArg);
@@ -113,8 +116,13 @@ impl Typed {
         command
     }
 
-    /// Replaces `old` in the line, when it is there.
+    /// The line with `new` in the place of `old`, when that is there.
     fn with(&self, old: &str, new: &str) -> Option<String> {
+        self.replaced(old, new).map(|words| self.line(words.iter().map(String::as_str)))
+    }
+
+    /// Replaces `old` in the words of the line, when it is there.
+    fn replaced(&self, old: &str, new: &str) -> Option<Vec<String>> {
         let mut replaced = false;
         let words: Vec<String> = self
             .argv
@@ -132,7 +140,7 @@ impl Typed {
                 _ => word.clone(),
             })
             .collect();
-        replaced.then(|| self.line(words.iter().map(String::as_str)))
+        replaced.then_some(words)
     }
 
     /// Leaves a flag that takes no value out of the line.
@@ -141,12 +149,38 @@ impl Typed {
         there.then(|| self.line(self.argv.iter().map(String::as_str).filter(|word| *word != argument)))
     }
 
+    /// Leaves an unknown flag out of the line, and with it its value where that is no argument by itself; none where that is wrong, too.
+    fn without_flag(&self, flag: &str) -> Option<String> {
+        let at = self.argv.iter().position(|word| word.split('=').next() == Some(flag))?;
+        let value = self.argv[at].split_once('=').map(|(_, value)| value.to_string());
+        let line = |value: Option<String>, from: usize| {
+            let rest = self.argv[from.min(self.argv.len())..].iter().cloned();
+            self.argv[..at].iter().cloned().chain(value).chain(rest).collect::<Vec<String>>()
+        };
+        let tried = [line(value, at + 1), line(None, at + 1), line(None, at + 2)];
+        tried.into_iter().find(|words| is_right(words)).map(|words| self.line(words.iter().map(String::as_str)))
+    }
+
+    /// The line with the noun that has the verb `given`, where there is one with which it is right.
+    fn below_a_noun(&self, given: &str) -> Option<String> {
+        let nouns = self.root.get_subcommands().filter(|noun| noun.find_subcommand(given).is_some());
+        let below = |noun: &Command| -> Vec<String> {
+            std::iter::once(noun.get_name().to_string()).chain(self.argv.iter().cloned()).collect()
+        };
+        let words = nouns.map(below).find(|words| self.path.len() == 1 && is_right(words))?;
+        Some(self.line(words.iter().map(String::as_str)))
+    }
+
     fn line<'a>(&self, words: impl Iterator<Item = &'a str>) -> String {
         std::iter::once("weft".to_string()).chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
     }
 
-    /// The first example of the command, else its help.
+    /// The first example of the command, else its help. Where something would change, an example changes what nobody meant: its help then.
     fn example(&self) -> String {
+        let changes = self.command().get_arguments().any(|argument| argument.get_id() == "dry_run");
+        if changes && self.path[1..] != ["export", "add"] || self.path.len() == 1 {
+            return format!("{} --help", self.path());
+        }
         let help = self.command().get_after_help().map(ToString::to_string).unwrap_or_default();
         let example = help.lines().map(str::trim).find(|line| line.starts_with("weft "));
         example.map_or_else(|| format!("{} --help", self.path()), |example| self.about_what_was_typed(example))
@@ -171,6 +205,11 @@ impl Typed {
         };
         example.split(' ').map(word).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// Whether these words after the program's name are understood.
+fn is_right(words: &[String]) -> bool {
+    Cli::try_parse_from(std::iter::once("weft").chain(words.iter().map(String::as_str))).is_ok()
 }
 
 fn all(error: &clap::Error, kind: ContextKind) -> Vec<String> {
