@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 pub mod capacity;
+pub mod claims;
 pub mod disks;
 pub mod picture;
 pub mod plan;

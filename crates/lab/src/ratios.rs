@@ -19,9 +19,9 @@ use weft_sim::timing::{Hdd, HddClass};
 use weft_sim::world::{Scheduling, SimWorld};
 
 /// Bytes that each disk gets in a measurement.
-const PER_DISK: ByteCount = ByteCount::mib(192);
+pub(crate) const PER_DISK: ByteCount = ByteCount::mib(192);
 /// Requests of a client of streams.
-const REQUEST: ByteCount = ByteCount::mib(1);
+pub(crate) const REQUEST: ByteCount = ByteCount::mib(1);
 /// Random reads in flight for each disk, and how many of them are measured.
 const READS: (u64, u64) = (8, 400);
 

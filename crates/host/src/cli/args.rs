@@ -1,9 +1,11 @@
 //! What people type. The doc comments here are the help texts; the first example of a command is also what its errors
 //! offer when nothing nearer would work.
 
+mod lab;
 mod plan;
 mod upkeep;
 
+pub use lab::*;
 pub use plan::*;
 pub use upkeep::*;
 
@@ -181,6 +183,9 @@ pub enum Command {
         Needs neither the daemon nor root, but for --pool. Room is what the engine would allocate; rates are measured on the engine with \
         simulated disks.")]
     Plan(Plan),
+    /// Repeat what was published about Storage Spaces: the source, its rules, weft
+    #[command(subcommand)]
+    Lab(Lab),
     /// What happened
     #[command(after_help = "Examples:\n  weft events\n  weft events tank --follow")]
     Events {

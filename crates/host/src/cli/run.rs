@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod lab;
 mod plan;
 mod upkeep;
 mod wait;
@@ -42,6 +43,7 @@ pub(super) fn command(cli: &Cli, argv: &[OsString], surroundings: &Surroundings,
         Command::Man { dir: Some(dir), .. } => manual::pages(dir).map(|()| Exit::Done),
         Command::Man { command, .. } => manual::page(command, session.io.out).map(|()| Exit::Done),
         Command::Plan(plan) => session.plan(plan),
+        Command::Lab(lab) => session.lab(lab),
         Command::Version => session.version(),
         _ => {
             let client = Client::new(session.socket()?);
@@ -107,6 +109,7 @@ impl Session<'_, '_> {
             | Command::Completions { .. }
             | Command::Man { .. }
             | Command::Plan(_)
+            | Command::Lab(_)
             | Command::Version => {
                 unreachable!("answered without the daemon")
             }

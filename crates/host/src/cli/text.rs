@@ -1,8 +1,10 @@
 //! The text of every answer, drawn from the value that `--json` prints.
 
+mod lab;
 mod plan;
 mod upkeep;
 
+pub(super) use lab::{Claims, Findings};
 pub(super) use plan::Planned;
 pub(super) use upkeep::progress;
 
