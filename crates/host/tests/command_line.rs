@@ -73,6 +73,7 @@ impl Machine {
             places: Some(vec![self.disks()]),
             degraded: false,
             memory: None,
+            waits: Default::default(),
             hook: None,
         };
         self.running = Some(daemon::start(&options, parts).unwrap());
@@ -464,6 +465,7 @@ fn a_second_daemon_is_refused_on_the_socket_and_on_the_state() {
             places: Some(Vec::new()),
             degraded: false,
             memory: None,
+            waits: Default::default(),
             hook: None,
         };
         daemon::start(&options, parts()).err().map(|error| error.message).unwrap_or_default()

@@ -268,6 +268,7 @@ impl Session<'_, '_> {
             disks: (!told.disks.is_empty()).then(|| told.disks.clone()),
             degraded: told.degraded.then_some(true),
             memory: told.memory,
+            wait: None,
             events: None,
         };
         let file = told.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();

@@ -1,5 +1,9 @@
 //! Where the daemon keeps and finds things: flags first, then the configuration file, then the defaults.
 
+mod waits;
+
+pub use waits::{WaitSettings, Waits};
+
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::judge;
 use crate::api::size::Size;
@@ -29,6 +33,8 @@ pub struct Settings {
     pub degraded: Option<bool>,
     /// Memory for its heap.
     pub memory: Option<Size>,
+    /// How long to wait for disks.
+    pub wait: Option<WaitSettings>,
     /// What to do about events.
     pub events: Option<EventSettings>,
 }
@@ -54,6 +60,8 @@ pub struct Options {
     pub degraded: bool,
     /// Bytes of its heap; as many as the machine can spare when `None`.
     pub memory: Option<u64>,
+    /// How long to wait for disks.
+    pub waits: Waits,
     /// A program that is run for each event.
     pub hook: Option<PathBuf>,
 }
@@ -73,7 +81,7 @@ impl Settings {
             let why = error.message().replace('\n', " ");
             refused(
                 Kind::InvalidInput,
-                format!("{why}; it knows `state`, `socket`, `disks`, `degraded`, `memory` and `events.hook`"),
+                format!("{why}; it knows `state`, `socket`, `disks`, `degraded`, `memory`, `wait.read`, `wait.write`, `wait.frozen` and `events.hook`"),
             )
         })
     }
@@ -99,6 +107,7 @@ impl Settings {
             socket: absolute(socket)?,
             places: places.map(|places| places.into_iter().map(absolute).collect()).transpose()?,
             degraded: self.degraded.or(file.degraded).unwrap_or(false),
+            waits: self.wait.or(file.wait).unwrap_or_default().resolve()?,
             hook: hook.map(absolute).transpose()?,
             memory: self.memory.or(file.memory).map(memory).transpose()?,
         })
@@ -181,6 +190,26 @@ mod tests {
         assert_eq!(options.socket, Path::new("/file.sock"));
         let options = Settings::default().resolve(Settings::default(), &surroundings(true, &var)).unwrap();
         assert_eq!(options.socket, Path::new("/env.sock"));
+    }
+
+    #[test]
+    fn the_sample_has_every_word_that_is_known_with_the_values_that_hold_unless_said() {
+        let sample = include_str!("../../../../dist/weft.toml");
+        let said = |line: &str| {
+            let line = line.strip_prefix("# ").unwrap_or(line);
+            line.split_once(" = ").filter(|(word, _)| !word.contains(' ')).map(|_| line.to_string())
+        };
+        let settings: Settings =
+            toml::from_str(&sample.lines().filter_map(said).collect::<Vec<_>>().join("\n")).unwrap();
+        // Whoever adds a word is told here.
+        let Settings { state, socket, disks, degraded, memory, wait, events } = settings;
+        assert_eq!(state.as_deref(), Some(Path::new("/var/lib/weft")));
+        assert_eq!(socket.as_deref(), Some(Path::new("/run/weft/weft.sock")));
+        assert!(disks.is_some() && degraded == Some(false) && memory.is_some());
+        let wait = wait.unwrap();
+        assert!(wait.read.is_some() && wait.write.is_some() && wait.frozen.is_some());
+        assert_eq!(wait.resolve().unwrap(), Waits::default());
+        assert!(events.is_some_and(|events| events.hook.is_some()));
     }
 
     #[test]
