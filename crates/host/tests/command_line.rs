@@ -7,7 +7,7 @@ mod upkeep;
 mod uses;
 
 use fake::{FakeEngine, FakeExports, Storage};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -496,7 +496,9 @@ fn rates_events_and_plans_are_told() {
     assert!(machine.done(&["stat"]).contains("75.0 %"));
     let memory = machine.json(&["stat", "--memory"]);
     assert_eq!(memory["pools"][0]["budgets"][0]["keeping"], "enforced");
-    assert!(machine.done(&["stat", "--memory"]).contains("not enforced, only counted"));
+    let shown = machine.done(&["stat", "--memory"]);
+    assert!(shown.contains("not enforced, only counted") && shown.contains("(all)"), "{shown}");
+    assert_eq!((&memory["all"][0]["limit"], &memory["all"][0]["used"]), (&json!(1 << 20), &json!(4096)));
     let spans = machine.done(&["stat", "--interval", "1ms", "--count", "2", "--json"]);
     let spans: Vec<Value> = spans.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(spans.len(), 2);

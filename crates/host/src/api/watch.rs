@@ -136,6 +136,9 @@ pub struct Stat {
     pub at_nanos: u64,
     /// The pools asked for.
     pub pools: Vec<PoolStat>,
+    /// What the daemon holds in memory for all pools together.
+    #[serde(default)]
+    pub memory: Vec<MemoryBudget>,
 }
 
 /// The counters of one pool.

@@ -10,6 +10,8 @@ use serde::Serialize;
 pub struct Memory {
     /// The pools.
     pub pools: Vec<PoolMemory>,
+    /// What is shared by all pools.
+    pub all: Vec<MemoryBudget>,
 }
 
 /// What one pool holds in memory.
@@ -25,7 +27,7 @@ impl Memory {
     /// The memory of the pools in `stat`.
     pub fn of(stat: &Stat) -> Memory {
         let pool = |pool: &PoolStat| PoolMemory { name: pool.name.clone(), budgets: pool.memory.clone() };
-        Memory { pools: stat.pools.iter().map(pool).collect() }
+        Memory { pools: stat.pools.iter().map(pool).collect(), all: stat.memory.clone() }
     }
 }
 
@@ -191,7 +193,7 @@ mod tests {
             disks: vec![disk("d1", 10_000_000), disk("d2", 40_000_000)],
             memory: Vec::new(),
         };
-        Stat { at_nanos, pools: vec![pool] }
+        Stat { at_nanos, pools: vec![pool], memory: Vec::new() }
     }
 
     #[test]

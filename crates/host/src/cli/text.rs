@@ -368,18 +368,17 @@ impl Text for Rates {
 
 impl Text for Memory {
     fn text(&self, style: Style) -> String {
-        if self.pools.is_empty() {
-            return "no pools\n".into();
-        }
         let mut rows = Rows::new(style, &["POOL", "MEMORY FOR", ">LIMIT", ">NOW", ">PEAK", "LIMIT IS"]);
-        for (pool, budget) in self.pools.iter().flat_map(|pool| pool.budgets.iter().map(move |budget| (pool, budget))) {
+        let of_pools =
+            self.pools.iter().flat_map(|pool| pool.budgets.iter().map(|budget| (pool.name.as_str(), budget)));
+        for (pool, budget) in of_pools.chain(self.all.iter().map(|budget| ("(all)", budget))) {
             let keeping = match budget.keeping {
                 Keeping::Enforced => "enforced: who wants more waits",
                 Keeping::Trimmed => "kept to by trimming",
                 Keeping::Counted => "not enforced, only counted",
             };
             rows.row(vec![
-                cell(&pool.name),
+                cell(pool),
                 cell(&budget.name),
                 cell(budget.limit.map_or_else(|| "-".into(), human)),
                 cell(human(budget.used)),

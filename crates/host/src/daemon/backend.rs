@@ -5,7 +5,7 @@ use crate::api::error::Answer;
 use crate::api::export::{Place, Terms};
 use crate::api::job::{JobAction, StartKind};
 use crate::api::name::VdiskName;
-use crate::api::pool::{CheckReport, Media, PoolInfo};
+use crate::api::pool::{CheckReport, Media, MemoryBudget, PoolInfo};
 use crate::api::upkeep::{PoolSettings, Usage};
 use crate::api::vdisk::{ExplainQuery, Layout, Provisioning, Resiliency};
 use std::collections::BTreeMap;
@@ -118,6 +118,11 @@ pub trait ExportServer: Send + Sync {
 
     /// Whether what was started is still served; somebody else may have ended it.
     fn serves(&self, vdisk: &VdiskName, at: &Place) -> bool;
+
+    /// What clients' requests hold in memory, of all pools.
+    fn memory(&self) -> Vec<MemoryBudget> {
+        Vec::new()
+    }
 
     /// How many connections clients have to it, where clients connect.
     fn connections(&self, _vdisk: &VdiskName, _at: &Place) -> Option<usize> {

@@ -71,7 +71,8 @@ impl Daemon {
             }
             Some(pool) => (vec![self.pool(pool)?], None),
         };
-        Ok(Stat { at_nanos, pools: pools.iter().map(|pool| counters(pool, only.as_ref())).collect() })
+        let memory = self.parts.exports.memory();
+        Ok(Stat { at_nanos, pools: pools.iter().map(|pool| counters(pool, only.as_ref())).collect(), memory })
     }
 }
 

@@ -362,6 +362,11 @@ fn disk(pool: &str, no: u16, id: String, member: &NewMember, capacity: u64) -> D
 }
 
 impl ExportServer for FakeExports {
+    fn memory(&self) -> Vec<MemoryBudget> {
+        let name = "requests of NBD clients".into();
+        vec![MemoryBudget { name, keeping: Keeping::Enforced, limit: Some(1 << 20), used: 4096, peak: 8192 }]
+    }
+
     fn start(&self, vdisk: &VdiskName, at: &Place, _: &Terms) -> Answer<()> {
         self.offered.lock().unwrap().push((vdisk.clone(), at.clone()));
         Ok(())

@@ -8,6 +8,7 @@ use super::volume::VdiskVolume;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::export::{Address, Place, Terms};
 use crate::api::name::VdiskName;
+use crate::api::pool::{Keeping, MemoryBudget};
 use crate::daemon::backend::ExportServer;
 use crate::daemon::memory;
 use crate::daemon::sockets::give_socket;
@@ -66,6 +67,13 @@ impl ExportServer for HostExports {
             Place::Fuse(dir) => self.fuse.stop(vdisk, dir),
             Place::Ublk(number) => self.ublk.stop(vdisk, *number),
         }
+    }
+
+    fn memory(&self) -> Vec<MemoryBudget> {
+        let (limit, used, peak) = self.nbd.room.memory();
+        let [limit, used, peak] = [limit, used, peak].map(|bytes| bytes as u64);
+        let name = "requests of NBD clients".into();
+        vec![MemoryBudget { name, keeping: Keeping::Enforced, limit: Some(limit), used, peak }]
     }
 
     fn serves(&self, _: &VdiskName, at: &Place) -> bool {
