@@ -7,9 +7,10 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 
 from machine import MIB, Machine, run
-from report import Case
+from report import ROOT, Case
 
 # The command, the exit code, what its message must say. {NAME} is a file of the machine.
 WRONG = [
@@ -216,7 +217,15 @@ CHANGING = ("create", "remove", "resize", "add", "rename", "set", "import", "exp
 
 
 def cases():
-    return [Case("wrong usage", story, ("mkfs.ext4",))]
+    return [Case("wrong usage", story, ("mkfs.ext4",)),
+            Case("make demo: what it runs lies where cargo puts it", lambda reporter, rng: reporter.check("", elsewhere))]
+
+
+def elsewhere():
+    scripts = os.path.join(ROOT, "scripts")
+    line = [sys.executable, "-c", f"import sys; sys.path.insert(0, {scripts!r}); import rig; print(rig.WEFT)"]
+    said = subprocess.run(line, env={**os.environ, "CARGO_TARGET_DIR": "/elsewhere"}, capture_output=True, text=True, check=True)
+    assert said.stdout == "/elsewhere/release/weft\n", said.stdout
 
 
 def story(reporter, rng):
@@ -312,7 +321,6 @@ def taken(machine, line, before):
 def unreachable(machine, line):
     """Without a daemon: 7, or 2 where the line is wrong by itself; the same form."""
     env = {**machine.env(), "WEFT_SOCKET": machine.path("nobody.sock")}
-    import subprocess
     ran = subprocess.run([os.environ["WEFT"], *words(machine, line)], env=env, capture_output=True, text=True,
                          stdin=subprocess.DEVNULL)
     lines = ran.stderr.splitlines()
