@@ -6,7 +6,7 @@ use weft_engine::format::record::{OWNER_METADATA, SettingsRecord, Usage};
 use weft_engine::io::Disk;
 use weft_engine::pool::{DiskChange, OpenOptions, VdiskSpec};
 use weft_engine::store::{Tuning, slots_on};
-use weft_engine::stripe::geometry::Resiliency;
+use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
@@ -275,4 +275,37 @@ fn what_is_missed_and_told_late_is_made_good_by_the_next_repair() {
         }
     });
     rig.halt();
+}
+
+/// The log empties with checkpoints, and a disk that is back has a share of the metadata to be copied: hours of it in a large pool.
+#[test]
+fn checkpoints_are_taken_while_the_metadata_of_a_disk_that_is_back_is_copied() {
+    let (rig, mut rng) = opened(6, 3, Tuning::default());
+    let pool = rig.pool();
+    let layout = Layout::new(Resiliency::Mirror { copies: 2 }, 1, ByteCount::kib(4)).unwrap();
+    rig.make_vdisk(layout, ByteCount::gib(4), 4096, false).unwrap();
+    let (vdisk, disk) = (pool.vdisk("vdisk").unwrap(), rig.disks[0].clone());
+    let taken = rig.run(async move {
+        let store = pool.store();
+        // Each write begins a chunk of the stripe table of its own.
+        for nth in 0..80 {
+            vdisk.write(VirtualOffset(nth * 8064 * 4096), &[1; 4096], false).await.unwrap();
+        }
+        vdisk.flush().await.unwrap();
+        pool.checkpoint().await.unwrap();
+        disk.vanish();
+        store.disk_lost(0, "the story says so");
+        vdisk.write(VirtualOffset(0), &[2; 4096], true).await.unwrap();
+        disk.return_intact(&mut rng);
+        pool.attach(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
+        let mut taken = 0;
+        while !store.is_current(0) {
+            pool.checkpoint().await.unwrap();
+            taken += 1;
+        }
+        taken
+    });
+    assert!(taken > 4, "only {taken}: the others had to wait for all of the copying");
+    let mut rig = rig;
+    rig.close().unwrap();
 }
