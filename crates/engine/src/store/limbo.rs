@@ -251,6 +251,10 @@ impl Store {
         self.log.replace(seq, &nothing);
         let newest = self.map.borrow_mut().withdraw(table, stripe, fresh.place, fresh.before, seq);
         if !newest {
+            // If the newer one is withdrawn later, this one must not become the truth by that.
+            let mut all = self.limbo.fresh.borrow_mut();
+            let next = all.iter_mut().find(|next| next.stripe == fresh.stripe && next.before == Some(fresh.place));
+            next.into_iter().for_each(|next| next.before = fresh.before);
             return;
         }
         let key = (table, stripe);
