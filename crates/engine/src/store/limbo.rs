@@ -215,6 +215,8 @@ impl Store {
         }
         self.limbo.undecided.set(undecided && !self.misses_disks());
         self.room.notify();
+        // Who waits for room in the log for a virtual disk that has just failed waits in vain.
+        self.log.moved.notify();
     }
 
     /// Whether enough strips of a stripe are there; `None`: disks are missing that may hold them.

@@ -27,7 +27,7 @@ const COPIES: usize = 6;
 pub(super) struct Past {
     /// Copies of each disk, oldest first.
     copies: RefCell<Vec<Vec<DiskImage>>>,
-    /// Disks that are blank, or carry an identity that they no longer have: the pool will never see them again.
+    /// Disks that are blank: the pool will never see them again as what they were.
     strange: RefCell<BTreeSet<usize>>,
     /// Disks that another machine used, as they were then. They are away until they come back as that.
     elsewhere: RefCell<BTreeMap<usize, DiskImage>>,
@@ -143,17 +143,15 @@ impl Storm {
                 }
                 1 => self.diverge(at, &past),
                 _ => {
-                    let Some(copy) = past.pick(at, &mut self.rng) else { continue };
-                    let own = self.ids.is_its_own(at, &copy);
-                    if own && past.is_young(at, &copy, &disk) {
+                    // One with an identity that the disk no longer has may be a member that is missing: then one disk would be two.
+                    let copy = past.pick(at, &mut self.rng).filter(|copy| self.ids.is_its_own(at, copy));
+                    let Some(copy) = copy else { continue };
+                    if past.is_young(at, &copy, &disk) {
                         self.liars.borrow_mut().insert(at);
                     }
                     disk.return_as(&copy);
                     past.diverged.borrow_mut().remove(&at);
-                    match own {
-                        true => past.strange.borrow_mut().remove(&at),
-                        false => past.strange.borrow_mut().insert(at),
-                    };
+                    past.strange.borrow_mut().remove(&at);
                 }
             }
         }
@@ -257,7 +255,7 @@ async fn replace(care: &mut Care, pool: &Rc<Pool>, at: usize, no: u16) -> weft_e
 }
 
 /// The epoch of the newest label among the blocks that `read` gives of a disk like this one; 0: there is none.
-fn newest_epoch(like: &DiskImage, read: impl Fn(DiskOffset) -> Option<Vec<u8>>) -> u64 {
+pub(super) fn newest_epoch(like: &DiskImage, read: impl Fn(DiskOffset) -> Option<Vec<u8>>) -> u64 {
     let slots = DiskPlan::label_slots(like.shape().capacity).into_iter();
     let labels = slots.filter_map(|at| Label::decode(&read(at)?).ok().flatten());
     labels.map(|label| label.epoch).max().unwrap_or(0)
