@@ -85,8 +85,10 @@ fn seeds_of_other_profiles_that_once_failed_pass() {
 }
 
 #[test]
-fn storms_between_two_machines_and_of_many_virtual_disks_pass() {
-    for (profile, seed) in (1..=12).flat_map(|seed| [(Profile::Split, seed), (Profile::Many, seed)]) {
+fn storms_between_two_machines_of_many_virtual_disks_and_of_disks_put_back_pass() {
+    for (profile, seed) in
+        (1..=12).flat_map(|seed| [Profile::Split, Profile::Many, Profile::Damage].map(|of| (of, seed)))
+    {
         if let Err(why) = run_profile(profile, seed) {
             panic!("weft-sim --profile {profile} {seed}: {why}");
         }

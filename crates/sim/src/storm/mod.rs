@@ -25,7 +25,7 @@ use std::str::FromStr;
 pub enum Profile {
     /// No more disks than the layout survives misbehave, in every way; see [`classic`].
     Classic,
-    /// The same, and disks are put back from copies, used elsewhere, or blank; reads fail once, and power cuts leave junk; see [`damage`].
+    /// Beside that, disks are put back from copies, used elsewhere, or blank; reads fail once, and power cuts leave junk; see [`damage`].
     Damage,
     /// Any number of disks vanishes at once and comes back with all it had; see [`outage`].
     Outage,
