@@ -8,7 +8,7 @@
 //!    before it was submitted; the others stay volatile, however old they get.
 //! 3. **Power cut.** Each write that is not durable, completed or not, is kept, dropped, or torn at 512-byte sectors,
 //!    whatever becomes of the others: later ones may survive where earlier ones do not. (Where two survive for one
-//!    sector, the one that completed later wins.)
+//!    sector, the one that completed later wins.) With [`FaultPlan::ruin`], one that is torn may also leave junk in its blocks, or blocks that cannot be read.
 //! 4. **Latent error.** A block cannot be read until it is written anew. **Transient error.** It cannot be read once.
 //! 5. **Bit rot.** A block changes by itself. A write in the cache hides it, until a power cut takes that write away.
 //! 6. **Misdirected write.** It lands elsewhere; both places are wrong then. **Lost write.** It reports success only.
@@ -193,7 +193,8 @@ impl SimDisk {
     /// can be used again. [`SimWorld::halt`] must have been called.
     pub fn power_cut(&self, rng: &mut Rng) {
         let mut state = self.0.state.borrow_mut();
-        let fates = write::fates(state.volatile().map(|(write, _)| write.sectors()), rng);
+        let mut fates = write::fates(state.volatile().map(|(write, _)| write.sectors()), rng);
+        write::ruin(&mut fates, state.faults.plan.ruin, rng);
         state.lose_power(&fates);
     }
 
@@ -334,8 +335,10 @@ impl Disk for SimDisk {
         let disk = self.clone();
         Box::pin(async move {
             let len = into.len() as u64;
-            disk.draw(|state| state.faults.draw_read(at, len, &mut state.rng));
+            let drawn = disk.draw(|state| state.faults.draw_read(at, len, &mut state.rng));
             let planned = disk.0.state.borrow_mut().faults.take_read_error(at, len);
+            let fails = drawn.iter().any(|fault| matches!(fault, Fault::Transient(..)));
+            let planned = planned.or(fails.then_some(DiskError::Media));
             let reply = disk.submit(move |state, world| state.read_job(at, into, world)).await?;
             if let Some(error) = planned {
                 return Err(error);
@@ -430,7 +433,11 @@ impl SimDisk {
                 Fault::Latent(at) => self.spoil(*at),
                 Fault::Rot(at) => self.rot(*at),
                 Fault::Stall(span) => self.stall(*span),
-                Fault::Misdirect { .. } | Fault::Lose(..) | Fault::WriteError(..) | Fault::FlushError => {}
+                Fault::Transient(..)
+                | Fault::Misdirect { .. }
+                | Fault::Lose(..)
+                | Fault::WriteError(..)
+                | Fault::FlushError => {}
             }
         }
         drawn

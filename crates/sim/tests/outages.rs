@@ -6,7 +6,7 @@ use weft_engine::format::record::{OWNER_METADATA, SettingsRecord, Usage};
 use weft_engine::io::Disk;
 use weft_engine::pool::{DiskChange, OpenOptions, VdiskSpec};
 use weft_engine::store::{Tuning, slots_on};
-use weft_engine::stripe::geometry::Resiliency;
+use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
@@ -275,4 +275,82 @@ fn what_is_missed_and_told_late_is_made_good_by_the_next_repair() {
         }
     });
     rig.halt();
+}
+
+/// The log empties with checkpoints, and a disk that is back has a share of the metadata to be copied: hours of it in a large pool.
+#[test]
+fn checkpoints_are_taken_while_the_metadata_of_a_disk_that_is_back_is_copied() {
+    let world = SimWorld::new(6, Scheduling::Random);
+    let mut rng = world.rng("story");
+    let mut rig = Rig::new(world, 3, ByteCount::mib(64));
+    // A slab of metadata is many groups of pages that are copied at once.
+    rig.create(ByteCount::mib(8)).unwrap();
+    rig.open(&mut rng).unwrap();
+    let pool = rig.pool();
+    let layout = Layout::new(Resiliency::Mirror { copies: 2 }, 1, ByteCount::kib(4)).unwrap();
+    rig.make_vdisk(layout, ByteCount::gib(4), 4096, false).unwrap();
+    let (vdisk, disk) = (pool.vdisk("vdisk").unwrap(), rig.disks[0].clone());
+    let taken = rig.run(async move {
+        let store = pool.store();
+        // Each write begins a chunk of the stripe table of its own.
+        for nth in 0..120 {
+            vdisk.write(VirtualOffset(nth * 8064 * 4096), &[1; 4096], false).await.unwrap();
+        }
+        vdisk.flush().await.unwrap();
+        pool.checkpoint().await.unwrap();
+        disk.vanish();
+        store.disk_lost(0, "the story says so");
+        vdisk.write(VirtualOffset(0), &[2; 4096], true).await.unwrap();
+        disk.return_intact(&mut rng);
+        pool.attach(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
+        let mut taken = 0;
+        while !store.is_current(0) {
+            pool.checkpoint().await.unwrap();
+            taken += 1;
+        }
+        taken
+    });
+    assert!(taken > 6, "only {taken}: the others had to wait for all of the copying");
+    rig.close().unwrap();
+}
+
+/// Two versions of a stripe are written, and a batch speaks of the older one only when the disk goes: that one is taken back alone, and the newer one later. What
+/// was flushed before both is the truth again, and stays.
+#[test]
+fn what_was_flushed_is_there_when_two_newer_versions_were_lost_one_after_the_other() {
+    for seed in 0..48 {
+        let (mut rig, mut rng) = opened(100 + seed, 5, Tuning { auto_jobs: false, ..Tuning::default() });
+        let weak = make(&rig, "weak", Resiliency::Simple, 2, 0b00011);
+        let (pool, world, disk, mut moments) =
+            (rig.pool(), rig.world.clone(), rig.disks[0].clone(), rng.fork("moments"));
+        rig.run(async move {
+            weak.write(VirtualOffset(0), &[1; STRIPE as usize], true).await.unwrap();
+            let store = pool.store();
+            for version in [2, 3] {
+                weak.write(VirtualOffset(0), &[version; STRIPE as usize], false).await.unwrap();
+                while store.flying.get() > 0 {
+                    world.sleep(Nanos(100_000)).await;
+                }
+                let flushed = weak.clone();
+                world.spawn("flush", Box::pin(async move { flushed.flush().await.map_or((), drop) }));
+                world.sleep(Nanos(moments.below(3_000_000))).await;
+            }
+            disk.vanish();
+            store.disk_lost(0, "the story says so");
+            world.sleep(Nanos::secs(1)).await;
+            pool.checkpoint().await.unwrap();
+            disk.come_back(&mut moments);
+        });
+        rig.halt();
+        rig.disks.iter().for_each(|disk| disk.survive_kill(&mut rng));
+        rig.open(&mut rng).unwrap();
+        let vdisk = rig.pool().vdisk("weak").unwrap();
+        let read = rig.run(async move {
+            let mut bytes = vec![0; STRIPE as usize];
+            vdisk.read(VirtualOffset(0), &mut bytes).await.map(|()| bytes)
+        });
+        let bytes = read.unwrap_or_else(|error| panic!("seed {seed}: what was flushed is lost: {error}"));
+        assert!(bytes.iter().all(|byte| *byte == bytes[0]) && bytes[0] > 0, "seed {seed}");
+        rig.halt();
+    }
 }

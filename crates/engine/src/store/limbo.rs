@@ -215,6 +215,8 @@ impl Store {
         }
         self.limbo.undecided.set(undecided && !self.misses_disks());
         self.room.notify();
+        // Who waits for room in the log for a virtual disk that has just failed waits in vain.
+        self.log.moved.notify();
     }
 
     /// Whether enough strips of a stripe are there; `None`: disks are missing that may hold them.
@@ -251,6 +253,10 @@ impl Store {
         self.log.replace(seq, &nothing);
         let newest = self.map.borrow_mut().withdraw(table, stripe, fresh.place, fresh.before, seq);
         if !newest {
+            // If the newer one is withdrawn later, this one must not become the truth by that.
+            let mut all = self.limbo.fresh.borrow_mut();
+            let next = all.iter_mut().find(|next| next.stripe == fresh.stripe && next.before == Some(fresh.place));
+            next.into_iter().for_each(|next| next.before = fresh.before);
             return;
         }
         let key = (table, stripe);

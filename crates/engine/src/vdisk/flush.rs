@@ -77,7 +77,9 @@ impl Vdisk {
                 }
             }
         }
-        self.store.log.reserve_unless(unlanded + 4096, Room::Landing, || self.check_flows()).await?;
+        // What was lost keeps its place in the log: where that is much, there is no room until the virtual disk is cleared.
+        let serves = || self.failure().map_or_else(|| self.check_flows(), Err);
+        self.store.log.reserve_unless(unlanded + 4096, Room::Landing, serves).await?;
         self.land_now(stripe);
         self.store.log.unreserve(unlanded + 4096);
         Ok(())

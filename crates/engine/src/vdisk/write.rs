@@ -126,6 +126,8 @@ impl Vdisk {
                  lies below them is out of reach"
             )));
         }
+        // Who comes here once clients are refused is not woken any more.
+        self.check_flows()?;
         let room = self.store.room.changed();
         self.store.log.pressure.notify();
         room.await;

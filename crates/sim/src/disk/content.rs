@@ -92,6 +92,19 @@ impl Content {
         *self.block_mut(block) = Block { data: Data::Unreadable, harm: Some(Harm::Unreadable) };
     }
 
+    /// Leaves in each block of a write its old bytes, new ones, junk, or what cannot be read.
+    pub fn ruin(&mut self, write: &Write, seed: u64) {
+        let Lands::There = write.lands else { return self.apply(write, Some(Tear::Each(seed))) };
+        self.apply(write, Some(Tear::Each(seed)));
+        for no in write.blocks() {
+            match mix(seed ^ mix(no)) % 4 {
+                0 => self.spoil(no),
+                1 => *self.block_mut(no) = Block { data: Data::Word(mix(seed ^ no)), harm: Some(Harm::Mixed) },
+                _ => {}
+            }
+        }
+    }
+
     /// Changes some bits of a block behind everyone's back. An unreadable one stays so.
     pub fn rot(&mut self, block: u64, rng: &mut Rng) {
         let mut bytes = Buf::zeroed(BLOCK_LEN);

@@ -11,6 +11,8 @@ use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos};
 pub struct FaultPlan {
     /// A read finds one of its blocks unreadable, until that is rewritten.
     pub latent: f64,
+    /// A read fails, and the next one of the same blocks does not.
+    pub transient: f64,
     /// A read finds one of its blocks changed.
     pub rot: f64,
     /// A write goes to another place.
@@ -25,6 +27,8 @@ pub struct FaultPlan {
     pub stall: f64,
     /// The longest such while.
     pub stall_max: Nanos,
+    /// A write that a power cut tears leaves junk, or what cannot be read, in the blocks it was meant for.
+    pub ruin: f64,
 }
 
 /// A fault about to be injected by a [`FaultPlan`].
@@ -32,6 +36,8 @@ pub struct FaultPlan {
 pub enum Fault {
     /// This block becomes unreadable.
     Latent(DiskOffset),
+    /// The read of so many bytes from here fails.
+    Transient(DiskOffset, u64),
     /// This block changes by itself.
     Rot(DiskOffset),
     /// A write of `len` bytes meant for `at` lands at `to`.
@@ -87,6 +93,9 @@ impl Faults {
         let block = |rng: &mut Rng| DiskOffset(at.0 + rng.below((len / BLOCK).max(1)) * BLOCK);
         if len > 0 && rng.chance(self.plan.latent) {
             drawn.push(Fault::Latent(block(rng)));
+        }
+        if len > 0 && self.plan.transient > 0.0 && rng.chance(self.plan.transient) {
+            drawn.push(Fault::Transient(at, len));
         }
         if len > 0 && rng.chance(self.plan.rot) {
             drawn.push(Fault::Rot(block(rng)));

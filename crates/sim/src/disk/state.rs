@@ -200,6 +200,7 @@ impl State {
                 Fate::Kept => land(&mut content, write, tear),
                 Fate::Dropped => {}
                 Fate::Torn(by_power) => content.apply(write, Some(*by_power)),
+                Fate::Ruined(seed) => content.ruin(write, *seed),
             }
         }
         content
@@ -223,6 +224,7 @@ impl State {
                 Fate::Kept => self.take_in(write, tear),
                 Fate::Torn(tear) => self.take_in(write, Some(tear)),
                 Fate::Dropped => {}
+                Fate::Ruined(_) => unreachable!("the power stayed on"),
             }
         }
     }

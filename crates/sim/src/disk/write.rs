@@ -13,6 +13,8 @@ pub enum Fate {
     Dropped,
     /// Some 512-byte sectors of it reached the medium.
     Torn(Tear),
+    /// Each block of it has its old bytes, new ones, junk, or cannot be read, by this seed.
+    Ruined(u64),
 }
 
 /// Which 512-byte sectors of a torn write survive.
@@ -102,6 +104,17 @@ impl Tear {
             Tear::Tail(kept) => *sector >= sectors.saturating_sub(kept),
             Tear::Each(seed) => mix(seed ^ sector).is_multiple_of(2),
         })
+    }
+}
+
+/// Makes torn writes ruined ones, as likely as `chance` says.
+pub(crate) fn ruin(fates: &mut [Fate], chance: f64, rng: &mut Rng) {
+    if chance > 0.0 {
+        for fate in fates.iter_mut().filter(|fate| matches!(fate, Fate::Torn(_))) {
+            if rng.chance(chance) {
+                *fate = Fate::Ruined(rng.next_u64());
+            }
+        }
     }
 }
 

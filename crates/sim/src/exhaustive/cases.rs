@@ -118,6 +118,7 @@ pub fn write_fates(fates: &[Vec<Fate>]) -> String {
         Fate::Torn(Tear::Head(count)) => format!("h{count}"),
         Fate::Torn(Tear::Tail(count)) => format!("t{count}"),
         Fate::Torn(Tear::Each(seed)) => format!("e{seed}"),
+        Fate::Ruined(seed) => format!("r{seed}"),
     };
     fates.iter().map(|disk| disk.iter().map(fate).collect::<String>()).collect::<Vec<_>>().join(",")
 }
@@ -140,6 +141,7 @@ fn read_disk(text: &str) -> Option<Vec<Fate>> {
             'h' => Fate::Torn(Tear::Head(number.parse().ok()?)),
             't' => Fate::Torn(Tear::Tail(number.parse().ok()?)),
             'e' => Fate::Torn(Tear::Each(number.parse().ok()?)),
+            'r' => Fate::Ruined(number.parse().ok()?),
             _ => return None,
         });
     }

@@ -7,6 +7,7 @@
 
 use super::Summary;
 use super::clients::{Shared, Strain, start_clients};
+use super::damage::Past;
 use super::redundancy;
 use super::scene::Scene;
 use super::upkeep::Ids;
@@ -23,8 +24,11 @@ use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
 /// Runs the storm in `world`.
-pub(super) fn run(world: &SimWorld, rng: Rng, scene: Scene) -> Result<Summary, String> {
+pub(super) fn run(world: &SimWorld, rng: Rng, scene: Scene, damage: bool) -> Result<Summary, String> {
     let mut storm = Storm::new(world.clone(), scene, rng);
+    if damage {
+        storm.worsen();
+    }
     let result = storm.run();
     let line = storm.line();
     storm.rig.halt();
@@ -39,7 +43,9 @@ pub(super) struct Storm {
     crashes: u64,
     openings: u64,
     /// Disks that lost what they had taken without anybody noticing that they were away.
-    liars: Rc<RefCell<BTreeSet<usize>>>,
+    pub(super) liars: Rc<RefCell<BTreeSet<usize>>>,
+    /// What is done to disks beside that; see [`super::damage`].
+    pub(super) past: Option<Rc<Past>>,
     pub(super) ids: Rc<Ids>,
 }
 
@@ -50,7 +56,17 @@ impl Storm {
         let ids = Rc::new(Ids::new(rig.disks.len(), scene.disks));
         rig.options = OpenOptions { tuning: scene.tuning, degraded: true, ..OpenOptions::default() };
         let shared = Shared::new(scene.size.0, scene.sector as u64, rng.fork("clients"), Rc::new(Strain::default()));
-        Storm { rig, scene, shared: Rc::new(shared), rng, crashes: 0, openings: 0, liars: Rc::default(), ids }
+        Storm {
+            rig,
+            scene,
+            shared: Rc::new(shared),
+            rng,
+            crashes: 0,
+            openings: 0,
+            liars: Rc::default(),
+            past: None,
+            ids,
+        }
     }
 
     fn run(&mut self) -> Result<(), String> {
@@ -89,6 +105,7 @@ impl Storm {
         let vdisk = self.rig.pool().vdisk("vdisk").ok_or("the virtual disk is gone")?;
         start_clients(&world, &vdisk, &self.shared, self.scene.clients, self.scene.ops);
         self.maybe_lose_a_disk();
+        self.start_copies();
         self.start_caretaker();
         let crash = self.rng.chance(0.7);
         if crash {
@@ -113,6 +130,7 @@ impl Storm {
         drop(vdisk);
         world.crash_at(u64::MAX);
         self.end_of_round(stop == Stop::Crashed)?;
+        self.put_back();
         self.open()?;
         self.judge_redundancy()?;
         self.judge_after_crash()?;
@@ -182,6 +200,10 @@ impl Storm {
             world.crash_at(world.operations() + self.rng.range(1..most));
             match world.block_on_within(PATIENCE, opening) {
                 Ok(Ok(pool)) => drop(pool),
+                Ok(Err(error)) if self.take_away_diverged(&error) => {
+                    world.crash_at(u64::MAX);
+                    continue;
+                }
                 Ok(Err(error)) => return Err(format!("opening: {error}")),
                 Err(Stop::Crashed) => {}
                 Err(other) => return Err(format!("opening hangs ({other:?}): {:?}", world.tasks())),
@@ -190,8 +212,15 @@ impl Storm {
             self.crashes += 1;
             self.die(0.6);
         }
+        self.open_for_good().map_err(|error| format!("opening: {error}"))
+    }
+
+    fn open_for_good(&mut self) -> weft_engine::error::Result<()> {
         self.openings += 1;
-        self.rig.open(&mut self.rng).map(|_| ()).map_err(|error| format!("opening: {error}"))
+        match self.rig.open(&mut self.rng) {
+            Err(error) if self.take_away_diverged(&error) => self.rig.open(&mut self.rng).map(drop),
+            opened => opened.map(drop),
+        }
     }
 
     /// One of the victims may go, or come back with what it had.
@@ -267,10 +296,11 @@ impl Storm {
                 disk.come_back(&mut rng);
             }
         }
-        self.rig.open(&mut self.rng).map_err(|error| format!("opening in the calm: {error}"))?;
+        self.put_back();
+        self.open_for_good().map_err(|error| format!("opening in the calm: {error}"))?;
         self.judge_redundancy()?;
         self.judge_after_crash()?;
-        if !self.settle()? {
+        if !self.replace_strange()? || !self.settle()? {
             return Ok(false);
         }
         let pool = self.rig.pool();

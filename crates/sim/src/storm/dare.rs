@@ -2,12 +2,14 @@
 //!
 //! 1. *A hole in the log*: one batch is damaged on every disk that has it, while later ones are not. The log must not seem to end there.
 //! 2. *A page out of date*: the newest image of a page is damaged wherever it lies. The one before must not pass for it. If the page holds checksums, blocks whose
-//!    last write was lost are made unreadable, too: an old block and its old checksum agree, and nothing above them says that there were newer ones.
+//!    last write was lost are made unreadable, too, and disks that are behind are away: an old block and its old checksum agree, and nothing above them says that
+//!    there were newer ones.
 //!
 //! Besides, a pool that says that it is whole is taken at its word: [`Storm::lose_others`].
 
 use super::classic::Storm;
 use super::clients::read_all;
+use super::damage::newest_epoch;
 use crate::disk::{DiskImage, Harm, SimDisk};
 use crate::rig::PATIENCE;
 use std::collections::BTreeMap;
@@ -64,7 +66,7 @@ impl Storm {
         judged.map_err(|why| format!("it was whole; without disks {gone:?}: {why}"))
     }
 
-    /// Makes blocks of data unreadable whose last write was lost, if what is to be damaged is a page of checksums.
+    /// Makes blocks of data unreadable whose last write was lost, if what is to be damaged is a page of checksums; and takes away disks that are behind.
     fn end_lies(&self, images: &[(usize, DiskImage)], places: &Places) {
         let holds_sums = |(at, place): &(usize, DiskOffset)| {
             let block = self.rig.disks[*at].peek(*place, ByteCount(BLOCK)).ok();
@@ -82,6 +84,11 @@ impl Storm {
                 disk.harmed().into_iter().filter(|(place, harm)| *harm == Harm::Missed && *place >= plan.data_at);
             lost.for_each(|(place, _)| disk.spoil(place));
         }
+        let epoch = |image: &DiskImage| newest_epoch(image, |at| image.read(at, ByteCount(BLOCK)).ok());
+        let epochs: Vec<u64> = images.iter().map(|(_, image)| epoch(image)).collect();
+        let newest = epochs.iter().copied().max().unwrap_or(0);
+        let behind = images.iter().zip(&epochs).filter(|(_, epoch)| **epoch < newest);
+        behind.for_each(|((at, _), _)| self.rig.disks[*at].vanish());
     }
 
     fn open_dared(&mut self) -> Result<(), String> {

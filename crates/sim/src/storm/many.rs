@@ -262,6 +262,8 @@ impl Many {
                     return Err(format!("{} is gone", slot.name));
                 }
                 slot.stage = Stage::None;
+                // Its clients went with the machine.
+                slot.shared.clients_left.set(0);
                 continue;
             };
             if slot.stage == Stage::Begun && !crashed {

@@ -5,6 +5,7 @@
 mod classic;
 mod clients;
 mod daemon;
+mod damage;
 mod dare;
 mod many;
 mod outage;
@@ -24,6 +25,8 @@ use std::str::FromStr;
 pub enum Profile {
     /// No more disks than the layout survives misbehave, in every way; see [`classic`].
     Classic,
+    /// Beside that, disks are put back from copies, used elsewhere, or blank; reads fail once, and power cuts leave junk; see [`damage`].
+    Damage,
     /// Any number of disks vanishes at once and comes back with all it had; see [`outage`].
     Outage,
     /// [`Profile::Outage`], but disks may come back without what their volatile caches held.
@@ -41,8 +44,9 @@ pub enum Profile {
 }
 
 /// Every profile.
-pub const ALL: [Profile; 8] = [
+pub const ALL: [Profile; 9] = [
     Profile::Classic,
+    Profile::Damage,
     Profile::Outage,
     Profile::Powerless,
     Profile::Flicker,
@@ -83,7 +87,8 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
         other => other,
     };
     match profile {
-        Profile::Classic => classic::run(&world, rng, scene),
+        Profile::Classic => classic::run(&world, rng, scene, false),
+        Profile::Damage => classic::run(&world, rng, scene, true),
         Profile::Outage => outage::run(&world, rng, scene, Kind::Any),
         Profile::Powerless => outage::run(&world, rng, scene, Kind::Powerless),
         Profile::Flicker => outage::run(&world, rng, scene, Kind::Flicker),
@@ -132,6 +137,7 @@ impl Profile {
     pub fn name(self) -> &'static str {
         match self {
             Profile::Classic => "classic",
+            Profile::Damage => "damage",
             Profile::Outage => "outage",
             Profile::Powerless => "powerless",
             Profile::Flicker => "flicker",

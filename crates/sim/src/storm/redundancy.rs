@@ -12,6 +12,9 @@ use weft_engine::stripe::execute::Target;
 use weft_engine::stripe::table::Place;
 use weft_engine::units::{BLOCK, DiskOffset};
 
+/// How often a strip that seems to be lacking is looked at again: a read may fail once, and once more.
+const LOOKS: usize = 4;
+
 /// A strip that is not there.
 #[derive(PartialEq, Eq)]
 struct Lack {
@@ -69,8 +72,14 @@ fn judge_stripe(
     if suspects.is_empty() {
         return Ok(None);
     }
-    let again = look(rig, place)?;
-    Ok(suspects.into_iter().find(|lack| again.contains(lack) && !owned(lack)))
+    for _ in 0..LOOKS {
+        let again = look(rig, place)?;
+        suspects.retain(|lack| again.contains(lack) && !owned(lack));
+        if suspects.is_empty() {
+            break;
+        }
+    }
+    Ok(suspects.pop())
 }
 
 /// The strips of a stripe that are lacking, but for those that the pool knows of.

@@ -83,6 +83,7 @@ impl Scene {
             flush_error: if rng.chance(0.2) { 0.002 } else { 0.0 },
             stall: often(rng, 0.01),
             stall_max: Nanos::secs(5),
+            ..FaultPlan::default()
         };
         let tuning = Tuning {
             buffer_memory: *rng.pick(&[64 << 10, 512 << 10, 8 << 20]),

@@ -2,18 +2,20 @@
 //! paused and ended, all at random. None of it may cost a byte.
 
 use super::classic::Storm;
-use crate::disk::SimDisk;
+use crate::disk::{DiskImage, SimDisk};
 use crate::rng::Rng;
 use crate::world::SimWorld;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use weft_engine::error::{ErrorKind, Result};
 use weft_engine::format::Id;
+use weft_engine::format::label::{DiskPlan, Label};
 use weft_engine::format::record::{Media, SettingsRecord, Usage};
 use weft_engine::pool::info::DiskInfo;
 use weft_engine::pool::job::{JobKind, JobState, has_ended};
 use weft_engine::pool::{DiskChange, NewDisk, Pool};
-use weft_engine::units::Nanos;
+use weft_engine::units::{BLOCK, ByteCount, Nanos};
 use weft_engine::world::World;
 
 /// What a repair says that lacks room.
@@ -27,13 +29,32 @@ pub(super) struct Ids {
     given: Cell<u64>,
     /// What the caretaker did, and was not refused.
     pub(super) acts: Cell<u64>,
+    /// Disks that are not the very things any more that they were.
+    copies: RefCell<BTreeSet<usize>>,
 }
 
 impl Ids {
     /// Begins with those that [`crate::rig::Rig::create`] gives to the first `members` of `disks` disks.
     pub(super) fn new(disks: usize, members: usize) -> Ids {
         let id = |no: usize| if no < members { Id([no as u8 + 1; 16]) } else { Id::default() };
-        Ids { ids: RefCell::new((0..disks).map(id).collect()), acts: Cell::new(0), given: Cell::new(0) }
+        Ids {
+            ids: RefCell::new((0..disks).map(id).collect()),
+            acts: Cell::new(0),
+            given: Cell::new(0),
+            copies: RefCell::default(),
+        }
+    }
+
+    /// Disk `at` is another thing from now on, with the same content as some copy of it.
+    pub(super) fn is_copy(&self, at: usize) {
+        self.copies.borrow_mut().insert(at);
+    }
+
+    /// Whether this copy of disk `at` carries the identity that the disk has now.
+    pub(super) fn is_its_own(&self, at: usize, copy: &DiskImage) -> bool {
+        let slots = DiskPlan::label_slots(copy.shape().capacity).into_iter();
+        let labels = slots.filter_map(|slot| Label::decode(&copy.read(slot, ByteCount(BLOCK)).ok()?).ok().flatten());
+        labels.max_by_key(|label| label.serial).is_some_and(|label| label.disk_id == self.ids.borrow()[at])
     }
 
     /// The number in the pool of disk `at`, if it is a member.
@@ -70,7 +91,7 @@ impl Storm {
         );
     }
 
-    fn caretaker(&mut self) -> Care {
+    pub(super) fn caretaker(&mut self) -> Care {
         let rng = self.rng.fork("caretaker");
         self.rng.next_u64();
         Care {
@@ -211,7 +232,7 @@ fn domains(disks: &[&DiskInfo]) -> Vec<u64> {
     disks.iter().map(of).collect()
 }
 
-struct Care {
+pub(super) struct Care {
     pool: Rc<Pool>,
     world: SimWorld,
     disks: Vec<SimDisk>,
@@ -247,6 +268,9 @@ impl Care {
                 pool.disk_online(no).await
             }
             (4..=6, Some(no)) => match !pool.store().has_disk(no) && !self.disks[at].is_gone() {
+                true if self.ids.copies.borrow().contains(&at) => {
+                    pool.attach_copy(Rc::new(self.disks[at].clone())).await.map(|_| ())
+                }
                 true => pool.attach(Rc::new(self.disks[at].clone())).await.map(|_| ()),
                 false => Ok(()),
             },
@@ -288,7 +312,7 @@ impl Care {
         (!unused.is_empty()).then(|| *self.rng.pick(&unused))
     }
 
-    async fn add(&mut self, at: usize) -> Result<u16> {
+    pub(super) async fn add(&mut self, at: usize) -> Result<u16> {
         let mut id = [0xAD; 16];
         id[..8].copy_from_slice(&self.ids.given.replace(self.ids.given.get() + 1).to_le_bytes());
         let new = NewDisk {
