@@ -33,6 +33,12 @@ storm: ## Run the simulator for long: N=20000 storms, from SEED=1 on
 	$(CARGO) build --profile proof -p weft-sim
 	@$(TARGET)/proof/weft-sim $(if $(PROFILE),--profile $(PROFILE)) --runs $(or $(N),20000) --seed $(or $(SEED),1)
 
+hostile: ## Neighbours and disks that mean harm, by the thousands (some minutes)
+	@scripts/need build
+	WEFT_FORGED=2500 $(CARGO) test --profile proof -p weft-sim --test forged -- --show-output
+	$(CARGO) build --profile proof -p weft-host
+	@WEFT=$(TARGET)/proof/weft tests/interop/run --long hostile
+
 streams: ## Hold streams to the disks' rate: each layout, interleave and request size
 	@scripts/need build
 	$(CARGO) build --profile proof -p weft-sim
@@ -57,4 +63,4 @@ bench: ## Measure kernels and NBD beside raw files and beside nbdkit
 	$(CARGO) build --release -p weft-host
 	@scripts/bench
 
-.PHONY: help build demo demo-clean demo-mount test storm streams test-vm test-mount lint bench
+.PHONY: help build demo demo-clean demo-mount test storm hostile streams test-vm test-mount lint bench

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import re
+import socket
 import stat
 import subprocess
 
@@ -20,6 +21,11 @@ def cases():
         ("one writer's use at a time", one_writer, ()),
         ("a read-only export takes no writes, also after a restart", read_only, ("qemu-io",)),
         ("TCP beyond this machine is asked for by name", tcp, ()),
+        ("TCP for the machines that are named and no others", named, ()),
+        ("what is not blank is not overwritten in silence", blank, ("mkfs.ext4",)),
+        ("a member whose labels are destroyed is not called free", no_labels, ()),
+        ("what weft makes is for its owner only", private, ()),
+        ("what is in use is not overwritten, whatever is typed", in_use, ("losetup", "mkfs.ext4")),
         ("a socket has the mode that was asked for", socket_mode, ()),
         ("a blank disk at the path of a lost one replaces it", same_path, ("nbdcopy",)),
         ("a member that was truncated does not keep its pool closed", truncated, ("nbdcopy",)),
@@ -146,6 +152,130 @@ def tcp():
         machine.serve()
         assert "any" in concern(machine, "export p/v")["message"]
         refused(machine, 2, r"--mode", "export", "add", "p/v", "--nbd", "tcp:127.0.0.1:20810", "--mode", "660", "--shared")
+
+
+def greeted(port, source):
+    """Whether the server says a word to who comes from this address."""
+    with socket.socket() as client:
+        client.settimeout(30)
+        client.bind((source, 0))
+        client.connect(("127.0.0.1", port))
+        try:
+            return client.recv(8) == b"NBDMAGIC"
+        except ConnectionError:
+            return False
+
+
+def named():
+    with Machine(disks=3, size="128MiB") as machine:
+        machine.weft("vdisk", "create", "p/v", "--size", "64MiB")
+        machine.weft("vdisk", "create", "p/w", "--size", "64MiB")
+        add = ["export", "add", "p/v", "--nbd", "tcp:0.0.0.0:20811"]
+        assert refused(machine, 2, r"192\.168\.1\.7/24", *add, "--allow", "192.168.1.7/24").endswith("--allow 192.168.1.0/24")
+        refused(machine, 2, r"--allow-any", *add, "--allow", "0.0.0.0/0")
+        refused(machine, 2, r"--allow", *add, "--allow", "127.0.0.1", "--allow-any")
+        refused(machine, 2, r"--allow", "export", "add", "p/v", "--nbd", f"unix:{machine.path('s')}", "--allow", "127.0.0.1")
+        machine.weft(*add, "--allow", "127.0.0.3", "--allow", "127.1.0.0/16")
+        refused(machine, 3, r"too", "export", "add", "p/w", "--nbd", "tcp:0.0.0.0:20811", "--allow-any")
+        for restart in (False, True):
+            if restart:
+                machine.kill()
+                machine.serve()
+            assert [greeted(20811, source) for source in ("127.0.0.1", "127.0.0.3", "127.1.2.3", "127.2.0.1")] == [False, True, True, False]
+            told = machine.weft("status")
+            assert "127.0.0.3, 127.1.0.0/16" in told and "any machine" not in told, told
+        assert machine.json("export", "list")[0]["allow"] == ["127.0.0.3", "127.1.0.0/16"]
+
+
+def blank():
+    with Machine(disks=1, pool=False) as machine:
+        contents = {"text": (b"Dear diary, " * 400_000, "text .*Dear diary"), "tail": (bytes(8 * MIB) + b"x", "data of an unknown kind"),
+                    "noise": (os.urandom(8 * MIB), "data of an unknown kind"), "tar": (b"a".ljust(257, b"\0") + b"ustar", "a tar archive")}
+        for name, (data, says) in contents.items():
+            path = machine.path(name)
+            with open(path, "wb") as file:
+                file.write(data)
+                file.truncate(max(64 * MIB, len(data)) if name != "tail" else len(data))
+            for more in ([], ["--dry-run"]):
+                hint = refused(machine, 3, f"holds {says}", "pool", "create", "q", path, "--slab-size", "1MiB", *more)
+                assert "--force" in hint, hint
+            with open(path, "rb") as file:
+                assert file.read(len(data)) == data
+        path = machine.path("ext4")
+        with open(path, "wb") as file:
+            file.truncate(64 * MIB)
+        run("mkfs.ext4", "-q", "-F", path)
+        refused(machine, 3, "holds an ext4 file system", "pool", "create", "q", path)
+        told = machine.weft("pool", "create", "q", path, "--slab-size", "1MiB", "--force")
+        assert "overwriting an ext4 file system" in told, told
+        # What weft gives back is blank, and what it only lost is not.
+        machine.weft("pool", "remove", "q", "--yes")
+        machine.weft("pool", "create", "q", path, "--slab-size", "1MiB")
+
+
+def no_labels():
+    with Machine(disks=3, size="128MiB") as machine:
+        machine.weft("vdisk", "create", "p/v", "--size", "64MiB")
+        machine.stop()
+        with open(machine.disk(1), "r+b") as disk:
+            for at in (0, 4096, 128 * MIB - 8192, 128 * MIB - 4096):
+                disk.seek(at)
+                disk.write(bytes(4096))
+        machine.serve()
+        states = {disk["path"]: disk["state"] for disk in machine.json("disk", "list") if not disk.get("pool")}
+        assert states == {machine.disk(1): "foreign"}, states
+        assert "--force" in refused(machine, 3, "holds", "pool", "create", "q", machine.disk(1))
+
+
+def private():
+    """Whatever the umask of who starts it: nobody else reads, or holds a lock of, what the daemon makes."""
+    before = os.umask(0)
+    try:
+        with Machine(disks=2, size="128MiB") as machine:
+            machine.vdisk("v", 64 * MIB)
+            machine.stop()
+            machine.serve()
+            found = [os.path.join(dir, name) for dir, dirs, files in os.walk(machine.dir) for name in dirs + files]
+            made = [path for path in found if path not in (machine.disks_dir, machine.dir)]
+            names = {os.path.basename(path) for path in made}
+            assert {"d0", "d1", "state", "state.json", "events.jsonl", "lock", "weft.sock", "weft.sock.lock", "nbd.sock"} <= names, names
+            modes = {path: oct(os.lstat(path).st_mode) for path in made if stat.S_IMODE(os.lstat(path).st_mode) & 0o077}
+            assert not modes, modes
+    finally:
+        os.umask(before)
+
+
+def in_use():
+    if os.geteuid():
+        raise Skip("only root makes loop devices")
+    with Machine(disks=1, pool=False) as machine:
+        path, dir = machine.path("image"), machine.path("mounted")
+        with open(path, "wb") as file:
+            file.truncate(64 * MIB)
+        run("mkfs.ext4", "-q", "-F", path)
+        os.mkdir(dir)
+        made = subprocess.run(["losetup", "--find", "--show", path], capture_output=True, text=True)
+        if made.returncode:
+            raise Skip(f"no loop device can be made here: {made.stderr.strip()}")
+        device = made.stdout.strip()
+        try:
+            mounted = subprocess.run(["mount", device, dir]).returncode == 0
+            create = ["pool", "create", "q", path, "--slab-size", "1MiB", "--force"]
+            refused(machine, 3, f"in use: it is behind {device}", *create)
+            refused(machine, 3, "in use", *create, "--dry-run")
+            os.link(path, machine.path("other"))
+            refused(machine, 3, "in use", "pool", "create", "q", machine.path("other"), "--force")
+            if mounted:
+                refused(machine, 3, "in use", "pool", "create", "q", device, "--force")
+                run("umount", dir)
+        finally:
+            subprocess.run(["umount", dir], capture_output=True)
+            subprocess.run(["losetup", "--detach", device])
+        machine.until("free", "disk", "list", holds=lambda _: not subprocess.run(["losetup", "-j", path], capture_output=True, text=True).stdout)
+        with open(path, "r+b") as held:
+            fcntl.lockf(held, fcntl.LOCK_EX)
+            refused(machine, 3, "in use: another program has locked it", *create)
+        machine.weft(*create)
 
 
 def socket_mode():

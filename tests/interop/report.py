@@ -75,7 +75,7 @@ def main(cases):
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--list", action="store_true", help="print the names of the groups and stop")
     parser.add_argument("--keep", action="store_true", help="keep the directories of the machines")
-    parser.add_argument("--long", action="store_true", help="every outage, not a sample: an hour")
+    parser.add_argument("--long", action="store_true", help="every outage, not a sample: an hour; all hostile input: some minutes")
     parser.add_argument("--seed", type=int, default=None, help="repeats the choices of an earlier run")
     parser.add_argument("words", nargs="*")
     asked = parser.parse_args()

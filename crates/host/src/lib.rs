@@ -8,6 +8,7 @@ pub mod disk;
 pub mod errno;
 pub mod export;
 pub mod fuse;
+mod harmless;
 pub mod mount;
 pub mod nbd;
 pub mod runtime;

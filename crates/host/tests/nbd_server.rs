@@ -247,12 +247,86 @@ fn one_address_takes_its_places_only() {
     enter(&mut one);
     enter(&mut two);
     assert!(closed(&mut connect("127.0.0.1")));
+    enter(&mut connect_from("127.0.0.2", &server));
+    server.stop();
+}
+
+/// Comes from `source` to a server on all addresses.
+fn connect_from(source: &str, server: &Server) -> TcpStream {
+    let Address::Tcp(place) = server.address().clone() else { panic!("not TCP") };
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    let from: std::net::SocketAddr = "127.0.0.2:0".parse().unwrap();
+    let from: std::net::SocketAddr = format!("{source}:0").parse().unwrap();
     socket.bind(&from.into()).unwrap();
-    let to: std::net::SocketAddr = format!("127.0.0.1:{port}").parse().unwrap();
+    let to: std::net::SocketAddr = format!("127.0.0.1:{}", place.rsplit_once(':').unwrap().1).parse().unwrap();
     socket.connect(&to.into()).unwrap();
-    enter(&mut TcpStream::from(socket));
+    socket.into()
+}
+
+#[test]
+fn who_has_chosen_and_does_nothing_makes_room_when_its_place_is_wanted_the_longest_idle_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, address) = socket(&dir);
+    let config = Config { connections: 2, idle: Duration::ZERO, ..Config::default() };
+    let server = Server::start(&address, shelf(), config).unwrap();
+    let (mut busy, mut lazy) = (UnixStream::connect(&path).unwrap(), UnixStream::connect(&path).unwrap());
+    enter(&mut busy);
+    enter(&mut lazy);
+    ask(&mut busy, cmd::FLUSH, 1, 0);
+    assert_eq!(answer(&mut busy), 0);
+    let mut late = UnixStream::connect(&path).unwrap();
+    enter(&mut late);
+    assert!(closed(&mut lazy));
+    ask(&mut busy, cmd::FLUSH, 2, 0);
+    assert_eq!(answer(&mut busy), 0);
+    server.stop();
+}
+
+#[test]
+fn who_waits_for_the_volume_is_not_idle() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, address) = socket(&dir);
+    let slow = Arc::new(Slow::default());
+    let volume: Arc<dyn Volume> = slow.clone();
+    let config = Config { connections: 1, idle: Duration::ZERO, drain: Duration::from_millis(20), ..Config::default() };
+    let server = Server::start(&address, Shelf::of([("disk", volume)]), config).unwrap();
+    let mut waits = UnixStream::connect(&path).unwrap();
+    enter(&mut waits);
+    ask(&mut waits, cmd::FLUSH, 1, 0);
+    slow.wait_for(1);
+    assert!(closed(&mut UnixStream::connect(&path).unwrap()), "there is no place");
+    assert_eq!(server.connections(), 1);
+    server.stop();
+}
+
+#[test]
+fn an_address_full_of_idle_clients_lets_its_own_next_one_in_and_takes_no_place_of_others() {
+    let config = Config { of_one_address: 2, connections: 3, idle: Duration::ZERO, ..Config::default() };
+    let server = Server::start(&"tcp:0.0.0.0:0".parse().unwrap(), shelf(), config).unwrap();
+    let mut other = connect_from("127.0.0.2", &server);
+    enter(&mut other);
+    let mut idle = [connect_from("127.0.0.1", &server), connect_from("127.0.0.1", &server)];
+    idle.iter_mut().for_each(enter);
+    let mut more = Vec::new();
+    for _ in 0..5 {
+        let mut next = connect_from("127.0.0.1", &server);
+        enter(&mut next);
+        more.push(next);
+    }
+    assert!(idle.iter_mut().all(closed));
+    ask(&mut other, cmd::FLUSH, 1, 0);
+    assert_eq!(answer(&mut other), 0);
+    server.stop();
+}
+
+#[test]
+fn who_is_not_let_in_hears_no_word() {
+    let admits = Arc::new(|from: std::net::IpAddr| from.to_string() == "127.0.0.2");
+    let config = Config { admits, ..Config::default() };
+    let server = Server::start(&"tcp:0.0.0.0:0".parse().unwrap(), shelf(), config).unwrap();
+    let mut said = Vec::new();
+    let _ = connect_from("127.0.0.1", &server).read_to_end(&mut said);
+    assert!(said.is_empty(), "{said:?}");
+    enter(&mut connect_from("127.0.0.2", &server));
     server.stop();
 }
 

@@ -11,11 +11,14 @@ use crate::format::record::{Away, DiskRecord, Media, PoolRecord, Record, Usage};
 use crate::io::{Buf, Disk};
 use crate::limits::{DISKS_MAX, SLAB_MAX, SLAB_MIN};
 use crate::store::choice::{self, Candidate};
-use crate::units::{BLOCK, ByteCount};
+use crate::units::{BLOCK, ByteCount, DiskOffset};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+
+/// How much of its beginning and of its end a disk loses that is given back: where others look for what a disk is.
+const BLANKED: u64 = 1 << 20;
 
 /// A disk for a new pool.
 pub struct NewDisk {
@@ -161,7 +164,17 @@ pub async fn wipe(disk: &Rc<dyn Disk>, plan: &DiskPlan) -> Result<()> {
     flush(disk).await
 }
 
-async fn write(disk: &Rc<dyn Disk>, at: crate::units::DiskOffset, buf: Buf) -> Result<()> {
+/// Gives a disk back for other use: its beginning and its end are blank afterwards, so that nothing takes it for what it was.
+pub async fn give_back(disk: &Rc<dyn Disk>, plan: &DiskPlan) -> Result<()> {
+    wipe(disk, plan).await?;
+    let len = BLANKED.min(plan.disk_len.0 / 2).next_multiple_of(BLOCK);
+    for at in [0, plan.disk_len.0 - len] {
+        write(disk, DiskOffset(at), Buf::zeroed(len as usize)).await?;
+    }
+    flush(disk).await
+}
+
+async fn write(disk: &Rc<dyn Disk>, at: DiskOffset, buf: Buf) -> Result<()> {
     match disk.write(at, vec![buf.freeze()]).await {
         Ok(()) => Ok(()),
         Err(error) => fail!(NotPossible, "a disk of the new pool cannot be written at {}: {error}", at.0),

@@ -5,7 +5,7 @@
 //!    opening it has no record, and the next labels do without it. It leaves in the reverse order.
 //! 2. A disk's number is never that of a disk which the map still knows, and is given again only after all others were.
 
-use super::create::{NewDisk, wipe};
+use super::create::{NewDisk, give_back, wipe};
 use super::leaving::Instead;
 use super::open::probe;
 use super::{Pool, check_name};
@@ -364,7 +364,7 @@ impl Pool {
         let Some(member) = left else { return Ok(()) };
         if let Some(disk) = member.disk {
             // If it fails at that, nobody minds: it is no member any more, and its labels are old.
-            let _ = wipe(&disk, &member.plan).await;
+            let _ = give_back(&disk, &member.plan).await;
         }
         Ok(())
     }

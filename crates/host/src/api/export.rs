@@ -1,7 +1,9 @@
 //! Exports: a virtual disk offered over a protocol.
 
+mod network;
 mod terms;
 
+pub use network::Network;
 pub use terms::{SocketMode, SocketOwner, Terms};
 
 use super::error::BadValue;
@@ -65,6 +67,10 @@ pub struct ExportInfo {
     /// Whether it may be reached from other machines, all of them.
     #[serde(default, skip_serializing_if = "is_unset")]
     pub allow_any: bool,
+    /// The only machines that are let in, each `ADDR` or `ADDR/LEN`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub allow: Vec<Network>,
     /// The mode of its unix socket, in octal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -112,6 +118,10 @@ pub struct ExportAdd {
     /// Let any machine that reaches the address use it.
     #[serde(default, skip_serializing_if = "is_unset")]
     pub allow_any: bool,
+    /// Let these machines use it and no others, each `ADDR` or `ADDR/LEN`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub allow: Vec<Network>,
     /// The mode of its unix socket, in octal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -224,9 +234,22 @@ impl ExportAdd {
     /// Asks for `vdisk` at `place`, on these terms.
     pub fn at(vdisk: &VdiskName, place: Place, terms: Terms, dry_run: bool) -> ExportAdd {
         let (nbd, fuse, ublk) = place.fields();
-        let Terms { read_only, shared, allow_any, mode, owner } = terms;
+        let Terms { read_only, shared, allow_any, allow, mode, owner } = terms;
         let vdisk = vdisk.clone();
-        ExportAdd { vdisk, nbd, fuse, ublk, read_only, shared, allow_any, mode, owner, for_mount: false, dry_run }
+        ExportAdd {
+            vdisk,
+            nbd,
+            fuse,
+            ublk,
+            read_only,
+            shared,
+            allow_any,
+            allow,
+            mode,
+            owner,
+            for_mount: false,
+            dry_run,
+        }
     }
 
     /// Asks for `vdisk` at `place` for a mount of it.
@@ -236,8 +259,8 @@ impl ExportAdd {
 
     /// How it shall be offered there.
     pub fn terms(&self) -> Terms {
-        let ExportAdd { read_only, shared, allow_any, mode, owner, .. } = self.clone();
-        Terms { read_only, shared, allow_any, mode, owner }
+        let ExportAdd { read_only, shared, allow_any, allow, mode, owner, .. } = self.clone();
+        Terms { read_only, shared, allow_any, allow, mode, owner }
     }
 
     /// Where it shall be.
@@ -247,6 +270,12 @@ impl ExportAdd {
 }
 
 impl ExportInfo {
+    /// How it is offered there.
+    pub fn terms(&self) -> Terms {
+        let ExportInfo { read_only, shared, allow_any, allow, mode, owner, .. } = self.clone();
+        Terms { read_only, shared, allow_any, allow, mode, owner }
+    }
+
     /// Where it is; none only in an answer that is not weft's.
     pub fn place(&self) -> Option<Place> {
         Place::one_of(self.nbd.clone(), self.fuse.clone(), self.ublk).ok()

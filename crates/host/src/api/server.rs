@@ -3,8 +3,9 @@
 //! Invariants
 //! 1. Whatever arrives, the answer is JSON: the value asked for, or the error form.
 //! 2. Operations run off the socket's thread, so that a long check never keeps a status waiting.
-//! 3. Who does not finish its request in time is sent away; until then a connection is one of few.
+//! 3. Who does not finish its request in time, or does not take the answer, is sent away; until then a connection is one of few.
 
+mod patient;
 mod upkeep;
 
 use super::error::{Answer, ApiError, Kind};
@@ -23,6 +24,7 @@ use axum::{Extension, Json, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use patient::Patient;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::future::{Future, poll_fn};
@@ -107,7 +109,7 @@ async fn accept(listener: tokio::net::UnixListener, router: Router, patience: Du
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(patience)
-                .serve_connection(TokioIo::new(stream), service);
+                .serve_connection(TokioIo::new(Patient::new(stream, patience)), service);
             let (mut connection, mut ended) = (pin!(connection), pin!(ending.changed()));
             let mut told = false;
             // How it ends is the client's business.

@@ -61,6 +61,9 @@ pub struct Status {
     pub pools: Vec<PoolStatus>,
     /// The jobs that run, wait or are paused.
     pub jobs: Vec<JobInfo>,
+    /// What other machines can use because they are named, a line for each export.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reached: Vec<String>,
     /// What needs a person, the worst first.
     pub attention: Vec<Attention>,
 }

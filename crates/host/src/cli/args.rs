@@ -1,16 +1,17 @@
 //! What people type. The doc comments here are the help texts; the first example of a command is also what its errors
 //! offer when nothing nearer would work.
 
+mod export;
 mod lab;
 mod plan;
 mod upkeep;
 
+pub use export::*;
 pub use lab::*;
 pub use plan::*;
 pub use upkeep::*;
 
 use super::values;
-use crate::api::export::Address;
 use crate::api::mount::{FileSystem, Via};
 use crate::api::name::VdiskName;
 use crate::api::size::Size;
@@ -476,64 +477,6 @@ pub struct VdiskCreate {
     /// How to change it.
     #[command(flatten)]
     pub changing: Changing,
-}
-
-/// `weft export`.
-#[derive(Subcommand, Debug)]
-pub enum Export {
-    /// Offer a virtual disk to clients; survives a restart of the daemon
-    #[command(after_help = "Examples:\n  weft export add tank/media --nbd unix:/run/weft/nbd.sock\n  \
-        weft export add tank/media --nbd tcp:127.0.0.1:10809\n  \
-        weft export add tank/media --fuse /srv/media\n  \
-        weft export add tank/media --ublk 0\n\n\
-        One use writes at a time: a second one is refused unless it only reads, or is --shared.\n\
-        NBD over TCP knows no passwords and no encryption: other machines are let in with --allow-any only.\n\
-        With --fuse the file DIR/VDISK is the virtual disk, without any cache in between.\n\
-        With --ublk the block device /dev/ublkbN is (root; Linux 6.5 or later, modprobe ublk_drv).")]
-    #[command(group = clap::ArgGroup::new("place").required(true))]
-    Add {
-        /// The virtual disk; also the name NBD clients ask for
-        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
-        vdisk: VdiskName,
-        /// Over NBD, on unix:PATH or tcp:HOST:PORT
-        #[arg(long, value_name = "ADDRESS", value_parser = values::address, group = "place")]
-        nbd: Option<Address>,
-        /// As the file DIR/VDISK; DIR is an empty directory
-        #[arg(long, value_name = "DIR", group = "place")]
-        fuse: Option<PathBuf>,
-        /// As the block device /dev/ublkbN
-        #[arg(long, value_name = "N", group = "place")]
-        ublk: Option<u32>,
-        /// On which terms.
-        #[command(flatten)]
-        terms: ExportTerms,
-        /// How to change it.
-        #[command(flatten)]
-        changing: Changing,
-    },
-    /// List the exports
-    #[command(after_help = "Examples:\n  weft export list")]
-    List,
-    /// Stop offering a virtual disk
-    #[command(after_help = "Examples:\n  weft export remove tank/media\n  \
-        weft export remove tank/media --nbd unix:/run/weft/nbd.sock")]
-    Remove {
-        /// The virtual disk
-        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
-        vdisk: VdiskName,
-        /// Only over NBD, or only at this address
-        #[arg(long, value_name = "ADDRESS", num_args = 0..=1, value_parser = values::address)]
-        nbd: Option<Option<Address>>,
-        /// Only over FUSE, or only in this directory
-        #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with = "nbd")]
-        fuse: Option<Option<PathBuf>>,
-        /// Only over ublk, or only this block device
-        #[arg(long, value_name = "N", num_args = 0..=1, conflicts_with_all = ["nbd", "fuse"])]
-        ublk: Option<Option<u32>>,
-        /// How to change it.
-        #[command(flatten)]
-        changing: Changing,
-    },
 }
 
 /// `weft mount`.

@@ -17,6 +17,7 @@ mod values;
 
 use crate::api::error::ApiError;
 use crate::daemon::config::Surroundings;
+use crate::harmless;
 use args::{Cli, When};
 use clap::{CommandFactory, FromArgMatches};
 use exit::Exit;
@@ -100,7 +101,7 @@ fn fail(failure: Failure, argv: &[OsString], io: &mut Io) -> Exit {
         Failure::Api(error) => {
             let hint = error.hint.clone().unwrap_or_else(|| usage::example(argv));
             let message = error.message.replace('\n', " ");
-            let _ = writeln!(io.err, "weft: {message}\ntry: {hint}");
+            let _ = writeln!(io.err, "weft: {}\ntry: {}", harmless::line(&message), harmless::line(&hint));
             error.kind.into()
         }
         // Whoever read the answer has read enough.
@@ -130,7 +131,10 @@ fn color(when: When, terminal: bool, surroundings: &Surroundings) -> bool {
 }
 
 fn ask_on_terminal(question: &str) -> bool {
-    eprint!("{question} [y/N] ");
+    // Who does not see the question does not answer it.
+    if write!(io::stderr(), "{} [y/N] ", harmless::line(question)).is_err() {
+        return false;
+    }
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")

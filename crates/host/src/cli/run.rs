@@ -21,6 +21,7 @@ use crate::api::watch::{Change, EventQuery, StatQuery, Version};
 use crate::api::{API_VERSION, Control};
 use crate::daemon::config::{Settings, Surroundings, default_socket};
 use crate::daemon::serve::serve;
+use crate::harmless;
 use crate::mount;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -170,8 +171,8 @@ impl Session<'_, '_> {
                 let here = here()?;
                 let nbd = nbd.clone().map(|nbd| nbd.absolute(&here));
                 let fuse = fuse.as_deref().map(absolute).transpose()?;
-                let ExportTerms { read_only, shared, allow_any, mode, owner } = terms.clone();
-                let terms = Terms { read_only, shared, allow_any, mode, owner };
+                let ExportTerms { read_only, shared, allow_any, allow, mode, owner } = terms.clone();
+                let terms = Terms { read_only, shared, allow_any, allow, mode, owner };
                 let place = Place::one_of(nbd, fuse, *ublk).map_err(ApiError::from)?;
                 let request = ExportAdd::at(vdisk, place, terms, changing.dry_run);
                 self.changed(weft.export_add(&request)?)
@@ -305,7 +306,7 @@ impl Session<'_, '_> {
             let message = format!("{harm}; without a terminal only --yes does it");
             return Err(ApiError::new(Kind::InvalidInput, message).hint(usage::again(self.argv, "--yes")).into());
         };
-        write!(self.io.err, "{}", would.text(self.style))?;
+        write!(self.io.err, "{}", harmless::lines(&would.text(self.style)))?;
         if ask(question) {
             return Ok(());
         }
@@ -324,9 +325,9 @@ impl Session<'_, '_> {
     fn print<T: Text + Serialize>(&mut self, answer: &T) -> Ran {
         if self.cli.common.json {
             let json = serde_json::to_string_pretty(answer).expect("answers have string keys only");
-            writeln!(self.io.out, "{json}")?;
+            writeln!(self.io.out, "{}", harmless::json(&json))?;
         } else {
-            write!(self.io.out, "{}", harmless(&answer.text(self.style)))?;
+            write!(self.io.out, "{}", harmless::lines(&answer.text(self.style)))?;
         }
         self.io.out.flush()?;
         Ok(Exit::Done)
@@ -336,31 +337,12 @@ impl Session<'_, '_> {
     fn print_one_of_many<T: Text + Serialize>(&mut self, answer: &T) -> Ran {
         if self.cli.common.json {
             let json = serde_json::to_string(answer).expect("answers have string keys only");
-            writeln!(self.io.out, "{json}")?;
+            writeln!(self.io.out, "{}", harmless::json(&json))?;
             self.io.out.flush()?;
             return Ok(Exit::Done);
         }
         self.print(answer)
     }
-}
-
-/// Text without what moves a terminal's cursor or more, but for our own colours: names of files and words from disks may hold anything.
-fn harmless(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        let colour = rest.strip_prefix("\u{1b}[").and_then(|after| {
-            let digits = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
-            digits.starts_with('m').then(|| rest.len() - digits.len() + 1)
-        });
-        let len = colour.unwrap_or(c.len_utf8());
-        match c {
-            _ if colour.is_some() || c == '\n' || !c.is_control() => shown += &rest[..len],
-            c => shown.extend(c.escape_default()),
-        }
-        rest = &rest[len..];
-    }
-    shown
 }
 
 fn create_request(create: &args::VdiskCreate) -> VdiskCreate {
@@ -402,15 +384,4 @@ fn here() -> Answer<PathBuf> {
 fn absolute(path: &Path) -> Answer<PathBuf> {
     std::path::absolute(path)
         .map_err(|error| ApiError::new(Kind::InvalidInput, format!("`{}` is no path: {error}", path.display())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::harmless;
-
-    #[test]
-    fn only_colours_and_ends_of_lines_reach_the_terminal_as_they_are() {
-        assert_eq!(harmless("a\u{1b}[32mgreen\u{1b}[39m\n"), "a\u{1b}[32mgreen\u{1b}[39m\n");
-        assert_eq!(harmless("\u{1b}[2J\u{7}x\r\u{9b}1;1H"), "\\u{1b}[2J\\u{7}x\\r\\u{9b}1;1H");
-    }
 }

@@ -10,7 +10,7 @@ pub(super) use upkeep::progress;
 
 use super::rates::{Memory, Rates};
 use super::table::{Rows, Style, Tone, cell, human, pairs, percent};
-use crate::api::export::ExportInfo;
+use crate::api::export::{ExportInfo, Network};
 use crate::api::pool::{CheckReport, DiskInfo, DiskState, Health, Keeping, PoolInfo};
 use crate::api::vdisk::{Explanation, VdiskInfo, survive};
 use crate::api::watch::{Change, EventInfo, Outcome, Status, Version};
@@ -238,7 +238,7 @@ impl Text for Vec<ExportInfo> {
         if self.is_empty() {
             return "no exports\n".into();
         }
-        let mut rows = Rows::new(style, &["VDISK", "STATE", "ACCESS", "AT", "URI"]);
+        let mut rows = Rows::new(style, &["VDISK", "STATE", "ACCESS", "AT", "CLIENTS", "URI"]);
         for export in self {
             let state = match &export.reason {
                 None => ("active".into(), Tone::Good),
@@ -250,7 +250,13 @@ impl Text for Vec<ExportInfo> {
                 (false, true) => "write, shared",
                 (false, false) => "write",
             };
-            rows.row(vec![cell(&export.vdisk), state, cell(access), cell(at), cell(&export.uri)]);
+            let clients: Vec<String> = export.allow.iter().map(Network::to_string).collect();
+            let clients = match (clients.is_empty(), export.allow_any) {
+                (false, _) => clients.join(" "),
+                (true, true) => "any".into(),
+                (true, false) => "this machine".into(),
+            };
+            rows.row(vec![cell(&export.vdisk), state, cell(access), cell(at), cell(clients), cell(&export.uri)]);
         }
         rows.draw()
     }
@@ -266,6 +272,12 @@ impl Text for Status {
         if !self.jobs.is_empty() {
             text += "\n";
             text += &self.jobs.text(style);
+        }
+        if !self.reached.is_empty() {
+            text += "\nother machines, without a password or encryption:\n";
+        }
+        for line in &self.reached {
+            text += &format!("  {line}\n");
         }
         text += "\n";
         if self.attention.is_empty() {

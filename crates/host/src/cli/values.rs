@@ -1,7 +1,7 @@
 //! One reader per kind of value. Each refuses with the allowed range and the nearest value it would take.
 
 use crate::api::error::BadValue;
-use crate::api::export::{Address, SocketMode, SocketOwner};
+use crate::api::export::{Address, Network, SocketMode, SocketOwner};
 use crate::api::job::job_name;
 use crate::api::judge;
 use crate::api::name::VdiskName;
@@ -53,6 +53,10 @@ pub(super) fn fixed_size(text: &str) -> Read<Size> {
 
 pub(super) fn interleave(text: &str) -> Read<Size> {
     judged(text, judge::interleave)
+}
+
+pub(super) fn network(text: &str) -> Read<Network> {
+    text.parse()
 }
 
 pub(super) fn memory(text: &str) -> Read<Size> {

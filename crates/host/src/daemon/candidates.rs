@@ -7,13 +7,20 @@ use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::judge;
 use crate::api::pool::{DiskState, PoolInfo};
 use crate::api::size::{Size, typed};
+use rustix::fs::{FlockOperation, fcntl_lock, flock};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 use weft_engine::limits;
 use weft_engine::units::ByteCount;
+
+/// How long a file may stay locked that nobody uses any more.
+const UNLOCKED_WITHIN: Duration = Duration::from_secs(1);
 
 /// How disks were asked to become members.
 pub(super) struct Asked<'a> {
@@ -200,6 +207,10 @@ fn in_use(path: &Path, open: &[PoolInfo]) -> Answer<()> {
             return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft pool show {}", pool.name)));
         }
     }
+    if let Some((user, hint)) = find::user_of(path) {
+        let message = format!("{shown} is in use: {user}");
+        return Err(ApiError::new(Kind::NotPossible, message).hint(hint));
+    }
     let mut options = File::options();
     options.read(true).write(true);
     if find::look(path) == Look::Block {
@@ -207,8 +218,8 @@ fn in_use(path: &Path, open: &[PoolInfo]) -> Answer<()> {
         options.custom_flags(rustix::fs::OFlags::EXCL.bits() as i32);
     }
     match options.open(path) {
-        Ok(_) => Ok(()),
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) => {
+        Ok(file) => unclaimed(&file, path),
+        Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
             let message = format!("{shown} is in use: mounted, or part of something that is");
             Err(ApiError::new(Kind::NotPossible, message).hint(format!("lsblk {shown}")))
         }
@@ -217,6 +228,25 @@ fn in_use(path: &Path, open: &[PoolInfo]) -> Answer<()> {
             Err(ApiError::new(Kind::NotPossible, message).hint("weft disk list"))
         }
     }
+}
+
+/// Refuses a file that another program has locked: a virtual machine that runs on it, or another daemon. One that a pool of this daemon has just given back is waited
+/// for.
+fn unclaimed(file: &File, path: &Path) -> Answer<()> {
+    let locked = |tried: rustix::io::Result<()>| matches!(tried, Err(Errno::WOULDBLOCK | Errno::ACCESS));
+    let given_up = Instant::now() + UNLOCKED_WITHIN;
+    while locked(flock(file, FlockOperation::NonBlockingLockExclusive))
+        || locked(fcntl_lock(file, FlockOperation::NonBlockingLockExclusive))
+    {
+        if Instant::now() < given_up {
+            thread::sleep(UNLOCKED_WITHIN / 50);
+            continue;
+        }
+        let shown = path.display();
+        let message = format!("{shown} is in use: another program has locked it");
+        return Err(ApiError::new(Kind::NotPossible, message).hint(format!("fuser -v {shown}")));
+    }
+    Ok(())
 }
 
 /// A new file for the owner only.

@@ -3,7 +3,7 @@
 use super::state::ExportRecord;
 use super::{Daemon, lock, sockets};
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::export::{Address, ExportAdd, ExportInfo, ExportRemove, Place, Terms};
+use crate::api::export::{Address, ExportAdd, ExportInfo, ExportRemove, Network, Place, Terms};
 use crate::api::name::VdiskName;
 use crate::api::vdisk::VdiskInfo;
 use crate::api::watch::{Change, Outcome};
@@ -24,7 +24,7 @@ impl Daemon {
             let connections = self.parts.exports.connections(&record.vdisk, &record.at);
             let vdisk = record.vdisk.clone();
             let active = reason.is_none();
-            let Terms { read_only, shared, allow_any, mode, owner } = record.terms.clone();
+            let Terms { read_only, shared, allow_any, allow, mode, owner } = record.terms.clone();
             ExportInfo {
                 vdisk,
                 nbd,
@@ -33,6 +33,7 @@ impl Daemon {
                 read_only,
                 shared,
                 allow_any,
+                allow,
                 mode,
                 owner,
                 connections,
@@ -135,8 +136,11 @@ impl Daemon {
         let state = lock(&self.state);
         let other = state.exports.iter().find(|other| other.at == record.at && other.vdisk != record.vdisk);
         let same = |other: &&ExportRecord| {
-            (other.terms.mode, &other.terms.owner, other.terms.allow_any)
-                == (record.terms.mode, &record.terms.owner, record.terms.allow_any)
+            let of = |record: &ExportRecord| {
+                let Terms { mode, owner, allow_any, allow, .. } = record.terms.clone();
+                (mode, owner, allow_any, allow)
+            };
+            of(other) == of(record)
         };
         match other.filter(|other| !same(other)) {
             None => Ok(()),
@@ -281,12 +285,25 @@ fn judge_terms(request: &ExportAdd, at: &Place) -> Answer<()> {
     if let Some(owner) = &request.owner {
         sockets::numbers(owner).map_err(|error| error.hint(add(at)))?;
     }
+    if !request.allow.is_empty() && !matches!(at, Place::Nbd(Address::Tcp { .. })) {
+        return refused(
+            Kind::InvalidInput,
+            format!("--allow is for TCP; {at} is reached by this machine alone"),
+            add(at),
+        );
+    }
+    if !request.allow.is_empty() && request.allow_any {
+        let message = "--allow lets some machines in, and --allow-any all of them; only one of them can be meant";
+        return refused(Kind::InvalidInput, message.into(), format!("{} --allow-any", add(at)));
+    }
     match at {
-        Place::Nbd(address @ Address::Tcp { port, .. }) if !address.is_local() && !request.allow_any => {
+        Place::Nbd(address @ Address::Tcp { port, .. })
+            if !address.is_local() && !request.allow_any && request.allow.is_empty() =>
+        {
             let local = Place::Nbd(Address::Tcp { host: "127.0.0.1".into(), port: *port });
             let message = format!(
-                "{address} can be reached from other machines, and NBD asks nobody who he is and hides nothing: only --allow-any offers {} to all of them; \
-                 through an SSH tunnel this machine's own address is enough",
+                "{address} can be reached from other machines, and NBD asks nobody who he is and hides nothing: --allow ADDR[/LEN] offers {} to those it names, \
+                 --allow-any to all of them; through an SSH tunnel this machine's own address is enough",
                 request.vdisk
             );
             refused(Kind::NotPossible, message, add(&local))
@@ -306,18 +323,21 @@ fn told(terms: &Terms, at: &Place) -> Vec<String> {
             "beside other uses that write: only for clients that know of each other, as cluster file systems do".into(),
         );
     }
-    if is_open(at) {
-        let how = if terms.read_only { "read" } else { "read and write" };
-        lines.push(format!("any machine that reaches the address can {how} it, without a password or encryption"));
-    }
+    lines.extend(reach(terms, at).map(|(who, how)| format!("{who} can {how} it, without a password or encryption")));
     lines.extend(terms.mode.map(|mode| format!("the socket's mode is {mode}")));
     lines.extend(terms.owner.as_ref().map(|owner| format!("the socket belongs to {owner}")));
     lines
 }
 
-/// Whether other machines reach it.
-pub(super) fn is_open(at: &Place) -> bool {
-    matches!(at, Place::Nbd(address) if !address.is_local())
+/// Which other machines reach it, and what they can do; `None` where none do.
+pub(super) fn reach(terms: &Terms, at: &Place) -> Option<(String, &'static str)> {
+    let Place::Nbd(address) = at else { return None };
+    let how = if terms.read_only { "read" } else { "read and write" };
+    if !terms.allow.is_empty() {
+        let who: Vec<String> = terms.allow.iter().map(Network::to_string).collect();
+        return Some((who.join(", "), how));
+    }
+    (!address.is_local()).then(|| ("any machine that reaches the address".into(), how))
 }
 
 fn add_command(vdisk: &VdiskName, at: &Place) -> String {

@@ -38,6 +38,23 @@ pub fn room_below(path: &Path) -> Option<u64> {
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
+/// Who in the kernel has the file at `path`, and the command that shows it: a loop device, which may be mounted, or swap.
+pub fn user_of(path: &Path) -> Option<(String, String)> {
+    let own = identity(path)?;
+    let is_it = |file: &str| identity(Path::new(file)) == Some(own);
+    let loops = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    for device in loops.filter(|device| device.file_name().to_string_lossy().starts_with("loop")) {
+        let Ok(backing) = fs::read_to_string(device.path().join("loop/backing_file")) else { continue };
+        if is_it(backing.trim_end_matches('\n')) {
+            let device = format!("/dev/{}", device.file_name().to_string_lossy());
+            return Some((format!("it is behind {device}"), format!("losetup {device}")));
+        }
+    }
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let swap = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()).any(is_it);
+    swap.then(|| ("the system swaps to it".into(), "swapon --show".into()))
+}
+
 /// What tells whether two paths lead to the same thing; `None` when nothing is there.
 pub fn identity(path: &Path) -> Option<(u64, u64)> {
     let meta = fs::metadata(path).ok()?;

@@ -1,7 +1,8 @@
 //! What is on a disk already: file systems, partition tables, volume managers, other people's RAID.
 //!
 //! [`identify`] is a pure function over the first MiB and the last MiB of a disk. It answers "what would be lost", so it
-//! errs towards finding too much. Weft's own labels are the engine's to read.
+//! errs towards finding too much: what nobody knows is [`unknown`] data, and only what is blank holds nothing. Weft's own labels are the
+//! engine's to read; a disk that it gives back is blank there.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -10,8 +11,28 @@ use std::path::Path;
 
 /// How much of the beginning, and of the end, is looked at.
 const WINDOW: u64 = 1 << 20;
+/// How many characters of a text are shown.
+const WORDS_MAX: usize = 40;
 
-/// What is on the disk or file at `path`, in the order of being found; empty when nothing is known.
+/// Files that are no disks, by how they begin.
+const CONTENTS: [(usize, &[u8], &str); 14] = [
+    (257, b"ustar", "a tar archive"),
+    (0, b"\x1f\x8b", "a gzip file"),
+    (0, b"\xfd7zXZ\0", "an xz file"),
+    (0, b"\x28\xb5\x2f\xfd", "a zstd file"),
+    (0, b"BZh", "a bzip2 file"),
+    (0, b"PK\x03\x04", "a zip archive"),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (0, b"SQLite format 3\0", "an SQLite database"),
+    (0, b"%PDF-", "a PDF document"),
+    (0, b"\x7fELF", "a program"),
+    (0, b"\x89PNG", "a picture"),
+    (0, b"\xff\xd8\xff", "a picture"),
+    (0, b"KDMV", "a VMDK image"),
+    (0, b"vhdxfile", "a VHDX image"),
+];
+
+/// What is on the disk or file at `path`, in the order of being found; empty when it is blank.
 pub fn look(path: &Path) -> io::Result<Vec<String>> {
     let mut file = File::open(path)?;
     let size = file.seek(SeekFrom::End(0))?;
@@ -20,7 +41,8 @@ pub fn look(path: &Path) -> io::Result<Vec<String>> {
     let mut tail = vec![0; window as usize];
     file.read_exact_at(&mut head, 0)?;
     file.read_exact_at(&mut tail, size - window)?;
-    Ok(identify(&head, &tail, size))
+    let known = identify(&head, &tail, size);
+    Ok(if known.is_empty() { unknown(&head, &tail).into_iter().collect() } else { known })
 }
 
 /// Zeroes what [`identify`] looks at, durably.
@@ -31,6 +53,38 @@ pub fn wipe(path: &Path) -> io::Result<()> {
     file.write_all_at(&zeros, 0)?;
     file.write_all_at(&zeros, size - zeros.len() as u64)?;
     file.sync_all()
+}
+
+/// What holds something, although it is none of what disks hold; `None`: it is blank, all zeros or all ones.
+fn unknown(head: &[u8], tail: &[u8]) -> Option<String> {
+    let blank = |byte: u8| head.iter().chain(tail).all(|other| *other == byte);
+    if blank(0) || blank(0xff) {
+        return None;
+    }
+    let known = CONTENTS.iter().find(|(at, magic, _)| head.get(*at..).is_some_and(|rest| rest.starts_with(magic)));
+    if let Some((_, _, what)) = known {
+        return Some((*what).into());
+    }
+    Some(words(head).map_or_else(|| "data of an unknown kind".into(), |words| format!("text (\"{words}\")")))
+}
+
+/// The first words of what begins like text.
+fn words(head: &[u8]) -> Option<String> {
+    let head = &head[..head.len().min(512)];
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        // A character lies across the end of what is looked at.
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(&head[..error.valid_up_to()]).ok()?,
+        Err(_) => return None,
+    };
+    let text = text.trim_end_matches('\0');
+    let is_text = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
+    if text.is_empty() || !text.chars().all(is_text) {
+        return None;
+    }
+    let first = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown: String = first.chars().take(WORDS_MAX).collect();
+    Some(if shown.len() < first.len() { shown + "..." } else { shown })
 }
 
 /// What a disk of `size` bytes that begins with `head` and ends with `tail` holds.
@@ -245,6 +299,23 @@ mod tests {
         for size in [0, 1, 511, 512, 4096, 65_536, 65_537, MIB - 1, MIB, 3 * MIB + 512] {
             assert!(found(size, &[]).is_empty(), "{size}");
         }
+    }
+
+    #[test]
+    fn what_is_not_blank_holds_something_and_is_told_as_well_as_can_be() {
+        let said = |head: &[u8]| unknown(head, &[0; 512]);
+        assert_eq!((said(&[0; 4096]), unknown(&[0xff; 4096], &[0xff; 512])), (None, None));
+        assert_eq!(unknown(&[0; 4096], &[0, 1]).unwrap(), "data of an unknown kind");
+        assert_eq!(said(&[1, 2, 200, 9]).unwrap(), "data of an unknown kind");
+        assert_eq!(said("Dear diary,\n\ttoday".as_bytes()).unwrap(), "text (\"Dear diary, today\")");
+        let long = "grün ".repeat(400);
+        assert_eq!(said(long.as_bytes()).unwrap(), format!("text (\"{}...\")", "grün ".repeat(8)));
+        assert_eq!(said(b"\x1b[2Jx").unwrap(), "data of an unknown kind");
+        assert_eq!(said(b"\x1f\x8b\x08more").unwrap(), "a gzip file");
+        let mut tar = [0; 1024];
+        tar[..4].copy_from_slice(b"file");
+        tar[257..262].copy_from_slice(b"ustar");
+        assert_eq!(said(&tar).unwrap(), "a tar archive");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! 3. It is for the owner of this process only, and what somebody else put in its place is not followed.
 
 use crate::api::error::{Answer, ApiError, BadValue, Kind};
-use crate::api::export::{Address, Place, SocketMode, SocketOwner, Terms};
+use crate::api::export::{Address, Network, Place, SocketMode, SocketOwner, Terms};
 use crate::api::mount::MountInfo;
 use crate::api::name::VdiskName;
 use serde::{Deserialize, Serialize};
@@ -118,6 +118,8 @@ struct ExportInFile {
     shared: bool,
     #[serde(default, skip_serializing_if = "is_unset")]
     allow_any: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    allow: Vec<Network>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mode: Option<SocketMode>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,8 +134,8 @@ impl TryFrom<ExportInFile> for ExportRecord {
     type Error = BadValue;
 
     fn try_from(file: ExportInFile) -> Result<ExportRecord, BadValue> {
-        let ExportInFile { vdisk, nbd, fuse, ublk, read_only, shared, allow_any, mode, owner } = file;
-        let terms = Terms { read_only, shared, allow_any, mode, owner };
+        let ExportInFile { vdisk, nbd, fuse, ublk, read_only, shared, allow_any, allow, mode, owner } = file;
+        let terms = Terms { read_only, shared, allow_any, allow, mode, owner };
         Ok(ExportRecord { vdisk, at: Place::one_of(nbd, fuse, ublk)?, terms })
     }
 }
@@ -141,8 +143,8 @@ impl TryFrom<ExportInFile> for ExportRecord {
 impl From<ExportRecord> for ExportInFile {
     fn from(record: ExportRecord) -> ExportInFile {
         let (nbd, fuse, ublk) = record.at.fields();
-        let Terms { read_only, shared, allow_any, mode, owner } = record.terms;
-        ExportInFile { vdisk: record.vdisk, nbd, fuse, ublk, read_only, shared, allow_any, mode, owner }
+        let Terms { read_only, shared, allow_any, allow, mode, owner } = record.terms;
+        ExportInFile { vdisk: record.vdisk, nbd, fuse, ublk, read_only, shared, allow_any, allow, mode, owner }
     }
 }
 
@@ -231,7 +233,8 @@ mod tests {
     fn state() -> State {
         let at = |at| ExportRecord { vdisk: "tank/media".parse().unwrap(), at, terms: Terms::default() };
         let (mode, owner) = ("660".parse().ok(), ":disk".parse().ok());
-        let terms = Terms { read_only: true, shared: true, allow_any: true, mode, owner };
+        let allow = vec!["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()];
+        let terms = Terms { read_only: true, shared: true, allow_any: true, allow, mode, owner };
         let exports = vec![
             at(Place::Nbd("unix:/run/nbd".parse().unwrap())),
             ExportRecord { terms, ..at(Place::Fuse("/srv/fuse".into())) },

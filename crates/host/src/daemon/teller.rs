@@ -6,6 +6,7 @@
 use super::events::Journal;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::watch::EventInfo;
+use crate::harmless;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -59,7 +60,7 @@ impl Teller {
 fn line(event: &EventInfo) -> Option<String> {
     let pool = event.pool.as_ref().map(|pool| format!("pool {pool}: ")).unwrap_or_default();
     // One line each, whatever a name may hold.
-    let text = event.text.replace(|c: char| c.is_control(), " ");
+    let text = harmless::line(&event.text);
     (event.warning && event.fresh).then(|| format!("weft: {pool}{text}\n"))
 }
 
@@ -77,7 +78,7 @@ mod tests {
             text: "disk d1 lost: a\ncable".into(),
             fresh,
         };
-        assert_eq!(line(&event(true, true)).unwrap(), "weft: pool tank: disk d1 lost: a cable\n");
+        assert_eq!(line(&event(true, true)).unwrap(), "weft: pool tank: disk d1 lost: a\\ncable\n");
         assert_eq!((line(&event(false, true)), line(&event(true, false))), (None, None));
     }
 }

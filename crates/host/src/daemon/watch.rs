@@ -1,7 +1,7 @@
 //! What there is to watch: status and counters.
 
 use super::concerns::{concerns, full_percent};
-use super::exports::{LOST, is_open};
+use super::exports::{LOST, reach};
 use super::opening::Why;
 use super::{Daemon, lock};
 use crate::api::error::Answer;
@@ -30,6 +30,7 @@ impl Daemon {
             }
         }
         let exports = self.exports();
+        let mut reached = Vec::new();
         attention.extend(pools.iter().flat_map(concerns));
         for export in exports.iter().filter(|export| asked(&export.vdisk.pool)) {
             // That of a mount whose device was lost is the mount's affair.
@@ -42,20 +43,26 @@ impl Daemon {
             }
         }
         for export in exports.iter().filter(|export| asked(&export.vdisk.pool) && export.active) {
-            if let Some(at) = export.place().filter(is_open) {
-                let write = if export.read_only { "read" } else { "read and write" };
-                attention.push(Attention {
-                    subject: format!("export {}", export.vdisk),
-                    message: format!("any machine that reaches {at} can {write} it, without a password or encryption"),
-                    hint: Some(format!("weft export remove {} --nbd {}", export.vdisk, at)),
-                });
+            let Some((at, (who, how))) = export.place().and_then(|at| Some((at.clone(), reach(&export.terms(), &at)?)))
+            else {
+                continue;
+            };
+            if !export.allow.is_empty() {
+                reached.push(format!("{} on {at}: {who} can {how} it", export.vdisk));
+                continue;
             }
+            attention.push(Attention {
+                subject: format!("export {}", export.vdisk),
+                message: format!("any machine that reaches {at} can {how} it, without a password or encryption"),
+                hint: Some(format!("weft export remove {} --nbd {}", export.vdisk, at)),
+            });
         }
         attention.extend(self.mounts_that_need_a_person());
         Ok(Status {
             health: pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy),
             jobs: pools.iter().flat_map(|pool| &pool.jobs).filter(|job| !job.state.is_over()).cloned().collect(),
             pools: pools.iter().map(|pool| in_one_line(pool, &exports)).collect(),
+            reached,
             attention,
         })
     }

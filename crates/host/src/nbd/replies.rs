@@ -83,6 +83,8 @@ pub(super) struct Ticket {
     asked: Asked,
     cost: usize,
     taken: usize,
+    /// The volume has it.
+    submitted: bool,
     answered: bool,
 }
 
@@ -105,7 +107,7 @@ impl Flow {
         state.requests += 1;
         state.bytes += cost;
         drop(state);
-        Some(Ticket { flow: self.clone(), cookie, asked, cost, taken: 0, answered: false })
+        Some(Ticket { flow: self.clone(), cookie, asked, cost, taken: 0, submitted: false, answered: false })
     }
 
     /// No more requests will enter; the writer ends when those in flight are answered.
@@ -227,6 +229,13 @@ impl Ticket {
         taken
     }
 
+    /// It goes to the volume now.
+    pub(super) fn submit(mut self) -> Ticket {
+        self.flow.account.pulse().asks();
+        self.submitted = true;
+        self
+    }
+
     /// Answers with what the volume said.
     pub(super) fn finish(self, outcome: Result<Reply, ErrorKind>) {
         let fast = matches!(self.asked, Asked::FastZero);
@@ -249,6 +258,9 @@ impl Ticket {
 
     fn put(&mut self, outcome: Result<Reply, Refusal>) {
         self.answered = true;
+        if std::mem::take(&mut self.submitted) {
+            self.flow.account.pulse().answered();
+        }
         let mut taken = std::mem::take(&mut self.taken);
         if !matches!(outcome, Ok(Reply::Data(_) | Reply::Extents(_))) {
             self.flow.release(std::mem::take(&mut taken));

@@ -10,7 +10,7 @@
 
 use crate::export::PayloadPool;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -71,11 +71,21 @@ pub enum Way {
     Out,
 }
 
+/// Whether a client does anything: it sends requests whole, or takes replies, or waits for the volume.
+pub(super) struct Pulse {
+    born: Instant,
+    /// When it did last, in nanoseconds since it was born.
+    last: AtomicU64,
+    /// Requests that the volume has.
+    asked: AtomicUsize,
+}
+
 /// One connection's part of a [`Room`]; dropping it gives everything back.
 pub struct Account {
     room: Arc<Room>,
     no: u64,
     awaited: Arc<Awaited>,
+    pulse: Arc<Pulse>,
 }
 
 impl Room {
@@ -103,7 +113,8 @@ impl Room {
         let no = state.next;
         state.next += 1;
         state.connections.insert(no, Entry { held: 0, closed: false, awaited: awaited.clone(), hangup });
-        Account { room: self.clone(), no, awaited }
+        let pulse = Arc::new(Pulse { born: Instant::now(), last: AtomicU64::new(0), asked: AtomicUsize::new(0) });
+        Account { room: self.clone(), no, awaited, pulse }
     }
 
     /// The most bytes, those held now, and the most that were: without what is each connection's own.
@@ -192,6 +203,30 @@ impl State {
     }
 }
 
+impl Pulse {
+    /// The volume has a request of it.
+    pub(super) fn asks(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.beat();
+    }
+
+    /// The volume has answered one.
+    pub(super) fn answered(&self) {
+        self.beat();
+        self.asked.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// For how long it has done nothing; `None` while the volume has a request of it.
+    pub(super) fn idle_for(&self) -> Option<Duration> {
+        let since = Duration::from_nanos(self.last.load(Ordering::Relaxed));
+        (self.asked.load(Ordering::Relaxed) == 0).then(|| self.born.elapsed().saturating_sub(since))
+    }
+
+    fn beat(&self) {
+        self.last.store(self.born.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    }
+}
+
 impl Account {
     /// Takes bytes beyond [`OWN`]; waits for them. `false`: the connection has ended.
     pub(super) fn take(&self, bytes: usize) -> bool {
@@ -213,6 +248,12 @@ impl Account {
     /// It did.
     pub(super) fn came(&self, way: Way) {
         self.due(way).store(0, Ordering::Relaxed);
+        self.pulse.beat();
+    }
+
+    /// Whether this client does anything.
+    pub(super) fn pulse(&self) -> &Arc<Pulse> {
+        &self.pulse
     }
 
     /// Nobody waits for memory for this connection any more.

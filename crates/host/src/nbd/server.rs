@@ -4,7 +4,8 @@
 //! 1. A connection is in the table from before its thread starts until that thread is done with it.
 //! 2. Stopping sets the flag first, then wakes whoever blocks: nobody starts anything new after being woken.
 //! 3. Who has not chosen an export yet makes room for who comes: the oldest of the address that has the most of them. So neither
-//!    silence nor noise before the choice keeps anybody out, and one address never takes all places there are.
+//!    silence nor noise before the choice keeps anybody out, and one address never takes all places there are. Where all have chosen, who has done
+//!    nothing for [`Config::idle`] makes room, the longest idle first: places are not held for ever by asking for nothing.
 //! 4. Descriptors are left for the rest of the daemon: commands, and disks that come back.
 //! 5. Stopping never waits for ever: after [`Config::drain`] connections are cut. The threads of one whose volume does
 //!    not answer end when it does.
@@ -12,14 +13,14 @@
 use super::Address;
 use super::listen::Listener;
 use super::negotiate::{Session, negotiate, violation};
-use super::room::{Account, Room};
+use super::room::{Account, Pulse, Room};
 use super::transmit::{Share, transmit};
 use crate::export::Exports;
 use rustix::process::{Resource, getrlimit};
 use socket2::{SockAddr, Socket, TcpKeepalive};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write};
-use std::net::{IpAddr, Shutdown};
+use std::net::{IpAddr, Ipv6Addr, Shutdown};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -57,6 +58,10 @@ pub struct Config {
     pub room: Arc<Room>,
     /// How long a client may take to choose an export.
     pub handshake: Duration,
+    /// How long one that has chosen may do nothing where its place is wanted.
+    pub idle: Duration,
+    /// Whether clients of an address are let in, over TCP.
+    pub admits: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
     /// How long stopping waits for requests in flight and for clients to take their replies.
     pub drain: Duration,
 }
@@ -70,6 +75,8 @@ impl Default for Config {
             room: Room::usual(),
             share: Share { requests: 256, bytes: 32 << 20 },
             handshake: Duration::from_secs(20),
+            idle: Duration::from_secs(300),
+            admits: Arc::new(|_| true),
             drain: Duration::from_secs(10),
         }
     }
@@ -100,12 +107,14 @@ struct Table {
 #[derive(Clone)]
 struct Connection {
     socket: Arc<Socket>,
-    /// Where it comes from; none over unix sockets.
+    /// Where it comes from, as far as that is one neighbour; none over unix sockets.
     peer: Option<IpAddr>,
     /// It was sent away, and is about to end.
     leaving: bool,
     /// The export it serves, once that is chosen.
     export: Option<String>,
+    /// Whether it does anything, from then on.
+    pulse: Option<Arc<Pulse>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -182,9 +191,12 @@ impl Shared {
 
     fn admit(self: &Arc<Self>, socket: Socket, from: &SockAddr) {
         let descriptor = socket.as_raw_fd() as u64;
-        let peer = from.as_socket().map(|from| from.ip());
-        let connection =
-            Connection { socket: Arc::new(socket), peer, leaving: false, export: None, stop: Arc::default() };
+        let from = from.as_socket().map(|from| from.ip().to_canonical());
+        if from.is_some_and(|from| !(self.config.admits)(from)) {
+            return;
+        }
+        let (peer, socket) = (from.map(neighbour), Arc::new(socket));
+        let connection = Connection { socket, peer, leaving: false, export: None, pulse: None, stop: Arc::default() };
         // Those that were sent away are about to end: what they still have is bounded by waiting for them.
         let crowded = |table: &mut Table| !table.stopping && table.leaving() >= LEAVING_MAX;
         let waited = self.left.wait_timeout_while(self.lock(), LEAVE_WITHIN, crowded);
@@ -210,19 +222,6 @@ impl Shared {
         let deadline = Mutex::new(Some(Instant::now() + self.config.handshake));
         socket.set_write_timeout(Some(self.config.handshake))?;
         let mut input = BufReader::with_capacity(READ_AHEAD, Timed { socket, deadline: &deadline });
-        let entered = |session: &Session| {
-            *deadline.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            socket.set_read_timeout(None)?;
-            socket.set_write_timeout(None)?;
-            if let Some(entry) = self.lock().connections.get_mut(&no) {
-                entry.export = Some(session.name.clone());
-            }
-            // Whoever took the export away while it was being chosen did not see this connection.
-            match self.exports.open(&session.name) {
-                Some(_) => Ok(()),
-                None => Err(violation("the export went away")),
-            }
-        };
         let hangup = || {
             let _ = socket.shutdown(Shutdown::Both);
         };
@@ -230,6 +229,21 @@ impl Shared {
         let account = self.config.room.open(Box::new(move || {
             let _ = late.shutdown(Shutdown::Both);
         }));
+        let pulse = account.pulse().clone();
+        let entered = |session: &Session| {
+            *deadline.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            socket.set_read_timeout(None)?;
+            socket.set_write_timeout(None)?;
+            if let Some(entry) = self.lock().connections.get_mut(&no) {
+                entry.export = Some(session.name.clone());
+                entry.pulse = Some(pulse.clone());
+            }
+            // Whoever took the export away while it was being chosen did not see this connection.
+            match self.exports.open(&session.name) {
+                Some(_) => Ok(()),
+                None => Err(violation("the export went away")),
+            }
+        };
         let mut output = socket;
         let (exports, memory) = (&*self.exports, (self.config.share, Arc::new(account)));
         converse(&mut input, &mut output, exports, memory, &connection.stop, &entered, &hangup)
@@ -262,32 +276,64 @@ impl Shared {
 impl Table {
     /// Makes a place for one more from `peer` (invariant 3). `false`: there is none. `scarce`: it has one of the last descriptors.
     fn make_place(&mut self, config: &Config, peer: Option<IpAddr>, scarce: bool) -> bool {
-        let staying = || self.connections.values().filter(|one| !one.leaving);
-        let own = staying().filter(|one| one.peer == peer).count();
+        let own = self.staying().filter(|one| one.peer == peer).count();
         if peer.is_some() && own >= config.of_one_address {
-            return self.send_away(|one| one.peer == peer);
+            return self.send_away(peer, config.idle);
         }
-        let choosing = staying().filter(|one| one.export.is_none()).count();
-        if scarce || choosing >= config.choosing || staying().count() >= config.connections {
-            let mut by_peer: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
-            staying().filter(|one| one.export.is_none()).for_each(|one| *by_peer.entry(one.peer).or_default() += 1);
-            let most = by_peer.into_iter().max_by_key(|(_, count)| *count).map(|(peer, _)| peer);
-            return most.is_some_and(|peer| self.send_away(|one| one.peer == peer));
+        let choosing = self.staying().filter(|one| one.export.is_none()).count();
+        if !scarce && choosing < config.choosing && self.staying().count() < config.connections {
+            return true;
         }
-        true
+        let most = most_of(self.staying().filter(|one| one.export.is_none()));
+        let most = most.or_else(|| most_of(self.staying().filter(|one| one.is_idle(config.idle))));
+        most.is_some_and(|peer| self.send_away(peer, config.idle))
+    }
+
+    fn staying(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.values().filter(|one| !one.leaving)
     }
 
     fn leaving(&self) -> usize {
         self.connections.values().filter(|one| one.leaving).count()
     }
 
-    /// Sends the oldest of these away that has not chosen an export. `false`: there is none.
-    fn send_away(&mut self, concerned: impl Fn(&Connection) -> bool) -> bool {
-        let mut choosing = self.connections.values_mut().filter(|one| one.export.is_none() && !one.leaving);
-        let Some(oldest) = choosing.find(|one| concerned(one)) else { return false };
-        oldest.leaving = true;
-        let _ = oldest.socket.shutdown(Shutdown::Both);
+    /// Sends one of `peer` away: the oldest that has not chosen an export, else the one that has done nothing for the longest time, and for `idle`
+    /// at least. `false`: there is none.
+    fn send_away(&mut self, peer: Option<IpAddr>, idle: Duration) -> bool {
+        let own = || self.connections.iter().filter(|(_, one)| one.peer == peer && !one.leaving);
+        let oldest = own().find(|(_, one)| one.export.is_none());
+        let laziest = || own().filter(|(_, one)| one.is_idle(idle)).max_by_key(|(_, one)| one.idle_for());
+        let Some(no) = oldest.or_else(laziest).map(|(no, _)| *no) else { return false };
+        if let Some(one) = self.connections.get_mut(&no) {
+            one.leaving = true;
+            let _ = one.socket.shutdown(Shutdown::Both);
+        }
         true
+    }
+}
+
+impl Connection {
+    fn idle_for(&self) -> Option<Duration> {
+        self.pulse.as_ref()?.idle_for()
+    }
+
+    fn is_idle(&self, idle: Duration) -> bool {
+        self.idle_for().is_some_and(|since| since >= idle)
+    }
+}
+
+/// Who has the most of these.
+fn most_of<'a>(connections: impl Iterator<Item = &'a Connection>) -> Option<Option<IpAddr>> {
+    let mut by_peer: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
+    connections.for_each(|one| *by_peer.entry(one.peer).or_default() += 1);
+    by_peer.into_iter().max_by_key(|(_, count)| *count).map(|(peer, _)| peer)
+}
+
+/// Addresses that one neighbour has as many of as he likes are one: the last 64 bits of IPv6 are his.
+fn neighbour(addr: IpAddr) -> IpAddr {
+    match addr {
+        IpAddr::V4(_) => addr,
+        IpAddr::V6(addr) => Ipv6Addr::from_bits(addr.to_bits() & !u128::from(u64::MAX)).into(),
     }
 }
 

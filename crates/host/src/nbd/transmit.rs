@@ -131,7 +131,10 @@ impl<I: Read> Reader<'_, I> {
         };
         let Some(data) = data else { return Ok(false) };
         match op(request, data) {
-            Some(op) => self.session.volume.submit(op, Box::new(move |outcome| ticket.finish(outcome))),
+            Some(op) => {
+                let ticket = ticket.submit();
+                self.session.volume.submit(op, Box::new(move |outcome| ticket.finish(outcome)));
+            }
             None => ticket.finish(Ok(Reply::Done)),
         }
         Ok(true)

@@ -1,5 +1,6 @@
 //! How a virtual disk is offered, beside where: who may write, who may connect.
 
+use super::network::Network;
 use crate::api::error::BadValue;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -14,6 +15,8 @@ pub struct Terms {
     pub shared: bool,
     /// Any machine that reaches the address may connect.
     pub allow_any: bool,
+    /// The machines that may connect, over TCP; unless any are named, all that reach the address.
+    pub allow: Vec<Network>,
     /// The mode of a unix socket.
     pub mode: Option<SocketMode>,
     /// Whose a unix socket is.
@@ -98,6 +101,7 @@ macro_rules! as_text {
 
 as_text!(SocketMode);
 as_text!(SocketOwner);
+as_text!(Network);
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,6 @@
 //! The commands of a pool's life after it was made: jobs, members, settings.
 
 use super::Changing;
-use crate::api::export::{SocketMode, SocketOwner};
 use crate::api::size::Size;
 use crate::api::upkeep::{DiskSet, PoolSet, Usage};
 use crate::cli::values;
@@ -87,26 +86,6 @@ pub struct PoolSettings {
     /// How to change it.
     #[command(flatten)]
     pub changing: Changing,
-}
-
-/// On which terms a virtual disk is offered.
-#[derive(Args, Clone, Debug)]
-pub struct ExportTerms {
-    /// Let clients only read it
-    #[arg(long, conflicts_with = "shared")]
-    pub read_only: bool,
-    /// Beside another use that writes: for cluster file systems only, any other is destroyed by it
-    #[arg(long)]
-    pub shared: bool,
-    /// With TCP: let any machine that reaches the address use it
-    #[arg(long)]
-    pub allow_any: bool,
-    /// With a unix socket: its mode, in octal [default: 600]
-    #[arg(long, value_name = "MODE", value_parser = values::socket_mode)]
-    pub mode: Option<SocketMode>,
-    /// With a unix socket: whose it is, USER[:GROUP]
-    #[arg(long, value_name = "USER:GROUP", value_parser = values::socket_owner)]
-    pub owner: Option<SocketOwner>,
 }
 
 /// `weft pool import`.

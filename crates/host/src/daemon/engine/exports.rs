@@ -110,7 +110,9 @@ impl NbdExports {
             return Ok(());
         }
         let offered = Offered::new(&self.thread, vdisk, terms.read_only);
-        let config = nbd::Config { room: self.room.clone(), ..nbd::Config::default() };
+        let allow = terms.allow.clone();
+        let admits = Arc::new(move |from| allow.is_empty() || allow.iter().any(|network| network.has(from)));
+        let config = nbd::Config { room: self.room.clone(), admits, ..nbd::Config::default() };
         let server = nbd::Server::start(&nbd_address(at)?, offered.clone(), config)?;
         if let Address::Unix(path) = at
             && let Err(error) = give_socket(path, terms)

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use weft_engine::error::{Error, ErrorKind};
 use weft_engine::format::Id;
 use weft_engine::format::label::DiskPlan;
 use weft_engine::format::record::Media;
@@ -260,7 +261,7 @@ async fn open_inside(
     // What this opening writes is told apart by it from what another machine may write.
     let lineage = u64::from_le_bytes(random()?);
     let options = OpenOptions { tuning: local.state().tuning, lineage, ..options };
-    let pool = Pool::open(world.clone(), disks, options).await?;
+    let pool = Pool::open(world.clone(), disks, options).await.map_err(said_by_disks)?;
     let info = pool.info();
     history::adopt(&pool, &journal);
     world.introduce(&pool);
@@ -321,6 +322,16 @@ async fn bury(local: Rc<Local<Pools>>, why: String) {
     }
 }
 
+/// Nobody typed what stands on disks: where it is not valid, they are damaged, and no command is wrong.
+fn said_by_disks(error: Error) -> Error {
+    match error.kind {
+        ErrorKind::InvalidInput => {
+            Error::new(ErrorKind::Corrupt, format!("its disks say what cannot be: {}", error.context))
+        }
+        _ => error,
+    }
+}
+
 /// Closes a pool and gives its disks back; with `wipe` they carry it no more.
 pub async fn close(local: Rc<Local<Pools>>, name: &str, wipe: bool) -> Answer<()> {
     let open = local.state().pool(name)?;
@@ -335,7 +346,7 @@ pub async fn close(local: Rc<Local<Pools>>, name: &str, wipe: bool) -> Answer<()
     };
     if wipe {
         for (disk, plan) in &disks {
-            create::wipe(disk, plan).await?;
+            create::give_back(disk, plan).await?;
         }
         return Ok(());
     }
