@@ -82,7 +82,7 @@ def mixed(device, kind, fio, size):
 
 
 def limits(device, kind, sector):
-    """A stripe is 3 x 256 KiB here. What of it each kind tells: see docs/filesystems.md."""
+    """A stripe is 3 x 256 KiB here. What of it each kind tells: see docs/guide/file-systems.md."""
     queue = lambda name: open(f"/sys/block/{os.path.basename(device)}/queue/{name}").read().strip()
     names = ("logical_block_size", "physical_block_size", "minimum_io_size", "optimal_io_size", "discard_granularity")
     known = {name: int(queue(name)) for name in names}

@@ -28,23 +28,43 @@ fn sources(dir: &Path, into: &mut String) {
     }
 }
 
-#[test]
-fn every_file_that_a_document_names_exists() {
-    let documents =
-        ["ARCHITECTURE.md", "durability.md", "filesystems.md", "on-disk-format.md", "upkeep.md", "vocabulary.md"];
-    for name in documents {
-        let quoted = quoted(&read(&root().join("docs").join(name)));
-        let paths = quoted.iter().filter(|word| word.starts_with("crates/") || word.starts_with("docs/"));
-        let missing: Vec<_> = paths.filter(|path| !root().join(path).exists()).collect();
-        assert!(missing.is_empty(), "docs/{name} names {missing:?}");
+/// Every document of the tree.
+fn documents(dir: &Path, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).expect("a directory of the tree") {
+        let path = entry.expect("an entry of the tree").path();
+        if path.is_dir() {
+            documents(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            into.push(path);
+        }
     }
 }
 
 #[test]
-fn every_test_that_the_architecture_names_exists() {
+fn every_file_that_a_document_names_exists() {
+    let mut found = vec![root().join("README.md")];
+    documents(&root().join("docs"), &mut found);
+    assert!(found.len() > 30, "{found:?}");
+    for document in found {
+        let text = read(&document);
+        let quoted = quoted(&text);
+        let paths = quoted.iter().filter(|word| word.starts_with("crates/") || word.starts_with("docs/"));
+        let missing: Vec<_> = paths.filter(|path| !root().join(path).exists()).collect();
+        assert!(missing.is_empty(), "{} names {missing:?}", document.display());
+        // Links lead from where the document is.
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        let here = document.parent().expect("a document lies in a directory");
+        let broken: Vec<&str> =
+            links.filter(|link| !link.is_empty() && !link.contains("://") && !here.join(link).exists()).collect();
+        assert!(broken.is_empty(), "{} links to {broken:?}", document.display());
+    }
+}
+
+#[test]
+fn every_test_that_the_invariants_name_exists() {
     let mut code = String::new();
     sources(&root().join("crates"), &mut code);
-    let quoted = quoted(&read(&root().join("docs/ARCHITECTURE.md")));
+    let quoted = quoted(&read(&root().join("docs/invariants.md")));
     // Constants of the kernel have capitals.
     let is_test =
         |word: &&String| word.matches('_').count() >= 3 && !word.contains(|c: char| c == '/' || c.is_uppercase());

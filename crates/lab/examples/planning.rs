@@ -1,4 +1,4 @@
-//! Prints the table of `docs/planning.md`.
+//! Prints the table of `docs/guide/planning.md`.
 
 fn main() {
     print!("{}", weft_lab::questions::table());

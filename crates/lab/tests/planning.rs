@@ -11,9 +11,10 @@ const WITHIN: f64 = 0.10;
 
 #[test]
 fn the_table_of_the_document_is_what_the_planner_answers() {
-    let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/planning.md")).unwrap();
+    let document =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/planning.md")).unwrap();
     let table = weft_lab::questions::table();
-    assert!(document.contains(&table), "put this into docs/planning.md:\n{table}");
+    assert!(document.contains(&table), "put this into docs/guide/planning.md:\n{table}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use weft_engine::stripe::geometry::Layout;
 
 /// A rebuild takes so many times what the bytes take at the disks' own rate: 1.4 to 1.5 on 6 and 12 disks, more on 24
-/// (`weft-sim rebuild`, `docs/repair.md`).
+/// (`weft-sim rebuild`, `docs/guide/repair.md`).
 const REBUILD: f64 = 1.5;
 /// Minutes until a missing disk is rebuilt without being asked.
 const REPAIR_AFTER_HOURS: f64 = 5.0 / 60.0;
@@ -182,7 +182,7 @@ impl Facts<'_> {
             (
                 "loss_per_year",
                 format!(
-                    "{} disks of which {} % fail in a year, whole again after {}, {} failures survived: see docs/planning.md",
+                    "{} disks of which {} % fail in a year, whole again after {}, {} failures survived: see docs/guide/planning.md",
                     risk.disks,
                     risk.percent,
                     hours(risk.repair_hours),
