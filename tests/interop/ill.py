@@ -37,7 +37,8 @@ class Ward(Machine):
         self.plug()
         self.weft("pool", "create", "p", *self.disk_files(), "--create-size", "512MiB", "--slab-size", "4MiB")
         self.weft("pool", "set", "p", "repair-after=never", "scrub-every=never")
-        # Disks are compared with those of their kind, and the kernel knows of what kind a file is only where it lies on a device.
+        # Disks are compared with those of their kind, and the kernel knows of what kind a file is only where it lies on
+        # a device.
         for name in self.names:
             self.weft("disk", "set", "p", name, "media=ssd")
         self.vdisk("v", SIZE, *LAYOUT)

@@ -9,7 +9,8 @@ def main(path, mode, log):
     """Commits one transaction after the other; each changes two rows' worth of columns that must agree."""
     database = sqlite3.connect(path, isolation_level=None)
     database.execute(f"PRAGMA journal_mode={mode}")
-    # FULL does not sync the directory when a transaction commits by deleting its journal: that may come back, and undo it.
+    # FULL does not sync the directory when a transaction commits by deleting its journal: that may come back, and undo
+    # it.
     database.execute("PRAGMA synchronous=EXTRA")
     database.execute("CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY, data BLOB, twin INTEGER)")
     n = database.execute("SELECT coalesce(max(n), 0) FROM t").fetchone()[0]

@@ -67,7 +67,8 @@ def fill(content, rng, folder, share=0.95, flags=0):
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            # What is promised to files is more than they get in the end: after a sync there may be room for smaller ones.
+            # What is promised to files is more than they get in the end: after a sync there may be room for smaller
+            # ones.
             os.remove(os.path.join(folder, name))
             subprocess.run(["sync", "--file-system", folder], check=True)
             largest //= 2

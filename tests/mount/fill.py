@@ -38,8 +38,8 @@ def cases(scale):
 
 def story(reporter, rng, disks, layout, kind, large, scale):
     size, (count, data) = SIZES[scale], disks
-    # Room for the data, its redundancy, and what is new while the old is not yet free. Where speed is judged, the first fill
-    # must not be the only one that waits for the host to find room for the disks' files.
+    # Room for the data, its redundancy, and what is new while the old is not yet free. Where speed is judged, the first
+    # fill must not be the only one that waits for the host to find room for the disks' files.
     with Host(count, f"{size * 3 // 2 // data // MIB + 320}MiB", written=scale == "long") as host:
         host.weft("vdisk", "create", "p/v", "--size", str(size), *layout)
         host.mount("--format", kind, *(["--mkfs=" + LARGE[kind]] if large else []))

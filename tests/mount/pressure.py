@@ -16,8 +16,9 @@ from host import CLIENTS, KINDS, NEEDS, Host, meminfo
 from machine import PATIENCE
 from report import Case, Skip
 
-# For the writers and their pages, beside what a daemon that has been at work holds; by the version of control groups. With
-# less than this, version 2 kills the writers; in version 1 they wait, and 96 MiB were seen to stop a daemon that is no flusher.
+# For the writers and their pages, beside what a daemon that has been at work holds; by the version of control groups.
+# With less than this, version 2 kills the writers; in version 1 they wait, and 96 MiB were seen to stop a daemon that
+# is no flusher.
 ROOM = {1: 96 * MIB, 2: 192 * MIB}
 WRITERS = 4
 MAPPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mapper.py")

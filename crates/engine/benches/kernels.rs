@@ -1,8 +1,8 @@
 //! The byte kernels beside `memcpy`, in one run: `cargo bench -p weft-engine --bench kernels`.
 //!
-//! Every line moves the same kind of stripe: strips of 64 KiB, everything warm in the caches of one core. GB/s count the data
-//! bytes of a stripe (for reconstruction: the bytes read from survivors). Read the ratios; machines and neighbours
-//! differ. The rounds of all lines are interleaved, and the best round of each counts.
+//! Every line moves the same kind of stripe: strips of 64 KiB, everything warm in the caches of one core. GB/s count
+//! the data bytes of a stripe (for reconstruction: the bytes read from survivors). Read the ratios; machines and
+//! neighbours differ. The rounds of all lines are interleaved, and the best round of each counts.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

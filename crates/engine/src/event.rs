@@ -48,7 +48,8 @@ pub enum Event {
         /// Which.
         disk: DiskNo,
     },
-    /// A disk says of itself that it is older than the pool last saw it, or that it was used without the others: nothing of its metadata is believed.
+    /// A disk says of itself that it is older than the pool last saw it, or that it was used without the others:
+    /// nothing of its metadata is believed.
     DiskOutOfStep {
         /// Which.
         disk: DiskNo,

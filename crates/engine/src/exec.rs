@@ -5,8 +5,9 @@
 //! 1. A task is polled only by `run`, never from inside another task's poll.
 //! 2. A wake is never lost: a task woken while it runs is ready again afterwards.
 //! 3. Wakes may come from any thread; everything else stays on one.
-//! 4. A task that is run very often although neither time nor any disk has moved on is found and named. (One that never waits at all cannot be seen
-//!    from here: no loop of the engine may go round without waiting, or without having made what is left to do smaller.)
+//! 4. A task that is run very often although neither time nor any disk has moved on is found and named. (One that never
+//!    waits at all cannot be seen from here: no loop of the engine may go round without waiting, or without having made
+//!    what is left to do smaller.)
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -1,5 +1,5 @@
-//! Health as pure tables: from what is known of a disk, a virtual disk or a pool to the one word that people are told. `docs/vocabulary.md` sets
-//! them beside the words of Storage Spaces.
+//! Health as pure tables: from what is known of a disk, a virtual disk or a pool to the one word that people are told.
+//! `docs/vocabulary.md` sets them beside the words of Storage Spaces.
 
 use crate::format::record::Usage;
 use crate::units::Nanos;
@@ -68,7 +68,8 @@ pub fn disk_health(state: DiskState) -> Health {
     }
 }
 
-/// The health of a virtual disk whose worst stripe lacks `missing` strips of a layout that survives `failures`. `failed`: writes were lost for good.
+/// The health of a virtual disk whose worst stripe lacks `missing` strips of a layout that survives `failures`.
+/// `failed`: writes were lost for good.
 pub fn vdisk_health(missing: usize, failures: usize, failed: bool) -> Health {
     match () {
         () if failed || missing > failures => Health::Unhealthy,
@@ -77,12 +78,14 @@ pub fn vdisk_health(missing: usize, failures: usize, failed: bool) -> Health {
     }
 }
 
-/// The health of a pool: as bad as its worst virtual disk; a disk that is not well is worth a warning; a pool that takes no writes is unhealthy.
+/// The health of a pool: as bad as its worst virtual disk; a disk that is not well is worth a warning; a pool that
+/// takes no writes is unhealthy.
 pub fn pool_health(failed: bool, worst_disk: Health, worst_vdisk: Health) -> Health {
     if failed { Health::Unhealthy } else { worst_vdisk.max(worst_disk.min(Health::Warning)) }
 }
 
-/// Whether a disk is an outlier: nine of ten requests take four times what they take on the median of its peers, and long enough to matter.
+/// Whether a disk is an outlier: nine of ten requests take four times what they take on the median of its peers, and
+/// long enough to matter.
 pub fn is_slow(own: Nanos, median_of_peers: Nanos) -> bool {
     const MATTERS: Nanos = Nanos::millis(20);
     own >= MATTERS && own.0 >= median_of_peers.0.saturating_mul(4)

@@ -1,4 +1,5 @@
-//! How long things took: a small log-linear histogram that forgets. Four buckets to every power of two, so a quantile is at most a fifth too high.
+//! How long things took: a small log-linear histogram that forgets. Four buckets to every power of two, so a quantile
+//! is at most a fifth too high.
 
 use crate::units::Nanos;
 

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. A buffer handed to a disk is owned by the request until its future completes: nobody can change it underneath.
-//! 2. Every access is whole 4 KiB blocks at a multiple of 4 KiB, in memory aligned to 4 KiB (so `O_DIRECT` always fits).
+//! 2. Every access is whole 4 KiB blocks at a multiple of 4 KiB, in memory aligned to 4 KiB (so `O_DIRECT` always
+//!    fits).
 //! 3. A completed write is *volatile* until a later `flush` of the same disk completes. A flush covers every write that
 //!    completed before the flush was first polled.
 

@@ -2,8 +2,9 @@
 //! through one seam ([`world::World`] and [`io::Disk`]) by `weft-host` on Linux and by `weft-sim` in simulation.
 //!
 //! Layers, lowest first; imports only point down:
-//! `units limits error event health histogram` - `format parity checksum io exec sync world` - `bits stripe/{geometry, plan, buffer, table}` (pure) -
-//! `log segment` - `store` - `stripe/execute` - `vdisk` - `pool`.
+//! `units limits error event health histogram` - `format parity checksum io exec sync world` -
+//! `bits stripe/{geometry, plan, buffer, table}` (pure) - `log segment` - `store` - `stripe/execute` - `vdisk` -
+//! `pool`.
 #![no_std]
 #![warn(missing_docs)]
 

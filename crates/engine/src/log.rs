@@ -1,14 +1,15 @@
-//! The pool's one log, in memory: what waits to be written, what is durable, where the live part of the ring begins. The task that writes it is in
-//! [`crate::store::commit`], the reader after a crash in [`crate::store::replay`].
+//! The pool's one log, in memory: what waits to be written, what is durable, where the live part of the ring begins.
+//! The task that writes it is in [`crate::store::commit`], the reader after a crash in [`crate::store::replay`].
 //!
 //! Invariants
 //! 1. Records get consecutive sequence numbers in the order they are appended and become durable in that order.
 //! 2. One batch is written at a time; the next is not begun before it is durable.
-//! 3. The ring never overwrites what lies between `tail` and `head`: producers reserve room first, and landed data leaves enough for the commits
-//!    that retire it.
-//! 4. The log always keeps room for what frees it. Live landed data is at most half of the ring. From three quarters on no batch is written but those that
-//!    the keeper asks for ([`Log::let_through`]): a checkpoint, and the oldest landed data, which it moves to the head. Records that nobody reserved room
-//!    for (disks come and go, jobs begin and end) wait meanwhile and share a batch, where each of them would else take a block.
+//! 3. The ring never overwrites what lies between `tail` and `head`: producers reserve room first, and landed data
+//!    leaves enough for the commits that retire it.
+//! 4. The log always keeps room for what frees it. Live landed data is at most half of the ring. From three quarters on
+//!    no batch is written but those that the keeper asks for ([`Log::let_through`]): a checkpoint, and the oldest
+//!    landed data, which it moves to the head. Records that nobody reserved room for (disks come and go, jobs begin and
+//!    end) wait meanwhile and share a batch, where each of them would else take a block.
 
 use crate::error::{Error, Result};
 use crate::format::batch::batch_len;
@@ -323,7 +324,8 @@ impl Log {
         self.wake.notify();
     }
 
-    /// The sequence number after the last record of the next batch. `None`: nothing is pending, or the ring has no room for it now.
+    /// The sequence number after the last record of the next batch. `None`: nothing is pending, or the ring has no room
+    /// for it now.
     pub fn next_batch(&self) -> Option<u64> {
         let state = self.state.borrow();
         let max = state.ring / 8;
@@ -346,7 +348,8 @@ impl Log {
         (count > 0 && fits).then_some(state.durable + count)
     }
 
-    /// Takes the records below `bound`, which [`Log::next_batch`] gave: the next batch. They may have become shorter since.
+    /// Takes the records below `bound`, which [`Log::next_batch`] gave: the next batch. They may have become shorter
+    /// since.
     pub fn take(&self, bound: u64) -> Taken {
         let mut state = self.state.borrow_mut();
         let first_seq = state.durable;
@@ -412,7 +415,8 @@ impl Log {
         state.batches.get(at).map_or(state.durable, |batch| batch.first_seq)
     }
 
-    /// The sequence number below which the oldest batches lie that fill `len` bytes at most, the first whatever its length.
+    /// The sequence number below which the oldest batches lie that fill `len` bytes at most, the first whatever its
+    /// length.
     pub fn seq_within(&self, len: u64) -> u64 {
         let state = self.state.borrow();
         let end_of = |at: usize| state.batches.get(at + 1).map_or(state.head, |next| next.position);
@@ -420,7 +424,8 @@ impl Log {
         state.batches.get(fits + 1).map_or(state.durable, |batch| batch.first_seq)
     }
 
-    /// Batches from position `from` on that lie side by side in about `len` bytes at most, the first whatever its length. `None`: there are none.
+    /// Batches from position `from` on that lie side by side in about `len` bytes at most, the first whatever its
+    /// length. `None`: there are none.
     pub fn run_from(&self, from: u64, len: u64) -> Option<Run> {
         let state = self.state.borrow();
         let first = state.batches.partition_point(|batch| batch.position < from);

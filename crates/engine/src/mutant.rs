@@ -1,5 +1,6 @@
-//! Known mutations of the engine: each breaks one rule that the whole promise rests on, and each must be caught by the simulator
-//! (`crates/sim/tests/mutants.rs`). They exist only in builds with the feature `mutants`; elsewhere [`active`] is a constant `false`.
+//! Known mutations of the engine: each breaks one rule that the whole promise rests on, and each must be caught by the
+//! simulator (`crates/sim/tests/mutants.rs`). They exist only in builds with the feature `mutants`; elsewhere
+//! [`active`] is a constant `false`.
 
 /// One broken rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

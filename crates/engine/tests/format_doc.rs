@@ -22,7 +22,8 @@ fn code(text: &str) -> Option<&str> {
     text.strip_prefix('`')?.strip_suffix('`')
 }
 
-/// Byte tables: a heading with a structure's name in backquotes, then rows that begin with a field's name in backquotes, offset, width.
+/// Byte tables: a heading with a structure's name in backquotes, then rows that begin with a field's name in
+/// backquotes, offset, width.
 fn described(text: &str) -> Described {
     let mut found = Described::new();
     let mut current = None;

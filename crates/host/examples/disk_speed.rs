@@ -1,7 +1,7 @@
 //! How fast the ways to a disk are, and what the engine's thread costs when idle. Not a test: it prints what it sees.
 //!
-//! `cargo run --release -p weft-host --example disk_speed -- [DIRECTORY]` makes and removes files in DIRECTORY (default:
-//! the temporary directory) and in /dev/shm.
+//! `cargo run --release -p weft-host --example disk_speed -- [DIRECTORY]` makes and removes files in DIRECTORY
+//! (default: the temporary directory) and in /dev/shm.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

@@ -1,4 +1,5 @@
-//! Words of others, fit to be shown: names of files, and what was read from disks, may hold anything, and a terminal obeys what it is told.
+//! Words of others, fit to be shown: names of files, and what was read from disks, may hold anything, and a terminal
+//! obeys what it is told.
 
 use std::fmt::Write;
 
@@ -30,7 +31,8 @@ pub(crate) fn lines(text: &str) -> String {
     shown
 }
 
-/// JSON that means the same: its writers escape the first 32 characters, and terminals obey others, too. They are in strings only.
+/// JSON that means the same: its writers escape the first 32 characters, and terminals obey others, too. They are in
+/// strings only.
 pub(crate) fn json(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {

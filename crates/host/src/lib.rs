@@ -1,4 +1,5 @@
-//! How Linux does it: disks, the engine's thread, exports, the control API, the daemon and the command line. The binary `weft` is `cli::main`.
+//! How Linux does it: disks, the engine's thread, exports, the control API, the daemon and the command line. The binary
+//! `weft` is `cli::main`.
 #![warn(missing_docs)]
 
 pub mod api;

@@ -1,8 +1,9 @@
 //! The engine's thread: it owns the tasks, the timers and the way to the disks, and sleeps when none of them has work.
 //!
-//! Everything of the engine lives on this thread. The rest of the process holds a [`Handle`], which carries closures in;
-//! a closure builds what may not leave the thread (tasks, `Rc`s) where it will live. A waker may be used from any thread,
-//! but does not end the thread's sleep by itself: other threads wake a task with `handle.run(move |_| waker.wake())`.
+//! Everything of the engine lives on this thread. The rest of the process holds a [`Handle`], which carries closures
+//! in; a closure builds what may not leave the thread (tasks, `Rc`s) where it will live. A waker may be used from any
+//! thread, but does not end the thread's sleep by itself: other threads wake a task with
+//! `handle.run(move |_| waker.wake())`.
 //!
 //! Invariants
 //! 1. Nothing ready, nothing submitted, nothing complete: the thread sleeps in one system call until a completion, the

@@ -1,5 +1,5 @@
-//! Room, counted as a pool of these disks would count it: the engine divides the disks, and its allocator's own formula says how
-//! much of a layout fits. What `weft vdisk create --size max` gives in a new pool is this number.
+//! Room, counted as a pool of these disks would count it: the engine divides the disks, and its allocator's own formula
+//! says how much of a layout fits. What `weft vdisk create --size max` gives in a new pool is this number.
 
 use crate::disks::PlannedDisk;
 use weft_engine::error::Result;

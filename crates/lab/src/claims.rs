@@ -1,12 +1,13 @@
 //! What was published about Storage Spaces, repeated: what the source says, what its rules give, and what weft gives.
 //!
-//! So far those claims that its rules decide: efficiency, stripes, alignment, room, and the rate of simple layouts. They are numbered as
-//! in the collection of the claims, Q1 to Q68. Claims about behaviour (bursts, collapses, caches) need a model of Storage Spaces that
-//! the same workload runs against; there is none yet, and none of them is listed here.
+//! So far those claims that its rules decide: efficiency, stripes, alignment, room, and the rate of simple layouts.
+//! They are numbered as in the collection of the claims, Q1 to Q68. Claims about behaviour (bursts, collapses, caches)
+//! need a model of Storage Spaces that the same workload runs against; there is none yet, and none of them is listed
+//! here.
 //!
-//! The rules: a row of an array takes `interleave` bytes from each column; of C columns C - p hold data, p being the parity columns; a
-//! write is aligned when the file system's cluster is a whole number of rows; interleaves and clusters are powers of two, an NTFS
-//! cluster at most 2 MiB, slabs 256 MiB.
+//! The rules: a row of an array takes `interleave` bytes from each column; of C columns C - p hold data, p being the
+//! parity columns; a write is aligned when the file system's cluster is a whole number of rows; interleaves and
+//! clusters are powers of two, an NTFS cluster at most 2 MiB, slabs 256 MiB.
 
 use crate::capacity::Space;
 use crate::disks::{Class, PlannedDisk};

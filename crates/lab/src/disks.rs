@@ -33,8 +33,9 @@ pub const CLASSES: [(Class, &[&str]); 4] = [
     (Class::Nvme, &["nvme"]),
 ];
 
-/// A 5400 rpm disk of 4 TB, the class of WD Red WD40EFRX: 150 MB/s on its outermost tracks by its data sheet, about half of that on the
-/// innermost. Seeks are those of the 7200 rpm class, half as long again, which is usual and not stated by the data sheet.
+/// A 5400 rpm disk of 4 TB, the class of WD Red WD40EFRX: 150 MB/s on its outermost tracks by its data sheet, about
+/// half of that on the innermost. Seeks are those of the 7200 rpm class, half as long again, which is usual and not
+/// stated by the data sheet.
 const HDD_5400: HddClass = HddClass {
     name: "HDD_5400_4TB",
     capacity: ByteCount(4_000_787_030_016),
@@ -86,8 +87,8 @@ impl Class {
         if self == Class::Nvme { SsdClass::NVME_SSD } else { SsdClass::SATA_SSD }
     }
 
-    /// How many of a hundred disks fail in a year, when nobody says: published field figures of large fleets lie at 0.9 to 2 for hard
-    /// disks and at about 1 for solid-state disks.
+    /// How many of a hundred disks fail in a year, when nobody says: published field figures of large fleets lie at 0.9
+    /// to 2 for hard disks and at about 1 for solid-state disks.
     pub fn failures_percent(self) -> f64 {
         if self.rotational() { 1.5 } else { 1.0 }
     }

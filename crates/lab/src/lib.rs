@@ -1,8 +1,9 @@
 //! What can be known before a disk is bought.
 //!
-//! [`plan`] compares the layouts that make sense on given disks: room, rates, time to rebuild, probability of loss, growth. Room is
-//! counted by the engine's own allocator on an empty map; rates are shares of what the disks' models do, measured on the engine in
-//! virtual time; the rest is arithmetic that stands where it is used. Nothing here looks at a real disk, a clock or a file.
+//! [`plan`] compares the layouts that make sense on given disks: room, rates, time to rebuild, probability of loss,
+//! growth. Room is counted by the engine's own allocator on an empty map; rates are shares of what the disks' models
+//! do, measured on the engine in virtual time; the rest is arithmetic that stands where it is used. Nothing here looks
+//! at a real disk, a clock or a file.
 #![warn(missing_docs)]
 
 pub mod capacity;

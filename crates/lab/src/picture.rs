@@ -1,5 +1,5 @@
-//! A plan as a picture: usable room and the rate of writes against the number of disks, for each of the best layouts. SVG without a
-//! library, as there are only lines and words.
+//! A plan as a picture: usable room and the rate of writes against the number of disks, for each of the best layouts.
+//! SVG without a library, as there are only lines and words.
 
 use crate::plan::{Answer, Growth};
 use std::fmt::Write;

@@ -1,7 +1,8 @@
 //! Layouts compared for given disks: which to choose, what it gives, and why.
 //!
 //! Invariants
-//! 1. Room is what the engine counts ([`crate::capacity`]); every other figure says, in [`Choice::reasons`], what it follows from.
+//! 1. Room is what the engine counts ([`crate::capacity`]); every other figure says, in [`Choice::reasons`], what it
+//!    follows from.
 //! 2. The same question has the same answer, byte for byte.
 //! 3. A layout is listed unless another one survives as many failures and is worse in nothing.
 
@@ -50,7 +51,8 @@ pub struct Question {
     pub failures: u8,
     /// What for.
     pub workload: Workload,
-    /// Whether rates are simulated now for these very layouts and classes, and not taken from the table of 7200 rpm disks.
+    /// Whether rates are simulated now for these very layouts and classes, and not taken from the table of 7200 rpm
+    /// disks.
     pub exact: bool,
     /// Disks of a hundred that fail in a year, if not what is usual for the class.
     pub failures_percent: Option<f64>,
@@ -69,7 +71,8 @@ pub struct Answer {
     pub described: String,
     /// What for.
     pub workload: Workload,
-    /// Whether rates are estimates (a table measured on simulated 7200 rpm disks) and not a simulation of these very layouts.
+    /// Whether rates are estimates (a table measured on simulated 7200 rpm disks) and not a simulation of these very
+    /// layouts.
     pub estimate: bool,
     /// The best layouts, the best first; one of each resiliency.
     pub best: Vec<Choice>,
@@ -94,7 +97,8 @@ pub struct LayoutPlan {
     pub usable: u64,
     /// `usable` of all bytes, 0 to 1.
     pub efficiency: f64,
-    /// User bytes that still have full redundancy after the largest disk failed and was rebuilt without a new one; none where that takes a new disk.
+    /// User bytes that still have full redundancy after the largest disk failed and was rebuilt without a new one; none
+    /// where that takes a new disk.
     pub usable_after_failure: Option<u64>,
     /// Bytes that the layout cannot use because disks are unequal.
     pub stranded: u64,

@@ -1,4 +1,5 @@
-//! The questions about layouts that owners of Storage Spaces asked in public, put to the planner: the table of `docs/guide/planning.md`.
+//! The questions about layouts that owners of Storage Spaces asked in public, put to the planner: the table of
+//! `docs/guide/planning.md`.
 
 use crate::disks::{Class, PlannedDisk};
 use crate::plan::{Question, Workload, decimal, plan};

@@ -1,11 +1,12 @@
 //! How likely it is that a pool loses data in a year.
 //!
-//! The formula: disks fail independently, each at the rate λ; one rebuild at a time brings a disk's data back at the rate μ = 1 / (time
-//! to rebuild). The pool has lost data when `failures + 1` disks are gone at once: segments lie on ever other disks, so that in a
-//! pool that is well filled every such set of disks holds all slots of some stripe. This is the birth-and-death chain that published
-//! reliability models of RAID use (Patterson, Gibson and Katz 1988 give its first approximation); its mean time to absorption is solved
-//! exactly here. Not in it: disks of one batch that fail together, fires, people. What one bad block would cost is not in it
-//! either: checksums find it and the redundancy that is left decides.
+//! The formula: disks fail independently, each at the rate λ; one rebuild at a time brings a disk's data back at the
+//! rate μ = 1 / (time to rebuild). The pool has lost data when `failures + 1` disks are gone at once: segments lie on
+//! ever other disks, so that in a pool that is well filled every such set of disks holds all slots of some stripe. This
+//! is the birth-and-death chain that published reliability models of RAID use (Patterson, Gibson and Katz 1988 give its
+//! first approximation); its mean time to absorption is solved exactly here. Not in it: disks of one batch that fail
+//! together, fires, people. What one bad block would cost is not in it either: checksums find it and the redundancy
+//! that is left decides.
 
 /// Hours in a year.
 const YEAR: f64 = 8766.0;
@@ -33,7 +34,8 @@ impl Risk {
     pub fn mean_hours(self) -> f64 {
         let fails = -f64::ln_1p(-self.percent / 100.0) / YEAR;
         let repairs = 1.0 / self.repair_hours;
-        // `step` is the mean time to go from `gone` disks to `gone + 1`: one failure's time, plus the way back as often as a repair wins.
+        // `step` is the mean time to go from `gone` disks to `gone + 1`: one failure's time, plus the way back as often
+        // as a repair wins.
         let (mut total, mut step) = (0.0, 0.0);
         for gone in 0..=self.failures.min(self.disks - 1) {
             let rate = (self.disks - gone) as f64 * fails;

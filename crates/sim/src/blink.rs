@@ -1,7 +1,8 @@
-//! A disk that is being filled by an evacuation vanishes for a moment and comes back without what it had not made durable.
+//! A disk that is being filled by an evacuation vanishes for a moment and comes back without what it had not made
+//! durable.
 //!
-//! Whatever the moment, every flushed byte must be right, and no redundancy may be missing that is not on record: what a repair does not know of, it does
-//! not make good.
+//! Whatever the moment, every flushed byte must be right, and no redundancy may be missing that is not on record: what
+//! a repair does not know of, it does not make good.
 
 use crate::rig::Rig;
 use crate::world::{Scheduling, SimWorld};

@@ -1,5 +1,5 @@
-//! How much of unequal disks the layouts can use: what the engine's allocator takes, beside what is possible at all. No disk contents: only
-//! the map of the pool.
+//! How much of unequal disks the layouts can use: what the engine's allocator takes, beside what is possible at all. No
+//! disk contents: only the map of the pool.
 
 use std::fmt;
 use weft_engine::format::label::DiskPlan;
@@ -50,7 +50,8 @@ pub fn run(layout: Layout) -> Outcome {
     let per_segment = (layout.segment_stripes(SLAB) as u64 * layout.data_len().0) as f64;
     let promised = map.segments_possible(layout, 0) as f64 * per_segment;
     let mut allocated = 0.0;
-    // The allocator goes on with absent slots where the layout bears that: those hold data, but not as safely as was asked for.
+    // The allocator goes on with absent slots where the layout bears that: those hold data, but not as safely as was
+    // asked for.
     while let Ok(id) = map.new_segment(table, &mut Vec::new()) {
         if map.segments[&id].record.slabs.iter().any(|at| at.is_none()) {
             break;
@@ -60,8 +61,9 @@ pub fn run(layout: Layout) -> Outcome {
     Outcome { layout, possible: possible(layout), promised, allocated, sentence }
 }
 
-/// The most user bytes that any way of placing could get: with `s` bytes per slot, no disk gives more than `s`; so `s` is possible only
-/// if the sizes, each counted up to `s`, add up to `slots * s`. That sum bends at the sizes only, so between two of them it is a line.
+/// The most user bytes that any way of placing could get: with `s` bytes per slot, no disk gives more than `s`; so `s`
+/// is possible only if the sizes, each counted up to `s`, add up to `slots * s`. That sum bends at the sizes only, so
+/// between two of them it is a line.
 fn possible(layout: Layout) -> f64 {
     let slots = layout.slots() as f64;
     let mut sizes = MIXED_GB.map(|gb| gb as f64 * 1e9);

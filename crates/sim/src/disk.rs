@@ -8,15 +8,16 @@
 //!    before it was submitted; the others stay volatile, however old they get.
 //! 3. **Power cut.** Each write that is not durable, completed or not, is kept, dropped, or torn at 512-byte sectors,
 //!    whatever becomes of the others: later ones may survive where earlier ones do not. (Where two survive for one
-//!    sector, the one that completed later wins.) With [`FaultPlan::ruin`], one that is torn may also leave junk in its blocks, or blocks that cannot be read.
+//!    sector, the one that completed later wins.) With [`FaultPlan::ruin`], one that is torn may also leave junk in its
+//!    blocks, or blocks that cannot be read.
 //! 4. **Latent error.** A block cannot be read until it is written anew. **Transient error.** It cannot be read once.
 //! 5. **Bit rot.** A block changes by itself. A write in the cache hides it, until a power cut takes that write away.
 //! 6. **Misdirected write.** It lands elsewhere; both places are wrong then. **Lost write.** It reports success only.
 //! 7. **Errors.** A write that fails has written any of its sectors. A flush that fails has made nothing durable.
 //! 8. **Stall.** The disk answers nothing for a while, then everything at once.
 //! 9. **Vanishing.** Everything under way and everything later ends with [`DiskError::Gone`]. It may come back with
-//!    what it had then, minus what a power cut takes; or, if only its cable was pulled, with all that it took. A handle of before
-//!    ([`SimDisk::plugged`]) stays dead.
+//!    what it had then, minus what a power cut takes; or, if only its cable was pulled, with all that it took. A handle
+//!    of before ([`SimDisk::plugged`]) stays dead.
 //! 10. **Discard.** Each block of it afterwards has its old bytes, zeros, or junk; as volatile as a write.
 //!
 //! Not in the model, because weft does not claim to survive it: a flush that lies, and a disk that reports a capacity
@@ -271,7 +272,8 @@ impl SimDisk {
         self.0.state.borrow_mut().gone = false;
     }
 
-    /// Is back, and never lost its power: what it had taken is as volatile as before, and each write that was under way happened, did not, or did in part.
+    /// Is back, and never lost its power: what it had taken is as volatile as before, and each write that was under way
+    /// happened, did not, or did in part.
     pub fn return_intact(&self, rng: &mut Rng) {
         let mut state = self.0.state.borrow_mut();
         state.settle_the_air(rng);

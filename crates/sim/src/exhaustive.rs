@@ -1,16 +1,19 @@
-//! The exhaustive twin of the storm: on tiny pools, every crash point x every power cut x every tolerated loss of disks.
+//! The exhaustive twin of the storm: on tiny pools, every crash point x every power cut x every tolerated loss of
+//! disks.
 //!
-//! A *crash point* is the number of the last disk operation that happens. A *power cut* decides about every unflushed write; which ones are tried is
-//! said in [`cases`]. A *tolerated loss* takes as many disks as the layout survives, those that vanished during the script counted.
-//! For each, the pool must open, hold what the oracle allows, and prove sound. For a systematic sample the search goes on: more writes, a flush, a clean
-//! crash, another opening, also with a lost disk back with its old content; and a second power cut at every operation of the opening itself.
+//! A *crash point* is the number of the last disk operation that happens. A *power cut* decides about every unflushed
+//! write; which ones are tried is said in [`cases`]. A *tolerated loss* takes as many disks as the layout survives,
+//! those that vanished during the script counted. For each, the pool must open, hold what the oracle allows, and prove
+//! sound. For a systematic sample the search goes on: more writes, a flush, a clean crash, another opening, also with a
+//! lost disk back with its old content; and a second power cut at every operation of the opening itself.
 //!
 //! Two reductions leave the result as it is:
-//! 1. A crash point whose power cuts are all power cuts of the next one (the operation between them was no end of a flush) is not tried by itself: the
-//!    judge only gets stricter about what is on the disks then.
-//! 2. The same disk contents are opened once. What was found there is judged again for every crash point that leads to it.
-//! 3. A crash point that another scene has had, with the same disks, the same unflushed writes and the same judge, is not tried again: scenes that begin alike
-//!    share their beginning, the opening of the pool first of all.
+//! 1. A crash point whose power cuts are all power cuts of the next one (the operation between them was no end of a
+//!    flush) is not tried by itself: the judge only gets stricter about what is on the disks then.
+//! 2. The same disk contents are opened once. What was found there is judged again for every crash point that leads to
+//!    it.
+//! 3. A crash point that another scene has had, with the same disks, the same unflushed writes and the same judge, is
+//!    not tried again: scenes that begin alike share their beginning, the opening of the pool first of all.
 
 pub mod cases;
 pub mod scene;

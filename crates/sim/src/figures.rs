@@ -62,7 +62,8 @@ pub fn rebuild_command(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs `weft-sim refill`: a file system that is filled, emptied and filled again, and one that ages. With further arguments: only on the first layout.
+/// Runs `weft-sim refill`: a file system that is filled, emptied and filled again, and one that ages. With further
+/// arguments: only on the first layout.
 pub fn refill_command(arguments: &[String]) -> ExitCode {
     println!("{}", refill::HEADING);
     let layouts = [(3, 1), (4, 1), (5, 1), (7, 1), (7, 2)].map(|(columns, parity)| {

@@ -94,7 +94,8 @@ fn storms(profile: Option<Profile>, first: u64, count: u64) -> ExitCode {
     if tally.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Tiny pools, every crash point x power cut x tolerated loss: all scenes, or those whose names contain `only`. Progress goes to stderr.
+/// Tiny pools, every crash point x power cut x tolerated loss: all scenes, or those whose names contain `only`.
+/// Progress goes to stderr.
 fn exhaustive(only: String) -> ExitCode {
     let options = weft_sim::exhaustive::Options { only, ..Default::default() };
     let began = std::time::Instant::now();

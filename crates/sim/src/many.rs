@@ -1,5 +1,5 @@
-//! Many seeds, as many at once as there are processors. A seed is one world on one thread, so what comes of it does not depend on the others:
-//! the failures, in the order of their seeds, are equal however many threads there are.
+//! Many seeds, as many at once as there are processors. A seed is one world on one thread, so what comes of it does not
+//! depend on the others: the failures, in the order of their seeds, are equal however many threads there are.
 //!
 //! Mutants (`weft_engine::mutant`) are set for the whole process, hence for all of its seeds.
 

@@ -1,9 +1,11 @@
 //! What a virtual disk may hold: the judge of every read.
 //!
-//! Per unit (one logical sector) it keeps the contents that the disk may have, oldest first. Without a crash a unit holds the newest. After a crash it may
-//! hold any of them: the flushed one is the oldest kept, so "flushed -> at least that; unflushed -> old or new, as a whole unit" is the rule.
+//! Per unit (one logical sector) it keeps the contents that the disk may have, oldest first. Without a crash a unit
+//! holds the newest. After a crash it may hold any of them: the flushed one is the oldest kept, so "flushed -> at least
+//! that; unflushed -> old or new, as a whole unit" is the rule.
 //!
-//! A write that ended with an error may be there or not: until a later one succeeds, a read may see what was there before it, or it.
+//! A write that ended with an error may be there or not: until a later one succeeds, a read may see what was there
+//! before it, or it.
 //!
 //! A content is a tag: the unit is filled with that 64-bit number. Tag 0 is zeros.
 
@@ -118,7 +120,8 @@ impl Oracle {
         unflushed.for_each(|version| version.doubtful = true);
     }
 
-    /// After a crash these units cannot be read for now: what comes to light later may be any of what a crash may leave.
+    /// After a crash these units cannot be read for now: what comes to light later may be any of what a crash may
+    /// leave.
     pub fn unseen(&mut self, units: Range<usize>) {
         let unflushed = self.units[units].iter_mut().flat_map(|unit| unit.versions.iter_mut().skip(1));
         unflushed.for_each(|version| version.doubtful = true);

@@ -1,20 +1,25 @@
-//! The protocol of labels, votes and freezing, explored exhaustively: every sequence of events on a pool of one to five disks, up to a depth.
+//! The protocol of labels, votes and freezing, explored exhaustively: every sequence of events on a pool of one to five
+//! disks, up to a depth.
 //!
-//! What decides is the engine's own code (`store/quorum.rs`, `store/choice.rs`, `format/lineage.rs`); what a disk holds is its label and the batches of its log,
-//! and the steps around the decisions are modelled after `pool/open.rs`, `pool/members.rs`, `store/labels.rs`, `store/commit.rs` and `store/log_move.rs` ([`model`]).
-//! Any write may be cut short: by the end of the process, with any part of the disks written and not flushed, or by disks that go at that moment.
+//! What decides is the engine's own code (`store/quorum.rs`, `store/choice.rs`, `format/lineage.rs`); what a disk holds
+//! is its label and the batches of its log, and the steps around the decisions are modelled after `pool/open.rs`,
+//! `pool/members.rs`, `store/labels.rs`, `store/commit.rs` and `store/log_move.rs` ([`model`]). Any write may be cut
+//! short: by the end of the process, with any part of the disks written and not flushed, or by disks that go at that
+//! moment.
 //!
 //! The promises
-//! 1. Nothing is acknowledged by an opening that does not know of all that was acknowledged before: two histories never both acknowledge.
+//! 1. Nothing is acknowledged by an opening that does not know of all that was acknowledged before: two histories never
+//!    both acknowledge.
 //! 2. An opening has everything that was acknowledged.
 //! 3. With all disks back as they were, some opening succeeds, and a frozen pool thaws.
 //!
-//! What the model demands of a newest label that is not known to be durable (`durable_voters`, `World::not_durable`) is what the engine has to do;
-//! [`Mutant::NewestIsDurable`] is a pool that does without.
+//! What the model demands of a newest label that is not known to be durable (`durable_voters`, `World::not_durable`) is
+//! what the engine has to do; [`Mutant::NewestIsDurable`] is a pool that does without.
 //!
-//! What is excused: `degraded` gives up what the disks that are missing hold, and lets two histories go on; from then on an opening owes what the history of the
-//! newest label acknowledged. A disk that was put back from a copy was perhaps the only one to hold a batch; from then on an opening owes what
-//! disks hold that are there and were never put back.
+//! What is excused: `degraded` gives up what the disks that are missing hold, and lets two histories go on; from then
+//! on an opening owes what the history of the newest label acknowledged. A disk that was put back from a copy was
+//! perhaps the only one to hold a batch; from then on an opening owes what disks hold that are there and were never put
+//! back.
 
 mod model;
 
@@ -273,7 +278,8 @@ fn subsets(set: u8) -> impl Iterator<Item = u8> {
     (1..=set).filter(move |part| part & !set == 0)
 }
 
-/// `weft-sim --quorum [DEPTH]`: the protocol for pools of one to five disks, `extra` steps deeper than CI goes, and every mutant. Says what was found.
+/// `weft-sim --quorum [DEPTH]`: the protocol for pools of one to five disks, `extra` steps deeper than CI goes, and
+/// every mutant. Says what was found.
 pub fn command(extra: usize, states: usize) -> bool {
     let mut sound = true;
     for search in searches(extra, states) {

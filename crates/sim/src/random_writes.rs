@@ -1,4 +1,5 @@
-//! Small random writes with frequent flushes on simulated hard disks, beside a model of a mirror that writes in place on the same disks.
+//! Small random writes with frequent flushes on simulated hard disks, beside a model of a mirror that writes in place
+//! on the same disks.
 
 use crate::rng::Rng;
 use crate::streams::{Bench, Case, LOG, pattern};

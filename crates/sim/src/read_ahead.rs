@@ -9,13 +9,15 @@ use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 
-/// Bytes of the virtual disk of a story, of a request, and of a client's first requests, with which reading ahead begins.
+/// Bytes of the virtual disk of a story, of a request, and of a client's first requests, with which reading ahead
+/// begins.
 const SIZE: usize = 4 << 20;
 const REQUEST: usize = 64 << 10;
 const BEGINNING: usize = 6 * REQUEST;
 /// How often everything is changed: places are used again and again.
 const ROUNDS: u64 = 12;
-/// How often at least everything is written again in every fourth round before it is read on: even times, and odd ones, lest all lie where they lay.
+/// How often at least everything is written again in every fourth round before it is read on: even times, and odd ones,
+/// lest all lie where they lay.
 const AGAIN: u64 = 3;
 
 fn opened(seed: u64, resiliency: Resiliency) -> (Rig, Rc<Vdisk>) {
@@ -72,8 +74,9 @@ async fn change(vdisk: &Rc<Vdisk>, model: &mut [u8], round: u64, from: usize) {
     vdisk.flush().await.expect("it can be flushed");
 }
 
-/// Changes every second request of the same part, each with a flush, so that others come to lie where that lay which was read ahead. More at once would
-/// need room, and what was read ahead gives way to that; and a segment that loses all its stripes goes as a whole.
+/// Changes every second request of the same part, each with a flush, so that others come to lie where that lay which
+/// was read ahead. More at once would need room, and what was read ahead gives way to that; and a segment that loses
+/// all its stripes goes as a whole.
 async fn change_in_parts(vdisk: &Rc<Vdisk>, model: &mut [u8], mark: u64, from: usize) {
     for at in (from..SIZE).step_by(2 * REQUEST) {
         let part = at..(at + REQUEST).min(SIZE);
@@ -85,7 +88,8 @@ async fn change_in_parts(vdisk: &Rc<Vdisk>, model: &mut [u8], mark: u64, from: u
     }
 }
 
-/// A client reads in order, so that the rest is read ahead; that is changed, in every way there is, and read on. What does not hold.
+/// A client reads in order, so that the rest is read ahead; that is changed, in every way there is, and read on. What
+/// does not hold.
 pub fn changes_beside_a_reader() -> Option<String> {
     let layouts = [Resiliency::Simple, Resiliency::Mirror { copies: 2 }, Resiliency::Parity { parity: 1 }];
     layouts.into_iter().enumerate().find_map(|(seed, resiliency)| {
@@ -134,8 +138,8 @@ pub fn changes_beside_a_reader() -> Option<String> {
     })
 }
 
-/// A disk gives other bytes than were written: a client that reads in order gets what was written all the same, and the disk is put right. What does not
-/// hold.
+/// A disk gives other bytes than were written: a client that reads in order gets what was written all the same, and the
+/// disk is put right. What does not hold.
 pub fn rot_before_a_reader() -> Option<String> {
     let (mut rig, vdisk) = opened(7, Resiliency::Mirror { copies: 2 });
     let written: Vec<u8> = vec![0x5A; SIZE];

@@ -1,11 +1,11 @@
-//! Rebuilding one lost disk on simulated hard disks: how long it takes beside a classic spare, what it reads and writes, and what clients notice.
-//! Virtual time is exact, so the figures are the same on every machine.
+//! Rebuilding one lost disk on simulated hard disks: how long it takes beside a classic spare, what it reads and
+//! writes, and what clients notice. Virtual time is exact, so the figures are the same on every machine.
 //!
-//! The disks are small, so that a run is short, but whole: [`small`] keeps the mechanics of the class and shrinks its platters. All zones
-//! are used, and an arm that crosses the disk crosses all of it.
+//! The disks are small, so that a run is short, but whole: [`small`] keeps the mechanics of the class and shrinks its
+//! platters. All zones are used, and an arm that crosses the disk crosses all of it.
 //!
-//! The classic rebuild is the best that one spare disk can do: the bytes that the lost disk held, written in one sequential stream from its
-//! first slab on; what the others read meanwhile costs nothing.
+//! The classic rebuild is the best that one spare disk can do: the bytes that the lost disk held, written in one
+//! sequential stream from its first slab on; what the others read meanwhile costs nothing.
 
 use crate::disk::SimDisk;
 use crate::rng::Rng;
@@ -102,7 +102,8 @@ pub fn little(data: ByteCount) -> Case {
     Case { disks: 6, capacity, slab: ByteCount::mib(64), layout, data, clients: None }
 }
 
-/// Runs a case. Panics if the pool is not whole again afterwards, or does not read as it was written with yet another disk gone.
+/// Runs a case. Panics if the pool is not whole again afterwards, or does not read as it was written with yet another
+/// disk gone.
 pub fn run(case: Case) -> Outcome {
     let bench = fill(case);
     let load = case.clients.map(|clients| Load::new(&bench, case, clients));

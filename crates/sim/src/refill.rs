@@ -1,15 +1,16 @@
-//! A file system that is filled, emptied and filled again, and one that ages, on simulated hard disks: does writing stay as fast as the first time?
-//! Virtual time is exact, so the figures are the same on every machine.
+//! A file system that is filled, emptied and filled again, and one that ages, on simulated hard disks: does writing
+//! stay as fast as the first time? Virtual time is exact, so the figures are the same on every machine.
 //!
-//! The file system is what matters of one to a disk: files of 64 KiB to 32 MiB in extents of 4 KiB blocks, placed next to each other from where the
-//! last one ended (next fit), in pieces where room is scattered; deleting a file zeroes its extents, as a loop device does with a discard. The page cache
-//! writes some files at once and flushes every 256 MiB.
+//! The file system is what matters of one to a disk: files of 64 KiB to 32 MiB in extents of 4 KiB blocks, placed next
+//! to each other from where the last one ended (next fit), in pieces where room is scattered; deleting a file zeroes
+//! its extents, as a loop device does with a discard. The page cache writes some files at once and flushes every 256
+//! MiB.
 //!
-//! Beside it a raw disk gets a column's part of every extent, in place, with the same flushes: what scattered room costs any layout, with parity and
-//! what was there before not counted.
+//! Beside it a raw disk gets a column's part of every extent, in place, with the same flushes: what scattered room
+//! costs any layout, with parity and what was there before not counted.
 //!
-//! The disks are small and equally fast everywhere, so that only the arm's way can make a difference; the pool has little more room than the virtual
-//! disk, so that what is freed must be used again.
+//! The disks are small and equally fast everywhere, so that only the arm's way can make a difference; the pool has
+//! little more room than the virtual disk, so that what is freed must be used again.
 
 use crate::disk::SimDisk;
 use crate::rebuild::small;
@@ -243,7 +244,8 @@ impl Raw {
     }
 }
 
-/// Writes extents by `one` (place, bytes), many at once, with a `flush` every so many bytes; the bytes, and the time it took.
+/// Writes extents by `one` (place, bytes), many at once, with a `flush` every so many bytes; the bytes, and the time it
+/// took.
 fn write<W, F>(
     world: &SimWorld,
     extents: &[(u64, u64)],

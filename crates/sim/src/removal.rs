@@ -1,8 +1,9 @@
-//! What is removed is removed once, and harms nobody: virtual disks are removed beside others that want their room, with a crash at every disk operation.
+//! What is removed is removed once, and harms nobody: virtual disks are removed beside others that want their room,
+//! with a crash at every disk operation.
 //!
-//! A virtual disk is written, flushed and removed while another one is written: that one gets the slabs, pages and stripes of the first. After each crash
-//! the pool must open and prove sound; every flushed byte of a virtual disk that is there must be right; one whose removal was not begun must be there, one
-//! whose removal was acknowledged must not.
+//! A virtual disk is written, flushed and removed while another one is written: that one gets the slabs, pages and
+//! stripes of the first. After each crash the pool must open and prove sound; every flushed byte of a virtual disk that
+//! is there must be right; one whose removal was not begun must be there, one whose removal was acknowledged must not.
 
 use crate::disk::{DiskImage, SimDisk};
 use crate::rig::Rig;
@@ -222,7 +223,8 @@ impl Played {
         ended
     }
 
-    /// Opens what a power cut leaves: `cut` 0 takes nothing, 1 everything that is not flushed, 2 and 3 every other write, and others some of it.
+    /// Opens what a power cut leaves: `cut` 0 takes nothing, 1 everything that is not flushed, 2 and 3 every other
+    /// write, and others some of it.
     fn judge(&self, cut: u64) -> std::result::Result<(), String> {
         use crate::disk::Fate;
         let mut chance = self.rig.world.rng(&format!("cut {cut} of {}", self.rig.world.operations()));

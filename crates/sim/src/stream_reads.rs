@@ -1,5 +1,6 @@
-//! Sequential reads of what a stream wrote, on simulated hard disks, beside what raw disks of the same model read in the same place: healthy, and
-//! with one disk gone. How many writes were under way decides in which order stripes become whole; how they lie on the disks must not follow from it.
+//! Sequential reads of what a stream wrote, on simulated hard disks, beside what raw disks of the same model read in
+//! the same place: healthy, and with one disk gone. How many writes were under way decides in which order stripes
+//! become whole; how they lie on the disks must not follow from it.
 
 use crate::streams::{BEGIN, Bench, Case, Direction, LOG, block_on, per_second, raw_rate, stream_at};
 use std::cell::Cell;
@@ -9,7 +10,8 @@ use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
-/// What sequential reads are held to, of what all disks together could give: requests of 1 MiB, eight at once. The goal is 0.95.
+/// What sequential reads are held to, of what all disks together could give: requests of 1 MiB, eight at once. The goal
+/// is 0.95.
 pub const LEAST_DEEP: f64 = 0.90;
 /// What sequential reads of 64 KiB, one at a time, are held to. The goal is 0.90.
 pub const LEAST_SINGLE: f64 = 0.85;
@@ -111,7 +113,8 @@ pub fn run(case: ReadCase) -> ReadOutcome {
     let healthy = [(0, DEEP), (1, SINGLE)].map(|(nth, client)| read(&bench, case, nth, client) / (raw * disks));
     let from_disks = (read_bytes() - before) as f64 / (range_of(case, 1).end - BEGIN) as f64;
     lose_a_disk(&bench);
-    // Where parity stands in, all data columns still come as fast; of a mirror's column one copy less gives its share of every stripe.
+    // Where parity stands in, all data columns still come as fast; of a mirror's column one copy less gives its share
+    // of every stripe.
     let left = if layout.copies() > 1 { (layout.columns() * (layout.copies() - 1)) as f64 } else { disks };
     let degraded = [(2, DEEP), (3, SINGLE)].map(|(nth, client)| read(&bench, case, nth, client) / (raw * left));
     bench.world.halt();

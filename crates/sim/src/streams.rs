@@ -1,9 +1,10 @@
-//! Sequential streams on simulated hard disks, beside what one raw disk of the same model does in the same place: the judge of the
-//! engine's policies. Virtual time is exact, so the figures are the same on every machine.
+//! Sequential streams on simulated hard disks, beside what one raw disk of the same model does in the same place: the
+//! judge of the engine's policies. Virtual time is exact, so the figures are the same on every machine.
 //!
-//! A client keeps some requests under way (as a page cache or nbdcopy does), begins off every stripe border, and flushes at the end, or
-//! every so many bytes; the flush counts. The raw disk gets the same kind of requests, as many bytes as a column of the virtual disk,
-//! and its flush at the end; as disks do not share anything in the model, one disk stands for all of them loaded at once.
+//! A client keeps some requests under way (as a page cache or nbdcopy does), begins off every stripe border, and
+//! flushes at the end, or every so many bytes; the flush counts. The raw disk gets the same kind of requests, as many
+//! bytes as a column of the virtual disk, and its flush at the end; as disks do not share anything in the model, one
+//! disk stands for all of them loaded at once.
 
 use crate::disk::SimDisk;
 use crate::timing::{Hdd, HddClass};
@@ -132,7 +133,8 @@ pub fn cases(full: bool, per_disk: ByteCount) -> Vec<Case> {
     cases
 }
 
-/// One case for each layout; interleaves and request sizes by turns, so that all of them occur with single and with dual parity.
+/// One case for each layout; interleaves and request sizes by turns, so that all of them occur with single and with
+/// dual parity.
 pub fn sample(per_disk: ByteCount) -> impl Iterator<Item = Case> {
     (0..layouts(INTERLEAVES[0]).len()).map(move |nth| {
         let layout = layouts(INTERLEAVES[nth % INTERLEAVES.len()])[nth];
@@ -344,7 +346,8 @@ fn range_of(case: Case) -> std::ops::Range<u64> {
     BEGIN..BEGIN + total
 }
 
-/// Calls `one` for every `step` of `range`, in order, as many at once as a client keeps under way; ends when all have ended.
+/// Calls `one` for every `step` of `range`, in order, as many at once as a client keeps under way; ends when all have
+/// ended.
 pub(crate) async fn stream<F: Future<Output = ()> + 'static>(
     world: &SimWorld,
     range: std::ops::Range<u64>,

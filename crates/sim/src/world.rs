@@ -20,7 +20,8 @@ use weft_engine::exec::{Executor, Task, TaskNo};
 use weft_engine::units::Nanos;
 use weft_engine::world::World;
 
-/// The most task runs at one moment, all tasks together, before the world calls it a livelock. (One that runs too often alone is found earlier.)
+/// The most task runs at one moment, all tasks together, before the world calls it a livelock. (One that runs too often
+/// alone is found earlier.)
 const RUNS_AT_ONE_MOMENT_MAX: u64 = 4_000_000;
 /// How much virtual time [`SimWorld::block_on`] gives.
 const BLOCK_ON_LIMIT: Nanos = Nanos::secs(24 * 3600);
@@ -49,8 +50,8 @@ pub enum Stop {
     Livelock,
 }
 
-/// A world in virtual time. A handle: clones are the same world. Tasks usually hold their world, so one that is given up
-/// while tasks live is never freed: call [`SimWorld::halt`] at the end.
+/// A world in virtual time. A handle: clones are the same world. Tasks usually hold their world, so one that is given
+/// up while tasks live is never freed: call [`SimWorld::halt`] at the end.
 #[derive(Clone)]
 pub struct SimWorld(Rc<Inner>);
 

@@ -1,4 +1,5 @@
-//! Stories of memory: what a pool holds stays within its budgets, whoever writes how much at once, and nobody waits for ever.
+//! Stories of memory: what a pool holds stays within its budgets, whoever writes how much at once, and nobody waits for
+//! ever.
 
 use std::cell::Cell;
 use std::rc::Rc;

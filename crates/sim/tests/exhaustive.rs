@@ -1,4 +1,5 @@
-//! The exhaustive search, as CI runs it: every scene of three shapes, to its end. `weft-sim --exhaustive` goes through the other two as well, which take minutes.
+//! The exhaustive search, as CI runs it: every scene of three shapes, to its end. `weft-sim --exhaustive` goes through
+//! the other two as well, which take minutes.
 
 use weft_sim::exhaustive::{Options, run};
 

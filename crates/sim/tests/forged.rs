@@ -1,7 +1,9 @@
-//! Forged contents: whoever can write a disk can make every checksum right. Labels, checkpoints, log records and pages with any number in any field, records
-//! twice, missing or in another order: the pool opens and serves, or says what is wrong. Never a panic, never a hang, never memory beyond reason.
+//! Forged contents: whoever can write a disk can make every checksum right. Labels, checkpoints, log records and pages
+//! with any number in any field, records twice, missing or in another order: the pool opens and serves, or says what is
+//! wrong. Never a panic, never a hang, never memory beyond reason.
 //!
-//! `WEFT_FORGED=2500 cargo test --profile proof -p weft-sim --test forged` tries so many images; a few of each kind otherwise.
+//! `WEFT_FORGED=2500 cargo test --profile proof -p weft-sim --test forged` tries so many images; a few of each kind
+//! otherwise.
 
 #[allow(dead_code)]
 #[path = "invariants/story.rs"]

@@ -1,4 +1,5 @@
-//! Who may speak for a pool, told with the whole engine: disks that vanish together, are put back from copies, and were used elsewhere.
+//! Who may speak for a pool, told with the whole engine: disks that vanish together, are put back from copies, and were
+//! used elsewhere.
 
 #[allow(dead_code)]
 #[path = "invariants/story.rs"]
@@ -164,8 +165,8 @@ fn one_of_four_disks_put_back_from_an_older_copy_is_brought_up_to_date() {
     }
 }
 
-/// Disk 3 of four was current, left, and was put back from a copy that was made before that; what it lacks from then on is on record, what it lacks from
-/// before is not.
+/// Disk 3 of four was current, left, and was put back from a copy that was made before that; what it lacks from then on
+/// is on record, what it lacks from before is not.
 #[test]
 fn a_disk_put_back_from_a_copy_that_is_older_than_its_absence_is_brought_everything() {
     for attached in [false, true] {
@@ -199,7 +200,8 @@ fn a_disk_put_back_from_a_copy_that_is_older_than_its_absence_is_brought_everyth
     }
 }
 
-/// The first labels of an opening go to every disk: they must not hide what the old one told, as long as that is not durably on record.
+/// The first labels of an opening go to every disk: they must not hide what the old one told, as long as that is not
+/// durably on record.
 #[test]
 fn a_disk_that_was_put_back_is_known_as_that_after_a_crash_at_any_step_of_the_next_opening() {
     let mut story = Story::new(85, 4, PARITY);

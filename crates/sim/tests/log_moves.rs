@@ -1,4 +1,5 @@
-//! Stories of where the log and the votes are: on journal disks, on disks of different domains, and moved there without a moment's loss.
+//! Stories of where the log and the votes are: on journal disks, on disks of different domains, and moved there without
+//! a moment's loss.
 
 use std::rc::Rc;
 use weft_engine::event::Event;

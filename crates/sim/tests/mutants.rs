@@ -171,8 +171,8 @@ fn catch_with_the_story_of_an_old_disk(mutant: Mutant) {
     println!("{mutant:?}: caught by the story of an old disk");
 }
 
-/// A disk vanishes, writes go on without it. It comes back, and the metadata of the disk that went on is destroyed: what the old disk says
-/// then must not be believed.
+/// A disk vanishes, writes go on without it. It comes back, and the metadata of the disk that went on is destroyed:
+/// what the old disk says then must not be believed.
 fn story_of_an_old_disk() -> End {
     let world = SimWorld::new(5, Scheduling::Random);
     let mut rng = world.rng("story");

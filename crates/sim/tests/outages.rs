@@ -87,7 +87,8 @@ fn changes_of_the_configuration_never_fill_the_log_while_flushed_data_cannot_lea
     rig.halt();
 }
 
-/// Partial stripes fill the memory, and what lies below them has just gone: a write waits for that as long as a read would.
+/// Partial stripes fill the memory, and what lies below them has just gone: a write waits for that as long as a read
+/// would.
 #[test]
 fn a_write_is_not_refused_for_want_of_memory_while_the_disks_that_have_just_gone_may_be_back() {
     let (mut rig, mut rng) = opened(2, 5, Tuning { buffer_memory: 1 << 20, ..Tuning::default() });
@@ -114,7 +115,8 @@ fn a_write_is_not_refused_for_want_of_memory_while_the_disks_that_have_just_gone
     rig.close().unwrap();
 }
 
-/// Metadata is read from disks only that are up to date. A copy that moves to another one may be the last that can be read.
+/// Metadata is read from disks only that are up to date. A copy that moves to another one may be the last that can be
+/// read.
 #[test]
 fn metadata_moves_to_no_disk_whose_own_is_behind() {
     let (mut rig, mut rng) = opened(3, 4, Tuning { auto_jobs: false, ..Tuning::default() });
@@ -147,7 +149,8 @@ fn metadata_moves_to_no_disk_whose_own_is_behind() {
     rig.halt();
 }
 
-/// Slots of one segment are made sound side by side. Each looks for the emptiest disk, and a disk takes one column of a stripe only.
+/// Slots of one segment are made sound side by side. Each looks for the emptiest disk, and a disk takes one column of a
+/// stripe only.
 #[test]
 fn two_slots_of_a_segment_that_are_rebuilt_at_once_never_come_to_lie_on_one_disk() {
     let (mut rig, _) = opened(4, 7, Tuning::default());
@@ -178,8 +181,8 @@ fn two_slots_of_a_segment_that_are_rebuilt_at_once_never_come_to_lie_on_one_disk
     rig.halt();
 }
 
-/// A stripe that was flushed is written anew, and half of that goes with the cache of a disk that is back before the log could be written. What is `beside`
-/// happens before the disk goes.
+/// A stripe that was flushed is written anew, and half of that goes with the cache of a disk that is back before the
+/// log could be written. What is `beside` happens before the disk goes.
 fn lose_a_version(seed: u64, beside: impl AsyncFnOnce(&Rc<Vdisk>) + 'static) -> (Rig, Rc<Vdisk>) {
     let (rig, mut rng) = opened(seed, 5, Tuning { auto_jobs: false, ..Tuning::default() });
     let weak = make(&rig, "weak", Resiliency::Simple, 2, 0b00011);
@@ -203,7 +206,8 @@ fn lose_a_version(seed: u64, beside: impl AsyncFnOnce(&Rc<Vdisk>) + 'static) -> 
     (rig, weak)
 }
 
-/// All disks are there, and none comes or goes any more: what may be lost is judged all the same, and nobody waits for ever.
+/// All disks are there, and none comes or goes any more: what may be lost is judged all the same, and nobody waits for
+/// ever.
 #[test]
 fn a_flush_of_what_a_disk_lost_from_its_cache_ends_when_no_disk_is_missing() {
     for seed in 0..16 {
@@ -220,7 +224,8 @@ fn a_flush_of_what_a_disk_lost_from_its_cache_ends_when_no_disk_is_missing() {
     }
 }
 
-/// A partial write waits in memory while the version below it is lost. To merge it with the one before that would be to bring that back.
+/// A partial write waits in memory while the version below it is lost. To merge it with the one before that would be to
+/// bring that back.
 #[test]
 fn a_partial_write_is_never_merged_with_a_version_older_than_one_that_was_lost() {
     for seed in 0..16 {
@@ -277,7 +282,8 @@ fn what_is_missed_and_told_late_is_made_good_by_the_next_repair() {
     rig.halt();
 }
 
-/// The log empties with checkpoints, and a disk that is back has a share of the metadata to be copied: hours of it in a large pool.
+/// The log empties with checkpoints, and a disk that is back has a share of the metadata to be copied: hours of it in a
+/// large pool.
 #[test]
 fn checkpoints_are_taken_while_the_metadata_of_a_disk_that_is_back_is_copied() {
     let world = SimWorld::new(6, Scheduling::Random);
@@ -314,8 +320,8 @@ fn checkpoints_are_taken_while_the_metadata_of_a_disk_that_is_back_is_copied() {
     rig.close().unwrap();
 }
 
-/// Two versions of a stripe are written, and a batch speaks of the older one only when the disk goes: that one is taken back alone, and the newer one later. What
-/// was flushed before both is the truth again, and stays.
+/// Two versions of a stripe are written, and a batch speaks of the older one only when the disk goes: that one is taken
+/// back alone, and the newer one later. What was flushed before both is the truth again, and stays.
 #[test]
 fn what_was_flushed_is_there_when_two_newer_versions_were_lost_one_after_the_other() {
     for seed in 0..48 {

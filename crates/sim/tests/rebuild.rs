@@ -1,5 +1,6 @@
-//! What a rebuild costs: it moves only what is written, it is faster the more disks there are, and it leaves clients their share. And how much
-//! of unequal disks the layouts can use. Time is virtual, so these figures do not depend on the machine.
+//! What a rebuild costs: it moves only what is written, it is faster the more disks there are, and it leaves clients
+//! their share. And how much of unequal disks the layouts can use. Time is virtual, so these figures do not depend on
+//! the machine.
 
 use weft_engine::units::ByteCount;
 use weft_sim::capacity;

@@ -227,7 +227,8 @@ fn a_flush_that_lost_more_than_the_layout_survives_is_not_acknowledged() {
     };
     rig.disks[holder as usize].fail_next_flush(DiskError::Media);
     let flushed = rig.run(async move { vdisk.flush().await });
-    // It waits for the disk that was taken out, and then refuses: the disk may be attached again, and hold what was written.
+    // It waits for the disk that was taken out, and then refuses: the disk may be attached again, and hold what was
+    // written.
     assert_eq!(flushed.map_err(|error| error.kind), Err(ErrorKind::Frozen));
     rig.halt();
 }

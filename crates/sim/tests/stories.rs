@@ -71,8 +71,8 @@ fn a_stripe_that_is_zeroed_piece_by_piece_gives_its_space_back() {
     rig.run(async move { disk.write_zeroes(VirtualOffset(9 * stripe + 4 * K), 8 * K, false, true).await.unwrap() });
     assert_eq!(used(&rig), 4 * stripe);
 
-    // The first stripe in two pieces with a flush between, the second in two that meet in one buffer; the third is asked to keep its room, and
-    // somebody writes into the fourth.
+    // The first stripe in two pieces with a flush between, the second in two that meet in one buffer; the third is
+    // asked to keep its room, and somebody writes into the fourth.
     let disk = vdisk.clone();
     rig.run(async move {
         let zero = async |at: u64, len: u64, keep: bool| {

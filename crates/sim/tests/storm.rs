@@ -2,8 +2,9 @@
 
 use weft_sim::storm::{Profile, Summary, run_profile};
 
-/// Each of these found a defect of the engine when it was first run. The scenes change with the storm's code, so this is a sample with a history rather than
-/// a proof; the defects themselves have their stories in `stories.rs` and `invariants.rs`.
+/// Each of these found a defect of the engine when it was first run. The scenes change with the storm's code, so this
+/// is a sample with a history rather than a proof; the defects themselves have their stories in `stories.rs` and
+/// `invariants.rs`.
 const SEEDS: [u64; 29] = [
     30, 176, 1081, 1133, 1425, 1482, 1877, 2118, 2135, 2228, 2510, 2885, 3197, 3256, 3290, 3854, 30194, 31386, 40116,
     40711, 52158, 10334, 10751, 10834, 12033, 21364, 1500, 1062, 501234,
@@ -33,9 +34,11 @@ const OUTAGES: [(Profile, u64); 25] = [
     (Profile::Blink, 455),
     (Profile::Blink, 760),
     (Profile::Blink, 782),
-    // A metadata page had moved, and no checkpoint said so yet, when the disks went that it was on before: no opening found it again.
+    // A metadata page had moved, and no checkpoint said so yet, when the disks went that it was on before: no opening
+    // found it again.
     (Profile::Blink, 2361),
-    // A run of stripes of which some were down was written again with newer versions in it, which were on their way already.
+    // A run of stripes of which some were down was written again with newer versions in it, which were on their way
+    // already.
     (Profile::Powerless, 1994),
     // A flush waited for room in a log that was full of what was lost with the disks.
     (Profile::Powerless, 5989),
@@ -54,8 +57,8 @@ fn seeds_that_once_failed_pass() {
     }
 }
 
-/// Storms of other profiles that found something: a pool that was closed while disks went and came waited for ever; and half of the disks went on although a label that was cut
-/// short let the other half be opened elsewhere.
+/// Storms of other profiles that found something: a pool that was closed while disks went and came waited for ever; and
+/// half of the disks went on although a label that was cut short let the other half be opened elsewhere.
 const OTHERS: [(Profile, u64); 13] = [
     (Profile::Split, 1442),
     (Profile::Split, 1478),

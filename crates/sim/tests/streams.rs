@@ -1,5 +1,6 @@
-//! Sequential streams run at the rate of the disks: any parity layout, any request size, off every stripe border, first fill and second
-//! overwrite alike; and so do sequential reads of what they wrote. Time is virtual, so these figures do not depend on the machine. This is a sample: `make streams` runs every case.
+//! Sequential streams run at the rate of the disks: any parity layout, any request size, off every stripe border, first
+//! fill and second overwrite alike; and so do sequential reads of what they wrote. Time is virtual, so these figures do
+//! not depend on the machine. This is a sample: `make streams` runs every case.
 
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::ByteCount;

@@ -522,8 +522,9 @@ fn the_leaving_of_a_disk_that_nothing_lies_on_is_judged_by_what_is_not_written_y
     assert_eq!(info(&pool).1, Some(1));
 }
 
-/// A virtual disk of one stripe on one disk: 1 is durable there, 2 was written after it and was not flushed, but for its first half if `landed`. The disk goes
-/// without a flush and comes back with what it had; `None` where that was all.
+/// A virtual disk of one stripe on one disk: 1 is durable there, 2 was written after it and was not flushed, but for
+/// its first half if `landed`. The disk goes without a flush and comes back with what it had; `None` where that was
+/// all.
 fn lost_write(seed: u64, landed: bool) -> Option<Rig> {
     let (rig, _) = pool(seed, 3, 3, Resiliency::Simple, 1);
     let vdisk = rig.pool().vdisk("vdisk").unwrap();

@@ -74,7 +74,8 @@ elif act == "verify":
 elif act == "trim":
     verify()
     for disk, first, last in (("v", 0, 16), ("v", 500, 504), ("other", 500, 504)):
-        # Trimmed bytes may read as anything that stood there, or zeroes; they are not looked at until they are written again.
+        # Trimmed bytes may read as anything that stood there, or zeroes; they are not looked at until they are written
+        # again.
         for mib in range(first, last):
             state[disk].pop(str(mib), None)
         handles[disk].trim((last - first) * MIB, first * MIB)

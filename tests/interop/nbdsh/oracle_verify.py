@@ -1,5 +1,5 @@
-# Reads what oracle.py wrote; every block must hold, whole, one of the generations it may hold. What it holds now is what
-# it must hold from here on.
+# Reads what oracle.py wrote; every block must hold, whole, one of the generations it may hold. What it holds now is
+# what it must hold from here on.
 import json
 import os
 import struct

@@ -1,5 +1,6 @@
-# Writes, zeroes, flushes and reads over URI while disks come and go. ACT=load: until the file STOP is there or the server dies; ACT=verify:
-# flushes, and reads all. STATE carries what each block may hold from one to the next. A request may fail; an answer may not be wrong.
+# Writes, zeroes, flushes and reads over URI while disks come and go. ACT=load: until the file STOP is there or the
+# server dies; ACT=verify: flushes, and reads all. STATE carries what each block may hold from one to the next. A
+# request may fail; an answer may not be wrong.
 import json
 import os
 import random

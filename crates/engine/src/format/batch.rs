@@ -1,9 +1,11 @@
 //! Log batches: what the log ring is made of. Format: `docs/on-disk-format.md`, "Log batch".
 //!
 //! Invariants
-//! 1. Batch numbers are consecutive; each batch carries the CRC of the one before it and the random number of the opening that wrote it. A batch left
-//!    over from before a crash, or by another history, can therefore never be taken for the successor of one written after it.
-//! 2. A batch lies in one piece: it starts at a multiple of 4 KiB and does not wrap; where it would, the rest of the ring is skipped.
+//! 1. Batch numbers are consecutive; each batch carries the CRC of the one before it and the random number of the
+//!    opening that wrote it. A batch left over from before a crash, or by another history, can therefore never be taken
+//!    for the successor of one written after it.
+//! 2. A batch lies in one piece: it starts at a multiple of 4 KiB and does not wrap; where it would, the rest of the
+//!    ring is skipped.
 
 use super::Id;
 use crate::checksum::crc32c;
@@ -59,8 +61,8 @@ pub fn encode(mut head: BatchHead, payload: &[u8]) -> (Buf, u32) {
     (buf, crc)
 }
 
-/// The head at the start of `block`, if it claims to be a batch of this pool at this position with this number. The claim is proven by
-/// [`verify`] once the whole batch has been read.
+/// The head at the start of `block`, if it claims to be a batch of this pool at this position with this number. The
+/// claim is proven by [`verify`] once the whole batch has been read.
 pub fn decode_head(pool: Id, position: u64, number: u64, block: &[u8]) -> Option<BatchHead> {
     let (head, _) = BatchHead::read_from_prefix(block).ok()?;
     let ours = head.magic == BATCH_MAGIC && head.pool_id == pool.0;

@@ -1,5 +1,6 @@
-//! The structures of this module as values, so that a test can hold `docs/on-disk-format.md` against them. A field that is missing here does
-//! not compile; one that is missing there, or stands there and not here, fails `tests/format_doc.rs`.
+//! The structures of this module as values, so that a test can hold `docs/on-disk-format.md` against them. A field that
+//! is missing here does not compile; one that is missing there, or stands there and not here, fails
+//! `tests/format_doc.rs`.
 
 use super::batch::BatchHead;
 use super::label::LabelBlock;

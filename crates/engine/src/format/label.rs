@@ -1,10 +1,13 @@
-//! The label: who this disk is, which pool it belongs to, where the rest lies. Format: `docs/on-disk-format.md`, "Label".
+//! The label: who this disk is, which pool it belongs to, where the rest lies. Format: `docs/on-disk-format.md`,
+//! "Label".
 //!
 //! Invariants
-//! 1. Four slots: blocks 0 and 1, and the last two blocks of the disk. The label with serial number `n` of its disk is written to slot `n % 2` of the
-//!    head and of the tail, so the label before it stays whole until it is durable.
-//! 2. A label that decodes is unaltered (CRC32C over the block) and of a version and feature set this engine understands.
-//! 3. What is written can be read: [`Label::encode`] asserts it. So counters must be far from their end when a pool is opened ([`Counters`]).
+//! 1. Four slots: blocks 0 and 1, and the last two blocks of the disk. The label with serial number `n` of its disk is
+//!    written to slot `n % 2` of the head and of the tail, so the label before it stays whole until it is durable.
+//! 2. A label that decodes is unaltered (CRC32C over the block) and of a version and feature set this engine
+//!    understands.
+//! 3. What is written can be read: [`Label::encode`] asserts it. So counters must be far from their end when a pool is
+//!    opened ([`Counters`]).
 
 use super::lineage::{LINEAGE_KEPT, Lineage};
 use super::{Id, VERSION, is_name, name_from_bytes, name_to_bytes};
@@ -23,9 +26,11 @@ pub const LABEL_MAGIC: [u8; 8] = *b"WEFTLABL";
 pub const LOG_MIN: u64 = 64 << 10;
 /// No counter of a label ever gets here by counting; below it, none overflows by counting on.
 const COUNTER_MAX: u64 = 1 << 62;
-/// What `seen_epochs` says of a disk that was put back from a copy, until it is durably on record that nobody knows what it lacks.
+/// What `seen_epochs` says of a disk that was put back from a copy, until it is durably on record that nobody knows
+/// what it lacks.
 pub const UNSEEN: u64 = COUNTER_MAX - 1;
-/// No pool is gone on with from a counter that is not below this: what is left would be for ever, and nothing counts that far.
+/// No pool is gone on with from a counter that is not below this: what is left would be for ever, and nothing counts
+/// that far.
 const BELIEVED_MAX: u64 = 1 << 60;
 /// How far a disk's numbers may be ahead of those of all others: a thousand labels a second for 34 years without them.
 const NUMBERS_AHEAD: u64 = 1 << 40;
@@ -158,13 +163,15 @@ pub struct Label {
     pub durable_epoch: u64,
     /// The voters that label names (bits).
     pub durable_voters: u64,
-    /// The epoch of the last label that was durable on each disk before this one was written, by number: an older one on it was put back.
+    /// The epoch of the last label that was durable on each disk before this one was written, by number: an older one
+    /// on it was put back.
     pub seen_epochs: [u64; DISKS_MAX],
     /// The openings for writing that led here.
     pub lineage: Lineage,
     /// The largest number that an opening was promised; see `store/quorum.rs`.
     pub promised: u64,
-    /// The number of the first log batch that opening would write: batches from it on count only if that opening wrote them.
+    /// The number of the first log batch that opening would write: batches from it on count only if that opening wrote
+    /// them.
     pub opened_batch: u64,
     /// Bytes of a slab.
     pub slab_len: ByteCount,
@@ -184,12 +191,14 @@ impl DiskPlan {
         const ALIGN: u64 = 64 << 10;
         let disk_len = ByteCount(capacity.0 / BLOCK * BLOCK);
         let blob_at = DiskOffset(ALIGN);
-        // A slab costs at most 72 bytes of checkpoint, on every voter; room for a pool of as many disks of this size as there may be.
+        // A slab costs at most 72 bytes of checkpoint, on every voter; room for a pool of as many disks of this size as
+        // there may be.
         let blob_len = ByteCount((ALIGN + capacity.0 / slab.0 * 72 * DISKS_MAX as u64).next_multiple_of(ALIGN));
         let log_at = blob_at + blob_len * 2;
         let log_len = log_len.unwrap_or(ByteCount((capacity.0 / 32).clamp(1 << 20, 1 << 30) / ALIGN * ALIGN));
         let after = log_at + log_len;
-        // Slabs start at a whole MiB, so that they suit any device's erase and zone sizes as well as the device itself does.
+        // Slabs start at a whole MiB, so that they suit any device's erase and zone sizes as well as the device itself
+        // does.
         let data_at = DiskOffset(after.0.next_multiple_of(if slab >= ByteCount::mib(8) { 1 << 20 } else { ALIGN }));
         let room = disk_len.0.saturating_sub(data_at.0 + LABEL_SLOTS * BLOCK);
         let slabs = (room / slab.0).min(u32::MAX as u64) as u32;
@@ -276,8 +285,8 @@ impl Label {
         }
     }
 
-    /// Reads a label. `Ok(None)`: this is no label of weft, or it is damaged. `Err`: it is one, but of a version this engine must
-    /// not touch.
+    /// Reads a label. `Ok(None)`: this is no label of weft, or it is damaged. `Err`: it is one, but of a version this
+    /// engine must not touch.
     pub fn decode(bytes: &[u8]) -> Result<Option<Label>> {
         let Ok((block, _)) = LabelBlock::read_from_prefix(bytes) else { return Ok(None) };
         let mut unsealed = block.clone();
@@ -376,8 +385,8 @@ impl Label {
     }
 }
 
-/// The counters of a label. One that is damaged, or forged, is believed only as far as the labels of the other disks, which rise beside it,
-/// make it likely.
+/// The counters of a label. One that is damaged, or forged, is believed only as far as the labels of the other disks,
+/// which rise beside it, make it likely.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     numbers: [u64; 6],

@@ -1,11 +1,13 @@
-//! The lineage of a pool: which opening for writing followed which. Every opening has a number, one more than any that was promised before it, and a
-//! random number of its own. Two machines that go on from the same disks have different random numbers, so what either wrote can be told apart.
+//! The lineage of a pool: which opening for writing followed which. Every opening has a number, one more than any that
+//! was promised before it, and a random number of its own. Two machines that go on from the same disks have different
+//! random numbers, so what either wrote can be told apart.
 //!
 //! Invariants
 //! 1. The random number of an opening never changes; `numbers[n]` is that of opening `opened - n`.
 //! 2. An opening number that was promised and never used has the random number 0, which no opening has.
 
-/// Openings whose random numbers are kept. Older ones are believed: nobody can say any more whether they were another history's.
+/// Openings whose random numbers are kept. Older ones are believed: nobody can say any more whether they were another
+/// history's.
 pub const LINEAGE_KEPT: usize = 128;
 
 /// The last openings of a pool, as a label lists them.
@@ -41,7 +43,8 @@ impl Lineage {
         self.includes(other.opened, other.number())
     }
 
-    /// The lineage after an opening with the number `opened`, larger than the newest here, and the random number `number`.
+    /// The lineage after an opening with the number `opened`, larger than the newest here, and the random number
+    /// `number`.
     pub fn opened_as(&self, opened: u64, number: u64) -> Lineage {
         assert!(opened > self.opened, "openings are counted upwards");
         let mut numbers = [0; LINEAGE_KEPT];

@@ -14,8 +14,8 @@ use alloc::string::String;
 /// The version of the format this engine writes.
 ///
 /// - 1: the first.
-/// - 2: labels, pages and log batches carry the lineage of the pool; labels have serial numbers; a chunk says which version its pages have at
-///   least.
+/// - 2: labels, pages and log batches carry the lineage of the pool; labels have serial numbers; a chunk says which
+///   version its pages have at least.
 pub const VERSION: u32 = 2;
 
 /// 128 random bits that name a pool or a disk.
@@ -34,7 +34,8 @@ impl core::fmt::Display for Id {
     }
 }
 
-/// Whether `name` can be the name of a pool, a disk or a virtual disk: what people can type, and what can be shown to them.
+/// Whether `name` can be the name of a pool, a disk or a virtual disk: what people can type, and what can be shown to
+/// them.
 pub fn is_name(name: &str) -> bool {
     let allowed =
         |c: char| !c.is_control() && !c.is_whitespace() && !['/', '@', ',', char::REPLACEMENT_CHARACTER].contains(&c);

@@ -1,10 +1,12 @@
-//! Metadata pages: 4 KiB of a stripe table or of a segment's checksums. Format: `docs/on-disk-format.md`, "Metadata page".
+//! Metadata pages: 4 KiB of a stripe table or of a segment's checksums. Format: `docs/on-disk-format.md`, "Metadata
+//! page".
 //!
 //! Invariants
-//! 1. A page has two slots (neighbouring blocks) in every copy; version `v` goes to slot `v % 2`, so a torn write never costs the image
-//!    before it.
+//! 1. A page has two slots (neighbouring blocks) in every copy; version `v` goes to slot `v % 2`, so a torn write never
+//!    costs the image before it.
 //! 2. A page that decodes is the page that was asked for: pool, kind, owner and number are under its CRC.
-//! 3. A page that decodes was written by this history of the pool: what another machine wrote after it had gone on from the same disks is no page.
+//! 3. A page that decodes was written by this history of the pool: what another machine wrote after it had gone on from
+//!    the same disks is no page.
 
 use super::Id;
 use super::lineage::Lineage;
@@ -62,7 +64,8 @@ pub struct PageId {
     pub number: u32,
 }
 
-/// The block of page `id` with `payload`, written by the newest opening of `lineage`; the image with the larger `version` wins.
+/// The block of page `id` with `payload`, written by the newest opening of `lineage`; the image with the larger
+/// `version` wins.
 pub fn encode(pool: Id, lineage: &Lineage, id: PageId, version: u64, payload: &[u8]) -> Buf {
     let mut block = Buf::zeroed(BLOCK as usize);
     let head = PageHead {

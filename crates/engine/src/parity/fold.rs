@@ -5,9 +5,9 @@
 //! kept in a cache between columns. Q is summed by Horner's rule from the last column to the first:
 //! q = (..(d2 g + d1) g + d0), which needs only doubling.
 //!
-//! Everything a register passes through is a plain loop in an `#[inline(always)]` function, no closure: an instruction is
-//! inlined only into a function that enables it, and a closure (or `array::map`) is compiled first, without. That was
-//! measured: `array::map` made repair twenty times slower.
+//! Everything a register passes through is a plain loop in an `#[inline(always)]` function, no closure: an instruction
+//! is inlined only into a function that enables it, and a closure (or `array::map`) is compiled first, without. That
+//! was measured: `array::map` made repair twenty times slower.
 
 /// The columns to be summed, all of one length. A missing data column counts as zeros.
 pub(super) struct Sources<'a> {

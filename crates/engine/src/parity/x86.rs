@@ -1,8 +1,8 @@
 //! The vector registers of x86-64.
 //!
 //! Intrinsics, because multiplication needs instructions the compiler does not find by itself: a shuffle as a table of
-//! half-byte products, and GFNI's bit matrix. With GFNI doubling is one instruction instead of three, which makes P and Q
-//! of 8 + 2 columns 1.4 times as fast as AVX-512 alone (`benches/kernels.rs`).
+//! half-byte products, and GFNI's bit matrix. With GFNI doubling is one instruction instead of three, which makes P and
+//! Q of 8 + 2 columns 1.4 times as fast as AVX-512 alone (`benches/kernels.rs`).
 //!
 //! Safety, for the whole file: the methods of the vectors are reached only through the `fold_*` functions below, whose
 //! callers must know that the processor has the instructions named there. Loads and stores are unaligned and go through
@@ -194,8 +194,8 @@ impl Vector for Avx512 {
     }
 }
 
-/// [`Avx512`] with one difference: multiplication is one instruction: a bit matrix times each byte. (GFNI's own multiplication
-/// cannot serve: its polynomial is 0x11b.)
+/// [`Avx512`] with one difference: multiplication is one instruction: a bit matrix times each byte. (GFNI's own
+/// multiplication cannot serve: its polynomial is 0x11b.)
 #[derive(Clone, Copy)]
 struct Avx512Gfni(Avx512);
 

@@ -63,7 +63,8 @@ impl Pool {
         Ok(report)
     }
 
-    /// Proves every metadata page, and puts right what is wrong with its copies. Says whether some were written anew from memory.
+    /// Proves every metadata page, and puts right what is wrong with its copies. Says whether some were written anew
+    /// from memory.
     async fn prove_pages(&self, report: &mut CheckReport) -> Result<bool> {
         let metadata: Vec<u32> = {
             let map = self.store.map.borrow();
@@ -100,7 +101,8 @@ impl Pool {
         Ok(dirty)
     }
 
-    /// Proves some pages of a metadata segment, as far as they still live there. Returns those, too, of which a disk takes too long to tell.
+    /// Proves some pages of a metadata segment, as far as they still live there. Returns those, too, of which a disk
+    /// takes too long to tell.
     pub(super) async fn prove_group(&self, group: &[Homed]) -> (Vec<Result<Proof>>, Vec<(u16, Homed)>) {
         // No checkpoint writes a page that is just being proven.
         let _turn = self.checkpointing.take().await;

@@ -119,7 +119,8 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
         log_seq: 1,
         ..Anchor::default()
     };
-    // Old labels go first: a disk must never be half of two pools. The blobs and empty logs come next, the labels that refer to them last.
+    // Old labels go first: a disk must never be half of two pools. The blobs and empty logs come next, the labels that
+    // refer to them last.
     for (disk, plan) in disks.iter().zip(&plans) {
         wipe(&disk.disk, plan).await?;
         let blob_at = plan.blob_at + plan.blob_len;
@@ -164,7 +165,8 @@ pub async fn wipe(disk: &Rc<dyn Disk>, plan: &DiskPlan) -> Result<()> {
     flush(disk).await
 }
 
-/// Gives a disk back for other use: its beginning and its end are blank afterwards, so that nothing takes it for what it was.
+/// Gives a disk back for other use: its beginning and its end are blank afterwards, so that nothing takes it for what
+/// it was.
 pub async fn give_back(disk: &Rc<dyn Disk>, plan: &DiskPlan) -> Result<()> {
     wipe(disk, plan).await?;
     let len = BLANKED.min(plan.disk_len.0 / 2).next_multiple_of(BLOCK);

@@ -13,8 +13,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 impl Pool {
-    /// Remembers that something happened at `at_ms` (milliseconds since 1970 UTC); a text of more than [`EVENT_TEXT_MAX`] bytes is cut. What is
-    /// remembered already, word for word and of the same moment, is left as it is, and a pool that takes no writes remembers nothing new.
+    /// Remembers that something happened at `at_ms` (milliseconds since 1970 UTC); a text of more than
+    /// [`EVENT_TEXT_MAX`] bytes is cut. What is remembered already, word for word and of the same moment, is left as it
+    /// is, and a pool that takes no writes remembers nothing new.
     pub fn note_event(&self, at_ms: u64, warning: bool, mut text: String) {
         text.truncate(text.floor_char_boundary(EVENT_TEXT_MAX));
         if self.store.check_writable().is_err() {

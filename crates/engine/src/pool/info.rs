@@ -88,7 +88,8 @@ pub struct DiskInfo {
     pub latency: Latency,
     /// Whether it was taken out because there was no room below it.
     pub out_of_room: bool,
-    /// The virtual disks whose layouts would find too few disks without it; only of disks that take nothing new, and so could leave.
+    /// The virtual disks whose layouts would find too few disks without it; only of disks that take nothing new, and so
+    /// could leave.
     pub needed_by: Vec<String>,
 }
 

@@ -1,10 +1,11 @@
-//! The tasks that make room before anybody has to wait for it long: one in the log, one in memory and among the stripes. And the one that keeps
-//! the log and the votes on the disks that are best for them.
+//! The tasks that make room before anybody has to wait for it long: one in the log, one in memory and among the
+//! stripes. And the one that keeps the log and the votes on the disks that are best for them.
 //!
 //! Invariants
-//! 1. The log's keeper waits for nothing that waits for room in the log: it destages landed stripes only, and those have a reserve of the ring and a
-//!    queue of their own (`Room::Destage`), and memory of their own. Where even that reserve is full, it moves the oldest landed data to the log's head, for
-//!    which the log keeps room in any case (invariant 4 of `log.rs`).
+//! 1. The log's keeper waits for nothing that waits for room in the log: it destages landed stripes only, and those
+//!    have a reserve of the ring and a queue of their own (`Room::Destage`), and memory of their own. Where even that
+//!    reserve is full, it moves the oldest landed data to the log's head, for which the log keeps room in any case
+//!    (invariant 4 of `log.rs`).
 //! 2. No keeper goes round without waiting, or without having made what is left to do smaller.
 
 use super::Pool;
@@ -16,7 +17,8 @@ use alloc::vec::Vec;
 
 /// The part of the ring that is emptied in one go, as a divisor: small, so that nobody waits long for the tail to move.
 const STEP: u64 = 32;
-/// What is emptied in one go where that holds few stripes, because much of each landed: so many that the checkpoint after them hardly counts ...
+/// What is emptied in one go where that holds few stripes, because much of each landed: so many that the checkpoint
+/// after them hardly counts ...
 const STEP_STRIPES: usize = 256;
 /// ... but no more than this part of the ring, as a divisor.
 const STEP_MAX: u64 = 8;
@@ -109,7 +111,8 @@ impl Pool {
             store.log.let_through(false);
             taken?;
             store.trim_pages();
-            // It goes on only where that has brought something. Landed data that moves fills again what it frees, but less than that.
+            // It goes on only where that has brought something. Landed data that moves fills again what it frees, but
+            // less than that.
             let moved = tight && store.log.live().0 > tail;
             if !full || store.log.fill().0 >= used && !moved {
                 return Ok(());
@@ -117,7 +120,8 @@ impl Pool {
         }
     }
 
-    /// Stripes with landed data, the oldest first, as long as their place among them and their oldest log record are to be `taken`.
+    /// Stripes with landed data, the oldest first, as long as their place among them and their oldest log record are to
+    /// be `taken`.
     fn landings_below(&self, taken: impl Fn(usize, u64) -> bool) -> Vec<(u32, u64)> {
         let landings = self.store.landings.borrow();
         let oldest = landings.iter().enumerate().take_while(|(nth, (seq, ..))| taken(*nth, *seq));
@@ -135,8 +139,9 @@ impl Pool {
         let store = &self.store;
         let buffers = &store.budgets.buffers;
         loop {
-            // Sealed stripes leave by themselves. To merge partial ones only because many are on their way would cost reads, and tear
-            // the stripe that a stream is just filling; unless somebody waits, and nothing leaves by itself.
+            // Sealed stripes leave by themselves. To merge partial ones only because many are on their way would cost
+            // reads, and tear the stripe that a stream is just filling; unless somebody waits, and nothing leaves by
+            // itself.
             let (limit, used, flying) = (buffers.limit(), buffers.used(), store.flying.get());
             let partial = used.saturating_sub(flying);
             let full = used >= limit / 8 * 7 && partial >= limit / 2;
@@ -158,8 +163,8 @@ impl Pool {
                 .collect();
             self.destage_all(everything, For::Memory).await;
             store.make_logged(store.log.seq()).await?;
-            // Stripes that still fly wake the waiting writer when they are down, and what drains when it is free; to wake it before would be
-            // to spin.
+            // Stripes that still fly wake the waiting writer when they are down, and what drains when it is free; to
+            // wake it before would be to spin.
             if store.flying.get() == 0 && !store.map.borrow().is_draining() {
                 store.room.notify();
             }
@@ -167,7 +172,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Notes how much is held by stripes that cannot be merged. `pressed`, and all as it was: whoever waits to add to them waits in vain.
+    /// Notes how much is held by stripes that cannot be merged. `pressed`, and all as it was: whoever waits to add to
+    /// them waits in vain.
     fn note_stuck(&self, pressed: bool) {
         let store = &self.store;
         let stuck = self.vdisks().iter().map(|vdisk| vdisk.count_stuck()).sum();
@@ -178,7 +184,8 @@ impl Pool {
         }
     }
 
-    /// Destages the buffers that were not touched for the longest time, a quarter of them. `false`: there are none that can be.
+    /// Destages the buffers that were not touched for the longest time, a quarter of them. `false`: there are none that
+    /// can be.
     async fn destage_oldest(&self) -> bool {
         let mut oldest = Vec::new();
         for vdisk in self.vdisks() {
@@ -190,7 +197,8 @@ impl Pool {
         some
     }
 
-    /// Destages stripes in the order in which they lie on their virtual disks: neighbours there are mostly neighbours on the disks.
+    /// Destages stripes in the order in which they lie on their virtual disks: neighbours there are mostly neighbours
+    /// on the disks.
     async fn destage_all(&self, mut stripes: Vec<(u32, u64)>, why: For) {
         stripes.sort_unstable();
         each_of(stripes, |(vdisk, stripe)| self.destage(vdisk, stripe, why)).await;
@@ -211,8 +219,8 @@ impl Pool {
                 vdisk.merge_or_set_aside(stripe, &budgets.merges).await;
             }
             For::Log(bound) => {
-                // What cannot be merged (its old blocks are lost) stays in its buffer. In the log it moves to the head, or it would keep
-                // everything behind it there, too.
+                // What cannot be merged (its old blocks are lost) stays in its buffer. In the log it moves to the head,
+                // or it would keep everything behind it there, too.
                 let _ = vdisk.merge(stripe, &budgets.log_merges, By::LogKeeper).await;
                 vdisk.move_landed(stripe, bound);
             }

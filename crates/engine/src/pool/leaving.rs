@@ -1,8 +1,10 @@
-//! Whether a disk can leave a pool, and what virtual disks lose by it. Only looks: the commands ask it before they act, and their dry runs print what it says.
+//! Whether a disk can leave a pool, and what virtual disks lose by it. Only looks: the commands ask it before they act,
+//! and their dry runs print what it says.
 //!
 //! 1. What lies on the disk needs another place: else it cannot leave at all.
-//! 2. What is written from then on needs as many disks as the layout has slots. Where fewer are left, a segment is placed with slots that are empty, and the
-//!    layout survives fewer failures than it promises, or cannot be written: that is a loss, and a person has to want it. Nothing that was written yet shows it.
+//! 2. What is written from then on needs as many disks as the layout has slots. Where fewer are left, a segment is
+//!    placed with slots that are empty, and the layout survives fewer failures than it promises, or cannot be written:
+//!    that is a loss, and a person has to want it. Nothing that was written yet shows it.
 
 use super::Pool;
 use crate::error::Result;
@@ -75,7 +77,8 @@ impl fmt::Display for Loss {
     }
 }
 
-/// How many failures a stripe survives that finds `left` disks for the slots of its layout; none: too few for it to be written.
+/// How many failures a stripe survives that finds `left` disks for the slots of its layout; none: too few for it to be
+/// written.
 pub fn survivable(layout: Layout, left: usize) -> Option<u32> {
     let empty = layout.slots().saturating_sub(left);
     layout.failures().checked_sub(empty).map(|failures| failures as u32)
@@ -102,8 +105,8 @@ pub fn losses_without(map: &Map, no: u16, instead: Instead) -> Vec<Loss> {
 }
 
 impl Pool {
-    /// Judges the leaving of disk `no`: how many bytes would have to move, and what virtual disks would lose. Fails where what it holds has no other place.
-    /// Changes nothing.
+    /// Judges the leaving of disk `no`: how many bytes would have to move, and what virtual disks would lose. Fails
+    /// where what it holds has no other place. Changes nothing.
     pub fn plan_disk_remove(&self, no: u16, instead: Instead) -> Result<Leaving> {
         self.store.check_changeable()?;
         let map = self.store.map.borrow();

@@ -1,8 +1,9 @@
 //! The disks of an open pool: they join, leave, come back, rest, and are given a use.
 //!
 //! Invariants
-//! 1. A disk joins in two steps: labels that name it, then its record in the log. One that the power cut between them is no member: at the next
-//!    opening it has no record, and the next labels do without it. It leaves in the reverse order.
+//! 1. A disk joins in two steps: labels that name it, then its record in the log. One that the power cut between them
+//!    is no member: at the next opening it has no record, and the next labels do without it. It leaves in the reverse
+//!    order.
 //! 2. A disk's number is never that of a disk which the map still knows, and is given again only after all others were.
 
 use super::create::{NewDisk, give_back, wipe};
@@ -37,7 +38,8 @@ pub struct DiskChange {
 }
 
 impl Pool {
-    /// Judges a disk of `capacity` bytes that is to join as `name`, and says where its parts would lie. Changes nothing.
+    /// Judges a disk of `capacity` bytes that is to join as `name`, and says where its parts would lie. Changes
+    /// nothing.
     pub fn plan_disk_add(&self, capacity: ByteCount, name: &str) -> Result<DiskPlan> {
         self.store.check_changeable()?;
         check_name(name)?;
@@ -62,7 +64,8 @@ impl Pool {
         Ok(plan)
     }
 
-    /// Adds a disk. Whatever it held is lost. It is a durable member when this returns; new segments use it from then on if `usage` says so.
+    /// Adds a disk. Whatever it held is lost. It is a durable member when this returns; new segments use it from then
+    /// on if `usage` says so.
     pub async fn disk_add(&self, new: NewDisk, usage: Usage) -> Result<u16> {
         let _turn = self.joining.take().await;
         let capacity = new.disk.shape().capacity;
@@ -115,8 +118,9 @@ impl Pool {
         Ok(no)
     }
 
-    /// Empties disk `no` and takes it out of the pool; `to` takes its place as far as that goes. Returns the job that does it. What virtual disks lose by that,
-    /// [`Pool::plan_disk_remove`] says: who types the command is asked, not the pool.
+    /// Empties disk `no` and takes it out of the pool; `to` takes its place as far as that goes. Returns the job that
+    /// does it. What virtual disks lose by that, [`Pool::plan_disk_remove`] says: who types the command is asked, not
+    /// the pool.
     pub async fn disk_remove(&self, no: u16, to: Option<u16>, at: u64) -> Result<u32> {
         self.plan_disk_remove(no, to.map_or(Instead::Nothing, Instead::Member))?;
         // One step: the disk must not be found retired, and be emptied for that reason only.
@@ -158,7 +162,8 @@ impl Pool {
         self.store.make_durable(self.store.log.seq()).await
     }
 
-    /// Takes a disk out for maintenance: nothing is read from it or written to it until [`Pool::disk_online`]. Refused where data would be out of reach.
+    /// Takes a disk out for maintenance: nothing is read from it or written to it until [`Pool::disk_online`]. Refused
+    /// where data would be out of reach.
     pub async fn disk_offline(&self, no: u16) -> Result<()> {
         self.plan_disk_offline(no)?;
         let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.maintenance = true);
@@ -220,13 +225,15 @@ impl Pool {
         self.store.append_changes(record);
     }
 
-    /// A disk that was away is there again. One that missed nothing is current at once; any other is brought up to date by a repair that begins by itself.
+    /// A disk that was away is there again. One that missed nothing is current at once; any other is brought up to date
+    /// by a repair that begins by itself.
     pub async fn attach(&self, disk: Rc<dyn Disk>) -> Result<u16> {
         self.attach_as(disk, true).await
     }
 
-    /// Attaches a disk that is not the very thing that was there before, but another file for one. It may be a copy made at an earlier time of this opening,
-    /// which its label does not tell: none of its metadata is believed, and all of its strips are proven.
+    /// Attaches a disk that is not the very thing that was there before, but another file for one. It may be a copy
+    /// made at an earlier time of this opening, which its label does not tell: none of its metadata is believed, and
+    /// all of its strips are proven.
     pub async fn attach_copy(&self, disk: Rc<dyn Disk>) -> Result<u16> {
         self.attach_as(disk, false).await
     }
@@ -369,8 +376,9 @@ impl Pool {
         Ok(())
     }
 
-    /// Uses a disk again. `whole`: no label without it was durable, and nothing was that it lacks, but for what it had not flushed when it went: strips of segments
-    /// that are on record, and what is being written again for that very reason.
+    /// Uses a disk again. `whole`: no label without it was durable, and nothing was that it lacks, but for what it had
+    /// not flushed when it went: strips of segments that are on record, and what is being written again for that very
+    /// reason.
     fn welcome(&self, no: u16, disk: Rc<dyn Disk>, label: &Label, whole: bool) {
         if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
             member.plan = label.plan;

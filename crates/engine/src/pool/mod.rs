@@ -165,7 +165,8 @@ impl Pool {
             if fixed {
                 for _ in 0..segments_for(layout, size, map.slab) {
                     if let Err(error) = map.new_segment(table, &mut records) {
-                        // A metadata segment that was made on the way stays, and others will use it: all of it is logged.
+                        // A metadata segment that was made on the way stays, and others will use it: all of it is
+                        // logged.
                         records.extend(map.drop_vdisk(id));
                         drop(map);
                         self.store.append_all(records);
@@ -294,7 +295,8 @@ impl Pool {
             }
             if result.is_ok() {
                 self.store.drained_all().await;
-                // Once more: a disk that is put back from a copy made while the pool was open is then more than one epoch behind.
+                // Once more: a disk that is put back from a copy made while the pool was open is then more than one
+                // epoch behind.
                 self.store.labels.outdated.set(true);
                 result = self.store.write_labels().await;
             }

@@ -1,11 +1,14 @@
-//! Moves: one slot of a segment gets another slab, or its own is brought up to date. Every job that changes where data lies is made of these.
+//! Moves: one slot of a segment gets another slab, or its own is brought up to date. Every job that changes where data
+//! lies is made of these.
 //!
 //! The steps of a move, in order:
 //! 1. From now on note which stripes of the segment are written anew.
-//! 2. Copy the slot's strips of every committed stripe: read and proven where they are, computed from the others where they cannot be.
-//!    Stripes are immutable, so nothing moves underneath; clients read and write the segment all the while.
+//! 2. Copy the slot's strips of every committed stripe: read and proven where they are, computed from the others where
+//!    they cannot be. Stripes are immutable, so nothing moves underneath; clients read and write the segment all the
+//!    while.
 //! 3. Freeze the segment: nothing new goes into it; wait for the writes under way; copy what was noted in 1.
-//! 4. Flush the disk. One record makes the new home the truth (or says that nothing is missing any more); thaw; make the record durable.
+//! 4. Flush the disk. One record makes the new home the truth (or says that nothing is missing any more); thaw; make
+//!    the record durable.
 //! 5. The old slab drains (`segment/drain.rs`).
 //!
 //! Metadata: its pages are copied while no checkpoint runs, and one is taken before its old slab drains.
@@ -15,9 +18,11 @@
 //! A crash before the record leaves a slab that nobody refers to: free again at the next opening.
 //!
 //! Invariants
-//! 1. A segment's record never names a slab whose strips are not durable there, but for the slots it says are missing some.
+//! 1. A segment's record never names a slab whose strips are not durable there, but for the slots it says are missing
+//!    some.
 //! 2. Of one segment, one slot moves at a time.
-//! 3. A strip is read only while a committed stripe lies there, which is pinned in the same step: what is being written proves nothing.
+//! 3. A strip is read only while a committed stripe lies there, which is pinned in the same step: what is being written
+//!    proves nothing.
 //! 4. Of one segment, no two slots move to the same disk, but copies of metadata that have no other place.
 //! 5. A slot whose strips cannot all be computed keeps its home: that may be the only copy.
 
@@ -41,14 +46,17 @@ use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The most slots that move at once. A move keeps the disks it reads from busy, or the one it writes to: as many as there are disks keep all busy.
+/// The most slots that move at once. A move keeps the disks it reads from busy, or the one it writes to: as many as
+/// there are disks keep all busy.
 const MOVES_MAX: usize = 24;
-/// The most bytes of a disk that a move reads before it lets another one have the arm: long enough that seeks hardly count.
+/// The most bytes of a disk that a move reads before it lets another one have the arm: long enough that seeks hardly
+/// count.
 const GROUP_BYTES: u64 = 8 << 20;
 /// The most stripes of a group, however small their strips are.
 const GROUP_STRIPES: u64 = 256;
 
-/// Pages of metadata that are copied or proven at once: among the requests of busy clients the arm comes by for all of them and not for each.
+/// Pages of metadata that are copied or proven at once: among the requests of busy clients the arm comes by for all of
+/// them and not for each.
 pub(super) const PAGES_AT_ONCE: usize = 256;
 
 /// A metadata page, its run, and which page of that it is.
@@ -81,7 +89,8 @@ impl Pool {
         // Page images are written by checkpoints only: none runs while a metadata segment moves.
         let turn = if metadata { Some(self.checkpointing.take().await) } else { None };
         let old = self.begin_move(segment).await;
-        // Another slot of the segment may have moved to that very disk since it was chosen: a disk takes one column of a stripe only.
+        // Another slot of the segment may have moved to that very disk since it was chosen: a disk takes one column of
+        // a stripe only.
         let others = |old: &Rc<[Option<SlabAt>]>| {
             let other = |at: &usize| *at != slot && old[*at].is_some_and(|at| to.is_some_and(|to| to.disk == at.disk));
             (0..old.len()).any(|at| other(&at))
@@ -107,8 +116,8 @@ impl Pool {
         }
     }
 
-    /// Makes the new home the truth, if all went well; from then on another slot of the segment may move. Returns how the move ended, and what those hold
-    /// who know the old slab.
+    /// Makes the new home the truth, if all went well; from then on another slot of the segment may move. Returns how
+    /// the move ended, and what those hold who know the old slab.
     fn end_move(
         &self,
         segment: u32,
@@ -283,7 +292,8 @@ impl Pool {
         Ok(Moved::Done)
     }
 
-    /// The strip of `slot` of one stripe, from wherever it can be had. `in_place`: nothing is to be done if it is where it belongs.
+    /// The strip of `slot` of one stripe, from wherever it can be had. `in_place`: nothing is to be done if it is where
+    /// it belongs.
     async fn strip(&self, place: Place, slot: usize, in_place: bool) -> Strip {
         {
             let mut map = self.store.map.borrow_mut();
@@ -305,7 +315,8 @@ impl Pool {
         strip
     }
 
-    /// Does what [`Pool::copy_pages`] does, while checkpoints go on: they write to every copy that is there, and so keep up to date what was copied.
+    /// Does what [`Pool::copy_pages`] does, while checkpoints go on: they write to every copy that is there, and so
+    /// keep up to date what was copied.
     pub(super) async fn copy_pages_in_turns(&self, segment: u32, to: SlabAt) -> Result<()> {
         for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
             let _turn = self.checkpointing.take().await;
@@ -375,7 +386,8 @@ impl Pool {
     }
 }
 
-/// How many strips a move may copy at once if it is to hold `memory` bytes: those it computes them from, and the strips themselves.
+/// How many strips a move may copy at once if it is to hold `memory` bytes: those it computes them from, and the strips
+/// themselves.
 fn group_stripes(layout: Layout, memory: u64) -> usize {
     let most = (GROUP_BYTES / layout.interleave().0).clamp(1, GROUP_STRIPES);
     (memory / strip_memory(layout)).clamp(1, most) as usize

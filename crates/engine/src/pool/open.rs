@@ -1,12 +1,13 @@
 //! Opening a pool, after a clean stop or a crash alike. The steps are in [`Pool::open`], in their order.
 //!
 //! Invariants
-//! 1. The newest label decides who is a member and who is current; a disk that it does not name as current, or whose own label is older than that allows,
-//!    is never asked for metadata.
+//! 1. The newest label decides who is a member and who is current; a disk that it does not name as current, or whose
+//!    own label is older than that allows, is never asked for metadata.
 //! 2. Opening needs a majority of the newest label's voters, or `degraded` and all that is left (`store/quorum.rs`).
-//! 3. No label is believed whose counters are not likely beside those of the other disks (`Counters`): it counts as damaged.
-//! 4. Before anything is written under this opening, its number is promised and then durable in the labels: log batches of an earlier opening cannot pass
-//!    for its own.
+//! 3. No label is believed whose counters are not likely beside those of the other disks (`Counters`): it counts as
+//!    damaged.
+//! 4. Before anything is written under this opening, its number is promised and then durable in the labels: log batches
+//!    of an earlier opening cannot pass for its own.
 
 use super::Pool;
 use super::job::{due_watch, runner};
@@ -50,8 +51,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Go on with fewer than a majority of the metadata copies.
     pub degraded: bool,
-    /// A random number, other for every opening: what this one writes is told apart by it from what another machine may write. 0: one follows from the clock,
-    /// which is good enough where there is no other machine.
+    /// A random number, other for every opening: what this one writes is told apart by it from what another machine may
+    /// write. 0: one follows from the clock, which is good enough where there is no other machine.
     pub lineage: u64,
     /// See [`Tuning`].
     pub tuning: Tuning,
@@ -153,8 +154,8 @@ impl Pool {
         options: &OpenOptions,
     ) -> Result<()> {
         let store = &self.store;
-        // What was replayed, and the labels themselves, may be in the disks' caches only, if a process was killed: no label may be overwritten, and none that follows
-        // from the log be written, before that is durable.
+        // What was replayed, and the labels themselves, may be in the disks' caches only, if a process was killed: no
+        // label may be overwritten, and none that follows from the log be written, before that is durable.
         let there =
             store.members.borrow().iter().filter(|(_, member)| member.disk.is_some()).map(|(no, _)| *no).collect();
         if !mutant::active(Mutant::OpeningFlushesNothing) {
@@ -224,7 +225,8 @@ impl Pool {
 }
 
 impl Pool {
-    /// What the disks lack that are not there, or are behind: from now on it is kept on record; what they lack already is, if they were seen to go.
+    /// What the disks lack that are not there, or are behind: from now on it is kept on record; what they lack already
+    /// is, if they were seen to go.
     fn note_absent(&self) {
         let behind: Vec<(u16, bool, bool)> = {
             let members = self.store.members.borrow();
@@ -241,7 +243,8 @@ impl Pool {
                 self.store.note_unknown(no);
             }
         }
-        // One that lacks a batch which others have, and not the last one only, lost what it had called durable: it was put back from a copy.
+        // One that lacks a batch which others have, and not the last one only, lost what it had called durable: it was
+        // put back from a copy.
         let last = self.store.log.batch_number().saturating_sub(1);
         let rolled_back: Vec<u16> =
             self.store.lacked.borrow().iter().filter(|(_, number)| **number < last).map(|(no, _)| *no).collect();
@@ -262,7 +265,8 @@ async fn read_labels(disks: Vec<Rc<dyn Disk>>) -> Result<Vec<Found>> {
         slots.push(read_slots(disk).await?);
     }
     for (no, disk) in disks.into_iter().enumerate() {
-        // The history of all other disks; a disk that is alone has that of its other slots only, and those are of one hand.
+        // The history of all other disks; a disk that is alone has that of its other slots only, and those are of one
+        // hand.
         let others = slots.iter().enumerate().filter(|(other, slots)| *other != no && !slots.is_empty());
         let others =
             others.map(|(_, slots)| slots.iter().map(Label::counters).reduce(Counters::max).unwrap_or_default());
@@ -450,8 +454,8 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
     Ok(Rc::new(store))
 }
 
-/// The voters whose majority is needed beside that of the newest label, which may never have been durable. 0: it was, for every disk that it calls current
-/// has it.
+/// The voters whose majority is needed beside that of the newest label, which may never have been durable. 0: it was,
+/// for every disk that it calls current has it.
 fn voters_before(newest: &Label, found: &[Found]) -> u64 {
     let has = |no: u16| {
         let of = |found: &&Found| found.label.disk_no == no && found.label.lineage == newest.lineage;
@@ -471,8 +475,8 @@ fn labels_of(newest: &Label, joint: u64) -> Labels {
     labels
 }
 
-/// The configuration of the newest checkpoint, from any current voter that has it unharmed. All of them are looked at: a damaged copy
-/// that is found only when the others are gone is found too late.
+/// The configuration of the newest checkpoint, from any current voter that has it unharmed. All of them are looked at:
+/// a damaged copy that is found only when the others are gone is found too late.
 async fn read_configuration(store: &Rc<Store>, newest: &Label) -> Result<()> {
     let anchor = newest.anchor;
     let mut damaged = Vec::new();
@@ -540,7 +544,8 @@ async fn read_tables(store: &Rc<Store>) -> Result<Vec<(u32, u32, u32)>> {
     Ok(missing)
 }
 
-/// A page that no disk has is beyond the redundancy, unless the log has dropped its table meanwhile (and given its home to another page).
+/// A page that no disk has is beyond the redundancy, unless the log has dropped its table meanwhile (and given its home
+/// to another page).
 fn prove_tables(store: &Rc<Store>, missing: &[(u32, u32, u32)]) -> Result<()> {
     let map = store.map.borrow();
     let needed = |(table, chunk, _): &&(u32, u32, u32)| {

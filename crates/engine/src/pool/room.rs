@@ -1,8 +1,8 @@
 //! What of free space a layout cannot use because disks are unequal, and what would help. Pure arithmetic.
 //!
-//! A segment takes one slab on each of `slots` different disks. With `s` segments no disk can give more than `s` slabs, so `s` are possible
-//! exactly if the disks' free slabs, each counted up to `s`, add up to `slots * s`; always taking the emptiest disks gets there.
-//! What a disk has above `s` is of no use to the layout.
+//! A segment takes one slab on each of `slots` different disks. With `s` segments no disk can give more than `s` slabs,
+//! so `s` are possible exactly if the disks' free slabs, each counted up to `s`, add up to `slots * s`; always taking
+//! the emptiest disks gets there. What a disk has above `s` is of no use to the layout.
 
 use super::Pool;
 use crate::segment::segments_on;
@@ -21,8 +21,8 @@ pub struct Room {
     pub free: ByteCount,
 }
 
-/// The bytes of `disks` that `layout` cannot use, and a sentence about them: where they are and what would help; empty if there are none.
-/// Less than a slab, of `slab` bytes, per slot is nothing.
+/// The bytes of `disks` that `layout` cannot use, and a sentence about them: where they are and what would help; empty
+/// if there are none. Less than a slab, of `slab` bytes, per slot is nothing.
 pub fn unusable(layout: Layout, disks: &[Room], slab: ByteCount) -> (ByteCount, String) {
     let free: Vec<u64> = disks.iter().map(|disk| disk.free.0 / slab.0).collect();
     let slots = layout.slots() as u64;
@@ -64,7 +64,8 @@ fn disk_to_add(layout: Layout, free: &[u64], slab: ByteCount) -> Option<(ByteCou
     (gain > 0).then(|| (slab * size, slab * gain * layout.data_columns() as u64))
 }
 
-/// The number of columns, of the same resiliency and interleave, that would hold the most user data, and how much; the fewest of those.
+/// The number of columns, of the same resiliency and interleave, that would hold the most user data, and how much; the
+/// fewest of those.
 fn better_columns(layout: Layout, free: &[u64], slab: ByteCount) -> Option<(usize, ByteCount)> {
     let least = layout.resiliency().columns_min() as usize;
     let widths = least..=(free.len() / layout.copies()).min(crate::limits::COLUMNS_MAX as usize);

@@ -1,9 +1,11 @@
 //! What was read ahead of stripes, by the place where they lie.
 //!
 //! Invariants
-//! 1. A place holds one version of one stripe from its commit until it is free. What was read from it is true as long, and goes when it is free: a write,
-//!    a discard or a removal needs no word here, for reading looks at buffers and tables first, and these name another place then, or none.
-//! 2. A place that is being read ahead is pinned, as for any reader. What has arrived pins nothing: nobody waits for room because of it.
+//! 1. A place holds one version of one stripe from its commit until it is free. What was read from it is true as long,
+//!    and goes when it is free: a write, a discard or a removal needs no word here, for reading looks at buffers and
+//!    tables first, and these name another place then, or none.
+//! 2. A place that is being read ahead is pinned, as for any reader. What has arrived pins nothing: nobody waits for
+//!    room because of it.
 //! 3. What arrived has had its checksums proven, or was computed from what has.
 
 use crate::io::IoSlice;

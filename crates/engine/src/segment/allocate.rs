@@ -23,8 +23,9 @@ use alloc::vec::Vec;
 const SLABS_KEPT: usize = 1;
 
 impl Map {
-    /// Promises one free stripe of `table`. `last`: it may be the last one (an overwrite gives its old place back; new data must not take it).
-    /// Makes a new segment where needed; its records are added to `records`. `false`: there is no room now.
+    /// Promises one free stripe of `table`. `last`: it may be the last one (an overwrite gives its old place back; new
+    /// data must not take it). Makes a new segment where needed; its records are added to `records`. `false`: there is
+    /// no room now.
     pub fn claim(&mut self, table: u32, last: bool, records: &mut Vec<Record<'static>>) -> bool {
         loop {
             let state = &self.tables[&table];
@@ -94,10 +95,10 @@ impl Map {
         self.tables.get(&table).is_some_and(|table| table.segments.iter().any(|id| self.segments[id].frozen))
     }
 
-    /// A disk for a new home of `slot` of `segment`: a healthy one with a free slab that the segment does not use, nor is
-    /// about to; better one in a domain that it does not use; better a hot spare; better the emptiest. `only`: that one or
-    /// none. Metadata moves only where metadata is up to date: from the others it is not read, and a copy there may be the
-    /// last one; two copies of it come to lie on one disk where [`Map::may_double`].
+    /// A disk for a new home of `slot` of `segment`: a healthy one with a free slab that the segment does not use, nor
+    /// is about to; better one in a domain that it does not use; better a hot spare; better the emptiest. `only`: that
+    /// one or none. Metadata moves only where metadata is up to date: from the others it is not read, and a copy there
+    /// may be the last one; two copies of it come to lie on one disk where [`Map::may_double`].
     pub fn home_for(&self, segment: u32, slot: usize, only: Option<u16>) -> Option<u16> {
         let record = &self.segments.get(&segment)?.record;
         let domain =
@@ -125,8 +126,9 @@ impl Map {
         self.disks_for(table).chain(spares).filter(fits).max_by_key(good).map(|disk| disk.record.no)
     }
 
-    /// Whether a copy of metadata that leaves a disk which is there may lie beside another one: when the pool has no other
-    /// place for it, missing disks counted, and no virtual disk survives a failure, so that nothing is lost by it.
+    /// Whether a copy of metadata that leaves a disk which is there may lie beside another one: when the pool has no
+    /// other place for it, missing disks counted, and no virtual disk survives a failure, so that nothing is lost by
+    /// it.
     pub fn may_double(&self, segment: u32, slot: usize) -> bool {
         let Some(record) = self.segments.get(&segment).map(|segment| &segment.record) else { return false };
         let Some(from) = record.slabs[slot].and_then(|at| self.disks.get(&at.disk)) else { return false };
@@ -148,7 +150,8 @@ impl Map {
         Some(at)
     }
 
-    /// Gives one slot of a segment another home. Returns the record of it; the old slab stays taken until it has drained.
+    /// Gives one slot of a segment another home. Returns the record of it; the old slab stays taken until it has
+    /// drained.
     pub fn rehome(&mut self, segment: u32, slot: usize, to: SlabAt) -> Option<Record<'static>> {
         let segment = self.segments.get_mut(&segment)?;
         let mut slabs = segment.record.slabs.to_vec();
@@ -178,7 +181,8 @@ impl Map {
         Ok(())
     }
 
-    /// Adds a segment to `table`: on healthy disks if enough have room, else with as many slots absent as the layout bears.
+    /// Adds a segment to `table`: on healthy disks if enough have room, else with as many slots absent as the layout
+    /// bears.
     pub fn new_segment(&mut self, table: u32, records: &mut Vec<Record<'static>>) -> Result<u32> {
         self.check_config_room()?;
         let TableRecord { layout, disks, .. } = self.tables[&table].record;
@@ -200,13 +204,14 @@ impl Map {
         Ok(id)
     }
 
-    /// How many more segments of `layout` the free slabs allow, and those that are free in a moment, on `disks` (bits; 0: any).
+    /// How many more segments of `layout` the free slabs allow, and those that are free in a moment, on `disks` (bits;
+    /// 0: any).
     pub fn segments_possible(&self, layout: Layout, disks: u64) -> u64 {
         self.segments_with(layout, disks, |disk| self.free_soon(disk.record.no))
     }
 
-    /// User bytes of `layout` that fit into `segments` segments and the free slabs of `disks` (bits; 0: of all). One segment is held
-    /// back: overwriting must never wait for more than a commit.
+    /// User bytes of `layout` that fit into `segments` segments and the free slabs of `disks` (bits; 0: of all). One
+    /// segment is held back: overwriting must never wait for more than a commit.
     pub fn room_for(&self, layout: Layout, segments: u64, disks: u64) -> ByteCount {
         let possible = (segments + self.segments_possible(layout, disks)).saturating_sub(1);
         layout.data_len() * layout.segment_stripes(self.slab) as u64 * possible
@@ -263,8 +268,9 @@ impl Map {
         self.disks_for(disks).filter(|disk| disk.free.count() > SLABS_KEPT).count() >= slots
     }
 
-    /// On which disks stripes of a table that is restricted to `disks` (bits; 0: it is not) could lie if disk `gone` were none of them and disk `come` took data:
-    /// as many as are asked for, or fewer. Those that are not for new data count where the others are too few, as they do when a segment is placed.
+    /// On which disks stripes of a table that is restricted to `disks` (bits; 0: it is not) could lie if disk `gone`
+    /// were none of them and disk `come` took data: as many as are asked for, or fewer. Those that are not for new data
+    /// count where the others are too few, as they do when a segment is placed.
     pub fn places_for(&self, disks: u64, slots: usize, gone: Option<u16>, come: Option<u16>) -> usize {
         let allowed = |no: u16| disks == 0 || disks >> no & 1 == 1;
         let come = come.filter(|no| allowed(*no) && self.disks.get(no).is_some_and(|disk| disk.healthy));
@@ -277,10 +283,11 @@ impl Map {
         on.len().min(slots)
     }
 
-    /// Slabs for `slots` slots on different disks, in different domains as far as there are any, the emptiest first; where there are fewer disks than
-    /// slots, up to `absent_max` of these may stay without one.
+    /// Slabs for `slots` slots on different disks, in different domains as far as there are any, the emptiest first;
+    /// where there are fewer disks than slots, up to `absent_max` of these may stay without one.
     fn place(&mut self, slots: usize, keep: usize, absent_max: usize, disks: u64) -> Result<Vec<Option<SlabAt>>> {
-        // Among disks that are equally empty, others are taken together every time: what one disk lost is then rebuilt from, and onto, all others.
+        // Among disks that are equally empty, others are taken together every time: what one disk lost is then rebuilt
+        // from, and onto, all others.
         let turn = |no: u16| shuffled(self.next.next_segment, no);
         let mut room: Vec<(usize, u64, u16)> = self
             .disks_for(disks)
@@ -311,7 +318,8 @@ impl Map {
             );
         }
         room.truncate(slots);
-        // Which column a disk gets must not follow from its fill level, or parity-free columns would gather on the emptiest disk.
+        // Which column a disk gets must not follow from its fill level, or parity-free columns would gather on the
+        // emptiest disk.
         room.sort_unstable_by_key(|(_, turn, _)| *turn);
         let mut slabs: Vec<Option<SlabAt>> = Vec::with_capacity(slots);
         for (_, _, no) in room {
@@ -372,7 +380,8 @@ impl Map {
         Ok(PageRun { segment: id, first: 0, count })
     }
 
-    /// Metadata has as many copies as there are disks for data, up to three; two on whatever disks there are, on the same one when there is only one.
+    /// Metadata has as many copies as there are disks for data, up to three; two on whatever disks there are, on the
+    /// same one when there is only one.
     fn new_metadata_segment(&mut self) -> Result<u32> {
         let ordinary = self.writable_disks().filter(|disk| !disk.free.is_empty()).count();
         let disks = ordinary.max((ordinary + self.last_resort(0, 0).count()).min(2));
@@ -412,7 +421,8 @@ pub fn segments_on(free: &[u64], slots: u64) -> u64 {
     fitting
 }
 
-/// A number that depends on every bit of both (the finisher of splitmix64): the order of disks in the eyes of a segment.
+/// A number that depends on every bit of both (the finisher of splitmix64): the order of disks in the eyes of a
+/// segment.
 fn shuffled(segment: u32, disk: u16) -> u64 {
     let mut mixed = ((segment as u64) << 16 | disk as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

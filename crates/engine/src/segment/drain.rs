@@ -5,13 +5,15 @@
 //! 3. A slab is discarded on its disk; pages lie among others and are not.
 //! 4. They are free.
 //!
-//! No checkpoint has to come before 4, although an opening reads table pages where the last checkpoint says they are, before it reads the log: images are
-//! written only after the log is durable, so whoever finds a page overwritten finds the record that dropped its table, too. Metadata segments that move are
-//! different: their pages are still somebody's (`pool/moves.rs`).
+//! No checkpoint has to come before 4, although an opening reads table pages where the last checkpoint says they are,
+//! before it reads the log: images are written only after the log is durable, so whoever finds a page overwritten finds
+//! the record that dropped its table, too. Metadata segments that move are different: their pages are still somebody's
+//! (`pool/moves.rs`).
 //!
 //! Invariants
 //! 1. A slab that drains is neither free nor in a segment.
-//! 2. A slab is discarded between 2 and 4 only: never while a crash could bring its owner back, never after it was given out again.
+//! 2. A slab is discarded between 2 and 4 only: never while a crash could bring its owner back, never after it was
+//!    given out again.
 
 use super::Map;
 use crate::format::page::PageKind;
@@ -97,8 +99,8 @@ impl Map {
         self.draining.waiting.push(Drained { former, record: 0, slabs, known, pages });
     }
 
-    /// Takes the first two steps for all that can take them, the log being durable up to `durable`. `is_used` says of whose pages some are being read or
-    /// written. Says whether something waits for that only.
+    /// Takes the first two steps for all that can take them, the log being durable up to `durable`. `is_used` says of
+    /// whose pages some are being read or written. Says whether something waits for that only.
     pub fn settle_drained(&mut self, durable: u64, is_used: impl Fn(PageKind, u32) -> bool) -> bool {
         let mut used = false;
         for drained in core::mem::take(&mut self.draining.waiting) {

@@ -1,14 +1,17 @@
-//! The map of the pool: which disks have which slabs free, which segments exist, which stripe of a segment belongs to whom.
+//! The map of the pool: which disks have which slabs free, which segments exist, which stripe of a segment belongs to
+//! whom.
 //!
 //! Invariants
 //! 1. A slab belongs to at most one segment; a stripe index of a segment to at most one virtual stripe.
-//! 2. A stripe that was replaced or unmapped becomes free only after the record that says so is durable, and after the last reader of it is done.
+//! 2. A stripe that was replaced or unmapped becomes free only after the record that says so is durable, and after the
+//!    last reader of it is done.
 //! 3. `Table::free` counts the free stripes of its segments; `claims` never exceeds it but right after a replay.
-//! 4. The configuration fits the smallest checkpoint area with room to spare for virtual disks, disks and jobs: segments and chunks, which come with
-//!    data, are refused before it is full.
+//! 4. The configuration fits the smallest checkpoint area with room to spare for virtual disks, disks and jobs:
+//!    segments and chunks, which come with data, are refused before it is full.
 //! 5. What a dropped segment or table had drains before it is free ([`drain`]).
 //! 6. What was read ahead of a stripe goes with its place, in the step that frees it ([`ahead`]).
-//! 7. Every change here that must survive a crash is returned as records, which the caller appends to the log in the same step.
+//! 7. Every change here that must survive a crash is returned as records, which the caller appends to the log in the
+//!    same step.
 
 pub mod ahead;
 pub mod allocate;
@@ -222,8 +225,9 @@ impl Map {
         Ok(())
     }
 
-    /// Applies a configuration record, as found in a checkpoint or in the log. Free space is not kept while records are applied; call
-    /// [`Map::recount`] after the last one. A chunk has no room for its entries before [`Map::make_chunk_room`] or [`Map::prove_chunks`].
+    /// Applies a configuration record, as found in a checkpoint or in the log. Free space is not kept while records are
+    /// applied; call [`Map::recount`] after the last one. A chunk has no room for its entries before
+    /// [`Map::make_chunk_room`] or [`Map::prove_chunks`].
     pub fn apply(&mut self, record: Record<'_>) -> Result<()> {
         match record {
             Record::Pool(next) => self.next = next,
@@ -392,7 +396,8 @@ impl Map {
         indexes(record, self.slab)
     }
 
-    /// Maps `stripe` of `table` to `place` and lets go of where it was once the record with sequence number `seq` is durable.
+    /// Maps `stripe` of `table` to `place` and lets go of where it was once the record with sequence number `seq` is
+    /// durable.
     pub fn commit(&mut self, table: u32, stripe: u64, place: Option<Place>, seq: u64) {
         let found = self.tables.get_mut(&table).expect("a stripe is committed to a table that exists");
         let before = found.set(stripe, place);
@@ -400,8 +405,8 @@ impl Map {
         self.freeing.extend(before.into_iter().chain(in_limbo).map(|place| (seq, place)));
     }
 
-    /// Takes back that `seq` committed `stripe` of `table` to `place`: `before` is the truth again. `false`: a later change has replaced it already; what it let
-    /// go of is free with that one.
+    /// Takes back that `seq` committed `stripe` of `table` to `place`: `before` is the truth again. `false`: a later
+    /// change has replaced it already; what it let go of is free with that one.
     pub fn withdraw(&mut self, table: u32, stripe: u64, place: Place, before: Option<Place>, seq: u64) -> bool {
         let entry = before.and_then(|before| self.freeing.iter().position(|entry| *entry == (seq, before)));
         let Some(found) = self.tables.get_mut(&table) else { return false };
@@ -424,7 +429,8 @@ impl Map {
         self.limbo.get(&(table, stripe)).copied().or_else(|| self.tables[&table].get(stripe))
     }
 
-    /// Makes free what records below `durable` let go of. Returns records (segments that became empty and were given back).
+    /// Makes free what records below `durable` let go of. Returns records (segments that became empty and were given
+    /// back).
     pub fn release(&mut self, durable: u64) -> Vec<Record<'static>> {
         let mut records = Vec::new();
         while self.freeing.front().is_some_and(|(seq, _)| *seq < durable) {
@@ -485,7 +491,8 @@ impl Map {
         alloc::vec![self.drop_segment(place.segment)]
     }
 
-    /// Gives back every segment of a thin table that holds nothing and is promised to nothing: a crash may have come before that was durable.
+    /// Gives back every segment of a thin table that holds nothing and is promised to nothing: a crash may have come
+    /// before that was durable.
     pub fn drop_empty_segments(&mut self) -> Vec<Record<'static>> {
         let mut records = Vec::new();
         let ids: Vec<u32> = self.segments.keys().copied().collect();

@@ -1,9 +1,11 @@
-//! What a pool says of itself is proven before anything is made of it: whoever can write a disk can write records, and a number that contradicts another
-//! must end the opening, not the engine.
+//! What a pool says of itself is proven before anything is made of it: whoever can write a disk can write records, and
+//! a number that contradicts another must end the opening, not the engine.
 //!
 //! Invariants
-//! 1. After [`Map::recount`] every number refers to something that exists, no number is given to two things, and the next to be given out is free.
-//! 2. Memory for the entries of a chunk is taken only after its pages were proven to be its own, so never more than what the metadata of the pool has on disks.
+//! 1. After [`Map::recount`] every number refers to something that exists, no number is given to two things, and the
+//!    next to be given out is free.
+//! 2. Memory for the entries of a chunk is taken only after its pages were proven to be its own, so never more than
+//!    what the metadata of the pool has on disks.
 
 use super::Map;
 use crate::error::Result;

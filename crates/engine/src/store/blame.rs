@@ -10,8 +10,8 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 impl Store {
-    /// Goes on without a disk that failed; one that keeps failing is retired. Nothing is held against it that was asked of it before it was last
-    /// lost: it has been given another chance since.
+    /// Goes on without a disk that failed; one that keeps failing is retired. Nothing is held against it that was asked
+    /// of it before it was last lost: it has been given another chance since.
     pub(super) fn disk_failed(&self, no: u16, asked: &Rc<dyn Disk>, error: DiskError, reason: &str) {
         let now = self.disk(no);
         if !now.is_ok_and(|now| Rc::ptr_eq(&now, asked)) {

@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Bytes are taken before they are there, in the step that decides about it, and given back when they are gone.
 //! 2. What is larger than a whole budget gets through alone: nobody waits for ever.
-//! 3. Memory for new stripes ends an eighth before the limit: a stripe that is being filled can become whole, or a stream would have to be merged.
+//! 3. Memory for new stripes ends an eighth before the limit: a stripe that is being filled can become whole, or a
+//!    stream would have to be merged.
 //! 4. Who merges to empty the log has a budget of its own: it waits for nobody who waits for the log.
 
 use super::{Store, Tuning};
@@ -163,8 +164,8 @@ impl Budget {
         self.hold(bytes)
     }
 
-    /// Whether a stripe buffer of `own` bytes may grow by `bytes` now. `healthy`: of a virtual disk without stripes that cannot leave, for which
-    /// those of the others do not count, up to half of the budget.
+    /// Whether a stripe buffer of `own` bytes may grow by `bytes` now. `healthy`: of a virtual disk without stripes
+    /// that cannot leave, for which those of the others do not count, up to half of the budget.
     pub fn admits(&self, bytes: u64, own: u64, healthy: bool, ticket: Option<&Ticket<'_>>) -> bool {
         let (used, stuck) = (self.used.get(), self.stuck.get());
         let limit = if own == 0 { self.limit / 8 * 7 } else { self.limit };
@@ -191,7 +192,8 @@ impl Budget {
         self.stuck.get() > 0
     }
 
-    /// Notes how many bytes cannot leave, and in which state of the pool nothing can be done about it. Says whether that is news.
+    /// Notes how many bytes cannot leave, and in which state of the pool nothing can be done about it. Says whether
+    /// that is news.
     pub fn note_stuck(&self, bytes: u64, hopeless: Option<u64>) -> bool {
         let before = (self.stuck.replace(bytes), self.hopeless.replace(hopeless));
         before != (bytes, hopeless)

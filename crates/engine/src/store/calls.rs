@@ -1,10 +1,12 @@
 //! The calls to the disks, and what follows when one fails or takes too long.
 //!
 //! Invariants
-//! 1. An answer counts only while the disk is the one that was asked and was not lost in between: what a lost disk says later is not believed.
-//! 2. A disk that keeps a write or a flush waiting for the write timeout is taken out, but only if everything that is on it is safe without it;
-//!    else it is waited for, and named once.
-//! 3. A lost disk is used again only after all that was asked of it has ended: a late write would else fall on newer data.
+//! 1. An answer counts only while the disk is the one that was asked and was not lost in between: what a lost disk says
+//!    later is not believed.
+//! 2. A disk that keeps a write or a flush waiting for the write timeout is taken out, but only if everything that is
+//!    on it is safe without it; else it is waited for, and named once.
+//! 3. A lost disk is used again only after all that was asked of it has ended: a late write would else fall on newer
+//!    data.
 
 use super::patience::{Late, Patience, Patient};
 use super::quorum;
@@ -41,7 +43,8 @@ enum Stall {
     Waited,
 }
 
-/// While a pool is opened, what is to be read comes from records that are not proven yet: a disk is not asked for what it does not have.
+/// While a pool is opened, what is to be read comes from records that are not proven yet: a disk is not asked for what
+/// it does not have.
 fn check_range(asked: &Asked, at: DiskOffset, len: usize) -> Done<()> {
     let end = at.0.checked_add(len as u64);
     if end.is_some_and(|end| end <= asked.disk.shape().capacity.0) { Ok(()) } else { Err(DiskError::Media) }
@@ -111,7 +114,8 @@ impl Store {
         result
     }
 
-    /// Makes durable all that was written to disk `no`. A disk that fails a flush is taken out: nobody knows what it lost.
+    /// Makes durable all that was written to disk `no`. A disk that fails a flush is taken out: nobody knows what it
+    /// lost.
     pub async fn disk_flush(&self, no: u16) -> Done<()> {
         let asked = self.asked(no)?;
         let covered = match self.members.borrow_mut().get_mut(&no) {
@@ -141,7 +145,8 @@ impl Store {
         join(disks.into_iter().map(|no| self.disk_flush(no))).await;
     }
 
-    /// Waits until all that was asked of disk `no` before it was lost has ended. Fails where that takes longer than the write timeout.
+    /// Waits until all that was asked of disk `no` before it was lost has ended. Fails where that takes longer than the
+    /// write timeout.
     pub async fn late_requests_end(&self, no: u16) -> Result<()> {
         let began = self.world.now();
         loop {

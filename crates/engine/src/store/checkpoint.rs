@@ -1,13 +1,15 @@
 //! Checkpoints: after one, the log before its anchor is needed no more.
 //!
 //! The steps, in their order:
-//! 1. note the sequence number `redo` and the configuration as it is now: what comes later is in the log from `redo` on, so a configuration never names a page
-//!    that was not written;
+//! 1. note the sequence number `redo` and the configuration as it is now: what comes later is in the log from `redo`
+//!    on, so a configuration never names a page that was not written;
 //! 2. make the log durable, write every dirty page (an image never runs ahead of the durable log);
-//! 3. write the configuration to every voter (of another set than before, if it is time for a step to a better one), in the checkpoint area that the last checkpoint did not use;
+//! 3. write the configuration to every voter (of another set than before, if it is time for a step to a better one), in
+//!    the checkpoint area that the last checkpoint did not use;
 //! 4. flush; then the labels, with the new anchor; then the ring before the anchor is free.
 //!
-//! A disk that goes or comes during 2 and 3 has them done again: what was written may be missing on it. While the pool is frozen, none of it happens.
+//! A disk that goes or comes during 2 and 3 has them done again: what was written may be missing on it. While the pool
+//! is frozen, none of it happens.
 
 use super::{Store, join};
 use crate::checksum::crc32c;

@@ -1,9 +1,11 @@
 //! Which disks carry the log, and which vote. Pure: from what is known of the disks that are there and up to date.
 //!
 //! Invariants
-//! 1. There are as many copies of the log as there are disks for them, up to [`LOGGERS_MAX`], whatever the disks are used for.
-//! 2. A domain that fails takes neither all copies of the log nor the majority of the votes, if any choice has that property. For the sake of
-//!    the votes fewer disks vote, but never fewer than [`VOTERS_MIN`] where there are as many.
+//! 1. There are as many copies of the log as there are disks for them, up to [`LOGGERS_MAX`], whatever the disks are
+//!    used for.
+//! 2. A domain that fails takes neither all copies of the log nor the majority of the votes, if any choice has that
+//!    property. For the sake of the votes fewer disks vote, but never fewer than [`VOTERS_MIN`] where there are as
+//!    many.
 //! 3. What is best stays best: of choices that are equally good the one that changes the least is taken.
 //! 4. Any majority before a step of the votes shares a disk with any majority after it.
 
@@ -30,8 +32,8 @@ pub struct Candidate<'a> {
     pub now: bool,
 }
 
-/// The disks (bits) that are to carry the log: journal disks first, then solid-state disks, then others, hot spares and retired disks last;
-/// of equals those of different domains.
+/// The disks (bits) that are to carry the log: journal disks first, then solid-state disks, then others, hot spares and
+/// retired disks last; of equals those of different domains.
 pub fn loggers(candidates: &[Candidate<'_>]) -> u64 {
     let count = LOGGERS_MAX.min(candidates.len());
     let rank = |disk: &Candidate<'_>| match (disk.usage, disk.media) {
@@ -75,8 +77,8 @@ pub fn next_voters(have: u64, want: u64) -> u64 {
     }
 }
 
-/// Takes `count` disks, one after the other: at most `bearable` of one domain as long as that goes, of the lowest rank, of the domain with the
-/// fewest taken, those that do it now before others.
+/// Takes `count` disks, one after the other: at most `bearable` of one domain as long as that goes, of the lowest rank,
+/// of the domain with the fewest taken, those that do it now before others.
 fn pick(candidates: &[Candidate<'_>], count: usize, bearable: usize, rank: impl Fn(&Candidate<'_>) -> u8) -> u64 {
     let mut taken: Vec<&Candidate<'_>> = Vec::new();
     while taken.len() < count {

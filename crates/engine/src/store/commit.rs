@@ -1,9 +1,12 @@
 //! The one task that writes the log, and the order that must never be broken.
 //!
 //! Invariants
-//! 1. Data before record: before a batch is written, every disk with unflushed writes is flushed, so whatever the batch's commits speak of is durable.
-//! 2. Record before reuse: what a batch lets go of is free only after the batch is durable on every log disk that is left.
-//! 3. A disk that did not take the data a batch speaks of is named as behind before the batch is written; what it lacks is in the next.
+//! 1. Data before record: before a batch is written, every disk with unflushed writes is flushed, so whatever the
+//!    batch's commits speak of is durable.
+//! 2. Record before reuse: what a batch lets go of is free only after the batch is durable on every log disk that is
+//!    left.
+//! 3. A disk that did not take the data a batch speaks of is named as behind before the batch is written; what it lacks
+//!    is in the next.
 //! 4. Membership before acknowledgement: if a disk was taken out, the labels say so before anything is called durable.
 //! 5. While the pool is frozen no batch is written, and none that was being written is called durable (`freeze.rs`).
 //! 6. No commit is durable whose stripe is not (`limbo.rs`).
@@ -82,7 +85,8 @@ fn start_timer(store: &Rc<Store>) {
     );
 }
 
-/// What is in limbo and could not be judged is looked at again, although no disk comes or goes: it may have been its metadata that was not up to date.
+/// What is in limbo and could not be judged is looked at again, although no disk comes or goes: it may have been its
+/// metadata that was not up to date.
 fn start_limbo_timer(store: &Rc<Store>) {
     const LATER: Nanos = Nanos::millis(500);
     let store = store.clone();
@@ -121,7 +125,8 @@ impl Store {
         }
         self.withdraw_unsafe(bound).await;
         if self.labels.outdated.get() && !mutant::active(Mutant::NoLabelsBeforeAck) {
-            // A disk was lost with strips that this batch speaks of: if the power goes now, it must not pass for one that has them.
+            // A disk was lost with strips that this batch speaks of: if the power goes now, it must not pass for one
+            // that has them.
             self.write_labels().await?;
         }
         let taken = self.log.take(bound);
@@ -144,8 +149,8 @@ impl Store {
         self.room.notify();
     }
 
-    /// Writes the batch to every log disk and makes it durable there, labels included. Returns its CRC. While the pool is frozen it waits: disks that
-    /// come back get the batch, too.
+    /// Writes the batch to every log disk and makes it durable there, labels included. Returns its CRC. While the pool
+    /// is frozen it waits: disks that come back get the batch, too.
     async fn write_batch(&self, taken: &Taken) -> Result<u32> {
         let head = BatchHead {
             magic: [0; 8],

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. One slab of each disk is discarded at a time, in pieces, so that clients wait for none of it.
-//! 2. A slab is free only after its discard has ended, however it ended: a disk that knows no discards, or fails one, still holds bytes that nobody reads.
+//! 2. A slab is free only after its discard has ended, however it ended: a disk that knows no discards, or fails one,
+//!    still holds bytes that nobody reads.
 
 use super::Store;
 use crate::format::record::SlabAt;

@@ -1,9 +1,11 @@
-//! The freeze: while too few disks are there, nothing is written and nothing is called durable. The pool thaws by itself when enough of them are back.
+//! The freeze: while too few disks are there, nothing is written and nothing is called durable. The pool thaws by
+//! itself when enough of them are back.
 //!
 //! Invariants
 //! 1. A frozen pool writes no label, no page, no checkpoint and no log batch.
-//! 2. Clients wait as long as the pool has been frozen for less than [`Tuning::freeze_limit`](super::Tuning::freeze_limit); then they are refused, until it thaws.
-//!    What works for the pool itself waits until it thaws, stops or fails.
+//! 2. Clients wait as long as the pool has been frozen for less than
+//!    [`Tuning::freeze_limit`](super::Tuning::freeze_limit); then they are refused, until it thaws. What works for the
+//!    pool itself waits until it thaws, stops or fails.
 //! 3. Whoever waits is woken when the pool freezes, thaws, and begins to refuse.
 
 use super::{Store, quorum};
@@ -72,8 +74,8 @@ impl Store {
         self.freeze.closing.get()
     }
 
-    /// Waits until something has changed since [`Store::changes`] was `changes`, as long as disks are missing that went a short while ago. `false`: there are
-    /// none, or not any more.
+    /// Waits until something has changed since [`Store::changes`] was `changes`, as long as disks are missing that went
+    /// a short while ago. `false`: there are none, or not any more.
     pub async fn await_disks(&self, changes: u64) -> bool {
         const LOOK: Nanos = Nanos::millis(50);
         loop {
@@ -154,7 +156,8 @@ impl Store {
         self.log.make_durable_unless(seq, || self.check_not_frozen()).await
     }
 
-    /// Makes every record below `seq` durable, for the pool itself: waits while it is frozen, unless it is being closed.
+    /// Makes every record below `seq` durable, for the pool itself: waits while it is frozen, unless it is being
+    /// closed.
     pub async fn make_logged(&self, seq: u64) -> Result<()> {
         let closing = || match self.frozen() {
             Some(reason) if self.freeze.closing.get() => Err(frozen(reason)),
@@ -193,14 +196,16 @@ impl Store {
         Some(format!("metadata is out of reach: {} missing, one of them is needed", self.names_of(on)))
     }
 
-    /// The voters of a label that was cut short of which less than half are among `present`: the others may open the pool by it.
+    /// The voters of a label that was cut short of which less than half are among `present`: the others may open the
+    /// pool by it.
     pub fn attempted_beyond(&self, present: u64) -> Option<u64> {
         let attempted = self.labels.attempted.borrow();
         attempted.iter().copied().find(|voters| *voters != 0 && !quorum::may_go_on(*voters, present))
     }
 
-    /// The disks (bits) of a metadata segment of which the disks `current` hold no copy: as things are, or as the newest checkpoint has it. A copy that
-    /// has moved since is found by no opening before it reads the log, and nobody knows whether that it moved is durable.
+    /// The disks (bits) of a metadata segment of which the disks `current` hold no copy: as things are, or as the
+    /// newest checkpoint has it. A copy that has moved since is found by no opening before it reads the log, and nobody
+    /// knows whether that it moved is durable.
     pub fn metadata_beyond(&self, current: u64) -> Option<u64> {
         let map = self.map.borrow();
         let before = self.homes.borrow();

@@ -1,16 +1,17 @@
-//! Labels of the open pool: who is a current member, where the newest checkpoint is. See `format/label.rs` for the slots, `quorum.rs` for who may
-//! change what they say.
+//! Labels of the open pool: who is a current member, where the newest checkpoint is. See `format/label.rs` for the
+//! slots, `quorum.rs` for who may change what they say.
 //!
 //! Invariants
 //! 1. A label of epoch `e` is written only after all it refers to is durable.
-//! 2. An epoch counts once it is durable on every disk that it names as current; a disk that fails to take it is dropped and the next epoch
-//!    says so.
+//! 2. An epoch counts once it is durable on every disk that it names as current; a disk that fails to take it is
+//!    dropped and the next epoch says so.
 //! 3. A disk that was away votes, or carries the log, only after it was brought what it missed of checkpoint, or log.
-//! 4. A label that was cut short may be durable: the disks that it names as voters could be opened by it, so nothing goes
-//!    on without half of them.
+//! 4. A label that was cut short may be durable: the disks that it names as voters could be opened by it, so nothing
+//!    goes on without half of them.
 //! 5. A disk that was put back from a copy counts as that, whatever label it was given since, until it is durably on
 //!    record that nobody knows what it lacks.
-//! 6. No label is written while the pool is frozen. So a disk that is lost and back before a label without it was durable missed none.
+//! 6. No label is written while the pool is frozen. So a disk that is lost and back before a label without it was
+//!    durable missed none.
 
 use super::choice::{self, Candidate};
 use super::{Store, join, quorum};
@@ -51,9 +52,11 @@ pub struct Labels {
     pub durable_epoch: Cell<u64>,
     /// The voters of the last label that is known to be durable: what the next label says of it.
     pub durable_voters: Cell<u64>,
-    /// While the pool is opened by a label that may never have been durable: the voters of the one before, whose majority is needed, too. 0: it was.
+    /// While the pool is opened by a label that may never have been durable: the voters of the one before, whose
+    /// majority is needed, too. 0: it was.
     pub joint: Cell<u64>,
-    /// The voters of labels that were written since that one, and may be durable on some disks or on all: nobody knows, for one of those was lost.
+    /// The voters of labels that were written since that one, and may be durable on some disks or on all: nobody knows,
+    /// for one of those was lost.
     pub attempted: RefCell<Vec<u64>>,
     /// The disks that have missed nothing, although they may have been away since that label.
     pub whole: Cell<u64>,
@@ -151,8 +154,9 @@ impl Store {
         Ok(())
     }
 
-    /// Has the number `opening` promised by more than half of the voters: nobody who opens the pool after that is ignorant of it. `labels`: those
-    /// of the disks that are believed; they are written anew as they are, but for the promise.
+    /// Has the number `opening` promised by more than half of the voters: nobody who opens the pool after that is
+    /// ignorant of it. `labels`: those of the disks that are believed; they are written anew as they are, but for the
+    /// promise.
     pub async fn promise(&self, opening: u64, labels: &[Label], degraded: bool) -> Result<()> {
         let mut promised = 0u64;
         // The rest is as it was: a disk that took no part in the newest label must not look as if it had.
@@ -197,7 +201,8 @@ impl Store {
         })
     }
 
-    /// The disks that vote after the next checkpoint: one more or one fewer than now, or those that do now if they are the best.
+    /// The disks that vote after the next checkpoint: one more or one fewer than now, or those that do now if they are
+    /// the best.
     pub fn voters_next(&self) -> u64 {
         let now = set_of(&self.voters());
         choice::next_voters(now, self.choose(now, |candidates| choice::voters(candidates)))

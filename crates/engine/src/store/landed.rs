@@ -1,4 +1,5 @@
-//! Landed data that a replay has found and no stripe holds yet, kept by where it belongs: a commit finds what it retires without a look at the rest.
+//! Landed data that a replay has found and no stripe holds yet, kept by where it belongs: a commit finds what it
+//! retires without a look at the rest.
 
 use super::replay::Landed;
 use alloc::collections::BTreeMap;

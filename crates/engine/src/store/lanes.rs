@@ -1,10 +1,11 @@
 //! The way to each disk, for reads: which copy is read, and when what is read ahead has its turn.
 //!
 //! The rules
-//! 1. What a client, or anybody else, waits for goes to its disk at once. What is read ahead waits until nobody else reads there, and then only a
-//!    little of it is under way, so that whoever comes next waits for little. Once somebody waits for it, it goes at once, too.
-//! 2. Of several copies the one is read whose disk has the least to do. A disk that has just read up to there goes on for a while, as it needs no seek;
-//!    among disks with about as much to do the nearest head wins.
+//! 1. What a client, or anybody else, waits for goes to its disk at once. What is read ahead waits until nobody else
+//!    reads there, and then only a little of it is under way, so that whoever comes next waits for little. Once
+//!    somebody waits for it, it goes at once, too.
+//! 2. Of several copies the one is read whose disk has the least to do. A disk that has just read up to there goes on
+//!    for a while, as it needs no seek; among disks with about as much to do the nearest head wins.
 
 use super::Store;
 use crate::segment::ahead::Fetch;

@@ -1,14 +1,16 @@
 //! Stripes that were written, and whose disks went before a flush had made them durable.
 //!
-//! A commit record must not become durable before the stripe it speaks of: the stripe's old version would be given up for one that may be gone. So before
-//! a batch is written, its commits are looked at. Those of stripes that too many disks may have lost are *withdrawn*: the record becomes one that says nothing,
-//! the table says again what it said before, and the new version is in limbo. Reads go to it all the same, flushes wait for it. When its disks
-//! are back it is proven: if enough of its strips are there it is committed anew, else it is lost, and its virtual disk says so.
+//! A commit record must not become durable before the stripe it speaks of: the stripe's old version would be given up
+//! for one that may be gone. So before a batch is written, its commits are looked at. Those of stripes that too many
+//! disks may have lost are *withdrawn*: the record becomes one that says nothing, the table says again what it said
+//! before, and the new version is in limbo. Reads go to it all the same, flushes wait for it. When its disks are back
+//! it is proven: if enough of its strips are there it is committed anew, else it is lost, and its virtual disk says so.
 //!
 //! Invariants
 //! 1. No commit record is durable whose stripe is not, but for as many strips as its layout can do without.
 //! 2. What a commit in limbo would retire stays: the old stripe is not free, landed data stays in the log.
-//! 3. What the log keeps of a stripe moves on with the newest content only, and nothing is merged with a version older than one that was lost.
+//! 3. What the log keeps of a stripe moves on with the newest content only, and nothing is merged with a version older
+//!    than one that was lost.
 //! 4. What is in limbo is judged as soon as all its disks are there, whether anything else is to be written or not.
 //! 5. A stripe in limbo is read where it was written last, or is an error: never is an older version read.
 
@@ -83,7 +85,8 @@ impl Limbo {
         self.withdrawals.get()
     }
 
-    /// Takes note of the commit of `sealed`. Returns the oldest landed record of a version of it that was in limbo: it is retired with this one.
+    /// Takes note of the commit of `sealed`. Returns the oldest landed record of a version of it that was in limbo: it
+    /// is retired with this one.
     pub fn committed(&self, mut fresh: Fresh, sealed: &Rc<Sealed>) -> Option<u64> {
         let StripeOf { table, stripe, .. } = fresh.stripe;
         let before = self.forget(table, stripe);
@@ -91,7 +94,8 @@ impl Limbo {
         if let Some(before) = &before {
             sealed.landed.borrow_mut().take_over(&before.landed.borrow());
         }
-        // If it is taken back, and an older version of it, too, that one's landed data goes on under the newest content: none that is older may follow.
+        // If it is taken back, and an older version of it, too, that one's landed data goes on under the newest
+        // content: none that is older may follow.
         let older =
             |other: &Fresh| other.landed.is_some() && (other.stripe.table, other.stripe.stripe) == (table, stripe);
         if sealed.landed_from().is_some() || self.fresh.borrow().iter().any(older) {

@@ -1,10 +1,11 @@
-//! What all virtual disks of a pool share: the members, the map, the log, the metadata pages, and the disk calls that notice when a
-//! member fails.
+//! What all virtual disks of a pool share: the members, the map, the log, the metadata pages, and the disk calls that
+//! notice when a member fails.
 //!
 //! Invariants
-//! 1. Every disk access of the engine goes through the calls here; a disk that fails a write or a flush, or is gone, is taken out in the same step.
-//! 2. Once a disk was taken out, nothing is acknowledged as durable before the labels of the others say so: an old disk that comes back can
-//!    then never pass for a current one.
+//! 1. Every disk access of the engine goes through the calls here; a disk that fails a write or a flush, or is gone, is
+//!    taken out in the same step.
+//! 2. Once a disk was taken out, nothing is acknowledged as durable before the labels of the others say so: an old disk
+//!    that comes back can then never pass for a current one.
 //! 3. A write counts as durable only when a flush that began after it has ended, whoever asked for that flush.
 //! 4. No borrow of a `RefCell` lives across an `.await`.
 
@@ -76,7 +77,8 @@ pub struct Tuning {
     pub run_bytes: u64,
     /// A read that takes longer is answered from other disks, where there is redundancy.
     pub read_patience: Nanos,
-    /// The write timeout: a disk that takes longer for a write or a flush is taken out, where everything on it is safe without it.
+    /// The write timeout: a disk that takes longer for a write or a flush is taken out, where everything on it is safe
+    /// without it.
     pub write_limit: Nanos,
     /// A disk that has shown so many bad blocks since the pool was opened is retired.
     pub bad_blocks_max: u64,
@@ -174,7 +176,8 @@ pub struct Store {
     pub stopping: Cell<bool>,
     /// The log may be appended to: the pool has been opened for writing.
     pub writing: Cell<bool>,
-    /// The disks (bits) of each metadata segment as the newest checkpoint has it: an opening reads the pages there before it reads the log.
+    /// The disks (bits) of each metadata segment as the newest checkpoint has it: an opening reads the pages there
+    /// before it reads the log.
     pub homes: RefCell<BTreeMap<u32, u64>>,
     /// Metadata pages that were found behind on some disk while the pool was being opened.
     pub suspects: RefCell<Vec<(PageId, (PageRun, u32))>>,
@@ -206,9 +209,11 @@ pub struct Member {
     pub was_current: bool,
     /// The epoch of the last durable label that calls it current.
     pub current_epoch: u64,
-    /// The epoch of the last label that is known to be durable on it: with an older one it was put back from a copy. 0: unknown.
+    /// The epoch of the last label that is known to be durable on it: with an older one it was put back from a copy. 0:
+    /// unknown.
     pub seen_epoch: u64,
-    /// Whether it was put back from an older copy, or used elsewhere, and it is not durably on record yet what it lacks.
+    /// Whether it was put back from an older copy, or used elsewhere, and it is not durably on record yet what it
+    /// lacks.
     pub out_of_step: bool,
     /// The serial number of its newest label.
     pub label_serial: u64,
@@ -241,7 +246,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// A member that has done nothing yet. `named_current`: the labels say that its metadata is up to date, which counts if the disk is there.
+    /// A member that has done nothing yet. `named_current`: the labels say that its metadata is up to date, which
+    /// counts if the disk is there.
     pub fn new(id: Id, plan: DiskPlan, disk: Option<Rc<dyn Disk>>, named_current: bool) -> Member {
         Member {
             id,
@@ -442,7 +448,8 @@ impl Store {
         current.fold(0, |set, (no, _)| set | 1 << no)
     }
 
-    /// Appends configuration records to the log, in order, and keeps the checksum pages in step with new segments and with those that go.
+    /// Appends configuration records to the log, in order, and keeps the checksum pages in step with new segments and
+    /// with those that go.
     pub fn append_all(&self, records: Vec<Record<'static>>) {
         for record in records {
             let seq = self.log.append(&record);

@@ -1,7 +1,8 @@
 //! Metadata pages on the disks, and the checksum pages ("sheets") kept in memory.
 //!
 //! Invariants
-//! 1. A dirty sheet page stays in memory until a checkpoint has written it (not: has begun to); a clean one that nobody holds may be dropped at any time.
+//! 1. A dirty sheet page stays in memory until a checkpoint has written it (not: has begun to); a clean one that nobody
+//!    holds may be dropped at any time.
 //! 2. Images are read only from current disks: a copy on a disk that missed updates is never believed.
 //! 3. Version `v` of a page is written to slot `v % 2` of every copy; the largest version that verifies is the page.
 //! 4. A page that cannot be read is an error, and never taken for one that was never written.
@@ -300,7 +301,8 @@ impl Store {
         };
         let id = PageId { kind: PageKind::Sheet, owner: segment, number };
         let image = self.read_page(id, home).await?;
-        // No image: no stripe of this page was ever checkpointed, or every copy is damaged. The sums are 0 then, which verifies nothing.
+        // No image: no stripe of this page was ever checkpointed, or every copy is damaged. The sums are 0 then, which
+        // verifies nothing.
         let (version, sums) = image.map_or((0, vec![0; PAGE_SUMS]), |(version, block)| {
             let words = block[64..].chunks_exact(4);
             (version, words.map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect())
@@ -318,14 +320,16 @@ impl Store {
         self.pages.shrink(self.tuning.sheet_memory);
     }
 
-    /// Whether so much of the memory for checksum pages is dirty that a checkpoint is due: dirty pages cannot be dropped.
+    /// Whether so much of the memory for checksum pages is dirty that a checkpoint is due: dirty pages cannot be
+    /// dropped.
     pub fn has_too_many_dirty_pages(&self) -> bool {
         self.pages.dirty.get() as u64 * BLOCK > (self.tuning.sheet_memory / 2).max(DIRTY_MIN)
     }
 
-    /// The newest sound image of a page on the current disks. Copies that lack it are brought up to date on the way; while the pool is being
-    /// opened they are only noted, for where the page lies is not known for sure before the log was read ([`Store::heal_suspects`]).
-    /// `Ok(None)`: it was never written. An error: no copy of it can be read that must have it.
+    /// The newest sound image of a page on the current disks. Copies that lack it are brought up to date on the way;
+    /// while the pool is being opened they are only noted, for where the page lies is not known for sure before the log
+    /// was read ([`Store::heal_suspects`]). `Ok(None)`: it was never written. An error: no copy of it can be read that
+    /// must have it.
     pub async fn read_page(&self, id: PageId, home: (PageRun, u32)) -> Result<Option<(u64, Buf)>> {
         // Held until the last write below: a slab, or a page of it, is nobody else's as long as somebody knows it.
         let _used = self.pages.using(id);
@@ -382,7 +386,8 @@ impl Store {
         }
     }
 
-    /// The newest sound image of one copy, whose pair of slots begins at block `pair` of its slab. `patiently`: within the read timeout.
+    /// The newest sound image of one copy, whose pair of slots begins at block `pair` of its slab. `patiently`: within
+    /// the read timeout.
     async fn read_copy(&self, id: PageId, at: SlabAt, pair: u64, patiently: bool) -> Copied {
         let (whole, len) = (self.slab_offset(at, pair), PAGE_PAIR as usize);
         let read = match patiently {
@@ -414,8 +419,9 @@ impl Store {
         found.iter().filter_map(Copied::image).map(|(version, _)| *version).max().unwrap_or(0)
     }
 
-    /// Every copy of a page on the current disks, and the newest sound image there. With `patiently`, a disk that stalls is waited for only where no
-    /// other copy was read whole; and never while a pool is being opened, when a copy that is behind could be taken for the newest.
+    /// Every copy of a page on the current disks, and the newest sound image there. With `patiently`, a disk that
+    /// stalls is waited for only where no other copy was read whole; and never while a pool is being opened, when a
+    /// copy that is behind could be taken for the newest.
     pub(super) async fn read_copies(
         &self,
         id: PageId,
@@ -448,8 +454,9 @@ impl Store {
         copies.iter().zip(written).any(|(copy, written)| written.is_ok() && self.is_current(copy.disk))
     }
 
-    /// Writes every page that is dirty now. What the images speak of is made durable first. Pages that become dirty meanwhile may wait for the next
-    /// sweep: under a steady stream there are always some, and this must end. Returns the pages; they are clean once [`Store::pages_written`] was told.
+    /// Writes every page that is dirty now. What the images speak of is made durable first. Pages that become dirty
+    /// meanwhile may wait for the next sweep: under a steady stream there are always some, and this must end. Returns
+    /// the pages; they are clean once [`Store::pages_written`] was told.
     pub async fn write_dirty_pages(&self) -> Result<Vec<PageId>> {
         /// Images held at once: each group of them costs a commit, so they are many.
         const GROUP: usize = 4096;
@@ -517,7 +524,8 @@ impl Store {
         Ok(())
     }
 
-    /// Images of dirty table pages from chunk `from` (table, number) on, at least `max` of them while there are so many, and where to go on.
+    /// Images of dirty table pages from chunk `from` (table, number) on, at least `max` of them while there are so
+    /// many, and where to go on.
     fn take_dirty_table_pages(&self, from: (u32, u32), max: usize) -> (Vec<Image>, Option<(u32, u32)>) {
         let mut images = Vec::new();
         let lineage = self.labels.lineage.borrow();

@@ -1,4 +1,5 @@
-//! Patience: a request that takes too long is told to be overdue, so that whoever asked can do without the answer; the disk goes on with it.
+//! Patience: a request that takes too long is told to be overdue, so that whoever asked can do without the answer; the
+//! disk goes on with it.
 //!
 //! Invariants
 //! 1. No future of the engine is dropped half-way: a request runs in a task of its own, and its buffers with it.
@@ -75,8 +76,8 @@ impl Patience {
         self.limit
     }
 
-    /// Runs `io`, a request to `disk`, and waits no longer than the limit. `stalled` counts the disk's overdue requests, `in_flight` is one higher
-    /// until the disk has ended it.
+    /// Runs `io`, a request to `disk`, and waits no longer than the limit. `stalled` counts the disk's overdue
+    /// requests, `in_flight` is one higher until the disk has ended it.
     pub async fn ask<T: 'static>(
         self: &Rc<Self>,
         disk: Rc<dyn Disk>,

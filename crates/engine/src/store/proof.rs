@@ -1,13 +1,13 @@
 //! The proof of a metadata page: every copy of it can be read, in both slots, and has its newest image.
 //!
-//! A slot that cannot be read is damage even where the other one holds the newest image: nobody can tell from that copy alone that the lost slot held nothing
-//! newer, so a pool that has only that copy left does not open.
+//! A slot that cannot be read is damage even where the other one holds the newest image: nobody can tell from that copy
+//! alone that the lost slot held nothing newer, so a pool that has only that copy left does not open.
 //!
 //! Invariants
 //! 1. No checkpoint runs while a page is proven: the slot that is made blank is the one that the next image goes to.
 //! 2. The only good image of a page is never overwritten: where its copy is damaged, only the other slot is written.
-//! 3. What is in memory is the page, whatever became of its copies: where they are all behind it, the next checkpoint writes it anew, and a second proof puts right
-//!    what that leaves.
+//! 3. What is in memory is the page, whatever became of its copies: where they are all behind it, the next checkpoint
+//!    writes it anew, and a second proof puts right what that leaves.
 
 use super::Store;
 use super::pages::{Copied, first_block, slot_of};
@@ -32,7 +32,8 @@ pub enum Proof {
 }
 
 impl Store {
-    /// Proves a page; what is wrong with its copies is put right. An error: what it held is lost. No checkpoint may run meanwhile.
+    /// Proves a page; what is wrong with its copies is put right. An error: what it held is lost. No checkpoint may run
+    /// meanwhile.
     pub async fn prove_page(&self, id: PageId, home: (PageRun, u32)) -> Result<Proof> {
         let _used = self.pages.using(id);
         let _slabs = self.map.borrow().segments.get(&home.0.segment).map(|segment| segment.record.slabs.clone());
@@ -63,7 +64,8 @@ impl Store {
         Ok(Proof::Sound)
     }
 
-    /// Writes what is wrong in one copy, whose pair of slots begins at block `pair`. A disk that fails this is taken out; the page has other copies.
+    /// Writes what is wrong in one copy, whose pair of slots begins at block `pair`. A disk that fails this is taken
+    /// out; the page has other copies.
     async fn mend_copy(&self, at: SlabAt, pair: u64, found: &Copied, newest: Option<&(u64, Buf)>) {
         let best = newest.map_or(0, |(version, _)| *version);
         let lacks = newest.is_some() && found.image().is_none_or(|(version, _)| *version < best);

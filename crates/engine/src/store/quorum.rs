@@ -1,19 +1,26 @@
-//! Who may speak for a pool. Pure: from labels and from which disks are there, to whether a pool may be opened, may go on, and which disks are believed.
-//! `weft-sim` explores every sequence of events over these functions for pools of up to five disks (`crates/sim/src/quorum.rs`).
+//! Who may speak for a pool. Pure: from labels and from which disks are there, to whether a pool may be opened, may go
+//! on, and which disks are believed. `weft-sim` explores every sequence of events over these functions for pools of up
+//! to five disks (`crates/sim/src/quorum.rs`).
 //!
 //! The protocol
-//! 1. *Opening* needs more than half of the voters of the newest label. Before an opening writes anything it has a number promised: one larger than any
-//!    number on the disks that are there, durable on more than half of the voters. So of two openings from the same label the later one knows of the
-//!    earlier, and labels are ordered by (opening, epoch).
+//! 1. *Opening* needs more than half of the voters of the newest label. Before an opening writes anything it has a
+//!    number promised: one larger than any number on the disks that are there, durable on more than half of the voters.
+//!    So of two openings from the same label the later one knows of the earlier, and labels are ordered by (opening,
+//!    epoch).
 //! 2. *Going on* needs half of the voters of the last label that was durable on all disks it calls current.
 //!    The other half cannot be opened elsewhere meanwhile: it is no majority. Below half the pool freezes.
-//!    It needs half of the voters of each label written since, too: one that was cut short may be durable, and open the pool elsewhere.
-//! 3. A disk is voted out by a label without it, durable on all disks that the label calls current; only then is anything acknowledged without it.
+//!    It needs half of the voters of each label written since, too: one that was cut short may be durable, and open the
+//!    pool elsewhere.
+//! 3. A disk is voted out by a label without it, durable on all disks that the label calls current; only then is
+//!    anything acknowledged without it.
 //!
 //! Invariants
-//! 1. Any set of disks that may open a pool shares a disk with any set that may go on: two histories never both acknowledge anything.
-//! 2. What one label made durable is known to every later opening: labels change the voters by a vote of the voters before.
-//! 3. A disk is believed only if its own label is no older than the last durable one, of a history that the newest goes on from.
+//! 1. Any set of disks that may open a pool shares a disk with any set that may go on: two histories never both
+//!    acknowledge anything.
+//! 2. What one label made durable is known to every later opening: labels change the voters by a vote of the voters
+//!    before.
+//! 3. A disk is believed only if its own label is no older than the last durable one, of a history that the newest goes
+//!    on from.
 
 use crate::format::label::Label;
 
@@ -28,8 +35,8 @@ pub enum Standing {
     Diverged,
 }
 
-/// How the disk with label `own` stands to `newest`. A label is written to one disk after the other, so the last ones may be missing on a disk; but none that
-/// was durable on all disks it calls current.
+/// How the disk with label `own` stands to `newest`. A label is written to one disk after the other, so the last ones
+/// may be missing on a disk; but none that was durable on all disks it calls current.
 pub fn standing(newest: &Label, own: &Label) -> Standing {
     if !newest.lineage.follows(&own.lineage) {
         return Standing::Diverged;
@@ -38,8 +45,9 @@ pub fn standing(newest: &Label, own: &Label) -> Standing {
     if named && own.epoch >= newest.durable_epoch { Standing::Current } else { Standing::Behind }
 }
 
-/// Whether the disk with label `own` held a newer one when `newest` was written: it was put back from a copy, or lost what it had called durable. Its strips
-/// are to be proven. That alone takes no vote from it: one label may be lost where all the rest is there, and metadata proves itself, by version and lineage.
+/// Whether the disk with label `own` held a newer one when `newest` was written: it was put back from a copy, or lost
+/// what it had called durable. Its strips are to be proven. That alone takes no vote from it: one label may be lost
+/// where all the rest is there, and metadata proves itself, by version and lineage.
 pub fn is_put_back(newest: &Label, own: &Label) -> bool {
     own.epoch < newest.seen_epochs[own.disk_no as usize]
 }
@@ -54,7 +62,8 @@ pub fn may_open(voters: u64, current: u64) -> bool {
     (voters & current).count_ones() * 2 > voters.count_ones()
 }
 
-/// Whether `current` (bits: disks that are there and believed) may go on with an open pool whose last durable label names these voters.
+/// Whether `current` (bits: disks that are there and believed) may go on with an open pool whose last durable label
+/// names these voters.
 pub fn may_go_on(voters: u64, current: u64) -> bool {
     let there = (voters & current).count_ones();
     there > 0 && there * 2 >= voters.count_ones()
@@ -65,9 +74,9 @@ pub fn next_opening<'a>(labels: impl Iterator<Item = &'a Label>) -> u64 {
     labels.map(|label| label.promised.max(label.lineage.opened)).max().unwrap_or(0) + 1
 }
 
-/// The newest label of another history that could be opened from the disks that are there as well as the newest one: nobody but the owner of
-/// the pool can say which of the two is to be kept. Where a disk that it calls current took no part in it, it was never durable, and nothing was ever
-/// acknowledged under it.
+/// The newest label of another history that could be opened from the disks that are there as well as the newest one:
+/// nobody but the owner of the pool can say which of the two is to be kept. Where a disk that it calls current took no
+/// part in it, it was never durable, and nothing was ever acknowledged under it.
 pub fn rival<'a>(newest: &Label, labels: &'a [&'a Label]) -> Option<&'a Label> {
     let others = labels.iter().copied().filter(|label| standing(newest, label) == Standing::Diverged);
     let opens_alone = |label: &&Label| {

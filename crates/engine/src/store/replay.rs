@@ -1,13 +1,17 @@
 //! Reading the log after a crash (or after a clean stop: there is no other way to open).
 //!
-//! Validity: a batch counts if its head names this pool, the expected number and position, its CRC holds, it carries the CRC of the batch before it, and
-//! it was not left behind: where an opening has ended the log at some number once, batches from there on must carry that opening's random number. The first batch that does not count on any log disk ends the log: it was being written when the power went, and nobody was told that
-//! it was durable. Copies that lack a batch which counts elsewhere get it now, so that what was replayed stays replayable.
+//! Validity: a batch counts if its head names this pool, the expected number and position, its CRC holds, it carries
+//! the CRC of the batch before it, and it was not left behind: where an opening has ended the log at some number once,
+//! batches from there on must carry that opening's random number. The first batch that does not count on any log disk
+//! ends the log: it was being written when the power went, and nobody was told that it was durable. Copies that lack a
+//! batch which counts elsewhere get it now, so that what was replayed stays replayable.
 //!
 //! Invariants
 //! 1. Before `log_redo` only landed data counts (and what retires it); from there on every record does.
-//! 2. What is rebuilt from the log gets versions above every image on the disks: an unfinished checkpoint must not win over a later one.
-//! 3. A batch whose successor counts was durable: if it cannot be read, the log is damaged beyond its redundancy and the pool does not open.
+//! 2. What is rebuilt from the log gets versions above every image on the disks: an unfinished checkpoint must not win
+//!    over a later one.
+//! 3. A batch whose successor counts was durable: if it cannot be read, the log is damaged beyond its redundancy and
+//!    the pool does not open.
 
 use super::landed::LandedIndex;
 use super::pages::table_page;
@@ -50,7 +54,8 @@ pub struct Landed {
 }
 
 impl Store {
-    /// Reads the log from the anchor on, applies it to the map and the pages, and leaves the log ready to go on after it.
+    /// Reads the log from the anchor on, applies it to the map and the pages, and leaves the log ready to go on after
+    /// it.
     pub async fn replay(&self, anchor: &Anchor) -> Result<Replayed> {
         let mut found = Replayed::default();
         let mut landed = LandedIndex::default();
@@ -118,8 +123,8 @@ impl Store {
         }
     }
 
-    /// A chunk that no checkpoint knows starts empty; what it maps is in the log. A checkpoint that a crash cut short may have written images of its
-    /// pages all the same: the next ones must count as newer.
+    /// A chunk that no checkpoint knows starts empty; what it maps is in the log. A checkpoint that a crash cut short
+    /// may have written images of its pages all the same: the next ones must count as newer.
     async fn redo_chunk(&self, chunk: ChunkRecord) -> Result<()> {
         let known = |map: &crate::segment::Map| {
             map.tables.get(&chunk.table).is_some_and(|table| table.chunks.contains_key(&chunk.chunk))
@@ -244,7 +249,8 @@ impl Store {
     async fn prove_end(&self, position: u64, number: u64) -> Result<bool> {
         let ring = self.ring_len();
         let (mut torn, mut readable) = (false, false);
-        // The longest batch is an eighth of the ring and one record; what does not fit before the ring's end begins at its start.
+        // The longest batch is an eighth of the ring and one record; what does not fit before the ring's end begins at
+        // its start.
         let end = (position + 2 * (ring / 8 + self.longest_record() + BLOCK)).min(position + ring);
         for no in self.loggers() {
             for start in [position, position.next_multiple_of(ring)] {

@@ -1,4 +1,5 @@
-//! Buffers that were read into and are of use again: the next read of that length need not have its memory cleared first.
+//! Buffers that were read into and are of use again: the next read of that length need not have its memory cleared
+//! first.
 
 use crate::io::{Buf, IoSlice};
 use alloc::collections::BTreeMap;

@@ -126,7 +126,8 @@ impl StripeBuffer {
         self.unlanded_len() - inside.iter().map(|run| run.len()).sum::<usize>() * SECTOR as usize
     }
 
-    /// Hands out the unlanded runs, in pieces of at most `piece` bytes, as (byte offset in the stripe, bytes) and counts them as landed.
+    /// Hands out the unlanded runs, in pieces of at most `piece` bytes, as (byte offset in the stripe, bytes) and
+    /// counts them as landed.
     pub fn land(&mut self, piece: usize) -> Vec<(usize, Vec<u8>)> {
         let runs = bytes_of(self.unlanded.runs(0..(self.layout.data_len().0 / SECTOR) as usize, true));
         let runs = runs.into_iter().flat_map(|run| in_pieces(run, piece));

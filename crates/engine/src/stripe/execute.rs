@@ -2,8 +2,10 @@
 //!
 //! Invariants
 //! 1. Nothing leaves here that did not match its checksum, or was not computed from blocks that did.
-//! 2. A bad block whose content could be computed is rewritten where it lies; its content is the same as ever, so nothing immutable changes.
-//! 3. Nothing is rewritten in a slab that the segment has given up since the read was planned: it may be somebody else's.
+//! 2. A bad block whose content could be computed is rewritten where it lies; its content is the same as ever, so
+//!    nothing immutable changes.
+//! 3. Nothing is rewritten in a slab that the segment has given up since the read was planned: it may be somebody
+//!    else's.
 
 use super::geometry::Layout;
 use super::plan::{self, Plan, SlotRead, Want};
@@ -70,7 +72,8 @@ impl Target {
         self.place.index as u64 * sums..(self.place.index as u64 + 1) * sums
     }
 
-    /// Whether `sums`, those of the stripe, are those of zeros for all blocks of `wants`. The blocks may be others all the same.
+    /// Whether `sums`, those of the stripe, are those of zeros for all blocks of `wants`. The blocks may be others all
+    /// the same.
     pub fn seem_zeros(&self, wants: &[Want], sums: &[u32]) -> bool {
         wants.iter().all(|want| {
             let slot = self.layout.slot(self.place.index, want.column, 0);
@@ -89,13 +92,15 @@ impl Target {
 }
 
 impl Store {
-    /// Reads `wants` (at most one per column) of a stripe. The caller has pinned it. The answers are in the order of the wants.
+    /// Reads `wants` (at most one per column) of a stripe. The caller has pinned it. The answers are in the order of
+    /// the wants.
     pub async fn read_stripe(&self, target: &Target, wants: &[Want]) -> Result<Vec<IoSlice>> {
         let part = Part { target: target.clone(), wants: wants.to_vec() };
         self.read_together(&[part], None).await.pop().expect("one answer for one part")
     }
 
-    /// Reads what reading together with others did not give, and says what the checksums are. `is_bad`: some of its blocks are.
+    /// Reads what reading together with others did not give, and says what the checksums are. `is_bad`: some of its
+    /// blocks are.
     pub(super) async fn read_alone(
         &self,
         target: &Target,
@@ -126,7 +131,8 @@ impl Store {
         Ok(answers)
     }
 
-    /// The plan for such a read as things stand now, without stalled disks where that is possible; `None`: the data is lost.
+    /// The plan for such a read as things stand now, without stalled disks where that is possible; `None`: the data is
+    /// lost.
     pub fn plan_read(&self, target: &Target, wants: &[Want], bad: &BTreeSet<Block>) -> Option<Plan> {
         self.plan_read_in(target, wants, bad, CHUNK[0])
     }
@@ -201,7 +207,8 @@ impl Store {
                     let known = bad.len();
                     bad.extend(blocks);
                     if bad.len() == known {
-                        // A disk goes and comes back just now: nothing was learned, and the same at once would be to spin.
+                        // A disk goes and comes back just now: nothing was learned, and the same at once would be to
+                        // spin.
                         self.pause().await;
                     }
                 }
@@ -233,7 +240,8 @@ impl Store {
         self.prove(target, plan, sums, answered)
     }
 
-    /// Whether a disk of a plan that takes too long need not be waited for: a plan with a stalled disk in it is one that needs it.
+    /// Whether a disk of a plan that takes too long need not be waited for: a plan with a stalled disk in it is one
+    /// that needs it.
     pub(super) fn may_do_without(&self, target: &Target, plan: &Plan) -> bool {
         let needed = plan.reads.iter().any(|read| target.slabs[read.slot].is_some_and(|at| self.is_stalled(at.disk)));
         !needed && target.layout.failures() > 0
@@ -357,8 +365,8 @@ impl Store {
         healed
     }
 
-    /// The strip of `slot`, to be written somewhere: read where it is, or computed from the others. `Ok(None)`: with `in_place`, it is where it
-    /// belongs. The caller has pinned the stripe.
+    /// The strip of `slot`, to be written somewhere: read where it is, or computed from the others. `Ok(None)`: with
+    /// `in_place`, it is where it belongs. The caller has pinned the stripe.
     pub async fn rebuild_strip(&self, target: &Target, slot: usize, in_place: bool) -> Result<Option<IoSlice>> {
         let sums = self.sums(target.place.segment, target.sums_range()).await?;
         let blocks = 0..target.layout.strip_blocks();
@@ -388,8 +396,9 @@ impl Store {
         Ok(Some(whole.freeze()))
     }
 
-    /// Reads every strip of a stripe, parity included, and proves it. With `repair`, bad blocks are rewritten. Returns (bad, healed) counts;
-    /// strips without a disk count as bad in full. The caller has pinned the stripe, and it is committed.
+    /// Reads every strip of a stripe, parity included, and proves it. With `repair`, bad blocks are rewritten. Returns
+    /// (bad, healed) counts; strips without a disk count as bad in full. The caller has pinned the stripe, and it is
+    /// committed.
     pub async fn prove_stripe(&self, target: &Target, repair: bool) -> Result<(u64, u64)> {
         let sums = self.sums(target.place.segment, target.sums_range()).await?;
         let proven = join((0..target.layout.slots()).map(|slot| self.prove_strip(target, slot, &sums))).await;
@@ -405,7 +414,8 @@ impl Store {
         Ok((bad.len() as u64 + absent, healed))
     }
 
-    /// The slots (bits) whose strip has no disk, or is not all there. The caller has pinned the stripe, and it is committed.
+    /// The slots (bits) whose strip has no disk, or is not all there. The caller has pinned the stripe, and it is
+    /// committed.
     pub async fn slots_lacking(&self, target: &Target) -> Result<u128> {
         let sums = self.sums(target.place.segment, target.sums_range()).await?;
         let proven = join((0..target.layout.slots()).map(|slot| self.prove_strip(target, slot, &sums))).await;

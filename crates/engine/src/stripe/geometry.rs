@@ -91,8 +91,8 @@ impl Layout {
 
     /// The layout weft chooses for `disks` disks when nothing else is asked for.
     ///
-    /// Columns: all disks, up to 8 (10 for dual parity, 4 per copy for mirrors). Interleave: 256 KiB on disks that seek,
-    /// 64 KiB on those that do not.
+    /// Columns: all disks, up to 8 (10 for dual parity, 4 per copy for mirrors). Interleave: 256 KiB on disks that
+    /// seek, 64 KiB on those that do not.
     pub fn default_for(resiliency: Resiliency, disks: usize, rotational: bool) -> Result<Layout> {
         let columns_max = match resiliency {
             Resiliency::Simple | Resiliency::Parity { parity: 1 } => 8,
@@ -172,8 +172,8 @@ impl Layout {
         (slab.0 / self.interleave as u64) as u32
     }
 
-    /// The slot of copy `copy` of `column` in the stripe with this index in its segment. Parity rotates: it moves one slot on
-    /// with every stripe, so that reads of consecutive stripes use all disks.
+    /// The slot of copy `copy` of `column` in the stripe with this index in its segment. Parity rotates: it moves one
+    /// slot on with every stripe, so that reads of consecutive stripes use all disks.
     pub const fn slot(self, index: u32, column: usize, copy: usize) -> usize {
         match self.resiliency {
             Resiliency::Parity { .. } => (column + index as usize) % self.columns(),

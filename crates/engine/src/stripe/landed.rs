@@ -1,5 +1,5 @@
-//! Which log records hold bytes of a stripe that are nowhere else: each byte by the newest record of it. So what is alive of the oldest part of the log can be
-//! told exactly, and be moved to its head, without moving what landed later.
+//! Which log records hold bytes of a stripe that are nowhere else: each byte by the newest record of it. So what is
+//! alive of the oldest part of the log can be told exactly, and be moved to its head, without moving what landed later.
 
 use alloc::vec::Vec;
 use core::ops::Range;

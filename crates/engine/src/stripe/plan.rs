@@ -2,8 +2,9 @@
 //!
 //! The cases of a read, in the order the code takes them:
 //! 1. A wanted strip can be read: read it (from the preferred copy, where there are several).
-//! 2. A wanted strip cannot be read and there is parity: read the same blocks of as many other columns as there are data columns,
-//!    data columns first, and compute it. Several such strips share one set of reads over the union of their blocks.
+//! 2. A wanted strip cannot be read and there is parity: read the same blocks of as many other columns as there are
+//!    data columns, data columns first, and compute it. Several such strips share one set of reads over the union of
+//!    their blocks.
 //! 3. Neither: the range is lost.
 //!
 //! Invariants
@@ -46,8 +47,8 @@ pub struct Plan {
     pub over: Range<usize>,
 }
 
-/// Plans to get `wants` (at most one per column) of the stripe with `index`. `usable` says whether blocks of a slot may be read; `cost` ranks
-/// copies (lowest wins). `None`: the wanted data is lost.
+/// Plans to get `wants` (at most one per column) of the stripe with `index`. `usable` says whether blocks of a slot may
+/// be read; `cost` ranks copies (lowest wins). `None`: the wanted data is lost.
 pub fn read(
     layout: Layout,
     index: u32,
@@ -118,8 +119,8 @@ mod tests {
     use crate::units::ByteCount;
     use alloc::vec;
 
-    /// Every layout up to 6 columns x every set of unusable slots x every wanted column: the plan exists exactly when the redundancy
-    /// covers the loss, reads only usable slots, and reads enough.
+    /// Every layout up to 6 columns x every set of unusable slots x every wanted column: the plan exists exactly when
+    /// the redundancy covers the loss, reads only usable slots, and reads enough.
     #[test]
     fn a_plan_exists_exactly_when_the_redundancy_covers_the_loss() {
         for resiliency in [

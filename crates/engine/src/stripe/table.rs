@@ -1,10 +1,10 @@
-//! The stripe table: virtual stripe number -> physical stripe, or unmapped. Kept in chunks of sixteen metadata pages, made when the first
-//! stripe inside is mapped.
+//! The stripe table: virtual stripe number -> physical stripe, or unmapped. Kept in chunks of sixteen metadata pages,
+//! made when the first stripe inside is mapped.
 //!
 //! Invariants
 //! 1. An unmapped stripe costs nothing until its chunk exists; an absent chunk maps nothing.
-//! 2. A page whose entries changed since its last image is marked dirty in the same step; a new chunk starts with all pages dirty, so that every
-//!    page of a checkpointed chunk has an image and a missing one is damage.
+//! 2. A page whose entries changed since its last image is marked dirty in the same step; a new chunk starts with all
+//!    pages dirty, so that every page of a checkpointed chunk has an image and a missing one is damage.
 
 use crate::format::page::PAGE_ENTRIES;
 use crate::format::record::{PageRun, TableRecord};

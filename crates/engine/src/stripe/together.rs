@@ -1,8 +1,10 @@
 //! Several stripes read together: strips that lie side by side on a disk come with one call.
 //!
 //! 1. Each stripe has its plan.
-//! 2. The reads of all plans are sorted by where they lie; neighbours become one call, across a small gap too where a head would pass over it anyway.
-//! 3. Each stripe is proven from its part of what came. One for which anything failed is read again alone, by the rules of [`super::execute`].
+//! 2. The reads of all plans are sorted by where they lie; neighbours become one call, across a small gap too where a
+//!    head would pass over it anyway.
+//! 3. Each stripe is proven from its part of what came. One for which anything failed is read again alone, by the rules
+//!    of [`super::execute`].
 
 use super::execute::{Outcome, Target, answer};
 use super::plan::{Plan, Want};
@@ -60,8 +62,8 @@ enum Came {
 }
 
 impl Store {
-    /// Reads parts of stripes, each as [`Store::read_stripe`] does; the answers in the same order. `fetch`: ahead of those who want them, so that
-    /// others go first.
+    /// Reads parts of stripes, each as [`Store::read_stripe`] does; the answers in the same order. `fetch`: ahead of
+    /// those who want them, so that others go first.
     pub async fn read_together(&self, parts: &[Part], fetch: Option<&Rc<Fetch>>) -> Vec<Result<Vec<IoSlice>>> {
         let sums = join(parts.iter().map(|part| self.sums(part.target.place.segment, part.target.sums_range()))).await;
         let chunk = fetch.map_or(CHUNK[0], |fetch| fetch.chunk.get());

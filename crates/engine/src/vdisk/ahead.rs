@@ -1,12 +1,15 @@
 //! Read-ahead: who reads in order finds what comes next in memory.
 //!
 //! The story
-//! 1. Every read is compared with where the last ones ended ([`Streams`]), so that any number of clients may read in order at once, each several requests
-//!    at a time. The third request in a row makes a stream.
-//! 2. A stream has a window: so many bytes beyond what was read last are read ahead, by stripes ([`Ahead`](crate::segment::ahead::Ahead)). It begins with
-//!    little and grows as long as the client goes on; when a quarter of it is used up, as much is read, in one go, so that disks seek seldom.
-//! 3. A read that finds its stripe there copies from it; one that finds it on its way waits, and others make room for it.
-//! 4. What the client has passed is forgotten. So is a stream that rests, and what was not begun of it is not begun when the client reads elsewhere.
+//! 1. Every read is compared with where the last ones ended ([`Streams`]), so that any number of clients may read in
+//!    order at once, each several requests at a time. The third request in a row makes a stream.
+//! 2. A stream has a window: so many bytes beyond what was read last are read ahead, by stripes
+//!    ([`Ahead`](crate::segment::ahead::Ahead)). It begins with little and grows as long as the client goes on; when a
+//!    quarter of it is used up, as much is read, in one go, so that disks seek seldom.
+//! 3. A read that finds its stripe there copies from it; one that finds it on its way waits, and others make room for
+//!    it.
+//! 4. What the client has passed is forgotten. So is a stream that rests, and what was not begun of it is not begun
+//!    when the client reads elsewhere.
 //!
 //! Invariants
 //! 1. All that is held or on its way fits the budget `ahead_memory`; each stream may have its share.
@@ -38,11 +41,13 @@ const OVERTAKE: u64 = 16;
 const PER_DISK: u64 = 1 << 20;
 /// By how much a window grows with each time that more is asked for.
 const GROWTH: u64 = 4;
-/// What a stream has of each disk at most, on its way or there: disks get ahead of each other, and one that rests loses a revolution.
+/// What a stream has of each disk at most, on its way or there: disks get ahead of each other, and one that rests loses
+/// a revolution.
 const WINDOW_PER_COLUMN: u64 = 12 << 20;
 /// A shorter way from one part to the next, past what another copy reads, takes no less time than reading it.
 const CHUNK_MIN: u64 = 4 << 20;
-/// A stream that was not read from for so long does not count among those that share the budget, and begins nothing more when its client seeks.
+/// A stream that was not read from for so long does not count among those that share the budget, and begins nothing
+/// more when its client seeks.
 const RESTS: Nanos = Nanos::millis(500);
 /// One that was not read from for so long is forgotten.
 const LEFT: Nanos = Nanos::secs(10);
@@ -137,7 +142,8 @@ impl Store {
         }
     }
 
-    /// Room for `len` more bytes, if need be by forgetting what the client that rests longest has not read. `false`: there is none.
+    /// Room for `len` more bytes, if need be by forgetting what the client that rests longest has not read. `false`:
+    /// there is none.
     fn has_room_ahead(&self, streams: &mut Streams, own: usize, len: u64) -> bool {
         let limit = self.tuning.ahead_memory;
         loop {
@@ -287,7 +293,8 @@ impl Vdisk {
         (parts, stripes.end)
     }
 
-    /// The most bytes that a stream has ahead: a few calls for each disk; of a mirror a chunk for each copy and the next one.
+    /// The most bytes that a stream has ahead: a few calls for each disk; of a mirror a chunk for each copy and the
+    /// next one.
     fn window_max(&self, layout: Layout) -> u64 {
         let copies = layout.copies() as u64;
         match layout.resiliency() {
@@ -296,7 +303,8 @@ impl Vdisk {
         }
     }
 
-    /// Bytes that one copy gives before another has its turn. Where the window is too small for long ones, one copy gives all.
+    /// Bytes that one copy gives before another has its turn. Where the window is too small for long ones, one copy
+    /// gives all.
     fn chunk(&self, layout: Layout, window: u64) -> u64 {
         let chunk = window / (2 * layout.copies() * layout.columns()) as u64;
         if chunk < CHUNK_MIN { self.chunk_max() } else { chunk.min(self.chunk_max()) }

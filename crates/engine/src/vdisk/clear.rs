@@ -1,8 +1,9 @@
 //! A virtual disk that lost writes is put back to work, when its owner says so.
 //!
-//! Until then every flush of it fails, and what was lost is an error to read: nobody takes an older version for what was written. What is flushed and could be
-//! written nowhere is still in the log and in memory; it gathers again, as it would after the pool was opened anew. What was never flushed is given up, and
-//! told by range: what was there before is read there again.
+//! Until then every flush of it fails, and what was lost is an error to read: nobody takes an older version for what
+//! was written. What is flushed and could be written nowhere is still in the log and in memory; it gathers again, as it
+//! would after the pool was opened anew. What was never flushed is given up, and told by range: what was there before
+//! is read there again.
 
 use super::Vdisk;
 use crate::error::Result;
@@ -29,8 +30,8 @@ impl Vdisk {
         ranges
     }
 
-    /// Lets it serve again after writes were lost for good. Returns the ranges, in bytes, whose last writes are given up. Fails, and changes as little as that, where
-    /// there is no room for flushed data to gather in.
+    /// Lets it serve again after writes were lost for good. Returns the ranges, in bytes, whose last writes are given
+    /// up. Fails, and changes as little as that, where there is no room for flushed data to gather in.
     pub fn clear(self: &Rc<Self>) -> Result<Vec<Range<u64>>> {
         self.check_there()?;
         self.store.check_writable()?;
@@ -67,7 +68,8 @@ impl Vdisk {
         kept || !self.abandoned.borrow().contains(&stripe) && landed()
     }
 
-    /// Puts the content of a stripe, of which the log holds some, into its buffer, below what gathers there already. `versions`: the newest first.
+    /// Puts the content of a stripe, of which the log holds some, into its buffer, below what gathers there already.
+    /// `versions`: the newest first.
     fn gather_again<'a>(&self, stripe: u64, mut versions: impl Iterator<Item = &'a Rc<Sealed>> + Clone) -> Result<()> {
         let all = versions.clone();
         let Some(newest) = versions.next() else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Destage: a stripe that is still partial is merged with what is on the disks and leaves as a new whole stripe. This is the only place where a write
-//! causes a read.
+//! Destage: a stripe that is still partial is merged with what is on the disks and leaves as a new whole stripe. This
+//! is the only place where a write causes a read.
 
 use super::{Vdisk, add};
 use crate::error::{Error, Result};
@@ -14,14 +14,16 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::future::Future;
 
-/// The most stripes that are merged at once: enough of them that a disk can put their reads in order. Memory may allow fewer.
+/// The most stripes that are merged at once: enough of them that a disk can put their reads in order. Memory may allow
+/// fewer.
 const AT_ONCE: usize = 64;
 /// Partial stripes with more bytes than this together are too many to write them twice, first to the log.
 const MANY: u64 = 8 << 20;
 /// How many of the stripes that were written to last may be where streams go on.
 const STREAMS: usize = 16;
 
-/// A stripe that could not be merged, as it and the pool were then: it is not tried again before one of them has changed.
+/// A stripe that could not be merged, as it and the pool were then: it is not tried again before one of them has
+/// changed.
 #[derive(Clone, Copy)]
 pub(super) struct SetAside {
     id: u64,
@@ -61,8 +63,8 @@ fn merge_memory(buffer: &StripeBuffer) -> u64 {
 }
 
 impl Vdisk {
-    /// Destages those of `stripes` that a flush would land at length, where there is much to land: what was written at the edges of large files, for
-    /// one. They are on their way when this returns, or as they were.
+    /// Destages those of `stripes` that a flush would land at length, where there is much to land: what was written at
+    /// the edges of large files, for one. They are on their way when this returns, or as they were.
     pub(super) async fn destage_bulk(self: &Rc<Self>, stripes: &[u64]) {
         let unlanded = |stripe: &u64| {
             let look = |buffer: &mut StripeBuffer| (buffer.unlanded_len() as u64, (buffer.touched, buffer.id));
@@ -109,7 +111,8 @@ impl Vdisk {
             self.check_not_lost(stripe)?;
             add(&self.counters.read_for_write, read);
             self.with_filling(stripe, |buffer| {
-                // A discard may have ended the buffer meanwhile, and a later write begun another: what was read is not its past.
+                // A discard may have ended the buffer meanwhile, and a later write begun another: what was read is not
+                // its past.
                 if buffer.id == id {
                     let before = buffer.memory();
                     buffer.fill(from, &bytes);
@@ -137,7 +140,8 @@ impl Vdisk {
         Ok(())
     }
 
-    /// [`Vdisk::merge`] to make room. What cannot be merged is set aside until it, or the pool, has changed. Says whether it was merged.
+    /// [`Vdisk::merge`] to make room. What cannot be merged is set aside until it, or the pool, has changed. Says
+    /// whether it was merged.
     pub(crate) async fn merge_or_set_aside(self: &Rc<Self>, stripe: u64, budget: &Budget) -> bool {
         let before = self.with_filling(stripe, |buffer| buffer.id);
         // What comes while it is being merged may be just what it lacked.
@@ -151,8 +155,8 @@ impl Vdisk {
         merged
     }
 
-    /// Waits until something of `stripe` is `down`. An error where it would have to wait for disks that are missing, or, as the log's keeper, for room
-    /// in the log.
+    /// Waits until something of `stripe` is `down`. An error where it would have to wait for disks that are missing,
+    /// or, as the log's keeper, for room in the log.
     async fn until_down(&self, stripe: u64, by: By, down: impl Fn() -> bool) -> Result<()> {
         while !down() {
             self.check_there()?;

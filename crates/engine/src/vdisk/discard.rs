@@ -1,5 +1,6 @@
-//! Discard and zeroes. Whole stripes are unmapped: they read as zeros and their space is free once that is durable. What is left at the edges is
-//! kept by a discard (it is advice), and written as zeros by a zeroing (it is a promise), until nothing else is left in its stripe (see [`super::given`]).
+//! Discard and zeroes. Whole stripes are unmapped: they read as zeros and their space is free once that is durable.
+//! What is left at the edges is kept by a discard (it is advice), and written as zeros by a zeroing (it is a promise),
+//! until nothing else is left in its stripe (see [`super::given`]).
 
 use super::{Vdisk, add};
 use crate::error::Result;
@@ -84,8 +85,8 @@ impl Vdisk {
         self.forget_if(stripe, blank, admitted).await
     }
 
-    /// Unmaps `stripe`, no version of which flies, if it is still `so` when there is room for that in the log. Says whether it was.
-    /// `admitted`: an error where whoever asks may wait no longer.
+    /// Unmaps `stripe`, no version of which flies, if it is still `so` when there is room for that in the log. Says
+    /// whether it was. `admitted`: an error where whoever asks may wait no longer.
     pub(super) async fn forget_if(
         &self,
         stripe: u64,
@@ -104,7 +105,8 @@ impl Vdisk {
         Ok(still)
     }
 
-    /// The stripes that lie wholly inside a range. The disk's last stripe counts as whole when the range reaches the disk's end.
+    /// The stripes that lie wholly inside a range. The disk's last stripe counts as whole when the range reaches the
+    /// disk's end.
     fn whole_stripes(&self, offset: VirtualOffset, len: u64) -> Range<u64> {
         let data_len = self.layout().data_len().0;
         let end = offset.0 + len;

@@ -1,7 +1,8 @@
 //! Flush: every write that completed before it is durable after it, on whichever connection either came.
 //!
-//! 1. What gathers in a partial stripe is landed: its new bytes go to the log. The buffer stays, so the stripe can still leave whole a moment later.
-//!    Where that would be much, long partial stripes that seem to be finished are merged and leave instead: that writes them once.
+//! 1. What gathers in a partial stripe is landed: its new bytes go to the log. The buffer stays, so the stripe can
+//!    still leave whole a moment later. Where that would be much, long partial stripes that seem to be finished are
+//!    merged and leave instead: that writes them once.
 //! 2. Stripes that fly are waited for.
 //! 3. The log is made durable; that brings the data of the flying stripes with it (see `store/commit.rs`).
 
@@ -59,7 +60,8 @@ impl Vdisk {
         }
     }
 
-    /// Appends what the log does not have yet of a gathering stripe. More than the log takes in one record leaves as a stripe instead.
+    /// Appends what the log does not have yet of a gathering stripe. More than the log takes in one record leaves as a
+    /// stripe instead.
     async fn land(self: &Rc<Self>, stripe: u64) -> Result<()> {
         let unlanded = self.with_filling(stripe, |buffer| buffer.unlanded_len()).unwrap_or(0) as u64;
         if unlanded == 0 {
@@ -77,7 +79,8 @@ impl Vdisk {
                 }
             }
         }
-        // What was lost keeps its place in the log: where that is much, there is no room until the virtual disk is cleared.
+        // What was lost keeps its place in the log: where that is much, there is no room until the virtual disk is
+        // cleared.
         let serves = || self.failure().map_or_else(|| self.check_flows(), Err);
         self.store.log.reserve_unless(unlanded + 4096, Room::Landing, serves).await?;
         self.land_now(stripe);
@@ -85,8 +88,8 @@ impl Vdisk {
         Ok(())
     }
 
-    /// Moves what log records below `bound` hold of a stripe to the log's head, as far as there is room for that: what gathers, what is on its way, and
-    /// what waits in limbo or could be written nowhere.
+    /// Moves what log records below `bound` hold of a stripe to the log's head, as far as there is room for that: what
+    /// gathers, what is on its way, and what waits in limbo or could be written nowhere.
     pub(crate) fn move_landed(&self, stripe: u64, bound: u64) {
         if self.removed.get() {
             return;

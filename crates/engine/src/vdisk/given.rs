@@ -1,12 +1,13 @@
-//! What clients gave back of stripes piece by piece. File systems free their blocks as it suits them, and hardly ever a whole stripe at once: a stripe is
-//! unmapped when the last piece of it is given back that anybody ever wrote.
+//! What clients gave back of stripes piece by piece. File systems free their blocks as it suits them, and hardly ever a
+//! whole stripe at once: a stripe is unmapped when the last piece of it is given back that anybody ever wrote.
 //!
 //! Invariants
 //! 1. A sector counts as given back only until somebody writes to it.
-//! 2. Sectors that were not given back are zeros where a stripe is unmapped: they were read. Checksums only tell where reading is worth while, since
-//!    other blocks than zeros may have the checksum of zeros.
+//! 2. Sectors that were not given back are zeros where a stripe is unmapped: they were read. Checksums only tell where
+//!    reading is worth while, since other blocks than zeros may have the checksum of zeros.
 //!
-//! This is kept in memory only. What is forgotten, with a restart or because it was too much, stays mapped until its stripe is discarded as a whole.
+//! This is kept in memory only. What is forgotten, with a restart or because it was too much, stays mapped until its
+//! stripe is discarded as a whole.
 
 use super::Vdisk;
 use crate::bits::BitSet;
@@ -66,7 +67,8 @@ impl Given {
 }
 
 impl Vdisk {
-    /// Takes note that `bytes` of `stripe` were given back, and unmaps the stripe if it holds nothing else. Says whether it did.
+    /// Takes note that `bytes` of `stripe` were given back, and unmaps the stripe if it holds nothing else. Says
+    /// whether it did.
     pub(super) async fn give_back(&self, stripe: u64, bytes: Range<usize>) -> Result<bool> {
         if !self.has_one_table() {
             return Ok(false);
@@ -115,7 +117,8 @@ impl Vdisk {
         join(are_zeros).await.into_iter().all(|zeros| zeros)
     }
 
-    /// The byte runs of `stripe` that were not given back and are not in its buffer; `None`: in the buffer there is more than was given back.
+    /// The byte runs of `stripe` that were not given back and are not in its buffer; `None`: in the buffer there is
+    /// more than was given back.
     fn not_given(&self, stripe: u64) -> Option<Vec<Range<usize>>> {
         let given = self.given.borrow();
         let sectors = &given.parts.get(&stripe)?.sectors;

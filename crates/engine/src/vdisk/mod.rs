@@ -1,12 +1,14 @@
-//! A virtual disk: what clients read and write. The stories are in [`write`], [`read`], [`flush`], [`discard`], [`given`], [`destage`] and `clear`; this file
-//! owns the state they share.
+//! A virtual disk: what clients read and write. The stories are in [`write`], [`read`], [`flush`], [`discard`],
+//! [`given`], [`destage`] and `clear`; this file owns the state they share.
 //!
 //! Invariants
-//! 1. A stripe has at most one buffer that gathers and one that flies; the flying one is older. Reading looks at them in that order, then at the tables.
+//! 1. A stripe has at most one buffer that gathers and one that flies; the flying one is older. Reading looks at them
+//!    in that order, then at the tables.
 //! 2. Every gathering buffer holds a claim on one free stripe, so what was accepted can always be written.
-//! 3. A stripe's next version is not sealed while the one before it flies: commits of one stripe are logged in the order of their contents.
-//! 4. After a write was lost for good (more disks failed than the layout survives) every flush fails: nobody is told that it is safe. Reading what it
-//!    wrote fails, too: never is an older version read, until its owner clears it.
+//! 3. A stripe's next version is not sealed while the one before it flies: commits of one stripe are logged in the
+//!    order of their contents.
+//! 4. After a write was lost for good (more disks failed than the layout survives) every flush fails: nobody is told
+//!    that it is safe. Reading what it wrote fails, too: never is an older version read, until its owner clears it.
 
 pub mod ahead;
 mod clear;
@@ -46,11 +48,13 @@ pub struct Vdisk {
     /// A stripe left, or the disk failed.
     moved: Signal,
     failed: RefCell<Option<Error>>,
-    /// Stripes whose newest version could be written nowhere: what the tables say of them is not what clients were told.
+    /// Stripes whose newest version could be written nowhere: what the tables say of them is not what clients were
+    /// told.
     abandoned: RefCell<BTreeSet<u64>>,
     /// Since when whole stripes have been waiting for disks, without which they can be written nowhere.
     stuck: Cell<Option<Nanos>>,
-    /// Those of them of which the log holds flushed data: it must move on with the log's head, or nothing of the pool could.
+    /// Those of them of which the log holds flushed data: it must move on with the log's head, or nothing of the pool
+    /// could.
     kept: RefCell<BTreeMap<u64, Rc<Sealed>>>,
     given: RefCell<given::Given>,
     touched: Cell<Nanos>,
@@ -92,8 +96,9 @@ impl Queue {
         self.stripes.borrow().len() + self.sorted.borrow().len()
     }
 
-    /// The next stripes to be written together, at most `most`. Requests overtake each other, and stripes become whole in any order: they leave by their
-    /// addresses, so that they are read as they lie. Who came too late for a sweep waits for the next one, but not for ever.
+    /// The next stripes to be written together, at most `most`. Requests overtake each other, and stripes become whole
+    /// in any order: they leave by their addresses, so that they are read as they lie. Who came too late for a sweep
+    /// waits for the next one, but not for ever.
     fn take(&self, most: usize) -> Vec<u64> {
         let (mut came, mut sorted) = (self.stripes.borrow_mut(), self.sorted.borrow_mut());
         let mut run = Vec::new();
@@ -210,7 +215,8 @@ impl Vdisk {
         )
     }
 
-    /// How many free stripes its buffers have claimed: one each. `None`: some are on their way, and where they are nobody can tell from outside.
+    /// How many free stripes its buffers have claimed: one each. `None`: some are on their way, and where they are
+    /// nobody can tell from outside.
     pub fn claims(&self) -> Option<u64> {
         let stripes = self.stripes.borrow();
         let calm =
@@ -279,7 +285,8 @@ impl Vdisk {
         self.stuck.get().into_iter().chain(limbo).min()
     }
 
-    /// Refuses what a client asks for once the pool is frozen, or writes of this disk have been waiting for disks, for too long.
+    /// Refuses what a client asks for once the pool is frozen, or writes of this disk have been waiting for disks, for
+    /// too long.
     fn check_flows(&self) -> Result<()> {
         self.store.check_not_frozen()?;
         match self.waits_since() {

@@ -1,9 +1,12 @@
-//! A read: buffers first (the gathering one, then the flying one), then the tables from the newest down, then zeros. What the tables name is copied from
-//! what was read ahead of that place, if it was; the rest is read from the disks, all of a request together.
+//! A read: buffers first (the gathering one, then the flying one), then the tables from the newest down, then zeros.
+//! What the tables name is copied from what was read ahead of that place, if it was; the rest is read from the disks,
+//! all of a request together.
 //!
 //! Invariants
-//! 1. What a read takes from buffers and where it will look on the disks is decided in one step; later writes do not mix in.
-//! 2. A stripe on the disks is pinned from that step until it has been read, so its place cannot be given to anything else meanwhile.
+//! 1. What a read takes from buffers and where it will look on the disks is decided in one step; later writes do not
+//!    mix in.
+//! 2. A stripe on the disks is pinned from that step until it has been read, so its place cannot be given to anything
+//!    else meanwhile.
 
 use super::{Vdisk, add};
 use crate::error::{ErrorKind, Result};

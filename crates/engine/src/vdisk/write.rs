@@ -1,12 +1,13 @@
 //! A write, from arrival to the disks. The story, in the order of the code:
 //!
 //! 1. The gate judges the request once.
-//! 2. Its bytes are copied into the buffers of the stripes they fall in; a new buffer first gets memory and a claim on a free stripe. The write is
-//!    complete now: the cache is volatile until a flush.
+//! 2. Its bytes are copied into the buffers of the stripes they fall in; a new buffer first gets memory and a claim on
+//!    a free stripe. The write is complete now: the cache is volatile until a flush.
 //! 3. A stripe that is whole is sealed: parity is computed, and it queues for the disks.
-//! 4. Queued stripes leave in runs, by their addresses: consecutive free stripes of one segment, one call per column for the whole run, all columns at once. No reads.
-//! 5. When the columns are written, one step makes it true: checksums and table are changed and the commit record is appended. The old place is
-//!    free once that record is durable (see `store/commit.rs` for the order).
+//! 4. Queued stripes leave in runs, by their addresses: consecutive free stripes of one segment, one call per column
+//!    for the whole run, all columns at once. No reads.
+//! 5. When the columns are written, one step makes it true: checksums and table are changed and the commit record is
+//!    appended. The old place is free once that record is durable (see `store/commit.rs` for the order).
 
 use super::{Gathering, Queue, Vdisk, add};
 use crate::error::Result;
@@ -55,8 +56,8 @@ impl Vdisk {
         }
     }
 
-    /// Copies bytes into the buffer of `stripe`, which is opened if need be, once there are memory and a free stripe for it. `keep`: a stripe of
-    /// nothing but zeros takes space, too.
+    /// Copies bytes into the buffer of `stripe`, which is opened if need be, once there are memory and a free stripe
+    /// for it. `keep`: a stripe of nothing but zeros takes space, too.
     pub(super) async fn gather(self: &Rc<Self>, stripe: u64, at: usize, bytes: &[u8], keep: bool) -> Result<()> {
         if self.has_room(stripe, at, bytes.len(), None) && self.put(stripe, at, bytes, keep) {
             return Ok(());
@@ -195,8 +196,8 @@ impl Vdisk {
             }
             // What is read ahead keeps no place from those who need it.
             self.store.forget_streams(None);
-            // Stripes that fly, and records that are to be durable, tell by themselves when they are. Partial stripes have to be asked to leave;
-            // where even that has brought nothing, nothing will.
+            // Stripes that fly, and records that are to be durable, tell by themselves when they are. Partial stripes
+            // have to be asked to leave; where even that has brought nothing, nothing will.
             let flies = self.store.flying.get() > 0 || self.store.map.borrow().is_freeing();
             let gathers = self.stripes.borrow().values().any(|gathering| gathering.filling.is_some());
             if !flies && (!gathers || relieved == 2) {
@@ -249,8 +250,9 @@ impl Vdisk {
         if room == Room::Destage { &self.landed_queue } else { &self.queue }
     }
 
-    /// Sends queued stripes to the disks, as many runs at once as may be. A run takes its stripes only when it begins: what becomes whole in the same moment
-    /// leaves in order. While others are on their way, it is worth waiting for a full one.
+    /// Sends queued stripes to the disks, as many runs at once as may be. A run takes its stripes only when it begins:
+    /// what becomes whole in the same moment leaves in order. While others are on their way, it is worth waiting for a
+    /// full one.
     fn pump(self: &Rc<Self>, room: Room) {
         let queue = self.queue_for(room);
         let per_run = (self.store.tuning.run_bytes / self.layout().interleave().0).max(1) as usize;
@@ -279,8 +281,8 @@ impl Vdisk {
         self.store.room.notify();
     }
 
-    /// Writes a run. While it can be written nowhere for want of disks, it stays in memory and waits for them; it is abandoned only where none is missing, or
-    /// where nobody can wait any longer.
+    /// Writes a run. While it can be written nowhere for want of disks, it stays in memory and waits for them; it is
+    /// abandoned only where none is missing, or where nobody can wait any longer.
     async fn write_or_wait(self: &Rc<Self>, mut run: Vec<u64>, room: Room) {
         let mut in_vain = 0;
         let queued: Vec<_> = run.iter().map(|stripe| self.flying(*stripe).as_ref().map(Rc::downgrade)).collect();
@@ -304,7 +306,8 @@ impl Vdisk {
         self.stuck.set(None);
     }
 
-    /// Waits until something changes about the disks, or a moment only, if something has `changed`. `false`: it is no use to wait.
+    /// Waits until something changes about the disks, or a moment only, if something has `changed`. `false`: it is no
+    /// use to wait.
     async fn wait_for_disks(&self, changed: bool) -> bool {
         let changes = self.store.changes.get();
         let since = self.stuck.get().unwrap_or_else(|| self.store.world.now());
@@ -550,8 +553,8 @@ impl Vdisk {
         }
     }
 
-    /// A newer version than one that could be written nowhere is down: what the log holds of that one must not move on, and so come after it. Returns the oldest
-    /// record of it.
+    /// A newer version than one that could be written nowhere is down: what the log holds of that one must not move on,
+    /// and so come after it. Returns the oldest record of it.
     fn forget_kept(&self, stripe: u64, newer: &Sealed) -> Option<u64> {
         let kept = self.kept.borrow_mut().remove(&stripe)?;
         self.store.budgets.kept.give(kept.memory() as u64);

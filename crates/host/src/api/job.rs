@@ -143,7 +143,8 @@ impl From<StartKind> for JobKind {
     }
 }
 
-/// Judges what names a job: `POOL/N`, or `N` where only one pool has a job of that number. The pool, if named, and the number.
+/// Judges what names a job: `POOL/N`, or `N` where only one pool has a job of that number. The pool, if named, and the
+/// number.
 pub fn job_name(text: &str) -> Result<(Option<&str>, u32), BadValue> {
     let (pool, number) = match text.rsplit_once('/') {
         Some((pool, number)) => (Some(pool), number),

@@ -6,8 +6,8 @@ use super::size::typed;
 use weft_engine::limits;
 use weft_engine::units::{BLOCK, ByteCount, SECTOR};
 
-/// A name of a pool, a disk or a virtual disk: 1 to 48 bytes of letters, digits, `.`, `_`, `-` and `+`, beginning with a
-/// letter or a digit.
+/// A name of a pool, a disk or a virtual disk: 1 to 48 bytes of letters, digits, `.`, `_`, `-` and `+`, beginning with
+/// a letter or a digit.
 pub fn name(text: &str) -> Result<(), BadValue> {
     let fits = |c: char| c.is_alphanumeric() || "._-+".contains(c);
     let begins = text.chars().next().is_some_and(char::is_alphanumeric);

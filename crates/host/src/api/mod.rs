@@ -1,8 +1,8 @@
-//! The control API: one method per operation, one type per request and per answer. An answer is one value: what `--json`
-//! prints, what the text is drawn from, what goes over the socket.
+//! The control API: one method per operation, one type per request and per answer. An answer is one value: what
+//! `--json` prints, what the text is drawn from, what goes over the socket.
 //!
-//! [`Control`] is implemented twice: by the daemon, which does it, and by [`client::Client`], which asks a daemon over its
-//! socket. The command line only knows the trait.
+//! [`Control`] is implemented twice: by the daemon, which does it, and by [`client::Client`], which asks a daemon over
+//! its socket. The command line only knows the trait.
 
 pub mod client;
 pub mod error;

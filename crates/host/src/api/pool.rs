@@ -155,10 +155,12 @@ pub struct DiskInfo {
     pub holds: Option<String>,
     /// What it did since the pool opened.
     pub counters: DiskCounters,
-    /// Whether it was taken out because the file system of its file is full; it is used again by itself when that has room.
+    /// Whether it was taken out because the file system of its file is full; it is used again by itself when that has
+    /// room.
     #[serde(default)]
     pub out_of_room: bool,
-    /// The virtual disks that would find too few disks for their layouts if it left; told of disks that take nothing new.
+    /// The virtual disks that would find too few disks for their layouts if it left; told of disks that take nothing
+    /// new.
     #[serde(default)]
     pub needed_by: Vec<String>,
 }

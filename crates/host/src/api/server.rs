@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Whatever arrives, the answer is JSON: the value asked for, or the error form.
 //! 2. Operations run off the socket's thread, so that a long check never keeps a status waiting.
-//! 3. Who does not finish its request in time, or does not take the answer, is sent away; until then a connection is one of few.
+//! 3. Who does not finish its request in time, or does not take the answer, is sent away; until then a connection is
+//!    one of few.
 
 mod patient;
 mod upkeep;

@@ -1,7 +1,7 @@
 //! Sizes as people write them: `64KiB`, `10GiB`, `4TB`, `1.5TiB`, `512`, `max`, `90%`.
 //!
-//! Decimal and binary units mean what is written: `4TB` is 4 000 000 000 000 bytes, `4TiB` is 4 398 046 511 104. A letter
-//! alone (`10G`) is refused, because tools disagree about what it means.
+//! Decimal and binary units mean what is written: `4TB` is 4 000 000 000 000 bytes, `4TiB` is 4 398 046 511 104. A
+//! letter alone (`10G`) is refused, because tools disagree about what it means.
 
 use super::error::BadValue;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

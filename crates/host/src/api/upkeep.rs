@@ -181,7 +181,8 @@ pub struct DiskSet {
     /// What it fails together with: an enclosure, a rack; empty for nothing.
     #[serde(default)]
     pub domain: Option<String>,
-    /// Whether nothing is read from it or written to it, so that it can be worked on. `false` also gives a disk that failed another chance.
+    /// Whether nothing is read from it or written to it, so that it can be worked on. `false` also gives a disk that
+    /// failed another chance.
     #[serde(default)]
     pub maintenance: Option<bool>,
     /// Only say what would change.

@@ -107,7 +107,8 @@ pub struct VdiskInfo {
     pub health: Health,
     /// How many more disks can fail before something of what is written is lost, as of now.
     pub failures_left: u32,
-    /// How many can fail before something is lost of what is written from now on; none: too few disks are there to write it at all.
+    /// How many can fail before something is lost of what is written from now on; none: too few disks are there to
+    /// write it at all.
     pub failures_new: Option<u32>,
     /// Why writes were lost for good, and no more are taken until it is cleared.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -232,14 +232,17 @@ pub struct Serve {
     /// Where exports are remembered [default: /var/lib/weft for root, else $XDG_STATE_HOME/weft]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Where to look for disks: a device, a file, or a directory, which means the files in it [default: all block devices]
+    /// Where to look for disks: a device, a file, or a directory, which means the files in it [default: all block
+    /// devices]
     #[arg(long, value_name = "DIR_OR_DEVICE", num_args = 1..)]
     pub disks: Vec<PathBuf>,
-    /// Open pools that lack a majority of their metadata copies, too. What is left of them may be older than what was lost
+    /// Open pools that lack a majority of their metadata copies, too. What is left of them may be older than what was
+    /// lost
     #[arg(long)]
     pub degraded: bool,
-    /// Memory for its heap, 64MiB to 1GiB; below 512MiB, requests under way may take 250MiB more. All of it is locked as soon
-    /// as root's daemon carries file systems of this machine [default: a quarter of the machine's and a quarter of that, at most 1GiB]
+    /// Memory for its heap, 64MiB to 1GiB; below 512MiB, requests under way may take 250MiB more. All of it is locked
+    /// as soon as root's daemon carries file systems of this machine [default: a quarter of the machine's and a quarter
+    /// of that, at most 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = values::memory)]
     pub memory: Option<Size>,
 }

@@ -17,7 +17,8 @@ use crate::api::watch::{Change, EventInfo, Outcome, Status, Version};
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The last moment that can be written, in milliseconds since 1970 UTC: the end of the year 9999. Later ones are shown as this.
+/// The last moment that can be written, in milliseconds since 1970 UTC: the end of the year 9999. Later ones are shown
+/// as this.
 const TIME_MAX: u64 = 253_402_300_799_000;
 
 /// An answer that can be drawn.

@@ -149,7 +149,8 @@ impl Typed {
         there.then(|| self.line(self.argv.iter().map(String::as_str).filter(|word| *word != argument)))
     }
 
-    /// Leaves an unknown flag out of the line, and with it its value where that is no argument by itself; none where that is wrong, too.
+    /// Leaves an unknown flag out of the line, and with it its value where that is no argument by itself; none where
+    /// that is wrong, too.
     fn without_flag(&self, flag: &str) -> Option<String> {
         let at = self.argv.iter().position(|word| word.split('=').next() == Some(flag))?;
         let value = self.argv[at].split_once('=').map(|(_, value)| value.to_string());
@@ -175,7 +176,8 @@ impl Typed {
         std::iter::once("weft".to_string()).chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
     }
 
-    /// The first example of the command, else its help. Where something would change, an example changes what nobody meant: its help then.
+    /// The first example of the command, else its help. Where something would change, an example changes what nobody
+    /// meant: its help then.
     fn example(&self) -> String {
         let changes = self.command().get_arguments().any(|argument| argument.get_id() == "dry_run");
         if changes && self.path[1..] != ["export", "add"] || self.path.len() == 1 {
@@ -186,7 +188,8 @@ impl Typed {
         example.map_or_else(|| format!("{} --help", self.path()), |example| self.about_what_was_typed(example))
     }
 
-    /// An example with the pool, or the virtual disk, that was typed in the place of its own: a hint that names those of others is followed some day.
+    /// An example with the pool, or the virtual disk, that was typed in the place of its own: a hint that names those
+    /// of others is followed some day.
     fn about_what_was_typed(&self, example: &str) -> String {
         let typed = self.argv.iter().skip(self.path.len() - 1).find(|word| !word.starts_with('-'));
         let Some(typed) = typed.filter(|_| self.command().get_subcommands().next().is_none()) else {

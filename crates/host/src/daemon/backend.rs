@@ -28,7 +28,8 @@ pub trait Engine: Send + Sync {
     /// Opens the pool whose members these are, in any order.
     fn pool_open(&self, members: &[PathBuf], how: OpenHow) -> Answer<()>;
 
-    /// What disks of a pool were called by their numbers, when it was last open: those that left it are told of by name.
+    /// What disks of a pool were called by their numbers, when it was last open: those that left it are told of by
+    /// name.
     fn disk_names(&self, _pool: &str, _names: BTreeMap<u16, String>) {}
 
     /// Closes a pool cleanly.
@@ -49,7 +50,8 @@ pub trait Engine: Send + Sync {
     /// Changes what a pool does by itself; when it was scrubbed is kept.
     fn pool_set(&self, pool: &str, settings: &PoolSettings) -> Answer<()>;
 
-    /// Starts a job at the moment `now` (seconds since 1970 UTC); one of its kind that has not ended is it already. Its number.
+    /// Starts a job at the moment `now` (seconds since 1970 UTC); one of its kind that has not ended is it already. Its
+    /// number.
     fn job_start(&self, pool: &str, kind: StartKind, now: u64) -> Answer<u32>;
 
     /// Pauses, resumes or cancels a job.
@@ -61,7 +63,8 @@ pub trait Engine: Send + Sync {
     /// Makes a disk a member of a pool. Its number.
     fn disk_add(&self, pool: &str, member: &NewMember, usage: Usage) -> Answer<u16>;
 
-    /// How much would move off the disk, when it could, and what virtual disks would lose by it: `NoSpace` and `NotPossible` say what is missing.
+    /// How much would move off the disk, when it could, and what virtual disks would lose by it: `NoSpace` and
+    /// `NotPossible` say what is missing.
     fn disk_remove_judge(&self, pool: &str, disk: u16, instead: Instead) -> Answer<Leaving>;
 
     /// Starts the job, at the moment `now`, that moves everything off a disk, onto `to` alone if given, and forgets the
@@ -101,7 +104,8 @@ pub trait Engine: Send + Sync {
     /// Removes a virtual disk with all it holds.
     fn vdisk_remove(&self, vdisk: &VdiskName) -> Answer<()>;
 
-    /// Lets a virtual disk serve again that lost writes. The ranges, in bytes, whose last writes are given up; with `dry_run` only those.
+    /// Lets a virtual disk serve again that lost writes. The ranges, in bytes, whose last writes are given up; with
+    /// `dry_run` only those.
     fn vdisk_clear(&self, vdisk: &VdiskName, dry_run: bool) -> Answer<Vec<Range<u64>>>;
 
     /// The plan of one request, line by line.
@@ -141,7 +145,8 @@ pub struct Label {
     pub disk_id: String,
     /// The disk's name within the pool.
     pub disk_name: String,
-    /// Whether the disk is as long as when it joined. A file that is still being copied is not, nor is one that was cut off.
+    /// Whether the disk is as long as when it joined. A file that is still being copied is not, nor is one that was cut
+    /// off.
     pub whole: bool,
 }
 

@@ -158,7 +158,8 @@ impl Candidate {
     }
 }
 
-/// Files that are to be made, and are larger together than what their file systems have room for: one line for each of these.
+/// Files that are to be made, and are larger together than what their file systems have room for: one line for each of
+/// these.
 pub(super) fn beyond_room(candidates: &[Candidate]) -> Vec<String> {
     let mut wanted: BTreeMap<u64, (u64, &Path)> = BTreeMap::new();
     for candidate in candidates {
@@ -230,8 +231,8 @@ fn in_use(path: &Path, open: &[PoolInfo]) -> Answer<()> {
     }
 }
 
-/// Refuses a file that another program has locked: a virtual machine that runs on it, or another daemon. One that a pool of this daemon has just given back is waited
-/// for.
+/// Refuses a file that another program has locked: a virtual machine that runs on it, or another daemon. One that a
+/// pool of this daemon has just given back is waited for.
 fn unclaimed(file: &File, path: &Path) -> Answer<()> {
     let locked = |tried: rustix::io::Result<()>| matches!(tried, Err(Errno::WOULDBLOCK | Errno::ACCESS));
     let given_up = Instant::now() + UNLOCKED_WITHIN;

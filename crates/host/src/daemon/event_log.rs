@@ -1,5 +1,5 @@
-//! The events on disk: one JSON value per line in the state directory, `events.jsonl` and, before it, `events.1.jsonl` to
-//! `events.3.jsonl`.
+//! The events on disk: one JSON value per line in the state directory, `events.jsonl` and, before it, `events.1.jsonl`
+//! to `events.3.jsonl`.
 //!
 //! Invariants
 //! 1. The files together never hold more than [`FILES`] x [`FILE_MAX`] and one page of events.

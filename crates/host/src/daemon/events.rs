@@ -90,7 +90,8 @@ impl Journal {
         self.news.notify_all();
     }
 
-    /// Puts the events of earlier runs before those of this one, which are numbered anew. The number of the last of them.
+    /// Puts the events of earlier runs before those of this one, which are numbered anew. The number of the last of
+    /// them.
     pub(super) fn restore(&self, earlier: Vec<EventInfo>) -> u64 {
         let mut inner = self.lock();
         let last = earlier.last().map_or(0, |event| event.no);

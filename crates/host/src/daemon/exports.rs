@@ -90,8 +90,8 @@ impl Daemon {
         lock(&self.state).exports.iter().filter(|export| export.vdisk == *vdisk).cloned().collect()
     }
 
-    /// Refuses a second use that writes. Who writes beside a file system destroys it, so one that is mounted can only be read by others; elsewhere clients may know of
-    /// each other, and a person says so.
+    /// Refuses a second use that writes. Who writes beside a file system destroys it, so one that is mounted can only
+    /// be read by others; elsewhere clients may know of each other, and a person says so.
     fn one_writer(&self, request: &ExportAdd, at: &Place) -> Answer<()> {
         let ExportAdd { vdisk, read_only, shared, for_mount, .. } = request;
         if *read_only {
@@ -272,7 +272,8 @@ impl Daemon {
     }
 }
 
-/// Refuses what makes no sense for the address, and an address that other machines reach unless that is asked for by name.
+/// Refuses what makes no sense for the address, and an address that other machines reach unless that is asked for by
+/// name.
 fn judge_terms(request: &ExportAdd, at: &Place) -> Answer<()> {
     let refused = |kind, message: String, hint| Err(ApiError::new(kind, message).hint(hint));
     let add = |at: &Place| add_command(&request.vdisk, at);

@@ -1,5 +1,5 @@
-//! Where disks may be: the places the daemon was given, or the machine's block devices. Disks are known by their labels;
-//! this only says where to look for them.
+//! Where disks may be: the places the daemon was given, or the machine's block devices. Disks are known by their
+//! labels; this only says where to look for them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,7 +38,8 @@ pub fn room_below(path: &Path) -> Option<u64> {
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Who in the kernel has the file at `path`, and the command that shows it: a loop device, which may be mounted, or swap.
+/// Who in the kernel has the file at `path`, and the command that shows it: a loop device, which may be mounted, or
+/// swap.
 pub fn user_of(path: &Path) -> Option<(String, String)> {
     let own = identity(path)?;
     let is_it = |file: &str| identity(Path::new(file)) == Some(own);

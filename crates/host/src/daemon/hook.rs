@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. At most one hook runs at a time, in the order of the events, and none for longer than [`RUN_MAX`].
-//! 2. When events come faster than the hook takes them, at most [`BEHIND_MAX`] wait; older ones are passed over, and that
-//!    is an event.
+//! 2. When events come faster than the hook takes them, at most [`BEHIND_MAX`] wait; older ones are passed over, and
+//!    that is an event.
 //! 3. Events that the hook itself causes here do not run it again.
 
 use super::events::Journal;

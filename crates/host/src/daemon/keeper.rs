@@ -1,8 +1,10 @@
 //! What the daemon does by itself while its pools are open: gives returning disks back to them, opens pools that were
-//! open here when their disks appear, begins the periodic scrubs, warns when a pool fills up, and remembers what changed.
+//! open here when their disks appear, begins the periodic scrubs, warns when a pool fills up, and remembers what
+//! changed.
 //!
 //! Invariants
-//! 1. Looking costs a look at names, and nothing on the engine's thread, unless something appeared, went or happened, or a pool is frozen.
+//! 1. Looking costs a look at names, and nothing on the engine's thread, unless something appeared, went or happened,
+//!    or a pool is frozen.
 //! 2. A scrub that is due is begun once: while one has not ended, none is due.
 //! 3. A pool that stays near a threshold is warned of once.
 
@@ -49,7 +51,8 @@ struct Known {
     seen: Seen,
     /// When the pools were looked at.
     pools_at: Instant,
-    /// The number of the last event then: a disk that blinks is an event, and its name may be back before it was missed.
+    /// The number of the last event then: a disk that blinks is an event, and its name may be back before it was
+    /// missed.
     event: u64,
     /// Whether a pool waits for disks, or somebody still claimed a disk that is back.
     hurry: bool,
@@ -133,7 +136,8 @@ impl Daemon {
         self.warn_of_full(&pools, &mut known.full);
     }
 
-    /// Tries disks once more that failed and are still there, where their pool waits for disks: what failed may have been the bus.
+    /// Tries disks once more that failed and are still there, where their pool waits for disks: what failed may have
+    /// been the bus.
     fn try_failed(&self, pools: &[PoolInfo], chances: &mut BTreeMap<String, Instant>) {
         let now = Instant::now();
         for pool in pools.iter().filter(|pool| pool.frozen.is_some()) {
@@ -151,8 +155,8 @@ impl Daemon {
         }
     }
 
-    /// Uses disks again that were taken out because the file system of their file was full, when it has room. What a volume below a block device has nobody can tell:
-    /// that is tried now and then.
+    /// Uses disks again that were taken out because the file system of their file was full, when it has room. What a
+    /// volume below a block device has nobody can tell: that is tried now and then.
     fn try_full(&self, pools: &[PoolInfo], tried: &mut BTreeMap<String, Instant>) {
         for pool in pools {
             for disk in pool.disks.iter().filter(|disk| disk.out_of_room) {
@@ -218,8 +222,8 @@ fn thresholds_passed(percent: f64, thresholds: &[u8; 3], before: usize) -> usize
     thresholds.iter().enumerate().take_while(|threshold| passed(*threshold)).count()
 }
 
-/// Whether the periodic scrub of a pool is due (invariant 2). A pool that was never scrubbed counts from `since`, when it
-/// was first open here. All in seconds since 1970 UTC; a clock that was set back makes nothing due.
+/// Whether the periodic scrub of a pool is due (invariant 2). A pool that was never scrubbed counts from `since`, when
+/// it was first open here. All in seconds since 1970 UTC; a clock that was set back makes nothing due.
 fn scrub_is_due(pool: &PoolInfo, since: u64, now: u64) -> bool {
     let Some(every) = pool.settings.scrub_every_seconds else { return false };
     let ran = pool.jobs.iter().filter(|job| job.kind == JobKind::Scrub);

@@ -294,8 +294,8 @@ impl Daemon {
     }
 }
 
-/// What virtual disks lose by the leaving of a disk, one line each. Refused, with the command that would `cure` it, where they lose anything and nobody said
-/// that they may.
+/// What virtual disks lose by the leaving of a disk, one line each. Refused, with the command that would `cure` it,
+/// where they lose anything and nobody said that they may.
 fn accepted(pool: &PoolInfo, disk: &DiskInfo, leaving: &Leaving, force: bool, cure: String) -> Answer<Vec<String>> {
     let told = leaving.losses.iter().map(|loss| format!("{}/{} ({loss})", pool.name, loss.vdisk));
     if leaving.losses.is_empty() || force {

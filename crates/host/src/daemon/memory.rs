@@ -1,19 +1,19 @@
 //! Memory of a daemon that serves the file systems of its own machine.
 //!
-//! When memory is short the kernel writes dirty pages out, and lets those who ask for memory wait for that. Dirty pages of
-//! a file system on a virtual disk are written out through this process: if it waited for memory, it would wait for
+//! When memory is short the kernel writes dirty pages out, and lets those who ask for memory wait for that. Dirty pages
+//! of a file system on a virtual disk are written out through this process: if it waited for memory, it would wait for
 //! itself. So
-//! - all its threads are marked as flushers of I/O: memory they ask for, also in the kernel, never waits for the writing
-//!   of file systems or disks, and their own writes are not slowed down because of what others made dirty;
-//! - from the first export on that can carry a file system of this machine (over FUSE, ublk, or NBD on a unix socket), what
-//!   it has in memory stays there: no page of its code or data must be read back;
-//! - from then on, too, it is among the last that are killed when there is no memory at all: in a limited group it is by far
-//!   the largest, and was seen to be killed for the dirty pages of a few small writers, with their file system.
+//! - all its threads are marked as flushers of I/O: memory they ask for, also in the kernel, never waits for the
+//!   writing of file systems or disks, and their own writes are not slowed down because of what others made dirty;
+//! - from the first export on that can carry a file system of this machine (over FUSE, ublk, or NBD on a unix socket),
+//!   what it has in memory stays there: no page of its code or data must be read back;
+//! - from then on, too, it is among the last that are killed when there is no memory at all: in a limited group it is
+//!   by far the largest, and was seen to be killed for the dirty pages of a few small writers, with their file system.
 //!
 //! They need root, as loop devices and mounts do. Memory is taken when it is mapped and not when it is first touched: a
-//! request that is read into a buffer that was never touched was seen to wait for the writing of that very request. The heap
-//! has all that the engine may want from the beginning (the allocator maps it as one piece, and locking fills it in), and
-//! what is freed stays with it: from then on writing takes no memory from the kernel.
+//! request that is read into a buffer that was never touched was seen to wait for the writing of that very request. The
+//! heap has all that the engine may want from the beginning (the allocator maps it as one piece, and locking fills it
+//! in), and what is freed stays with it: from then on writing takes no memory from the kernel.
 //!
 //! The first of the two is what is needed where the daemon is in a limited memory group (of version 1) together with
 //! those who write: there the kernel lets whoever asks for memory wait until pages are written out, locked or not.
@@ -37,8 +37,8 @@ const HEAP_VARIABLE: &str = "MIMALLOC_RESERVE_OS_MEMORY";
 /// What else it is told then: to keep what is freed, and to take more in steps of 64 MiB, should that ever be needed.
 const HEAP_HABITS: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "-1"), ("MIMALLOC_ARENA_RESERVE", "64M")];
 
-/// Begins this process anew with all of its heap mapped, which the allocator does only before anything else. To be called
-/// before there is anything that would be lost; returns where it is done already, or cannot be done.
+/// Begins this process anew with all of its heap mapped, which the allocator does only before anything else. To be
+/// called before there is anything that would be lost; returns where it is done already, or cannot be done.
 pub(super) fn begin_with_all_of_the_heap(heap: u64) {
     if env::var_os(HEAP_VARIABLE).is_some() {
         return;
@@ -99,7 +99,8 @@ fn usual_heap(total: u64) -> u64 {
     (total / 16 * 5).min(HEAP_MAX)
 }
 
-/// What the engine may hold of a heap, for one pool: four fifths. The rest is for requests under way, tables, and what lies between.
+/// What the engine may hold of a heap, for one pool: four fifths. The rest is for requests under way, tables, and what
+/// lies between.
 pub(super) fn tuning(heap: u64) -> Tuning {
     let usual = Tuning::default();
     let (share, all) = (heap / 5 * 4, engine_memory(&usual));
@@ -114,8 +115,8 @@ pub(super) fn tuning(heap: u64) -> Tuning {
     }
 }
 
-/// What requests of NBD clients may hold beside the engine, all together: half of what stripes may, so that a client that streams finds its
-/// next requests there when the engine takes them.
+/// What requests of NBD clients may hold beside the engine, all together: half of what stripes may, so that a client
+/// that streams finds its next requests there when the engine takes them.
 pub(super) fn for_clients(tuning: &Tuning) -> usize {
     (tuning.buffer_memory / 2).clamp(CLIENTS_MIN, CLIENTS_MAX) as usize
 }
@@ -133,8 +134,8 @@ fn memory_here() -> u64 {
     group_limits(&groups, Path::new("/sys/fs/cgroup")).into_iter().fold(machine, u64::min)
 }
 
-/// The limits of the groups that `groups` (as in /proc/self/cgroup) names, and of those around them. `root`: where groups are mounted.
-/// Those that say nothing, or cannot be seen from here, are left out.
+/// The limits of the groups that `groups` (as in /proc/self/cgroup) names, and of those around them. `root`: where
+/// groups are mounted. Those that say nothing, or cannot be seen from here, are left out.
 fn group_limits(groups: &str, root: &Path) -> Vec<u64> {
     let files = groups.lines().filter_map(|line| {
         let mut words = line.splitn(3, ':').skip(1);

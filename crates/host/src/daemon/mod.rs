@@ -1,7 +1,8 @@
 //! The daemon: owns the pools, serves exports and the control API.
 //!
 //! Starting and stopping are the same steps in opposite order:
-//! state directory and its lock -> socket and its lock -> pools found and opened -> exports restored -> API answers -> mounts restored.
+//! state directory and its lock -> socket and its lock -> pools found and opened -> exports restored -> API answers ->
+//! mounts restored.
 //!
 //! Invariants
 //! 1. A changing operation runs alone; asking ones run beside it.

@@ -46,7 +46,8 @@ pub(super) enum Looking {
     Asked,
     /// Something appeared: only pools that were open here before are.
     Around,
-    /// Nothing appeared by its name: the same, and what failed is tried again only where the disks are not those of the last time.
+    /// Nothing appeared by its name: the same, and what failed is tried again only where the disks are not those of the
+    /// last time.
     Again,
     /// To say what is there: nothing is opened.
     Survey,
@@ -69,9 +70,9 @@ impl Unopened {
 }
 
 impl Daemon {
-    /// Opens every pool that is found and not open, and gives disks back to those that are. What cannot be opened is kept
-    /// with the reason. Disks that are claimed by somebody are waited for until `patience` is over. Says whether somebody still claims a disk that
-    /// an open pool misses.
+    /// Opens every pool that is found and not open, and gives disks back to those that are. What cannot be opened is
+    /// kept with the reason. Disks that are claimed by somebody are waited for until `patience` is over. Says whether
+    /// somebody still claims a disk that an open pool misses.
     pub(super) fn open_found_pools(&self, patience: Instant, looking: Looking) -> bool {
         let Ok(open) = self.parts.engine.pools() else { return false };
         let partly = Instant::now() < patience;
@@ -224,7 +225,8 @@ impl Daemon {
         }
     }
 
-    /// Gives the disks that were found to the open pool that misses them (invariant 2). Says whether one of them is to be tried again at once.
+    /// Gives the disks that were found to the open pool that misses them (invariant 2). Says whether one of them is to
+    /// be tried again at once.
     fn take_back(&self, pool: &PoolInfo, found: &[Found]) -> bool {
         let mut again = false;
         for (path, label) in found {

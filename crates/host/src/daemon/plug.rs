@@ -8,7 +8,8 @@ use crate::api::error::Answer;
 use std::sync::Arc;
 use weft_engine::store::Tuning;
 
-/// The parts of the daemon that `weft serve` runs: the engine on its own thread, which goes by `tuning`, and the export servers.
+/// The parts of the daemon that `weft serve` runs: the engine on its own thread, which goes by `tuning`, and the export
+/// servers.
 pub fn parts(tuning: Tuning) -> Answer<Parts> {
     let journal = Arc::new(Journal::default());
     let engine = HostEngine::start(journal.clone(), tuning)?;

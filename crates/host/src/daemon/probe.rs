@@ -1,8 +1,8 @@
 //! What is on a disk already: file systems, partition tables, volume managers, other people's RAID.
 //!
-//! [`identify`] is a pure function over the first MiB and the last MiB of a disk. It answers "what would be lost", so it
-//! errs towards finding too much: what nobody knows is [`unknown`] data, and only what is blank holds nothing. Weft's own labels are the
-//! engine's to read; a disk that it gives back is blank there.
+//! [`identify`] is a pure function over the first MiB and the last MiB of a disk. It answers "what would be lost", so
+//! it errs towards finding too much: what nobody knows is [`unknown`] data, and only what is blank holds nothing.
+//! Weft's own labels are the engine's to read; a disk that it gives back is blank there.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -225,8 +225,8 @@ fn lvm(disk: &Disk) -> Option<String> {
     (0..4).any(|sector| labelled(&sector)).then(|| "an LVM2 physical volume".into())
 }
 
-/// Linux software RAID: superblock 1.1 at the start, 1.2 at 4 KiB, 1.0 near the end, 0.90 in the last whole 64 KiB but one;
-/// and the firmware RAID that announces itself at the end.
+/// Linux software RAID: superblock 1.1 at the start, 1.2 at 4 KiB, 1.0 near the end, 0.90 in the last whole 64 KiB but
+/// one; and the firmware RAID that announces itself at the end.
 fn md(disk: &Disk) -> Option<String> {
     const MAGIC: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
     const MAGIC_BIG: [u8; 4] = 0xa92b_4efc_u32.to_be_bytes();

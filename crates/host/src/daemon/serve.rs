@@ -38,7 +38,8 @@ pub fn serve(options: &Options, parts: impl FnOnce(Tuning) -> Answer<Parts>) -> 
     Ok(())
 }
 
-/// A daemon has a descriptor for each disk and each client: as many as it may have. Where it may have few, it serves few.
+/// A daemon has a descriptor for each disk and each client: as many as it may have. Where it may have few, it serves
+/// few.
 fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {

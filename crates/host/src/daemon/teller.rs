@@ -1,7 +1,9 @@
-//! What a person should look at is told on standard error, too, where a service manager keeps it: every warning, as it comes.
+//! What a person should look at is told on standard error, too, where a service manager keeps it: every warning, as it
+//! comes.
 //!
 //! Invariants
-//! 1. Nothing else of the daemon waits for whoever reads it, or does not: it has a thread of its own, which nobody waits for longer than [`STOP_MAX`].
+//! 1. Nothing else of the daemon waits for whoever reads it, or does not: it has a thread of its own, which nobody
+//!    waits for longer than [`STOP_MAX`].
 
 use super::events::Journal;
 use crate::api::error::{Answer, ApiError, Kind};

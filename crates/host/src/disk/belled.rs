@@ -76,7 +76,8 @@ impl BelledRing {
         }
     }
 
-    /// Submits, and takes in completions; waits for one at most `wait`. Makes no system call when there is no reason to.
+    /// Submits, and takes in completions; waits for one at most `wait`. Makes no system call when there is no reason
+    /// to.
     fn enter(&mut self, wait: Option<Duration>) {
         let entered = match wait {
             Some(wait) => {

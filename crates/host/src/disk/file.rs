@@ -223,8 +223,8 @@ fn make_durable(fd: &OwnedFd, path: &Path, size: ByteCount) -> rustix::io::Resul
     fs::fsync(parent)
 }
 
-/// Whether somebody else serves the file's content: FUSE, NFS, SMB, 9P, Ceph (magic numbers of `statfs(2)`). Even a request that is submitted to
-/// io_uring waits there for a place in a queue, or for the file's size.
+/// Whether somebody else serves the file's content: FUSE, NFS, SMB, 9P, Ceph (magic numbers of `statfs(2)`). Even a
+/// request that is submitted to io_uring waits there for a place in a queue, or for the file's size.
 fn is_served(fd: &OwnedFd) -> bool {
     const SERVED: [u64; 6] = [0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x00c3_6400];
     fs::fstatfs(fd).is_ok_and(|stat| SERVED.contains(&(stat.f_type as u32 as u64)))

@@ -1,9 +1,9 @@
-//! The kernel's side of ublk (`linux/ublk_cmd.h`): commands that make and end block devices served by a process, and the
-//! queues their requests come through. It is here because nothing outside this module may be `unsafe`.
+//! The kernel's side of ublk (`linux/ublk_cmd.h`): commands that make and end block devices served by a process, and
+//! the queues their requests come through. It is here because nothing outside this module may be `unsafe`.
 //!
-//! A device is made in steps: [`Control::add`] gives `/dev/ublkcN`; its parameters are set; each queue is served by the one
-//! thread that made its [`QueueRing`]; [`Control::start`] then gives the block device `/dev/ublkbN`. Data does not travel
-//! with the commands: it is read from `/dev/ublkcN` and written to it at [`data_at`] (`UBLK_F_USER_COPY`).
+//! A device is made in steps: [`Control::add`] gives `/dev/ublkcN`; its parameters are set; each queue is served by the
+//! one thread that made its [`QueueRing`]; [`Control::start`] then gives the block device `/dev/ublkbN`. Data does not
+//! travel with the commands: it is read from `/dev/ublkcN` and written to it at [`data_at`] (`UBLK_F_USER_COPY`).
 //!
 //! Invariants
 //! 1. A control command that carries memory is waited for until the kernel has answered it; one that does not may be
@@ -32,7 +32,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 pub const CONTROL: &str = "/dev/ublk-control";
 /// The most requests of one queue that a ring has places for.
 pub(crate) const DEPTH_MAX: u16 = PLACES as u16;
-/// What this module cannot do without: commands in the encoding of ioctl (6.4), and data that is copied by the server (6.5).
+/// What this module cannot do without: commands in the encoding of ioctl (6.4), and data that is copied by the server
+/// (6.5).
 const FEATURES: u64 = F_CMD_IOCTL_ENCODE | F_USER_COPY;
 const F_CMD_IOCTL_ENCODE: u64 = 1 << 6;
 const F_USER_COPY: u64 = 1 << 7;
@@ -79,8 +80,8 @@ pub(crate) struct DeviceInfo {
     _reserved: [u64; 2],
 }
 
-/// What the block layer is told of a device (`struct ublk_params` as far as discarding). Lengths in sectors of 512 bytes
-/// unless said otherwise; a shift is the exponent of a number of bytes.
+/// What the block layer is told of a device (`struct ublk_params` as far as discarding). Lengths in sectors of 512
+/// bytes unless said otherwise; a shift is the exponent of a number of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, IntoBytes, Immutable)]
 #[repr(C)]
 pub(crate) struct Params {
@@ -160,8 +161,8 @@ struct QueueCommand {
 }
 
 impl Control {
-    /// Errors: `NotFound` when the kernel has no ublk, `PermissionDenied` for others than root, `Unsupported` when it is
-    /// older than 6.5.
+    /// Errors: `NotFound` when the kernel has no ublk, `PermissionDenied` for others than root, `Unsupported` when it
+    /// is older than 6.5.
     pub(crate) fn open() -> io::Result<Control> {
         let control = Control(OpenOptions::new().read(true).write(true).open(CONTROL)?);
         let found = control.with_memory(GET_FEATURES, u32::MAX, vec![0; 8]);
@@ -354,8 +355,8 @@ impl QueueRing {
     pub(crate) fn description(&self, tag: u16) -> Description {
         assert!(tag < self.depth);
         let at = self.descriptions.as_ptr().cast::<u8>().cast_const();
-        // SAFETY: inside the mapping, since `tag` is below `depth`, and aligned, since the mapping is and a description is
-        // 24 bytes. The kernel does not write it now (invariant 3), and it is read as volatile in any case.
+        // SAFETY: inside the mapping, since `tag` is below `depth`, and aligned, since the mapping is and a description
+        // is 24 bytes. The kernel does not write it now (invariant 3), and it is read as volatile in any case.
         unsafe {
             let at = at.add(usize::from(tag) * DESCRIPTION);
             Description {

@@ -1,9 +1,9 @@
 //! The driver for io_uring: one ring, used by the engine's thread alone.
 //!
 //! Invariants
-//! 1. Everything the kernel was given the address of (buffers, iovecs) lies on the heap and is owned by this ring's slab
-//!    from the push of the entry until its completion was seen; it does not move and is not freed in between. (A booking
-//!    holds the ring: one that never comes back leaks the ring rather than free the memory.)
+//! 1. Everything the kernel was given the address of (buffers, iovecs) lies on the heap and is owned by this ring's
+//!    slab from the push of the entry until its completion was seen; it does not move and is not freed in between. (A
+//!    booking holds the ring: one that never comes back leaks the ring rather than free the memory.)
 //! 2. At most [`PLACES`] requests are in the kernel; the rest waits here in order.
 
 use super::Done;
@@ -27,8 +27,8 @@ use std::time::Duration;
 
 pub(super) struct Ring {
     inner: RefCell<Inner>,
-    /// For what io_uring cannot do everywhere: discarding on block devices; and anything on file systems where to submit a request may be to
-    /// wait for somebody.
+    /// For what io_uring cannot do everywhere: discarding on block devices; and anything on file systems where to
+    /// submit a request may be to wait for somebody.
     helper: Pool,
 }
 

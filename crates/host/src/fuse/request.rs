@@ -4,7 +4,8 @@
 //! wanted. A write of parts of sectors reads those sectors, merges, and writes whole ones (invariant 2 of the module).
 //!
 //! Invariants
-//! 1. What is submitted is in range, whole sectors, not longer than `REQUEST_MAX`, and only asked of volumes that take it.
+//! 1. What is submitted is in range, whole sectors, not longer than `REQUEST_MAX`, and only asked of volumes that take
+//!    it.
 //! 2. Like a block device, the file has a fixed size: a write is cut at the end, and one beyond it finds no space.
 
 use super::gate::{Gate, Pass};

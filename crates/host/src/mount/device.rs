@@ -1,7 +1,7 @@
 //! The block device of a virtual disk, of whichever kind: made, let go, waited for, taken back.
 //!
-//! A device has a private export below it (see [`MountInfo::place`]). With ublk both are one; with the others the command
-//! makes the device on what the daemon offers, and takes it away before that ends.
+//! A device has a private export below it (see [`MountInfo::place`]). With ublk both are one; with the others the
+//! command makes the device on what the daemon offers, and takes it away before that ends.
 
 use super::choice::{self, Choice};
 use super::{devices_dir, loop_device, mounts_dir, nbd_device, private_dir};
@@ -27,8 +27,8 @@ pub(super) struct Made {
     place: Place,
 }
 
-/// Makes the device of `info` as the first of `choices` that works; what the others complained of becomes part of why. What
-/// remains of an `earlier` mount of the same kind is used again.
+/// Makes the device of `info` as the first of `choices` that works; what the others complained of becomes part of why.
+/// What remains of an `earlier` mount of the same kind is used again.
 ///
 /// Errors: those of the last. They leave nothing behind.
 pub(super) fn make(

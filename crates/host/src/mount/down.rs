@@ -81,8 +81,8 @@ pub fn unmount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<C
     Ok(change)
 }
 
-/// Writes everything out and lets the file system tell what was deleted: ext4 does that in the background after each commit,
-/// and what it has not come to when it is unmounted it forgets; that space would stay taken.
+/// Writes everything out and lets the file system tell what was deleted: ext4 does that in the background after each
+/// commit, and what it has not come to when it is unmounted it forgets; that space would stay taken.
 fn give_back(mount: &MountInfo) -> Answer<()> {
     SYNC.run(["--file-system".as_ref(), mount.dir.as_os_str()])?;
     let begun = Instant::now();
@@ -153,8 +153,8 @@ fn busy(dir: &Path, users: &[User], said: String) -> ApiError {
     ApiError::new(Kind::NotPossible, format!("{shown} is busy: {by}")).hint(format!("weft unmount {shown} --force"))
 }
 
-/// Unmounts what is dead, as far as it goes: whoever still uses it keeps the rest of it until they let go. Where somebody
-/// else unmounted it already, its device is what is left.
+/// Unmounts what is dead, as far as it goes: whoever still uses it keeps the rest of it until they let go. Where
+/// somebody else unmounted it already, its device is what is left.
 fn end_dead(mount: &MountInfo) {
     let ours = |found: mounts::Mounted| mount.is_of(&found.source);
     let there = mounts::mounted_at(&mount.dir).ok().flatten().is_some_and(ours);

@@ -1,7 +1,7 @@
 //! File systems: how each is made for a layout, how it is mounted, and why so.
 //!
-//! The kernel's loop driver tells a file system the sector of a virtual disk but not its stripes, so that `mkfs` must be
-//! told. Weft needs no alignment to be fast; a file system that knows the stripes fills them one after the other
+//! The kernel's loop driver tells a file system the sector of a virtual disk but not its stripes, so that `mkfs` must
+//! be told. Weft needs no alignment to be fast; a file system that knows the stripes fills them one after the other
 //! instead of many at a time, and puts its own structures on different columns.
 
 use super::tools::{BLKID, Tool};

@@ -3,10 +3,11 @@
 //! Which device it is stands in a file beside the socket, together with the process that connected it, by which the
 //! kernel knows the connection too: so nobody else's device is ever disconnected.
 //!
-//! There is one connection, and a long time limit for requests. With several the kernel sends a request that takes long again over
-//! another one (after 30 seconds where no limit is set): the first, which was only slow, could then overwrite what was
-//! written after the second. With one there is nothing to send it over, and it fails. When the daemon dies, what is asked from
-//! then on fails at once; what was under way fails when the device is disconnected, or when its time is over.
+//! There is one connection, and a long time limit for requests. With several the kernel sends a request that takes long
+//! again over another one (after 30 seconds where no limit is set): the first, which was only slow, could then
+//! overwrite what was written after the second. With one there is nothing to send it over, and it fails. When the
+//! daemon dies, what is asked from then on fails at once; what was under way fails when the device is disconnected, or
+//! when its time is over.
 //!
 //! Invariants
 //! 1. A device is taken by connecting it: the kernel refuses one that is in use, and then the next is tried.

@@ -8,8 +8,8 @@
 //!
 //! Invariants
 //! 1. Whatever bytes a client sends, at any point, they lead to an answer, a protocol error or a closed connection.
-//! 2. A connection never holds more than its share of memory ([`Config`]), and all of them together not more than there is room
-//!    for ([`room`]); when that is used up, the socket is not read until replies have left.
+//! 2. A connection never holds more than its share of memory ([`Config`]), and all of them together not more than there
+//!    is room for ([`room`]); when that is used up, the socket is not read until replies have left.
 //! 3. Every request that was read whole is answered, unless the connection is lost.
 
 mod listen;

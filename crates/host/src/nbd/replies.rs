@@ -5,8 +5,8 @@
 //!    in flight never exceed the limits, but one alone is always let in, however large.
 //! 2. Every [`Ticket`] becomes exactly one reply: a dropped one says that the server is stopping.
 //! 3. On a connection whose output failed nothing waits: answers that still come are dropped.
-//! 4. The memory that a request holds is taken from the room of all clients while it is taken, and given back when its bytes
-//!    are gone: those of a write with its answer, those of a read when its reply was sent.
+//! 4. The memory that a request holds is taken from the room of all clients while it is taken, and given back when its
+//!    bytes are gone: those of a write with its answer, those of a read when its reply was sent.
 
 use super::negotiate::ALLOCATION_ID;
 use super::room::{Account, OWN, Way};
@@ -161,8 +161,8 @@ impl Flow {
         &self.account
     }
 
-    /// Takes memory; waits for it where others have it. `false`: the connection is broken. One thread alone takes: what was leased for
-    /// bytes that others gave back meanwhile is too much, never too little.
+    /// Takes memory; waits for it where others have it. `false`: the connection is broken. One thread alone takes: what
+    /// was leased for bytes that others gave back meanwhile is too much, never too little.
     fn take(&self, bytes: usize) -> bool {
         let state = self.lock();
         let lacking = (state.taken + bytes).saturating_sub(OWN).saturating_sub(state.leased);

@@ -3,10 +3,10 @@
 //! Invariants
 //! 1. Bytes are counted before they are there, and given back when they are gone, however the connection ends.
 //! 2. Every connection has [`OWN`] bytes that nobody can take from it: small requests never wait for what others hold.
-//! 3. Beyond that all of them together hold at most the limit. Who was first in the queue exceeds it alone, so that a large
-//!    payload that is half there never waits for another that is half there.
-//! 4. While somebody waits, a client that lets the server wait for longer than its patience, for the rest of a payload or for
-//!    room to send replies, loses its connection, and with it what it held.
+//! 3. Beyond that all of them together hold at most the limit. Who was first in the queue exceeds it alone, so that a
+//!    large payload that is half there never waits for another that is half there.
+//! 4. While somebody waits, a client that lets the server wait for longer than its patience, for the rest of a payload
+//!    or for room to send replies, loses its connection, and with it what it held.
 
 use crate::export::PayloadPool;
 use std::collections::{BTreeMap, VecDeque};

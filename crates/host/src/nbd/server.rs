@@ -3,9 +3,10 @@
 //! Invariants
 //! 1. A connection is in the table from before its thread starts until that thread is done with it.
 //! 2. Stopping sets the flag first, then wakes whoever blocks: nobody starts anything new after being woken.
-//! 3. Who has not chosen an export yet makes room for who comes: the oldest of the address that has the most of them. So neither
-//!    silence nor noise before the choice keeps anybody out, and one address never takes all places there are. Where all have chosen, who has done
-//!    nothing for [`Config::idle`] makes room, the longest idle first: places are not held for ever by asking for nothing.
+//! 3. Who has not chosen an export yet makes room for who comes: the oldest of the address that has the most of them.
+//!    So neither silence nor noise before the choice keeps anybody out, and one address never takes all places there
+//!    are. Where all have chosen, who has done nothing for [`Config::idle`] makes room, the longest idle first: places
+//!    are not held for ever by asking for nothing.
 //! 4. Descriptors are left for the rest of the daemon: commands, and disks that come back.
 //! 5. Stopping never waits for ever: after [`Config::drain`] connections are cut. The threads of one whose volume does
 //!    not answer end when it does.
@@ -38,7 +39,8 @@ const DESCRIPTORS_LEFT: u64 = 128;
 
 /// Those that were sent away and have not ended yet.
 const LEAVING_MAX: usize = 8;
-/// Bytes of the stack of a connection's threads. They are locked in memory with everything else of a daemon that serves its own machine.
+/// Bytes of the stack of a connection's threads. They are locked in memory with everything else of a daemon that serves
+/// its own machine.
 pub(super) const STACK: usize = 256 << 10;
 /// How long somebody who comes waits for those to end that were sent away.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
@@ -274,7 +276,8 @@ impl Shared {
 }
 
 impl Table {
-    /// Makes a place for one more from `peer` (invariant 3). `false`: there is none. `scarce`: it has one of the last descriptors.
+    /// Makes a place for one more from `peer` (invariant 3). `false`: there is none. `scarce`: it has one of the last
+    /// descriptors.
     fn make_place(&mut self, config: &Config, peer: Option<IpAddr>, scarce: bool) -> bool {
         let own = self.staying().filter(|one| one.peer == peer).count();
         if peer.is_some() && own >= config.of_one_address {
@@ -297,8 +300,8 @@ impl Table {
         self.connections.values().filter(|one| one.leaving).count()
     }
 
-    /// Sends one of `peer` away: the oldest that has not chosen an export, else the one that has done nothing for the longest time, and for `idle`
-    /// at least. `false`: there is none.
+    /// Sends one of `peer` away: the oldest that has not chosen an export, else the one that has done nothing for the
+    /// longest time, and for `idle` at least. `false`: there is none.
     fn send_away(&mut self, peer: Option<IpAddr>, idle: Duration) -> bool {
         let own = || self.connections.iter().filter(|(_, one)| one.peer == peer && !one.leaving);
         let oldest = own().find(|(_, one)| one.export.is_none());

@@ -4,7 +4,8 @@
 //! Invariants
 //! 1. A request is judged once, here, against the shape told to the client; what passes needs no checks further down.
 //! 2. A refused write's bytes are read and thrown away, so that the next request is found; they never take memory.
-//! 3. Memory for a write is taken as its bytes arrive, from the room of all clients: a header alone takes none to speak of.
+//! 3. Memory for a write is taken as its bytes arrive, from the room of all clients: a header alone takes none to speak
+//!    of.
 
 use super::negotiate::{Session, violation};
 use super::replies::{Asked, Flow, Refusal, Ticket};
@@ -140,7 +141,8 @@ impl<I: Read> Reader<'_, I> {
         Ok(true)
     }
 
-    /// The bytes of a write, read from the socket; `None` when the connection is broken. Memory grows behind what arrives.
+    /// The bytes of a write, read from the socket; `None` when the connection is broken. Memory grows behind what
+    /// arrives.
     fn payload(&mut self, ticket: &mut Ticket, len: usize) -> io::Result<Option<Payload>> {
         let account = self.flow.account();
         let mut data = Payload::copy_of(&[]);

@@ -1,13 +1,14 @@
 //! What the block layer is told of a virtual disk, and what is made of that.
 //!
 //! - Logical block: the sector. Physical block: weft's, 4 KiB: writes of whole ones need no reading.
-//! - `minimum_io_size` is a strip, `optimal_io_size` a stripe, as with any RAID: from these two `mkfs.ext4` and `mkfs.xfs`
-//!   take stride and stripe width, LVM and `parted` where data begins, and the kernel how far it reads ahead (two stripes) and
-//!   how long requests may get. Weft itself needs no alignment. The kernel takes powers of two only: for the strip the
-//!   largest that divides it, so that its borders stay borders; for the stripe the next above, so that one
-//!   request keeps all columns busy. Not more than [`REQUEST`], the longest request.
+//! - `minimum_io_size` is a strip, `optimal_io_size` a stripe, as with any RAID: from these two `mkfs.ext4` and
+//!   `mkfs.xfs` take stride and stripe width, LVM and `parted` where data begins, and the kernel how far it reads ahead
+//!   (two stripes) and how long requests may get. Weft itself needs no alignment. The kernel takes powers of two only:
+//!   for the strip the largest that divides it, so that its borders stay borders; for the stripe the next above, so
+//!   that one request keeps all columns busy. Not more than [`REQUEST`], the longest request.
 //! - Discards have the grain in which room is given back, whole stripes, so that the kernel splits long ones at
-//!   the borders of stripes (of the largest power of two that divides them, which is as close as the kernel's arithmetic comes).
+//!   the borders of stripes (of the largest power of two that divides them, which is as close as the kernel's
+//!   arithmetic comes).
 
 use crate::disk::ublk::{
     ATTR_FUA, ATTR_READ_ONLY, ATTR_ROTATIONAL, ATTR_VOLATILE_CACHE, PARAM_BASIC, PARAM_DISCARD, Params,

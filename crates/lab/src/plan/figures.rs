@@ -63,8 +63,8 @@ impl Facts<'_> {
         (room > 0 && layout.failures() > 0).then_some(room)
     }
 
-    /// Hours to bring back what the largest disk holds in a full pool: where there are more disks than slots, all others read and write;
-    /// else a new disk takes all of it.
+    /// Hours to bring back what the largest disk holds in a full pool: where there are more disks than slots, all
+    /// others read and write; else a new disk takes all of it.
     fn rebuild_hours(&self, layout: Layout, usable: u64) -> f64 {
         let lost = self.lost(layout, usable) as f64;
         let others = (self.question.disks.len() - 1) as f64;
@@ -82,8 +82,9 @@ impl Facts<'_> {
         self.largest().size.min(usable / layout.data_columns() as u64)
     }
 
-    /// Small writes that last longer than memory and log can gather, at places so far apart that no two share a stripe: each becomes a
-    /// rewrite of its stripe, for which every disk of it reads a strip at a random place and writes one in sequence.
+    /// Small writes that last longer than memory and log can gather, at places so far apart that no two share a stripe:
+    /// each becomes a rewrite of its stripe, for which every disk of it reads a strip at a random place and writes one
+    /// in sequence.
     fn random_writes(&self, layout: Layout) -> f64 {
         let strip = layout.interleave().0 as f64 / self.raw.sequential;
         let side_by_side = (self.question.disks.len() / layout.slots()) as f64;

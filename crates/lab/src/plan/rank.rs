@@ -1,5 +1,5 @@
-//! Which layout is best for what. A score is a weighted sum of logarithms: twice the room counts the same wherever one begins, and a
-//! layout is best if no other gains more, in per cent, than it loses.
+//! Which layout is best for what. A score is a weighted sum of logarithms: twice the room counts the same wherever one
+//! begins, and a layout is best if no other gains more, in per cent, than it loses.
 
 use super::{LayoutPlan, Workload};
 

@@ -59,7 +59,8 @@ pub enum Fault {
     Stall(Nanos),
 }
 
-/// Asked before each planned fault: `true` lets it happen. It may look into the ledgers of all disks, this one included.
+/// Asked before each planned fault: `true` lets it happen. It may look into the ledgers of all disks, this one
+/// included.
 pub type Guard = Rc<dyn Fn(Fault) -> bool>;
 
 /// What happens to one write, instead of what should.

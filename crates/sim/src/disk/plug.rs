@@ -12,8 +12,8 @@ struct Plugged {
 }
 
 impl SimDisk {
-    /// A handle that answers until the disk vanishes for the next time, as a device node does. The disk itself, used as a handle, answers
-    /// again whenever it is back, as a file does.
+    /// A handle that answers until the disk vanishes for the next time, as a device node does. The disk itself, used as
+    /// a handle, answers again whenever it is back, as a file does.
     pub fn plugged(&self) -> Rc<dyn Disk> {
         Rc::new(Plugged { disk: self.clone(), time: self.unplugged() })
     }

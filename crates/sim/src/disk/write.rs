@@ -96,8 +96,8 @@ impl Tear {
         }
     }
 
-    /// Which of the eight sectors of a block survive, counted from the start of the write. `first` is the first of them,
-    /// `sectors` the length of the write.
+    /// Which of the eight sectors of a block survive, counted from the start of the write. `first` is the first of
+    /// them, `sectors` the length of the write.
     pub(crate) fn kept(self, first: u64, sectors: u64) -> impl Iterator<Item = u64> {
         (first..first + BLOCK / SECTOR).filter(move |sector| match self {
             Tear::Head(kept) => *sector < kept,

@@ -1,10 +1,12 @@
 //! Which power cuts are tried at a crash point, and how a case is written down.
 //!
 //! With `n` unflushed writes on all disks together:
-//! 1. `n` up to the limit: all 2^n subsets of kept writes. Beyond: every subset in which at most two are kept, or at most two dropped (at most one, once
-//!    `n` is above [`PAIRS_MAX`]), every prefix in the order of submission, and for each disk all or nothing.
+//! 1. `n` up to the limit: all 2^n subsets of kept writes. Beyond: every subset in which at most two are kept, or at
+//!    most two dropped (at most one, once `n` is above [`PAIRS_MAX`]), every prefix in the order of submission, and for
+//!    each disk all or nothing.
 //! 2. All writes of one disk, or of all, torn at once: only first sectors are written, or only last ones.
-//! 3. Each single write torn, everything else kept or everything else dropped: its first and last sector, its first and last half.
+//! 3. Each single write torn, everything else kept or everything else dropped: its first and last sector, its first and
+//!    last half.
 
 use crate::disk::{Fate, Tear};
 use std::collections::BTreeSet;

@@ -1,7 +1,8 @@
-//! What is tried: tiny pools (shapes), what is done to them (scripts), and the machine that plays a script up to a crash.
+//! What is tried: tiny pools (shapes), what is done to them (scripts), and the machine that plays a script up to a
+//! crash.
 //!
-//! Every stripe has two or more 4 KiB blocks, so that a write can fill one in part, whole, or begin the next. Time is constant per disk and tasks run
-//! oldest first: a scene has one run, and a crash point of it is a number.
+//! Every stripe has two or more 4 KiB blocks, so that a write can fill one in part, whole, or begin the next. Time is
+//! constant per disk and tasks run oldest first: a scene has one run, and a crash point of it is a number.
 
 use crate::disk::{DiskImage, Fate, SimDisk};
 use crate::oracle::Oracle;

@@ -1,4 +1,5 @@
-//! The pool that is explored: disks with labels and logs, up to two hosts that have it open, and what they do, write by write.
+//! The pool that is explored: disks with labels and logs, up to two hosts that have it open, and what they do, write by
+//! write.
 
 use super::{Event, Mutant, bits, subsets};
 use weft_engine::format::Id;
@@ -15,7 +16,8 @@ const BATCHES: usize = 4;
 /// The most openings.
 const OPENINGS: usize = 14;
 
-/// One batch in a log: the random number of the opening that wrote it, and of the batch before it. With its place that names it. 0: none.
+/// One batch in a log: the random number of the opening that wrote it, and of the batch before it. With its place that
+/// names it. 0: none.
 type Batch = (u8, u8);
 /// The batches of a log, by number.
 type Log = [Batch; BATCHES];
@@ -471,7 +473,8 @@ impl World {
         }
     }
 
-    /// The voters of the last label that is known to be durable, if the newest is not. 0: it is, for every disk that it calls current has it.
+    /// The voters of the last label that is known to be durable, if the newest is not. 0: it is, for every disk that it
+    /// calls current has it.
     fn not_durable(&self, found: &[(u8, Mark, Label)], newest: &Label, mark: &Mark) -> u8 {
         let has = |no: u8| {
             found

@@ -1,9 +1,10 @@
 //! The classic storm: one pool, everything at once; then calm, and the pool must be well.
 //!
-//! Rounds of clients (writes, reads, flushes, FUA, discards, zeroes of any size, several at once) end in a power cut, a kill, a clean stop, or a power cut
-//! while the pool is being opened again. All the while the *victims* misbehave: as many disks as the layout survives, chosen by seed, may lose and
-//! misplace writes, rot, stall, fail, vanish and come back old. Survival is owed throughout: every read is judged, every opening must work, every
-//! check must find nothing but what the victims did. In half of the storms a caretaker is at work, too ([`super::upkeep`]).
+//! Rounds of clients (writes, reads, flushes, FUA, discards, zeroes of any size, several at once) end in a power cut, a
+//! kill, a clean stop, or a power cut while the pool is being opened again. All the while the *victims* misbehave: as
+//! many disks as the layout survives, chosen by seed, may lose and misplace writes, rot, stall, fail, vanish and come
+//! back old. Survival is owed throughout: every read is judged, every opening must work, every check must find nothing
+//! but what the victims did. In half of the storms a caretaker is at work, too ([`super::upkeep`]).
 
 use super::Summary;
 use super::clients::{Shared, Strain, start_clients};

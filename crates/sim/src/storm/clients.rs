@@ -1,7 +1,7 @@
 //! Clients: they write, read, flush, discard and zero at random, several at once, and judge every answer.
 //!
-//! A client is owed success, but for a full pool. While more is missing than the pool survives ([`Strain`]) an operation may end with an error
-//! instead; wrong data is never excused, and neither is losing what was flushed.
+//! A client is owed success, but for a full pool. While more is missing than the pool survives ([`Strain`]) an
+//! operation may end with an error instead; wrong data is never excused, and neither is losing what was flushed.
 
 use crate::oracle::Oracle;
 use crate::rig::Rig;
@@ -63,7 +63,8 @@ pub(super) struct Shared {
     /// Operations that ended with an error that was excused.
     pub(super) excused: Cell<u64>,
     pub(super) strain: Rc<Strain>,
-    /// What another machine found in the pool that it opened meanwhile: nothing may be called durable that is not there.
+    /// What another machine found in the pool that it opened meanwhile: nothing may be called durable that is not
+    /// there.
     pub(super) rival: RefCell<Option<Rc<Seen>>>,
     /// How often a client rests before an operation, and for how long at most, in nanoseconds.
     pub(super) rests: Cell<(f64, u64)>,
@@ -227,7 +228,8 @@ async fn read(vdisk: &Rc<Vdisk>, shared: &Shared, client: u64, world: &SimWorld)
     read_reserved(vdisk, shared, client, world, units).await
 }
 
-/// Reads pieces one after the other, as far as nobody else works there: what was read ahead of them meets the changes of others.
+/// Reads pieces one after the other, as far as nobody else works there: what was read ahead of them meets the changes
+/// of others.
 async fn read_in_order(vdisk: &Rc<Vdisk>, shared: &Shared, client: u64, world: &SimWorld) -> Result<(), String> {
     if vdisk.is_removed() {
         return Ok(());

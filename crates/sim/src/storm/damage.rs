@@ -1,9 +1,10 @@
-//! Damage: the classic storm, in which victims are also put back from older copies, from a history that another machine made of them, or blank; reads fail
-//! once in a while; and a power cut leaves junk, and blocks that cannot be read, where something was being written.
+//! Damage: the classic storm, in which victims are also put back from older copies, from a history that another machine
+//! made of them, or blank; reads fail once in a while; and a power cut leaves junk, and blocks that cannot be read,
+//! where something was being written.
 //!
-//! A disk that was put back is noticed, and brought what it lacks, if two labels or more were written to it since the copy was made. A copy that is younger cannot be told
-//! from the disk itself by anything that is on it: such a disk may lack what it likes until the next proof of all strips (it counts as a *liar*), but
-//! everything can still be read.
+//! A disk that was put back is noticed, and brought what it lacks, if two labels or more were written to it since the
+//! copy was made. A copy that is younger cannot be told from the disk itself by anything that is on it: such a disk may
+//! lack what it likes until the next proof of all strips (it counts as a *liar*), but everything can still be read.
 
 use super::classic::Storm;
 use super::upkeep::Care;
@@ -50,7 +51,8 @@ impl Past {
         copies[at].push(disk.image());
     }
 
-    /// Whether fewer than two labels were written to the disk since this copy of it was made, whatever it was replaced by meanwhile.
+    /// Whether fewer than two labels were written to the disk since this copy of it was made, whatever it was replaced
+    /// by meanwhile.
     fn is_young(&self, at: usize, copy: &DiskImage, disk: &SimDisk) -> bool {
         let now = newest_epoch(copy, |place| disk.peek(place, ByteCount(BLOCK)).ok());
         let mut newest = self.newest.borrow_mut();
@@ -117,10 +119,12 @@ impl Storm {
         }
     }
 
-    /// While the pool is not open, victims are replaced by what they were, by what another machine made of them, or by nothing.
+    /// While the pool is not open, victims are replaced by what they were, by what another machine made of them, or by
+    /// nothing.
     pub(super) fn put_back(&mut self) {
         let Some(past) = self.past.clone() else { return };
-        // With two disks that cannot be believed beside it, one that can be is no majority: then only the owner could say which of them to go on from.
+        // With two disks that cannot be believed beside it, one that can be is no majority: then only the owner could
+        // say which of them to go on from.
         let alone = self.scene.victims.len() == 1 && self.scene.disks > 2;
         for at in self.scene.victims.clone() {
             if !self.rng.chance(0.35) {
@@ -143,7 +147,8 @@ impl Storm {
                 }
                 1 => self.diverge(at, &past),
                 _ => {
-                    // One with an identity that the disk no longer has may be a member that is missing: then one disk would be two.
+                    // One with an identity that the disk no longer has may be a member that is missing: then one disk
+                    // would be two.
                     let copy = past.pick(at, &mut self.rng).filter(|copy| self.ids.is_its_own(at, copy));
                     let Some(copy) = copy else { continue };
                     if past.is_young(at, &copy, &disk) {
@@ -209,7 +214,8 @@ impl Storm {
         some
     }
 
-    /// In the calm, all that is not attached is; and what the pool will never see again is replaced. `false`: there is no room for that.
+    /// In the calm, all that is not attached is; and what the pool will never see again is replaced. `false`: there is
+    /// no room for that.
     pub(super) fn replace_strange(&mut self) -> Result<bool, String> {
         let Some(past) = self.past.clone() else { return Ok(true) };
         let pool = self.rig.pool();

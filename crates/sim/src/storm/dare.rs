@@ -1,9 +1,11 @@
-//! Dares: harm beyond what the pool survives, done to copies of its disks. The pool may refuse to open, or to read; what it does read is right.
+//! Dares: harm beyond what the pool survives, done to copies of its disks. The pool may refuse to open, or to read;
+//! what it does read is right.
 //!
-//! 1. *A hole in the log*: one batch is damaged on every disk that has it, while later ones are not. The log must not seem to end there.
-//! 2. *A page out of date*: the newest image of a page is damaged wherever it lies. The one before must not pass for it. If the page holds checksums, blocks whose
-//!    last write was lost are made unreadable, too, and disks that are behind are away: an old block and its old checksum agree, and nothing above them says that
-//!    there were newer ones.
+//! 1. *A hole in the log*: one batch is damaged on every disk that has it, while later ones are not. The log must not
+//!    seem to end there.
+//! 2. *A page out of date*: the newest image of a page is damaged wherever it lies. The one before must not pass for
+//!    it. If the page holds checksums, blocks whose last write was lost are made unreadable, too, and disks that are
+//!    behind are away: an old block and its old checksum agree, and nothing above them says that there were newer ones.
 //!
 //! Besides, a pool that says that it is whole is taken at its word: [`Storm::lose_others`].
 
@@ -25,7 +27,8 @@ const NEWEST: usize = 6;
 type Places = Vec<(usize, DiskOffset)>;
 
 impl Storm {
-    /// Does one of them, and puts the disks back as they were. To be called after a power cut, while the pool is not open.
+    /// Does one of them, and puts the disks back as they were. To be called after a power cut, while the pool is not
+    /// open.
     pub(super) fn dare(&mut self) -> Result<(), String> {
         let there: Vec<usize> = (0..self.rig.disks.len()).filter(|at| !self.rig.disks[*at].is_gone()).collect();
         let images: Vec<(usize, DiskImage)> = there.iter().map(|at| (*at, self.rig.disks[*at].image())).collect();
@@ -43,8 +46,8 @@ impl Storm {
         judged.map_err(|why| format!("with {what}: {why}"))
     }
 
-    /// A pool that is whole survives the loss of any disks that the layout can do without: it opens, and reads all. Puts the disks back as they were. To be
-    /// called after a clean stop.
+    /// A pool that is whole survives the loss of any disks that the layout can do without: it opens, and reads all.
+    /// Puts the disks back as they were. To be called after a clean stop.
     pub(super) fn lose_others(&mut self) -> Result<(), String> {
         let images: Vec<DiskImage> = self.rig.disks.iter().map(|disk| disk.image()).collect();
         for _ in 0..self.scene.layout.failures() {
@@ -66,7 +69,8 @@ impl Storm {
         judged.map_err(|why| format!("it was whole; without disks {gone:?}: {why}"))
     }
 
-    /// Makes blocks of data unreadable whose last write was lost, if what is to be damaged is a page of checksums; and takes away disks that are behind.
+    /// Makes blocks of data unreadable whose last write was lost, if what is to be damaged is a page of checksums; and
+    /// takes away disks that are behind.
     fn end_lies(&self, images: &[(usize, DiskImage)], places: &Places) {
         let holds_sums = |(at, place): &(usize, DiskOffset)| {
             let block = self.rig.disks[*at].peek(*place, ByteCount(BLOCK)).ok();

@@ -1,11 +1,13 @@
-//! Many: virtual disks of different layouts are made, written, read, grown and removed, several at once, while the power goes, the engine is killed, and as
-//! many disks vanish as every virtual disk survives. The pool is small, and often full; so is the room for its configuration.
+//! Many: virtual disks of different layouts are made, written, read, grown and removed, several at once, while the
+//! power goes, the engine is killed, and as many disks vanish as every virtual disk survives. The pool is small, and
+//! often full; so is the room for its configuration.
 //!
 //! The rules:
-//! 1. A change that was acknowledged holds after every crash; one that was begun holds or does not, whole: a virtual disk is there or not, has its old
-//!    size or the new one. Nothing is there that nobody made.
+//! 1. A change that was acknowledged holds after every crash; one that was begun holds or does not, whole: a virtual
+//!    disk is there or not, has its old size or the new one. Nothing is there that nobody made.
 //! 2. What is read of each is right, and nothing fails but for want of room.
-//! 3. A pool that is opened read-only shows what it shows when it is opened for writing afterwards, and not one request changes a disk.
+//! 3. A pool that is opened read-only shows what it shows when it is opened for writing afterwards, and not one request
+//!    changes a disk.
 //! 4. The configuration never outgrows its room; and once all virtual disks are gone, so is all that they took.
 
 use super::Summary;

@@ -25,13 +25,15 @@ use std::str::FromStr;
 pub enum Profile {
     /// No more disks than the layout survives misbehave, in every way; see [`classic`].
     Classic,
-    /// Beside that, disks are put back from copies, used elsewhere, or blank; reads fail once, and power cuts leave junk; see [`damage`].
+    /// Beside that, disks are put back from copies, used elsewhere, or blank; reads fail once, and power cuts leave
+    /// junk; see [`damage`].
     Damage,
     /// Any number of disks vanishes at once and comes back with all it had; see [`outage`].
     Outage,
     /// [`Profile::Outage`], but disks may come back without what their volatile caches held.
     Powerless,
-    /// No more disks than the pool survives vanish and come back, with or without their caches; then nothing may lack its redundancy.
+    /// No more disks than the pool survives vanish and come back, with or without their caches; then nothing may lack
+    /// its redundancy.
     Flicker,
     /// Disks vanish and come back while slots move.
     Blink,

@@ -1,15 +1,15 @@
-//! Outages: any number of disks vanishes at once, more than the redundancy and all of them, too, in the midst of load, and comes back
-//! 10 ms to 2 minutes later.
+//! Outages: any number of disks vanishes at once, more than the redundancy and all of them, too, in the midst of load,
+//! and comes back 10 ms to 2 minutes later.
 //!
 //! The pool is opened by the majority rule; a harness attaches disks that are back, as the daemon does. The rules:
 //!
 //! 1. While no more is missing than the pool survives, nothing fails.
 //! 2. While more is missing, operations may end with errors, but end. What is read is right all the same.
-//! 3. Once all disks are back the pool heals within [`HEAL_WITHIN`] by itself, without being opened anew: nothing that was flushed is lost, nothing
-//!    lacks its redundancy, and clients are served.
+//! 3. Once all disks are back the pool heals within [`HEAL_WITHIN`] by itself, without being opened anew: nothing that
+//!    was flushed is lost, nothing lacks its redundancy, and clients are served.
 //! 4. A pool that is opened with some disks opens, or says why not; with all of them it opens.
-//! 5. A disk that lost its volatile cache took unflushed data with it. Where that was beyond the redundancy, that data may be lost: it is
-//!    an error then, and no flush succeeds over it.
+//! 5. A disk that lost its volatile cache took unflushed data with it. Where that was beyond the redundancy, that data
+//!    may be lost: it is an error then, and no flush succeeds over it.
 
 use super::Summary;
 use super::clients::{self, Seen, Shared, Strain, read_all, start_clients};
@@ -86,7 +86,8 @@ impl Outages {
         scene.faults = FaultPlan::default();
         let mut rig = Rig::new(world, scene.disks, scene.capacity);
         rig.options = OpenOptions { tuning: scene.tuning, ..OpenOptions::default() };
-        // A disk that lost its cache behind a handle that goes on as if nothing had been would be a disk whose flushes lie.
+        // A disk that lost its cache behind a handle that goes on as if nothing had been would be a disk whose flushes
+        // lie.
         rig.plugged = kind != Kind::Any || rng.chance(0.5);
         let strain = Rc::new(Strain::default());
         let shared = Shared::new(scene.size.0, scene.sector as u64, rng.fork("clients"), strain.clone());
@@ -114,7 +115,8 @@ impl Outages {
         self.rig.close().map_err(|error| format!("closing: {error}"))
     }
 
-    /// Clients and outages, until the clients are done or the world ends; then all disks come back. `false`: data was lost that may be lost.
+    /// Clients and outages, until the clients are done or the world ends; then all disks come back. `false`: data was
+    /// lost that may be lost.
     fn round(&mut self) -> Result<bool, String> {
         let world = self.rig.world.clone();
         let vdisk = self.rig.pool().vdisk("vdisk").ok_or("the virtual disk is gone")?;
@@ -182,7 +184,8 @@ impl Outages {
         }
     }
 
-    /// Opens the pool with the disks that are there. If it refuses, more and more of the others come back; with all of them it must open.
+    /// Opens the pool with the disks that are there. If it refuses, more and more of the others come back; with all of
+    /// them it must open.
     fn open(&mut self) -> Result<(), String> {
         loop {
             let gone: Vec<SimDisk> = self.rig.disks.iter().filter(|disk| disk.is_gone()).cloned().collect();
@@ -225,7 +228,8 @@ impl Outages {
         seen.judge(&mut oracle, true)
     }
 
-    /// Nothing lacks its strip but for a reason; before anything heals it. Without the metadata that says what should be where, that is judged later.
+    /// Nothing lacks its strip but for a reason; before anything heals it. Without the metadata that says what should
+    /// be where, that is judged later.
     fn judge_redundancy(&self) -> Result<(), String> {
         if self.strain.is_now() {
             return Ok(());
@@ -314,7 +318,8 @@ impl Outages {
         self.rig.world.spawn("outage", Box::pin(outage.run()));
     }
 
-    /// All disks come back, and the pool becomes well by itself. `false`: data was lost that may be lost, and the storm is over.
+    /// All disks come back, and the pool becomes well by itself. `false`: data was lost that may be lost, and the storm
+    /// is over.
     fn heal(&mut self) -> Result<bool, String> {
         let world = self.rig.world.clone();
         let sky = self.sky.clone();
@@ -368,7 +373,8 @@ impl Outages {
         self.rig.pool().vdisk("vdisk").is_some_and(|vdisk| vdisk.failure().is_some())
     }
 
-    /// Whether a pool that did not heal is well once it is opened anew; to tell a pool that waits from one that is lost.
+    /// Whether a pool that did not heal is well once it is opened anew; to tell a pool that waits from one that is
+    /// lost.
     fn restart(&mut self) -> Result<(), String> {
         self.stop_daemon();
         self.rig.halt();
@@ -457,7 +463,8 @@ impl Outage {
             self.end_of_a_move().await;
         }
         let mut hit = self.choose();
-        // One that was away, and back before the pool noticed, is one that it has to do without until it is attached anew.
+        // One that was away, and back before the pool noticed, is one that it has to do without until it is attached
+        // anew.
         let attached = |daemon: &Rc<Daemon>| (0..self.disks.len()).all(|at| daemon.is_attached(at));
         let survives = self.daemon.as_ref().is_some_and(attached) && survives(&self.pool, &hit, self.failures);
         if self.sky.kind == Kind::Flicker && !survives {
@@ -534,7 +541,8 @@ impl Sky {
     }
 }
 
-/// Whether the pool goes on without the disks `hit`: nothing else is missing or behind, the layout can do without them, and so can the votes and the log.
+/// Whether the pool goes on without the disks `hit`: nothing else is missing or behind, the layout can do without them,
+/// and so can the votes and the log.
 pub(super) fn survives(pool: &Pool, hit: &[usize], failures: usize) -> bool {
     let store = pool.store();
     let well = store.members.borrow().iter().all(|(_, member)| member.disk.is_some() && member.current);

@@ -1,7 +1,9 @@
-//! Judges redundancy before anything heals it: every strip that is not there, or not what it should be, has a reason, or it was lost in silence.
+//! Judges redundancy before anything heals it: every strip that is not there, or not what it should be, has a reason,
+//! or it was lost in silence.
 //!
-//! The reasons: its slot has no disk, or one that is away; its slot is on record as one that missed strips; its disk is on record as one of which nobody knows
-//! what it lacks; or the disk harmed it, and owns up to that in its ledger ([`SimDisk::harmed`](crate::disk::SimDisk::harmed)).
+//! The reasons: its slot has no disk, or one that is away; its slot is on record as one that missed strips; its disk is
+//! on record as one of which nobody knows what it lacks; or the disk harmed it, and owns up to that in its ledger
+//! ([`SimDisk::harmed`](crate::disk::SimDisk::harmed)).
 
 use crate::rig::Rig;
 use std::collections::BTreeSet;
@@ -24,7 +26,8 @@ struct Lack {
     len: u64,
 }
 
-/// Finds strips that are lacking without a reason. `place_of` tells which simulated disk a member is; those in `liars` may lack anything.
+/// Finds strips that are lacking without a reason. `place_of` tells which simulated disk a member is; those in `liars`
+/// may lack anything.
 pub(super) fn judge(rig: &Rig, place_of: impl Fn(u16) -> Option<usize>, liars: &BTreeSet<usize>) -> Result<(), String> {
     let pool = rig.pool();
     let tables: Vec<u32> = pool.store().map.borrow().tables.keys().copied().collect();
@@ -54,8 +57,8 @@ fn pin_next(pool: &Pool, table: u32, from: u64) -> Option<(u64, Place)> {
     Some(found)
 }
 
-/// A strip of this stripe that is lacking without a reason. A job may mend a strip, or move its slot, after it was seen to lack and before the ledger is asked:
-/// what is found is looked at again, with the ledger of before and of after.
+/// A strip of this stripe that is lacking without a reason. A job may mend a strip, or move its slot, after it was seen
+/// to lack and before the ledger is asked: what is found is looked at again, with the ledger of before and of after.
 fn judge_stripe(
     rig: &Rig,
     place: Place,

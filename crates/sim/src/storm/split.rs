@@ -1,10 +1,12 @@
-//! Split: the disks of one pool are seen by two machines, each of which opens what it sees by the majority rule, attaches what comes and lets go of what
-//! leaves, as the daemon does. Disks are carried to and fro, with or without what their caches held, while clients write on both sides; machines are
-//! killed, closed and cut off, one or both.
+//! Split: the disks of one pool are seen by two machines, each of which opens what it sees by the majority rule,
+//! attaches what comes and lets go of what leaves, as the daemon does. Disks are carried to and fro, with or without
+//! what their caches held, while clients write on both sides; machines are killed, closed and cut off, one or both.
 //!
 //! The rules:
-//! 1. Whoever opens the pool finds everything that anybody was told to be durable, and nothing that an opening before had not.
-//! 2. Once the pool is open elsewhere, a machine that still has it open calls nothing durable that is not there: two histories never both acknowledge.
+//! 1. Whoever opens the pool finds everything that anybody was told to be durable, and nothing that an opening before
+//!    had not.
+//! 2. Once the pool is open elsewhere, a machine that still has it open calls nothing durable that is not there: two
+//!    histories never both acknowledge.
 //! 3. With all disks on one machine the pool opens, and becomes well by itself.
 //!
 //! Errors are excused throughout: disks are gone all the time.
@@ -243,7 +245,8 @@ impl Split {
         );
     }
 
-    /// What the machine finds is judged (rule 1), and whoever else has the pool open is measured by it from now on (rule 2).
+    /// What the machine finds is judged (rule 1), and whoever else has the pool open is measured by it from now on
+    /// (rule 2).
     fn opened(&mut self, host: usize, pool: Rc<Pool>) -> Result<(), String> {
         self.openings += 1;
         let mut oracle = self.truth_now();

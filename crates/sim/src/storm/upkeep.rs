@@ -1,5 +1,5 @@
-//! The caretaker: while clients work, disks are added, removed, replaced, retired, taken out for maintenance and put back, jobs are begun,
-//! paused and ended, all at random. None of it may cost a byte.
+//! The caretaker: while clients work, disks are added, removed, replaced, retired, taken out for maintenance and put
+//! back, jobs are begun, paused and ended, all at random. None of it may cost a byte.
 
 use super::classic::Storm;
 use crate::disk::{DiskImage, SimDisk};
@@ -115,7 +115,8 @@ impl Storm {
         self.rig.run(async move { pool.set(settings).await }).map_err(|error| format!("settings: {error}"))
     }
 
-    /// Every job ends, and nothing is left undone that could be done. `false`: full redundancy takes more room than there is.
+    /// Every job ends, and nothing is left undone that could be done. `false`: full redundancy takes more room than
+    /// there is.
     pub(super) fn settle(&mut self) -> std::result::Result<bool, String> {
         let pool = self.rig.pool();
         let spread = self.rig.run(async move {
@@ -151,7 +152,8 @@ impl Storm {
         }
     }
 
-    /// The log and the votes come to be where no domain takes too much of them with it, if there is such a place. Judged by trying every choice.
+    /// The log and the votes come to be where no domain takes too much of them with it, if there is such a place.
+    /// Judged by trying every choice.
     fn judge_spread(&self) -> std::result::Result<(), String> {
         let (pool, world) = (self.rig.pool(), self.rig.world.clone());
         self.rig.run(async move {

@@ -1,10 +1,10 @@
 //! A hard disk: one arm, one spindle, a queue, a cache.
 //!
 //! The model
-//! 1. **Geometry.** The tracks are one spiral. [`Platter::tau`] says when the head would reach a byte if it had followed
-//!    the spiral from the start of the disk: sequential access is exactly the zone's rate (head and track switches are
-//!    folded into it, as in published sustained rates), the angle of a byte is its tau modulo one revolution, and the
-//!    distance between two bytes is the difference of their taus.
+//! 1. **Geometry.** The tracks are one spiral. [`Platter::tau`] says when the head would reach a byte if it had
+//!    followed the spiral from the start of the disk: sequential access is exactly the zone's rate (head and track
+//!    switches are folded into it, as in published sustained rates), the angle of a byte is its tau modulo one
+//!    revolution, and the distance between two bytes is the difference of their taus.
 //! 2. **Positioning.** Settling + a square-root part (acceleration) + a linear part (coasting), then waiting for the
 //!    angle. Within one revolution ahead there is no seek: the head waits on its track.
 //! 3. **Queue.** The host hands over at most `queue` commands (SATA: 32). Reads are served shortest positioning first;
@@ -15,8 +15,8 @@
 //!    room or a flush wants it; until then reads go first. When both press, they take turns.
 //! 5. **Flush.** SATA's FLUSH CACHE is not queued: it waits for the commands in the disk, and none enters before the
 //!    cache is empty.
-//! 6. **Read-ahead.** With nothing better to do after a read, the head goes on reading into the buffer, where later reads
-//!    find it. A few such segments are remembered.
+//! 6. **Read-ahead.** With nothing better to do after a read, the head goes on reading into the buffer, where later
+//!    reads find it. A few such segments are remembered.
 
 use super::extents::Extents;
 use super::{Agenda, Op, Timing, span_of};
@@ -82,11 +82,11 @@ pub struct HddClass {
 }
 
 impl HddClass {
-    /// A 7200 rpm nearline SATA disk of 8 TB, the class of Seagate Exos 7E8 and WD Ultrastar DC HC310/HC320. The mechanics
-    /// follow the HC310's OEM manual: average seek 7.4 ms (write 8.2), track to track 0.23 ms (write 0.32), latency 4.16 ms;
-    /// seeks are a little longer here (8 ms), as the larger sisters' are. What is usual in the class rather than stated by
-    /// one data sheet: about 250 MB/s outside and half of that inside, 256 MB of cache, random 4 KiB reads at some 80 IOPS
-    /// alone and 160..250 at queue depth 32, cached random writes at 250..550.
+    /// A 7200 rpm nearline SATA disk of 8 TB, the class of Seagate Exos 7E8 and WD Ultrastar DC HC310/HC320. The
+    /// mechanics follow the HC310's OEM manual: average seek 7.4 ms (write 8.2), track to track 0.23 ms (write 0.32),
+    /// latency 4.16 ms; seeks are a little longer here (8 ms), as the larger sisters' are. What is usual in the class
+    /// rather than stated by one data sheet: about 250 MB/s outside and half of that inside, 256 MB of cache, random 4
+    /// KiB reads at some 80 IOPS alone and 160..250 at queue depth 32, cached random writes at 250..550.
     pub const HDD_7200_8TB: HddClass = HddClass {
         name: "HDD_7200_8TB",
         capacity: ByteCount(8_001_563_222_016),

@@ -2,7 +2,8 @@
 //! its own order. It knows nothing of content or faults.
 //!
 //! [`Random`] is for fault runs: latencies by seed, so that completions reorder. [`Hdd`] and [`Ssd`] are for judging
-//! policies; their classes ([`HddClass::HDD_7200_8TB`], ...) agree with named drives, and a test prints and holds the table.
+//! policies; their classes ([`HddClass::HDD_7200_8TB`], ...) agree with named drives, and a test prints and holds the
+//! table.
 
 mod extents;
 mod hdd;

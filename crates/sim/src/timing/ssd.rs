@@ -2,15 +2,15 @@
 //!
 //! The model
 //! 1. **Commands.** The controller starts one command after the other, `command` apart, at most `queue` at once.
-//! 2. **Reads.** Flash is read in pages of 16 KiB, each on the die its number falls to; dies work side by side, pages of
-//!    one die one after the other. What was read crosses the interface in turn.
+//! 2. **Reads.** Flash is read in pages of 16 KiB, each on the die its number falls to; dies work side by side, pages
+//!    of one die one after the other. What was read crosses the interface in turn.
 //! 3. **Writes.** Data crosses the interface into the buffer and is answered there. The buffer empties at the sustained
 //!    program rate; with no room left, writes wait for it.
-//! 4. **Flush.** Takes until what is in the buffer is programmed, and `flush` more. On SATA it is not queued: it waits for
-//!    the commands before it, and those after it wait for it.
+//! 4. **Flush.** Takes until what is in the buffer is programmed, and `flush` more. On SATA it is not queued: it waits
+//!    for the commands before it, and those after it wait for it.
 //!
-//! Everything follows from the moment of submission, so the model needs no inner steps. Garbage collection and the slowing
-//! down of reads by programming are not modelled: they depend on history that no data sheet gives.
+//! Everything follows from the moment of submission, so the model needs no inner steps. Garbage collection and the
+//! slowing down of reads by programming are not modelled: they depend on history that no data sheet gives.
 
 use super::{Agenda, Op, Timing, span_of};
 use crate::rng::mix;
@@ -54,8 +54,8 @@ pub struct SsdClass {
 }
 
 impl SsdClass {
-    /// A SATA SSD: the class of Samsung 870 EVO 1 TB. Its data sheet says: 560/530 MB/s sequential, 4 KiB random reads/writes
-    /// 98k/88k per second at depth 32 and 13k/36k at depth 1.
+    /// A SATA SSD: the class of Samsung 870 EVO 1 TB. Its data sheet says: 560/530 MB/s sequential, 4 KiB random
+    /// reads/writes 98k/88k per second at depth 32 and 13k/36k at depth 1.
     pub const SATA_SSD: SsdClass = SsdClass {
         name: "SATA_SSD",
         capacity: ByteCount(1_000_204_886_016),
@@ -73,9 +73,9 @@ impl SsdClass {
         flush_exclusive: true,
     };
 
-    /// An NVMe SSD behind PCIe 3.0 x4: the class of Samsung 970 EVO Plus 1 TB. Its data sheet says: 3500/3300 MB/s sequential,
-    /// 4 KiB random 19k reads and 60k writes per second at depth 1, and at most 600k/550k at depth 32, of which a review
-    /// measured 355k writes.
+    /// An NVMe SSD behind PCIe 3.0 x4: the class of Samsung 970 EVO Plus 1 TB. Its data sheet says: 3500/3300 MB/s
+    /// sequential, 4 KiB random 19k reads and 60k writes per second at depth 1, and at most 600k/550k at depth 32, of
+    /// which a review measured 355k writes.
     pub const NVME_SSD: SsdClass = SsdClass {
         name: "NVME_SSD",
         capacity: ByteCount(1_000_204_886_016),

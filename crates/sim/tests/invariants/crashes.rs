@@ -8,7 +8,8 @@ use weft_sim::exhaustive::{Options, run};
 use weft_sim::rig::PATIENCE;
 use weft_sim::timing::Latencies;
 
-/// store/replay.rs, invariant 2: what is rebuilt from the log gets versions above every image that an unfinished checkpoint left behind.
+/// store/replay.rs, invariant 2: what is rebuilt from the log gets versions above every image that an unfinished
+/// checkpoint left behind.
 #[test]
 fn an_unfinished_checkpoint_never_wins_over_the_one_after_the_crash() {
     let story = Story::new(1, 2, MIRROR2);
@@ -49,8 +50,9 @@ fn an_unfinished_checkpoint_never_wins_over_the_one_after_the_crash() {
     }
 }
 
-/// store/mod.rs, invariant 3, and store/commit.rs, invariant 1: a commit does not take data for durable that a flush under way has still to bring down.
-/// The first disk flushes slowly, so that a checkpoint's flush of it is under way when a stripe commits.
+/// store/mod.rs, invariant 3, and store/commit.rs, invariant 1: a commit does not take data for durable that a flush
+/// under way has still to bring down. The first disk flushes slowly, so that a checkpoint's flush of it is under way
+/// when a stripe commits.
 #[test]
 fn a_flush_under_way_is_not_taken_for_one_that_ended() {
     let options = Options { only: "mirror2/race-250".into(), ..Options::default() };
@@ -58,7 +60,8 @@ fn a_flush_under_way_is_not_taken_for_one_that_ended() {
     assert!(summary.opened > 500, "{summary}");
 }
 
-/// store/pages.rs, invariant 1: a page of checksums is not dropped from memory while its newest image is still on its way to the disks.
+/// store/pages.rs, invariant 1: a page of checksums is not dropped from memory while its newest image is still on its
+/// way to the disks.
 #[test]
 fn checksum_pages_under_memory_pressure_are_never_read_back_old() {
     for seed in 0..4 {

@@ -1,5 +1,5 @@
-//! One story or more for every numbered invariant of the engine that a simulated world can show. Each says which it is about: the file, and the number
-//! in its head.
+//! One story or more for every numbered invariant of the engine that a simulated world can show. Each says which it is
+//! about: the file, and the number in its head.
 
 mod crashes;
 mod members;

@@ -12,7 +12,8 @@ use weft_engine::world::World;
 use weft_sim::disk::SimDisk;
 use weft_sim::rig::Rig;
 
-/// pool/open.rs, invariants 1 and 2, and store/mod.rs, invariant 2: a disk that missed writes comes back: the new data is read. Alone, it is refused.
+/// pool/open.rs, invariants 1 and 2, and store/mod.rs, invariant 2: a disk that missed writes comes back: the new data
+/// is read. Alone, it is refused.
 #[test]
 fn a_stale_disk_never_wins_and_does_not_open_the_pool_alone() {
     let mut story = Story::new(1, 2, MIRROR2);
@@ -34,8 +35,8 @@ fn a_stale_disk_never_wins_and_does_not_open_the_pool_alone() {
     assert_eq!(kind(alone.open()), Some(ErrorKind::NotPossible));
 }
 
-/// pool/open.rs, invariant 2: of three disks two open the pool, one only when the operator says so; and two old ones are refused once the third
-/// went on alone.
+/// pool/open.rs, invariant 2: of three disks two open the pool, one only when the operator says so; and two old ones
+/// are refused once the third went on alone.
 #[test]
 fn a_majority_opens_and_a_minority_is_asked_for_by_name() {
     let mut story = Story::new(2, 3, MIRROR3);
@@ -107,7 +108,8 @@ fn foreign_member() -> weft_sim::disk::DiskImage {
     disk.image()
 }
 
-/// store/mod.rs, invariant 1: a disk that fails a write or a flush is out at once, and the promise of that flush holds without it.
+/// store/mod.rs, invariant 1: a disk that fails a write or a flush is out at once, and the promise of that flush holds
+/// without it.
 #[test]
 fn a_disk_that_dies_during_a_flush_is_out_and_the_flush_holds() {
     for after in 0..12 {

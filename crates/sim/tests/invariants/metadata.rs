@@ -94,7 +94,8 @@ fn a_checkpoint_may_be_destroyed_on_any_one_voter() {
     }
 }
 
-/// store/replay.rs: a batch that one log disk lost is read from another, said, and written anew. On all of them: invariant 3, refused.
+/// store/replay.rs: a batch that one log disk lost is read from another, said, and written anew. On all of them:
+/// invariant 3, refused.
 #[test]
 fn a_log_batch_may_be_destroyed_on_one_log_disk_but_not_on_all() {
     let story = used(3, 2, MIRROR2);
@@ -116,7 +117,8 @@ fn a_log_batch_may_be_destroyed_on_one_log_disk_but_not_on_all() {
     assert_eq!(kind(again.open()), Some(weft_engine::error::ErrorKind::Corrupt));
 }
 
-/// store/pages.rs, invariant 3, and format/page.rs, invariant 2: every metadata page block of one disk destroyed at once; other copies serve.
+/// store/pages.rs, invariant 3, and format/page.rs, invariant 2: every metadata page block of one disk destroyed at
+/// once; other copies serve.
 #[test]
 fn every_metadata_page_of_one_disk_may_be_destroyed() {
     let story = used(4, 3, PARITY);
@@ -142,8 +144,8 @@ fn every_metadata_page_of_one_disk_may_be_destroyed() {
     assert_eq!(kind(again.open()), Some(weft_engine::error::ErrorKind::Lost));
 }
 
-/// store/proof.rs: a slot that cannot be read is damage although the other one holds the newest image, for it may have held a newer one. Who proves the pool puts
-/// it right, so that the copy is enough when it is the only one left.
+/// store/proof.rs: a slot that cannot be read is damage although the other one holds the newest image, for it may have
+/// held a newer one. Who proves the pool puts it right, so that the copy is enough when it is the only one left.
 #[test]
 fn a_page_slot_that_cannot_be_read_is_written_anew_even_beside_the_newest_image() {
     for prove in [check_and_repair, scrub] {
@@ -215,8 +217,9 @@ fn page_blocks(image: &weft_sim::disk::DiskImage) -> Vec<DiskOffset> {
     blocks.filter(|at| image.read(*at, ByteCount(BLOCK)).is_ok_and(|block| block.starts_with(&PAGE_MAGIC))).collect()
 }
 
-/// stripe/execute.rs, invariants 1 and 2, and everything above: any one block of a disk destroyed, spoiled or rotten; the pool opens, the data is right,
-/// what was read bad is healed where it lies, and the disk is clean after a repairing check.
+/// stripe/execute.rs, invariants 1 and 2, and everything above: any one block of a disk destroyed, spoiled or rotten;
+/// the pool opens, the data is right, what was read bad is healed where it lies, and the disk is clean after a
+/// repairing check.
 #[test]
 fn any_one_block_of_a_disk_may_be_destroyed() {
     for (seed, disks, resiliency) in [(5, 2, MIRROR2), (6, 3, PARITY)] {
@@ -257,7 +260,8 @@ fn is_blank(image: &weft_sim::disk::DiskImage, block: u64) -> bool {
     image.read(DiskOffset(block * BLOCK), ByteCount(BLOCK)).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0))
 }
 
-/// store/replay.rs, invariant 1, and stripe/buffer.rs, invariant 3: landed data survives checkpoints, however many, until a stripe holds it.
+/// store/replay.rs, invariant 1, and stripe/buffer.rs, invariant 3: landed data survives checkpoints, however many,
+/// until a stripe holds it.
 #[test]
 fn landed_data_outlives_checkpoints_until_a_stripe_holds_it() {
     let mut story = Story::new(7, 3, PARITY);

@@ -8,8 +8,8 @@ use weft_engine::stripe::geometry::Resiliency;
 use weft_engine::units::VirtualOffset;
 use weft_sim::rig::resiliencies;
 
-/// stripe/plan.rs, invariant 1, and stripe/execute.rs, invariant 1: with every tolerated set of disks missing, all data is read, buffers and log included;
-/// with one more, an error and never wrong data.
+/// stripe/plan.rs, invariant 1, and stripe/execute.rs, invariant 1: with every tolerated set of disks missing, all data
+/// is read, buffers and log included; with one more, an error and never wrong data.
 #[test]
 fn every_layout_is_read_without_the_disks_it_survives_and_refuses_beyond() {
     for resiliency in resiliencies() {
@@ -88,8 +88,9 @@ fn requests_out_of_range_or_misaligned_are_refused() {
     story.close();
 }
 
-/// vdisk/mod.rs, invariants 1 and 3, and stripe/buffer.rs, invariant 2: one stripe is overwritten again and again while its older versions fly; a read
-/// always sees the newest that was written before it, and a crash none that is older than the last flush.
+/// vdisk/mod.rs, invariants 1 and 3, and stripe/buffer.rs, invariant 2: one stripe is overwritten again and again while
+/// its older versions fly; a read always sees the newest that was written before it, and a crash none that is older
+/// than the last flush.
 #[test]
 fn versions_of_one_stripe_stay_in_their_order() {
     for seed in 0..8 {
@@ -116,8 +117,8 @@ fn versions_of_one_stripe_stay_in_their_order() {
     }
 }
 
-/// vdisk/read.rs, invariants 1 and 2, and segment/mod.rs, invariant 2: reads beside overwrites that reuse places get one version or the other of every
-/// sector, never anything else.
+/// vdisk/read.rs, invariants 1 and 2, and segment/mod.rs, invariant 2: reads beside overwrites that reuse places get
+/// one version or the other of every sector, never anything else.
 #[test]
 fn reads_beside_overwrites_never_see_a_place_that_was_given_away() {
     for seed in 0..8 {
@@ -156,7 +157,8 @@ fn no_tag(no: u64) -> u8 {
     16 * (no as u8 + 1)
 }
 
-/// vdisk/mod.rs, invariant 4: once a write was lost for good every flush says so, and the data that was safe stays readable or is an error.
+/// vdisk/mod.rs, invariant 4: once a write was lost for good every flush says so, and the data that was safe stays
+/// readable or is an error.
 #[test]
 fn after_a_write_is_lost_for_good_no_flush_succeeds() {
     let mut story = Story::new(4, 3, PARITY);

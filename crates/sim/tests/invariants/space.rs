@@ -4,8 +4,8 @@ use crate::story::*;
 use weft_engine::error::ErrorKind;
 use weft_engine::units::ByteCount;
 
-/// segment/mod.rs, invariants 1 to 3, and vdisk/mod.rs, invariant 2: a full thin pool refuses new data, keeps the old, can be overwritten and flushed,
-/// and after a discard takes data again.
+/// segment/mod.rs, invariants 1 to 3, and vdisk/mod.rs, invariant 2: a full thin pool refuses new data, keeps the old,
+/// can be overwritten and flushed, and after a discard takes data again.
 #[test]
 fn a_full_pool_refuses_does_no_harm_and_lives_on_after_a_discard() {
     for resiliency in [MIRROR2, PARITY] {
@@ -50,8 +50,8 @@ fn a_full_pool_refuses_does_no_harm_and_lives_on_after_a_discard() {
     }
 }
 
-/// pool/mod.rs and segment/mod.rs: a fixed disk has its slabs from the start and keeps them; it fills to its end beside a thin one that has no room;
-/// more than fits is refused.
+/// pool/mod.rs and segment/mod.rs: a fixed disk has its slabs from the start and keeps them; it fills to its end beside
+/// a thin one that has no room; more than fits is refused.
 #[test]
 fn a_fixed_disk_always_has_room_for_all_of_it() {
     let size = ByteCount::mib(2);

@@ -1,5 +1,5 @@
-//! Stories that catch what no storm finds for certain: each ends with a panic if one rule is broken, and does so whatever the engine's requests are worth in
-//! seeds, for it tries every moment.
+//! Stories that catch what no storm finds for certain: each ends with a panic if one rule is broken, and does so
+//! whatever the engine's requests are worth in seeds, for it tries every moment.
 
 use crate::story::*;
 use std::pin::Pin;
@@ -43,8 +43,8 @@ fn torn(disks: &[SimDisk]) -> Vec<DiskImage> {
     disks.iter().map(image).collect()
 }
 
-/// Half of four disks goes on alone, and the power goes with the acknowledgement of a flush: the other half does not open with one of those that went on and
-/// knows nothing of it.
+/// Half of four disks goes on alone, and the power goes with the acknowledgement of a flush: the other half does not
+/// open with one of those that went on and knows nothing of it.
 pub fn a_flush_that_half_of_the_disks_acknowledged_is_never_opened_without() {
     for seed in 0..12 {
         let mut story = Story::new(seed, 4, MIRROR2);
@@ -70,7 +70,8 @@ pub fn a_flush_that_half_of_the_disks_acknowledged_is_never_opened_without() {
     }
 }
 
-/// An opening is killed anywhere; the next one is cut off anywhere, and the cut tears all that is not durable: the pool opens.
+/// An opening is killed anywhere; the next one is cut off anywhere, and the cut tears all that is not durable: the pool
+/// opens.
 pub fn two_openings_one_killed_and_one_cut_off_leave_a_pool() {
     let mut whole = Story::new(7, 1, SIMPLE);
     whole.write_and_flush(0, whole.stripe(), 1);
@@ -108,7 +109,8 @@ pub fn a_checkpoint_that_is_torn_anywhere_takes_nothing() {
     const STRIPES: u64 = 64;
     for at in 1.. {
         let mut story = Story::new(8, 1, SIMPLE);
-        // Enough stripes that a page of the stripe table changes in more than its first sector: else a torn one is old or new.
+        // Enough stripes that a page of the stripe table changes in more than its first sector: else a torn one is old
+        // or new.
         story.write_and_flush(0, STRIPES * story.stripe(), 1);
         story.checkpoint();
         story.write_and_flush(0, STRIPES * story.stripe(), 2);
@@ -126,8 +128,8 @@ pub fn a_checkpoint_that_is_torn_anywhere_takes_nothing() {
     }
 }
 
-/// Two of three disks vanish at any moment of a checkpoint and are back at once, so that no label says so: the pages that they missed are not theirs, and
-/// the third one may go for good.
+/// Two of three disks vanish at any moment of a checkpoint and are back at once, so that no label says so: the pages
+/// that they missed are not theirs, and the third one may go for good.
 pub fn pages_that_disks_missed_while_a_checkpoint_was_taken_are_written_to_them() {
     for step in 0..160 {
         let mut story = Story::new(step % 4, 3, MIRROR3);
@@ -155,7 +157,8 @@ pub fn pages_that_disks_missed_while_a_checkpoint_was_taken_are_written_to_them(
         story.cut();
         story.rig.disks[0].vanish();
         if let Err(error) = story.open() {
-            // The power went before one of the two was whole again: a person says that the other one will do, and it does.
+            // The power went before one of the two was whole again: a person says that the other one will do, and it
+            // does.
             assert_eq!(error.kind, ErrorKind::NotPossible, "step {step}: {error}");
             story.rig.options.degraded = true;
             story.open().unwrap_or_else(|error| panic!("step {step}: {error}"));
@@ -165,8 +168,8 @@ pub fn pages_that_disks_missed_while_a_checkpoint_was_taken_are_written_to_them(
     }
 }
 
-/// A batch that nobody was told of is on one of two log disks, and cannot be read once: the opening that goes on without it is not undone by the next one, which
-/// can read it.
+/// A batch that nobody was told of is on one of two log disks, and cannot be read once: the opening that goes on
+/// without it is not undone by the next one, which can read it.
 pub fn what_an_opening_left_behind_does_not_come_back() {
     for at in 1.. {
         let mut story = Story::new(9, 2, MIRROR2);
@@ -206,7 +209,8 @@ fn first_difference(images: &[DiskImage; 2]) -> Option<DiskOffset> {
     blocks.into_iter().find(|at| block(&images[0], *at) != block(&images[1], *at))
 }
 
-/// A disk that is filled by a job vanishes while the job rests, and is back before the job goes on, without what it had not made durable.
+/// A disk that is filled by a job vanishes while the job rests, and is back before the job goes on, without what it had
+/// not made durable.
 pub fn a_disk_that_blinks_while_the_job_that_fills_it_rests_loses_nothing() {
     for seed in 0..6 {
         let world = SimWorld::new(seed, Scheduling::Random);

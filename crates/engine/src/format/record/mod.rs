@@ -1,10 +1,11 @@
-//! Log records. The same encoding serves the log and the checkpoint, which is nothing but a log of the present configuration.
-//! Format: `docs/on-disk-format.md`, "Records".
+//! Log records. The same encoding serves the log and the checkpoint, which is nothing but a log of the present
+//! configuration. Format: `docs/on-disk-format.md`, "Records".
 //!
 //! Invariants
-//! 1. A record states an absolute fact ("stripe 7 of table 1 is at segment 3, index 9"), never a change to a fact, so applying a log twice, or over
-//!    pages that are newer than it, ends in the same state.
-//! 2. Decoding never trusts a length: a record that does not fit its batch, or whose body contradicts itself, ends the decoding with an error.
+//! 1. A record states an absolute fact ("stripe 7 of table 1 is at segment 3, index 9"), never a change to a fact, so
+//!    applying a log twice, or over pages that are newer than it, ends in the same state.
+//! 2. Decoding never trusts a length: a record that does not fit its batch, or whose body contradicts itself, ends the
+//!    decoding with an error.
 
 mod body;
 mod facts;

@@ -1,10 +1,12 @@
-//! Jobs: long work on a pool, one at a time, with progress; they survive a restart. What each kind does is in [`repair`], [`scrub`] and
-//! [`rebalance`]; this file owns who runs when.
+//! Jobs: long work on a pool, one at a time, with progress; they survive a restart. What each kind does is in
+//! [`repair`], [`scrub`] and [`rebalance`]; this file owns who runs when.
 //!
 //! Invariants
-//! 1. A job's record changes in the map and in the log in one step; a job that had not ended when the pool was closed, or died, goes on when it is open again.
+//! 1. A job's record changes in the map and in the log in one step; a job that had not ended when the pool was closed,
+//!    or died, goes on when it is open again.
 //! 2. Every job finds out by itself what is left to do, so it may be stopped anywhere and begun again.
-//! 3. One job runs at a time; one that matters more takes the place of one that matters less at its next step, also if it becomes due meanwhile.
+//! 3. One job runs at a time; one that matters more takes the place of one that matters less at its next step, also if
+//!    it becomes due meanwhile.
 //! 4. Of each kind and target there is one job at most that has not ended.
 
 pub mod rebalance;
@@ -159,8 +161,9 @@ impl Ticket {
         self.obey()
     }
 
-    /// Work and rest take turns, for all that work for this job together: whoever ends a piece of work while the others rest joins them, and
-    /// the rest is counted from the last one on. So disks are left to clients for their whole share of the time. Without clients there is no rest.
+    /// Work and rest take turns, for all that work for this job together: whoever ends a piece of work while the others
+    /// rest joins them, and the rest is counted from the last one on. So disks are left to clients for their whole
+    /// share of the time. Without clients there is no rest.
     async fn leave_clients_their_share(&self, store: &Store) {
         let now = store.world.now();
         let (rested, seen) = self.rested.get();
@@ -218,8 +221,8 @@ pub async fn runner(pool: Rc<Pool>) {
     }
 }
 
-/// Begins what is due while another job runs, until the pool stops or fails: that one gives way to what matters more, or would keep it waiting for as long as
-/// it waits itself.
+/// Begins what is due while another job runs, until the pool stops or fails: that one gives way to what matters more,
+/// or would keep it waiting for as long as it waits itself.
 pub async fn due_watch(pool: Rc<Pool>) {
     loop {
         let woken = pool.store.work.changed();
@@ -264,7 +267,8 @@ impl Pool {
         map.jobs.values().map(info).collect()
     }
 
-    /// Begins a job; `at` is the time in Unix seconds. One of the same kind and target that has not ended goes on: its number.
+    /// Begins a job; `at` is the time in Unix seconds. One of the same kind and target that has not ended goes on: its
+    /// number.
     pub async fn job_start(&self, kind: JobKind, at: u64) -> Result<u32> {
         self.store.check_changeable()?;
         let id = self.begin_job(kind, at);
@@ -286,7 +290,8 @@ impl Pool {
         self.order_job(id, Halt::Pause, JobState::Paused).await
     }
 
-    /// Ends a job where it is. A disk that it was emptying is used again as it was before it was retired: it would else be emptied anew.
+    /// Ends a job where it is. A disk that it was emptying is used again as it was before it was retired: it would else
+    /// be emptied anew.
     pub async fn job_cancel(&self, id: u32) -> Result<()> {
         self.order_job(id, Halt::Cancel, JobState::Cancelled).await
     }
@@ -498,7 +503,8 @@ impl Pool {
         self.jobs.tried.borrow().get(&key(kind)).is_some_and(|(changes, _)| *changes == self.store.changes.get())
     }
 
-    /// Until when such a job, which left something undone, is not begun again: much may change at once where disks come and go.
+    /// Until when such a job, which left something undone, is not begun again: much may change at once where disks come
+    /// and go.
     fn tried_until(&self, kind: JobKind) -> Option<Nanos> {
         let tried = self.jobs.tried.borrow();
         tried.get(&key(kind)).map(|(_, at)| *at + AGAIN_AFTER)
@@ -582,7 +588,8 @@ impl Pool {
         self.store.append_all(alloc::vec![Record::Job(record)]);
     }
 
-    /// Forgets all but the last jobs that ended, this one included: by when they ended, as old numbers may end late, and somebody waits for those.
+    /// Forgets all but the last jobs that ended, this one included: by when they ended, as old numbers may end late,
+    /// and somebody waits for those.
     fn forget_old_jobs(&self, last: u32) {
         let mut order = self.jobs.order.borrow_mut();
         order.retain(|id| *id != last);

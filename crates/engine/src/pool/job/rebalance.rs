@@ -23,7 +23,8 @@ impl Pool {
     ) -> core::result::Result<String, Halt> {
         let kind = JobKind::Evacuate { disk, to, forget };
         let tally = Tally::default();
-        // Metadata that a checkpoint makes meanwhile goes elsewhere: the disk takes nothing new. One more round finds what was under way.
+        // Metadata that a checkpoint makes meanwhile goes elsewhere: the disk takes nothing new. One more round finds
+        // what was under way.
         for _ in 0..2 {
             let slots = self.slots_of(disk);
             ticket.expect(slots.iter().map(|(segment, _)| self.slot_bytes(*segment)).sum());

@@ -1,8 +1,8 @@
 //! Repair: every slot of every segment gets all its strips on a disk that is there.
 //!
 //! 1. A disk that is back gets its metadata: it may vote, and be read, again.
-//! 2. Slots on disks that are there and missed strips get what they missed; slots without a disk get another home: metadata first, then
-//!    the segments with the least redundancy left; several at once.
+//! 2. Slots on disks that are there and missed strips get what they missed; slots without a disk get another home:
+//!    metadata first, then the segments with the least redundancy left; several at once.
 //!
 //! Invariants
 //! 1. A disk is called current only after every metadata page on it is.
@@ -104,7 +104,8 @@ impl Pool {
     /// See the head of this file.
     pub(super) async fn repair(&self, ticket: &Ticket) -> core::result::Result<String, Halt> {
         let changes = self.store.changes.get();
-        // Also of those whose metadata is up to date: a disk that lost log batches which it had called durable may have lost strips.
+        // Also of those whose metadata is up to date: a disk that lost log batches which it had called durable may have
+        // lost strips.
         let unknown = self.unknown_disks();
         unknown.iter().for_each(|no| self.note_what_it_lacks(*no));
         if !unknown.is_empty() {

@@ -1,5 +1,5 @@
-//! Scrub: every strip in use, parity included, and every copy of the metadata is read and proven; what is wrong is rewritten. Goes on after a
-//! restart with the segment it had come to.
+//! Scrub: every strip in use, parity included, and every copy of the metadata is read and proven; what is wrong is
+//! rewritten. Goes on after a restart with the segment it had come to.
 
 use super::super::Pool;
 use super::super::moves::PAGES_AT_ONCE;
@@ -92,7 +92,8 @@ impl Pool {
         Ok(dirty)
     }
 
-    /// Bad and healed blocks of one stripe; none if it is gone meanwhile. Strips whose disk is away are no finding of a scrub.
+    /// Bad and healed blocks of one stripe; none if it is gone meanwhile. Strips whose disk is away are no finding of a
+    /// scrub.
     async fn prove(&self, place: Place) -> (u64, u64) {
         {
             let mut map = self.store.map.borrow_mut();

@@ -46,7 +46,8 @@ impl Session<'_, '_> {
     }
 }
 
-/// The disks of an open pool. A pool knows of a disk whether it is solid-state; `media` says which hard disks the others are.
+/// The disks of an open pool. A pool knows of a disk whether it is solid-state; `media` says which hard disks the
+/// others are.
 fn members(weft: &dyn Control, pool: &str, media: Class) -> Result<Vec<PlannedDisk>> {
     let class = |of: &Media| match of {
         Media::Ssd => Class::Ssd,

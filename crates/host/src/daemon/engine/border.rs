@@ -1,10 +1,11 @@
 //! The border of one pool: a panic in its engine ends that pool, and nothing else.
 //!
-//! Everything that runs code of a pool runs inside its border: tasks by [`Border::guard`], short looks by [`Border::look`].
+//! Everything that runs code of a pool runs inside its border: tasks by [`Border::guard`], short looks by
+//! [`Border::look`].
 //!
 //! Invariants
-//! 1. After a panic nothing of the pool runs any more, so nothing is written that follows from what is wrong: its tasks are not
-//!    polled again, and are leaked rather than dropped half-way.
+//! 1. After a panic nothing of the pool runs any more, so nothing is written that follows from what is wrong: its tasks
+//!    are not polled again, and are leaked rather than dropped half-way.
 //! 2. Whoever waits for an answer of the pool gets an error.
 
 use std::any::Any;

@@ -1,9 +1,10 @@
 //! The events of a pool are kept in the pool, so that they go where its disks go (`weft_engine::pool::history`).
 //!
 //! Invariants
-//! 1. A pool is given the events of this run of the daemon only, in their order, each once: those of earlier runs it has.
-//! 2. The journal takes over what a pool remembers and it does not, when the pool is opened: another machine's past, for one.
-//!    That happened long ago, and no hook is told of it.
+//! 1. A pool is given the events of this run of the daemon only, in their order, each once: those of earlier runs it
+//!    has.
+//! 2. The journal takes over what a pool remembers and it does not, when the pool is opened: another machine's past,
+//!    for one. That happened long ago, and no hook is told of it.
 
 use super::{Pools, Thread};
 use crate::api::error::{Answer, ApiError, Kind};
@@ -31,8 +32,8 @@ impl History {
                 let events = told.follow(after, &end);
                 let Some(last) = events.last() else { return };
                 after = last.no;
-                // Between two tasks: whatever told of the event is done with the pool by then. A pool that is not open is
-                // given it when it closes, or was.
+                // Between two tasks: whatever told of the event is done with the pool by then. A pool that is not open
+                // is given it when it closes, or was.
                 if engine.run(move |local| hand_to_all(local.state(), &events)).is_err() {
                     return;
                 }
@@ -67,8 +68,8 @@ pub(super) fn adopt(pool: &Pool, journal: &Journal) {
     journal.adopt(pool.events().into_iter().map(event).collect());
 }
 
-/// Gives a pool what happened since `begun` (milliseconds since 1970 UTC), when it was opened, and it was not given yet. What bore
-/// its name before that was another pool.
+/// Gives a pool what happened since `begun` (milliseconds since 1970 UTC), when it was opened, and it was not given
+/// yet. What bore its name before that was another pool.
 pub(super) fn catch_up(pool: &Pool, journal: &Journal, begun: u64) {
     journal.of_pool(&pool.name()).iter().filter(|event| event.at_ms >= begun).for_each(|event| hand_on(pool, event));
 }

@@ -1,7 +1,8 @@
 //! The engine behind the daemon: one engine thread owns all open pools, and everything asked of them is a task there.
 //!
 //! Read [`HostEngine`] first: each of its methods is one call into the thread. [`open`] makes, opens and closes pools,
-//! [`volume`] carries the requests of clients, [`exports`] offers volumes over NBD and FUSE, [`info`] says what there is.
+//! [`volume`] carries the requests of clients, [`exports`] offers volumes over NBD and FUSE, [`info`] says what there
+//! is.
 //!
 //! Invariants
 //! 1. Pools, virtual disks and disks never leave the engine's thread; what comes out are plain values.

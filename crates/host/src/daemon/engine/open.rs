@@ -44,7 +44,8 @@ pub struct OpenPool {
     identities: RefCell<BTreeMap<u16, Option<(u64, u64)>>>,
     /// The disks that went away while it was open.
     pub gone: Rc<RefCell<BTreeSet<u16>>>,
-    /// How often each disk was found. Requests to the file of an earlier time may still be under way, and tell late that it is gone.
+    /// How often each disk was found. Requests to the file of an earlier time may still be under way, and tell late
+    /// that it is gone.
     found: Rc<RefCell<BTreeMap<u16, u64>>>,
     /// When it was opened.
     pub opened: Nanos,
@@ -82,7 +83,8 @@ impl OpenPool {
         self.world.know_names(names);
     }
 
-    /// Whether a disk is a file, and another disk of the pool is one on the same device: how long it takes tells nothing of it.
+    /// Whether a disk is a file, and another disk of the pool is one on the same device: how long it takes tells
+    /// nothing of it.
     pub fn shares_its_device(&self, no: u16) -> bool {
         self.world.shares_its_device(no)
     }
@@ -113,8 +115,8 @@ impl OpenPool {
         });
     }
 
-    /// Whether the member of this identity was another file when it was last open. Devices, and file systems that were mounted anew, have other
-    /// numbers without being others: only the number of a file tells.
+    /// Whether the member of this identity was another file when it was last open. Devices, and file systems that were
+    /// mounted anew, have other numbers without being others: only the number of a file tells.
     pub fn is_another_file(&self, id: &str, path: &Path) -> bool {
         let members = self.pool.store().members.borrow();
         let no = members.iter().find(|(_, member)| hex(member.id) == id).map(|(no, _)| *no);

@@ -1,6 +1,7 @@
 //! A disk that can be taken out of a pool from outside.
 //!
-//! Invariant: only the pool holds its disks. One that it has lost is closed, and can be claimed again, as soon as the last request to it has ended.
+//! Invariant: only the pool holds its disks. One that it has lost is closed, and can be claimed again, as soon as the
+//! last request to it has ended.
 
 use crate::disk::HostDisk;
 use std::cell::RefCell;

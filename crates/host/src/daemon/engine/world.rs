@@ -1,8 +1,8 @@
 //! The world as one pool sees it: the engine thread's, with its events told under the pool's and its disks' names.
 //!
 //! Invariants
-//! 1. What one disk says again and again does not drive out what others say: of each kind [`TOLD_FIRST`] events of a disk are told one by one, and what follows
-//!    within [`FOLDED`] in one.
+//! 1. What one disk says again and again does not drive out what others say: of each kind [`TOLD_FIRST`] events of a
+//!    disk are told one by one, and what follows within [`FOLDED`] in one.
 
 use super::border::Border;
 use crate::daemon::events::Journal;
@@ -103,7 +103,8 @@ impl PoolWorld {
         self.sharing.borrow().contains(&no)
     }
 
-    /// Whether an event is one too many of its kind (invariant 1). The first of these sees to it that their number is told.
+    /// Whether an event is one too many of its kind (invariant 1). The first of these sees to it that their number is
+    /// told.
     fn is_folded(&self, event: &Event) -> bool {
         let Some((disk, what)) = folded_as(event) else { return false };
         let now = self.inner.now();
