@@ -314,6 +314,8 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
             flush_error: 0.1,
             stall: 0.02,
             stall_max: Nanos::secs(3),
+            transient: 0.1,
+            ruin: 0.1,
         };
         disks[0].set_plan(plan);
         busy(&world, &disks);
