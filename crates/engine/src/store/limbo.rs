@@ -257,10 +257,7 @@ impl Store {
         self.log.replace(seq, &nothing);
         let newest = self.map.borrow_mut().withdraw(table, stripe, fresh.place, fresh.before, seq);
         if !newest {
-            // If the newer one is withdrawn later, this one must not become the truth by that.
-            let mut all = self.limbo.fresh.borrow_mut();
-            let next = all.iter_mut().find(|next| next.stripe == fresh.stripe && next.before == Some(fresh.place));
-            next.into_iter().for_each(|next| next.before = fresh.before);
+            self.hand_on(fresh);
             return;
         }
         let key = (table, stripe);
@@ -283,6 +280,21 @@ impl Store {
         self.limbo.withdrawn.borrow_mut().insert(key, Withdrawn { fresh, since: self.world.now() });
         // All its disks may be there, and no other come or go.
         self.limbo.look_again();
+    }
+
+    /// Hands on to the newer commit of a stripe what one leaves that was withdrawn before it: if the newer one is
+    /// withdrawn later, the older must not become the truth by that, and what the log keeps of it is needed again.
+    fn hand_on(&self, older: Fresh) {
+        let mut all = self.limbo.fresh.borrow_mut();
+        let next = all.iter_mut().find(|next| next.stripe == older.stripe && next.before == Some(older.place));
+        let Some(next) = next else { return };
+        next.before = older.before;
+        if let Some(older) = older.landed {
+            let newest = next.landed.get_or_insert(older.clone());
+            if !Rc::ptr_eq(newest, &older) {
+                newest.landed.borrow_mut().take_over(&older.landed.borrow());
+            }
+        }
     }
 
     /// The oldest log record that keeps data of a stripe was `before`, and is `now`.
