@@ -56,9 +56,7 @@ pub fn a_flush_that_half_of_the_disks_acknowledged_is_never_opened_without() {
         story.rig.disks[..2].iter().for_each(SimDisk::vanish);
         story.flush().unwrap();
         story.cut();
-        for disk in 0..2 {
-            story.rig.disks[disk].return_as(&images[disk]);
-        }
+        story.rig.disks[..2].iter().zip(&images).for_each(|(disk, image)| disk.return_as(image));
         for away in 2..4 {
             let mut others = story.with_images(&story.images());
             others.rig.disks[away].vanish();
