@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use weft_engine::error::ErrorKind;
 use weft_host::errno::{NBD_EINVAL, NBD_ENOSPC};
-use weft_host::export::Volume;
+use weft_host::export::{Done, Op, Volume, VolumeShape};
 use weft_host::nbd::room::Account;
 use weft_host::nbd::transmit::Share;
 use weft_host::nbd::wire::{OPTION_MAGIC, OPTION_REPLY_MAGIC, Request, SIMPLE_REPLY_MAGIC, cmd, option, rep};
@@ -98,6 +99,44 @@ fn simple_errors(mut said: &[u8]) -> BTreeMap<u64, u32> {
         said = &said[16..];
     }
     errors
+}
+
+/// A volume that has no room for what begins at 4 MiB or later, and answers in reverse.
+struct Half(Arc<Reversed>);
+
+impl Volume for Half {
+    fn shape(&self) -> VolumeShape {
+        self.0.shape()
+    }
+
+    fn submit(&self, op: Op, done: Done) {
+        match op {
+            Op::Write { offset, .. } if offset >= 4 << 20 => done(Err(ErrorKind::NoSpace)),
+            op => self.0.submit(op, done),
+        }
+    }
+}
+
+#[test]
+fn a_long_write_arrives_whole_and_has_one_answer_which_is_the_error_of_any_of_its_parts() {
+    const LEN: u32 = (9 << 20) + 512;
+    let talk = |volume: Arc<dyn Volume>, client: &[u8]| {
+        let shelf = Shelf::of([("pool/disk", volume)]);
+        let (mut said, stop) = (Vec::new(), AtomicBool::new(false));
+        let memory = (Share { requests: 8, bytes: 64 << 10 }, account());
+        converse(&mut &client[..], &mut said, &*shelf, memory, &stop, &|_| Ok(()), &|| {}).unwrap();
+        option_replies(&said).1.to_vec()
+    };
+    let written: Vec<u8> = (0..LEN).map(|at| (at / 4096 * 7 + at % 251) as u8).collect();
+    let mut script = Script::new().go("pool/disk").request(cmd::WRITE, cmd::FLAG_FUA, 1, 512, LEN);
+    script.0.extend(&written);
+    let memory = Memory::new(shape(16 << 20, 512));
+    let said = talk(Reversed::new(memory.clone()), &script.0);
+    assert_eq!(simple_errors(&said), BTreeMap::from([(1, 0)]));
+    let said = talk(memory, &Script::new().go("pool/disk").request(cmd::READ, 0, 2, 512, LEN).0);
+    assert!(said[16..] == written, "what is read is what was written");
+    let said = talk(Arc::new(Half(Reversed::new(Memory::new(shape(16 << 20, 512))))), &script.0);
+    assert_eq!(simple_errors(&said), BTreeMap::from([(1, NBD_ENOSPC)]));
 }
 
 #[test]

@@ -14,6 +14,7 @@
 
 mod listen;
 pub mod negotiate;
+mod parts;
 mod replies;
 pub mod room;
 pub mod server;

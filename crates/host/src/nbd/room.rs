@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes a second that it must take or send beside that.
 const PACE: u64 = 1 << 20;
 /// The part of the limit that unused buffers may have.
-const KEPT_PART: usize = 8;
+const KEPT_PART: usize = 2;
 
 /// What the clients of a daemon hold, and may.
 pub struct Room {

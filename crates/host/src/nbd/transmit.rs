@@ -8,6 +8,7 @@
 //!    of.
 
 use super::negotiate::{Session, violation};
+use super::parts::{self, PART};
 use super::replies::{Asked, Flow, Refusal, Ticket};
 use super::room::{Account, Way};
 use super::server::STACK;
@@ -126,12 +127,16 @@ impl<I: Read> Reader<'_, I> {
             }
         };
         let Some(mut ticket) = self.flow.enter(request.cookie, asked, cost) else { return Ok(false) };
-        let data = match request.command {
-            cmd::WRITE => self.payload(&mut ticket, request.len as usize)?,
-            _ => ticket.take(cost).then(|| Payload::copy_of(&[])),
-        };
-        let Some(data) = data else { return Ok(false) };
-        match op(request, data) {
+        if request.command == cmd::WRITE {
+            let Some(parts) = self.payload(&mut ticket, request.len as usize)? else { return Ok(false) };
+            let fua = request.flags & cmd::FLAG_FUA != 0;
+            parts::write(&*self.session.volume, request.offset, parts, fua, ticket.submit());
+            return Ok(true);
+        }
+        if !ticket.take(cost) {
+            return Ok(false);
+        }
+        match op(request) {
             Some(op) => {
                 let ticket = ticket.submit();
                 self.session.volume.submit(op, Box::new(move |outcome| ticket.finish(outcome)));
@@ -141,21 +146,34 @@ impl<I: Read> Reader<'_, I> {
         Ok(true)
     }
 
-    /// The bytes of a write, read from the socket; `None` when the connection is broken. Memory grows behind what
-    /// arrives.
-    fn payload(&mut self, ticket: &mut Ticket, len: usize) -> io::Result<Option<Payload>> {
+    /// The bytes of a write in parts, read from the socket; `None` when the connection is broken. Memory grows behind
+    /// what arrives.
+    fn payload(&mut self, ticket: &mut Ticket, len: usize) -> io::Result<Option<Vec<Payload>>> {
+        let mut parts = Vec::new();
+        let mut left = len;
+        while left > 0 {
+            let first = if parts.is_empty() { FIRST } else { PART };
+            let Some(part) = self.part(ticket, left.min(PART), first, left)? else { return Ok(None) };
+            left -= part.len();
+            parts.push(part);
+        }
+        Ok(Some(parts))
+    }
+
+    /// `len` bytes of a payload of which `left` are still to come; there is room for `first` of them at once.
+    fn part(&mut self, ticket: &mut Ticket, len: usize, first: usize, left: usize) -> io::Result<Option<Payload>> {
         let account = self.flow.account();
         let mut data = Payload::copy_of(&[]);
         let mut have = 0;
         while have < len {
-            let room = (have * STEP).clamp(len.min(FIRST), len);
+            let room = (have * STEP).clamp(len.min(first), len);
             if !ticket.take(room - have) {
                 return Ok(None);
             }
             let mut larger = account.buffers().take(room);
             larger[..have].copy_from_slice(&data);
             data = larger;
-            account.wait_for(Way::In, len - have);
+            account.wait_for(Way::In, left - have);
             self.input.read_exact(&mut data[have..])?;
             account.came(Way::In);
             have = room;
@@ -169,13 +187,12 @@ impl<I: Read> Reader<'_, I> {
     }
 }
 
-/// What to ask the volume; `data`: the bytes of a write. `None` when there is nothing to ask.
-fn op(request: &Request, data: Payload) -> Option<Op> {
+/// What to ask the volume, but for a write. `None` when there is nothing to ask.
+fn op(request: &Request) -> Option<Op> {
     let Request { flags, offset, len, .. } = *request;
     let fua = flags & cmd::FLAG_FUA != 0;
     Some(match request.command {
         cmd::READ => Op::Read { offset, len },
-        cmd::WRITE => Op::Write { offset, data, fua },
         cmd::FLUSH => Op::Flush,
         cmd::TRIM => Op::Trim { offset, len: len.into(), fua },
         cmd::WRITE_ZEROES => {

@@ -11,11 +11,15 @@ use crate::runtime::Local;
 use std::rc::Rc;
 use std::sync::Arc;
 use weft_engine::error::{Error, ErrorKind, Result};
+use weft_engine::store::join;
 use weft_engine::units::VirtualOffset;
 use weft_engine::vdisk::Vdisk;
 
 /// How many stripes one question about allocation looks at; it runs between two tasks and must be short.
 const STRIPES_PER_STATUS: u64 = 1 << 14;
+
+/// Bytes of a long read that lie in one piece of memory: what the allocator finds room for again and again.
+const PART: u32 = 4 << 20;
 
 /// One virtual disk, for one client.
 pub struct VdiskVolume {
@@ -125,11 +129,15 @@ async fn perform_inside(local: Rc<Local<Pools>>, vdisk: Rc<Vdisk>, op: Op, buffe
     let (local, at) = (&local, VirtualOffset);
     match op {
         Op::Read { offset, len } => {
-            // A read that succeeds fills all of it: what was there before never leaves.
-            let mut bytes = buffers.take(len as usize);
-            vdisk.read(at(offset), &mut bytes).await?;
+            let part = |from: u32| {
+                let (vdisk, mut bytes) = (vdisk.clone(), buffers.take((len - from).min(PART) as usize));
+                // A read that succeeds fills all of it: what was there before never leaves.
+                async move { vdisk.read(at(offset + u64::from(from)), &mut bytes).await.map(|()| bytes) }
+            };
             let mut pieces = Pieces::new();
-            pieces.push_pooled(bytes);
+            for bytes in join((0..len).step_by(PART as usize).map(part)).await {
+                pieces.push_pooled(bytes?);
+            }
             return Ok(Reply::Data(pieces));
         }
         Op::Write { offset, data, fua } => vdisk.write(at(offset), &data, fua).await?,
