@@ -176,6 +176,59 @@ fn every_disk_may_be_replaced_one_after_the_other() {
 }
 
 #[test]
+fn who_takes_the_place_of_a_disk_is_named_where_that_was() {
+    let (mut rig, mut rng) = pool(12, 5, 4, PARITY, 4);
+    let pool = rig.pool();
+    let disk = Rc::new(rig.disks[4].clone());
+    let new = NewDisk { disk, id: Id([100; 16]), name: "new".into(), media: Media::Ssd };
+    let to = rig.run(async move {
+        let spec = VdiskSpec {
+            name: "named".into(),
+            size: ByteCount::mib(1),
+            resiliency: Resiliency::Mirror { copies: 2 },
+            columns: Some(1),
+            interleave: Some(ByteCount::kib(16)),
+            fixed: false,
+            sector: 4096,
+            disks: 0b11,
+        };
+        let vdisk = pool.vdisk_create(&spec).await.unwrap();
+        vdisk.write(VirtualOffset(0), &vec![6; 1 << 19], true).await.unwrap();
+        let taken = pool.plan_disk_remove(1, Instead::New(ByteCount::mib(8))).unwrap();
+        assert_eq!(taken.losses, [], "the new one takes its place");
+        assert!(pool.plan_disk_remove(1, Instead::Nothing).unwrap().losses.iter().any(|loss| loss.vdisk == "named"));
+        let to = pool.disk_add(new, Usage::ManualSelect).await.unwrap();
+        assert_eq!(pool.plan_disk_remove(1, Instead::Member(to)).unwrap().losses, []);
+        let job = pool.disk_remove(1, Some(to), 0).await.unwrap();
+        let ended = pool.job_wait(job).await.unwrap();
+        assert_eq!(ended.state, JobState::Done, "{ended:?}");
+        to
+    });
+    rig.power_cut(&mut rng);
+    rig.open(&mut rng).unwrap();
+    let pool = rig.pool();
+    let named = {
+        let store = pool.store();
+        let map = store.map.borrow();
+        let record = map.vdisks.values().find(|vdisk| vdisk.name == "named").unwrap();
+        map.tables[&record.tables[0]].record.disks
+    };
+    assert_eq!(named, 1 | 1 << to, "the number of the one that left may be another's some day");
+    let vdisk = pool.vdisk("named").unwrap();
+    rig.run(async move {
+        vdisk.write(VirtualOffset(1 << 19), &vec![7; 1 << 19], true).await.unwrap();
+        let mut bytes = vec![0; 1 << 20];
+        vdisk.read(VirtualOffset(0), &mut bytes).await.unwrap();
+        assert!(bytes[..1 << 19].iter().all(|byte| *byte == 6) && bytes[1 << 19..].iter().all(|byte| *byte == 7));
+    });
+    let info = rig.pool().info();
+    let named = info.vdisks.iter().find(|vdisk| vdisk.name == "named").unwrap();
+    assert_eq!((named.failures_left, named.failures_new), (1, Some(1)));
+    sound(&rig);
+    rig.close().unwrap();
+}
+
+#[test]
 fn a_job_that_the_power_cut_stopped_goes_on() {
     for kind in [JobKind::Scrub, JobKind::Evacuate { disk: 0, to: None, forget: true }] {
         let (mut rig, mut rng) = pool(5, 5, 5, PARITY, 4);

@@ -90,11 +90,12 @@ pub fn losses_without(map: &Map, no: u16, instead: Instead) -> Vec<Loss> {
     for record in map.vdisks.values() {
         let Some(table) = record.tables.first().and_then(|table| map.tables.get(table)) else { continue };
         let (layout, disks) = (table.record.layout, table.record.disks);
-        let (come, new) = match instead {
-            Instead::Nothing => (None, 0),
-            Instead::Member(member) => (Some(member), 0),
-            // One that is restricted to disks by name does not know the new one.
-            Instead::New(_) => (None, usize::from(disks == 0)),
+        // Where the one that leaves is named, the one that takes its place will be.
+        let named = disks >> no & 1 == 1;
+        let (disks, come, new) = match instead {
+            Instead::Nothing => (disks, None, 0),
+            Instead::Member(member) => (if named { disks | 1 << member } else { disks }, Some(member), 0),
+            Instead::New(_) => (disks, None, usize::from(disks == 0 || named)),
         };
         let left = map.places_for(disks, layout.slots(), Some(no), come) + new;
         if left < layout.slots() {

@@ -126,6 +126,8 @@ impl Pool {
         // One step: the disk must not be found retired, and be emptied for that reason only.
         let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.usage = Usage::Retired);
         self.store.append_changes(record);
+        let named = to.map(|to| self.store.map.borrow_mut().hand_on(no, to));
+        self.store.append_all(named.unwrap_or_default());
         let job = self.begin_job(JobKind::Evacuate { disk: no, to, forget: true }, at);
         self.store.changed();
         self.store.make_durable(self.store.log.seq()).await?;
@@ -351,14 +353,16 @@ impl Pool {
     /// Takes an empty disk out of the pool, and its labels off it.
     pub(super) async fn forget_disk(&self, no: u16) -> Result<()> {
         let _turn = self.joining.take().await;
-        {
+        let renamed = {
             let mut map = self.store.map.borrow_mut();
             let empty = map.disks.get(&no).is_some_and(|disk| disk.free.is_full());
             if !empty {
                 return fail!(NotPossible, "disk {no} is not empty yet");
             }
             map.disks.remove(&no);
-        }
+            map.forget_named(no)
+        };
+        self.store.append_all(renamed);
         self.store.append_all(vec![Record::DiskDrop(no as u32)]);
         self.store.make_durable(self.store.log.seq()).await?;
         // Without its record it is chosen for nothing any more: others carry the log and vote before it is gone.

@@ -246,7 +246,9 @@ impl Map {
                 self.vdisks.remove(&id);
             }
             Record::Table(record) => {
-                self.tables.entry(record.id).or_insert_with(|| Table::new(record));
+                // Said again: a disk took the place of another, or left.
+                let table = self.tables.entry(record.id).or_insert_with(|| Table::new(record));
+                table.record.disks = record.disks;
             }
             Record::TableDrop(id) => {
                 self.tables.remove(&id);
@@ -642,6 +644,29 @@ impl Map {
             disk.record.retired_from = before.usage;
         }
         (before != disk.record).then(|| Record::Disk(disk.record.clone()))
+    }
+
+    /// Names disk `to` wherever tables name disk `no`, whose place it takes.
+    pub fn hand_on(&mut self, no: u16, to: u16) -> Vec<Record<'static>> {
+        self.rename_disks(|disks| if disks >> no & 1 == 1 { disks | 1 << to } else { disks })
+    }
+
+    /// Names disk `no`, which leaves, no more: its number will be another disk's some day. A table that names no other
+    /// keeps it, for one that names none takes every disk.
+    pub fn forget_named(&mut self, no: u16) -> Vec<Record<'static>> {
+        self.rename_disks(|disks| if disks == 1 << no { disks } else { disks & !(1 << no) })
+    }
+
+    fn rename_disks(&mut self, change: impl Fn(u64) -> u64) -> Vec<Record<'static>> {
+        let mut records = Vec::new();
+        for table in self.tables.values_mut() {
+            let disks = change(table.record.disks);
+            if disks != table.record.disks {
+                table.record.disks = disks;
+                records.push(Record::Table(table.record));
+            }
+        }
+        records
     }
 
     /// Disks that take new data without being asked.
