@@ -466,7 +466,8 @@ def hints():
         for line in (["pool", "set", "duo"], ["disk", "add", "duo"], ["vdisk", "create", "duo/v"], ["export", "add", "duo/v"],
                      ["disk", "remove", "duo"], ["pool", "rename", "duo"]):
             hint = refused(machine, 2, "", *line)
-            assert "tank" not in hint and "duo" in hint, (line, hint)
+            # What is meant, or what could be: never an example, which is about something else.
+            assert "tank" not in hint and ("duo" in hint or hint.endswith(" --help")), (line, hint)
 
 
 def back_after_degraded():
