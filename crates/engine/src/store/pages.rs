@@ -568,9 +568,9 @@ pub fn table_page(table: u32, chunk: u32, page: u32) -> PageId {
     PageId { kind: PageKind::Table, owner: table, number: chunk * crate::stripe::table::CHUNK_PAGES + page }
 }
 
-/// The first of the two blocks of a page within the slabs of its segment.
+/// The first of the two blocks of a page within the slabs of its segment. A record that is not proven yet may name any.
 pub(super) fn first_block(home: (PageRun, u32)) -> u64 {
-    (home.0.first + home.1) as u64 * PAGE_PAIR / BLOCK
+    (u64::from(home.0.first) + u64::from(home.1)) * PAGE_PAIR / BLOCK
 }
 
 /// Which of the two blocks of a page this version of it goes to.
@@ -600,4 +600,15 @@ fn parts(range: Range<u64>) -> impl Iterator<Item = (u32, Range<usize>)> {
 /// Bytes on the disks of one copy of `count` pages.
 pub const fn page_bytes(count: u32) -> ByteCount {
     ByteCount(count as u64 * PAGE_PAIR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_a_forged_record_places_beyond_all_disks_has_an_address_and_no_panic() {
+        let run = PageRun { segment: 1, first: u32::MAX, count: u32::MAX };
+        assert_eq!(first_block((run, u32::MAX)), 2 * u64::from(u32::MAX) * PAGE_PAIR / BLOCK);
+    }
 }
