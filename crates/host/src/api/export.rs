@@ -58,27 +58,9 @@ pub struct ExportInfo {
     /// The number of its block device, `/dev/ublkbN`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ublk: Option<u32>,
-    /// Whether clients can only read it.
-    #[serde(default, skip_serializing_if = "is_unset")]
-    pub read_only: bool,
-    /// Whether it was made beside another use that writes: for cluster file systems only.
-    #[serde(default, skip_serializing_if = "is_unset")]
-    pub shared: bool,
-    /// Whether it may be reached from other machines, all of them.
-    #[serde(default, skip_serializing_if = "is_unset")]
-    pub allow_any: bool,
-    /// The only machines that are let in, each `ADDR` or `ADDR/LEN`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<String>)]
-    pub allow: Vec<Network>,
-    /// The mode of its unix socket, in octal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub mode: Option<SocketMode>,
-    /// Whose its unix socket is, `USER[:GROUP]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub owner: Option<SocketOwner>,
+    /// How it is offered there.
+    #[serde(flatten)]
+    pub terms: Terms,
     /// How many connections NBD clients have to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<usize>,
@@ -270,12 +252,6 @@ impl ExportAdd {
 }
 
 impl ExportInfo {
-    /// How it is offered there.
-    pub fn terms(&self) -> Terms {
-        let ExportInfo { read_only, shared, allow_any, allow, mode, owner, .. } = self.clone();
-        Terms { read_only, shared, allow_any, allow, mode, owner }
-    }
-
     /// Where it is; none only in an answer that is not weft's.
     pub fn place(&self) -> Option<Place> {
         Place::one_of(self.nbd.clone(), self.fuse.clone(), self.ublk).ok()

@@ -246,13 +246,13 @@ impl Text for Vec<ExportInfo> {
                 Some(reason) => (format!("idle: {reason}"), Tone::Bad),
             };
             let at = export.place().map_or_else(|| "-".into(), |at| at.to_string());
-            let access = match (export.read_only, export.shared) {
+            let access = match (export.terms.read_only, export.terms.shared) {
                 (true, _) => "read",
                 (false, true) => "write, shared",
                 (false, false) => "write",
             };
-            let clients: Vec<String> = export.allow.iter().map(Network::to_string).collect();
-            let clients = match (clients.is_empty(), export.allow_any) {
+            let clients: Vec<String> = export.terms.allow.iter().map(Network::to_string).collect();
+            let clients = match (clients.is_empty(), export.terms.allow_any) {
                 (false, _) => clients.join(" "),
                 (true, true) => "any".into(),
                 (true, false) => "this machine".into(),

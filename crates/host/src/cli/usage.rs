@@ -37,7 +37,7 @@ pub fn explain(error: &clap::Error, argv: &[OsString]) -> ApiError {
             let valid: Vec<&str> = typed.command().get_subcommands().map(Command::get_name).collect();
             let message = format!("there is no `{}`; there are {}", typed.path_to(&given), valid.join(", "));
             let nearest = nearest.and_then(|nearest| typed.replaced(&given, &nearest)).filter(|words| is_right(words));
-            let nearest = nearest.map(|words| typed.line(words.iter().map(String::as_str)));
+            let nearest = nearest.map(|words| typed.line(&words));
             (message, nearest.or_else(|| typed.below_a_noun(&given)))
         }
         ErrorKind::UnknownArgument => {
@@ -70,7 +70,7 @@ pub fn example(argv: &[OsString]) -> String {
 /// `argv` as it would be typed again, with `more`.
 pub fn again(argv: &[OsString], more: &str) -> String {
     let typed = Typed::new(argv);
-    format!("{} {more}", typed.line(typed.argv.iter().map(String::as_str)))
+    format!("{} {more}", typed.line(&typed.argv))
 }
 
 /// The pool that examples are about.
@@ -118,7 +118,7 @@ impl Typed {
 
     /// The line with `new` in the place of `old`, when that is there.
     fn with(&self, old: &str, new: &str) -> Option<String> {
-        self.replaced(old, new).map(|words| self.line(words.iter().map(String::as_str)))
+        self.replaced(old, new).map(|words| self.line(&words))
     }
 
     /// Replaces `old` in the words of the line, when it is there.
@@ -145,8 +145,8 @@ impl Typed {
 
     /// Leaves a flag that takes no value out of the line.
     fn without(&self, argument: &str) -> Option<String> {
-        let there = self.argv.iter().any(|word| word == argument);
-        there.then(|| self.line(self.argv.iter().map(String::as_str).filter(|word| *word != argument)))
+        let rest: Vec<String> = self.argv.iter().filter(|word| *word != argument).cloned().collect();
+        (rest.len() < self.argv.len()).then(|| self.line(&rest))
     }
 
     /// Leaves an unknown flag out of the line, and with it its value where that is no argument by itself; none where
@@ -159,7 +159,7 @@ impl Typed {
             self.argv[..at].iter().cloned().chain(value).chain(rest).collect::<Vec<String>>()
         };
         let tried = [line(value, at + 1), line(None, at + 1), line(None, at + 2)];
-        tried.into_iter().find(|words| is_right(words)).map(|words| self.line(words.iter().map(String::as_str)))
+        tried.into_iter().find(|words| is_right(words)).map(|words| self.line(&words))
     }
 
     /// The line with the noun that has the verb `given`, where there is one with which it is right.
@@ -169,15 +169,15 @@ impl Typed {
             std::iter::once(noun.get_name().to_string()).chain(self.argv.iter().cloned()).collect()
         };
         let words = nouns.map(below).find(|words| self.path.len() == 1 && is_right(words))?;
-        Some(self.line(words.iter().map(String::as_str)))
+        Some(self.line(&words))
     }
 
-    fn line<'a>(&self, words: impl Iterator<Item = &'a str>) -> String {
-        std::iter::once("weft".to_string()).chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
+    fn line(&self, words: &[String]) -> String {
+        std::iter::once("weft".to_string()).chain(words.iter().map(|word| quoted(word))).collect::<Vec<_>>().join(" ")
     }
 
     /// The first example of the command, else its help. Where something would change, an example changes what nobody
-    /// meant: its help then.
+    /// meant: its help then, but for an export of what was typed, which harms nothing.
     fn example(&self) -> String {
         let changes = self.command().get_arguments().any(|argument| argument.get_id() == "dry_run");
         if changes && self.path[1..] != ["export", "add"] || self.path.len() == 1 {

@@ -24,23 +24,8 @@ impl Daemon {
             let connections = self.parts.exports.connections(&record.vdisk, &record.at);
             let vdisk = record.vdisk.clone();
             let active = reason.is_none();
-            let Terms { read_only, shared, allow_any, allow, mode, owner } = record.terms.clone();
-            ExportInfo {
-                vdisk,
-                nbd,
-                fuse,
-                ublk,
-                read_only,
-                shared,
-                allow_any,
-                allow,
-                mode,
-                owner,
-                connections,
-                active,
-                reason,
-                uri,
-            }
+            let terms = record.terms.clone();
+            ExportInfo { vdisk, nbd, fuse, ublk, terms, connections, active, reason, uri }
         };
         state.exports.iter().map(info).collect()
     }

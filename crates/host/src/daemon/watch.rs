@@ -43,11 +43,11 @@ impl Daemon {
             }
         }
         for export in exports.iter().filter(|export| asked(&export.vdisk.pool) && export.active) {
-            let Some((at, (who, how))) = export.place().and_then(|at| Some((at.clone(), reach(&export.terms(), &at)?)))
+            let Some((at, (who, how))) = export.place().and_then(|at| Some((at.clone(), reach(&export.terms, &at)?)))
             else {
                 continue;
             };
-            if !export.allow.is_empty() {
+            if !export.terms.allow.is_empty() {
                 reached.push(format!("{} on {at}: {who} can {how} it", export.vdisk));
                 continue;
             }

@@ -199,7 +199,7 @@ fn judge_offered(weft: &dyn Control, vdisk: &VdiskName, earlier: &[MountInfo]) -
     let exports = weft.export_list()?;
     let Some(at) = exports
         .iter()
-        .find(|export| export.vdisk == *vdisk && !export.read_only && !own(export))
+        .find(|export| export.vdisk == *vdisk && !export.terms.read_only && !own(export))
         .and_then(ExportInfo::place)
     else {
         return Ok(());

@@ -1,25 +1,38 @@
 //! How a virtual disk is offered, beside where: who may write, who may connect.
 
+use super::is_unset;
 use super::network::Network;
 use crate::api::error::BadValue;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
+use utoipa::ToSchema;
 
-/// How a virtual disk is offered.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+/// How a virtual disk is offered. In requests and in the state file its fields stand one by one, for these refuse what
+/// they do not know.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Default, Debug)]
 pub struct Terms {
     /// Clients can only read.
+    #[serde(default, skip_serializing_if = "is_unset")]
     pub read_only: bool,
     /// Another use may write, too: clients agree among themselves, as those of cluster file systems do.
+    #[serde(default, skip_serializing_if = "is_unset")]
     pub shared: bool,
     /// Any machine that reaches the address may connect.
+    #[serde(default, skip_serializing_if = "is_unset")]
     pub allow_any: bool,
-    /// The machines that may connect, over TCP; unless any are named, all that reach the address.
+    /// The machines that may connect, over TCP, each `ADDR` or `ADDR/LEN`; unless any are named, all that reach the
+    /// address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
     pub allow: Vec<Network>,
-    /// The mode of a unix socket.
+    /// The mode of a unix socket, in octal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub mode: Option<SocketMode>,
-    /// Whose a unix socket is.
+    /// Whose a unix socket is, `USER[:GROUP]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub owner: Option<SocketOwner>,
 }
 
