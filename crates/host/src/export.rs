@@ -286,6 +286,9 @@ impl Piece {
     }
 }
 
+/// Bytes of a long request that lie in one piece of memory: what the allocator finds room for again and again.
+pub const PART: usize = 4 << 20;
+
 /// The bytes of a write or a read, in memory that goes back to its [`PayloadPool`] when it is dropped.
 pub struct Payload {
     // `None` only while it is being dropped.

@@ -14,11 +14,8 @@ use crate::disks::{Class, PlannedDisk};
 use crate::ratios;
 use serde::Serialize;
 use std::fmt::Write;
-use weft_engine::limits::SLAB_DEFAULT;
-use weft_engine::store::Tuning;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::ByteCount;
-use weft_sim::streams::{Bench, Case, LOG, Shape};
 
 const TB: f64 = 1e12;
 const SINGLE: Resiliency = Resiliency::Parity { parity: 1 };
@@ -329,17 +326,7 @@ fn four_mebibytes() -> Found {
 fn simple_rates() -> Found {
     let class = Class::Hdd5400.hdd().expect("it is one of hard disks");
     let weft = [1, 2, 4].map(|columns| {
-        let layout = layout(Resiliency::Simple, columns, 256);
-        let bench = Bench::of(&Shape {
-            class: class.clone(),
-            disks: layout.slots(),
-            layout,
-            size: ByteCount::gib(4) * layout.data_columns() as u64,
-            slab: SLAB_DEFAULT,
-            log: LOG,
-            tuning: Tuning::default(),
-        });
-        let case = Case { layout, request: ratios::REQUEST, per_disk: ratios::PER_DISK, flush_stripes: None };
+        let (bench, case) = ratios::stream_on(&class, layout(Resiliency::Simple, columns, 256));
         let rate = bench.pass(case, class.outer_rate as f64, 1).rate;
         bench.world.halt();
         rate

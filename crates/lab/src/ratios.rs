@@ -19,9 +19,9 @@ use weft_sim::timing::{Hdd, HddClass};
 use weft_sim::world::{Scheduling, SimWorld};
 
 /// Bytes that each disk gets in a measurement.
-pub(crate) const PER_DISK: ByteCount = ByteCount::mib(192);
+const PER_DISK: ByteCount = ByteCount::mib(192);
 /// Requests of a client of streams.
-pub(crate) const REQUEST: ByteCount = ByteCount::mib(1);
+const REQUEST: ByteCount = ByteCount::mib(1);
 /// Random reads in flight for each disk, and how many of them are measured.
 const READS: (u64, u64) = (8, 400);
 
@@ -76,16 +76,7 @@ fn key(layout: Layout) -> String {
 /// Measures a layout on as many simulated disks as it takes; none where the class is not one of hard disks.
 pub fn simulate(layout: Layout, class: Class) -> Option<Ratios> {
     let class = class.hdd()?;
-    let bench = Bench::of(&Shape {
-        class: class.clone(),
-        disks: layout.slots(),
-        layout,
-        size: ByteCount::gib(4) * layout.data_columns() as u64,
-        slab: SLAB_DEFAULT,
-        log: LOG,
-        tuning: Tuning::default(),
-    });
-    let case = Case { layout, request: REQUEST, per_disk: PER_DISK, flush_stripes: None };
+    let (bench, case) = stream_on(&class, layout);
     let most = class.outer_rate as f64 * layout.data_columns() as f64;
     let write = bench.pass(case, class.outer_rate as f64, 1).ratio;
     let read = bench.read(case) / most;
@@ -98,6 +89,20 @@ pub fn simulate(layout: Layout, class: Class) -> Option<Ratios> {
     };
     bench.world.halt();
     Some(Ratios { write, read, degraded, random_read })
+}
+
+/// A pool of as many disks as a layout takes, with one virtual disk, and the stream it is measured with.
+pub(crate) fn stream_on(class: &HddClass, layout: Layout) -> (Bench, Case) {
+    let bench = Bench::of(&Shape {
+        class: class.clone(),
+        disks: layout.slots(),
+        layout,
+        size: ByteCount::gib(4) * layout.data_columns() as u64,
+        slab: SLAB_DEFAULT,
+        log: LOG,
+        tuning: Tuning::default(),
+    });
+    (bench, Case { layout, request: REQUEST, per_disk: PER_DISK, flush_stripes: None })
 }
 
 /// Random reads of 4 KiB per second of what a measurement wrote.

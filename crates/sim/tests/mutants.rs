@@ -37,8 +37,12 @@ fn every_mutant_is_caught_and_the_same_cases_pass_without_it() {
     let only = std::env::var("WEFT_MUTANT").unwrap_or_default();
     let chosen = || ALL.into_iter().filter(|mutant| format!("{mutant:?}").contains(&only));
     // One that lives hides no other: all of them are named at the end.
-    let lives = |mutant: &Mutant| catch_unwind(|| catch_one(*mutant)).is_err();
-    let alive: Vec<Mutant> = chosen().filter(lives).inspect(|_| mutant::set(None)).collect();
+    let lives = |mutant: &Mutant| {
+        let caught = catch_unwind(|| catch_one(*mutant));
+        mutant::set(None);
+        caught.is_err()
+    };
+    let alive: Vec<Mutant> = chosen().filter(lives).collect();
     assert_eq!(alive, [], "not caught, or caught without being there; each says why above");
 }
 

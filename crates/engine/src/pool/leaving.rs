@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::fail;
 use crate::format::label::DiskPlan;
 use crate::format::record::Usage;
-use crate::segment::Map;
+use crate::segment::{Map, handed_on};
 use crate::store::slots_on;
 use crate::stripe::geometry::Layout;
 use crate::units::ByteCount;
@@ -90,12 +90,11 @@ pub fn losses_without(map: &Map, no: u16, instead: Instead) -> Vec<Loss> {
     for record in map.vdisks.values() {
         let Some(table) = record.tables.first().and_then(|table| map.tables.get(table)) else { continue };
         let (layout, disks) = (table.record.layout, table.record.disks);
-        // Where the one that leaves is named, the one that takes its place will be.
-        let named = disks >> no & 1 == 1;
         let (disks, come, new) = match instead {
             Instead::Nothing => (disks, None, 0),
-            Instead::Member(member) => (if named { disks | 1 << member } else { disks }, Some(member), 0),
-            Instead::New(_) => (disks, None, usize::from(disks == 0 || named)),
+            Instead::Member(member) => (handed_on(disks, no, member), Some(member), 0),
+            // Where the one that leaves is named, the new one will be.
+            Instead::New(_) => (disks, None, usize::from(disks == 0 || disks >> no & 1 == 1)),
         };
         let left = map.places_for(disks, layout.slots(), Some(no), come) + new;
         if left < layout.slots() {

@@ -37,7 +37,7 @@ use crate::mutant::{self, Mutant};
 use crate::segment::PAGE_PAIR;
 use crate::segment::drain::Known;
 use crate::store::join;
-use crate::store::pages::{slot_of, table_page};
+use crate::store::page_place::{first_block, slot_of, table_page};
 use crate::stripe::execute::Target;
 use crate::stripe::geometry::Layout;
 use crate::stripe::table::{CHUNK_PAGES, Place};
@@ -355,7 +355,7 @@ impl Pool {
     }
 
     async fn write_pair(&self, home: (PageRun, u32), to: SlabAt, both: Buf) -> Result<()> {
-        let pair = (home.0.first + home.1) as u64 * PAGE_PAIR / BLOCK;
+        let pair = first_block(home);
         let at = self.store.slab_offset(to, pair);
         if self.store.disk_write(to.disk, at, vec![both.freeze()]).await.is_err() {
             return fail!(NotPossible, "disk {} failed while metadata was copied to it", to.disk);

@@ -15,19 +15,19 @@
 
 pub mod ahead;
 pub mod allocate;
+mod disks;
 pub mod drain;
+mod places;
 mod prove;
 
 use crate::bits::BitSet;
 use crate::error::Result;
 use crate::fail;
 use crate::format::record::{
-    CHUNK_LEN, DISK_LEN, DiskRecord, EVENT_LEN, EventRecord, JobRecord, OWNER_METADATA, PoolRecord, Record,
-    SEGMENT_LEN, SLAB_LEN, SegmentRecord, SettingsRecord, SlabAt, TABLE_LEN, TableRecord, Usage, VDISK_LEN,
-    VdiskRecord,
+    CHUNK_LEN, DISK_LEN, EVENT_LEN, EventRecord, JobRecord, OWNER_METADATA, PoolRecord, Record, SEGMENT_LEN, SLAB_LEN,
+    SegmentRecord, SettingsRecord, SlabAt, TABLE_LEN, TableRecord, VDISK_LEN, VdiskRecord,
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
-use crate::mutant::{self, Mutant};
 use crate::stripe::table::{Chunk, Place, Table};
 use crate::units::ByteCount;
 use ahead::Ahead;
@@ -36,6 +36,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 pub use allocate::segments_on;
+pub use disks::{DiskRoom, handed_on};
 use drain::{Draining, Former, Known};
 
 /// Events that are remembered, at most.
@@ -80,18 +81,6 @@ pub struct Map {
     pins: BTreeMap<Place, (u32, bool)>,
     /// What was read ahead of stripes, as long as they lie where it was read.
     pub ahead: Ahead,
-}
-
-/// One member's slabs.
-pub struct DiskRoom {
-    /// Its name, size and use.
-    pub record: DiskRecord,
-    /// Whether it is there and takes writes.
-    pub healthy: bool,
-    /// Whether the metadata on it is up to date, too.
-    pub current: bool,
-    /// Its free slabs.
-    pub free: BitSet,
 }
 
 /// One segment.
@@ -398,101 +387,6 @@ impl Map {
         indexes(record, self.slab)
     }
 
-    /// Maps `stripe` of `table` to `place` and lets go of where it was once the record with sequence number `seq` is
-    /// durable.
-    pub fn commit(&mut self, table: u32, stripe: u64, place: Option<Place>, seq: u64) {
-        let found = self.tables.get_mut(&table).expect("a stripe is committed to a table that exists");
-        let before = found.set(stripe, place);
-        let in_limbo = self.limbo.remove(&(table, stripe));
-        self.freeing.extend(before.into_iter().chain(in_limbo).map(|place| (seq, place)));
-    }
-
-    /// Takes back that `seq` committed `stripe` of `table` to `place`: `before` is the truth again. `false`: a later
-    /// change has replaced it already; what it let go of is free with that one.
-    pub fn withdraw(&mut self, table: u32, stripe: u64, place: Place, before: Option<Place>, seq: u64) -> bool {
-        let entry = before.and_then(|before| self.freeing.iter().position(|entry| *entry == (seq, before)));
-        let Some(found) = self.tables.get_mut(&table) else { return false };
-        if found.get(stripe) == Some(place) {
-            found.set(stripe, before);
-            entry.map(|at| self.freeing.remove(at));
-            return true;
-        }
-        let later = self.freeing.iter().position(|(_, replaced)| *replaced == place);
-        if let (Some(at), Some(later)) = (entry, later) {
-            let until = self.freeing[later].0;
-            let (_, old) = self.freeing.remove(at).expect("it was just found");
-            self.freeing.insert(later, (until, old));
-        }
-        false
-    }
-
-    /// Where the newest version of `stripe` of `table` was written, durable or not.
-    pub fn place_of(&self, table: u32, stripe: u64) -> Option<Place> {
-        self.limbo.get(&(table, stripe)).copied().or_else(|| self.tables[&table].get(stripe))
-    }
-
-    /// Makes free what records below `durable` let go of. Returns records (segments that became empty and were given
-    /// back).
-    pub fn release(&mut self, durable: u64) -> Vec<Record<'static>> {
-        let mut records = Vec::new();
-        while self.freeing.front().is_some_and(|(seq, _)| *seq < durable) {
-            let (_, place) = self.freeing.pop_front().expect("the front was looked at");
-            match self.pins.get_mut(&place) {
-                Some((_, freed)) => *freed = true,
-                None => records.extend(self.free(place)),
-            }
-        }
-        records
-    }
-
-    /// Whether something becomes free by itself: when the log moves on, or when it has drained.
-    pub fn is_freeing(&self) -> bool {
-        !self.freeing.is_empty() || self.is_draining()
-    }
-
-    /// Keeps a stripe from being reused while it is read.
-    pub fn pin(&mut self, place: Place) {
-        self.pins.entry(place).or_insert((0, false)).0 += 1;
-    }
-
-    /// Ends one reading. Returns records, as [`Map::release`] does.
-    pub fn unpin(&mut self, place: Place) -> Vec<Record<'static>> {
-        let (count, freed) = self.pins.get_mut(&place).expect("what is unpinned was pinned");
-        *count -= 1;
-        if *count > 0 {
-            return Vec::new();
-        }
-        let freed = *freed;
-        self.pins.remove(&place);
-        if freed { self.free(place) } else { Vec::new() }
-    }
-
-    /// Whether stripes of this segment are being read.
-    pub fn is_pinned(&self, segment: u32) -> bool {
-        self.pins.range(Place { segment, index: 0 }..=Place { segment, index: u32::MAX }).next().is_some()
-    }
-
-    /// Gives a stripe index back at once: one that was never committed, or that nothing refers to any more.
-    pub fn free(&mut self, place: Place) -> Vec<Record<'static>> {
-        if !mutant::active(Mutant::AheadOutlivesPlace) {
-            self.ahead.forget(place);
-        }
-        // The table may have been dropped since, and its segments with it.
-        let Some(segment) = self.segments.get_mut(&place.segment) else { return Vec::new() };
-        segment.free.insert(place.index as usize..place.index as usize + 1);
-        let Some(table) = self.tables.get_mut(&segment.record.owner) else { return Vec::new() };
-        table.free += 1;
-        let kept = table.fixed
-            || segment.moving.is_some()
-            || !segment.flying.is_empty()
-            || !segment.free.is_full()
-            || table.current == Some(place.segment) && table.claims > 0;
-        if kept || table.free - (segment.free.len() as u64) < table.claims {
-            return Vec::new();
-        }
-        alloc::vec![self.drop_segment(place.segment)]
-    }
-
     /// Gives back every segment of a thin table that holds nothing and is promised to nothing: a crash may have come
     /// before that was durable.
     pub fn drop_empty_segments(&mut self) -> Vec<Record<'static>> {
@@ -617,70 +511,6 @@ impl Map {
         }
         segment.record.missed &= !(1 << slot);
         Some(Record::Segment(segment.record.clone()))
-    }
-
-    /// A disk joins, all its slabs free. `config_max`: the room for the configuration on it.
-    pub fn add_disk(&mut self, record: DiskRecord, config_max: ByteCount) {
-        let mut free = BitSet::empty(record.slabs as usize);
-        free.insert(0..record.slabs as usize);
-        self.config_max = self.config_max.min(config_max);
-        self.disks.insert(record.no, DiskRoom { record, healthy: true, current: true, free });
-    }
-
-    /// Where the search for the number of a new disk begins: after that of the one that joined last.
-    pub fn next_disk(&self) -> u16 {
-        match self.next.next_disk {
-            0 => self.disks.keys().next_back().map_or(0, |no| no + 1),
-            next => next,
-        }
-    }
-
-    /// Changes the record of a disk; one that is retired keeps what it was used for. Returns it, if it was changed.
-    pub fn change_disk(&mut self, no: u16, change: impl FnOnce(&mut DiskRecord)) -> Option<Record<'static>> {
-        let disk = self.disks.get_mut(&no)?;
-        let before = disk.record.clone();
-        change(&mut disk.record);
-        if disk.record.usage == Usage::Retired && before.usage != Usage::Retired {
-            disk.record.retired_from = before.usage;
-        }
-        (before != disk.record).then(|| Record::Disk(disk.record.clone()))
-    }
-
-    /// Names disk `to` wherever tables name disk `no`, whose place it takes.
-    pub fn hand_on(&mut self, no: u16, to: u16) -> Vec<Record<'static>> {
-        self.rename_disks(|disks| if disks >> no & 1 == 1 { disks | 1 << to } else { disks })
-    }
-
-    /// Names disk `no`, which leaves, no more: its number will be another disk's some day. A table that names no other
-    /// keeps it, for one that names none takes every disk.
-    pub fn forget_named(&mut self, no: u16) -> Vec<Record<'static>> {
-        self.rename_disks(|disks| if disks == 1 << no { disks } else { disks & !(1 << no) })
-    }
-
-    fn rename_disks(&mut self, change: impl Fn(u64) -> u64) -> Vec<Record<'static>> {
-        let mut records = Vec::new();
-        for table in self.tables.values_mut() {
-            let disks = change(table.record.disks);
-            if disks != table.record.disks {
-                table.record.disks = disks;
-                records.push(Record::Table(table.record));
-            }
-        }
-        records
-    }
-
-    /// Disks that take new data without being asked.
-    pub fn writable_disks(&self) -> impl Iterator<Item = &DiskRoom> {
-        self.disks_for(0)
-    }
-
-    /// Disks that take new data of a table that is restricted to `disks` (bits; 0: it is not).
-    pub fn disks_for(&self, disks: u64) -> impl Iterator<Item = &DiskRoom> {
-        self.disks.values().filter(move |disk| {
-            let named = disks >> disk.record.no & 1 == 1 && disk.record.usage == Usage::ManualSelect;
-            let allowed = disks == 0 || disks >> disk.record.no & 1 == 1;
-            disk.healthy && allowed && (named || disk.record.usage == Usage::AutoSelect)
-        })
     }
 }
 

@@ -22,6 +22,7 @@ mod landed;
 pub mod lanes;
 pub mod limbo;
 pub mod log_move;
+pub mod page_place;
 pub mod pages;
 pub mod patience;
 pub mod proof;

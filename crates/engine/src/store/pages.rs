@@ -8,6 +8,7 @@
 //! 4. A page that cannot be read is an error, and never taken for one that was never written.
 //! 5. An image that reached no current disk was not written: its page stays dirty.
 
+use super::page_place::{first_block, newest, parts, slot_of, table_page};
 use super::{Store, join};
 use crate::error::Result;
 use crate::fail;
@@ -17,7 +18,7 @@ use crate::io::Buf;
 use crate::mutant::{self, Mutant};
 use crate::segment::PAGE_PAIR;
 use crate::stripe::table::CHUNK_PAGES;
-use crate::units::{BLOCK, ByteCount};
+use crate::units::BLOCK;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -560,55 +561,5 @@ impl Store {
             members.get(&at.disk).is_some_and(|member| member.disk.is_some() && (member.current || !trusted))
         };
         segment.record.slabs.iter().flatten().filter(there).copied().collect()
-    }
-}
-
-/// Which page holds entries of a table's chunk.
-pub fn table_page(table: u32, chunk: u32, page: u32) -> PageId {
-    PageId { kind: PageKind::Table, owner: table, number: chunk * crate::stripe::table::CHUNK_PAGES + page }
-}
-
-/// The first of the two blocks of a page within the slabs of its segment. A record that is not proven yet may name any.
-pub(super) fn first_block(home: (PageRun, u32)) -> u64 {
-    (u64::from(home.0.first) + u64::from(home.1)) * PAGE_PAIR / BLOCK
-}
-
-/// Which of the two blocks of a page this version of it goes to.
-pub fn slot_of(version: u64) -> u64 {
-    if mutant::active(Mutant::PagesKeepOneSlot) { 0 } else { version % 2 }
-}
-
-/// The newer sound image of the two slots in `pair`.
-fn newest(store: &Store, id: PageId, pair: &[u8]) -> Option<(u64, Buf)> {
-    let lineage = store.labels.lineage.borrow();
-    let slots = pair.chunks_exact(BLOCK as usize);
-    let sound = slots.filter_map(|slot| Some((page::decode(store.id, &lineage, id, slot)?, slot)));
-    sound.max_by_key(|(version, _)| *version).map(|(version, slot)| (version, Buf::copy_of(slot)))
-}
-
-/// Cuts a range of checksums at page borders: (page, range within it).
-fn parts(range: Range<u64>) -> impl Iterator<Item = (u32, Range<usize>)> {
-    let sums = PAGE_SUMS as u64;
-    let pages = range.start / sums..range.end.div_ceil(sums);
-    pages.map(move |page| {
-        let start = range.start.max(page * sums) - page * sums;
-        let end = range.end.min((page + 1) * sums) - page * sums;
-        (page as u32, start as usize..end as usize)
-    })
-}
-
-/// Bytes on the disks of one copy of `count` pages.
-pub const fn page_bytes(count: u32) -> ByteCount {
-    ByteCount(count as u64 * PAGE_PAIR)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_page_that_a_forged_record_places_beyond_all_disks_has_an_address_and_no_panic() {
-        let run = PageRun { segment: 1, first: u32::MAX, count: u32::MAX };
-        assert_eq!(first_block((run, u32::MAX)), 2 * u64::from(u32::MAX) * PAGE_PAIR / BLOCK);
     }
 }

@@ -10,7 +10,8 @@
 //!    writes it anew, and a second proof puts right what that leaves.
 
 use super::Store;
-use super::pages::{Copied, first_block, slot_of};
+use super::page_place::{first_block, slot_of};
+use super::pages::Copied;
 use crate::error::Result;
 use crate::fail;
 use crate::format::page::{PageId, PageKind};

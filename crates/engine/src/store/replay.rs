@@ -14,7 +14,7 @@
 //!    the pool does not open.
 
 use super::landed::LandedIndex;
-use super::pages::table_page;
+use super::page_place::table_page;
 use super::{Store, join};
 use crate::error::Result;
 use crate::fail;

@@ -7,9 +7,6 @@ use crate::export::{Op, Payload, Reply, Volume};
 use std::sync::{Arc, Mutex, PoisonError};
 use weft_engine::error::ErrorKind;
 
-/// Bytes of a part, at most.
-pub const PART: usize = 4 << 20;
-
 /// A write of which some parts have no answer yet.
 struct Pending {
     left: usize,

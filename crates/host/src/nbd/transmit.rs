@@ -8,13 +8,13 @@
 //!    of.
 
 use super::negotiate::{Session, violation};
-use super::parts::{self, PART};
+use super::parts;
 use super::replies::{Asked, Flow, Refusal, Ticket};
 use super::room::{Account, Way};
 use super::server::STACK;
 use super::wire::{REQUEST_HEADER, Request, cmd};
 use crate::errno::{NBD_EINVAL, names};
-use crate::export::{Access, Op, Payload, Reply};
+use crate::export::{Access, Op, PART, Payload, Reply};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

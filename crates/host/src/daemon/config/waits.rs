@@ -22,18 +22,17 @@ pub struct WaitSettings {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waits {
     /// The read timeout: what a disk has not answered by then comes from the others, where there is redundancy.
-    pub read: Duration,
+    read: Nanos,
     /// The write timeout: a disk that takes longer is taken out, where all on it is safe without it.
-    pub write: Duration,
+    write: Nanos,
     /// What clients of a frozen pool wait before they get errors.
-    pub frozen: Duration,
+    frozen: Nanos,
 }
 
 impl Default for Waits {
     fn default() -> Waits {
         let usual = Tuning::default();
-        let of = |span: Nanos| Duration::from_nanos(span.0);
-        Waits { read: of(usual.read_patience), write: of(usual.write_limit), frozen: of(usual.freeze_limit) }
+        Waits { read: usual.read_patience, write: usual.write_limit, frozen: usual.freeze_limit }
     }
 }
 
@@ -46,9 +45,9 @@ impl WaitSettings {
             None => Ok(usual),
         };
         Ok(Waits {
-            read: of("read", &self.read, usual.read, Duration::from_millis(100), Duration::from_secs(60))?,
-            write: of("write", &self.write, usual.write, Duration::from_secs(1), Duration::from_secs(3600))?,
-            frozen: of("frozen", &self.frozen, usual.frozen, Duration::ZERO, Duration::from_secs(24 * 3600))?,
+            read: of("read", &self.read, usual.read, Nanos::millis(100), Nanos::secs(60))?,
+            write: of("write", &self.write, usual.write, Nanos::secs(1), Nanos::secs(3600))?,
+            frozen: of("frozen", &self.frozen, usual.frozen, Nanos(0), Nanos::secs(24 * 3600))?,
         })
     }
 }
@@ -56,20 +55,14 @@ impl WaitSettings {
 impl Waits {
     /// Tells the engine.
     pub fn apply(self, tuning: Tuning) -> Tuning {
-        let nanos = |span: Duration| Nanos(span.as_nanos() as u64);
-        Tuning {
-            read_patience: nanos(self.read),
-            write_limit: nanos(self.write),
-            freeze_limit: nanos(self.frozen),
-            ..tuning
-        }
+        Tuning { read_patience: self.read, write_limit: self.write, freeze_limit: self.frozen, ..tuning }
     }
 }
 
-fn parse(name: &str, asked: &str, least: Duration, most: Duration) -> Answer<Duration> {
-    let span = humantime::parse_duration(asked).ok().filter(|span| (least..=most).contains(span));
-    span.ok_or_else(|| {
-        let (least, most) = (humantime::format_duration(least), humantime::format_duration(most));
+fn parse(name: &str, asked: &str, least: Nanos, most: Nanos) -> Answer<Nanos> {
+    let span = humantime::parse_duration(asked).ok().and_then(|span| u64::try_from(span.as_nanos()).ok());
+    span.map(Nanos).filter(|span| (least..=most).contains(span)).ok_or_else(|| {
+        let [least, most] = [least, most].map(|span| humantime::format_duration(Duration::from_nanos(span.0)));
         let message = format!("`{asked}` is no time for wait.{name} of the configuration; {least} to {most} are");
         ApiError::new(Kind::InvalidInput, message).hint("weft serve --help")
     })

@@ -6,7 +6,7 @@
 
 use super::{Pools, Served, Thread};
 use crate::api::name::VdiskName;
-use crate::export::{Done, Extent, ExtentKind, Op, PayloadPool, Pieces, Reply, Volume, VolumeShape};
+use crate::export::{Done, Extent, ExtentKind, Op, PART, PayloadPool, Pieces, Reply, Volume, VolumeShape};
 use crate::runtime::Local;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,9 +17,6 @@ use weft_engine::vdisk::Vdisk;
 
 /// How many stripes one question about allocation looks at; it runs between two tasks and must be short.
 const STRIPES_PER_STATUS: u64 = 1 << 14;
-
-/// Bytes of a long read that lie in one piece of memory: what the allocator finds room for again and again.
-const PART: u32 = 4 << 20;
 
 /// One virtual disk, for one client.
 pub struct VdiskVolume {
@@ -129,13 +126,14 @@ async fn perform_inside(local: Rc<Local<Pools>>, vdisk: Rc<Vdisk>, op: Op, buffe
     let (local, at) = (&local, VirtualOffset);
     match op {
         Op::Read { offset, len } => {
-            let part = |from: u32| {
-                let (vdisk, mut bytes) = (vdisk.clone(), buffers.take((len - from).min(PART) as usize));
+            let len = len as usize;
+            let part = |from: usize| {
+                let (vdisk, mut bytes) = (vdisk.clone(), buffers.take((len - from).min(PART)));
                 // A read that succeeds fills all of it: what was there before never leaves.
-                async move { vdisk.read(at(offset + u64::from(from)), &mut bytes).await.map(|()| bytes) }
+                async move { vdisk.read(at(offset + from as u64), &mut bytes).await.map(|()| bytes) }
             };
             let mut pieces = Pieces::new();
-            for bytes in join((0..len).step_by(PART as usize).map(part)).await {
+            for bytes in join((0..len).step_by(PART).map(part)).await {
                 pieces.push_pooled(bytes?);
             }
             return Ok(Reply::Data(pieces));

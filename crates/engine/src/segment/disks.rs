@@ -1,0 +1,90 @@
+//! The members' records and slabs, and which of them a table may use.
+
+use super::Map;
+use crate::bits::BitSet;
+use crate::format::record::{DiskRecord, Record, Usage};
+use crate::units::ByteCount;
+use alloc::vec::Vec;
+
+/// One member's slabs.
+pub struct DiskRoom {
+    /// Its name, size and use.
+    pub record: DiskRecord,
+    /// Whether it is there and takes writes.
+    pub healthy: bool,
+    /// Whether the metadata on it is up to date, too.
+    pub current: bool,
+    /// Its free slabs.
+    pub free: BitSet,
+}
+
+impl Map {
+    /// A disk joins, all its slabs free. `config_max`: the room for the configuration on it.
+    pub fn add_disk(&mut self, record: DiskRecord, config_max: ByteCount) {
+        let mut free = BitSet::empty(record.slabs as usize);
+        free.insert(0..record.slabs as usize);
+        self.config_max = self.config_max.min(config_max);
+        self.disks.insert(record.no, DiskRoom { record, healthy: true, current: true, free });
+    }
+
+    /// Where the search for the number of a new disk begins: after that of the one that joined last.
+    pub fn next_disk(&self) -> u16 {
+        match self.next.next_disk {
+            0 => self.disks.keys().next_back().map_or(0, |no| no + 1),
+            next => next,
+        }
+    }
+
+    /// Changes the record of a disk; one that is retired keeps what it was used for. Returns it, if it was changed.
+    pub fn change_disk(&mut self, no: u16, change: impl FnOnce(&mut DiskRecord)) -> Option<Record<'static>> {
+        let disk = self.disks.get_mut(&no)?;
+        let before = disk.record.clone();
+        change(&mut disk.record);
+        if disk.record.usage == Usage::Retired && before.usage != Usage::Retired {
+            disk.record.retired_from = before.usage;
+        }
+        (before != disk.record).then(|| Record::Disk(disk.record.clone()))
+    }
+
+    /// Names disk `to` wherever tables name disk `no`, whose place it takes.
+    pub fn hand_on(&mut self, no: u16, to: u16) -> Vec<Record<'static>> {
+        self.rename_disks(|disks| handed_on(disks, no, to))
+    }
+
+    /// Names disk `no`, which leaves, no more: its number will be another disk's some day. A table that names no other
+    /// keeps it, for one that names none takes every disk.
+    pub fn forget_named(&mut self, no: u16) -> Vec<Record<'static>> {
+        self.rename_disks(|disks| if disks == 1 << no { disks } else { disks & !(1 << no) })
+    }
+
+    fn rename_disks(&mut self, change: impl Fn(u64) -> u64) -> Vec<Record<'static>> {
+        let mut records = Vec::new();
+        for table in self.tables.values_mut() {
+            let disks = change(table.record.disks);
+            if disks != table.record.disks {
+                table.record.disks = disks;
+                records.push(Record::Table(table.record));
+            }
+        }
+        records
+    }
+
+    /// Disks that take new data without being asked.
+    pub fn writable_disks(&self) -> impl Iterator<Item = &DiskRoom> {
+        self.disks_for(0)
+    }
+
+    /// Disks that take new data of a table that is restricted to `disks` (bits; 0: it is not).
+    pub fn disks_for(&self, disks: u64) -> impl Iterator<Item = &DiskRoom> {
+        self.disks.values().filter(move |disk| {
+            let named = disks >> disk.record.no & 1 == 1 && disk.record.usage == Usage::ManualSelect;
+            let allowed = disks == 0 || disks >> disk.record.no & 1 == 1;
+            disk.healthy && allowed && (named || disk.record.usage == Usage::AutoSelect)
+        })
+    }
+}
+
+/// Who is named (bits) when disk `to` takes the place of disk `no`.
+pub fn handed_on(disks: u64, no: u16, to: u16) -> u64 {
+    if disks >> no & 1 == 1 { disks | 1 << to } else { disks }
+}
