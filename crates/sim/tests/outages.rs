@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use weft_engine::format::record::{OWNER_METADATA, SettingsRecord, Usage};
 use weft_engine::io::Disk;
-use weft_engine::pool::{DiskChange, OpenOptions, VdiskSpec};
+use weft_engine::pool::job::has_ended;
+use weft_engine::pool::{DiskChange, OpenOptions, Pool, VdiskSpec};
 use weft_engine::store::{Tuning, slots_on};
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
@@ -179,6 +180,63 @@ fn two_slots_of_a_segment_that_are_rebuilt_at_once_never_come_to_lie_on_one_disk
     assert!(lost.iter().all(|no| !after.contains(no)), "{before:?} became {after:?}");
     assert_eq!(after.iter().collect::<BTreeSet<_>>().len(), 4, "{before:?} became {after:?}");
     rig.halt();
+}
+
+/// Two of three copies of the metadata are rebuilt elsewhere, the third is lost at any step of that, and then the power:
+/// only the end of the log knows where the copies are, and no checkpoint. What the pool goes on with can be opened.
+#[test]
+fn metadata_that_moved_since_the_last_checkpoint_is_found_after_a_crash_at_any_step() {
+    for step in 0.. {
+        let (mut rig, mut rng) = opened(7, 5, Tuning::default());
+        let layout = Layout::new(PARITY, 4, ByteCount::kib(24)).unwrap();
+        rig.make_vdisk(layout, ByteCount::kib(512), 4096, true).unwrap();
+        let vdisk = rig.pool().vdisk("vdisk").unwrap();
+        let (pool, written) = (rig.pool(), vdisk.clone());
+        let homes = |pool: &Pool| *pool.store().metadata_homes().values().next().expect("there is metadata");
+        let before = rig.run(async move {
+            pool.set(SettingsRecord { repair_after: 1, ..SettingsRecord::default() }).await.unwrap();
+            written.write(VirtualOffset(0), &vec![1; 512 << 10], true).await.unwrap();
+            homes(&pool)
+        });
+        let copies: Vec<u16> = (0..5).filter(|no| before >> no & 1 == 1).collect();
+        let lose = |rig: &Rig, no: u16| {
+            rig.disks[no as usize].vanish();
+            rig.pool().store().disk_lost(no, "the story says so");
+        };
+        // Most of it is on disks without the log: no checkpoint follows when those are lost.
+        assert_eq!(before, 0b11001);
+        copies[1..].iter().for_each(|no| lose(&rig, *no));
+        let pool = rig.pool();
+        let is_busy = |pool: &Pool| pool.jobs().iter().any(|job| !has_ended(job.state));
+        rig.world.run_until(Nanos::secs(60), || is_busy(&pool));
+        let client = vdisk.clone();
+        rig.world.spawn(
+            "client",
+            // A batch of the log is on its way whenever something moves.
+            Box::pin(async move { while client.write(VirtualOffset(0), &[1; 4096], true).await.is_ok() {} }),
+        );
+        let from = rig.world.operations();
+        rig.world.run_until(Nanos::secs(60), || rig.world.operations() >= from + step || !is_busy(&pool));
+        let over = rig.world.operations() < from + step;
+        lose(&rig, copies[0]);
+        // As soon as the others may be opened without it.
+        let goes_on = || pool.store().labels.durable.get().current >> copies[0] & 1 == 0;
+        rig.world.run_until(Nanos::millis(100), goes_on);
+        drop((pool, vdisk));
+        rig.power_cut(&mut rng);
+        copies.iter().for_each(|no| rig.disks[*no as usize].return_intact(&mut rng));
+        let pool = rig.open(&mut rng).unwrap_or_else(|error| panic!("lost at step {step}: {error}"));
+        let vdisk = pool.vdisk("vdisk").unwrap();
+        drop(pool);
+        let mut bytes = vec![0; 512 << 10];
+        let read = rig.run(async move { vdisk.read(VirtualOffset(0), &mut bytes).await.map(|()| bytes) });
+        assert!(read.unwrap().iter().all(|byte| *byte == 1), "lost at step {step}");
+        rig.halt();
+        if over {
+            assert!(step > 100, "nothing was moved");
+            return;
+        }
+    }
 }
 
 /// A stripe that was flushed is written anew, and half of that goes with the cache of a disk that is back before the

@@ -180,6 +180,9 @@ pub struct Store {
     /// The disks (bits) of each metadata segment as the newest checkpoint has it: an opening reads the pages there
     /// before it reads the log.
     pub homes: RefCell<BTreeMap<u32, u64>>,
+    /// The disks (bits) of metadata segments before a slot moved, and the log record that says that it did: while that
+    /// is not durable, an opening may find it where it was.
+    pub former_homes: RefCell<Vec<(u64, u32, u64)>>,
     /// Metadata pages that were found behind on some disk while the pool was being opened.
     pub suspects: RefCell<Vec<(PageId, (PageRun, u32))>>,
     /// There may be something to do for a job.

@@ -10,7 +10,8 @@
 //! 1. Before `log_redo` only landed data counts (and what retires it); from there on every record does.
 //! 2. What is rebuilt from the log gets versions above every image on the disks: an unfinished checkpoint must not win
 //!    over a later one.
-//! 3. A batch whose successor counts was durable: if it cannot be read, the log is damaged beyond its redundancy and
+//! 3. No metadata page is read before the whole log is: only its end knows where each of them lies.
+//! 4. A batch whose successor counts was durable: if it cannot be read, the log is damaged beyond its redundancy and
 //!    the pool does not open.
 
 use super::landed::LandedIndex;
@@ -22,13 +23,18 @@ use crate::format::batch::{BATCH_HEAD, BatchHead, decode_head, verify};
 use crate::format::label::Anchor;
 use crate::format::record::{self, ChunkRecord, CommitRecord, LandedRecord, Record, UnmapRecord};
 use crate::io::Buf;
+use crate::limits::CHUNKS_MAX;
 use crate::log::BatchInfo;
 use crate::mutant::{self, Mutant};
-use crate::stripe::table::{CHUNK_PAGES, Place};
+use crate::segment::Map;
+use crate::stripe::table::{CHUNK_ENTRIES, CHUNK_PAGES, Place, Table};
 use crate::units::{BLOCK, ByteCount};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
+
+/// Stripes whose checksums are brought up to date at once.
+const SUMS_AT_ONCE: usize = 64;
 
 /// What a replay found.
 #[derive(Default)]
@@ -53,12 +59,22 @@ pub struct Landed {
     pub data: Vec<u8>,
 }
 
+/// What a replay has gathered on its way.
+#[derive(Default)]
+struct Redo {
+    landed: LandedIndex,
+    /// The checksums of the stripes that were committed, for the checksum pages.
+    sums: BTreeMap<Place, Vec<u32>>,
+    /// Chunks that no checkpoint knows.
+    chunks: Vec<ChunkRecord>,
+}
+
 impl Store {
     /// Reads the log from the anchor on, applies it to the map and the pages, and leaves the log ready to go on after
     /// it.
     pub async fn replay(&self, anchor: &Anchor) -> Result<Replayed> {
         let mut found = Replayed::default();
-        let mut landed = LandedIndex::default();
+        let mut redo = Redo::default();
         let mut batches = VecDeque::new();
         let (mut position, mut number) = (anchor.log_tail, anchor.log_tail_batch);
         let (mut chain, mut seq) = (anchor.log_chain, anchor.log_seq);
@@ -78,7 +94,7 @@ impl Store {
             seq = head.first_seq;
             for _ in 0..head.records {
                 let record = record::decode(&mut rest)?;
-                self.redo(record, seq, head.position >= anchor.log_redo, &mut landed).await?;
+                self.redo(record, seq, head.position >= anchor.log_redo, &mut redo)?;
                 seq += 1;
             }
             found.batches += 1;
@@ -86,13 +102,15 @@ impl Store {
             number += 1;
             chain = head.crc;
         }
-        found.landed = landed.into_landed();
+        self.redo_pages(redo.sums, redo.chunks).await?;
+        found.landed = redo.landed.into_landed();
         found.torn = self.prove_end(position, number).await?;
         self.log.resume(batches, position, number, chain, seq);
         Ok(found)
     }
 
-    async fn redo(&self, record: Record<'_>, seq: u64, all: bool, landed: &mut LandedIndex) -> Result<()> {
+    fn redo(&self, record: Record<'_>, seq: u64, all: bool, redo: &mut Redo) -> Result<()> {
+        let landed = &mut redo.landed;
         match record {
             Record::Landed(LandedRecord { vdisk, offset, data }) => {
                 landed.add(Landed { seq, vdisk, offset, data: data.into_owned() });
@@ -100,7 +118,7 @@ impl Store {
             }
             Record::Commit(commit) => {
                 self.retire(landed, commit.table, commit.stripe, 1, commit.retires);
-                if all { self.redo_commit(commit).await } else { Ok(()) }
+                if all { self.redo_commit(commit, &mut redo.sums) } else { Ok(()) }
             }
             Record::Unmap(unmap) => {
                 self.retire(landed, unmap.table, unmap.first, unmap.count, unmap.retires);
@@ -117,18 +135,16 @@ impl Store {
                 self.pages.forget(id);
                 self.map.borrow_mut().apply(Record::SegmentDrop(id))
             }
-            Record::Chunk(chunk) if all => self.redo_chunk(chunk).await,
+            Record::Chunk(chunk) if all => self.redo_chunk(chunk, &mut redo.chunks),
             config if all => self.map.borrow_mut().apply(config),
             _ => Ok(()),
         }
     }
 
-    /// A chunk that no checkpoint knows starts empty; what it maps is in the log. A checkpoint that a crash cut short
-    /// may have written images of its pages all the same: the next ones must count as newer.
-    async fn redo_chunk(&self, chunk: ChunkRecord) -> Result<()> {
-        let known = |map: &crate::segment::Map| {
-            map.tables.get(&chunk.table).is_some_and(|table| table.chunks.contains_key(&chunk.chunk))
-        };
+    /// A chunk that no checkpoint knows starts empty; what it maps is in the log.
+    fn redo_chunk(&self, chunk: ChunkRecord, fresh: &mut Vec<ChunkRecord>) -> Result<()> {
+        let known =
+            |map: &Map| map.tables.get(&chunk.table).is_some_and(|table| table.chunks.contains_key(&chunk.chunk));
         if known(&self.map.borrow()) {
             return Ok(());
         }
@@ -137,14 +153,7 @@ impl Store {
             return Ok(()); // its table was dropped by a later record, and the configuration read first knows that already
         }
         self.map.borrow_mut().make_chunk_room(chunk.table, chunk.chunk)?;
-        let versions = join(
-            (0..CHUNK_PAGES)
-                .map(|page| self.page_version(table_page(chunk.table, chunk.chunk, page), (chunk.pages, page))),
-        );
-        let versions = versions.await;
-        let mut map = self.map.borrow_mut();
-        let table = map.tables.get_mut(&chunk.table).and_then(|table| table.chunks.get_mut(&chunk.chunk));
-        table.expect("it was just applied").versions.copy_from_slice(&versions);
+        fresh.push(chunk);
         Ok(())
     }
 
@@ -157,34 +166,55 @@ impl Store {
         landed.retire(vdisk.id, range, retires);
     }
 
-    async fn redo_commit(&self, commit: CommitRecord<'_>) -> Result<()> {
+    fn redo_commit(&self, commit: CommitRecord<'_>, sums: &mut BTreeMap<Place, Vec<u32>>) -> Result<()> {
         let place = Place { segment: commit.segment, index: commit.index };
-        let sums = {
+        let mut map = self.map.borrow_mut();
+        // The table was dropped by a later record, and the configuration read first knows that already.
+        let Some(table) = map.tables.get_mut(&commit.table) else { return Ok(()) };
+        if commit.stripe / CHUNK_ENTRIES >= CHUNKS_MAX as u64 {
+            return fail!(Corrupt, "stripe {} of table {} is beyond all stripes", commit.stripe, commit.table);
+        }
+        if !table.chunks.contains_key(&Table::chunk_of(commit.stripe)) {
+            return fail!(Corrupt, "stripe {} of table {} is committed without a chunk", commit.stripe, commit.table);
+        }
+        table.set(commit.stripe, Some(place));
+        let expected = table.record.layout.stripe_sums();
+        let Some(segment) = map.segments.get(&commit.segment) else { return Ok(()) };
+        if commit.sums.len() != expected || commit.index >= map.indexes(&segment.record) {
+            return fail!(Corrupt, "a commit to {place:?} does not fit its segment");
+        }
+        sums.insert(place, commit.sums.into_owned());
+        Ok(())
+    }
+
+    /// Brings the metadata pages up to what the log says: checksums, and the versions of pages that no checkpoint
+    /// knows. A checkpoint that a crash cut short may have written images of those: the next ones must count as newer.
+    async fn redo_pages(&self, mut sums: BTreeMap<Place, Vec<u32>>, fresh: Vec<ChunkRecord>) -> Result<()> {
+        for chunk in fresh {
+            let of = |page| self.page_version(table_page(chunk.table, chunk.chunk, page), (chunk.pages, page));
+            let there =
+                |map: &Map| map.tables.get(&chunk.table).is_some_and(|table| table.chunks.contains_key(&chunk.chunk));
+            if !there(&self.map.borrow()) {
+                continue; // its table was dropped by a later record
+            }
+            let versions = join((0..CHUNK_PAGES).map(of)).await;
             let mut map = self.map.borrow_mut();
-            // The table was dropped by a later record, and the configuration read first knows that already.
-            let Some(table) = map.tables.get_mut(&commit.table) else { return Ok(()) };
-            if commit.stripe / crate::stripe::table::CHUNK_ENTRIES >= crate::limits::CHUNKS_MAX as u64 {
-                return fail!(Corrupt, "stripe {} of table {} is beyond all stripes", commit.stripe, commit.table);
-            }
-            if !table.chunks.contains_key(&crate::stripe::table::Table::chunk_of(commit.stripe)) {
-                return fail!(
-                    Corrupt,
-                    "stripe {} of table {} is committed without a chunk",
-                    commit.stripe,
-                    commit.table
-                );
-            }
-            table.set(commit.stripe, Some(place));
-            let expected = table.record.layout.stripe_sums();
-            let Some(segment) = map.segments.get(&commit.segment) else { return Ok(()) };
-            if commit.sums.len() != expected || commit.index >= map.indexes(&segment.record) {
-                return fail!(Corrupt, "a commit to {place:?} does not fit its segment");
-            }
-            let first = commit.index as u64 * expected as u64;
-            first..first + expected as u64
-        };
-        let _held = self.load_sums(commit.segment, sums.clone()).await?;
-        self.pages.set(commit.segment, sums.start, &commit.sums);
+            let found = map.tables.get_mut(&chunk.table).and_then(|table| table.chunks.get_mut(&chunk.chunk));
+            found.expect("nothing is dropped meanwhile").versions.copy_from_slice(&versions);
+        }
+        while !sums.is_empty() {
+            let group: Vec<(Place, Vec<u32>)> = core::iter::from_fn(|| sums.pop_first()).take(SUMS_AT_ONCE).collect();
+            let set = |(place, sums): (Place, Vec<u32>)| async move {
+                if !self.map.borrow().segments.contains_key(&place.segment) {
+                    return Ok(()); // it was dropped by a later record
+                }
+                let first = place.index as u64 * sums.len() as u64;
+                let _held = self.load_sums(place.segment, first..first + sums.len() as u64).await?;
+                self.pages.set(place.segment, first, &sums);
+                Ok(())
+            };
+            join(group.into_iter().map(set)).await.into_iter().collect::<Result<()>>()?;
+        }
         Ok(())
     }
 
@@ -245,7 +275,7 @@ impl Store {
         !left_behind && head.chain == chain && head.position % ring + head.ring_len() <= ring
     }
 
-    /// Whether a batch was begun at the end that was found; and invariant 3: no successor of it counts.
+    /// Whether a batch was begun at the end that was found; and invariant 4: no successor of it counts.
     async fn prove_end(&self, position: u64, number: u64) -> Result<bool> {
         let ring = self.ring_len();
         let (mut torn, mut readable) = (false, false);
