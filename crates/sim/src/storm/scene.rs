@@ -3,6 +3,7 @@
 use crate::disk::FaultPlan;
 use crate::rng::Rng;
 use weft_engine::store::Tuning;
+use weft_engine::store::labels::VOTERS_MAX;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos};
 
@@ -74,7 +75,7 @@ impl Scene {
         let disks = layout.slots() + rng.below(3) as usize;
         let victims = Scene::victims(layout, disks, rng);
         let often = |rng: &mut Rng, most: f64| if rng.chance(0.5) { most * rng.below(100) as f64 / 100.0 } else { 0.0 };
-        let faults = FaultPlan {
+        let mut faults = FaultPlan {
             latent: often(rng, 0.02),
             rot: often(rng, 0.02),
             misdirect: often(rng, 0.01),
@@ -103,6 +104,10 @@ impl Scene {
             // Groups of a few stripes: more can happen between them.
             move_memory: 1 << 20,
         };
+        if victims.len() * 2 > disks.min(VOTERS_MAX) {
+            // Most voters, lost at one time, freeze a pool, and nobody attaches disks here that were too slow.
+            faults.stall_max = Nanos(tuning.write_limit.0 / 2).min(faults.stall_max);
+        }
         let fixed = rng.chance(0.25);
         let upkeep = rng.chance(0.5);
         Scene {
