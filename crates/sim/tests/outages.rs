@@ -182,8 +182,9 @@ fn two_slots_of_a_segment_that_are_rebuilt_at_once_never_come_to_lie_on_one_disk
     rig.halt();
 }
 
-/// Two of three copies of the metadata are rebuilt elsewhere, the third is lost at any step of that, and then the power:
-/// only the end of the log knows where the copies are, and no checkpoint. What the pool goes on with can be opened.
+/// Two of three copies of the metadata are rebuilt elsewhere, the third is lost at any step of that, and then the
+/// power: only the end of the log knows where the copies are, and no checkpoint. What the pool goes on with can be
+/// opened.
 #[test]
 fn metadata_that_moved_since_the_last_checkpoint_is_found_after_a_crash_at_any_step() {
     for step in 0.. {

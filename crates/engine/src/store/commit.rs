@@ -124,8 +124,8 @@ impl Store {
             }
             self.flush_all(disks).await;
         }
-        // What was lost with a disk is on record by now, above the bound: the batch is to have it, too. That disk may be
-        // back, and count as one that was never away.
+        // What was lost with a disk is on record by now, above the bound: the batch is to have it, too. That disk may
+        // be back, and count as one that was never away.
         let is_stale = || seen != self.comings_and_goings.get() && !mutant::active(Mutant::NotesAfterCommits);
         if is_stale() {
             return Ok(true);
