@@ -220,7 +220,7 @@ fn metadata_that_moved_since_the_last_checkpoint_is_found_after_a_crash_at_any_s
         rig.world.run_until(Nanos::secs(60), || rig.world.operations() >= from + step || !is_busy(&pool));
         let over = rig.world.operations() < from + step;
         lose(&rig, copies[0]);
-        // As soon as the others may be opened without it.
+        // The others may be opened without it as soon as a label says so.
         let goes_on = || pool.store().labels.durable.get().current >> copies[0] & 1 == 0;
         rig.world.run_until(Nanos::millis(100), goes_on);
         drop((pool, vdisk));

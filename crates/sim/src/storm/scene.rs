@@ -41,6 +41,27 @@ impl Scene {
         victims
     }
 
+    fn tuning(rng: &mut Rng) -> Tuning {
+        Tuning {
+            buffer_memory: *rng.pick(&[64 << 10, 512 << 10, 8 << 20]),
+            sheet_memory: *rng.pick(&[16 << 10, 256 << 10, 8 << 20]),
+            commit_interval: Nanos::millis(*rng.pick(&[1, 50, 1000])),
+            commit_bytes: *rng.pick(&[64 << 10, 1 << 20, 256 << 20]),
+            idle_land: Nanos::millis(*rng.pick(&[20, 5000])),
+            ahead_memory: *rng.fork("read ahead").pick(&[0, 64 << 10, 1 << 20, 8 << 20]),
+            runs_in_flight: 1 + rng.below(8) as usize,
+            run_bytes: *rng.pick(&[4 << 10, 64 << 10, 1 << 20]),
+            read_patience: Nanos::millis(*rng.pick(&[5, 200, 1000])),
+            write_limit: Nanos::millis(*rng.fork("write timeout").pick(&[1000, 30_000])),
+            bad_blocks_max: *rng.pick(&[5, 256, u64::MAX]),
+            failures_max: *rng.pick(&[1, 3, u64::MAX]),
+            freeze_limit: Nanos::secs(30),
+            auto_jobs: true,
+            // Groups of a few stripes: more can happen between them.
+            move_memory: 1 << 20,
+        }
+    }
+
     /// Budgets of a few stripes, or of less than one.
     pub(super) fn shrink(&mut self, rng: &mut Rng) {
         let raw = self.layout.raw_len().0;
@@ -86,24 +107,7 @@ impl Scene {
             stall_max: Nanos::secs(5),
             ..FaultPlan::default()
         };
-        let tuning = Tuning {
-            buffer_memory: *rng.pick(&[64 << 10, 512 << 10, 8 << 20]),
-            sheet_memory: *rng.pick(&[16 << 10, 256 << 10, 8 << 20]),
-            commit_interval: Nanos::millis(*rng.pick(&[1, 50, 1000])),
-            commit_bytes: *rng.pick(&[64 << 10, 1 << 20, 256 << 20]),
-            idle_land: Nanos::millis(*rng.pick(&[20, 5000])),
-            ahead_memory: *rng.fork("read ahead").pick(&[0, 64 << 10, 1 << 20, 8 << 20]),
-            runs_in_flight: 1 + rng.below(8) as usize,
-            run_bytes: *rng.pick(&[4 << 10, 64 << 10, 1 << 20]),
-            read_patience: Nanos::millis(*rng.pick(&[5, 200, 1000])),
-            write_limit: Nanos::millis(*rng.fork("write timeout").pick(&[1000, 30_000])),
-            bad_blocks_max: *rng.pick(&[5, 256, u64::MAX]),
-            failures_max: *rng.pick(&[1, 3, u64::MAX]),
-            freeze_limit: Nanos::secs(30),
-            auto_jobs: true,
-            // Groups of a few stripes: more can happen between them.
-            move_memory: 1 << 20,
-        };
+        let tuning = Scene::tuning(rng);
         if victims.len() * 2 > disks.min(VOTERS_MAX) {
             // Most voters, lost at one time, freeze a pool, and nobody attaches disks here that were too slow.
             faults.stall_max = Nanos(tuning.write_limit.0 / 2).min(faults.stall_max);
