@@ -8,13 +8,15 @@
 //! 3. [`Op::Flush`] covers every write, trim and zeroing of the volume that was answered before the flush was
 //!    submitted, whichever connection or front end it came through.
 
-use std::collections::VecDeque;
-use std::ops::{Deref, DerefMut, Range};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod payload;
+
+pub use payload::{PART, Payload, PayloadPool};
+
+use std::ops::Range;
+use std::sync::Arc;
 use weft_engine::error::ErrorKind;
-use weft_engine::io::{Buf, IoSlice};
+use weft_engine::io::IoSlice;
 use weft_engine::limits::REQUEST_MAX;
-use weft_engine::units::BLOCK;
 
 /// What an export offers.
 pub trait Volume: Send + Sync {
@@ -286,145 +288,12 @@ impl Piece {
     }
 }
 
-/// Bytes of a long request that lie in one piece of memory: what the allocator finds room for again and again.
-pub const PART: usize = 4 << 20;
-
-/// The bytes of a write or a read, in memory that goes back to its [`PayloadPool`] when it is dropped.
-pub struct Payload {
-    // `None` only while it is being dropped.
-    buf: Option<Buf>,
-    len: usize,
-    home: Option<Arc<PayloadPool>>,
-}
-
-/// Buffers that were used and will be used again, so that a stream of requests neither allocates nor clears memory.
-pub struct PayloadPool {
-    kept: Mutex<Kept>,
-    kept_max: usize,
-}
-
-/// The last to come back is the first to be used again; the first to have come back makes room.
-#[derive(Default)]
-struct Kept {
-    bufs: VecDeque<Buf>,
-    bytes: usize,
-}
-
-/// How many of the buffers that came back last are looked at for one that fits.
-const LOOKED_AT: usize = 32;
-
-impl PayloadPool {
-    /// A pool that keeps at most `kept_max` unused bytes.
-    pub fn new(kept_max: usize) -> Arc<PayloadPool> {
-        Arc::new(PayloadPool { kept: Mutex::default(), kept_max })
-    }
-
-    /// `len` bytes of whatever was in them before.
-    pub fn take(self: &Arc<Self>, len: usize) -> Payload {
-        let buf = self.kept().take(len).unwrap_or_else(|| Buf::zeroed(len.next_multiple_of(BLOCK as usize)));
-        Payload { buf: Some(buf), len, home: Some(self.clone()) }
-    }
-
-    fn give(&self, buf: Buf) {
-        let gone = self.kept().give(buf, self.kept_max);
-        // What is let go is let go outside the lock.
-        drop(gone);
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Kept {
-    /// One that is not too small, and not so large that most of it would lie idle.
-    fn take(&mut self, len: usize) -> Option<Buf> {
-        let fits = |buf: &Buf| (len..=2 * len.max(BLOCK as usize)).contains(&buf.len());
-        let from = self.bufs.len().saturating_sub(LOOKED_AT);
-        let at = (from..self.bufs.len()).rev().find(|at| fits(&self.bufs[*at]))?;
-        let buf = self.bufs.remove(at)?;
-        self.bytes -= buf.len();
-        Some(buf)
-    }
-
-    fn give(&mut self, buf: Buf, kept_max: usize) -> Vec<Buf> {
-        if buf.len() > kept_max {
-            return vec![buf];
-        }
-        self.bytes += buf.len();
-        self.bufs.push_back(buf);
-        let mut gone = Vec::new();
-        while self.bytes > kept_max {
-            let Some(oldest) = self.bufs.pop_front() else { break };
-            self.bytes -= oldest.len();
-            gone.push(oldest);
-        }
-        gone
-    }
-}
-
-impl Payload {
-    /// A copy of `bytes`.
-    pub fn copy_of(bytes: &[u8]) -> Payload {
-        Payload { buf: Some(Buf::copy_of(bytes)), len: bytes.len(), home: None }
-    }
-}
-
-impl Deref for Payload {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        self.buf.as_ref().map_or(&[], |buf| &buf[..self.len])
-    }
-}
-
-impl DerefMut for Payload {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        let len = self.len;
-        self.buf.as_mut().map_or(&mut [], |buf| &mut buf[..len])
-    }
-}
-
-impl Drop for Payload {
-    fn drop(&mut self) {
-        if let (Some(buf), Some(home)) = (self.buf.take(), &self.home) {
-            home.give(buf);
-        }
-    }
-}
-
-impl std::fmt::Debug for Payload {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Payload({} bytes)", self.len)
-    }
-}
-
 const _: () = assert!(REQUEST_MAX.0 <= u32::MAX as u64);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_payload_goes_home_and_is_used_again_but_the_pool_keeps_no_more_than_its_share() {
-        let pool = PayloadPool::new(8192);
-        let first = pool.take(5000);
-        let at = first.as_ptr();
-        drop(first);
-        let again = pool.take(4096);
-        assert_eq!((again.as_ptr(), again.len()), (at, 4096));
-        let other = pool.take(4096);
-        drop((again, other));
-        assert!(pool.kept.lock().unwrap().bytes <= 8192);
-    }
-
-    #[test]
-    fn a_small_payload_does_not_sit_in_a_large_buffer_and_what_is_not_asked_for_any_more_is_let_go() {
-        let pool = PayloadPool::new(1 << 20);
-        drop(pool.take(1 << 20));
-        assert!(pool.take(4096).buf.as_ref().unwrap().len() < 1 << 20);
-        (0..300).map(|_| pool.take(4096)).collect::<Vec<_>>().clear();
-        assert!(pool.kept.lock().unwrap().bufs.iter().all(|buf| buf.len() == 4096));
-    }
+    use weft_engine::io::Buf;
 
     #[test]
     fn runs_of_zeroes_join_and_empty_pieces_vanish() {

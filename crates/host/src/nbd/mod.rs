@@ -12,6 +12,7 @@
 //!    is room for ([`room`]); when that is used up, the socket is not read until replies have left.
 //! 3. Every request that was read whole is answered, unless the connection is lost.
 
+mod ahead;
 mod listen;
 pub mod negotiate;
 mod parts;

@@ -101,7 +101,7 @@ impl Room {
 
     /// Makes a room whose clients wait at most `patience`.
     pub fn with_patience(limit: usize, patience: Duration) -> Arc<Room> {
-        let buffers = PayloadPool::new(limit / KEPT_PART);
+        let buffers = PayloadPool::of_many_threads(limit / KEPT_PART);
         let (state, given) = (Mutex::default(), Condvar::new());
         Arc::new(Room { limit, patience, born: Instant::now(), buffers, state, given })
     }

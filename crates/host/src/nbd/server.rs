@@ -12,6 +12,7 @@
 //!    not answer end when it does.
 
 use super::Address;
+use super::ahead::Ahead;
 use super::listen::Listener;
 use super::negotiate::{Session, negotiate, violation};
 use super::room::{Account, Pulse, Room};
@@ -20,7 +21,7 @@ use crate::export::Exports;
 use rustix::process::{Resource, getrlimit};
 use socket2::{SockAddr, Socket, TcpKeepalive};
 use std::collections::BTreeMap;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,8 +30,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weft_engine::error::{Error, ErrorKind, Result};
 
-/// Bytes read ahead: several small requests in one system call; the bytes of large writes pass it by.
-const READ_AHEAD: usize = 16 << 10;
 /// How long to wait before accepting again when the system has no file or memory to spare.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -223,7 +222,7 @@ impl Shared {
         tune(socket);
         let deadline = Mutex::new(Some(Instant::now() + self.config.handshake));
         socket.set_write_timeout(Some(self.config.handshake))?;
-        let mut input = BufReader::with_capacity(READ_AHEAD, Timed { socket, deadline: &deadline });
+        let mut input = Ahead::new(Timed { socket, deadline: &deadline });
         let hangup = || {
             let _ = socket.shutdown(Shutdown::Both);
         };
