@@ -19,6 +19,8 @@ use alloc::vec::Vec;
 
 /// How much of its beginning and of its end a disk loses that is given back: where others look for what a disk is.
 const BLANKED: u64 = 1 << 20;
+/// How much of it is discarded at a time: a disk has something else to do, too.
+const DISCARDED: u64 = 1 << 30;
 
 /// A disk for a new pool.
 pub struct NewDisk {
@@ -166,14 +168,24 @@ pub async fn wipe(disk: &Rc<dyn Disk>, plan: &DiskPlan) -> Result<()> {
 }
 
 /// Gives a disk back for other use: its beginning and its end are blank afterwards, so that nothing takes it for what
-/// it was.
+/// it was. What lies between is discarded where the disk can: then all of it is blank, and a file takes no room.
 pub async fn give_back(disk: &Rc<dyn Disk>, plan: &DiskPlan) -> Result<()> {
     wipe(disk, plan).await?;
     let len = BLANKED.min(plan.disk_len.0 / 2).next_multiple_of(BLOCK);
     for at in [0, plan.disk_len.0 - len] {
         write(disk, DiskOffset(at), Buf::zeroed(len as usize)).await?;
     }
-    flush(disk).await
+    flush(disk).await?;
+    let (mut at, end) = (len, plan.disk_len.0 - len);
+    while at < end {
+        let piece = DISCARDED.min(end - at);
+        // A disk that cannot is given back all the same.
+        if disk.discard(DiskOffset(at), ByteCount(piece)).await.is_err() {
+            break;
+        }
+        at += piece;
+    }
+    Ok(())
 }
 
 async fn write(disk: &Rc<dyn Disk>, at: DiskOffset, buf: Buf) -> Result<()> {

@@ -2,7 +2,9 @@
 //! labels; this only says where to look for them.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -42,18 +44,36 @@ pub fn room_below(path: &Path) -> Option<u64> {
 /// swap.
 pub fn user_of(path: &Path) -> Option<(String, String)> {
     let own = identity(path)?;
-    let is_it = |file: &str| identity(Path::new(file)) == Some(own);
+    let is_it = |file: &Path| identity(file) == Some(own);
     let loops = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     for device in loops.filter(|device| device.file_name().to_string_lossy().starts_with("loop")) {
         let Ok(backing) = fs::read_to_string(device.path().join("loop/backing_file")) else { continue };
-        if is_it(backing.trim_end_matches('\n')) {
+        if is_it(Path::new(backing.trim_end_matches('\n'))) {
             let device = format!("/dev/{}", device.file_name().to_string_lossy());
             return Some((format!("it is behind {device}"), format!("losetup {device}")));
         }
     }
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let swap = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()).any(is_it);
+    let swap = swapped_to(&swaps).iter().any(|file| is_it(file));
     swap.then(|| ("the system swaps to it".into(), "swapon --show".into()))
+}
+
+/// The files and devices that `swaps` (as /proc/swaps) names. There, white space and backslashes of a name are
+/// backslashes with three octal digits.
+fn swapped_to(swaps: &str) -> Vec<PathBuf> {
+    let names = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+    let whole = |name: &str| {
+        let mut bytes = Vec::new();
+        let mut rest = name.as_bytes();
+        while let [first, left @ ..] = rest {
+            let octal = left.get(..3).and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok());
+            let escaped = octal.filter(|_| *first == b'\\');
+            bytes.push(escaped.unwrap_or(*first));
+            rest = if escaped.is_some() { &left[3..] } else { left };
+        }
+        PathBuf::from(OsString::from_vec(bytes))
+    };
+    names.map(whole).collect()
 }
 
 /// What tells whether two paths lead to the same thing; `None` when nothing is there.
@@ -116,6 +136,16 @@ mod tests {
         let places = [dir.path().to_path_buf(), file("b"), file("gone")];
         assert_eq!(scan(Some(&places), &[]), [file("a"), file("b")]);
         assert_eq!(scan(Some(&places), &[file("sub/deep"), file("gone")]), [file("a"), file("b"), file("sub/deep")]);
+    }
+
+    #[test]
+    fn what_the_system_swaps_to_is_known_by_its_name_whatever_it_is() {
+        let swaps = "Filename\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+                     /dev/sda2                               partition\t1048572\t\t0\t\t-2\n\
+                     /srv/my\\040swap\\134x                      file\t\t65532\t\t0\t\t-3\n\
+                     /a\\9                      file\t\t65532\t\t0\t\t-3\n";
+        assert_eq!(swapped_to(swaps), ["/dev/sda2", "/srv/my swap\\x", "/a\\9"].map(PathBuf::from));
+        assert!(swapped_to("").is_empty());
     }
 
     #[test]

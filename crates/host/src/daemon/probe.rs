@@ -2,15 +2,27 @@
 //!
 //! [`identify`] is a pure function over the first MiB and the last MiB of a disk. It answers "what would be lost", so
 //! it errs towards finding too much: what nobody knows is [`unknown`] data, and only what is blank holds nothing.
-//! Weft's own labels are the engine's to read; a disk that it gives back is blank there.
+//! Between the two, all that a file has is looked at (holes hold nothing), up to 16 MiB; of more, and of block devices,
+//! that much at 64 places, and where each piece of a file begins. Weft's own labels are the engine's to read; a disk
+//! that it gives back is blank there, and discarded in between.
 
+use rustix::fs::{SeekFrom as Seeking, seek};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use weft_engine::units::ByteCount;
 
 /// How much of the beginning, and of the end, is looked at.
 const WINDOW: u64 = 1 << 20;
+/// Between them it is looked at so many places, of so many bytes. Places are few, for a disk seeks to each.
+const PLACES: u64 = 64;
+/// See [`PLACES`].
+const PLACE: u64 = 256 << 10;
+/// A file in more pieces than these is looked at as if it had no holes behind them.
+const EXTENTS_MAX: usize = 4096;
 /// How many characters of a text are shown.
 const WORDS_MAX: usize = 40;
 
@@ -42,7 +54,63 @@ pub fn look(path: &Path) -> io::Result<Vec<String>> {
     file.read_exact_at(&mut head, 0)?;
     file.read_exact_at(&mut tail, size - window)?;
     let known = identify(&head, &tail, size);
-    Ok(if known.is_empty() { unknown(&head, &tail).into_iter().collect() } else { known })
+    if !known.is_empty() {
+        return Ok(known);
+    }
+    if let Some(what) = unknown(&head, &tail) {
+        return Ok(vec![what]);
+    }
+    let blank = head.first().copied().unwrap_or_default();
+    Ok(between(&file, window..size.saturating_sub(window).max(window), blank)?.into_iter().collect())
+}
+
+/// What lies in `range`, which is blank, as far as it is looked at, where it holds nothing but this byte.
+fn between(file: &File, range: Range<u64>, blank: u8) -> io::Result<Option<String>> {
+    let extents = extents(file, range)?;
+    let bytes: u64 = extents.iter().map(|extent| extent.end - extent.start).sum();
+    let every = bytes.div_ceil(PLACES).max(PLACE);
+    let few = extents.len() as u64 <= PLACES;
+    let mut place = vec![0; PLACE as usize];
+    // How far into the next extent the next place lies.
+    let mut ahead = 0;
+    for extent in extents {
+        let mut at = extent.start + if few { 0 } else { ahead };
+        while at < extent.end {
+            let seen = &mut place[..PLACE.min(extent.end - at) as usize];
+            file.read_exact_at(seen, at)?;
+            if let Some(first) = seen.iter().position(|byte| *byte != blank) {
+                let what = words(&seen[first..])
+                    .map_or("data of an unknown kind".into(), |words| format!("text (\"{words}\")"));
+                return Ok(Some(format!("{what}, {} from its beginning", ByteCount(at + first as u64))));
+            }
+            at += every;
+        }
+        ahead = at.saturating_sub(extent.end);
+    }
+    Ok(None)
+}
+
+/// The parts of `range` that are no holes; all of it where that cannot be told.
+fn extents(file: &File, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+    let mut extents = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let begin = match seek(file, Seeking::Data(at)) {
+            Ok(begin) => begin,
+            Err(Errno::NXIO) => break,
+            Err(_) => at,
+        };
+        let end = match seek(file, Seeking::Hole(begin)) {
+            Ok(end) if extents.len() < EXTENTS_MAX => end.min(range.end),
+            _ => range.end,
+        };
+        if begin >= end {
+            break;
+        }
+        extents.push(begin..end);
+        at = end;
+    }
+    Ok(extents)
 }
 
 /// Zeroes what [`identify`] looks at, durably.
@@ -405,10 +473,30 @@ mod tests {
         let mut bytes = vec![1u8; 3 * MIB as usize];
         bytes[..4].copy_from_slice(b"XFSB");
         std::fs::write(&path, &bytes).unwrap();
-        assert_eq!(look(&path).unwrap().len(), 1);
+        assert_eq!(look(&path).unwrap(), ["an XFS file system"]);
         wipe(&path).unwrap();
-        assert!(look(&path).unwrap().is_empty());
+        assert_eq!(look(&path).unwrap(), ["data of an unknown kind, 1 MiB from its beginning"]);
         assert_eq!(std::fs::read(&path).unwrap()[MIB as usize], 1, "the middle is left alone");
+    }
+
+    #[test]
+    fn what_lies_in_the_middle_alone_is_found_and_zeros_are_blank_however_many_were_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        let file = File::create(&path).unwrap();
+        file.set_len(10 << 30).unwrap();
+        assert!(look(&path).unwrap().is_empty(), "a hole is looked at without being read");
+        file.write_all_at(&vec![0; 20 * MIB as usize], 40 * MIB).unwrap();
+        assert!(look(&path).unwrap().is_empty());
+        file.write_all_at(b"Dear diary,\nnobody reads this", 5 << 30).unwrap();
+        // There is more than is read whole, and the words are in a piece of the file that is theirs.
+        assert_eq!(look(&path).unwrap(), ["text (\"Dear diary, nobody reads this\"), 5 GiB from its beginning"]);
+        file.set_len(0).unwrap();
+        file.set_len(10 << 30).unwrap();
+        // More than is read whole: places in all of it are.
+        file.write_all_at(&[7; MIB as usize], 3 << 30).unwrap();
+        file.write_all_at(&vec![0; 40 * MIB as usize], 6 << 30).unwrap();
+        assert_eq!(look(&path).unwrap(), ["data of an unknown kind, 3 GiB from its beginning"]);
     }
 
     /// Where the tools are, what they make must be found; where they are not, the crafted bytes above stand for them.
