@@ -5,6 +5,7 @@
 //! 2. What is written from then on needs as many disks as the layout has slots. Where fewer are left, a segment is
 //!    placed with slots that are empty, and the layout survives fewer failures than it promises, or cannot be written:
 //!    that is a loss, and a person has to want it. Nothing that was written yet shows it.
+//! 3. Where another disk takes the place of the one that leaves, what is short of disks already loses nothing by it.
 
 use super::Pool;
 use crate::error::Result;
@@ -97,7 +98,11 @@ pub fn losses_without(map: &Map, no: u16, instead: Instead) -> Vec<Loss> {
             Instead::New(_) => (disks, None, usize::from(disks == 0 || disks >> no & 1 == 1)),
         };
         let left = map.places_for(disks, layout.slots(), Some(no), come) + new;
-        if left < layout.slots() {
+        let enough = match instead {
+            Instead::Nothing => layout.slots(),
+            _ => map.places_for(table.record.disks, layout.slots(), None, None),
+        };
+        if left < enough {
             losses.push(Loss { vdisk: record.name.clone(), layout, left });
         }
     }

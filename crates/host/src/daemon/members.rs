@@ -7,15 +7,16 @@ use super::opening::wall_clock;
 use super::{Daemon, find};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobInfo, JobKind};
-use crate::api::pool::{DiskInfo, DiskState, PoolInfo};
-use crate::api::size::Size;
+use crate::api::pool::{DiskInfo, DiskState, PoolInfo, PoolQuery};
+use crate::api::size::{Size, typed};
 use crate::api::upkeep::{DiskAdd, DiskRemove, DiskReplace, DiskSet, Usage};
+use crate::api::vdisk::{Layout, VdiskInfo, resiliency_flags};
 use crate::api::watch::{Change, Outcome};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 use weft_engine::limits;
-use weft_engine::pool::{Instead, Leaving};
+use weft_engine::pool::{Instead, Leaving, Loss};
 use weft_engine::units::ByteCount;
 
 /// How long a disk that failed may still be held by what was asked of it before, and how often that is looked at.
@@ -90,15 +91,15 @@ impl Daemon {
         if let Some(job) = evacuation(&pool, disk) {
             return Ok(already(job, what, how.dry_run));
         }
-        let leaving = self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Nothing).map_err(|error| {
-            let add = format!("weft disk add {} DISK", pool.name);
-            if matches!(error.kind, Kind::NoSpace | Kind::NotPossible) { error.or_hint(|| add) } else { error }
-        })?;
-        let cure = match disk.state {
-            DiskState::Missing | DiskState::Failed => format!("weft disk replace {} {} DISK", pool.name, disk.name),
-            _ => format!("weft disk add {} DISK", pool.name),
-        };
-        let losses = accepted(&pool, disk, &leaving, how.force, cure)?;
+        let leaving =
+            self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Nothing).map_err(|error| {
+                match error.kind {
+                    Kind::NoSpace => self.homeless(&pool, disk, error),
+                    Kind::NotPossible => error.or_hint(|| format!("weft disk add {} DISK", pool.name)),
+                    _ => error,
+                }
+            })?;
+        let losses = self.accepted(&pool, disk, &leaving, how.force)?;
         let moving = leaving.moves;
         let change = Change::new(Outcome::Started, what, how.dry_run)
             .line(format!("{moving} move to the other disks; then the disk is no part of the pool any more"));
@@ -121,8 +122,7 @@ impl Daemon {
         let judge = |instead: Instead| {
             let leaving = self.parts.engine.disk_remove_judge(&pool.name, no, instead);
             let leaving = leaving.map_err(|error| error.or_hint(|| format!("weft disk add {} DISK", pool.name)))?;
-            let cure = format!("weft disk replace {} {} DISK", pool.name, old.name);
-            let losses = accepted(&pool, old, &leaving, request.force, cure)?;
+            let losses = self.accepted(&pool, old, &leaving, request.force)?;
             Ok::<_, ApiError>((leaving.moves, losses))
         };
         let what = |by: &str| format!("replacement of disk {}/{} by {by}", pool.name, old.name);
@@ -273,6 +273,64 @@ impl Daemon {
         Ok(answer)
     }
 
+    /// What virtual disks lose by the leaving of a disk, one line each. Refused where that is anything and nobody said
+    /// that they may, with what would do instead.
+    fn accepted(&self, pool: &PoolInfo, disk: &DiskInfo, leaving: &Leaving, force: bool) -> Answer<Vec<String>> {
+        let told = leaving.losses.iter().map(|loss| format!("{}/{} ({loss})", pool.name, loss.vdisk));
+        if leaving.losses.is_empty() || force {
+            return Ok(told.map(|loss| format!("redundancy is given up: {loss}")).collect());
+        }
+        let named = |loss: &Loss| pool.vdisks.iter().find(|vdisk| vdisk.name.vdisk == loss.vdisk);
+        let short: Vec<_> = leaving.losses.iter().filter_map(|loss| Some((named(loss)?, loss.left))).collect();
+        let (copied, hint) = self.instead(pool, disk, &short);
+        let message = format!(
+            "disk {} is needed by {}; another of {} or more in its place would do{copied}; only --force does without",
+            disk.name,
+            told.collect::<Vec<_>>().join(", "),
+            ByteCount(disk.capacity)
+        );
+        let replace = || format!("weft disk replace {} {} DISK", pool.name, disk.name);
+        Err(ApiError::new(Kind::NotPossible, message).hint(hint.unwrap_or_else(replace)))
+    }
+
+    /// A disk holds what has no place on the others: `error`, with what would do instead.
+    fn homeless(&self, pool: &PoolInfo, disk: &DiskInfo, mut error: ApiError) -> ApiError {
+        let left =
+            pool.disks.iter().filter(|other| other.name != disk.name && other.state == DiskState::Healthy).count();
+        let short = pool.vdisks.iter().filter(|vdisk| vdisk.layout.disks_needed() > left).map(|vdisk| (vdisk, left));
+        let (copied, hint) = self.instead(pool, disk, &short.collect::<Vec<_>>());
+        error.message += &copied;
+        error.hint(hint.unwrap_or_else(|| format!("weft disk add {} DISK", pool.name)))
+    }
+
+    /// What would do instead of a disk without which these virtual disks are short of disks, of which so many are left
+    /// to them: in words, after "another disk", and as a command that can be typed as it is, if there is one.
+    fn instead(&self, pool: &PoolInfo, disk: &DiskInfo, short: &[(&VdiskInfo, usize)]) -> (String, Option<String>) {
+        let narrower = short.iter().map(|(vdisk, left)| narrower(pool, vdisk, *left)).collect::<Option<Vec<_>>>();
+        let narrower = narrower.filter(|new| !new.is_empty());
+        let names = || short.iter().map(|(vdisk, _)| vdisk.name.to_string()).collect::<Vec<_>>().join(", ");
+        let copied = match narrower.as_ref().map(Vec::len) {
+            None => String::new(),
+            Some(1) => {
+                format!(", or a new virtual disk with fewer columns, if {} is copied to it and then removed", names())
+            }
+            Some(_) => {
+                format!(", or new virtual disks with fewer columns, if {} are copied to them and then removed", names())
+            }
+        };
+        let lost = matches!(disk.state, DiskState::Missing | DiskState::Failed);
+        let replace = |path: PathBuf| format!("weft disk replace {} {} {}", pool.name, disk.name, path.display());
+        let narrower = narrower.and_then(|new| new.into_iter().next()).filter(|_| !lost);
+        (copied, self.blank_disk(disk.capacity).map(replace).or(narrower))
+    }
+
+    /// A disk of this size or more that is blank and in use by no pool.
+    fn blank_disk(&self, capacity: u64) -> Option<PathBuf> {
+        let mut disks = self.disks(&PoolQuery::default()).ok()?;
+        disks.retain(|disk| disk.state == DiskState::Available && disk.capacity >= capacity);
+        disks.into_iter().find_map(|disk| disk.path)
+    }
+
     /// Uses a disk again that failed and is still where it was.
     pub(super) fn try_again(&self, pool: &PoolInfo, disk: &DiskInfo) -> Answer<()> {
         let replace = || format!("weft disk replace {} {} DISK", pool.name, disk.name);
@@ -294,20 +352,22 @@ impl Daemon {
     }
 }
 
-/// What virtual disks lose by the leaving of a disk, one line each. Refused, with the command that would `cure` it,
-/// where they lose anything and nobody said that they may.
-fn accepted(pool: &PoolInfo, disk: &DiskInfo, leaving: &Leaving, force: bool, cure: String) -> Answer<Vec<String>> {
-    let told = leaving.losses.iter().map(|loss| format!("{}/{} ({loss})", pool.name, loss.vdisk));
-    if leaving.losses.is_empty() || force {
-        return Ok(told.map(|loss| format!("redundancy is given up: {loss}")).collect());
-    }
-    let message = format!(
-        "disk {} is needed by {}; another disk of {} or more would cure that, and only --force does without",
-        disk.name,
-        told.collect::<Vec<_>>().join(", "),
-        ByteCount(disk.capacity)
-    );
-    Err(ApiError::new(Kind::NotPossible, message).hint(cure))
+/// The command for a virtual disk as large and as safe as `vdisk` that takes `left` disks at most; `None` where these
+/// are too few for that.
+fn narrower(pool: &PoolInfo, vdisk: &VdiskInfo, left: usize) -> Option<String> {
+    let Layout { resiliency, interleave, .. } = vdisk.layout;
+    let columns = u8::try_from(left / usize::from(resiliency.disks_per_column())).ok()?;
+    (resiliency.columns_min()..).contains(&columns).then_some(())?;
+    let is_taken = |name: &String| pool.vdisks.iter().any(|other| other.name.vdisk == *name);
+    let name = (2..).map(|n| format!("{}-{n}", vdisk.name.vdisk)).find(|name| !is_taken(name))?;
+    let (size, flags) = (typed(ByteCount(vdisk.size)), resiliency_flags(resiliency));
+    let interleave = typed(ByteCount(interleave));
+    (name.len() <= limits::NAME_MAX).then(|| {
+        format!(
+            "weft vdisk create {}/{name} --size {size} {flags} --columns {columns} --interleave {interleave}",
+            pool.name
+        )
+    })
 }
 
 /// What a change of a disk means, one line each.
