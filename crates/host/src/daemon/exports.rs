@@ -186,10 +186,12 @@ impl Daemon {
                 idle.push((export, LOST.into()));
                 continue;
             }
-            let there = pools.iter().flat_map(|pool| &pool.vdisks).any(|vdisk| vdisk.name == export.vdisk);
-            let started = match there {
-                true => self.parts.exports.start(&export.vdisk, &export.at, &export.terms),
-                false => Err(ApiError::new(Kind::NotFound, format!("there is no virtual disk {}", export.vdisk))),
+            let pool = pools.iter().find(|pool| pool.name == export.vdisk.pool);
+            let absent = |what: String| Err(ApiError::new(Kind::NotFound, what));
+            let started = match pool.map(|pool| pool.vdisks.iter().any(|vdisk| vdisk.name == export.vdisk)) {
+                Some(true) => self.parts.exports.start(&export.vdisk, &export.at, &export.terms),
+                Some(false) => absent(format!("there is no virtual disk {}", export.vdisk)),
+                None => absent(format!("pool {} is not open", export.vdisk.pool)),
             };
             if let Err(error) = started {
                 let known = idle_before.iter().any(|(idle, reason)| *idle == export && *reason == error.message);

@@ -174,7 +174,8 @@ impl Daemon {
             return Ok(change);
         }
         let labels = self.labelled(&open).into_iter().filter_map(|(path, label)| Some((path, label.ok()??)));
-        let members: Vec<_> = labels.filter(|(_, label)| label.pool_id == id).collect();
+        // One that was cut off must not keep the others away from whoever needs them.
+        let members: Vec<_> = labels.filter(|(_, label)| label.pool_id == id && label.whole).collect();
         let how = OpenHow { read_only: *read_only, degraded: *degraded || self.degraded, partly: false };
         let names: Vec<String> = open.iter().map(|pool| pool.name.clone()).collect();
         self.open_pool(&name, &names, &members, how, Instant::now(), true).map_err(|error| {

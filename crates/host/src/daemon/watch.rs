@@ -2,7 +2,7 @@
 
 use super::concerns::{concerns, full_percent};
 use super::exports::{LOST, reach};
-use super::opening::Why;
+use super::opening::{Unopened, Why};
 use super::{Daemon, lock};
 use crate::api::error::Answer;
 use crate::api::export::ExportInfo;
@@ -35,10 +35,13 @@ impl Daemon {
         for export in exports.iter().filter(|export| asked(&export.vdisk.pool)) {
             // That of a mount whose device was lost is the mount's affair.
             if let Some(reason) = export.reason.as_ref().filter(|reason| *reason != LOST) {
+                // What is offered again when its pool is open is not to be forgotten.
+                let unopened = lock(&self.unopened);
+                let opening = unopened.iter().find(|unopened| unopened.found.name == export.vdisk.pool);
                 attention.push(Attention {
                     subject: format!("export {}", export.vdisk),
                     message: format!("not offered on {}: {reason}", export.uri),
-                    hint: Some(format!("weft export remove {}", export.vdisk)),
+                    hint: opening.map(Unopened::hint).or(Some(format!("weft export remove {}", export.vdisk))),
                 });
             }
         }
