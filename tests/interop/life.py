@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 
+from hands import refused
 from machine import MIB, PATIENCE, Machine, holey_file, run, same_files
 from report import Case
 
@@ -24,6 +25,7 @@ def cases():
             Case("life: a job keeps its place over a clean stop", lambda reporter, rng: reporter.check("", stopped, rng), ("nbdcopy",)),
             Case("life: a disk returns", lambda reporter, rng: reporter.check("", returned, rng), ("nbdcopy",)),
             Case("life: people are told", lambda reporter, rng: reporter.check("", told, rng), ("nbdcopy",)),
+            Case("life: a clock before 1970", lambda reporter, rng: reporter.check("", before_1970), ("cc", "nbdcopy")),
             Case("life: away and back", lambda reporter, rng: reporter.check("", away_and_back, rng), ("nbdcopy",))]
 
 
@@ -328,3 +330,47 @@ def history(machine):
     """What is known of the pool, of all times."""
     told = [json.loads(line) for line in machine.weft("events", "p", "--json").splitlines()]
     return [(event["at_ms"], event["text"]) for event in told]
+
+
+# The clock of a machine whose battery is empty, or worse.
+CLOCK = """
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t which, struct timespec *now) {
+    long failed = syscall(SYS_clock_gettime, which, now);
+    if (!failed && which == CLOCK_REALTIME) now->tv_sec = -1000;
+    return failed;
+}
+"""
+
+
+def before_1970():
+    """With a clock before 1970 virtual disks are served and commands say what is wrong; later all is well."""
+    with Machine(disks=3, size="128MiB") as machine:
+        with open(machine.path("clock.c"), "w") as source:
+            source.write(CLOCK)
+        run("cc", "-shared", "-fPIC", "-o", machine.path("clock.so"), machine.path("clock.c"))
+        machine.vdisk("v", 64 * MIB)
+        content = os.urandom(16 * MIB)
+        with open(machine.path("file"), "wb") as file:
+            file.write(content)
+        for wrong in (True, True, False):
+            machine.stop()
+            os.environ.update({"LD_PRELOAD": machine.path("clock.so")} if wrong else {})
+            try:
+                machine.serve()
+            finally:
+                os.environ.pop("LD_PRELOAD", None)
+            if wrong:
+                run("nbdcopy", "--flush", machine.path("file"), machine.uri("v"))
+                for line in (["status"], ["events"], ["scrub", "p"]):
+                    assert refused(machine, 3, "clock of this machine says a time before 1970", *line) == "date"
+        assert "1970-01-01T00:00:00" in machine.weft("events", "--count", "1000")
+        assert not any("panicked" in line for line in machine.log), machine.log[-10:]
+        machine.weft("scrub", "p", "--wait")
+        run("nbdcopy", machine.uri("v"), machine.path("out"))
+        with open(machine.path("out"), "rb") as out:
+            assert out.read(len(content)) == content
+        machine.sound()

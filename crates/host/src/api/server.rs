@@ -7,6 +7,7 @@
 //!    one of few.
 
 mod patient;
+mod undated;
 mod upkeep;
 
 use super::error::{Answer, ApiError, Kind};
@@ -34,7 +35,7 @@ use std::os::unix::net::UnixListener;
 use std::pin::pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{Semaphore, oneshot, watch};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -104,6 +105,13 @@ async fn accept(listener: tokio::net::UnixListener, router: Router, patience: Du
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
+        if !undated::is_possible(SystemTime::now()) {
+            tokio::spawn(async move {
+                let _place = place;
+                undated::refuse(stream, patience).await;
+            });
+            continue;
+        }
         let (service, mut ending) = (TowerToHyperService::new(router.clone()), ending.clone());
         tokio::spawn(async move {
             let _place = place;

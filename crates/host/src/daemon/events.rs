@@ -33,7 +33,13 @@ struct Inner {
 
 /// The wall clock, in milliseconds since 1970 UTC.
 pub(super) fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    since_1970().as_millis() as u64
+}
+
+/// The wall clock, since 1970 UTC. A clock that says an earlier time is wrong, and pools are served all the same: then
+/// it is 1970.
+pub(super) fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 impl Inner {

@@ -6,6 +6,7 @@
 //!    given up, is never looked into.
 
 use super::backend::{Label, OpenHow};
+use super::events::since_1970;
 use super::state::{MemberRecord, PoolRecord, State, Wanted};
 use super::{Daemon, find, lock};
 use crate::api::error::{Answer, ApiError, Kind};
@@ -14,7 +15,7 @@ use crate::api::upkeep::Importable;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How often a disk that is still claimed is tried again.
 const CLAIM_EVERY: Duration = Duration::from_millis(20);
@@ -315,7 +316,7 @@ impl Daemon {
 
 /// Seconds since 1970 UTC.
 pub(super) fn wall_clock() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    since_1970().as_secs()
 }
 
 fn not_open(
