@@ -1,4 +1,4 @@
-//! What the documents name is there: every file, and every test that is said to show an invariant.
+//! Every test that is said to show an invariant is there. `scripts/tidy` sees to the files that documents name.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,38 +25,6 @@ fn sources(dir: &Path, into: &mut String) {
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             into.push_str(&read(&path));
         }
-    }
-}
-
-/// Every document of the tree.
-fn documents(dir: &Path, into: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(dir).expect("a directory of the tree") {
-        let path = entry.expect("an entry of the tree").path();
-        if path.is_dir() {
-            documents(&path, into);
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            into.push(path);
-        }
-    }
-}
-
-#[test]
-fn every_file_that_a_document_names_exists() {
-    let mut found = vec![root().join("README.md")];
-    documents(&root().join("docs"), &mut found);
-    assert!(found.len() > 30, "{found:?}");
-    for document in found {
-        let text = read(&document);
-        let quoted = quoted(&text);
-        let paths = quoted.iter().filter(|word| word.starts_with("crates/") || word.starts_with("docs/"));
-        let missing: Vec<_> = paths.filter(|path| !root().join(path).exists()).collect();
-        assert!(missing.is_empty(), "{} names {missing:?}", document.display());
-        // Links lead from where the document is.
-        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
-        let here = document.parent().expect("a document lies in a directory");
-        let broken: Vec<&str> =
-            links.filter(|link| !link.is_empty() && !link.contains("://") && !here.join(link).exists()).collect();
-        assert!(broken.is_empty(), "{} links to {broken:?}", document.display());
     }
 }
 
