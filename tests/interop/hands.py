@@ -16,16 +16,18 @@ PARITY = ["--resiliency", "parity", "--columns", "4"]
 def cases():
     stories = [
         ("a disk that redundancy needs is not removed in silence", needed, ()),
+        ("what is offered instead of a disk that is needed works when it is typed", instead, ("nbdcopy",)),
         ("a lost disk that redundancy needs is not recommended for removal", lost, ()),
         ("a replacement by a disk that is in use already is judged as that", by_member, ()),
         ("one writer's use at a time", one_writer, ()),
         ("a read-only export takes no writes, also after a restart", read_only, ("qemu-io",)),
         ("TCP beyond this machine is asked for by name", tcp, ()),
         ("TCP for the machines that are named and no others", named, ()),
-        ("what is not blank is not overwritten in silence", blank, ("mkfs.ext4",)),
+        ("what is not blank is not overwritten in silence", blank, ("mkfs.ext4", "nbdcopy")),
         ("a member whose labels are destroyed is not called free", no_labels, ()),
         ("what weft makes is for its owner only", private, ()),
         ("what is in use is not overwritten, whatever is typed", in_use, ("losetup", "mkfs.ext4")),
+        ("what the system swaps to is not overwritten, whatever is typed", swapped_to, ("mkswap", "swapon")),
         ("a socket has the mode that was asked for", socket_mode, ()),
         ("a blank disk at the path of a lost one replaces it", same_path, ("nbdcopy",)),
         ("a member that was truncated does not keep its pool closed", truncated, ("nbdcopy",)),
@@ -68,7 +70,7 @@ def needed():
         machine.weft("vdisk", "create", "p/v", "--size", "64MiB", *PARITY)
         for dry in ([], ["--dry-run"]):
             hint = refused(machine, 3, r"p/v .*takes 4 disks and 3 .*--force", "disk", "remove", "p", "d3", *dry)
-            assert hint == "weft disk add p DISK", hint
+            assert hint.startswith("weft vdisk create p/v-2 "), hint
         shown = machine.json("vdisk", "show", "p/v")
         assert (shown["failures_left"], shown["failures_new"]) == (1, 1), shown
         told = machine.weft("disk", "remove", "p", "d3", "--force", "--dry-run")
@@ -82,10 +84,49 @@ def needed():
         plan = machine.json("explain", "p/v", "write", "0", "64KiB")
         assert (plan["failures_left"], plan["failures_new"]) == (1, 0), plan
         assert "survive" in machine.weft("explain", "p/v", "write", "0", "64KiB")
+        # Another disk in the place of one of the three takes nothing away that is not gone already.
+        machine.weft("disk", "replace", "p", "d2", machine.path("n"), "--create-size", "128MiB", "--dry-run")
         # With a fifth disk there are enough again.
         machine.weft("disk", "add", "p", machine.path("n0"), machine.path("n1"), "--create-size", "128MiB")
         assert machine.json("vdisk", "show", "p/v")["failures_new"] == 1
         machine.weft("disk", "remove", "p", "d2", "--wait")
+
+
+def instead():
+    """A disk that is needed leaves without a loss, by what is offered: another, or a virtual disk of fewer columns."""
+    with Machine(disks=4, size="128MiB") as machine:
+        machine.vdisk("v", 64 * MIB, *PARITY)
+        content = os.urandom(32 * MIB)
+        with open(machine.path("file"), "wb") as file:
+            file.write(content)
+        run("nbdcopy", "--flush", machine.path("file"), machine.uri("v"))
+        remove = ["disk", "remove", "p", "d3"]
+        hint = refused(machine, 5, r"fewer columns, if p/v is copied to it and then removed", *remove)
+        assert " --columns 3 " in hint, hint
+        machine.weft(*hint.split()[1:])
+        assert machine.json("vdisk", "show", "p/v-2")["failures_new"] == 1
+        machine.weft("export", "add", "p/v-2", "--nbd", f"unix:{machine.path('nbd.sock')}")
+        run("nbdcopy", "--flush", machine.uri("v"), machine.uri("v-2"))
+        machine.weft("export", "remove", "p/v")
+        machine.weft("vdisk", "remove", "p/v", "--yes")
+        machine.weft(*remove, "--wait")
+        run("nbdcopy", machine.uri("v-2"), machine.path("out"))
+        with open(machine.path("out"), "rb") as out:
+            assert out.read(len(content)) == content
+        machine.sound()
+    with Machine(disks=4, size="128MiB") as machine:
+        machine.weft("vdisk", "create", "p/v", "--size", "64MiB", *PARITY)
+        path = os.path.join(machine.disks_dir, "new")
+        # One that is too small is not offered.
+        for size in (100, 128):
+            with open(path, "wb") as file:
+                file.truncate(size * MIB)
+            hint = refused(machine, 3, r"another of 128 MiB or more", "disk", "remove", "p", "d3")
+            assert (hint == f"weft disk replace p d3 {path}") == (size == 128), hint
+        machine.weft(*hint.split()[1:], "--wait")
+        assert machine.json("vdisk", "show", "p/v")["failures_new"] == 1
+        # And what it was is blank: it can be used again.
+        machine.weft("disk", "add", "p", machine.disk(3))
 
 
 def lost():
@@ -190,7 +231,9 @@ def named():
 def blank():
     with Machine(disks=1, pool=False) as machine:
         contents = {"text": (b"Dear diary, " * 400_000, "text .*Dear diary"), "tail": (bytes(8 * MIB) + b"x", "data of an unknown kind"),
-                    "noise": (os.urandom(8 * MIB), "data of an unknown kind"), "tar": (b"a".ljust(257, b"\0") + b"ustar", "a tar archive")}
+                    "noise": (os.urandom(8 * MIB), "data of an unknown kind"),
+                    "middle": (bytes(12 * MIB) + b"Dear diary", "text .*Dear diary.*, 12 MiB from its beginning"),
+                    "tar": (b"a".ljust(257, b"\0") + b"ustar", "a tar archive")}
         for name, (data, says) in contents.items():
             path = machine.path(name)
             with open(path, "wb") as file:
@@ -208,7 +251,11 @@ def blank():
         refused(machine, 3, "holds an ext4 file system", "pool", "create", "q", path)
         told = machine.weft("pool", "create", "q", path, "--slab-size", "1MiB", "--force")
         assert "overwriting an ext4 file system" in told, told
-        # What weft gives back is blank, and what it only lost is not.
+        # What weft gives back is blank, also where data was, and what it only lost is not.
+        machine.weft("vdisk", "create", "q/v", "--size", "64MiB")
+        machine.weft("export", "add", "q/v", "--nbd", f"unix:{machine.path('nbd.sock')}")
+        run("nbdcopy", "--flush", machine.path("noise"), machine.uri("v").replace("/p/", "/q/"))
+        machine.weft("export", "remove", "q/v")
         machine.weft("pool", "remove", "q", "--yes")
         machine.weft("pool", "create", "q", path, "--slab-size", "1MiB")
 
@@ -278,6 +325,27 @@ def in_use():
         machine.weft(*create)
 
 
+def swapped_to():
+    if os.geteuid():
+        raise Skip("only root swaps")
+    with Machine(disks=1, pool=False) as machine:
+        path = machine.path("some swap")
+        with open(path, "wb") as file:
+            file.write(bytes(16 * MIB))
+        os.chmod(path, 0o600)
+        run("mkswap", path)
+        swapping = subprocess.run(["swapon", "--priority", "0", path], capture_output=True, text=True)
+        if swapping.returncode:
+            raise Skip(f"nothing can be swapped to here: {swapping.stderr.strip()}")
+        try:
+            for more in ([], ["--dry-run"]):
+                create = ["pool", "create", "q", path, "--force", *more]
+                assert refused(machine, 3, "in use: the system swaps to it", *create) == "swapon --show"
+        finally:
+            run("swapoff", path)
+        assert "--force" in refused(machine, 3, "holds swap space", "pool", "create", "q", path)
+
+
 def socket_mode():
     with Machine(disks=3, size="128MiB") as machine:
         machine.weft("vdisk", "create", "p/v", "--size", "64MiB")
@@ -325,6 +393,9 @@ def truncated():
         run("nbdcopy", machine.uri("v"), machine.path("out"))
         with open(machine.path("file"), "rb") as a, open(machine.path("out"), "rb") as b:
             assert a.read() == b.read(32 * MIB)
+        machine.weft("export", "remove", "p/v")
+        machine.weft("pool", "export", "p")
+        machine.weft("pool", "import", "p")
         machine.weft("disk", "replace", "p", "d1", machine.path("n"), "--create-size", "128MiB", "--wait")
         machine.sound()
 
@@ -481,6 +552,9 @@ def back_after_degraded():
         for n in (1, 2):
             os.rename(machine.disk(n), machine.path(f"away{n}"))
         machine.serve()
+        # The export waits for its pool, and is not to be removed.
+        told = concern(machine, "export p/v")
+        assert "pool p is not open" in told["message"] and told["hint"] == concern(machine, "pool p")["hint"], told
         machine.weft("pool", "import", "p", "--degraded", "--yes")
         for n in (1, 2):
             os.rename(machine.path(f"away{n}"), machine.disk(n))

@@ -97,7 +97,8 @@ fn memory(budget: BudgetInfo) -> MemoryBudget {
     }
 }
 
-fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) -> DiskInfo {
+/// One disk of it.
+pub fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) -> DiskInfo {
     let path = open.paths.borrow().get(&disk.no).cloned();
     let away = path.is_none() || open.gone.borrow().contains(&disk.no);
     DiskInfo {

@@ -368,7 +368,16 @@ fn random<const N: usize>() -> Answer<[u8; N]> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{HostEngine, info};
     use super::*;
+    use crate::api::watch::EventQuery;
+    use crate::daemon::backend::Engine;
+    use std::fs::File;
+    use weft_engine::event::{DiskNo, Event};
+    use weft_engine::pool::info::DiskState;
+    use weft_engine::store::Tuning;
+    use weft_engine::units::ByteCount;
+    use weft_engine::world::World;
 
     #[test]
     fn files_share_a_device_and_block_devices_are_their_own() {
@@ -382,5 +391,38 @@ mod tests {
             (5, None),
         ]);
         assert_eq!(sharing(&identities), BTreeSet::from([0, 1]));
+    }
+
+    #[test]
+    fn a_disk_that_shares_its_device_is_never_called_slow_and_one_of_its_own_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Arc::new(Journal::default());
+        let engine = HostEngine::start(journal.clone(), Tuning::default()).unwrap();
+        let member = |name: &str| {
+            let path = dir.path().join(name);
+            File::create(&path).unwrap().set_len(64 << 20).unwrap();
+            NewMember { path, name: name.into() }
+        };
+        let members = ["a", "b"].map(member).to_vec();
+        engine.pool_create(&NewPool { name: "p".into(), slab_size: ByteCount::mib(1), members }).unwrap();
+        let told = || {
+            let page = journal.page(&EventQuery::default());
+            page.events.iter().filter(|event| event.text.contains("slow")).count()
+        };
+        // Whether the engine's finding that the first of them is slow is shown.
+        let finds = |devices: Option<BTreeSet<u16>>| {
+            engine.ask_pool("p", "finds", move |open| async move {
+                if let Some(devices) = devices {
+                    open.world.know_sharing(devices);
+                }
+                let (own, median) = (Nanos::secs(1), Nanos(1_000_000));
+                open.world.emit(Event::DiskSlow { disk: DiskNo(0), slow: true, own, median });
+                let mut slow = open.pool.info().disks[0].clone();
+                slow.state = DiskState::Slow;
+                Ok(info::disk(&open, "p", &slow, true).slow)
+            })
+        };
+        assert_eq!((finds(None).unwrap(), told()), (false, 0));
+        assert_eq!((finds(Some(BTreeSet::new())).unwrap(), told()), (true, 1));
     }
 }
