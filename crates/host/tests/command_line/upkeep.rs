@@ -115,7 +115,8 @@ fn disks_are_added_replaced_and_removed() {
     let ran = machine.weft(&["disk", "remove", "tank", "d7"]);
     assert_eq!(ran.exit, Exit::NoSpace);
     assert!(ran.err.contains("4.00 MiB is missing") || ran.err.contains("is missing"), "{}", ran.err);
-    assert!(ran.err.contains("try: weft disk add tank DISK"), "{}", ran.err);
+    // One of those that left is blank, and could take its place.
+    assert!(ran.err.contains("try: weft disk replace tank d7 /"), "{}", ran.err);
     machine.done(&["vdisk", "remove", "tank/media", "--yes"]);
     assert!(machine.done(&["disk", "remove", "tank", &d7, "--dry-run"]).contains("would be started"));
     assert_eq!(machine.weft(&["disk", "remove", "tank", "d7", "--wait"]).exit, Exit::Done);
@@ -420,7 +421,7 @@ fn wrong_upkeep_is_refused_with_a_command_that_would_work_and_changes_nothing() 
         (vec!["disk", "add", "pond", &d9], Exit::NotFound, "weft pool show tank"),
         (vec!["disk", "remove", "tank"], Exit::Usage, "weft disk remove --help"),
         (vec!["disk", "remove", "tank", "d9"], Exit::NotFound, "weft disk list --pool tank"),
-        (vec!["disk", "remove", "tank", "d1"], Exit::NoSpace, "weft disk add tank DISK"),
+        (vec!["disk", "remove", "tank", "d1"], Exit::NoSpace, "weft vdisk create tank/media-2 --size 1GiB"),
         (vec!["disk", "remove", "pond", "d1"], Exit::NotFound, "weft pool show tank"),
         (vec!["disk", "replace", "tank", "d1"], Exit::Usage, "weft disk replace --help"),
         (vec!["disk", "replace", "tank", "d9", &d9], Exit::NotFound, "weft disk list --pool tank"),
