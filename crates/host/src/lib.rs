@@ -12,5 +12,7 @@ pub mod fuse;
 mod harmless;
 pub mod mount;
 pub mod nbd;
+pub mod ops;
 pub mod runtime;
 pub mod ublk;
+pub mod wire;

@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tempfile::TempDir;
-use weft_host::api::client::Client;
 use weft_host::cli::exit::Exit;
 use weft_host::cli::{self, Io};
 use weft_host::daemon::config::{Options, Surroundings};
 use weft_host::daemon::events::Journal;
 use weft_host::daemon::{self, Parts, Running};
+use weft_host::wire::client::Client;
 
 /// A machine: a directory of disks, storage that outlives daemons, and a daemon.
 struct Machine {

@@ -11,9 +11,9 @@ use super::name::VdiskName;
 use crate::ublk::block_device;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 /// Where an NBD server listens: `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -71,79 +71,6 @@ pub struct ExportInfo {
     pub reason: Option<String>,
     /// What clients are told: the address as NBD clients write it, or the path of the file or the block device.
     pub uri: String,
-}
-
-/// Asks for a new export, over one protocol.
-#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
-#[serde(deny_unknown_fields)]
-pub struct ExportAdd {
-    /// The virtual disk, `POOL/VDISK`.
-    #[schema(value_type = String)]
-    pub vdisk: VdiskName,
-    /// Where an NBD server shall listen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub nbd: Option<Address>,
-    /// The directory in which it shall be a file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub fuse: Option<PathBuf>,
-    /// The number of the block device, `/dev/ublkbN`, that it shall be.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ublk: Option<u32>,
-    /// Let clients only read it.
-    #[serde(default, skip_serializing_if = "is_unset")]
-    pub read_only: bool,
-    /// Make it although another use writes already: for cluster file systems only.
-    #[serde(default, skip_serializing_if = "is_unset")]
-    pub shared: bool,
-    /// Let any machine that reaches the address use it.
-    #[serde(default, skip_serializing_if = "is_unset")]
-    pub allow_any: bool,
-    /// Let these machines use it and no others, each `ADDR` or `ADDR/LEN`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<String>)]
-    pub allow: Vec<Network>,
-    /// The mode of its unix socket, in octal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub mode: Option<SocketMode>,
-    /// Whose its unix socket is, `USER[:GROUP]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub owner: Option<SocketOwner>,
-    /// It is the private one of a mount that is being made: no other use may write beside it.
-    #[serde(default, skip_serializing_if = "is_unset")]
-    pub for_mount: bool,
-    /// Only say what would change.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
-/// Which exports of a virtual disk to remove.
-#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, PartialEq, Eq, Default, Debug)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct ExportRemove {
-    /// Only the one at this address; all unless one is said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(value_type = Option<String>)]
-    #[schema(value_type = Option<String>)]
-    pub nbd: Option<Address>,
-    /// Only the one in this directory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(value_type = Option<String>)]
-    #[schema(value_type = Option<String>)]
-    pub fuse: Option<PathBuf>,
-    /// Only the block device of this number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ublk: Option<u32>,
-    /// Only those over this protocol.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub over: Option<Protocol>,
-    /// Only say what would change.
-    #[serde(default)]
-    pub dry_run: bool,
 }
 
 /// What an export speaks.
@@ -212,70 +139,10 @@ impl fmt::Display for Place {
     }
 }
 
-impl ExportAdd {
-    /// Asks for `vdisk` at `place`, on these terms.
-    pub fn at(vdisk: &VdiskName, place: Place, terms: Terms, dry_run: bool) -> ExportAdd {
-        let (nbd, fuse, ublk) = place.fields();
-        let Terms { read_only, shared, allow_any, allow, mode, owner } = terms;
-        let vdisk = vdisk.clone();
-        ExportAdd {
-            vdisk,
-            nbd,
-            fuse,
-            ublk,
-            read_only,
-            shared,
-            allow_any,
-            allow,
-            mode,
-            owner,
-            for_mount: false,
-            dry_run,
-        }
-    }
-
-    /// Asks for `vdisk` at `place` for a mount of it.
-    pub fn for_mount(vdisk: &VdiskName, place: Place) -> ExportAdd {
-        ExportAdd { for_mount: true, ..ExportAdd::at(vdisk, place, Terms::default(), false) }
-    }
-
-    /// How it shall be offered there.
-    pub fn terms(&self) -> Terms {
-        let ExportAdd { read_only, shared, allow_any, allow, mode, owner, .. } = self.clone();
-        Terms { read_only, shared, allow_any, allow, mode, owner }
-    }
-
-    /// Where it shall be.
-    pub fn place(&self) -> Result<Place, BadValue> {
-        Place::one_of(self.nbd.clone(), self.fuse.clone(), self.ublk)
-    }
-}
-
 impl ExportInfo {
     /// Where it is; none only in an answer that is not weft's.
     pub fn place(&self) -> Option<Place> {
         Place::one_of(self.nbd.clone(), self.fuse.clone(), self.ublk).ok()
-    }
-}
-
-impl ExportRemove {
-    /// Only the one at `place`.
-    pub fn at(place: Place) -> ExportRemove {
-        let (nbd, fuse, ublk) = place.fields();
-        ExportRemove { nbd, fuse, ublk, ..ExportRemove::default() }
-    }
-
-    /// Whether the export at `place` is among them.
-    pub fn takes(&self, place: &Place) -> bool {
-        let over = self.over.is_none_or(|over| over == place.protocol());
-        let (nbd, fuse, ublk) = (self.nbd.as_ref(), self.fuse.as_ref(), self.ublk);
-        let anywhere = (nbd, fuse, ublk) == (None, None, None);
-        let at = match place {
-            Place::Nbd(address) => nbd == Some(address),
-            Place::Fuse(dir) => fuse == Some(dir),
-            Place::Ublk(number) => ublk == Some(*number),
-        };
-        over && (anywhere || at)
     }
 }
 
@@ -295,14 +162,6 @@ impl Address {
             Address::Tcp { host, .. } => {
                 host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|host| host.is_loopback())
             }
-        }
-    }
-
-    /// Makes the address's path absolute against `dir`.
-    pub fn absolute(self, dir: &Path) -> Address {
-        match self {
-            Address::Unix(path) => Address::Unix(dir.join(path)),
-            tcp => tcp,
         }
     }
 }
@@ -337,7 +196,8 @@ impl FromStr for Address {
     }
 }
 
-fn is_unset(flag: &bool) -> bool {
+/// Whether a flag is not set.
+pub fn is_unset(flag: &bool) -> bool {
     !flag
 }
 
@@ -389,21 +249,6 @@ mod tests {
         for text in ["tcp:0.0.0.0:1", "tcp:[::]:1", "tcp:10.0.0.1:1", "tcp:server:1", "tcp:localhost.lan:1"] {
             assert!(!local(text), "{text}");
         }
-    }
-
-    #[test]
-    fn a_removal_takes_what_was_said_and_no_other() {
-        let (nbd, fuse) = (Place::Nbd("unix:/s".parse().unwrap()), Place::Fuse("/mnt/x".into()));
-        let takes = |how: ExportRemove| (how.takes(&nbd), how.takes(&fuse), how.takes(&Place::Ublk(3)));
-        assert_eq!(takes(ExportRemove::default()), (true, true, true));
-        assert_eq!(takes(ExportRemove { over: Some(Protocol::Fuse), ..Default::default() }), (false, true, false));
-        assert_eq!(takes(ExportRemove::at(nbd.clone())), (true, false, false));
-        assert_eq!(takes(ExportRemove::at(Place::Fuse("/mnt/y".into()))), (false, false, false));
-        assert_eq!(takes(ExportRemove::at(Place::Ublk(3))), (false, false, true));
-        assert!(Place::one_of(None, None, None).is_err());
-        assert!(Place::one_of("unix:/s".parse().ok(), Some("/mnt/x".into()), None).is_err());
-        assert_eq!(fuse.uri(&"tank/media".parse().unwrap()), "/mnt/x/media");
-        assert_eq!(Place::Ublk(3).uri(&"tank/media".parse().unwrap()), "/dev/ublkb3");
     }
 
     #[test]

@@ -69,17 +69,6 @@ pub struct JobInfo {
     pub note: String,
 }
 
-/// Asks for a job.
-#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Debug)]
-#[serde(deny_unknown_fields)]
-pub struct JobStart {
-    /// What it shall do.
-    pub kind: StartKind,
-    /// Only say what would change.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
 /// The jobs that are asked for by their kind alone. Disks are evacuated by removing or replacing them.
 #[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
@@ -102,17 +91,6 @@ pub enum JobAction {
     Resume,
     /// It ends; what it did stays as it is.
     Cancel,
-}
-
-/// Asks to steer a job.
-#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Debug)]
-#[serde(deny_unknown_fields)]
-pub struct JobSteer {
-    /// What to do with it.
-    pub action: JobAction,
-    /// Only say what would change.
-    #[serde(default)]
-    pub dry_run: bool,
 }
 
 impl JobInfo {

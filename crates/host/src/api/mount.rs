@@ -5,7 +5,7 @@ use super::name::VdiskName;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 /// A file system that `weft mount` makes.
 #[derive(Serialize, Deserialize, ToSchema, clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,17 +61,6 @@ pub struct MountInfo {
     pub filesystem: String,
     /// Whether it is mounted again after a restart of the daemon.
     pub persist: bool,
-}
-
-/// Which mount to forget.
-#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, PartialEq, Eq, Debug)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct MountForget {
-    /// Its directory.
-    #[param(value_type = String)]
-    #[schema(value_type = String)]
-    pub dir: PathBuf,
 }
 
 impl Via {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The name of a virtual disk within its pool, written `POOL/VDISK`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct VdiskName {
     /// The pool's name.
     pub pool: String,

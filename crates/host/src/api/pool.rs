@@ -1,14 +1,12 @@
 //! Pools and their disks, as the API speaks of them.
 
 use super::job::JobInfo;
-use super::size::Size;
-use super::span;
-use super::upkeep::{PoolSettings, Usage};
+use super::span::{self, Span};
 use super::vdisk::VdiskInfo;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 /// How well something is. In the order of getting worse.
 #[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -224,62 +222,51 @@ pub struct Frozen {
     pub missing: Vec<String>,
 }
 
-/// Asks for a new pool.
-#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
-#[serde(deny_unknown_fields)]
-pub struct PoolCreate {
+/// What a disk of a pool is used for.
+#[derive(Serialize, Deserialize, ToSchema, clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Usage {
+    /// For data, as the pool sees fit.
+    Auto,
+    /// Only for what asks for this disk by name.
+    Manual,
+    /// For nothing, until another disk is lost.
+    Spare,
+    /// For the log, and for no data.
+    Journal,
+    /// For nothing new.
+    Retired,
+}
+
+/// What a pool does by itself, and when.
+#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolSettings {
+    /// Seconds that a disk may be missing before its data is rebuilt elsewhere; none: it never is by itself.
+    pub repair_after_seconds: Option<u64>,
+    /// Seconds from one scrub to the next; none: none is begun by itself.
+    pub scrub_every_seconds: Option<u64>,
+    /// When the last scrub ended, in seconds since 1970 UTC.
+    pub scrubbed: Option<u64>,
+    /// The share of the disks' time that is kept for clients while jobs run, in percent.
+    pub foreground_share: u8,
+    /// How full the pool is when people are told: three rising shares, in percent.
+    pub full: [u8; 3],
+}
+
+/// A pool that was found and is not open.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
+pub struct Importable {
     /// Its name.
     pub name: String,
-    /// Its disks: block devices or files, as absolute paths.
+    /// Its identity, 32 hexadecimal digits.
+    pub id: String,
+    /// Where its disks were found.
     #[schema(value_type = Vec<String>)]
     pub disks: Vec<PathBuf>,
-    /// Make files that are missing, sparse, of this size.
-    #[serde(default)]
-    #[schema(value_type = Option<String>)]
-    pub create_size: Option<Size>,
-    /// Its unit of allocation on one disk; 64 MiB unless said.
-    #[serde(default)]
-    #[schema(value_type = Option<String>)]
-    pub slab_size: Option<Size>,
-    /// Take disks that hold something else.
-    #[serde(default)]
-    pub force: bool,
-    /// Only say what would change.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
-/// How to make a change that needs no more than this.
-#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct ChangeQuery {
-    /// Only say what would change.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
-/// Narrows a list to one pool.
-#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, PartialEq, Eq, Default, Debug)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct PoolQuery {
-    /// The pool's name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pool: Option<String>,
-}
-
-/// How to check a pool.
-#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct CheckQuery {
-    /// Repair what can be repaired.
-    #[serde(default)]
-    pub repair: bool,
-    /// With `repair`: only say what is wrong.
-    #[serde(default)]
-    pub dry_run: bool,
+    /// The names of disks it had when it was last open, and which were not found.
+    pub missing: Vec<String>,
+    /// Why it is not open.
+    pub reason: String,
 }
 
 /// What a check of a pool found.
@@ -337,6 +324,31 @@ impl fmt::Display for Media {
             Media::Hdd => "hdd",
             Media::Ssd => "ssd",
             Media::Unspecified => "-",
+        })
+    }
+}
+
+impl PoolSettings {
+    /// The settings as `weft pool set` takes them.
+    pub fn shown(&self) -> [(&'static str, String); 4] {
+        let [a, b, c] = self.full;
+        [
+            ("repair-after", Span(self.repair_after_seconds).to_string()),
+            ("scrub-every", Span(self.scrub_every_seconds).to_string()),
+            ("foreground-share", format!("{}%", self.foreground_share)),
+            ("full", format!("{a},{b},{c}")),
+        ]
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Usage::Auto => "auto",
+            Usage::Manual => "manual",
+            Usage::Spare => "spare",
+            Usage::Journal => "journal",
+            Usage::Retired => "retired",
         })
     }
 }

@@ -1,13 +1,11 @@
 //! Virtual disks, as the API speaks of them.
 
-use super::error::{Answer, ApiError, BadValue, Kind};
-use super::judge;
 use super::name::VdiskName;
 use super::pool::Health;
-use super::size::{Size, typed};
+use super::size::typed;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use weft_engine::units::ByteCount;
 
 /// What protects the data, without its numbers.
@@ -119,62 +117,6 @@ pub struct VdiskInfo {
     pub exports: Vec<String>,
 }
 
-/// Asks for a new virtual disk. What is left out is chosen by the daemon and shown.
-#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
-#[serde(deny_unknown_fields)]
-pub struct VdiskCreate {
-    /// Its name, `POOL/VDISK`.
-    #[schema(value_type = String)]
-    pub name: VdiskName,
-    /// Its size: bytes, `max`, or a share of the room there is.
-    #[schema(value_type = String)]
-    pub size: Size,
-    /// What protects the data.
-    #[serde(default)]
-    pub resiliency: Option<ResiliencyKind>,
-    /// Copies of a mirror: 2 or 3.
-    #[serde(default)]
-    pub copies: Option<u8>,
-    /// Disk failures to survive: 1 or 2.
-    #[serde(default)]
-    pub failures: Option<u8>,
-    /// Columns, parity columns counted, copies not.
-    #[serde(default)]
-    pub columns: Option<u8>,
-    /// Bytes of one stripe on one column.
-    #[serde(default)]
-    #[schema(value_type = Option<String>)]
-    pub interleave: Option<Size>,
-    /// Whether room is reserved.
-    #[serde(default)]
-    pub provisioning: Provisioning,
-    /// Bytes of a separate write cache.
-    #[serde(default)]
-    #[schema(value_type = Option<String>)]
-    pub write_cache: Option<Size>,
-    /// Its sector as clients see it: 512 or 4096 bytes.
-    #[serde(default)]
-    pub sector: Option<u16>,
-    /// Only these disks of the pool, by name; all unless said.
-    #[serde(default)]
-    pub disks: Vec<String>,
-    /// Only say what would change.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
-/// Asks for another size.
-#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
-#[serde(deny_unknown_fields)]
-pub struct VdiskResize {
-    /// The new size: bytes, `max`, or a share of the room there is.
-    #[schema(value_type = String)]
-    pub size: Size,
-    /// Only say what would change.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
 /// What a request does.
 #[derive(Serialize, Deserialize, ToSchema, clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
@@ -183,19 +125,6 @@ pub enum Operation {
     Read,
     /// Writes.
     Write,
-}
-
-/// Asks for the plan of one request.
-#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, Copy, PartialEq, Eq, Debug)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct ExplainQuery {
-    /// What the request does.
-    pub operation: Operation,
-    /// Where it begins, in bytes.
-    pub offset: u64,
-    /// How long it is, in bytes.
-    pub length: u64,
 }
 
 /// The plan of one request.
@@ -298,131 +227,6 @@ impl Layout {
     }
 }
 
-impl VdiskCreate {
-    /// A request for `name` of `size` that leaves every choice to the daemon.
-    pub fn new(name: VdiskName, size: Size) -> VdiskCreate {
-        VdiskCreate {
-            name,
-            size,
-            resiliency: None,
-            copies: None,
-            failures: None,
-            columns: None,
-            interleave: None,
-            provisioning: Provisioning::Thin,
-            write_cache: None,
-            sector: None,
-            disks: Vec::new(),
-            dry_run: false,
-        }
-    }
-
-    /// Judges everything that can be judged without looking at the pool.
-    pub fn judge(&self) -> Answer<()> {
-        let sector = self.sector.unwrap_or(512);
-        judge::sector(sector)?;
-        if let Size::Bytes(bytes) = self.size {
-            judge::vdisk_size(bytes, u64::from(sector)).map_err(|bad| self.refused(&bad, "--size"))?;
-        }
-        self.columns.map_or(Ok(()), judge::columns).map_err(|bad| self.refused(&bad, "--columns"))?;
-        self.copies.map_or(Ok(()), judge::copies).map_err(|bad| self.refused(&bad, "--copies"))?;
-        self.failures.map_or(Ok(()), judge::failures).map_err(|bad| self.refused(&bad, "--failures"))?;
-        self.interleave_bytes()?;
-        if let Some(resiliency) = self.resiliency_asked()? {
-            self.columns_enough(resiliency)?;
-        }
-        Ok(())
-    }
-
-    /// What protects the data: as asked for, else by the number of `disks`.
-    pub fn resiliency_for(&self, disks: usize) -> Answer<Resiliency> {
-        if let Some(resiliency) = self.resiliency_asked()? {
-            return Ok(resiliency);
-        }
-        let resiliency = match self.failures {
-            None => Resiliency::default_for(disks),
-            Some(failures) if disks < usize::from(failures) + 2 => Resiliency::Mirror { copies: failures + 1 },
-            Some(failures) => Resiliency::Parity { parity: failures },
-        };
-        self.columns_enough(resiliency)?;
-        Ok(resiliency)
-    }
-
-    /// The interleave asked for, in bytes.
-    pub fn interleave_bytes(&self) -> Answer<Option<ByteCount>> {
-        match self.interleave {
-            None => Ok(None),
-            Some(Size::Bytes(bytes)) => {
-                judge::interleave(bytes).map_err(|bad| self.refused(&bad, "--interleave"))?;
-                Ok(Some(bytes))
-            }
-            Some(size) => {
-                let bad =
-                    BadValue::new(format!("{size} is no interleave; multiples of 4KiB from 4KiB to 4MiB are"), "64KiB");
-                Err(self.refused(&bad, "--interleave"))
-            }
-        }
-    }
-
-    fn resiliency_asked(&self) -> Answer<Option<Resiliency>> {
-        match (self.resiliency, self.copies, self.failures) {
-            (None, None, _) => Ok(None),
-            (Some(ResiliencyKind::Simple), None, None) => Ok(Some(Resiliency::Simple)),
-            (Some(ResiliencyKind::Simple), ..) => Err(self.wrong(
-                "simple keeps one copy and survives no failure, so it takes neither --copies nor --failures",
-                "--resiliency mirror",
-            )),
-            (Some(ResiliencyKind::Parity), Some(_), _) => Err(self.wrong(
-                "parity keeps no copies; --failures 1 or 2 says how many disks may fail",
-                "--resiliency parity --failures 1",
-            )),
-            (Some(ResiliencyKind::Parity), None, failures) => {
-                Ok(Some(Resiliency::Parity { parity: failures.unwrap_or(1) }))
-            }
-            (_, Some(copies), Some(failures)) if copies != failures + 1 => Err(self.wrong(
-                &format!("{copies} copies survive {} failures, not {failures}", copies.saturating_sub(1)),
-                &format!("--resiliency mirror --failures {failures}"),
-            )),
-            (_, copies, failures) => {
-                let copies = copies.unwrap_or_else(|| failures.map_or(2, |failures| failures + 1));
-                Ok(Some(Resiliency::Mirror { copies }))
-            }
-        }
-    }
-
-    fn columns_enough(&self, resiliency: Resiliency) -> Answer<()> {
-        let min = resiliency.columns_min();
-        match self.columns {
-            Some(columns) if columns < min => {
-                let message = format!("{columns} columns are too few for {resiliency}; {min} to 32 are allowed");
-                Err(self.wrong(&message, &format!("{} --columns {min}", resiliency_flags(resiliency))))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn refused(&self, bad: &BadValue, flag: &str) -> ApiError {
-        let nearest = bad.nearest.as_deref().unwrap_or_default();
-        let size = if flag == "--size" { String::new() } else { format!("--size {} ", self.size) };
-        let command = format!("weft vdisk create {} {size}{flag} {nearest}", self.name);
-        ApiError::new(Kind::InvalidInput, &bad.message).hint(command)
-    }
-
-    fn wrong(&self, message: &str, flags: &str) -> ApiError {
-        let command = format!("weft vdisk create {} --size {} {flags}", self.name, self.size);
-        ApiError::new(Kind::InvalidInput, message).hint(command)
-    }
-}
-
-/// The flags that ask for `resiliency`.
-pub fn resiliency_flags(resiliency: Resiliency) -> String {
-    match resiliency {
-        Resiliency::Simple => "--resiliency simple".into(),
-        Resiliency::Mirror { copies } => format!("--resiliency mirror --copies {copies}"),
-        Resiliency::Parity { parity } => format!("--resiliency parity --failures {parity}"),
-    }
-}
-
 impl fmt::Display for Resiliency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -468,48 +272,6 @@ impl fmt::Display for Operation {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn asked(resiliency: Option<ResiliencyKind>, copies: Option<u8>, failures: Option<u8>) -> VdiskCreate {
-        let name = "tank/media".parse().unwrap();
-        VdiskCreate { resiliency, copies, failures, ..VdiskCreate::new(name, Size::Bytes(ByteCount::gib(1))) }
-    }
-
-    #[test]
-    fn flags_say_what_protects_the_data_and_contradictions_are_refused() {
-        use ResiliencyKind::{Mirror, Parity, Simple};
-        let table = [
-            (None, None, None, Some(Resiliency::Parity { parity: 1 })),
-            (None, Some(3), None, Some(Resiliency::Mirror { copies: 3 })),
-            (None, None, Some(2), Some(Resiliency::Parity { parity: 2 })),
-            (Some(Simple), None, None, Some(Resiliency::Simple)),
-            (Some(Simple), None, Some(1), None),
-            (Some(Simple), Some(2), None, None),
-            (Some(Mirror), None, None, Some(Resiliency::Mirror { copies: 2 })),
-            (Some(Mirror), None, Some(2), Some(Resiliency::Mirror { copies: 3 })),
-            (Some(Mirror), Some(3), Some(2), Some(Resiliency::Mirror { copies: 3 })),
-            (Some(Mirror), Some(3), Some(1), None),
-            (Some(Parity), None, None, Some(Resiliency::Parity { parity: 1 })),
-            (Some(Parity), None, Some(2), Some(Resiliency::Parity { parity: 2 })),
-            (Some(Parity), Some(2), None, None),
-        ];
-        for (kind, copies, failures, expected) in table {
-            let answer = asked(kind, copies, failures).resiliency_for(4);
-            assert_eq!(answer.as_ref().ok(), expected.as_ref(), "{kind:?} {copies:?} {failures:?}");
-            if let Err(error) = answer {
-                assert!(error.hint.is_some(), "{error}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_parity_layout_with_too_few_columns_is_refused_by_the_flags_alone() {
-        let mut create = asked(Some(ResiliencyKind::Parity), None, Some(2));
-        create.columns = Some(3);
-        let error = create.judge().unwrap_err();
-        assert!(error.hint.unwrap().ends_with("--resiliency parity --failures 2 --columns 4"));
-        create.columns = Some(4);
-        assert!(create.judge().is_ok());
-    }
 
     #[test]
     fn efficiency_is_data_columns_over_disks() {

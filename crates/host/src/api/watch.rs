@@ -5,7 +5,7 @@ use super::pool::{DiskCounters, Health, MemoryBudget};
 use super::vdisk::VdiskCounters;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 /// What a changing operation did, or with `dry_run` would do.
 #[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
@@ -122,16 +122,6 @@ pub struct Attention {
     pub hint: Option<String>,
 }
 
-/// Which counters to show.
-#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, PartialEq, Eq, Default, Debug)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct StatQuery {
-    /// A pool, or `POOL/VDISK`; everything unless said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of: Option<String>,
-}
-
 /// All counters at one moment. Rates are the difference of two.
 #[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
 pub struct Stat {
@@ -178,22 +168,6 @@ pub struct DiskStat {
     pub name: String,
     /// What it did since the pool opened.
     pub counters: DiskCounters,
-}
-
-/// Which events to show.
-#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, PartialEq, Eq, Default, Debug)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct EventQuery {
-    /// Only of this pool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pool: Option<String>,
-    /// Only events after this number.
-    #[serde(default)]
-    pub after: u64,
-    /// When there are none, wait so long for one, in milliseconds; at most 30000.
-    #[serde(default)]
-    pub wait_ms: u64,
 }
 
 /// Some events, oldest first.

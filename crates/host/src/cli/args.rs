@@ -1,21 +1,22 @@
 //! What people type. The doc comments here are the help texts; the first example of a command is also what its errors
 //! offer when nothing nearer would work.
 
-mod export;
 mod lab;
 mod plan;
-mod upkeep;
 
-pub use export::*;
 pub use lab::*;
 pub use plan::*;
-pub use upkeep::*;
 
-use super::values;
 use crate::api::mount::{FileSystem, Via};
 use crate::api::name::VdiskName;
 use crate::api::size::Size;
-use crate::api::vdisk::{Operation, ResiliencyKind};
+use crate::ops::disk::Disk;
+use crate::ops::export::Export;
+use crate::ops::job::{Job, JobStart};
+use crate::ops::pool::Pool;
+use crate::ops::vdisk::{Explain, Vdisk};
+use crate::ops::watch::StatusShow;
+use crate::ops::{Changing, values};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -69,17 +70,6 @@ pub enum When {
     Never,
 }
 
-/// What every changing command takes.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct Changing {
-    /// Print what would change, and change nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Do not ask before destroying data
-    #[arg(long, short)]
-    pub yes: bool,
-}
-
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
@@ -105,13 +95,13 @@ pub enum Command {
     Job(Job),
     /// Read and prove everything that is written, and repair what is wrong
     #[command(after_help = "Examples:\n  weft scrub tank\n  weft scrub tank --wait")]
-    Scrub(StartJob),
+    Scrub(JobStart),
     /// Rebuild what missing disks held where there is room, without waiting for repair-after
     #[command(after_help = "Examples:\n  weft repair tank\n  weft repair tank --wait")]
-    Repair(StartJob),
+    Repair(JobStart),
     /// Move data until all disks are equally full
     #[command(after_help = "Examples:\n  weft rebalance tank\n  weft rebalance tank --wait")]
-    Rebalance(StartJob),
+    Rebalance(JobStart),
     /// Mount a virtual disk as a file system (root)
     #[command(after_help = "Examples:\n  weft mount tank/media /srv/media --format ext4\n  \
         weft mount tank/media /srv/media --persist\n  \
@@ -137,11 +127,7 @@ pub enum Command {
     },
     /// One screen: health, jobs, what needs a person
     #[command(after_help = "Examples:\n  weft status\n  weft status tank")]
-    Status {
-        /// Only this pool
-        #[arg(value_parser = values::name)]
-        pool: Option<String>,
-    },
+    Status(StatusShow),
     /// Rates: MB/s, IOPS, whole stripes, landed data, reads caused by writes, log, slowest disk
     #[command(after_help = "Examples:\n  weft stat\n  weft stat tank/media --interval 1s\n  weft stat --memory\n\n\
         Without --interval: totals and averages since the pool was opened.")]
@@ -163,20 +149,7 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  weft explain tank/media write 0 1MiB\n  weft explain tank/media read 3GiB 64KiB"
     )]
-    Explain {
-        /// The virtual disk
-        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
-        vdisk: VdiskName,
-        /// What the request does
-        #[arg(value_parser = values::one_of::<Operation>())]
-        operation: Operation,
-        /// Where it begins
-        #[arg(value_parser = values::range)]
-        offset: u64,
-        /// How long it is
-        #[arg(value_parser = values::range)]
-        length: u64,
-    },
+    Explain(Explain),
     /// Say what disks would give before they are bought: layouts compared
     #[command(after_help = "Examples:\n  weft plan --disks 4x4TB\n  \
         weft plan --disks 7x4TB,2x8TB --failures 2 --workload media --compare\n  \
@@ -247,241 +220,6 @@ pub struct Serve {
     pub memory: Option<Size>,
 }
 
-/// `weft pool`.
-#[derive(Subcommand, Debug)]
-pub enum Pool {
-    /// Make a pool of disks
-    #[command(after_help = "Examples:\n  weft pool create tank /dev/sdb /dev/sdc /dev/sdd /dev/sde\n  \
-        weft pool create tank d1 d2 d3 d4 --create-size 10GiB")]
-    Create {
-        /// Its name
-        #[arg(value_parser = values::name)]
-        pool: String,
-        /// Its disks: block devices or files
-        #[arg(value_name = "DISK", required = true)]
-        disks: Vec<PathBuf>,
-        /// Make files that are missing, sparse, of this size
-        #[arg(long, value_name = "SIZE", value_parser = values::fixed_size)]
-        create_size: Option<Size>,
-        /// The unit of allocation on one disk: 1MiB to 1GiB [default: 64MiB]
-        #[arg(long, value_name = "SIZE", value_parser = values::slab_size)]
-        slab_size: Option<Size>,
-        /// Overwrite disks that hold something else
-        #[arg(long)]
-        force: bool,
-        /// How to change it.
-        #[command(flatten)]
-        changing: Changing,
-    },
-    /// List the pools
-    #[command(after_help = "Examples:\n  weft pool list")]
-    List,
-    /// Show one pool with its disks and virtual disks
-    #[command(after_help = "Examples:\n  weft pool show tank")]
-    Show {
-        /// Its name
-        #[arg(value_parser = values::name)]
-        pool: String,
-    },
-    /// Remove a pool with all it holds
-    #[command(after_help = "Examples:\n  weft pool remove tank --dry-run\n  weft pool remove tank --yes")]
-    Remove {
-        /// Its name
-        #[arg(value_parser = values::name)]
-        pool: String,
-        /// How to change it.
-        #[command(flatten)]
-        changing: Changing,
-    },
-    /// Prove that a pool is sound, or say where it is not
-    #[command(after_help = "Examples:\n  weft pool check tank\n  weft pool check tank --repair")]
-    Check {
-        /// Its name
-        #[arg(value_parser = values::name)]
-        pool: String,
-        /// Repair what can be repaired; otherwise nothing is written
-        #[arg(long)]
-        repair: bool,
-        /// How to change it.
-        #[command(flatten)]
-        changing: Changing,
-    },
-    /// Give a pool another name
-    #[command(after_help = "Examples:\n  weft pool rename tank pond")]
-    Rename(PoolRename),
-    /// Change what a pool does by itself
-    #[command(after_help = "Examples:\n  weft pool set tank repair-after=5m\n  \
-        weft pool set tank scrub-every=4w foreground-share=50% full=70,80,90\n\n\
-        repair-after: how long a disk may be missing before its data is rebuilt elsewhere.\n\
-        scrub-every: the time from one scrub to the next. Both may be `never`.\n\
-        foreground-share: the share of the disks' time that is kept for clients while jobs run.\n\
-        full: how full the pool is when people are told, in percent.")]
-    Set(PoolSettings),
-    /// Open a pool that was exported, or that could not be opened; without a name, list them
-    #[command(after_help = "Examples:\n  weft pool import tank\n  weft pool import\n  \
-        weft pool import tank --read-only --degraded")]
-    Import(PoolImport),
-    /// Close a pool, until it is imported here or elsewhere
-    #[command(after_help = "Examples:\n  weft pool export tank")]
-    Export(PoolExport),
-}
-
-/// `weft disk`.
-#[derive(Subcommand, Debug)]
-pub enum Disk {
-    /// List the disks that were found
-    #[command(after_help = "Examples:\n  weft disk list\n  weft disk list --pool tank")]
-    List {
-        /// Only this pool's
-        #[arg(long, value_parser = values::name)]
-        pool: Option<String>,
-    },
-    /// Show one disk
-    #[command(after_help = "Examples:\n  weft disk show tank/sdb\n  weft disk show /dev/sdb")]
-    Show {
-        /// Its path, identity, name, or POOL/NAME
-        disk: String,
-    },
-    /// Make disks members of a pool
-    #[command(after_help = "Examples:\n  weft disk add tank /dev/sdf\n  weft disk add tank /dev/sdg --usage spare\n  \
-        weft disk add tank d5 --create-size 10GiB")]
-    Add(DiskAdd),
-    /// Take a disk out of its pool, when everything that is on it was moved to the others
-    #[command(after_help = "Examples:\n  weft disk remove tank d3\n  weft disk remove tank d3 --wait")]
-    Remove(DiskRemove),
-    /// Put one disk in the place of another
-    #[command(
-        after_help = "Examples:\n  weft disk replace tank d3 /dev/sdh\n  weft disk replace tank d3 /dev/sdh --wait"
-    )]
-    Replace(DiskReplace),
-    /// Change what a pool knows of a disk
-    #[command(
-        after_help = "Examples:\n  weft disk set tank d3 usage=retired\n  weft disk set tank d3 media=ssd name=fast1 domain=rack2\n  \
-        weft disk set tank d3 maintenance=on"
-    )]
-    Set(DiskSettings),
-}
-
-/// `weft vdisk`.
-#[derive(Subcommand, Debug)]
-pub enum Vdisk {
-    /// Make a virtual disk
-    #[command(after_help = "Examples:\n  weft vdisk create tank/media --size 20GiB\n  \
-        weft vdisk create tank/media --size 90% --resiliency parity --failures 2 --columns 6\n  \
-        weft vdisk create tank/vm --size 100GiB --resiliency mirror --copies 2 --fixed\n\n\
-        Unless said: simple on 1 disk, mirror on 2, parity on 3 to 7, parity that survives 2 failures from 8 on.")]
-    Create(VdiskCreate),
-    /// List the virtual disks
-    #[command(after_help = "Examples:\n  weft vdisk list")]
-    List {
-        /// Only this pool's
-        #[arg(value_parser = values::name)]
-        pool: Option<String>,
-    },
-    /// Show one virtual disk
-    #[command(after_help = "Examples:\n  weft vdisk show tank/media")]
-    Show {
-        /// Its name
-        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
-        vdisk: VdiskName,
-    },
-    /// Grow a virtual disk
-    #[command(after_help = "Examples:\n  weft vdisk resize tank/media 2TiB\n  weft vdisk resize tank/media max")]
-    Resize {
-        /// Its name
-        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
-        vdisk: VdiskName,
-        /// Its new size
-        #[arg(value_parser = values::size)]
-        size: Size,
-        /// How to change it.
-        #[command(flatten)]
-        changing: Changing,
-    },
-    /// Give a virtual disk another name
-    #[command(after_help = "Examples:\n  weft vdisk rename tank/media films")]
-    Rename {
-        /// Its name
-        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
-        vdisk: VdiskName,
-        /// Its new name within the pool
-        #[arg(value_name = "NEW", value_parser = values::pool_or_vdisk)]
-        new: String,
-        /// How to change it.
-        #[command(flatten)]
-        changing: Changing,
-    },
-    /// Let a virtual disk serve again that lost writes; says what is given up
-    #[command(
-        after_help = "Examples:\n  weft vdisk clear tank/media --dry-run\n  weft vdisk clear tank/media --yes\n\n\
-        A virtual disk fails when more disks went than its layout survives before a write was durable: from then on its flushes fail, and what was lost\n\
-        is an error to read. Cleared, it takes requests again. What was flushed is there; where a write that was not flushed is given up, what was there before\n\
-        is read again: check the file system on it before you trust it."
-    )]
-    Clear {
-        /// Its name
-        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
-        vdisk: VdiskName,
-        /// How to change it.
-        #[command(flatten)]
-        changing: Changing,
-    },
-    /// Remove a virtual disk with all it holds
-    #[command(after_help = "Examples:\n  weft vdisk remove tank/media --dry-run\n  weft vdisk remove tank/media --yes")]
-    Remove {
-        /// Its name
-        #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
-        vdisk: VdiskName,
-        /// How to change it.
-        #[command(flatten)]
-        changing: Changing,
-    },
-}
-
-/// `weft vdisk create`.
-#[derive(Args, Debug)]
-pub struct VdiskCreate {
-    /// Its name
-    #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
-    pub vdisk: VdiskName,
-    /// Its size: 20GiB, 4TB, max, 90%
-    #[arg(long, value_parser = values::size)]
-    pub size: Size,
-    /// What protects the data
-    #[arg(long, value_parser = values::one_of::<ResiliencyKind>())]
-    pub resiliency: Option<ResiliencyKind>,
-    /// Copies of a mirror: 2 or 3
-    #[arg(long, value_name = "N", value_parser = values::copies)]
-    pub copies: Option<u8>,
-    /// Disk failures to survive: 1 or 2
-    #[arg(long, value_name = "N", value_parser = values::failures)]
-    pub failures: Option<u8>,
-    /// Columns, parity columns counted, copies not: 1 to 32
-    #[arg(long, value_name = "N", value_parser = values::columns)]
-    pub columns: Option<u8>,
-    /// Bytes of one stripe on one column: any multiple of 4KiB up to 4MiB
-    #[arg(long, value_name = "SIZE", value_parser = values::interleave)]
-    pub interleave: Option<Size>,
-    /// Take room as it is written (the default)
-    #[arg(long, conflicts_with = "fixed")]
-    pub thin: bool,
-    /// Reserve all room now
-    #[arg(long)]
-    pub fixed: bool,
-    /// A write cache of its own
-    #[arg(long, value_name = "SIZE", value_parser = values::fixed_size)]
-    pub write_cache: Option<Size>,
-    /// The sector clients see: 512 or 4096 [default: 512]
-    #[arg(long, value_name = "BYTES", value_parser = values::sector)]
-    pub sector: Option<u16>,
-    /// Only these disks of the pool
-    #[arg(long, value_name = "D,D,...", value_delimiter = ',')]
-    pub disks: Vec<String>,
-    /// How to change it.
-    #[command(flatten)]
-    pub changing: Changing,
-}
-
 /// `weft mount`.
 #[derive(Args, Debug)]
 pub struct Mount {
@@ -508,46 +246,4 @@ pub struct Mount {
     /// How to change it.
     #[command(flatten)]
     pub changing: Changing,
-}
-
-impl Command {
-    /// Whether the command changes something and was told only to say what.
-    pub fn changing(&self) -> Option<Changing> {
-        match self {
-            Command::Pool(
-                Pool::Create { changing, .. }
-                | Pool::Remove { changing, .. }
-                | Pool::Check { changing, .. }
-                | Pool::Rename(PoolRename { changing, .. })
-                | Pool::Set(PoolSettings { changing, .. })
-                | Pool::Import(PoolImport { changing, .. })
-                | Pool::Export(PoolExport { changing, .. }),
-            )
-            | Command::Disk(
-                Disk::Add(DiskAdd { changing, .. })
-                | Disk::Remove(DiskRemove { changing, .. })
-                | Disk::Replace(DiskReplace { changing, .. })
-                | Disk::Set(DiskSettings { changing, .. }),
-            )
-            | Command::Job(
-                Job::Pause(OneJob { changing, .. })
-                | Job::Resume(OneJob { changing, .. })
-                | Job::Cancel(OneJob { changing, .. }),
-            )
-            | Command::Scrub(StartJob { changing, .. })
-            | Command::Repair(StartJob { changing, .. })
-            | Command::Rebalance(StartJob { changing, .. })
-            | Command::Vdisk(
-                Vdisk::Create(VdiskCreate { changing, .. })
-                | Vdisk::Resize { changing, .. }
-                | Vdisk::Rename { changing, .. }
-                | Vdisk::Clear { changing, .. }
-                | Vdisk::Remove { changing, .. },
-            )
-            | Command::Export(Export::Add { changing, .. } | Export::Remove { changing, .. })
-            | Command::Mount(Mount { changing, .. })
-            | Command::Unmount { changing, .. } => Some(*changing),
-            _ => None,
-        }
-    }
 }

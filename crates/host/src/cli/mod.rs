@@ -10,10 +10,8 @@ pub mod exit;
 mod manual;
 pub mod rates;
 mod run;
-mod table;
 mod text;
 mod usage;
-mod values;
 
 use crate::api::error::ApiError;
 use crate::daemon::config::Surroundings;
@@ -59,7 +57,7 @@ pub fn main() -> ExitCode {
 /// Runs one command line, the program's name first.
 pub fn run(argv: &[OsString], surroundings: &Surroundings, io: &mut Io) -> Exit {
     match Cli::command().try_get_matches_from(argv).and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => match run::command(&cli, argv, surroundings, io) {
+        Ok(cli) => match run::command(cli, argv, surroundings, io) {
             Ok(exit) => exit,
             Err(failure) => fail(failure, argv, io),
         },

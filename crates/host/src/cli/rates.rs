@@ -1,8 +1,10 @@
 //! Rates: the difference of two looks at the counters, or the averages since a pool was opened.
 
-use crate::api::pool::{DiskCounters, MemoryBudget};
+use crate::api::pool::{DiskCounters, Keeping, MemoryBudget};
 use crate::api::vdisk::VdiskCounters;
 use crate::api::watch::{DiskStat, PoolStat, Stat};
+use crate::ops::table::{Rows, Style, cell, human, percent};
+use crate::ops::text::Text;
 use serde::Serialize;
 
 /// What pools hold in memory.
@@ -164,6 +166,68 @@ fn combine(one: VdiskCounters, other: VdiskCounters, with: impl Fn(u64, u64) -> 
         whole_stripe_bytes: with(one.whole_stripe_bytes, other.whole_stripe_bytes),
         landed_bytes: with(one.landed_bytes, other.landed_bytes),
         write_caused_read_bytes: with(one.write_caused_read_bytes, other.write_caused_read_bytes),
+    }
+}
+
+impl Text for Rates {
+    fn text(&self, style: Style) -> String {
+        if self.rows.is_empty() {
+            return "no pools\n".into();
+        }
+        let headings = [
+            "NAME",
+            ">READ MB/s",
+            ">WRITE MB/s",
+            ">READ IOPS",
+            ">WRITE IOPS",
+            ">WHOLE STRIPES",
+            ">LANDED",
+            ">READ FOR WRITES",
+            ">LOG",
+            "SLOWEST DISK",
+        ];
+        let mut rows = Rows::new(style, &headings);
+        let share = |share: Option<f64>| share.map_or_else(|| "-".into(), percent);
+        for row in &self.rows {
+            let slowest = row.slowest_disk.as_ref();
+            rows.row(vec![
+                cell(&row.name),
+                cell(format!("{:.1}", row.read_mb_s)),
+                cell(format!("{:.1}", row.write_mb_s)),
+                cell(format!("{:.0}", row.read_iops)),
+                cell(format!("{:.0}", row.write_iops)),
+                cell(share(row.whole_stripe_percent)),
+                cell(share(row.landed_percent)),
+                cell(human(row.write_caused_read_bytes)),
+                cell(percent(row.log_fill_percent)),
+                cell(slowest.map_or_else(|| "-".into(), |disk| format!("{} ({:.1} ms)", disk.name, disk.mean_ms))),
+            ]);
+        }
+        rows.draw()
+    }
+}
+
+impl Text for Memory {
+    fn text(&self, style: Style) -> String {
+        let mut rows = Rows::new(style, &["POOL", "MEMORY FOR", ">LIMIT", ">NOW", ">PEAK", "LIMIT IS"]);
+        let of_pools =
+            self.pools.iter().flat_map(|pool| pool.budgets.iter().map(|budget| (pool.name.as_str(), budget)));
+        for (pool, budget) in of_pools.chain(self.all.iter().map(|budget| ("(all)", budget))) {
+            let keeping = match budget.keeping {
+                Keeping::Enforced => "enforced: who wants more waits",
+                Keeping::Trimmed => "kept to by trimming",
+                Keeping::Counted => "not enforced, only counted",
+            };
+            rows.row(vec![
+                cell(pool),
+                cell(&budget.name),
+                cell(budget.limit.map_or_else(|| "-".into(), human)),
+                cell(human(budget.used)),
+                cell(human(budget.peak)),
+                cell(keeping),
+            ]);
+        }
+        rows.draw()
     }
 }
 

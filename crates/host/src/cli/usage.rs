@@ -4,6 +4,7 @@ use super::args::Cli;
 use crate::api::error::{ApiError, BadValue, Kind};
 use crate::api::judge;
 use crate::api::name::VdiskName;
+use crate::ops::line::quoted;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, Parser};
 use std::error::Error as _;
@@ -227,10 +228,4 @@ fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line).into()
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./:,=%+@[]".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.into() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }

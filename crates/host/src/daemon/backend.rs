@@ -6,8 +6,9 @@ use crate::api::export::{Place, Terms};
 use crate::api::job::{JobAction, StartKind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{CheckReport, Media, MemoryBudget, PoolInfo};
-use crate::api::upkeep::{PoolSettings, Usage};
-use crate::api::vdisk::{ExplainQuery, Layout, Provisioning, Resiliency};
+use crate::api::pool::{PoolSettings, Usage};
+use crate::api::vdisk::{Layout, Provisioning, Resiliency};
+use crate::ops::vdisk::Explain;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -109,7 +110,7 @@ pub trait Engine: Send + Sync {
     fn vdisk_clear(&self, vdisk: &VdiskName, dry_run: bool) -> Answer<Vec<Range<u64>>>;
 
     /// The plan of one request, line by line.
-    fn explain(&self, vdisk: &VdiskName, query: ExplainQuery) -> Answer<Vec<String>>;
+    fn explain(&self, request: &Explain) -> Answer<Vec<String>>;
 }
 
 /// The export servers, as the daemon drives them.

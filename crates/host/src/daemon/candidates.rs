@@ -7,6 +7,8 @@ use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::judge;
 use crate::api::pool::{DiskState, PoolInfo};
 use crate::api::size::{Size, typed};
+use crate::ops::disk::DiskList;
+use crate::ops::pool::PoolShow;
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -30,8 +32,23 @@ pub(super) struct Asked<'a> {
     pub(super) create_size: Option<ByteCount>,
     /// Overwrite what is on them.
     pub(super) force: bool,
-    /// The command that asked, for these disks and with more flags.
-    pub(super) again: &'a dyn Fn(&[PathBuf], &str) -> String,
+    /// The command that asked, with these disks and more.
+    pub(super) again: &'a dyn Fn(Vec<PathBuf>, More) -> String,
+}
+
+/// What a command also needs to be taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum More {
+    Nothing,
+    CreateSize,
+    Force,
+}
+
+impl More {
+    /// The size of files that are made, when `size` was asked for.
+    pub(super) fn create_size(self, size: Option<Size>) -> Option<Size> {
+        if self == More::CreateSize { Some(Size::Bytes(ByteCount::gib(10))) } else { size }
+    }
 }
 
 /// A disk that can become a member, and what that would do to it.
@@ -57,14 +74,14 @@ impl Asked<'_> {
             if let Some(twin) = self.disks[..n].iter().find(|other| same(other)) {
                 let message = format!("{} and {} are the same disk", twin.display(), path.display());
                 let others = [&self.disks[..n], &self.disks[n + 1..]].concat();
-                return Err(ApiError::new(Kind::InvalidInput, message).hint((self.again)(&others, "")));
+                return Err(ApiError::new(Kind::InvalidInput, message).hint((self.again)(others, More::Nothing)));
             }
         }
         Ok(())
     }
 
-    fn hint(&self, more: &str) -> String {
-        (self.again)(self.disks, more)
+    fn hint(&self, more: More) -> String {
+        (self.again)(self.disks.to_vec(), more)
     }
 }
 
@@ -87,18 +104,18 @@ impl Daemon {
                     .hint(format!("mkdir -p {dir}")));
             }
             (Look::Missing, None) => {
-                let hint = asked.hint("--create-size 10GiB");
+                let hint = asked.hint(More::CreateSize);
                 return Err(ApiError::new(Kind::NotFound, format!("no disk {shown}")).hint(hint));
             }
             (Look::Other, _) => {
                 let message = format!("{shown} is no disk; block devices and regular files are");
-                return Err(ApiError::new(Kind::NotPossible, message).hint("weft disk list"));
+                return Err(ApiError::new(Kind::NotPossible, message).offer(&DiskList::default()));
             }
         }
         in_use(path, open)?;
         let label = self.parts.engine.probe(path)?;
         let mut holds = probe::look(path).map_err(|error| {
-            ApiError::new(Kind::NotPossible, format!("cannot read {shown}: {error}")).hint("weft disk list")
+            ApiError::new(Kind::NotPossible, format!("cannot read {shown}: {error}")).offer(&DiskList::default())
         })?;
         if let Some(label) = label {
             let name = self.member_name(&label.disk_id).unwrap_or(label.disk_name);
@@ -108,7 +125,7 @@ impl Daemon {
         match holds {
             Some(holds) if !asked.force => {
                 let message = format!("{shown} holds {holds}; only --force overwrites it");
-                Err(ApiError::new(Kind::NotPossible, message).hint(asked.hint("--force")))
+                Err(ApiError::new(Kind::NotPossible, message).hint(asked.hint(More::Force)))
             }
             holds => Ok(Candidate { path: path.into(), create: None, holds }),
         }
@@ -205,7 +222,7 @@ fn in_use(path: &Path, open: &[PoolInfo]) -> Answer<()> {
     for (pool, disk) in members.filter(|(_, disk)| disk.state != DiskState::Missing) {
         if disk.path.as_deref().is_some_and(|member| find::identity(member) == identity) {
             let message = format!("{shown} is in use: it is disk {} of pool {}", disk.name, pool.name);
-            return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft pool show {}", pool.name)));
+            return Err(ApiError::new(Kind::NotPossible, message).offer(&PoolShow::of(&pool.name)));
         }
     }
     if let Some((user, hint)) = find::user_of(path) {
@@ -226,7 +243,7 @@ fn in_use(path: &Path, open: &[PoolInfo]) -> Answer<()> {
         }
         Err(error) => {
             let message = format!("cannot open {shown} for writing: {error}");
-            Err(ApiError::new(Kind::NotPossible, message).hint("weft disk list"))
+            Err(ApiError::new(Kind::NotPossible, message).offer(&DiskList::default()))
         }
     }
 }

@@ -1,11 +1,17 @@
 //! What of a pool needs a person, and the command to type. Pure: from what the pool shows of itself.
 
-use crate::api::job::{JobInfo, JobKind, JobState};
-use crate::api::pool::{DiskInfo, DiskState, Health, PoolInfo};
+use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
+use crate::api::pool::{DiskInfo, DiskState, Health, PoolInfo, Usage};
 use crate::api::span;
-use crate::api::upkeep::Usage;
 use crate::api::vdisk::survive;
 use crate::api::watch::Attention;
+use crate::ops::disk::{DiskAdd, DiskList, DiskRemove, DiskReplace, DiskShow};
+use crate::ops::job::{JobShow, JobStart, JobSteer};
+use crate::ops::line::ToLine;
+use crate::ops::pool::PoolCheck;
+use crate::ops::settings::DiskSet;
+use crate::ops::vdisk::VdiskClear;
+use crate::ops::watch::EventList;
 use std::time::Duration;
 use weft_engine::units::ByteCount;
 
@@ -17,22 +23,22 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
             "frozen {frozen}; it is read as far as its disks are there, all else waits, nothing that was flushed is lost, and it goes on by itself when \
              enough of them are back"
         );
-        found.push(concern(format!("pool {}", pool.name), message, format!("weft disk list --pool {}", pool.name)));
+        found.push(concern(format!("pool {}", pool.name), message, DiskList::of(&pool.name).line()));
     }
     let away = pool.disks.iter().filter(|disk| matches!(disk.state, DiskState::Missing | DiskState::Failed));
     let away: Vec<&str> = away.map(|disk| disk.name.as_str()).collect();
     for vdisk in pool.vdisks.iter().filter(|vdisk| vdisk.health == Health::Failed) {
         if let Some(failure) = &vdisk.failure {
             let message = format!("{failure}; it takes no writes until it is cleared");
-            found.push(concern(format!("vdisk {}", vdisk.name), message, format!("weft vdisk clear {}", vdisk.name)));
+            found.push(concern(format!("vdisk {}", vdisk.name), message, VdiskClear::of(&vdisk.name).line()));
             continue;
         }
         let (message, hint) = match away.as_slice() {
-            [] => ("some of its data cannot be read".to_string(), format!("weft pool check {}", pool.name)),
+            [] => ("some of its data cannot be read".to_string(), PoolCheck::of(&pool.name).line()),
             // What their return brings back needs no check, and a check would only find it missing.
             away => (
                 format!("some of its data cannot be read without {}", away.join(", ")),
-                format!("weft disk list --pool {}", pool.name),
+                DiskList::of(&pool.name).line(),
             ),
         };
         found.push(concern(format!("vdisk {}", vdisk.name), message, hint));
@@ -45,7 +51,7 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
     found.extend(pool.jobs.iter().filter_map(|job| job_concern(pool, job)));
     let subject = || format!("pool {}", pool.name);
     if pool.read_only && pool.frozen.is_none() {
-        found.push(concern(subject(), "accepts no writes", format!("weft events {}", pool.name)));
+        found.push(concern(subject(), "accepts no writes", EventList::of(&pool.name).line()));
     }
     let full = full_percent(pool);
     if full >= f64::from(pool.settings.full[0]) {
@@ -57,7 +63,7 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
         if beyond > 0 {
             message += &format!("; its virtual disks may take {} more than there is room for", ByteCount(beyond));
         }
-        found.push(concern(subject(), message, format!("weft disk add {} DISK", pool.name)));
+        found.push(concern(subject(), message, DiskAdd::some(&pool.name).line()));
     }
     found
 }
@@ -78,7 +84,8 @@ fn concern(subject: String, message: impl Into<String>, hint: String) -> Attenti
 fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
     let (pool_name, name) = (&pool.name, &disk.name);
     let last_seen = disk.path.as_ref().map(|path| format!(", last seen as {}", path.display())).unwrap_or_default();
-    let show = format!("weft disk show {pool_name}/{name}");
+    let show = DiskShow::of(format!("{pool_name}/{name}")).line();
+    let again = DiskSet::back(pool_name, name).line();
     let running = |kind: JobKind| pool.jobs.iter().find(|job| job.kind == kind && !job.state.is_over());
     let leaving = running(JobKind::Evacuate).filter(|job| job.disk.as_ref() == Some(name));
     let (message, hint) = match disk.state {
@@ -87,13 +94,10 @@ fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
             let job = running(JobKind::Repair).map(|job| format!(" (job {})", job.job)).unwrap_or_default();
             (format!("back; what it missed is being brought to it{job}"), show)
         }
-        DiskState::Maintenance => (
-            "in maintenance: nothing is read from it or written to it".into(),
-            format!("weft disk set {pool_name} {name} maintenance=off"),
-        ),
+        DiskState::Maintenance => ("in maintenance: nothing is read from it or written to it".into(), again),
         state if leaving.is_some() => {
             let job = leaving.map(|job| job.job.as_str()).unwrap_or_default();
-            (format!("{state}{last_seen}; it is leaving the pool (job {job})"), format!("weft job show {job}"))
+            (format!("{state}{last_seen}; it is leaving the pool (job {job})"), JobShow::of(job).line())
         }
         DiskState::Failed if disk.out_of_room => (
             format!(
@@ -105,36 +109,35 @@ fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
             format!(
                 "failed{last_seen}: it answered with errors and was taken out; the pool waits for it, it can be given another chance"
             ),
-            format!("weft disk set {pool_name} {name} maintenance=off"),
+            again,
         ),
         state if pool.frozen.is_some() => (format!("{state}{last_seen}; the pool waits for it"), show),
         state => {
             let told = format!("{state}{last_seen}");
             let redundant = pool.vdisks.iter().all(|vdisk| vdisk.health == Health::Healthy);
             match (running(JobKind::Repair), redundant) {
-                (Some(job), _) => (
-                    format!("{told}; its data is being rebuilt (job {})", job.job),
-                    format!("weft job show {}", job.job),
-                ),
+                (Some(job), _) => {
+                    (format!("{told}; its data is being rebuilt (job {})", job.job), JobShow::of(&job.job).line())
+                }
                 (None, true) if disk.needed_by.is_empty() => (
                     format!("{told}; all data has its full redundancy without it"),
-                    format!("weft disk remove {pool_name} {name}"),
+                    DiskRemove::of(pool_name, name).line(),
                 ),
                 (None, false) if state == DiskState::Failed && disk.usage != Some(Usage::Retired) => (
                     format!(
                         "{told}: it answered with errors and was taken out{}; it can be given another chance",
                         repair_plan(pool)
                     ),
-                    format!("weft disk set {pool_name} {name} maintenance=off"),
+                    again,
                 ),
                 (None, true) => (
                     format!(
                         "{told}; without it new data has less redundancy than {} asks for",
                         of_pool(pool, &disk.needed_by)
                     ),
-                    format!("weft disk replace {pool_name} {name} DISK"),
+                    DiskReplace::some(pool_name, name).line(),
                 ),
-                (None, false) => (told + &repair_plan(pool), format!("weft disk replace {pool_name} {name} DISK")),
+                (None, false) => (told + &repair_plan(pool), DiskReplace::some(pool_name, name).line()),
             }
         }
     };
@@ -157,14 +160,16 @@ fn short_of_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
             vdisk.layout.disks_needed(),
             vdisk.layout.resiliency.failures()
         );
-        concern(format!("vdisk {}", vdisk.name), message, format!("weft disk add {} DISK", pool.name))
+        concern(format!("vdisk {}", vdisk.name), message, DiskAdd::some(&pool.name).line())
     })
 }
 
 /// When a repair begins by itself.
 fn repair_plan(pool: &PoolInfo) -> String {
     match pool.settings.repair_after_seconds {
-        None => format!("; nothing is rebuilt by itself, `weft repair {}` does it", pool.name),
+        None => {
+            format!("; nothing is rebuilt by itself, `{}` does it", JobStart::of(&pool.name, StartKind::Repair).line())
+        }
         Some(seconds) => format!("; rebuilt where there is room after {}", span::left(seconds)),
     }
 }
@@ -173,7 +178,7 @@ fn failing_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
     let failing = pool.disks.iter().filter(|disk| disk.state == DiskState::Healthy && disk.counters.errors > 0);
     failing.map(|disk| {
         let message = format!("{} of its reads and writes failed", disk.counters.errors);
-        concern(format!("disk {}/{}", pool.name, disk.name), message, format!("weft events {}", pool.name))
+        concern(format!("disk {}/{}", pool.name, disk.name), message, EventList::of(&pool.name).line())
     })
 }
 
@@ -192,7 +197,7 @@ fn slow_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
             own.unwrap_or_default(),
             usual.unwrap_or_default()
         );
-        let hint = format!("weft disk replace {} {} DISK", pool.name, disk.name);
+        let hint = DiskReplace::some(&pool.name, &disk.name).line();
         concern(format!("disk {}/{}", pool.name, disk.name), message, hint)
     })
 }
@@ -206,13 +211,13 @@ fn retired_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
         let (message, hint) = match job {
             Some(job) => (
                 format!("retired: what it holds moves to the other disks (job {})", job.job),
-                format!("weft job show {}", job.job),
+                JobShow::of(&job.job).line(),
             ),
             None if !disk.needed_by.is_empty() => (
                 format!("retired, but {} finds too few disks without it", of_pool(pool, &disk.needed_by)),
-                format!("weft disk replace {} {} DISK", pool.name, disk.name),
+                DiskReplace::some(&pool.name, &disk.name).line(),
             ),
-            None => ("retired: it takes nothing new".into(), format!("weft disk remove {} {}", pool.name, disk.name)),
+            None => ("retired: it takes nothing new".into(), DiskRemove::of(&pool.name, &disk.name).line()),
         };
         concern(format!("disk {}/{}", pool.name, disk.name), message, hint)
     })
@@ -225,10 +230,10 @@ fn job_concern(pool: &PoolInfo, job: &JobInfo) -> Option<Attention> {
     let newest = pool.jobs.iter().filter(same).all(|other| other.id <= job.id);
     match job.state {
         JobState::Paused => {
-            Some(concern(subject, format!("{} is paused", job.name), format!("weft job resume {}", job.job)))
+            Some(concern(subject, format!("{} is paused", job.name), JobSteer::of(&job.job, JobAction::Resume).line()))
         }
         JobState::Failed if newest => {
-            Some(concern(subject, format!("{} failed{note}", job.name), format!("weft job show {}", job.job)))
+            Some(concern(subject, format!("{} failed{note}", job.name), JobShow::of(&job.job).line()))
         }
         _ => None,
     }
@@ -247,8 +252,8 @@ fn nanos(nanos: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::pool::PoolSettings;
     use crate::api::pool::{DiskCounters, Frozen, Latency, Media};
-    use crate::api::upkeep::PoolSettings;
     use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
 
     const MS: u64 = 1_000_000;

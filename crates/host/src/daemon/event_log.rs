@@ -139,13 +139,13 @@ fn ends_a_line(log: &mut File) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::watch::EventQuery;
+    use crate::ops::watch::EventList;
     use std::os::unix::fs::MetadataExt;
 
     fn texts(dir: &Path) -> Vec<String> {
         let journal = Arc::new(Journal::default());
         EventLog::open(dir, journal.clone()).unwrap().stop();
-        journal.page(&EventQuery::default()).events.into_iter().map(|event| event.text).collect()
+        journal.page(&EventList::default()).events.into_iter().map(|event| event.text).collect()
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
         let log = EventLog::open(dir.path(), journal.clone()).unwrap();
         journal.note(None, "one");
         log.stop();
-        let events = journal.page(&EventQuery::default()).events;
+        let events = journal.page(&EventList::default()).events;
         assert!(events[1].text.starts_with("events are not kept in"), "{events:?}");
     }
 }

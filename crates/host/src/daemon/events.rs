@@ -4,7 +4,8 @@
 //! 1. Numbers rise by one and are never given twice, also over restarts (but for events that a crash took).
 //! 2. Taking note never waits for a disk: the engine's thread does it.
 
-use crate::api::watch::{EventInfo, EventPage, EventQuery};
+use crate::api::watch::{EventInfo, EventPage};
+use crate::ops::watch::EventList;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -63,7 +64,7 @@ impl Journal {
     }
 
     /// The events asked for; waits for one when asked to.
-    pub fn page(&self, query: &EventQuery) -> EventPage {
+    pub fn page(&self, query: &EventList) -> EventPage {
         let wanted = |event: &EventInfo| {
             event.no > query.after && query.pool.as_ref().is_none_or(|pool| event.pool.as_ref() == Some(pool))
         };
@@ -175,7 +176,7 @@ mod tests {
         journal.note(Some("tank"), "one");
         journal.note(Some("pond"), "two");
         journal.warn(Some("tank"), "three");
-        let mut query = EventQuery { pool: Some("tank".into()), ..EventQuery::default() };
+        let mut query = EventList { pool: Some("tank".into()), ..EventList::default() };
         let page = journal.page(&query);
         assert_eq!(page.events.iter().map(|event| event.text.as_str()).collect::<Vec<_>>(), ["one", "three"]);
         query.after = page.next;
@@ -188,7 +189,7 @@ mod tests {
         for n in 1..=EVENTS_MAX as u64 + 5 {
             journal.note(None, n.to_string());
         }
-        let (mut seen, mut query) = (0, EventQuery::default());
+        let (mut seen, mut query) = (0, EventList::default());
         loop {
             let page = journal.page(&query);
             if page.events.is_empty() {
@@ -206,7 +207,7 @@ mod tests {
         let journal = Arc::new(Journal::default());
         let waiting = std::thread::spawn({
             let journal = journal.clone();
-            move || journal.page(&EventQuery { wait_ms: 30_000, ..EventQuery::default() })
+            move || journal.page(&EventList { wait_ms: 30_000, ..EventList::default() })
         });
         journal.close();
         assert!(waiting.join().unwrap().events.is_empty());
@@ -219,9 +220,9 @@ mod tests {
         earlier.note(None, "two");
         let journal = Journal::default();
         journal.note(None, "three");
-        assert_eq!(journal.restore(earlier.page(&EventQuery::default()).events), 2);
+        assert_eq!(journal.restore(earlier.page(&EventList::default()).events), 2);
         assert_eq!(journal.note(None, "x".repeat(2 * TEXT_MAX)), 4);
-        let events = journal.page(&EventQuery::default()).events;
+        let events = journal.page(&EventList::default()).events;
         assert_eq!(events.iter().map(|event| event.no).collect::<Vec<_>>(), [1, 2, 3, 4]);
         assert_eq!((events[2].text.as_str(), events[3].text.len()), ("three", TEXT_MAX));
         assert!(journal.knows("tank") && !journal.knows("pond"));

@@ -149,7 +149,7 @@ impl Runner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::watch::EventQuery;
+    use crate::ops::watch::EventList;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
@@ -169,7 +169,7 @@ mod tests {
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
             let following = scope.spawn(|| runner.follow(journal, &ended));
-            while journal.page(&EventQuery::default()).events.is_empty() {
+            while journal.page(&EventList::default()).events.is_empty() {
                 thread::yield_now();
             }
             events.iter().for_each(|event| {
@@ -203,7 +203,7 @@ mod tests {
         let program = script(dir.path(), &format!("echo run >> {}; exit 3", count.display()));
         told(&runner(program, RUN_MAX), &journal, &["one", "two", "three"]);
         assert_eq!(fs::read_to_string(&count).unwrap().lines().count(), 3);
-        let texts = journal.page(&EventQuery::default()).events;
+        let texts = journal.page(&EventList::default()).events;
         assert_eq!(texts.iter().filter(|event| event.text.contains("ended with")).count(), 1, "{texts:?}");
     }
 

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::api::job::{JobInfo, JobState};
     use crate::api::pool::Health;
-    use crate::api::upkeep::PoolSettings;
+    use crate::api::pool::PoolSettings;
 
     fn pool(every: Option<u64>, scrubbed: Option<u64>) -> PoolInfo {
         let settings = PoolSettings {

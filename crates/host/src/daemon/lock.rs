@@ -6,6 +6,8 @@
 //! 3. Only the owner of this process can open a lock file, or hold its lock: others would keep a daemon from starting.
 
 use crate::api::error::{Answer, ApiError, Kind};
+use crate::ops::line::ToLine;
+use crate::ops::watch::StatusShow;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -62,7 +64,7 @@ impl Socket {
         let mut lock_path = OsString::from(path);
         lock_path.push(".lock");
         let lock = Lock::take(Path::new(&lock_path), &format!("the socket {}", path.display()))
-            .map_err(|error| error.hint(format!("weft status --socket {}", path.display())))?;
+            .map_err(|error| error.hint(format!("{} --socket {}", StatusShow::default().line(), path.display())))?;
         remove_stale(path)?;
         let listener = with_private_umask(|| UnixListener::bind(path));
         let listener = listener.map_err(|error| failed("listen on", path, &error))?;

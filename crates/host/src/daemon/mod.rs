@@ -14,36 +14,28 @@ pub mod backend;
 mod candidates;
 mod concerns;
 pub mod config;
-mod control;
 mod engine;
 mod event_log;
 pub mod events;
-mod exports;
 pub mod find;
 mod hook;
-mod jobs;
 mod keeper;
 pub mod lock;
-mod members;
 mod memory;
-mod mounts;
 pub mod notify;
 mod opening;
+mod perform;
 mod plug;
-mod pools;
 pub mod probe;
 pub(crate) mod say;
 pub mod serve;
 mod sockets;
 mod state;
 mod teller;
-pub(crate) mod upkeep;
-mod vdisks;
-mod watch;
 
 use crate::api::error::Answer;
-use crate::api::server::Server;
-use crate::api::{Control, error::ApiError, error::Kind};
+use crate::api::{error::ApiError, error::Kind};
+use crate::wire::server::Server;
 use backend::{Engine, ExportServer};
 use config::Options;
 use event_log::EventLog;
@@ -88,7 +80,7 @@ pub struct Running {
     _state_lock: Lock,
 }
 
-/// What the operations work on. The submodules implement one noun each.
+/// What the operations work on. The submodules of `perform` do those of one noun each.
 pub(crate) struct Daemon {
     parts: Parts,
     state_dir: StateDir,
@@ -140,7 +132,7 @@ pub fn start(options: &Options, parts: Parts) -> Answer<Running> {
     });
     daemon.meet_old_mounts()?;
     daemon.rescan(Instant::now() + CLAIMS_END_WITHIN, Looking::Asked);
-    let server = Server::start(listener, daemon.clone() as Arc<dyn Control>);
+    let server = Server::start(listener, daemon.clone());
     let server = server.map_err(|error| ApiError::new(Kind::Internal, format!("cannot serve the socket: {error}")))?;
     let keeper = Keeper::start(daemon.clone())?;
     Ok(Running { daemon, server, keeper, hook, teller, event_log, _socket: socket, _state_lock: state_lock })

@@ -10,8 +10,11 @@ use super::events::since_1970;
 use super::state::{MemberRecord, PoolRecord, State, Wanted};
 use super::{Daemon, find, lock};
 use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::pool::Importable;
 use crate::api::pool::{DiskState, PoolInfo};
-use crate::api::upkeep::Importable;
+use crate::ops::disk::DiskList;
+use crate::ops::line::ToLine;
+use crate::ops::pool::PoolImport;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -59,13 +62,14 @@ type Found = (PathBuf, Label);
 impl Unopened {
     /// The command that would open it, or tell more.
     pub(super) fn hint(&self) -> String {
+        let import = PoolImport::of(&self.found.name);
         match (self.why, self.found.missing.is_empty()) {
-            (Why::Exported | Why::Unasked, _) => format!("weft pool import {}", self.found.name),
-            (Why::Busy, _) => "weft disk list".into(),
+            (Why::Exported | Why::Unasked, _) => import.line(),
+            (Why::Busy, _) => DiskList::default().line(),
             (Why::Failed, false) if !self.found.disks.is_empty() => {
-                format!("weft pool import {} --read-only --degraded", self.found.name)
+                PoolImport { read_only: true, degraded: true, ..import }.line()
             }
-            (Why::Failed, _) => "weft disk list".into(),
+            (Why::Failed, _) => DiskList::default().line(),
         }
     }
 }

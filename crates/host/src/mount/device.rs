@@ -5,14 +5,16 @@
 
 use super::choice::{self, Choice};
 use super::{devices_dir, loop_device, mounts_dir, nbd_device, private_dir};
-use crate::api::Control;
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::export::{Address, ExportAdd, ExportRemove, Place};
+use crate::api::export::{Address, Place};
 use crate::api::mount::{MountInfo, Via};
 use crate::api::name::VdiskName;
 use crate::api::vdisk::VdiskInfo;
 use crate::fuse::mounts;
+use crate::ops::Perform;
+use crate::ops::export::{ExportAdd, ExportList, ExportRemove};
 use crate::ublk;
+use crate::wire::client::Client;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -32,7 +34,7 @@ pub(super) struct Made {
 ///
 /// Errors: those of the last. They leave nothing behind.
 pub(super) fn make(
-    weft: &dyn Control,
+    weft: &Client,
     socket: &Path,
     info: &VdiskInfo,
     choices: Vec<Choice>,
@@ -67,7 +69,7 @@ impl Made {
     }
 
     /// Takes it back: nothing is left.
-    pub fn unmake(self, weft: &dyn Control, vdisk: &VdiskName) {
+    pub fn unmake(self, weft: &Client, vdisk: &VdiskName) {
         let below = Below { via: self.choice.via, device: self.device.clone(), export: self.export() };
         below.release();
         let _ = below.gone();
@@ -84,8 +86,8 @@ impl Made {
 }
 
 /// Whether the device of a mount is served now, and not by a daemon that is gone.
-pub(super) fn is_served(weft: &dyn Control, socket: &Path, mount: &MountInfo) -> bool {
-    let exports = || weft.export_list().unwrap_or_default();
+pub(super) fn is_served(weft: &Client, socket: &Path, mount: &MountInfo) -> bool {
+    let exports = || weft.perform(&ExportList {}).unwrap_or_default();
     match mount.via {
         Via::Loop => {
             let file = private_dir(socket, &mount.vdisk).join(&mount.vdisk.vdisk);
@@ -159,8 +161,8 @@ impl Below {
 }
 
 /// Takes the private export back; what is not there any more needs no taking.
-pub(super) fn withdraw(weft: &dyn Control, vdisk: &VdiskName, place: &Place) {
-    let _ = weft.export_remove(vdisk, &ExportRemove::at(place.clone()));
+pub(super) fn withdraw(weft: &Client, vdisk: &VdiskName, place: &Place) {
+    let _ = weft.perform(&ExportRemove::at(vdisk, place.clone()));
     let dir = match place {
         Place::Nbd(Address::Unix(path)) => path.parent(),
         Place::Fuse(dir) => Some(dir.as_path()),
@@ -195,16 +197,16 @@ pub(super) fn without_daemon(socket: &Path, device: &Path) -> Option<Below> {
 /// The private socket in its directory.
 const SOCKET: &str = "socket";
 
-fn make_loop(weft: &dyn Control, socket: &Path, info: &VdiskInfo) -> Answer<(PathBuf, Place)> {
+fn make_loop(weft: &Client, socket: &Path, info: &VdiskInfo) -> Answer<(PathBuf, Place)> {
     let dir = private_dir(socket, &info.name);
     private(&dir)?;
     let place = Place::Fuse(dir.clone());
-    weft.export_add(&ExportAdd::for_mount(&info.name, place.clone()))?;
+    weft.perform(&ExportAdd::for_mount(&info.name, place.clone()))?;
     let device = loop_device::attach(&dir.join(&info.name.vdisk), info.sector.into());
     Ok((device.inspect_err(|_| withdraw(weft, &info.name, &place))?, place))
 }
 
-fn make_nbd(weft: &dyn Control, socket: &Path, info: &VdiskInfo) -> Answer<(PathBuf, Place)> {
+fn make_nbd(weft: &Client, socket: &Path, info: &VdiskInfo) -> Answer<(PathBuf, Place)> {
     let dir = devices_dir(socket).join(&info.name.pool).join(&info.name.vdisk);
     let address: Address = format!("unix:{}", dir.join(SOCKET).display()).parse()?;
     let Address::Unix(path) = &address else { unreachable!("it was written as one") };
@@ -212,12 +214,12 @@ fn make_nbd(weft: &dyn Control, socket: &Path, info: &VdiskInfo) -> Answer<(Path
     // What is left of an earlier one would be forgotten with its record.
     nbd_device::disconnect(path);
     let place = Place::Nbd(address.clone());
-    weft.export_add(&ExportAdd::for_mount(&info.name, place.clone()))?;
+    weft.perform(&ExportAdd::for_mount(&info.name, place.clone()))?;
     let device = nbd_device::connect(path, &info.name, info.sector.into());
     Ok((device.inspect_err(|_| withdraw(weft, &info.name, &place))?, place))
 }
 
-fn make_ublk(weft: &dyn Control, info: &VdiskInfo, earlier: Option<Place>) -> Answer<(PathBuf, Place)> {
+fn make_ublk(weft: &Client, info: &VdiskInfo, earlier: Option<Place>) -> Answer<(PathBuf, Place)> {
     let earlier = earlier.and_then(|place| if let Place::Ublk(number) = place { Some(number) } else { None });
     let taken = ublk::numbers();
     let free = (0..).filter(|number| !taken.contains(number));
@@ -228,7 +230,7 @@ fn make_ublk(weft: &dyn Control, info: &VdiskInfo, earlier: Option<Place>) -> An
             return Err(ApiError::new(Kind::NotPossible, message).hint("ls /dev/ublkc*"));
         };
         let place = Place::Ublk(number);
-        match weft.export_add(&ExportAdd::for_mount(&info.name, place.clone())) {
+        match weft.perform(&ExportAdd::for_mount(&info.name, place.clone())) {
             Err(error) if error.kind == Kind::AlreadyExists => {}
             Err(error) => return Err(error),
             Ok(_) => {

@@ -3,11 +3,13 @@
 use super::device::{self, Below};
 use super::tools::{Tool, UMOUNT};
 use super::{State, only_root, state};
-use crate::api::Control;
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::mount::{MountForget, MountInfo, Via};
+use crate::api::mount::{MountInfo, Via};
 use crate::api::watch::{Change, Outcome};
 use crate::fuse::mounts;
+use crate::ops::Perform;
+use crate::ops::mount::{MountForget, MountList};
+use crate::wire::client::Client;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,11 +43,11 @@ pub(super) struct User {
 }
 
 /// Unmounts a virtual disk. Everything written is durable in it before.
-pub fn unmount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<Change> {
+pub fn unmount(weft: &Client, socket: &Path, request: &Request) -> Answer<Change> {
     let shown = request.dir.display();
     only_root(&format!("weft unmount {shown}"))?;
     let dir = mounts::resolved(&request.dir).unwrap_or_else(|_| request.dir.clone());
-    let known = match weft.mount_list() {
+    let known = match weft.perform(&MountList {}) {
         Err(error) if error.kind == Kind::Unreachable => return without_daemon(socket, &dir, request, error),
         known => known?,
     };
@@ -73,7 +75,7 @@ pub fn unmount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<C
         State::Dead | State::Gone => end_dead(&mount),
     }
     if !request.keep {
-        weft.mount_forget(&MountForget { dir: mount.dir.clone() })?;
+        weft.perform(&MountForget { dir: mount.dir.clone() })?;
         if let Some(place) = mount.place() {
             device::withdraw(weft, &mount.vdisk, &place);
         }
@@ -118,10 +120,10 @@ impl Discards {
 
 /// Clears away a mount that is dead or was ended by somebody else. Its export stays for the next mount. It is forgotten
 /// unless it is mounted `again`: then what is remembered of it is replaced when that has worked.
-pub(super) fn clear(weft: &dyn Control, mount: &MountInfo, again: bool) -> Answer<()> {
+pub(super) fn clear(weft: &Client, mount: &MountInfo, again: bool) -> Answer<()> {
     end_dead(mount);
     if !again {
-        weft.mount_forget(&MountForget { dir: mount.dir.clone() })?;
+        weft.perform(&MountForget { dir: mount.dir.clone() })?;
     }
     Ok(())
 }

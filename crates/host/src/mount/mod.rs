@@ -27,10 +27,10 @@ mod nbd_device;
 pub mod tools;
 pub mod up;
 
-use crate::api::Control;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::mount::MountInfo;
 use crate::api::name::VdiskName;
+use crate::wire::client::Client;
 use std::path::{Path, PathBuf};
 
 /// The directory of the file of a mounted virtual disk, beside the daemon's control socket.
@@ -67,7 +67,7 @@ enum State {
     Gone,
 }
 
-fn state(weft: &dyn Control, mount: &MountInfo, socket: &Path) -> State {
+fn state(weft: &Client, mount: &MountInfo, socket: &Path) -> State {
     let mounted = crate::fuse::mounts::mounted_at(&mount.dir).ok().flatten();
     if !mounted.is_some_and(|mounted| mount.is_of(&mounted.source)) {
         return State::Gone;

@@ -5,7 +5,6 @@ use super::device::{self, Made};
 use super::filesystem::{found_on, mount_options};
 use super::tools::{MOUNT, UMOUNT};
 use super::{State, down, only_root, state};
-use crate::api::Control;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::export::{ExportInfo, Place};
 use crate::api::mount::{FileSystem, MountInfo, Via};
@@ -13,6 +12,11 @@ use crate::api::name::VdiskName;
 use crate::api::vdisk::VdiskInfo;
 use crate::api::watch::{Change, Outcome};
 use crate::fuse::mounts;
+use crate::ops::Perform;
+use crate::ops::export::ExportList;
+use crate::ops::mount::MountList;
+use crate::ops::vdisk::VdiskShow;
+use crate::wire::client::Client;
 use std::io;
 use std::path::{Path, PathBuf};
 use weft_engine::units::ByteCount;
@@ -41,14 +45,14 @@ pub struct Request {
 /// Mounts a virtual disk. What a daemon that died left of an earlier mount of it goes first.
 ///
 /// `socket`: the daemon's control socket. Errors leave nothing behind.
-pub fn mount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<Change> {
+pub fn mount(weft: &Client, socket: &Path, request: &Request) -> Answer<Change> {
     let Request { vdisk, dir, .. } = request;
     only_root(&format!("weft mount {vdisk} {}", dir.display()))?;
-    let info = weft.vdisk_show(vdisk)?;
+    let info = weft.perform(&VdiskShow { vdisk: vdisk.clone() })?;
     let subject = format!("mount of {vdisk} on {}", dir.display());
     let (mut persist, mut via) = (request.persist, request.via);
     let mut earlier = Vec::new();
-    for mount in weft.mount_list()?.into_iter().filter(|mount| mount.vdisk == *vdisk) {
+    for mount in weft.perform(&MountList {})?.into_iter().filter(|mount| mount.vdisk == *vdisk) {
         let here = mounts::resolved(dir).is_ok_and(|dir| dir == mount.dir);
         if state(weft, &mount, socket) != State::Alive {
             persist |= here && mount.persist;
@@ -74,7 +78,7 @@ pub fn mount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<Cha
     judge_offered(weft, vdisk, &earlier)?;
     let mut change = Change::new(Outcome::Created, subject, request.dry_run);
     if request.dry_run {
-        let dead = mounts::is_dead(dir) || weft.mount_list()?.iter().any(|mount| mount.dir == *dir);
+        let dead = mounts::is_dead(dir) || weft.perform(&MountList {})?.iter().any(|mount| mount.dir == *dir);
         if !dead {
             free(request)?;
         }
@@ -110,7 +114,7 @@ pub fn mount(weft: &dyn Control, socket: &Path, request: &Request) -> Answer<Cha
 
 /// Formats, mounts and remembers; what is remembered, and what was done in words.
 fn on_device(
-    weft: &dyn Control,
+    weft: &Client,
     request: &Request,
     info: &VdiskInfo,
     made: &Made,
@@ -149,7 +153,7 @@ fn on_device(
         filesystem: kind.into(),
         persist: request.persist,
     };
-    if let Err(error) = weft.mount_note(&mount) {
+    if let Err(error) = weft.perform(&mount) {
         let _ = UMOUNT.run([dir]);
         return Err(error);
     }
@@ -162,7 +166,7 @@ fn on_device(
 }
 
 /// Answers for a mount that is there already: only whether it persists can still change.
-fn already(weft: &dyn Control, request: &Request, mount: MountInfo, subject: String) -> Answer<Change> {
+fn already(weft: &Client, request: &Request, mount: MountInfo, subject: String) -> Answer<Change> {
     if request.format.is_some() {
         let dir = mount.dir.display();
         return Err(ApiError::new(
@@ -180,7 +184,7 @@ fn already(weft: &dyn Control, request: &Request, mount: MountInfo, subject: Str
         return Ok(Change::new(Outcome::AlreadySo, subject, request.dry_run).line(mount.device.display().to_string()));
     }
     if !request.dry_run {
-        weft.mount_note(&MountInfo { persist: true, ..mount })?;
+        weft.perform(&MountInfo { persist: true, ..mount })?;
     }
     Ok(Change::new(Outcome::Changed, subject, request.dry_run).line("mounted again whenever the daemon starts"))
 }
@@ -194,9 +198,9 @@ fn judge_used(request: &Request, info: &VdiskInfo) -> Answer<()> {
 }
 
 /// Refuses to mount what clients may write to. `earlier`: mounts that are gone, whose exports are of no use to anybody.
-fn judge_offered(weft: &dyn Control, vdisk: &VdiskName, earlier: &[MountInfo]) -> Answer<()> {
+fn judge_offered(weft: &Client, vdisk: &VdiskName, earlier: &[MountInfo]) -> Answer<()> {
     let own = |export: &ExportInfo| earlier.iter().any(|mount| mount.place() == export.place());
-    let exports = weft.export_list()?;
+    let exports = weft.perform(&ExportList {})?;
     let Some(at) = exports
         .iter()
         .find(|export| export.vdisk == *vdisk && !export.terms.read_only && !own(export))

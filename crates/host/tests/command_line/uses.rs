@@ -1,12 +1,13 @@
 //! Who may use a virtual disk beside whom.
 
 use super::Machine;
-use weft_host::api::Control;
-use weft_host::api::client::Client;
 use weft_host::api::error::Kind;
-use weft_host::api::export::{ExportAdd, Place};
+use weft_host::api::export::Place;
 use weft_host::api::mount::{MountInfo, Via};
 use weft_host::cli::exit::Exit;
+use weft_host::ops::Perform;
+use weft_host::ops::export::ExportAdd;
+use weft_host::wire::client::Client;
 
 fn with_media() -> (Machine, [String; 2]) {
     let machine = Machine::with_tank();
@@ -38,8 +39,8 @@ fn mount(machine: &Machine) -> (Client, ExportAdd, MountInfo) {
 fn a_mounted_virtual_disk_can_only_be_read_by_others() {
     let (mut machine, [a, _]) = with_media();
     let (client, export, info) = mount(&machine);
-    client.export_add(&export).unwrap();
-    client.mount_note(&info).unwrap();
+    client.perform(&export).unwrap();
+    client.perform(&info).unwrap();
     let add = ["export", "add", "tank/media", "--nbd", &a];
     let read = format!("weft export add tank/media --nbd {a} --read-only");
     for more in [None, Some("--shared"), Some("--dry-run")] {
@@ -59,11 +60,11 @@ fn what_clients_write_to_is_not_mounted_beside_them() {
     let (machine, [a, b]) = with_media();
     let (client, export, _) = mount(&machine);
     machine.done(&["export", "add", "tank/media", "--nbd", &a]);
-    let error = client.export_add(&export).unwrap_err();
+    let error = client.perform(&export).unwrap_err();
     assert_eq!((error.kind, error.hint), (Kind::NotPossible, Some(format!("weft export remove tank/media --nbd {a}"))));
     machine.done(&["export", "remove", "tank/media"]);
     machine.done(&["export", "add", "tank/media", "--nbd", &b, "--read-only"]);
-    client.export_add(&export).unwrap();
+    client.perform(&export).unwrap();
 }
 
 #[test]

@@ -19,11 +19,12 @@ use weft_host::api::name::VdiskName;
 use weft_host::api::pool::{
     CheckReport, DiskCounters, DiskInfo, DiskState, Health, Keeping, Media, MemoryBudget, PoolInfo,
 };
-use weft_host::api::upkeep::{PoolSettings, Usage};
-use weft_host::api::vdisk::{ExplainQuery, Layout, Resiliency, VdiskCounters, VdiskInfo};
+use weft_host::api::pool::{PoolSettings, Usage};
+use weft_host::api::vdisk::{Layout, Resiliency, VdiskCounters, VdiskInfo};
 use weft_host::daemon::backend::{
     DiskChange, Engine, ExportServer, Judged, Label, NewMember, NewPool, OpenHow, VdiskSpec,
 };
+use weft_host::ops::vdisk::Explain;
 
 const MARK: &str = "a label of the fake engine\n";
 
@@ -321,8 +322,8 @@ impl Engine for FakeEngine {
         })
     }
 
-    fn explain(&self, vdisk: &VdiskName, query: ExplainQuery) -> Answer<Vec<String>> {
-        Ok(vec![format!("{} {} bytes of {vdisk} from column 0", query.operation, query.length)])
+    fn explain(&self, request: &Explain) -> Answer<Vec<String>> {
+        Ok(vec![format!("{} {} bytes of {} from column 0", request.operation, request.length, request.vdisk)])
     }
 }
 

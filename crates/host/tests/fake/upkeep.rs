@@ -8,8 +8,8 @@ use weft_engine::pool::{Instead, Leaving};
 use weft_engine::units::ByteCount;
 use weft_host::api::error::{Answer, ApiError, Kind};
 use weft_host::api::job::{JobAction, JobInfo, JobKind, JobState};
+use weft_host::api::pool::Usage;
 use weft_host::api::pool::{DiskState, Health, PoolInfo};
-use weft_host::api::upkeep::Usage;
 use weft_host::daemon::backend::{DiskChange, Label, NewMember};
 
 const WORK: u64 = 4 << 20;

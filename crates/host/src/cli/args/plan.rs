@@ -2,7 +2,7 @@
 
 use crate::api::error::BadValue;
 use crate::api::size;
-use crate::cli::values;
+use crate::ops::values;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use weft_engine::limits::DISKS_MAX;

@@ -1,10 +1,12 @@
 //! `weft plan`: asks the planner; the daemon only for the disks of a pool.
 
-use super::{Ran, Session, absolute};
-use crate::api::Control;
+use super::{Ran, Session};
 use crate::api::error::{Answer as Result, ApiError, Kind};
 use crate::api::pool::Media;
 use crate::cli::args;
+use crate::ops::pool::PoolShow;
+use crate::ops::{Perform, absolute};
+use crate::wire::client::Client;
 use weft_engine::error::ErrorKind;
 use weft_lab::disks::{Class, PlannedDisk};
 use weft_lab::plan::{Question, plan};
@@ -14,7 +16,7 @@ impl Session<'_, '_> {
         let disks = match (&told.disks, &told.pool) {
             (Some(disks), _) => disks.of(told.media),
             (None, pool) => {
-                let client = crate::api::client::Client::new(self.socket()?);
+                let client = Client::new(self.socket()?);
                 members(&client, pool.as_deref().unwrap_or_default(), told.media)?
             }
         };
@@ -48,12 +50,12 @@ impl Session<'_, '_> {
 
 /// The disks of an open pool. A pool knows of a disk whether it is solid-state; `media` says which hard disks the
 /// others are.
-fn members(weft: &dyn Control, pool: &str, media: Class) -> Result<Vec<PlannedDisk>> {
+fn members(weft: &Client, pool: &str, media: Class) -> Result<Vec<PlannedDisk>> {
     let class = |of: &Media| match of {
         Media::Ssd => Class::Ssd,
         _ if media.rotational() => media,
         _ => Class::Hdd7200,
     };
-    let pool = weft.pool_show(pool)?;
+    let pool = weft.perform(&PoolShow { pool: pool.into() })?;
     Ok(pool.disks.iter().map(|disk| PlannedDisk { size: disk.capacity, class: class(&disk.media) }).collect())
 }

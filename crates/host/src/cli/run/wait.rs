@@ -1,11 +1,12 @@
 //! Waiting for a job: a bar on a terminal, lines elsewhere. Ctrl-C ends the waiting, not the job.
 
 use super::{Ran, Session};
-use crate::api::Control;
 use crate::api::error::{ApiError, Kind};
 use crate::api::job::{JobInfo, JobState};
 use crate::cli::exit::Exit;
-use crate::cli::text::progress;
+use crate::ops::Perform;
+use crate::ops::job::{JobShow, progress};
+use crate::wire::client::Client;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::SIGINT;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ const LINE_EVERY: f64 = 10.0;
 
 impl Session<'_, '_> {
     /// Shows the progress of a job until it ends, and how it ended.
-    pub(super) fn wait(&mut self, weft: &dyn Control, job: &str) -> Ran {
+    pub(super) fn wait(&mut self, weft: &Client, job: &str) -> Ran {
         let interrupted = Arc::new(AtomicBool::new(false));
         let watching = signal_hook::flag::register(SIGINT, interrupted.clone());
         let watching =
@@ -48,13 +49,13 @@ impl Session<'_, '_> {
     /// The job when it has ended; `None` when nobody wants to wait any more.
     fn until_ended(
         &mut self,
-        weft: &dyn Control,
+        weft: &Client,
         job: &str,
         interrupted: &AtomicBool,
     ) -> Result<Option<JobInfo>, super::Failure> {
-        let mut told = Told::new(self.io.progress && !self.cli.common.quiet);
+        let mut told = Told::new(self.io.progress && !self.cli.quiet);
         loop {
-            let now = weft.job_show(job)?;
+            let now = weft.perform(&JobShow { job: job.into() })?;
             if now.state.is_over() {
                 told.bar.finish_and_clear();
                 return Ok(Some(now));
@@ -63,7 +64,7 @@ impl Session<'_, '_> {
                 told.bar.abandon();
                 return Ok(None);
             }
-            if let Some(line) = told.tell(&now).filter(|_| !self.cli.common.quiet) {
+            if let Some(line) = told.tell(&now).filter(|_| !self.cli.quiet) {
                 writeln!(self.io.err, "{line}")?;
             }
             std::thread::sleep(ASK_EVERY);

@@ -1,7 +1,7 @@
 //! Claims and what was found about them.
 
-use super::Text;
-use crate::cli::table::{Rows, Style, cell};
+use crate::ops::table::{Rows, Style, cell};
+use crate::ops::text::Text;
 use serde::Serialize;
 use weft_lab::claims::{CLAIMS, Finding};
 

@@ -1,7 +1,7 @@
 //! A plan on one screen: the best layouts in words, then the table.
 
-use super::Text;
-use crate::cli::table::{Rows, Style, cell, percent};
+use crate::ops::table::{Rows, Style, cell, percent};
+use crate::ops::text::Text;
 use serde::Serialize;
 use weft_lab::plan::{Answer, Choice, LayoutPlan, decimal};
 

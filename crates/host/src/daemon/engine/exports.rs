@@ -14,6 +14,7 @@ use crate::daemon::memory;
 use crate::daemon::sockets::give_socket;
 use crate::export::{Exports, Volume};
 use crate::nbd;
+use crate::ops::export::ExportList;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -127,7 +128,7 @@ impl NbdExports {
     fn stop(&self, vdisk: &VdiskName, at: &Address) -> Answer<()> {
         let mut servers = lock(&self.servers);
         let Some(listening) = servers.get(at) else {
-            return Err(ApiError::new(Kind::NotFound, format!("nothing is offered on {at}")).hint("weft export list"));
+            return Err(ApiError::new(Kind::NotFound, format!("nothing is offered on {at}")).offer(&ExportList {}));
         };
         let left = {
             let mut names = lock(&listening.offered.names);

@@ -6,6 +6,7 @@ use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
 use crate::daemon::memory;
 use crate::fuse;
+use crate::ops::export::ExportList;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -40,7 +41,7 @@ impl FuseExports {
     pub fn stop(&self, vdisk: &VdiskName, dir: &Path) -> Answer<()> {
         let Some(server) = lock(&self.servers).remove(dir) else {
             let message = format!("{vdisk} is not mounted on {}", dir.display());
-            return Err(ApiError::new(Kind::NotFound, message).hint("weft export list"));
+            return Err(ApiError::new(Kind::NotFound, message).offer(&ExportList {}));
         };
         server.stop();
         Ok(())

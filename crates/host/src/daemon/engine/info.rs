@@ -5,10 +5,10 @@ use super::open::OpenPool;
 use super::upkeep;
 use super::world::named;
 use crate::api::name::VdiskName;
+use crate::api::pool::Usage;
 use crate::api::pool::{
     CheckReport, DiskCounters, DiskInfo, DiskState, Frozen, Health, Keeping, Latency, Media, MemoryBudget, PoolInfo,
 };
-use crate::api::upkeep::Usage;
 use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
 use weft_engine::pool::{check, info};

@@ -30,10 +30,13 @@ use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobAction, StartKind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{CheckReport, PoolInfo};
-use crate::api::upkeep::{PoolSettings, Usage};
-use crate::api::vdisk::{ExplainQuery, Operation, Provisioning, Resiliency};
+use crate::api::pool::{PoolSettings, Usage};
+use crate::api::vdisk::{Operation, Provisioning, Resiliency};
 use crate::disk::BackendChoice;
 use crate::export::PayloadPool;
+use crate::ops::pool::PoolList;
+use crate::ops::vdisk::Explain;
+use crate::ops::watch::EventList;
 use crate::runtime::{Handle, Local, Options, start};
 use border::Border;
 use history::History;
@@ -367,12 +370,12 @@ impl Engine for HostEngine {
         })
     }
 
-    fn explain(&self, vdisk: &VdiskName, query: ExplainQuery) -> Answer<Vec<String>> {
-        let name = vdisk.clone();
-        self.ask_pool(&vdisk.pool, "explain", move |open| async move {
-            let vdisk = open.vdisk(&name)?;
-            let (offset, len) = (VirtualOffset(query.offset), query.length as usize);
-            let lines = match query.operation {
+    fn explain(&self, request: &Explain) -> Answer<Vec<String>> {
+        let asked = request.clone();
+        self.ask_pool(&request.vdisk.pool, "explain", move |open| async move {
+            let vdisk = open.vdisk(&asked.vdisk)?;
+            let (offset, len) = (VirtualOffset(asked.offset), asked.length as usize);
+            let lines = match asked.operation {
                 Operation::Read => vdisk.explain_read(offset, len)?,
                 Operation::Write => vdisk.explain_write(offset, len)?,
             };
@@ -390,7 +393,7 @@ impl Drop for HostEngine {
 impl Pools {
     fn pool(&self, name: &str) -> Answer<Rc<OpenPool>> {
         let found = self.open.borrow().get(name).cloned();
-        found.ok_or_else(|| ApiError::new(Kind::NotFound, format!("no pool {name}")).hint("weft pool list"))
+        found.ok_or_else(|| ApiError::new(Kind::NotFound, format!("no pool {name}")).offer(&PoolList {}))
     }
 }
 
@@ -409,7 +412,7 @@ fn look_at_all(local: &Local<Pools>) -> Vec<PoolInfo> {
 }
 
 fn broken(pool: &str) -> ApiError {
-    ApiError::new(Kind::Internal, format!("pool {pool} was closed, by a mistake of weft")).hint("weft events")
+    ApiError::new(Kind::Internal, format!("pool {pool} was closed, by a mistake of weft")).offer(&EventList::default())
 }
 
 /// What the engine is asked for.

@@ -12,6 +12,8 @@ use crate::daemon::events::{Journal, now_ms};
 use crate::daemon::find;
 use crate::daemon::opening::wall_clock;
 use crate::disk::{DiskOptions, HostDisk};
+use crate::ops::vdisk::VdiskList;
+use crate::ops::watch::EventList;
 use crate::runtime::Local;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -164,7 +166,9 @@ impl OpenPool {
 
     pub fn vdisk(&self, name: &VdiskName) -> Answer<Rc<Vdisk>> {
         let found = self.pool.vdisk(&name.vdisk);
-        found.ok_or_else(|| ApiError::new(Kind::NotFound, format!("no virtual disk {name}")).hint("weft vdisk list"))
+        found.ok_or_else(|| {
+            ApiError::new(Kind::NotFound, format!("no virtual disk {name}")).offer(&VdiskList::default())
+        })
     }
 }
 
@@ -253,7 +257,7 @@ async fn open_inside(
         if let Some(label) = labels::probe(path)? {
             if local.state().broken.borrow().contains(&label.pool_id) {
                 let message = "it was closed after a mistake of weft; a restart of the daemon opens it again";
-                return Err(ApiError::new(Kind::NotPossible, message).hint("weft events"));
+                return Err(ApiError::new(Kind::NotPossible, message).offer(&EventList::default()));
             }
             found.insert(label.disk_id, (path.clone(), disk.clone()));
         }
@@ -370,8 +374,8 @@ fn random<const N: usize>() -> Answer<[u8; N]> {
 mod tests {
     use super::super::{HostEngine, info};
     use super::*;
-    use crate::api::watch::EventQuery;
     use crate::daemon::backend::Engine;
+    use crate::ops::watch::EventList;
     use std::fs::File;
     use weft_engine::event::{DiskNo, Event};
     use weft_engine::pool::info::DiskState;
@@ -406,7 +410,7 @@ mod tests {
         let members = ["a", "b"].map(member).to_vec();
         engine.pool_create(&NewPool { name: "p".into(), slab_size: ByteCount::mib(1), members }).unwrap();
         let told = || {
-            let page = journal.page(&EventQuery::default());
+            let page = journal.page(&EventList::default());
             page.events.iter().filter(|event| event.text.contains("slow")).count()
         };
         // Whether the engine's finding that the first of them is slow is shown.

@@ -5,6 +5,7 @@ use super::exports::{Offered, lock};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
 use crate::daemon::memory;
+use crate::ops::export::ExportList;
 use crate::ublk;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -36,7 +37,7 @@ impl UblkExports {
     pub fn stop(&self, vdisk: &VdiskName, number: u32) -> Answer<()> {
         let Some(server) = lock(&self.servers).remove(&number) else {
             let message = format!("{vdisk} is not ublk device {number}");
-            return Err(ApiError::new(Kind::NotFound, message).hint("weft export list"));
+            return Err(ApiError::new(Kind::NotFound, message).offer(&ExportList {}));
         };
         server.stop();
         Ok(())

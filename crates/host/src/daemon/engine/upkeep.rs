@@ -6,7 +6,7 @@ use super::{Pools, labels};
 use crate::api::error::{Answer, ApiError};
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
 use crate::api::pool::Media;
-use crate::api::upkeep::{PoolSettings, Usage};
+use crate::api::pool::{PoolSettings, Usage};
 use crate::daemon::backend::{DiskChange, NewMember};
 use crate::disk::DiskOptions;
 use crate::runtime::Local;

@@ -1,54 +1,27 @@
-//! The life of a pool after it was made: its settings, its members coming and going, its leaving and coming back.
+//! What can be set: `weft pool set` and `weft disk set`, whose words are `KEY=VALUE`.
 
-use super::error::BadValue;
-use super::judge;
-use super::pool::Media;
-use super::size::Size;
-use super::span::Span;
+use super::disk::member;
+use super::line::{Line, ToLine};
+use super::{Changing, Weft, values, verb};
+use crate::api::error::{Answer, BadValue};
+use crate::api::judge;
+use crate::api::pool::{Media, Usage};
+use crate::api::span::Span;
+use clap::Args;
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 /// The most of the disks' time that can be kept for clients while jobs run, in percent.
 pub const FOREGROUND_SHARE_MAX: u8 = 90;
 
-/// What a disk of a pool is used for.
-#[derive(Serialize, Deserialize, ToSchema, clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-#[serde(rename_all = "kebab-case")]
-pub enum Usage {
-    /// For data, as the pool sees fit.
-    Auto,
-    /// Only for what asks for this disk by name.
-    Manual,
-    /// For nothing, until another disk is lost.
-    Spare,
-    /// For the log, and for no data.
-    Journal,
-    /// For nothing new.
-    Retired,
-}
-
-/// What a pool does by itself, and when.
-#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PoolSettings {
-    /// Seconds that a disk may be missing before its data is rebuilt elsewhere; none: it never is by itself.
-    pub repair_after_seconds: Option<u64>,
-    /// Seconds from one scrub to the next; none: none is begun by itself.
-    pub scrub_every_seconds: Option<u64>,
-    /// When the last scrub ended, in seconds since 1970 UTC.
-    pub scrubbed: Option<u64>,
-    /// The share of the disks' time that is kept for clients while jobs run, in percent.
-    pub foreground_share: u8,
-    /// How full the pool is when people are told: three rising shares, in percent.
-    pub full: [u8; 3],
-}
-
 /// Asks to change what a pool does by itself. What is left out stays.
-#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Default, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSet {
+    /// The pool.
+    #[serde(skip)]
+    pub pool: String,
     /// How long a disk may be missing before its data is rebuilt elsewhere, or `never`.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
@@ -64,111 +37,21 @@ pub struct PoolSet {
     #[serde(default)]
     pub full: Option<[u8; 3]>,
     /// Only say what would change.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
-/// Asks for another name.
-#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
-#[serde(deny_unknown_fields)]
-pub struct Rename {
-    /// The new name.
-    pub name: String,
-    /// Only say what would change.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
-/// Asks to open a pool that was found and is not open.
-#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
-#[serde(deny_unknown_fields)]
-pub struct PoolImport {
-    /// Its name, or its identity where two have the same name.
-    pub pool: String,
-    /// Write nothing to it.
-    #[serde(default)]
-    pub read_only: bool,
-    /// Open it although more of its disks are missing than it can be sure without.
-    #[serde(default)]
-    pub degraded: bool,
-    /// Only say what would change.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
-/// A pool that was found and is not open.
-#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
-pub struct Importable {
-    /// Its name.
-    pub name: String,
-    /// Its identity, 32 hexadecimal digits.
-    pub id: String,
-    /// Where its disks were found.
-    #[schema(value_type = Vec<String>)]
-    pub disks: Vec<PathBuf>,
-    /// The names of disks it had when it was last open, and which were not found.
-    pub missing: Vec<String>,
-    /// Why it is not open.
-    pub reason: String,
-}
-
-/// Asks to make disks members of a pool.
-#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
-#[serde(deny_unknown_fields)]
-pub struct DiskAdd {
-    /// The disks: block devices or files, as absolute paths.
-    #[schema(value_type = Vec<String>)]
-    pub disks: Vec<PathBuf>,
-    /// What for; for data unless said.
-    #[serde(default)]
-    pub usage: Option<Usage>,
-    /// Make files that are missing, sparse, of this size.
-    #[serde(default)]
-    #[schema(value_type = Option<String>)]
-    pub create_size: Option<Size>,
-    /// Take disks that hold something else.
-    #[serde(default)]
-    pub force: bool,
-    /// Only say what would change.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
-/// How to take a disk out of its pool.
-#[derive(Serialize, Deserialize, IntoParams, ToSchema, Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct DiskRemove {
-    /// Also where virtual disks would lose redundancy.
-    #[serde(default)]
-    pub force: bool,
-    /// Only say what would change.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
-/// Asks to put one disk in the place of another.
-#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
-#[serde(deny_unknown_fields)]
-pub struct DiskReplace {
-    /// The new disk: the absolute path of a block device or file, or the name of a disk that the pool has.
-    pub by: String,
-    /// Make the file when it is missing, sparse, of this size.
-    #[serde(default)]
-    #[schema(value_type = Option<String>)]
-    pub create_size: Option<Size>,
-    /// Take a disk that holds something else; also where virtual disks would lose redundancy.
-    #[serde(default)]
-    pub force: bool,
-    /// Only say what would change.
-    #[serde(default)]
-    pub dry_run: bool,
+    #[serde(default, rename = "dry_run")]
+    #[schema(value_type = bool)]
+    pub changing: Changing,
 }
 
 /// Asks to change what a pool knows of one of its disks. What is left out stays.
 #[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Default, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct DiskSet {
+    /// The pool.
+    #[serde(skip)]
+    pub pool: String,
+    /// Its name in the pool, identity or path.
+    #[serde(skip)]
+    pub disk: String,
     /// What it is used for.
     #[serde(default)]
     pub usage: Option<Usage>,
@@ -186,8 +69,89 @@ pub struct DiskSet {
     #[serde(default)]
     pub maintenance: Option<bool>,
     /// Only say what would change.
-    #[serde(default)]
-    pub dry_run: bool,
+    #[serde(default, rename = "dry_run")]
+    #[schema(value_type = bool)]
+    pub changing: Changing,
+}
+
+/// `weft pool set`.
+#[derive(Args, Clone, Debug)]
+pub struct PoolSetTyped {
+    /// Its name
+    #[arg(value_parser = values::name)]
+    pub pool: String,
+    /// repair-after=SPAN|never, scrub-every=SPAN|never, foreground-share=N%, full=N,N,N
+    #[arg(value_name = "KEY=VALUE", required = true, value_parser = values::pool_setting)]
+    pub settings: Vec<PoolSet>,
+    /// How to change it.
+    #[command(flatten)]
+    pub changing: Changing,
+}
+
+/// `weft disk set`.
+#[derive(Args, Clone, Debug)]
+pub struct DiskSetTyped {
+    /// The pool
+    #[arg(value_parser = values::name)]
+    pub pool: String,
+    /// Its name in the pool, identity or path
+    pub disk: String,
+    /// usage=auto|manual|spare|journal|retired, media=hdd|ssd, name=NAME, domain=NAME, maintenance=on|off
+    #[arg(value_name = "KEY=VALUE", required = true, value_parser = values::disk_setting)]
+    pub settings: Vec<DiskSet>,
+    /// How to change it.
+    #[command(flatten)]
+    pub changing: Changing,
+}
+
+impl PoolSetTyped {
+    /// All settings together.
+    pub fn operation(self) -> PoolSet {
+        let asked = PoolSet { pool: self.pool, changing: self.changing, ..PoolSet::default() };
+        self.settings.into_iter().fold(asked, PoolSet::and)
+    }
+}
+
+impl DiskSetTyped {
+    /// All settings together.
+    pub fn operation(self) -> DiskSet {
+        let asked = DiskSet { changing: self.changing, ..DiskSet::of(&self.pool, &self.disk) };
+        self.settings.into_iter().fold(asked, DiskSet::and)
+    }
+}
+
+verb!(PoolSet: "pool set", changing);
+
+verb!(DiskSet: "disk set", changing {
+    fn typed(self, _: &impl Weft) -> Answer<DiskSet> {
+        Ok(DiskSet { disk: member(&self.disk)?, ..self })
+    }
+});
+
+impl ToLine for PoolSet {
+    fn line(&self) -> String {
+        let words = [
+            self.repair_after.map(|span| format!("repair-after={span}")),
+            self.scrub_every.map(|span| format!("scrub-every={span}")),
+            self.foreground_share.map(|share| format!("foreground-share={share}%")),
+            self.full.map(|[a, b, c]| format!("full={a},{b},{c}")),
+        ];
+        words.into_iter().flatten().fold(Line::new("pool set").word(&self.pool), Line::word).into()
+    }
+}
+
+impl ToLine for DiskSet {
+    fn line(&self) -> String {
+        let words = [
+            self.usage.map(|usage| format!("usage={usage}")),
+            self.media.map(|media| format!("media={media}")),
+            self.name.as_ref().map(|name| format!("name={name}")),
+            self.domain.as_ref().map(|domain| format!("domain={domain}")),
+            self.maintenance.map(|on| format!("maintenance={}", if on { "on" } else { "off" })),
+        ];
+        let line = Line::new("disk set").word(&self.pool).word(&self.disk);
+        words.into_iter().flatten().fold(line, Line::word).into()
+    }
 }
 
 impl PoolSet {
@@ -199,7 +163,7 @@ impl PoolSet {
 
     /// Whether nothing is asked for.
     pub fn is_empty(&self) -> bool {
-        *self == PoolSet { dry_run: self.dry_run, ..PoolSet::default() }
+        *self == PoolSet { pool: self.pool.clone(), changing: self.changing, ..PoolSet::default() }
     }
 
     /// Adds what `other` asks for.
@@ -209,12 +173,29 @@ impl PoolSet {
             scrub_every: other.scrub_every.or(self.scrub_every),
             foreground_share: other.foreground_share.or(self.foreground_share),
             full: other.full.or(self.full),
-            dry_run: self.dry_run || other.dry_run,
+            ..self
         }
     }
 }
 
+impl PoolSet {
+    /// Changes nothing yet.
+    pub fn of(pool: &str) -> PoolSet {
+        PoolSet { pool: pool.into(), ..PoolSet::default() }
+    }
+}
+
 impl DiskSet {
+    /// Changes nothing yet.
+    pub fn of(pool: &str, disk: &str) -> DiskSet {
+        DiskSet { pool: pool.into(), disk: disk.into(), ..DiskSet::default() }
+    }
+
+    /// Asks to use a disk again that was in maintenance, or that failed.
+    pub fn back(pool: &str, disk: &str) -> DiskSet {
+        DiskSet { maintenance: Some(false), ..DiskSet::of(pool, disk) }
+    }
+
     /// Whether every value is within its range.
     pub fn judge(&self) -> Result<(), BadValue> {
         self.name.as_deref().map_or(Ok(()), judge::name)?;
@@ -226,7 +207,7 @@ impl DiskSet {
 
     /// Whether nothing is asked for.
     pub fn is_empty(&self) -> bool {
-        *self == DiskSet { dry_run: self.dry_run, ..DiskSet::default() }
+        *self == DiskSet { changing: self.changing, ..DiskSet::of(&self.pool, &self.disk) }
     }
 
     /// Adds what `other` asks for.
@@ -237,7 +218,7 @@ impl DiskSet {
             name: other.name.or(self.name),
             domain: other.domain.or(self.domain),
             maintenance: other.maintenance.or(self.maintenance),
-            dry_run: self.dry_run || other.dry_run,
+            ..self
         }
     }
 }
@@ -365,18 +346,6 @@ fn with_key(key: &str, bad: BadValue) -> BadValue {
     BadValue {
         message: format!("{key}: {}", bad.message),
         nearest: bad.nearest.map(|nearest| format!("{key}={nearest}")),
-    }
-}
-
-impl fmt::Display for Usage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Usage::Auto => "auto",
-            Usage::Manual => "manual",
-            Usage::Spare => "spare",
-            Usage::Journal => "journal",
-            Usage::Retired => "retired",
-        })
     }
 }
 

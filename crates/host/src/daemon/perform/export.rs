@@ -1,19 +1,41 @@
 //! Exports: adding, removing, restoring.
 
-use super::state::ExportRecord;
-use super::{Daemon, lock, sockets};
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::export::{Address, ExportAdd, ExportInfo, ExportRemove, Network, Place, Terms};
+use crate::api::export::{Address, ExportInfo, Network, Place, Terms};
 use crate::api::name::VdiskName;
 use crate::api::vdisk::VdiskInfo;
 use crate::api::watch::{Change, Outcome};
-use crate::{fuse, ublk};
+use crate::daemon::state::ExportRecord;
+use crate::daemon::{Daemon, lock, sockets};
+use crate::ops::Perform;
+use crate::ops::export::{ExportAdd, ExportList, ExportRemove};
+use crate::ops::line::{Line, ToLine};
+use crate::ublk;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
+impl Perform<ExportList> for Daemon {
+    fn perform(&self, _: &ExportList) -> Answer<Vec<ExportInfo>> {
+        Ok(self.exports())
+    }
+}
+
+impl Perform<ExportAdd> for Daemon {
+    fn perform(&self, add: &ExportAdd) -> Answer<Change> {
+        self.vdisk(&add.vdisk)?;
+        self.change(&add.vdisk.pool, || self.add_export(add))
+    }
+}
+
+impl Perform<ExportRemove> for Daemon {
+    fn perform(&self, remove: &ExportRemove) -> Answer<Change> {
+        self.change(&remove.vdisk.pool, || self.remove_export(remove))
+    }
+}
+
 impl Daemon {
-    pub(super) fn exports(&self) -> Vec<ExportInfo> {
+    pub(in crate::daemon) fn exports(&self) -> Vec<ExportInfo> {
         let idle = lock(&self.idle);
         let state = lock(&self.state);
         let info = |record: &ExportRecord| {
@@ -30,8 +52,8 @@ impl Daemon {
         state.exports.iter().map(info).collect()
     }
 
-    pub(super) fn add_export(&self, request: &ExportAdd) -> Answer<Change> {
-        let ExportAdd { vdisk, dry_run, .. } = request;
+    fn add_export(&self, request: &ExportAdd) -> Answer<Change> {
+        let (vdisk, dry_run) = (&request.vdisk, request.changing.dry_run);
         let at = request.place()?;
         let terms = request.terms();
         let record = ExportRecord { vdisk: vdisk.clone(), at: at.clone(), terms: terms.clone() };
@@ -39,14 +61,14 @@ impl Daemon {
         if let Some(before) = before.filter(|before| *before != record) {
             let how = if before.terms.read_only { "for reading only" } else { "for writing" };
             let message = format!("{vdisk} is offered on {at} already, {how} and on terms that were other than these");
-            return Err(ApiError::new(Kind::NotPossible, message).hint(removal(&before)));
+            return Err(ApiError::new(Kind::NotPossible, message).offer(&removal(&before)));
         }
         let known = lock(&self.state).exports.contains(&record);
         let idle = lock(&self.idle).iter().any(|(idle, _)| *idle == record) || known && self.ended(&record);
         let subject = format!("export {vdisk} on {at}");
         let uri = at.uri(vdisk);
         if known && !idle {
-            return Ok(Change::new(Outcome::AlreadySo, subject, *dry_run).line(uri));
+            return Ok(Change::new(Outcome::AlreadySo, subject, dry_run).line(uri));
         }
         match &at {
             Place::Nbd(_) if lock(&self.state).exports.iter().any(|export| export.at == at) => {}
@@ -66,7 +88,7 @@ impl Daemon {
                 return Err(error);
             }
         }
-        let mut change = Change::new(Outcome::Created, subject, *dry_run).line(uri);
+        let mut change = Change::new(Outcome::Created, subject, dry_run).line(uri);
         change.changes.extend(told(&terms, &at));
         Ok(change)
     }
@@ -87,18 +109,20 @@ impl Daemon {
         others.retain(|other| other.at != *at && !other.terms.read_only);
         others.retain(|other| !mounts.iter().any(|mount| other.is_of(mount)));
         let other = others.first();
-        let read = || format!("{} --read-only", add_command(vdisk, at));
+        let read = || ExportAdd { read_only: true, ..plain(vdisk, at) }.line();
         if *for_mount {
             let Some(other) = other else { return Ok(()) };
             let message = format!(
-                "{vdisk} is offered on {}, where clients write to it; a file system mounted beside them would be destroyed",
+                "{vdisk} is offered on {}, where clients write to it; a file system mounted beside them would be \
+                 destroyed",
                 other.at
             );
-            return Err(ApiError::new(Kind::NotPossible, message).hint(removal(other)));
+            return Err(ApiError::new(Kind::NotPossible, message).offer(&removal(other)));
         }
         if let Some(mount) = mounts.first() {
             let message = format!(
-                "{vdisk} is mounted on {}; whoever writes beside its file system destroys it, and with --read-only it can be read",
+                "{vdisk} is mounted on {}; whoever writes beside its file system destroys it, and with --read-only it \
+                 can be read",
                 mount.dir.display()
             );
             return Err(ApiError::new(Kind::NotPossible, message).hint(read()));
@@ -107,8 +131,8 @@ impl Daemon {
             None => Ok(()),
             Some(other) => {
                 let message = format!(
-                    "{vdisk} is offered on {} already, and two that write destroy each other's data; others can read it with --read-only, and --shared is for \
-                     cluster file systems",
+                    "{vdisk} is offered on {} already, and two that write destroy each other's data; others can read \
+                     it with --read-only, and --shared is for cluster file systems",
                     other.at
                 );
                 Err(ApiError::new(Kind::NotPossible, message).hint(read()))
@@ -131,34 +155,36 @@ impl Daemon {
             None => Ok(()),
             Some(other) => {
                 let message = format!(
-                    "{} is the address of {}, too, with another mode, owner or circle of clients; all of one address have the same",
+                    "{} is the address of {}, too, with another mode, owner or circle of clients; all of one address \
+                     have the same",
                     record.at, other.vdisk
                 );
-                Err(ApiError::new(Kind::NotPossible, message).hint(removal(other)))
+                Err(ApiError::new(Kind::NotPossible, message).offer(&removal(other)))
             }
         }
     }
 
-    pub(super) fn remove_export(&self, vdisk: &VdiskName, how: &ExportRemove) -> Answer<Change> {
+    fn remove_export(&self, how: &ExportRemove) -> Answer<Change> {
+        let (vdisk, dry_run) = (&how.vdisk, how.changing.dry_run);
         let leaves = |record: &ExportRecord| record.vdisk == *vdisk && how.takes(&record.at);
         let leaving: Vec<ExportRecord> =
             lock(&self.state).exports.iter().filter(|record| leaves(record)).cloned().collect();
         if leaving.is_empty() {
             let at = Place::one_of(how.nbd.clone(), how.fuse.clone(), how.ublk);
             let at = at.map(|at| format!(" on {at}")).unwrap_or_default();
-            return Err(ApiError::new(Kind::NotFound, format!("{vdisk} is not offered{at}")).hint("weft export list"));
+            return Err(ApiError::new(Kind::NotFound, format!("{vdisk} is not offered{at}")).offer(&ExportList {}));
         }
         let mounts = self.mounts();
         if let Some(mount) = mounts.iter().find(|mount| leaving.iter().any(|record| record.is_of(mount))) {
             let dir = mount.dir.display();
             let message = format!("{vdisk} is mounted on {dir}; its file system would lose it");
-            return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft unmount {dir}")));
+            return Err(ApiError::new(Kind::NotPossible, message).hint(Line::new("unmount").word(dir)));
         }
-        let mut change = Change::new(Outcome::Removed, format!("export {vdisk}"), how.dry_run);
+        let mut change = Change::new(Outcome::Removed, format!("export {vdisk}"), dry_run);
         for record in &leaving {
             change = change.line(record.at.to_string());
         }
-        if how.dry_run {
+        if dry_run {
             return Ok(change);
         }
         self.remember(|state| state.exports.retain(|record| !leaving.contains(record)))?;
@@ -173,7 +199,7 @@ impl Daemon {
     }
 
     /// Serves every remembered export that is not served yet and can be (the daemon's invariant 3).
-    pub(super) fn restore_exports(&self) {
+    pub(in crate::daemon) fn restore_exports(&self) {
         let Ok(pools) = self.parts.engine.pools() else { return };
         let mut exports = lock(&self.state).exports.clone();
         let first_time = !std::mem::replace(&mut *lock(&self.restored), true);
@@ -205,7 +231,7 @@ impl Daemon {
         *lock(&self.idle) = idle;
     }
 
-    pub(super) fn stop_exports(&self) {
+    pub(in crate::daemon) fn stop_exports(&self) {
         for export in self.exports().into_iter().filter(|export| export.active) {
             let Some(at) = export.place() else { continue };
             if let Err(error) = self.parts.exports.stop(&export.vdisk, &at) {
@@ -226,7 +252,7 @@ impl Daemon {
             (0..).find(|number| !taken.contains(number)).unwrap_or_default()
         };
         let hint = |error: ApiError| match error.kind {
-            Kind::AlreadyExists => error.hint(format!("weft export add {} --ublk {}", record.vdisk, next())),
+            Kind::AlreadyExists => error.hint(plain(&record.vdisk, &Place::Ublk(next())).line()),
             _ => error.hint("modprobe ublk_drv"),
         };
         let state = lock(&self.state);
@@ -241,20 +267,21 @@ impl Daemon {
     /// Refuses a directory that another export has, or that cannot be one of this daemon's mounts.
     fn directory_free(&self, record: &ExportRecord, dir: &Path) -> Answer<()> {
         let (vdisk, shown) = (&record.vdisk, dir.display());
+        let fuse = |dir: String| plain(vdisk, &Place::Fuse(dir.into()));
         if !dir.is_absolute() {
             return Err(ApiError::new(Kind::InvalidInput, format!("{shown} is no absolute path"))
-                .hint(format!("weft export add {vdisk} --fuse /run/weft/{}", vdisk.vdisk)));
+                .offer(&fuse(format!("/run/weft/{}", vdisk.vdisk))));
         }
         let state = lock(&self.state);
         let other = state.exports.iter().find(|other| other.at == record.at && *other != record);
         if let Some(other) = other {
             return Err(ApiError::new(Kind::NotPossible, format!("{shown} holds {} already", other.vdisk))
-                .hint(format!("weft export add {vdisk} --fuse {shown}-{}", vdisk.vdisk)));
+                .offer(&fuse(format!("{shown}-{}", vdisk.vdisk))));
         }
         drop(state);
-        fuse::server::judge(dir).map_err(ApiError::from).map_err(|error| match error.kind {
+        crate::fuse::server::judge(dir).map_err(ApiError::from).map_err(|error| match error.kind {
             Kind::NotFound => error.hint(format!("mkdir -p {shown}")),
-            _ => error.hint(format!("weft export add {vdisk} --fuse {shown}/{}", vdisk.vdisk)),
+            _ => error.offer(&fuse(format!("{shown}/{}", vdisk.vdisk))),
         })
     }
 }
@@ -263,7 +290,7 @@ impl Daemon {
 /// name.
 fn judge_terms(request: &ExportAdd, at: &Place) -> Answer<()> {
     let refused = |kind, message: String, hint| Err(ApiError::new(kind, message).hint(hint));
-    let add = |at: &Place| add_command(&request.vdisk, at);
+    let add = |at: &Place| plain(&request.vdisk, at).line();
     let socket = matches!(at, Place::Nbd(Address::Unix(_)));
     for (said, flag) in [(request.mode.is_some(), "--mode"), (request.owner.is_some(), "--owner")] {
         if said && !socket {
@@ -282,7 +309,11 @@ fn judge_terms(request: &ExportAdd, at: &Place) -> Answer<()> {
     }
     if !request.allow.is_empty() && request.allow_any {
         let message = "--allow lets some machines in, and --allow-any all of them; only one of them can be meant";
-        return refused(Kind::InvalidInput, message.into(), format!("{} --allow-any", add(at)));
+        return refused(
+            Kind::InvalidInput,
+            message.into(),
+            ExportAdd { allow_any: true, ..plain(&request.vdisk, at) }.line(),
+        );
     }
     match at {
         Place::Nbd(address @ Address::Tcp { port, .. })
@@ -290,7 +321,8 @@ fn judge_terms(request: &ExportAdd, at: &Place) -> Answer<()> {
         {
             let local = Place::Nbd(Address::Tcp { host: "127.0.0.1".into(), port: *port });
             let message = format!(
-                "{address} can be reached from other machines, and NBD asks nobody who he is and hides nothing: --allow ADDR[/LEN] offers {} to those it names, \
+                "{address} can be reached from other machines, and NBD asks nobody who he is and hides nothing: \
+                 --allow ADDR[/LEN] offers {} to those it names, \
                  --allow-any to all of them; through an SSH tunnel this machine's own address is enough",
                 request.vdisk
             );
@@ -318,7 +350,7 @@ fn told(terms: &Terms, at: &Place) -> Vec<String> {
 }
 
 /// Which other machines reach it, and what they can do; `None` where none do.
-pub(super) fn reach(terms: &Terms, at: &Place) -> Option<(String, &'static str)> {
+pub(in crate::daemon) fn reach(terms: &Terms, at: &Place) -> Option<(String, &'static str)> {
     let Place::Nbd(address) = at else { return None };
     let how = if terms.read_only { "read" } else { "read and write" };
     if !terms.allow.is_empty() {
@@ -328,29 +360,27 @@ pub(super) fn reach(terms: &Terms, at: &Place) -> Option<(String, &'static str)>
     (!address.is_local()).then(|| ("any machine that reaches the address".into(), how))
 }
 
-fn add_command(vdisk: &VdiskName, at: &Place) -> String {
-    match at {
-        Place::Nbd(address) => format!("weft export add {vdisk} --nbd {address}"),
-        Place::Fuse(dir) => format!("weft export add {vdisk} --fuse {}", dir.display()),
-        Place::Ublk(number) => format!("weft export add {vdisk} --ublk {number}"),
-    }
+/// Asks for `vdisk` at `at`, on no terms.
+fn plain(vdisk: &VdiskName, at: &Place) -> ExportAdd {
+    ExportAdd::at(vdisk, at.clone(), Terms::default())
 }
 
-fn removal(export: &ExportRecord) -> String {
-    let add = add_command(&export.vdisk, &export.at);
-    add.replacen("weft export add", "weft export remove", 1)
+/// Asks to end what `record` says.
+fn removal(record: &ExportRecord) -> ExportRemove {
+    ExportRemove::at(&record.vdisk, record.at.clone())
 }
 
 /// The command that ends the first use of a virtual disk.
-pub(super) fn ending(vdisk: &VdiskInfo) -> String {
+pub(in crate::daemon) fn ending(vdisk: &VdiskInfo) -> String {
     match vdisk.exports.iter().find_map(|export| export.strip_prefix("mount:")) {
-        Some(dir) => format!("weft unmount {dir}"),
-        None => format!("weft export remove {}", vdisk.name),
+        Some(dir) => Line::new("unmount").word(dir).into(),
+        None => ExportRemove::all(&vdisk.name).line(),
     }
 }
 
 /// Why an export is not served whose mount waits for a person, or for the end of the daemon's start.
-pub(super) const LOST: &str = "the daemon before was killed, and its device went with it; `weft mount` makes it again";
+pub(in crate::daemon) const LOST: &str =
+    "the daemon before was killed, and its device went with it; `weft mount` makes it again";
 
 /// Why an export that was started is not served.
 const ENDED: &str = "somebody ended it; adding it again makes it again";
@@ -358,10 +388,11 @@ const ENDED: &str = "somebody ended it; adding it again makes it again";
 /// Refuses a unix socket's path where something else is, or where nothing can be.
 fn socket_free(vdisk: &VdiskName, nbd: &Address) -> Answer<()> {
     let Address::Unix(path) = nbd else { return Ok(()) };
+    let unix = |path: String| plain(vdisk, &Place::Nbd(Address::Unix(path.into())));
     let shown = path.display();
     if !path.is_absolute() {
         return Err(ApiError::new(Kind::InvalidInput, format!("{shown} is no absolute path"))
-            .hint(format!("weft export add {vdisk} --nbd unix:/run/weft/nbd.sock")));
+            .offer(&unix("/run/weft/nbd.sock".into())));
     }
     if !path.parent().is_some_and(std::path::Path::is_dir) {
         let dir = path.parent().unwrap_or(path).display();
@@ -371,7 +402,7 @@ fn socket_free(vdisk: &VdiskName, nbd: &Address) -> Answer<()> {
     match fs::symlink_metadata(path) {
         Ok(meta) if !meta.file_type().is_socket() => {
             Err(ApiError::new(Kind::NotPossible, format!("{shown} is there and is no socket"))
-                .hint(format!("weft export add {vdisk} --nbd unix:{shown}.sock")))
+                .offer(&unix(format!("{shown}.sock"))))
         }
         _ => Ok(()),
     }

@@ -1,18 +1,40 @@
 //! What there is to watch: status and counters.
 
-use super::concerns::{concerns, full_percent};
-use super::exports::{LOST, reach};
-use super::opening::{Unopened, Why};
-use super::{Daemon, lock};
+use super::export::{LOST, reach};
+use crate::api::API_VERSION;
 use crate::api::error::Answer;
 use crate::api::export::ExportInfo;
 use crate::api::name::VdiskName;
-use crate::api::pool::{DiskState, Health, PoolInfo, PoolQuery};
+use crate::api::pool::{DiskState, Health, PoolInfo};
 use crate::api::vdisk::VdiskInfo;
-use crate::api::watch::{Attention, DiskStat, PoolStat, PoolStatus, Stat, StatQuery, Status, VdiskStat, VdiskStatus};
+use crate::api::watch::{
+    Attention, DiskStat, EventPage, PoolStat, PoolStatus, Stat, Status, VdiskStat, VdiskStatus, Version,
+};
+use crate::daemon::concerns::{concerns, full_percent};
+use crate::daemon::opening::{Unopened, Why};
+use crate::daemon::{Daemon, lock};
+use crate::ops::Perform;
+use crate::ops::export::ExportRemove;
+use crate::ops::line::ToLine;
+use crate::ops::watch::{EventList, StatShow, StatusShow, VersionShow};
 
-impl Daemon {
-    pub(super) fn watch_status(&self, query: &PoolQuery) -> Answer<Status> {
+impl Perform<VersionShow> for Daemon {
+    fn perform(&self, _: &VersionShow) -> Answer<Version> {
+        Ok(Version { weft: env!("CARGO_PKG_VERSION").into(), api: API_VERSION.into() })
+    }
+}
+
+impl Perform<EventList> for Daemon {
+    fn perform(&self, list: &EventList) -> Answer<EventPage> {
+        if let Some(pool) = list.pool.as_ref().filter(|pool| !self.parts.journal.knows(pool)) {
+            self.pool(pool)?;
+        }
+        Ok(self.parts.journal.page(list))
+    }
+}
+
+impl Perform<StatusShow> for Daemon {
+    fn perform(&self, query: &StatusShow) -> Answer<Status> {
         let pools = match &query.pool {
             Some(pool) => vec![self.pool(pool)?],
             None => self.pools()?,
@@ -41,7 +63,7 @@ impl Daemon {
                 attention.push(Attention {
                     subject: format!("export {}", export.vdisk),
                     message: format!("not offered on {}: {reason}", export.uri),
-                    hint: opening.map(Unopened::hint).or(Some(format!("weft export remove {}", export.vdisk))),
+                    hint: opening.map(Unopened::hint).or(Some(ExportRemove::all(&export.vdisk).line())),
                 });
             }
         }
@@ -57,7 +79,7 @@ impl Daemon {
             attention.push(Attention {
                 subject: format!("export {}", export.vdisk),
                 message: format!("any machine that reaches {at} can {how} it, without a password or encryption"),
-                hint: Some(format!("weft export remove {} --nbd {}", export.vdisk, at)),
+                hint: Some(ExportRemove::at(&export.vdisk, at).line()),
             });
         }
         attention.extend(self.mounts_that_need_a_person());
@@ -69,8 +91,10 @@ impl Daemon {
             attention,
         })
     }
+}
 
-    pub(super) fn watch_stat(&self, query: &StatQuery) -> Answer<Stat> {
+impl Perform<StatShow> for Daemon {
+    fn perform(&self, query: &StatShow) -> Answer<Stat> {
         let at_nanos = self.started.elapsed().as_nanos() as u64;
         let (pools, only) = match query.of.as_deref() {
             None => (self.pools()?, None),

@@ -1,47 +1,130 @@
 //! Virtual disks: making, growing, removing, explaining.
 
-use super::Daemon;
-use super::backend::{Judged, VdiskSpec};
-use super::exports::ending;
+use super::export::ending;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::judge;
 use crate::api::name::VdiskName;
-use crate::api::pool::{ChangeQuery, DiskState, Health, PoolInfo};
+use crate::api::pool::{DiskState, Health, PoolInfo};
 use crate::api::size::{Size, typed};
-use crate::api::vdisk::{
-    ExplainQuery, Explanation, Provisioning, Resiliency, VdiskCreate, VdiskInfo, VdiskResize, resiliency_flags,
-};
+use crate::api::vdisk::{Explanation, Provisioning, Resiliency, VdiskInfo};
 use crate::api::watch::{Change, Outcome};
+use crate::daemon::Daemon;
+use crate::daemon::backend::{Judged, VdiskSpec};
+use crate::ops::Perform;
+use crate::ops::disk::{DiskAdd, DiskList};
+use crate::ops::export::ExportRemove;
+use crate::ops::line::ToLine;
+use crate::ops::pool::{PoolList, PoolShow};
+use crate::ops::vdisk::{
+    Explain, VdiskClear, VdiskCreate, VdiskList, VdiskRemove, VdiskRename, VdiskResize, VdiskShow,
+};
 use weft_engine::limits;
 use weft_engine::units::ByteCount;
 
 /// The sector of a virtual disk that asks for none: what every client can use.
 const SECTOR_DEFAULT: u16 = 512;
 
+impl Perform<VdiskList> for Daemon {
+    fn perform(&self, list: &VdiskList) -> Answer<Vec<VdiskInfo>> {
+        let pools = match &list.pool {
+            Some(pool) => vec![self.pool(pool)?],
+            None => self.pools()?,
+        };
+        Ok(pools.into_iter().flat_map(|pool| pool.vdisks).collect())
+    }
+}
+
+impl Perform<VdiskShow> for Daemon {
+    fn perform(&self, show: &VdiskShow) -> Answer<VdiskInfo> {
+        self.vdisk(&show.vdisk)
+    }
+}
+
+impl Perform<VdiskCreate> for Daemon {
+    fn perform(&self, create: &VdiskCreate) -> Answer<Change> {
+        create.judge()?;
+        self.pool(&create.name.pool)?;
+        self.change(&create.name.pool, || self.create_vdisk(create))
+    }
+}
+
+impl Perform<VdiskResize> for Daemon {
+    fn perform(&self, resize: &VdiskResize) -> Answer<Change> {
+        self.vdisk(&resize.vdisk)?;
+        self.change(&resize.vdisk.pool, || self.resize_vdisk(resize))
+    }
+}
+
+impl Perform<VdiskRename> for Daemon {
+    fn perform(&self, rename: &VdiskRename) -> Answer<Change> {
+        self.vdisk(&rename.vdisk)?;
+        self.change(&rename.vdisk.pool, || self.rename_vdisk(rename))
+    }
+}
+
+impl Perform<VdiskRemove> for Daemon {
+    fn perform(&self, remove: &VdiskRemove) -> Answer<Change> {
+        self.vdisk(&remove.vdisk)?;
+        self.change(&remove.vdisk.pool, || self.remove_vdisk(remove))
+    }
+}
+
+impl Perform<VdiskClear> for Daemon {
+    fn perform(&self, clear: &VdiskClear) -> Answer<Change> {
+        self.vdisk(&clear.vdisk)?;
+        self.change(&clear.vdisk.pool, || self.clear_vdisk(clear))
+    }
+}
+
+impl Perform<Explain> for Daemon {
+    fn perform(&self, explain: &Explain) -> Answer<Explanation> {
+        let Explain { vdisk: name, operation, offset, length } = explain.clone();
+        let vdisk = self.vdisk(&name)?;
+        let sector = u64::from(vdisk.sector);
+        let aligned = offset.is_multiple_of(sector) && length.is_multiple_of(sector);
+        let inside = offset.checked_add(length).is_some_and(|end| end <= vdisk.size);
+        if !aligned || !inside || length == 0 || length > limits::REQUEST_MAX.0 {
+            let message = format!(
+                "{operation} of {} at {} is no request to {name}; it takes whole sectors of {sector} bytes, 1 sector \
+                 to {}, within its {}",
+                typed(ByteCount(length)),
+                typed(ByteCount(offset)),
+                typed(limits::REQUEST_MAX),
+                ByteCount(vdisk.size)
+            );
+            let hint = Explain { offset: 0, length: vdisk.size.min(64 << 10), ..explain.clone() }.line();
+            return Err(ApiError::new(Kind::InvalidInput, message).hint(hint));
+        }
+        let plan = self.parts.engine.explain(explain)?;
+        let (failures_left, failures_new) = (vdisk.failures_left, vdisk.failures_new);
+        Ok(Explanation { vdisk: name, operation, offset, length, plan, failures_left, failures_new })
+    }
+}
+
 impl Daemon {
     /// One virtual disk of an open pool.
-    pub(super) fn vdisk(&self, name: &VdiskName) -> Answer<VdiskInfo> {
+    pub(in crate::daemon) fn vdisk(&self, name: &VdiskName) -> Answer<VdiskInfo> {
         find_vdisk(self.pool(&name.pool)?, name)
     }
 
-    pub(super) fn create_vdisk(&self, request: &VdiskCreate) -> Answer<Change> {
+    fn create_vdisk(&self, request: &VdiskCreate) -> Answer<Change> {
         let pool = self.open_pool_named(&request.name.pool)?;
         if pool.vdisks.iter().any(|vdisk| vdisk.name == request.name) {
             let message = format!("a virtual disk named {} is there already", request.name);
-            let hint = format!("weft vdisk create {}2 --size {}", request.name, request.size);
-            return Err(ApiError::new(Kind::AlreadyExists, message).hint(hint));
+            let other = VdiskCreate::new(second(&request.name), request.size);
+            return Err(ApiError::new(Kind::AlreadyExists, message).offer(&other));
         }
         if request.write_cache.is_some_and(|size| size != Size::Bytes(ByteCount::ZERO)) {
             let message = "a write cache of its own is not offered; flushed data lands in the pool's log";
-            let hint = format!("weft vdisk create {} --size {}", request.name, request.size);
-            return Err(ApiError::new(Kind::NotPossible, message).hint(hint));
+            let without = VdiskCreate::new(request.name.clone(), request.size);
+            return Err(ApiError::new(Kind::NotPossible, message).offer(&without));
         }
         let spec = spec(request, &pool)?;
         let judged = self.parts.engine.vdisk_judge(&pool.name, &spec)?;
         let size = new_size(request, &spec, &judged)?;
-        if !request.dry_run {
+        if !request.changing.dry_run {
             self.parts.engine.vdisk_create(&pool.name, &spec, size).map_err(|error| {
-                let smaller = format!("weft vdisk create {} --size max", request.name);
+                let smaller = VdiskCreate::new(request.name.clone(), Size::Max).line();
                 if error.kind == Kind::NoSpace { error.or_hint(|| smaller) } else { error }
             })?;
         }
@@ -52,7 +135,7 @@ impl Daemon {
             n => format!("survives the failure of any {n} disks"),
         };
         let efficiency = layout.efficiency() * 100.0;
-        let change = Change::new(Outcome::Created, format!("vdisk {}", request.name), request.dry_run)
+        let change = Change::new(Outcome::Created, format!("vdisk {}", request.name), request.changing.dry_run)
             .line(format!("size {size}, {}, sectors of {} bytes", spec.provisioning, spec.sector))
             .line(layout.to_string())
             .line(format!("{survives}; {efficiency:.0} % of the raw space is data"));
@@ -62,7 +145,8 @@ impl Daemon {
         })
     }
 
-    pub(super) fn resize_vdisk(&self, name: &VdiskName, request: &VdiskResize) -> Answer<Change> {
+    fn resize_vdisk(&self, request: &VdiskResize) -> Answer<Change> {
+        let name = &request.vdisk;
         let vdisk = find_vdisk(self.open_pool_named(&name.pool)?, name)?;
         let size = match request.size {
             Size::Bytes(bytes) => bytes,
@@ -73,12 +157,12 @@ impl Daemon {
             }
         };
         judge::vdisk_size(size, u64::from(vdisk.sector)).map_err(|bad| {
-            let nearest = bad.nearest.clone().unwrap_or_default();
-            ApiError::from(bad).hint(format!("weft vdisk resize {name} {nearest}"))
+            let size = bad.nearest.as_ref().and_then(|nearest| nearest.parse().ok()).unwrap_or(request.size);
+            ApiError::from(bad).offer(&VdiskResize { size, ..request.clone() })
         })?;
         let subject = format!("vdisk {name}");
         if size.0 == vdisk.size {
-            return Ok(Change::new(Outcome::AlreadySo, subject, request.dry_run).line(format!("size {size}")));
+            return Ok(Change::new(Outcome::AlreadySo, subject, request.changing.dry_run).line(format!("size {size}")));
         }
         if size.0 < vdisk.size {
             let now = ByteCount(vdisk.size);
@@ -87,19 +171,19 @@ impl Daemon {
                     Kind::NotPossible,
                     format!("{name} is {now} and only grows; {size} would cut data off"),
                 )
-                .hint(format!("weft vdisk create {name}2 --size {}", request.size)),
+                .offer(&VdiskCreate::new(second(name), request.size)),
                 Size::Max | Size::Percent(_) => ApiError::new(
                     Kind::NoSpace,
                     format!("{name} is {now} already; {} of the room is {size}", request.size),
                 )
-                .hint(format!("weft pool show {}", name.pool)),
+                .offer(&PoolShow::of(&name.pool)),
             });
         }
         let room = self.parts.engine.vdisk_size_max(name)?;
-        if !request.dry_run {
+        if !request.changing.dry_run {
             self.parts.engine.vdisk_resize(name, size)?;
         }
-        let change = Change::new(Outcome::Changed, subject, request.dry_run)
+        let change = Change::new(Outcome::Changed, subject, request.changing.dry_run)
             .line(format!("size {} -> {size}", ByteCount(vdisk.size)));
         Ok(match size > room {
             true => change.line(beyond(name, room)),
@@ -107,23 +191,49 @@ impl Daemon {
         })
     }
 
-    pub(super) fn remove_vdisk(&self, name: &VdiskName, how: ChangeQuery) -> Answer<Change> {
+    fn rename_vdisk(&self, request: &VdiskRename) -> Answer<Change> {
+        let name = &request.vdisk;
+        super::judge_name(&request.name, |nearest| VdiskRename::to(name, nearest).line())?;
+        let pool = self.writable_pool_named(&name.pool)?;
+        let (subject, dry_run) = (format!("vdisk {name}"), request.changing.dry_run);
+        if request.name == name.vdisk {
+            return Ok(Change::new(Outcome::AlreadySo, subject, dry_run));
+        }
+        let new = VdiskName { pool: name.pool.clone(), vdisk: request.name.clone() };
+        if pool.vdisks.iter().any(|other| other.name == new) {
+            let message = format!("a virtual disk named {new} is there already");
+            let hint = VdiskRename::to(name, format!("{}2", request.name)).line();
+            return Err(ApiError::new(Kind::AlreadyExists, message).hint(hint));
+        }
+        if let Some(vdisk) = pool.vdisks.iter().find(|vdisk| vdisk.name == *name && !vdisk.exports.is_empty()) {
+            let message = format!("{name} is offered on {}; its clients know it by its name", vdisk.exports.join(", "));
+            return Err(ApiError::new(Kind::NotPossible, message).offer(&ExportRemove::all(name)));
+        }
+        if !dry_run {
+            self.parts.engine.vdisk_rename(name, &request.name)?;
+        }
+        Ok(Change::new(Outcome::Changed, subject, dry_run).line(format!("name {name} -> {new}")))
+    }
+
+    fn remove_vdisk(&self, request: &VdiskRemove) -> Answer<Change> {
+        let (name, dry_run) = (&request.vdisk, request.changing.dry_run);
         let vdisk = find_vdisk(self.open_pool_named(&name.pool)?, name)?;
         if !vdisk.exports.is_empty() {
             let message = format!("{name} is offered on {}; its clients would lose it", vdisk.exports.join(", "));
             return Err(ApiError::new(Kind::NotPossible, message).hint(ending(&vdisk)));
         }
-        if !how.dry_run {
+        if !dry_run {
             self.parts.engine.vdisk_remove(name)?;
         }
         let (size, used) = (ByteCount(vdisk.size), ByteCount(vdisk.used));
         let freed = ByteCount(vdisk.footprint);
-        Ok(Change::new(Outcome::Removed, format!("vdisk {name}"), how.dry_run)
+        Ok(Change::new(Outcome::Removed, format!("vdisk {name}"), dry_run)
             .line(format!("size {size}, {used} of data"))
             .line(format!("{freed} of the pool are free again")))
     }
 
-    pub(super) fn clear_vdisk(&self, name: &VdiskName, how: ChangeQuery) -> Answer<Change> {
+    fn clear_vdisk(&self, request: &VdiskClear) -> Answer<Change> {
+        let (name, dry_run) = (&request.vdisk, request.changing.dry_run);
         let vdisk = find_vdisk(self.open_pool_named(&name.pool)?, name)?;
         let subject = format!("vdisk {name}");
         let Some(failure) = vdisk.failure else {
@@ -131,75 +241,62 @@ impl Daemon {
             if waits {
                 let message =
                     format!("{name} lost no writes; it waits for disks that are away, and serves when they are back");
-                let hint = format!("weft disk list --pool {}", name.pool);
+                let hint = DiskList::of(&name.pool).line();
                 return Err(ApiError::new(Kind::NotPossible, message).hint(hint));
             }
-            return Ok(Change::new(Outcome::AlreadySo, subject, how.dry_run));
+            return Ok(Change::new(Outcome::AlreadySo, subject, dry_run));
         };
-        let given_up = self.parts.engine.vdisk_clear(name, how.dry_run)?;
-        let mut change = Change::new(Outcome::Changed, subject, how.dry_run)
+        let given_up = self.parts.engine.vdisk_clear(name, dry_run)?;
+        let mut change = Change::new(Outcome::Changed, subject, dry_run)
             .line(format!("it takes requests again; it had stopped because: {failure}"));
         if given_up.is_empty() {
             change = change.line("nothing is given up: what was flushed is still there, and is written now");
         }
         for range in &given_up {
             change = change.line(format!(
-                "given up: what was written last to bytes {} to {} and was not flushed; what was there before is read there again",
+                "given up: what was written last to bytes {} to {} and was not flushed; what was there before is read \
+                 there again",
                 range.start, range.end
             ));
         }
         Ok(change)
     }
 
-    pub(super) fn explain_request(&self, name: &VdiskName, query: ExplainQuery) -> Answer<Explanation> {
-        let vdisk = self.vdisk(name)?;
-        let ExplainQuery { operation, offset, length } = query;
-        let sector = u64::from(vdisk.sector);
-        let aligned = offset.is_multiple_of(sector) && length.is_multiple_of(sector);
-        let inside = offset.checked_add(length).is_some_and(|end| end <= vdisk.size);
-        if !aligned || !inside || length == 0 || length > limits::REQUEST_MAX.0 {
-            let message = format!(
-                "{operation} of {} at {} is no request to {name}; it takes whole sectors of {sector} bytes, 1 sector to {}, within its {}",
-                typed(ByteCount(length)),
-                typed(ByteCount(offset)),
-                typed(limits::REQUEST_MAX),
-                ByteCount(vdisk.size)
-            );
-            let hint = format!("weft explain {name} {operation} 0 {}", vdisk.size.min(64 << 10));
-            return Err(ApiError::new(Kind::InvalidInput, message).hint(hint));
-        }
-        let plan = self.parts.engine.explain(name, query)?;
-        let (failures_left, failures_new) = (vdisk.failures_left, vdisk.failures_new);
-        Ok(Explanation { vdisk: name.clone(), operation, offset, length, plan, failures_left, failures_new })
-    }
-
     /// A pool for a changing operation, which holds the lock that looking for pools takes.
-    pub(super) fn open_pool_named(&self, name: &str) -> Answer<PoolInfo> {
+    pub(in crate::daemon) fn open_pool_named(&self, name: &str) -> Answer<PoolInfo> {
         let pool = self.pools()?.into_iter().find(|pool| pool.name == name);
-        pool.ok_or_else(|| ApiError::new(Kind::NotFound, format!("no pool {name}")).hint("weft pool list"))
+        pool.ok_or_else(|| ApiError::new(Kind::NotFound, format!("no pool {name}")).offer(&PoolList {}))
     }
+}
+
+/// Another name, for one that is taken.
+fn second(name: &VdiskName) -> VdiskName {
+    VdiskName { pool: name.pool.clone(), vdisk: format!("{}2", name.vdisk) }
 }
 
 /// What a size means that is larger than what would fit.
 fn beyond(name: &VdiskName, room: ByteCount) -> String {
     format!(
-        "that is more than the pool has room for, which is {room}: writes beyond it fail; `weft disk add {} DISK` makes more before that",
-        name.pool
+        "that is more than the pool has room for, which is {room}: writes beyond it fail; `{}` makes more before that",
+        DiskAdd::some(&name.pool).line()
     )
 }
 
 fn find_vdisk(pool: PoolInfo, name: &VdiskName) -> Answer<VdiskInfo> {
-    let known: Vec<String> = pool.vdisks.iter().map(|vdisk| vdisk.name.to_string()).collect();
+    let known: Vec<VdiskName> = pool.vdisks.iter().map(|vdisk| vdisk.name.clone()).collect();
     if let Some(vdisk) = pool.vdisks.into_iter().find(|vdisk| vdisk.name == *name) {
         return Ok(vdisk);
     }
     let (message, hint) = match known.as_slice() {
         [] => (
             format!("no virtual disk {name}; pool {} has none", pool.name),
-            format!("weft vdisk create {name} --size 1GiB"),
+            VdiskCreate::new(name.clone(), Size::Bytes(ByteCount::gib(1))).line(),
         ),
-        [only] => (format!("no virtual disk {name}; there is {only}"), format!("weft vdisk show {only}")),
-        _ => (format!("no virtual disk {name}; there are {}", known.join(", ")), "weft vdisk list".into()),
+        [only] => (format!("no virtual disk {name}; there is {only}"), VdiskShow::of(only).line()),
+        several => {
+            let several: Vec<String> = several.iter().map(VdiskName::to_string).collect();
+            (format!("no virtual disk {name}; there are {}", several.join(", ")), VdiskList::default().line())
+        }
     };
     Err(ApiError::new(Kind::NotFound, message).hint(hint))
 }
@@ -211,7 +308,7 @@ fn spec(request: &VdiskCreate, pool: &PoolInfo) -> Answer<VdiskSpec> {
         let Some(disk) = pool.disks.iter().find(|disk| disk.name == *wanted) else {
             let names: Vec<&str> = pool.disks.iter().map(|disk| disk.name.as_str()).collect();
             let message = format!("pool {} has no disk {wanted}; it has {}", pool.name, names.join(", "));
-            return Err(ApiError::new(Kind::NotFound, message).hint(format!("weft disk list --pool {}", pool.name)));
+            return Err(ApiError::new(Kind::NotFound, message).offer(&DiskList::of(&pool.name)));
         };
         if !usable.contains(&disk) {
             usable.push(disk);
@@ -244,14 +341,15 @@ fn enough_disks(request: &VdiskCreate, resiliency: Resiliency, usable: usize, po
     }
     let of_them = if request.disks.is_empty() { format!("pool {pool} has") } else { "of those named there are".into() };
     let message = format!("{resiliency} with {columns} columns needs {needed} disks; {of_them} {usable} that work");
-    let create = format!("weft vdisk create {} --size {}", request.name, request.size);
+    let create = VdiskCreate::new(request.name.clone(), request.size);
     let columns_that_fit = usable / per_column;
     let hint = if usable == 0 {
-        format!("weft disk list --pool {pool}")
+        DiskList::of(pool).line()
     } else if columns_that_fit >= usize::from(resiliency.columns_min()) {
-        format!("{create} {} --columns {columns_that_fit}", resiliency_flags(resiliency))
+        let columns = Some(columns_that_fit as u8);
+        VdiskCreate { columns, ..create.with(resiliency) }.line()
     } else {
-        format!("{create} {}", resiliency_flags(Resiliency::default_for(usable)))
+        create.with(Resiliency::default_for(usable)).line()
     };
     Err(ApiError::new(Kind::NotPossible, message).hint(hint))
 }
@@ -263,12 +361,12 @@ fn new_size(request: &VdiskCreate, spec: &VdiskSpec, judged: &Judged) -> Answer<
         Size::Bytes(_) => wanted,
         Size::Max | Size::Percent(_) => ByteCount(wanted.0 - wanted.0 % u64::from(spec.sector).max(4096)),
     };
-    let create = format!("weft vdisk create {}", request.name);
+    let create = |size: Size| VdiskCreate::new(request.name.clone(), size);
     let no_room = |message: String, hint: String| Err(ApiError::new(Kind::NoSpace, message).hint(hint));
     if size == ByteCount::ZERO {
         return no_room(
             format!("pool {} has no room for {}", request.name.pool, judged.layout),
-            format!("weft pool show {}", request.name.pool),
+            PoolShow::of(&request.name.pool).line(),
         );
     }
     if spec.provisioning == Provisioning::Fixed && size > judged.room {
@@ -276,9 +374,9 @@ fn new_size(request: &VdiskCreate, spec: &VdiskSpec, judged: &Judged) -> Answer<
         return no_room(
             format!("pool {} has room for {room} of {}, not for {size}", request.name.pool, judged.layout),
             if room == ByteCount::ZERO {
-                format!("{create} --size {} --thin", request.size)
+                VdiskCreate { thin: true, ..create(request.size) }.line()
             } else {
-                format!("{create} --size max --fixed")
+                VdiskCreate { provisioning: Provisioning::Fixed, ..create(Size::Max) }.line()
             },
         );
     }

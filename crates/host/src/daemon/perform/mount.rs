@@ -2,25 +2,48 @@
 //!
 //! Everything that mounts is a process of its own, `weft mount` and `weft unmount` (see `crate::mount`, invariant 4).
 
-use super::state::ExportRecord;
-use super::{Daemon, lock};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::mount::MountInfo;
 use crate::api::watch::{Attention, Change, Outcome};
+use crate::daemon::state::ExportRecord;
+use crate::daemon::{Daemon, lock};
 use crate::fuse;
+use crate::ops::Perform;
+use crate::ops::line::Line;
+use crate::ops::mount::{MountForget, MountList};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 const LOST: &str = "lost its device when the daemon ended";
 
+impl Perform<MountList> for Daemon {
+    fn perform(&self, _: &MountList) -> Answer<Vec<MountInfo>> {
+        Ok(self.mounts())
+    }
+}
+
+impl Perform<MountInfo> for Daemon {
+    fn perform(&self, mount: &MountInfo) -> Answer<Change> {
+        self.vdisk(&mount.vdisk)?;
+        self.change(&mount.vdisk.pool, || self.note_mount(mount))
+    }
+}
+
+impl Perform<MountForget> for Daemon {
+    fn perform(&self, which: &MountForget) -> Answer<Change> {
+        let pool = self.mounts().into_iter().find(|mount| mount.dir == which.dir).map(|mount| mount.vdisk.pool);
+        self.change(&pool.unwrap_or_default(), || self.forget_mount(&which.dir))
+    }
+}
+
 impl Daemon {
-    pub(super) fn mounts(&self) -> Vec<MountInfo> {
+    pub(in crate::daemon) fn mounts(&self) -> Vec<MountInfo> {
         lock(&self.state).mounts.clone()
     }
 
     /// Remembers a mount that was made, in place of what was mounted there.
-    pub(super) fn note_mount(&self, mount: &MountInfo) -> Answer<Change> {
+    fn note_mount(&self, mount: &MountInfo) -> Answer<Change> {
         if let Some(path) = [&mount.dir, &mount.device, &mount.export].into_iter().find(|path| !path.is_absolute()) {
             let message = format!("{} is no absolute path", path.display());
             return Err(ApiError::new(Kind::InvalidInput, message));
@@ -33,7 +56,7 @@ impl Daemon {
         Ok(Change::new(Outcome::Created, format!("mount of {} on {}", mount.vdisk, mount.dir.display()), false))
     }
 
-    pub(super) fn forget_mount(&self, dir: &Path) -> Answer<Change> {
+    fn forget_mount(&self, dir: &Path) -> Answer<Change> {
         let subject = format!("mount on {}", dir.display());
         if !lock(&self.state).mounts.iter().any(|mount| mount.dir == dir) {
             return Ok(Change::new(Outcome::AlreadySo, subject, false));
@@ -45,7 +68,7 @@ impl Daemon {
 
     /// When the daemon starts: what is remembered was served by one that is gone. What is not mounted any more, after a
     /// restart of the machine, is forgotten unless it persists.
-    pub(super) fn meet_old_mounts(&self) -> Answer<()> {
+    pub(in crate::daemon) fn meet_old_mounts(&self) -> Answer<()> {
         let mounted = fuse::mounts::mounts().unwrap_or_default();
         let there = |mount: &MountInfo| mounted.iter().any(|found| found.at == mount.dir && mount.is_of(&found.source));
         let (kept, gone): (Vec<MountInfo>, Vec<MountInfo>) =
@@ -62,13 +85,13 @@ impl Daemon {
     }
 
     /// Whether an export is the private one of a mount whose device went with the daemon that served it.
-    pub(super) fn is_of_lost_mount(&self, export: &ExportRecord) -> bool {
+    pub(in crate::daemon) fn is_of_lost_mount(&self, export: &ExportRecord) -> bool {
         let lost = lock(&self.lost).clone();
         self.mounts().iter().any(|mount| export.is_of(mount) && lost.iter().any(|(dir, _)| *dir == mount.dir))
     }
 
     /// Mounts again what persists. The API must answer.
-    pub(super) fn restore_mounts(&self) {
+    pub(in crate::daemon) fn restore_mounts(&self) {
         for mount in self.mounts().into_iter().filter(|mount| mount.persist) {
             let vdisk = mount.vdisk.to_string();
             let line = [OsStr::new("mount"), OsStr::new(&vdisk), mount.dir.as_os_str(), OsStr::new("--persist")];
@@ -83,7 +106,7 @@ impl Daemon {
     }
 
     /// Before the end: writes out and unmounts what is mounted, used or not. The API must answer.
-    pub(super) fn end_mounts(&self) {
+    pub(in crate::daemon) fn end_mounts(&self) {
         for mount in self.mounts() {
             let mut line = vec![OsStr::new("unmount"), mount.dir.as_os_str(), OsStr::new("--force")];
             if mount.persist {
@@ -97,7 +120,7 @@ impl Daemon {
     }
 
     /// What a person must do about mounts.
-    pub(super) fn mounts_that_need_a_person(&self) -> Vec<Attention> {
+    pub(in crate::daemon) fn mounts_that_need_a_person(&self) -> Vec<Attention> {
         let lost = lock(&self.lost).clone();
         let mounts = self.mounts();
         let attention = lost.iter().filter_map(|(dir, why)| {
@@ -106,7 +129,7 @@ impl Daemon {
             Some(Attention {
                 subject: format!("vdisk {}", mount.vdisk),
                 message: format!("its file system on {shown} {why}"),
-                hint: Some(format!("weft mount {} {shown}", mount.vdisk)),
+                hint: Some(Line::new("mount").word(&mount.vdisk).word(shown).into()),
             })
         });
         attention.collect()

@@ -6,7 +6,7 @@ use crate::api::job::job_name;
 use crate::api::judge;
 use crate::api::name::VdiskName;
 use crate::api::size::{self, Size};
-use crate::api::upkeep::{DiskSet, PoolSet};
+use crate::ops::settings::{DiskSet, PoolSet};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, Resettable, TypedValueParser};
 use std::time::Duration;
@@ -14,101 +14,101 @@ use weft_engine::units::ByteCount;
 
 type Read<T> = Result<T, BadValue>;
 
-pub(super) fn name(text: &str) -> Read<String> {
+pub(crate) fn name(text: &str) -> Read<String> {
     judge::name(text)?;
     Ok(text.into())
 }
 
-pub(super) fn vdisk(text: &str) -> Read<VdiskName> {
+pub(crate) fn vdisk(text: &str) -> Read<VdiskName> {
     text.parse()
 }
 
-pub(super) fn job(text: &str) -> Read<String> {
+pub(crate) fn job(text: &str) -> Read<String> {
     job_name(text)?;
     Ok(text.into())
 }
 
-pub(super) fn pool_setting(text: &str) -> Read<PoolSet> {
+pub(crate) fn pool_setting(text: &str) -> Read<PoolSet> {
     text.parse()
 }
 
-pub(super) fn disk_setting(text: &str) -> Read<DiskSet> {
+pub(crate) fn disk_setting(text: &str) -> Read<DiskSet> {
     text.parse()
 }
 
-pub(super) fn pool_or_vdisk(text: &str) -> Read<String> {
+pub(crate) fn pool_or_vdisk(text: &str) -> Read<String> {
     if text.contains('/') {
         return text.parse().map(|name: VdiskName| name.to_string());
     }
     name(text)
 }
 
-pub(super) fn size(text: &str) -> Read<Size> {
+pub(crate) fn size(text: &str) -> Read<Size> {
     text.parse()
 }
 
-pub(super) fn fixed_size(text: &str) -> Read<Size> {
+pub(crate) fn fixed_size(text: &str) -> Read<Size> {
     size::bytes(text).map(Size::Bytes)
 }
 
-pub(super) fn interleave(text: &str) -> Read<Size> {
+pub(crate) fn interleave(text: &str) -> Read<Size> {
     judged(text, judge::interleave)
 }
 
-pub(super) fn network(text: &str) -> Read<Network> {
+pub(crate) fn network(text: &str) -> Read<Network> {
     text.parse()
 }
 
-pub(super) fn memory(text: &str) -> Read<Size> {
+pub(crate) fn memory(text: &str) -> Read<Size> {
     judged(text, judge::memory)
 }
 
-pub(super) fn slab_size(text: &str) -> Read<Size> {
+pub(crate) fn slab_size(text: &str) -> Read<Size> {
     judged(text, judge::slab_size)
 }
 
-pub(super) fn range(text: &str) -> Read<u64> {
+pub(crate) fn range(text: &str) -> Read<u64> {
     let bytes = size::bytes(text)?;
     judge::request_range(bytes)?;
     Ok(bytes.0)
 }
 
-pub(super) fn columns(text: &str) -> Read<u8> {
+pub(crate) fn columns(text: &str) -> Read<u8> {
     counted(text, judge::columns, "4")
 }
 
-pub(super) fn copies(text: &str) -> Read<u8> {
+pub(crate) fn copies(text: &str) -> Read<u8> {
     counted(text, judge::copies, "2")
 }
 
-pub(super) fn failures(text: &str) -> Read<u8> {
+pub(crate) fn failures(text: &str) -> Read<u8> {
     counted(text, judge::failures, "1")
 }
 
 /// Reads what [`failures`] reads, or 0.
-pub(super) fn failures_or_none(text: &str) -> Read<u8> {
+pub(crate) fn failures_or_none(text: &str) -> Read<u8> {
     if text == "0" { Ok(0) } else { failures(text) }
 }
 
-pub(super) fn sector(text: &str) -> Read<u16> {
+pub(crate) fn sector(text: &str) -> Read<u16> {
     let bytes = size::bytes(text)?;
     let bytes = u16::try_from(bytes.0).unwrap_or(u16::MAX);
     judge::sector(bytes).map(|()| bytes)
 }
 
-pub(super) fn address(text: &str) -> Read<Address> {
+pub(crate) fn address(text: &str) -> Read<Address> {
     text.parse()
 }
 
-pub(super) fn socket_mode(text: &str) -> Read<SocketMode> {
+pub(crate) fn socket_mode(text: &str) -> Read<SocketMode> {
     text.parse()
 }
 
-pub(super) fn socket_owner(text: &str) -> Read<SocketOwner> {
+pub(crate) fn socket_owner(text: &str) -> Read<SocketOwner> {
     text.parse()
 }
 
-pub(super) fn span(text: &str) -> Read<Duration> {
+pub(crate) fn span(text: &str) -> Read<Duration> {
     match humantime::parse_duration(text) {
         Ok(span) if !span.is_zero() => Ok(span),
         _ => Err(BadValue::new(format!("`{text}` is no span of time; 500ms, 1s and 5min are"), "1s")),
@@ -116,7 +116,7 @@ pub(super) fn span(text: &str) -> Read<Duration> {
 }
 
 /// One of a few words, named in the help without a line for each.
-pub(super) fn one_of<T: ValueEnum + Send + Sync + 'static>() -> impl TypedValueParser<Value = T> {
+pub(crate) fn one_of<T: ValueEnum + Send + Sync + 'static>() -> impl TypedValueParser<Value = T> {
     let names = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
     let without_help = names.map(|value| value.help(Resettable::Reset));
     PossibleValuesParser::new(without_help).map(|name| T::from_str(&name, false).expect("it is one of the variants"))

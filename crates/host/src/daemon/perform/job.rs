@@ -1,24 +1,50 @@
 //! Jobs: showing, starting, steering.
 
-use super::Daemon;
-use super::opening::wall_clock;
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::job::{JobAction, JobInfo, JobKind, JobStart, JobState, JobSteer, StartKind, job_name};
-use crate::api::pool::{PoolInfo, PoolQuery};
+use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind, job_name};
+use crate::api::pool::PoolInfo;
 use crate::api::watch::{Change, Outcome};
+use crate::daemon::Daemon;
+use crate::daemon::opening::wall_clock;
+use crate::ops::Perform;
+use crate::ops::job::{JobList, JobShow, JobStart, JobSteer};
+use crate::ops::line::ToLine;
+use crate::ops::watch::StatusShow;
 
-impl Daemon {
-    pub(super) fn jobs(&self, query: &PoolQuery) -> Answer<Vec<JobInfo>> {
-        let pools = match &query.pool {
+impl Perform<JobList> for Daemon {
+    fn perform(&self, list: &JobList) -> Answer<Vec<JobInfo>> {
+        let pools = match &list.pool {
             Some(pool) => vec![self.pool(pool)?],
             None => self.pools()?,
         };
         Ok(pools.into_iter().flat_map(|pool| pool.jobs).collect())
     }
+}
 
+impl Perform<JobShow> for Daemon {
+    fn perform(&self, show: &JobShow) -> Answer<JobInfo> {
+        self.job(&show.job)
+    }
+}
+
+impl Perform<JobStart> for Daemon {
+    fn perform(&self, start: &JobStart) -> Answer<Change> {
+        self.pool(&start.pool)?;
+        self.change(&start.pool, || self.start_job(start))
+    }
+}
+
+impl Perform<JobSteer> for Daemon {
+    fn perform(&self, steer: &JobSteer) -> Answer<Change> {
+        let found = self.job(&steer.job)?;
+        self.change(&found.pool, || self.steer_job(&found.job, steer))
+    }
+}
+
+impl Daemon {
     /// One job, by `POOL/N` or, where only one pool has it, by `N`.
-    pub(super) fn job(&self, wanted: &str) -> Answer<JobInfo> {
-        let (pool, _) = job_name(wanted).map_err(|bad| ApiError::from(bad).hint("weft job list"))?;
+    fn job(&self, wanted: &str) -> Answer<JobInfo> {
+        let (pool, _) = job_name(wanted).map_err(|bad| ApiError::from(bad).offer(&JobList::default()))?;
         pool.map(|pool| self.pool(pool)).transpose()?;
         self.job_of_open_pool(wanted)
     }
@@ -26,7 +52,7 @@ impl Daemon {
     /// Finds a job of an open pool, without a look for pools that are not open.
     fn job_of_open_pool(&self, wanted: &str) -> Answer<JobInfo> {
         let (pool, id) = job_name(wanted)?;
-        let mut jobs = self.jobs(&PoolQuery::default())?;
+        let mut jobs = self.perform(&JobList::default())?;
         jobs.retain(|job| pool.is_none_or(|pool| pool == job.pool));
         let known = jobs.iter().map(|job| job.job.clone()).collect::<Vec<_>>();
         let mut found: Vec<JobInfo> = jobs.into_iter().filter(|job| job.id == id).collect();
@@ -34,41 +60,42 @@ impl Daemon {
             1 => Ok(found.remove(0)),
             0 => {
                 let (there, hint) = match known.as_slice() {
-                    [] => ("there are none".into(), "weft job list".into()),
-                    [only] => (format!("there is {only}"), format!("weft job show {only}")),
-                    _ => (format!("there are {}", known.join(", ")), "weft job list".into()),
+                    [] => ("there are none".into(), JobList::default().line()),
+                    [only] => (format!("there is {only}"), JobShow::of(only).line()),
+                    _ => (format!("there are {}", known.join(", ")), JobList::default().line()),
                 };
                 Err(ApiError::new(Kind::NotFound, format!("no job {wanted}; {there}")).hint(hint))
             }
             n => {
                 let message = format!("{n} pools have a job {wanted}; POOL/N names one");
-                Err(ApiError::new(Kind::InvalidInput, message).hint(format!("weft job show {}", found[0].job)))
+                Err(ApiError::new(Kind::InvalidInput, message).offer(&JobShow::of(&found[0].job)))
             }
         }
     }
 
-    pub(super) fn start_job(&self, pool: &str, request: JobStart) -> Answer<Change> {
-        let pool = self.writable_pool_named(pool)?;
+    fn start_job(&self, request: &JobStart) -> Answer<Change> {
+        let pool = self.writable_pool_named(&request.pool)?;
+        let dry_run = request.changing.dry_run;
         let kind = JobKind::from(request.kind);
         let subject = format!("{kind} of pool {}", pool.name);
         if let Some(job) = pool.jobs.iter().find(|job| job.kind == kind && !job.state.is_over()) {
-            return Ok(already(job, subject, request.dry_run));
+            return Ok(already(job, subject, dry_run));
         }
-        let change = Change::new(Outcome::Started, subject, request.dry_run).line(match request.kind {
+        let change = Change::new(Outcome::Started, subject, dry_run).line(match request.kind {
             StartKind::Repair => "what is missing is computed from the other disks and written to those that have room",
             StartKind::Scrub => "everything that is written is read and proven; what is wrong is written again",
             StartKind::Rebalance => "slabs move until all disks are equally full",
         });
-        if request.dry_run {
+        if dry_run {
             return Ok(change);
         }
         let id = self.parts.engine.job_start(&pool.name, request.kind, wall_clock())?;
         Ok(change.job(format!("{}/{id}", pool.name)))
     }
 
-    pub(super) fn steer_job(&self, wanted: &str, request: JobSteer) -> Answer<Change> {
+    fn steer_job(&self, wanted: &str, request: &JobSteer) -> Answer<Change> {
         let job = self.job_of_open_pool(wanted)?;
-        let JobSteer { action, dry_run } = request;
+        let (action, dry_run) = (request.action, request.changing.dry_run);
         let becomes = match action {
             JobAction::Pause => JobState::Paused,
             JobAction::Resume => JobState::Running,
@@ -85,7 +112,7 @@ impl Daemon {
         }
         if job.state.is_over() {
             let message = format!("job {} ({}) is {} and cannot {action} any more", job.job, job.name, job.state);
-            return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft job list {}", job.pool)));
+            return Err(ApiError::new(Kind::NotPossible, message).offer(&JobList::of(&job.pool)));
         }
         if !dry_run {
             self.parts.engine.job_steer(&job.pool, job.id, action)?;
@@ -103,23 +130,23 @@ impl Daemon {
     }
 
     /// A pool for an operation that writes to it; the caller holds the lock that looking for pools takes.
-    pub(super) fn writable_pool_named(&self, name: &str) -> Answer<PoolInfo> {
+    pub(in crate::daemon) fn writable_pool_named(&self, name: &str) -> Answer<PoolInfo> {
         let pool = self.open_pool_named(name)?;
         if pool.read_only {
             let message = format!("pool {name} accepts no writes");
-            return Err(ApiError::new(Kind::ReadOnly, message).hint(format!("weft status {name}")));
+            return Err(ApiError::new(Kind::ReadOnly, message).offer(&StatusShow::of(name)));
         }
         if let Some(frozen) = &pool.frozen {
             let message =
                 format!("pool {name} is frozen {frozen}; it goes on by itself when enough of its disks are back");
-            return Err(ApiError::new(Kind::Frozen, message).hint(format!("weft status {name}")));
+            return Err(ApiError::new(Kind::Frozen, message).offer(&StatusShow::of(name)));
         }
         Ok(pool)
     }
 }
 
 /// What was asked for is being done by `job`.
-pub(super) fn already(job: &JobInfo, subject: String, dry_run: bool) -> Change {
+pub(in crate::daemon) fn already(job: &JobInfo, subject: String, dry_run: bool) -> Change {
     let line = format!("job {} is {}, {:.0} % done", job.job, job.state, job.percent());
     Change::new(Outcome::AlreadySo, subject, dry_run).line(line).job(job.job.clone())
 }

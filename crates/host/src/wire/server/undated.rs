@@ -1,7 +1,7 @@
 //! Answering without a date. The library that writes answers dates them, and panics where the clock is at a time that
 //! HTTP has no words for: before 1970, or after the year 9999. There, every request has one answer, written by hand.
 
-use super::super::error::{ApiError, Kind};
+use crate::api::error::{ApiError, Kind};
 use std::io::ErrorKind;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::UnixStream;

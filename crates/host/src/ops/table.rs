@@ -13,13 +13,13 @@ pub struct Style {
 }
 
 /// A table that is being drawn. Columns whose heading begins with `>` are numbers.
-pub(super) struct Rows {
+pub(crate) struct Rows {
     table: Table,
 }
 
 /// How a word is meant.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tone {
+pub(crate) enum Tone {
     Good,
     Poor,
     Bad,
@@ -27,7 +27,7 @@ pub(super) enum Tone {
 }
 
 impl Rows {
-    pub(super) fn new(style: Style, headings: &[&str]) -> Rows {
+    pub(crate) fn new(style: Style, headings: &[&str]) -> Rows {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
         if style.color {
@@ -43,7 +43,7 @@ impl Rows {
         Rows { table }
     }
 
-    pub(super) fn row(&mut self, cells: Vec<(String, Tone)>) {
+    pub(crate) fn row(&mut self, cells: Vec<(String, Tone)>) {
         self.table.add_row(cells.into_iter().map(|(text, tone)| match tone {
             Tone::Good => Cell::new(text).fg(Color::Green),
             Tone::Poor => Cell::new(text).fg(Color::Yellow),
@@ -52,7 +52,7 @@ impl Rows {
         }));
     }
 
-    pub(super) fn draw(&self) -> String {
+    pub(crate) fn draw(&self) -> String {
         let mut text = String::new();
         for line in self.table.lines() {
             text += line.trim_end();
@@ -63,22 +63,22 @@ impl Rows {
 }
 
 /// A plain cell.
-pub(super) fn cell(text: impl ToString) -> (String, Tone) {
+pub(crate) fn cell(text: impl ToString) -> (String, Tone) {
     (text.to_string(), Tone::Plain)
 }
 
 /// Names and values, one per line.
-pub(super) fn pairs(pairs: &[(&str, String)]) -> String {
+pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     pairs.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
 }
 
 /// A size for people.
-pub(super) fn human(bytes: u64) -> String {
+pub(crate) fn human(bytes: u64) -> String {
     ByteCount(bytes).to_string()
 }
 
 /// A share of 100.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     if share > 0.0 && share < 99.95 { format!("{share:.1} %") } else { format!("{share:.0} %") }
 }

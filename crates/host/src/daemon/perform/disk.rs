@@ -1,36 +1,166 @@
 //! Members of an open pool: adding, removing, replacing, and what the pool knows of them.
 
-use super::backend::DiskChange;
-use super::candidates::{Asked, beyond_room, fixed_size, name_members};
-use super::jobs::already;
-use super::opening::wall_clock;
-use super::{Daemon, find};
+use super::job::already;
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::job::{JobInfo, JobKind};
-use crate::api::pool::{DiskInfo, DiskState, PoolInfo, PoolQuery};
-use crate::api::size::{Size, typed};
-use crate::api::upkeep::{DiskAdd, DiskRemove, DiskReplace, DiskSet, Usage};
-use crate::api::vdisk::{Layout, VdiskInfo, resiliency_flags};
+use crate::api::job::{JobAction, JobInfo, JobKind, StartKind};
+use crate::api::pool::{DiskCounters, DiskInfo, DiskState, Media, PoolInfo, Usage};
 use crate::api::watch::{Change, Outcome};
+use crate::daemon::backend::{DiskChange, Label};
+use crate::daemon::candidates::{Asked, More, beyond_room, fixed_size, name_members, size_of_disk};
+use crate::daemon::opening::wall_clock;
+use crate::daemon::{Daemon, find, lock, probe};
+use crate::ops::Perform;
+use crate::ops::disk::{DiskAdd, DiskList, DiskRemove, DiskReplace, DiskShow};
+use crate::ops::job::{JobStart, JobSteer};
+use crate::ops::line::ToLine;
+use crate::ops::settings::DiskSet;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 use weft_engine::limits;
-use weft_engine::pool::{Instead, Leaving, Loss};
+use weft_engine::pool::{Instead, Leaving};
 use weft_engine::units::ByteCount;
 
 /// How long a disk that failed may still be held by what was asked of it before, and how often that is looked at.
 const HELD_MAX: Duration = Duration::from_secs(5);
 const HELD_EVERY: Duration = Duration::from_millis(20);
 
-impl Daemon {
-    pub(super) fn add_disks(&self, pool: &str, request: &DiskAdd) -> Answer<Change> {
+impl Perform<DiskList> for Daemon {
+    /// The disks of the open pools, then, unless one pool is asked for, everything else that was found.
+    fn perform(&self, query: &DiskList) -> Answer<Vec<DiskInfo>> {
+        if let Some(pool) = &query.pool {
+            return Ok(self.pool(pool)?.disks);
+        }
         let open = self.pools()?;
-        let pool = self.writable_pool_named(pool)?;
+        let others: Vec<DiskInfo> =
+            self.labelled(&open).into_iter().map(|(path, label)| self.unclaimed(path, label, &open)).collect();
+        let missing = self.missing_of_closed(&open, &others);
+        let mut disks: Vec<DiskInfo> = open.into_iter().flat_map(|pool| pool.disks).collect();
+        disks.extend(others);
+        disks.extend(missing);
+        Ok(disks)
+    }
+}
+
+impl Perform<DiskShow> for Daemon {
+    fn perform(&self, show: &DiskShow) -> Answer<DiskInfo> {
+        let wanted = show.disk.as_str();
+        let is_wanted = |disk: &DiskInfo| {
+            let in_pool = disk.pool.as_ref().is_some_and(|pool| format!("{pool}/{}", disk.name) == wanted);
+            let by_path = disk.path.as_ref().is_some_and(|path| {
+                path == Path::new(wanted)
+                    || wanted.starts_with('/') && find::identity(path) == find::identity(Path::new(wanted))
+            });
+            in_pool || by_path || disk.name == wanted || disk.id.as_deref() == Some(wanted)
+        };
+        let mut found: Vec<DiskInfo> = self.perform(&DiskList::default())?.into_iter().filter(is_wanted).collect();
+        match found.len() {
+            0 => Err(ApiError::new(
+                Kind::NotFound,
+                format!("no disk {wanted}; its path, identity, name or POOL/NAME finds one"),
+            )
+            .offer(&DiskList::default())),
+            1 => Ok(found.remove(0)),
+            n => {
+                let path = found[0].path.clone().unwrap_or_default();
+                let message = format!("{n} disks are named {wanted}; a path names one");
+                Err(ApiError::new(Kind::InvalidInput, message).offer(&DiskShow::of(path.display())))
+            }
+        }
+    }
+}
+
+impl Perform<DiskAdd> for Daemon {
+    fn perform(&self, add: &DiskAdd) -> Answer<Change> {
+        self.pool(&add.pool)?;
+        self.change(&add.pool, || self.add_disks(add))
+    }
+}
+
+impl Perform<DiskRemove> for Daemon {
+    fn perform(&self, remove: &DiskRemove) -> Answer<Change> {
+        self.pool(&remove.pool)?;
+        self.change(&remove.pool, || self.remove_disk(remove))
+    }
+}
+
+impl Perform<DiskReplace> for Daemon {
+    fn perform(&self, replace: &DiskReplace) -> Answer<Change> {
+        self.pool(&replace.pool)?;
+        self.change(&replace.pool, || self.replace_disk(replace))
+    }
+}
+
+impl Perform<DiskSet> for Daemon {
+    fn perform(&self, set: &DiskSet) -> Answer<Change> {
+        self.pool(&set.pool)?;
+        self.change(&set.pool, || self.set_disk(set))
+    }
+}
+
+impl Daemon {
+    /// A disk that was found and is in use by no open pool.
+    fn unclaimed(&self, path: PathBuf, label: Answer<Option<Label>>, open: &[PoolInfo]) -> DiskInfo {
+        let (state, holds, label) = match label {
+            Ok(Some(label)) if open.iter().any(|pool| pool.id == label.pool_id) => {
+                let holds = format!("what was a disk of pool {}, which goes on without it", label.pool_name);
+                (DiskState::Foreign, Some(holds), Some(label))
+            }
+            Ok(Some(label)) if !label.whole => {
+                let holds =
+                    format!("the beginning of a disk of pool {}: it is being copied, or was cut off", label.pool_name);
+                (DiskState::Foreign, Some(holds), Some(label))
+            }
+            Ok(Some(label)) => (DiskState::Closed, Some(format!("pool {}", label.pool_name)), Some(label)),
+            Ok(None) => match probe::look(&path) {
+                Ok(holds) if holds.is_empty() => (DiskState::Available, None, None),
+                Ok(holds) => (DiskState::Foreign, Some(holds.join(" and ")), None),
+                Err(error) => (DiskState::Failed, Some(error.to_string()), None),
+            },
+            Err(error) => (DiskState::Failed, Some(error.message), None),
+        };
+        let file_name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = label.as_ref().map(|label| self.member_name(&label.disk_id).unwrap_or(label.disk_name.clone()));
+        let member = label.filter(|_| state == DiskState::Closed);
+        DiskInfo {
+            name: name.filter(|_| state == DiskState::Closed).unwrap_or(file_name),
+            pool: member.as_ref().map(|label| label.pool_name.clone()),
+            id: member.map(|label| label.disk_id),
+            capacity: size_of_disk(&path),
+            path: Some(path),
+            holds,
+            ..stranger(state)
+        }
+    }
+
+    /// The disks of pools that are not open, as far as the pools were open here and the disks are not in `found`.
+    fn missing_of_closed(&self, open: &[PoolInfo], found: &[DiskInfo]) -> Vec<DiskInfo> {
+        let unopened = lock(&self.unopened);
+        let state = lock(&self.state);
+        let closed = state.pools.iter().filter(|record| {
+            unopened.iter().any(|unopened| unopened.found.id == record.id)
+                && open.iter().all(|pool| pool.id != record.id)
+        });
+        let members = closed.flat_map(|record| record.disks.iter().map(move |disk| (record, disk)));
+        let missing = members.filter(|(_, disk)| found.iter().all(|found| found.id.as_ref() != Some(&disk.id)));
+        let shown = missing.map(|(record, disk)| DiskInfo {
+            name: disk.name.clone(),
+            pool: Some(record.name.clone()),
+            id: Some(disk.id.clone()),
+            path: disk.path.clone(),
+            ..stranger(DiskState::Missing)
+        });
+        shown.collect()
+    }
+
+    fn add_disks(&self, request: &DiskAdd) -> Answer<Change> {
+        let open = self.pools()?;
+        let pool = self.writable_pool_named(&request.pool)?;
         let usage = request.usage.unwrap_or(Usage::Auto);
+        let plain = DiskAdd { usage: request.usage.filter(|usage| *usage != Usage::Retired), ..request.clone() };
         if usage == Usage::Retired {
             let message = "a disk that is added to be retired takes no data; auto, manual, spare and journal are uses";
-            return Err(ApiError::new(Kind::InvalidInput, message).hint(add_command(&pool.name, request, "")));
+            return Err(ApiError::new(Kind::InvalidInput, message).offer(&plain));
         }
         let count = request.disks.len();
         if count == 0 || pool.disks.len() + count > limits::DISKS_MAX {
@@ -41,10 +171,11 @@ impl Daemon {
                 limits::DISKS_MAX
             );
             let kind = if count == 0 { Kind::InvalidInput } else { Kind::NotPossible };
-            return Err(ApiError::new(kind, message).hint(format!("weft disk add {} DISK", pool.name)));
+            return Err(ApiError::new(kind, message).offer(&DiskAdd::some(&pool.name)));
         }
-        let again = |disks: &[PathBuf], more: &str| {
-            add_command(&pool.name, &DiskAdd { disks: disks.to_vec(), ..request.clone() }, more)
+        let again = |disks: Vec<PathBuf>, more: More| {
+            let (create_size, force) = (more.create_size(request.create_size), request.force || more == More::Force);
+            DiskAdd { disks, create_size, force, ..plain.clone() }.line()
         };
         let create_size = fixed_size(request.create_size, "size of a file")?;
         let asked = Asked { disks: &request.disks, create_size, force: request.force, again: &again };
@@ -52,20 +183,23 @@ impl Daemon {
         let candidates = self.candidates(&asked, &open)?;
         let members = name_members(&candidates, &names(&pool));
         let mut change =
-            Change::new(Outcome::Created, subject(&pool, members.iter().map(|m| &m.name)), request.dry_run);
+            Change::new(Outcome::Created, subject(&pool, members.iter().map(|m| &m.name)), request.changing.dry_run);
         for (candidate, member) in candidates.iter().zip(&members) {
             self.parts.engine.disk_add_judge(&pool.name, candidate.capacity(), &member.name)?;
             change = change.line(candidate.describe(&member.name));
         }
         change.changes.extend(beyond_room(&candidates));
         change = change.line(match usage {
-            Usage::Auto => format!("new data goes to it; `weft rebalance {}` spreads what is there", pool.name),
+            Usage::Auto => format!(
+                "new data goes to it; `{}` spreads what is there",
+                JobStart::of(&pool.name, StartKind::Rebalance).line()
+            ),
             Usage::Manual => "only what asks for it by name goes to it".into(),
             Usage::Spare => "it waits for another disk to be lost".into(),
             Usage::Journal => "no data goes to it; a copy of the log moves to it".into(),
             Usage::Retired => unreachable!("refused above"),
         });
-        if request.dry_run {
+        if request.changing.dry_run {
             return Ok(change);
         }
         for (n, (candidate, member)) in candidates.iter().zip(&members).enumerate() {
@@ -84,44 +218,42 @@ impl Daemon {
         Ok(change)
     }
 
-    pub(super) fn remove_disk(&self, pool: &str, disk: &str, how: DiskRemove) -> Answer<Change> {
-        let pool = self.writable_pool_named(pool)?;
-        let (disk, no) = find_member(&pool, disk)?;
+    fn remove_disk(&self, request: &DiskRemove) -> Answer<Change> {
+        let pool = self.writable_pool_named(&request.pool)?;
+        let (disk, no) = find_member(&pool, &request.disk)?;
         let what = format!("removal of disk {}/{}", pool.name, disk.name);
         if let Some(job) = evacuation(&pool, disk) {
-            return Ok(already(job, what, how.dry_run));
+            return Ok(already(job, what, request.changing.dry_run));
         }
-        let leaving =
-            self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Nothing).map_err(|error| {
-                match error.kind {
-                    Kind::NoSpace => self.homeless(&pool, disk, error),
-                    Kind::NotPossible => error.or_hint(|| format!("weft disk add {} DISK", pool.name)),
-                    _ => error,
-                }
-            })?;
-        let losses = self.accepted(&pool, disk, &leaving, how.force)?;
+        let leaving = self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Nothing);
+        let leaving = leaving.map_err(|error| match error.kind {
+            Kind::NoSpace => self.homeless(&pool, disk, error),
+            Kind::NotPossible => error.or_hint(|| DiskAdd::some(&pool.name).line()),
+            _ => error,
+        })?;
+        let losses = self.accepted(&pool, disk, &leaving, request.force)?;
         let moving = leaving.moves;
-        let change = Change::new(Outcome::Started, what, how.dry_run)
+        let change = Change::new(Outcome::Started, what, request.changing.dry_run)
             .line(format!("{moving} move to the other disks; then the disk is no part of the pool any more"));
         let change = losses.into_iter().fold(change, Change::line);
-        if how.dry_run {
+        if request.changing.dry_run {
             return Ok(change);
         }
         let job = self.parts.engine.disk_remove(&pool.name, no, None, wall_clock())?;
         Ok(change.job(format!("{}/{job}", pool.name)))
     }
 
-    pub(super) fn replace_disk(&self, pool: &str, disk: &str, request: &DiskReplace) -> Answer<Change> {
+    fn replace_disk(&self, request: &DiskReplace) -> Answer<Change> {
         let open = self.pools()?;
-        let pool = self.writable_pool_named(pool)?;
-        let (old, no) = find_member(&pool, disk)?;
+        let pool = self.writable_pool_named(&request.pool)?;
+        let (old, no) = find_member(&pool, &request.disk)?;
         if let Some(job) = evacuation(&pool, old) {
             let message = format!("disk {} leaves already: job {} is {}", old.name, job.job, job.state);
-            return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft job cancel {}", job.job)));
+            return Err(ApiError::new(Kind::NotPossible, message).offer(&JobSteer::of(&job.job, JobAction::Cancel)));
         }
         let judge = |instead: Instead| {
             let leaving = self.parts.engine.disk_remove_judge(&pool.name, no, instead);
-            let leaving = leaving.map_err(|error| error.or_hint(|| format!("weft disk add {} DISK", pool.name)))?;
+            let leaving = leaving.map_err(|error| error.or_hint(|| DiskAdd::some(&pool.name).line()))?;
             let losses = self.accepted(&pool, old, &leaving, request.force)?;
             Ok::<_, ApiError>((leaving.moves, losses))
         };
@@ -131,11 +263,12 @@ impl Daemon {
         if let Some((new, to)) = find_member(&pool, &request.by).ok().filter(there) {
             if new.name == old.name || new.state != DiskState::Healthy {
                 let message = format!("disk {} cannot take the place of {}: it is {}", new.name, old.name, new.state);
-                return Err(ApiError::new(Kind::NotPossible, message)
-                    .hint(format!("weft disk replace {} {} DISK", pool.name, old.name)));
+                return Err(
+                    ApiError::new(Kind::NotPossible, message).hint(DiskReplace::some(&pool.name, &old.name).line())
+                );
             }
             let (moving, losses) = judge(Instead::Member(to))?;
-            let change = Change::new(Outcome::Started, what(&new.name), request.dry_run)
+            let change = Change::new(Outcome::Started, what(&new.name), request.changing.dry_run)
                 .line(format!("{moving} move to disk {}, and to others what it has no room for", new.name));
             let change = losses.into_iter().fold(change, Change::line);
             return self.start_replacing(&pool, no, to, new.usage != Some(Usage::Auto), change);
@@ -143,9 +276,13 @@ impl Daemon {
         let disks = [PathBuf::from(&request.by)];
         if !disks[0].is_absolute() {
             let message = format!("pool {} has no disk {}, and it is no absolute path", pool.name, request.by);
-            return Err(ApiError::new(Kind::NotFound, message).hint(format!("weft disk list --pool {}", pool.name)));
+            return Err(ApiError::new(Kind::NotFound, message).offer(&DiskList::of(&pool.name)));
         }
-        let again = |disks: &[PathBuf], more: &str| replace_command(&pool.name, &old.name, &disks[0], request, more);
+        let again = |disks: Vec<PathBuf>, more: More| {
+            let (create_size, force) = (more.create_size(request.create_size), request.force || more == More::Force);
+            let by = disks.into_iter().map(|disk| disk.display().to_string()).collect();
+            DiskReplace { disk: old.name.clone(), by, create_size, force, ..request.clone() }.line()
+        };
         let create_size = fixed_size(request.create_size, "size of a file")?;
         let asked = Asked { disks: &disks, create_size, force: request.force, again: &again };
         let candidates = self.candidates(&asked, &open)?;
@@ -153,11 +290,11 @@ impl Daemon {
         let capacity = candidates[0].capacity();
         self.parts.engine.disk_add_judge(&pool.name, capacity, &member.name)?;
         let (moving, losses) = judge(Instead::New(capacity))?;
-        let change = Change::new(Outcome::Started, what(&member.name), request.dry_run)
+        let change = Change::new(Outcome::Started, what(&member.name), request.changing.dry_run)
             .line(candidates[0].describe(&member.name))
             .line(format!("{moving} move to it"));
         let change = losses.into_iter().fold(change, Change::line);
-        if request.dry_run {
+        if request.changing.dry_run {
             return Ok(change);
         }
         let usage = old.usage.filter(|usage| *usage != Usage::Retired).unwrap_or(Usage::Auto);
@@ -180,24 +317,24 @@ impl Daemon {
         Ok(change.job(format!("{}/{job}", pool.name)))
     }
 
-    pub(super) fn set_disk(&self, pool: &str, disk: &str, request: &DiskSet) -> Answer<Change> {
+    fn set_disk(&self, request: &DiskSet) -> Answer<Change> {
         // A frozen pool takes nothing but what it waits for.
-        let chance = DiskSet { maintenance: Some(false), dry_run: request.dry_run, ..DiskSet::default() };
-        let pool = self.open_pool_named(pool)?;
-        let (disk, no) = find_member(&pool, disk)?;
+        let chance = DiskSet { changing: request.changing, ..DiskSet::back(&request.pool, &request.disk) };
+        let pool = self.open_pool_named(&request.pool)?;
+        let (disk, no) = find_member(&pool, &request.disk)?;
         if pool.frozen.is_none() || disk.state != DiskState::Failed || *request != chance {
             self.writable_pool_named(&pool.name)?;
         }
         if request.is_empty() {
             let message = "nothing is set; usage, media, name, domain and maintenance can be";
-            let hint = format!("weft disk set {} {} usage=retired", pool.name, disk.name);
+            let hint = DiskSet { usage: Some(Usage::Retired), ..DiskSet::of(&pool.name, &disk.name) }.line();
             return Err(ApiError::new(Kind::InvalidInput, message).hint(hint));
         }
         request.judge()?;
         let name = request.name.as_ref().filter(|name| **name != disk.name);
         if let Some(name) = name.filter(|name| names(&pool).contains(name)) {
             let message = format!("pool {} has a disk {name} already", pool.name);
-            let hint = format!("weft disk set {} {} name={name}2", pool.name, disk.name);
+            let hint = DiskSet { name: Some(format!("{name}2")), ..DiskSet::of(&pool.name, &disk.name) }.line();
             return Err(ApiError::new(Kind::AlreadyExists, message).hint(hint));
         }
         let domain = request.domain.as_ref().filter(|domain| disk.domain.as_deref().unwrap_or("") != domain.as_str());
@@ -218,44 +355,21 @@ impl Daemon {
             (Some(_), state) => {
                 let message = format!("disk {} is {state}; maintenance is for disks that work", disk.name);
                 return Err(ApiError::new(Kind::NotPossible, message)
-                    .hint(format!("weft disk show {}/{}", pool.name, disk.name)));
+                    .offer(&DiskShow::of(format!("{}/{}", pool.name, disk.name))));
             }
         };
         if maintenance == Some(true) {
             self.parts.engine.disk_offline_judge(&pool.name, no)?;
         }
         let mut lines = told(disk, &change, maintenance);
-        if change.usage == Some(Usage::Retired) {
-            let name = change.name.as_ref().unwrap_or(&disk.name);
-            lines.push(match self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Nothing) {
-                Ok(Leaving { moves, losses }) => match losses.first() {
-                    None => format!(
-                        "{moves} on it move to the other disks; `weft disk remove {} {name}` takes it out",
-                        pool.name
-                    ),
-                    Some(loss) => format!(
-                        "{moves} on it move to the other disks; as {}/{} finds too few disks without it, it still takes new data",
-                        pool.name, loss.vdisk
-                    ),
-                },
-                Err(error) => format!(
-                    "what is on it moves to the other disks as far as that goes: {}; `weft disk add {} DISK` makes room",
-                    error.message, pool.name
-                ),
-            });
-        }
-        if change.usage == Some(Usage::Manual)
-            && let Ok(leaving) = self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Nothing)
-        {
-            lines.extend(leaving.losses.iter().map(|loss| format!("{}/{}: {loss}", pool.name, loss.vdisk)));
-        }
+        lines.extend(self.told_of_leaving(&pool, disk, no, &change));
         if again {
             lines.push("it failed, and is given another chance: what it missed is brought to it".into());
         }
         let outcome = if lines.is_empty() { Outcome::AlreadySo } else { Outcome::Changed };
-        let mut answer = Change::new(outcome, format!("disk {}/{}", pool.name, disk.name), request.dry_run);
+        let mut answer = Change::new(outcome, format!("disk {}/{}", pool.name, disk.name), request.changing.dry_run);
         answer.changes = lines;
-        if request.dry_run {
+        if request.changing.dry_run {
             return Ok(answer);
         }
         if change != DiskChange::default() {
@@ -273,67 +387,42 @@ impl Daemon {
         Ok(answer)
     }
 
-    /// What virtual disks lose by the leaving of a disk, one line each. Refused where that is anything and nobody said
-    /// that they may, with what would do instead.
-    fn accepted(&self, pool: &PoolInfo, disk: &DiskInfo, leaving: &Leaving, force: bool) -> Answer<Vec<String>> {
-        let told = leaving.losses.iter().map(|loss| format!("{}/{} ({loss})", pool.name, loss.vdisk));
-        if leaving.losses.is_empty() || force {
-            return Ok(told.map(|loss| format!("redundancy is given up: {loss}")).collect());
+    /// What becomes of the data of a disk that shall take no more of it, one line each.
+    fn told_of_leaving(&self, pool: &PoolInfo, disk: &DiskInfo, no: u16, change: &DiskChange) -> Vec<String> {
+        let leaving = || self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Nothing);
+        match change.usage {
+            Some(Usage::Retired) => {
+                let name = change.name.as_ref().unwrap_or(&disk.name);
+                vec![match leaving() {
+                    Ok(Leaving { moves, losses }) => match losses.first() {
+                        None => format!(
+                            "{moves} on it move to the other disks; `{}` takes it out",
+                            DiskRemove::of(&pool.name, name).line()
+                        ),
+                        Some(loss) => format!(
+                            "{moves} on it move to the other disks; as {}/{} finds too few disks without it, it still \
+                             takes new data",
+                            pool.name, loss.vdisk
+                        ),
+                    },
+                    Err(error) => format!(
+                        "what is on it moves to the other disks as far as that goes: {}; `{}` makes room",
+                        error.message,
+                        DiskAdd::some(&pool.name).line()
+                    ),
+                }]
+            }
+            Some(Usage::Manual) => {
+                let losses = leaving().map(|leaving| leaving.losses).unwrap_or_default();
+                losses.iter().map(|loss| format!("{}/{}: {loss}", pool.name, loss.vdisk)).collect()
+            }
+            _ => Vec::new(),
         }
-        let named = |loss: &Loss| pool.vdisks.iter().find(|vdisk| vdisk.name.vdisk == loss.vdisk);
-        let short: Vec<_> = leaving.losses.iter().filter_map(|loss| Some((named(loss)?, loss.left))).collect();
-        let (copied, hint) = self.instead(pool, disk, &short);
-        let message = format!(
-            "disk {} is needed by {}; another of {} or more in its place would do{copied}; only --force does without",
-            disk.name,
-            told.collect::<Vec<_>>().join(", "),
-            ByteCount(disk.capacity)
-        );
-        let replace = || format!("weft disk replace {} {} DISK", pool.name, disk.name);
-        Err(ApiError::new(Kind::NotPossible, message).hint(hint.unwrap_or_else(replace)))
-    }
-
-    /// A disk holds what has no place on the others: `error`, with what would do instead.
-    fn homeless(&self, pool: &PoolInfo, disk: &DiskInfo, mut error: ApiError) -> ApiError {
-        let left =
-            pool.disks.iter().filter(|other| other.name != disk.name && other.state == DiskState::Healthy).count();
-        let short = pool.vdisks.iter().filter(|vdisk| vdisk.layout.disks_needed() > left).map(|vdisk| (vdisk, left));
-        let (copied, hint) = self.instead(pool, disk, &short.collect::<Vec<_>>());
-        error.message += &copied;
-        error.hint(hint.unwrap_or_else(|| format!("weft disk add {} DISK", pool.name)))
-    }
-
-    /// What would do instead of a disk without which these virtual disks are short of disks, of which so many are left
-    /// to them: in words, after "another disk", and as a command that can be typed as it is, if there is one.
-    fn instead(&self, pool: &PoolInfo, disk: &DiskInfo, short: &[(&VdiskInfo, usize)]) -> (String, Option<String>) {
-        let narrower = short.iter().map(|(vdisk, left)| narrower(pool, vdisk, *left)).collect::<Option<Vec<_>>>();
-        let narrower = narrower.filter(|new| !new.is_empty());
-        let names = || short.iter().map(|(vdisk, _)| vdisk.name.to_string()).collect::<Vec<_>>().join(", ");
-        let copied = match narrower.as_ref().map(Vec::len) {
-            None => String::new(),
-            Some(1) => {
-                format!(", or a new virtual disk with fewer columns, if {} is copied to it and then removed", names())
-            }
-            Some(_) => {
-                format!(", or new virtual disks with fewer columns, if {} are copied to them and then removed", names())
-            }
-        };
-        let lost = matches!(disk.state, DiskState::Missing | DiskState::Failed);
-        let replace = |path: PathBuf| format!("weft disk replace {} {} {}", pool.name, disk.name, path.display());
-        let narrower = narrower.and_then(|new| new.into_iter().next()).filter(|_| !lost);
-        (copied, self.blank_disk(disk.capacity).map(replace).or(narrower))
-    }
-
-    /// A disk of this size or more that is blank and in use by no pool.
-    fn blank_disk(&self, capacity: u64) -> Option<PathBuf> {
-        let mut disks = self.disks(&PoolQuery::default()).ok()?;
-        disks.retain(|disk| disk.state == DiskState::Available && disk.capacity >= capacity);
-        disks.into_iter().find_map(|disk| disk.path)
     }
 
     /// Uses a disk again that failed and is still where it was.
-    pub(super) fn try_again(&self, pool: &PoolInfo, disk: &DiskInfo) -> Answer<()> {
-        let replace = || format!("weft disk replace {} {} DISK", pool.name, disk.name);
+    pub(in crate::daemon) fn try_again(&self, pool: &PoolInfo, disk: &DiskInfo) -> Answer<()> {
+        let replace = || DiskReplace::some(&pool.name, &disk.name).line();
         let Some(path) = &disk.path else {
             let message = format!("where disk {} is, is not known", disk.name);
             return Err(ApiError::new(Kind::NotPossible, message).hint(replace()));
@@ -352,22 +441,29 @@ impl Daemon {
     }
 }
 
-/// The command for a virtual disk as large and as safe as `vdisk` that takes `left` disks at most; `None` where these
-/// are too few for that.
-fn narrower(pool: &PoolInfo, vdisk: &VdiskInfo, left: usize) -> Option<String> {
-    let Layout { resiliency, interleave, .. } = vdisk.layout;
-    let columns = u8::try_from(left / usize::from(resiliency.disks_per_column())).ok()?;
-    (resiliency.columns_min()..).contains(&columns).then_some(())?;
-    let is_taken = |name: &String| pool.vdisks.iter().any(|other| other.name.vdisk == *name);
-    let name = (2..).map(|n| format!("{}-{n}", vdisk.name.vdisk)).find(|name| !is_taken(name))?;
-    let (size, flags) = (typed(ByteCount(vdisk.size)), resiliency_flags(resiliency));
-    let interleave = typed(ByteCount(interleave));
-    (name.len() <= limits::NAME_MAX).then(|| {
-        format!(
-            "weft vdisk create {}/{name} --size {size} {flags} --columns {columns} --interleave {interleave}",
-            pool.name
-        )
-    })
+/// A disk of which no more is known than its state.
+fn stranger(state: DiskState) -> DiskInfo {
+    DiskInfo {
+        name: String::new(),
+        pool: None,
+        no: None,
+        id: None,
+        path: None,
+        capacity: 0,
+        allocated: 0,
+        state,
+        media: Media::Unspecified,
+        usage: None,
+        slow: false,
+        logs: false,
+        votes: false,
+        domain: None,
+        latency: None,
+        holds: None,
+        counters: DiskCounters::default(),
+        out_of_room: false,
+        needed_by: Vec::new(),
+    }
 }
 
 /// What a change of a disk means, one line each.
@@ -407,7 +503,7 @@ fn find_member<'a>(pool: &'a PoolInfo, wanted: &str) -> Answer<(&'a DiskInfo, u1
         Some(found) => Ok(found),
         None => {
             let message = format!("pool {} has no disk {wanted}; it has {}", pool.name, names(pool).join(", "));
-            Err(ApiError::new(Kind::NotFound, message).hint(format!("weft disk list --pool {}", pool.name)))
+            Err(ApiError::new(Kind::NotFound, message).offer(&DiskList::of(&pool.name)))
         }
     }
 }
@@ -425,29 +521,4 @@ fn names(pool: &PoolInfo) -> Vec<String> {
 fn subject<'a>(pool: &PoolInfo, names: impl Iterator<Item = &'a String>) -> String {
     let names: Vec<String> = names.map(|name| format!("{}/{name}", pool.name)).collect();
     format!("{} {}", if names.len() == 1 { "disk" } else { "disks" }, names.join(", "))
-}
-
-fn flags(create_size: Option<Size>, force: bool, more: &str) -> String {
-    let mut flags = String::new();
-    if let Some(size) = create_size {
-        flags += &format!(" --create-size {size}");
-    }
-    if force && more != "--force" {
-        flags += " --force";
-    }
-    if more.is_empty() { flags } else { format!("{flags} {more}") }
-}
-
-fn add_command(pool: &str, request: &DiskAdd, more: &str) -> String {
-    let mut command = format!("weft disk add {pool}");
-    request.disks.iter().for_each(|disk| command += &format!(" {}", disk.display()));
-    if let Some(usage) = request.usage.filter(|usage| *usage != Usage::Retired) {
-        command += &format!(" --usage {usage}");
-    }
-    command + &flags(request.create_size, request.force, more)
-}
-
-fn replace_command(pool: &str, old: &str, new: &Path, request: &DiskReplace, more: &str) -> String {
-    let flags = flags(request.create_size, request.force, more);
-    format!("weft disk replace {pool} {old} {}{flags}", new.display())
 }
