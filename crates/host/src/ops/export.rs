@@ -1,7 +1,7 @@
 //! Exports: `weft export`, who may use a virtual disk, and how.
 
 use super::line::{Line, ToLine};
-use super::table::{Rows, Style, Tone, cell};
+use super::table::{Rows, Style, Tone, cell, pairs};
 use super::text::Text;
 use super::{Changing, Doer, Weft, absolute, here, values, verb};
 use crate::api::error::{Answer, ApiError, BadValue};
@@ -31,6 +31,9 @@ pub enum Export {
     /// List the exports
     #[command(after_help = "Examples:\n  weft export list")]
     List(ExportList),
+    /// Show where one virtual disk is offered, on which terms, and to how many clients
+    #[command(after_help = "Examples:\n  weft export show tank/media")]
+    Show(ExportShow),
     /// Stop offering a virtual disk
     #[command(after_help = "Examples:\n  weft export remove tank/media\n  \
         weft export remove tank/media --nbd unix:/run/weft/nbd.sock")]
@@ -43,6 +46,7 @@ impl Export {
         match self {
             Export::Add(operation) => doer.operate(operation),
             Export::List(operation) => doer.operate(operation),
+            Export::Show(operation) => doer.operate(operation),
             Export::Remove(typed) => doer.operate(typed.operation()),
         }
     }
@@ -51,6 +55,25 @@ impl Export {
 /// Asks for the exports.
 #[derive(Args, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExportList {}
+
+/// Asks for the exports of one virtual disk.
+#[derive(Args, Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct ExportShow {
+    /// The virtual disk
+    #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
+    #[serde(skip)]
+    pub vdisk: VdiskName,
+}
+
+/// Where a virtual disk is offered.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
+pub struct Offered {
+    /// The virtual disk, `POOL/VDISK`.
+    #[schema(value_type = String)]
+    pub vdisk: VdiskName,
+    /// Its exports, in the order they were added.
+    pub exports: Vec<ExportInfo>,
+}
 
 /// Asks for a new export, over one protocol.
 #[derive(Args, Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
@@ -197,6 +220,7 @@ impl ExportRemoveTyped {
 }
 
 verb!(ExportList: "export list");
+verb!(ExportShow: "export show");
 
 verb!(ExportAdd: "export add", changing {
     fn typed(self, _: &impl Weft) -> Answer<ExportAdd> {
@@ -313,21 +337,52 @@ impl Text for Vec<ExportInfo> {
                 Some(reason) => (format!("idle: {reason}"), Tone::Bad),
             };
             let at = export.place().map_or_else(|| "-".into(), |at| at.to_string());
-            let access = match (export.terms.read_only, export.terms.shared) {
-                (true, _) => "read",
-                (false, true) => "write, shared",
-                (false, false) => "write",
-            };
-            let clients: Vec<String> = export.terms.allow.iter().map(Network::to_string).collect();
-            let clients = match (clients.is_empty(), export.terms.allow_any) {
-                (false, _) => clients.join(" "),
-                (true, true) => "any".into(),
-                (true, false) => "this machine".into(),
-            };
+            let (access, clients) = on_terms(&export.terms);
             rows.row(vec![cell(&export.vdisk), state, cell(access), cell(at), cell(clients), cell(&export.uri)]);
         }
         rows.draw()
     }
+}
+
+impl Text for Offered {
+    fn text(&self, _: Style) -> String {
+        if self.exports.is_empty() {
+            return format!("{} is not offered\n", self.vdisk);
+        }
+        let shown = self.exports.iter().map(|export| {
+            let at = export.place().map_or_else(|| "-".into(), |at| at.to_string());
+            let (access, clients) = on_terms(&export.terms);
+            let mut shown = vec![
+                ("vdisk", export.vdisk.to_string()),
+                ("at", at),
+                ("uri", export.uri.clone()),
+                ("state", export.reason.as_ref().map_or_else(|| "active".into(), |why| format!("idle: {why}"))),
+                ("access", access.into()),
+                ("clients", clients),
+            ];
+            shown.extend(export.connections.map(|connections| ("connections", connections.to_string())));
+            shown.extend(export.terms.mode.map(|mode| ("socket's mode", mode.to_string())));
+            shown.extend(export.terms.owner.as_ref().map(|owner| ("socket's owner", owner.to_string())));
+            pairs(&shown)
+        });
+        shown.collect::<Vec<String>>().join("\n")
+    }
+}
+
+/// What clients may do, and which clients.
+fn on_terms(terms: &Terms) -> (&'static str, String) {
+    let access = match (terms.read_only, terms.shared) {
+        (true, _) => "read",
+        (false, true) => "write, shared",
+        (false, false) => "write",
+    };
+    let clients: Vec<String> = terms.allow.iter().map(Network::to_string).collect();
+    let clients = match (clients.is_empty(), terms.allow_any) {
+        (false, _) => clients.join(" "),
+        (true, true) => "any".into(),
+        (true, false) => "this machine".into(),
+    };
+    (access, clients)
 }
 
 #[cfg(test)]

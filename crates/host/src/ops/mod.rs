@@ -30,7 +30,7 @@ use crate::api::vdisk::{Explanation, VdiskInfo};
 use crate::api::watch::{Change, EventPage, Stat, Status, Version};
 use clap::Args;
 use disk::{DiskAdd, DiskList, DiskRemove, DiskReplace, DiskShow};
-use export::{ExportAdd, ExportList, ExportRemove};
+use export::{ExportAdd, ExportList, ExportRemove, ExportShow, Offered};
 use job::{JobList, JobShow, JobStart, JobSteer};
 use mount::{MountForget, MountList};
 use pool::{PoolCheck, PoolCreate, PoolExport, PoolImport, PoolImportable, PoolList, PoolRemove, PoolRename, PoolShow};
@@ -88,6 +88,7 @@ operations! {
     Explain: "explain" Get "/vdisks/{pool}/{vdisk}/explain" (vdisk) Query => Explanation;
 
     ExportList: "export_list" Get "/exports" () Nothing => [ExportInfo];
+    ExportShow: "export_show" Get "/exports/{pool}/{vdisk}" (vdisk) Nothing => Offered;
     ExportAdd: "export_add" Post "/exports" () Body => Change;
     ExportRemove: "export_remove" Delete "/exports/{pool}/{vdisk}" (vdisk) Query => Change;
 

@@ -89,3 +89,22 @@ fn what_other_machines_reach_is_asked_for_by_name_and_told() {
     let told = machine.done(&["status"]);
     assert!(told.contains("any machine that reaches tcp:[::]:10809 can read and write it"), "{told}");
 }
+
+#[test]
+fn where_one_virtual_disk_is_offered_is_shown_by_itself() {
+    let (mut machine, [a, _]) = with_media();
+    machine.done(&["vdisk", "create", "tank/other", "--size", "1GiB"]);
+    assert_eq!(machine.done(&["export", "show", "tank/media"]), "tank/media is not offered\n");
+    assert_eq!(machine.json(&["export", "show", "tank/media"])["exports"].as_array().unwrap().len(), 0);
+    assert_eq!(machine.refused(&["export", "show", "tank/none"], Exit::NotFound), "weft vdisk list");
+    machine.done(&["export", "add", "tank/media", "--nbd", &a, "--read-only"]);
+    machine.done(&["export", "add", "tank/other", "--nbd", "tcp:127.0.0.1:10809"]);
+    let told = machine.done(&["export", "show", "tank/media"]);
+    assert!(told.contains(&format!("at       {a}\n")), "{told}");
+    assert!(told.contains("access   read\n") && !told.contains("tank/other"), "{told}");
+    let shown = machine.json(&["export", "show", "tank/media"]);
+    assert_eq!((&shown["vdisk"], &shown["exports"][0]["nbd"]), (&"tank/media".into(), &a.into()));
+    machine.stop();
+    machine.start();
+    assert_eq!(machine.json(&["export", "show", "tank/other"])["exports"][0]["active"], true);
+}

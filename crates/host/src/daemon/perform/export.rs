@@ -8,7 +8,7 @@ use crate::api::watch::{Change, Outcome};
 use crate::daemon::state::ExportRecord;
 use crate::daemon::{Daemon, lock, sockets};
 use crate::ops::Perform;
-use crate::ops::export::{ExportAdd, ExportList, ExportRemove};
+use crate::ops::export::{ExportAdd, ExportList, ExportRemove, ExportShow, Offered};
 use crate::ops::line::{Line, ToLine};
 use crate::ublk;
 use std::fs;
@@ -18,6 +18,18 @@ use std::path::Path;
 impl Perform<ExportList> for Daemon {
     fn perform(&self, _: &ExportList) -> Answer<Vec<ExportInfo>> {
         Ok(self.exports())
+    }
+}
+
+impl Perform<ExportShow> for Daemon {
+    fn perform(&self, show: &ExportShow) -> Answer<Offered> {
+        let vdisk = &show.vdisk;
+        let exports: Vec<ExportInfo> = self.exports().into_iter().filter(|export| export.vdisk == *vdisk).collect();
+        // What is offered is remembered while its pool is away.
+        if exports.is_empty() {
+            self.vdisk(vdisk)?;
+        }
+        Ok(Offered { vdisk: vdisk.clone(), exports })
     }
 }
 
