@@ -1,5 +1,6 @@
 //! Members of an open pool: adding, removing, replacing, and what the pool knows of them.
 
+use super::Seen;
 use super::job::already;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobAction, JobInfo, JobKind, StartKind};
@@ -19,7 +20,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weft_engine::limits;
 use weft_engine::pool::{Instead, Leaving};
-use weft_engine::units::ByteCount;
 
 /// How long a disk that failed may still be held by what was asked of it before, and how often that is looked at.
 const HELD_MAX: Duration = Duration::from_secs(5);
@@ -72,29 +72,25 @@ impl Perform<DiskShow> for Daemon {
 
 impl Perform<DiskAdd> for Daemon {
     fn perform(&self, add: &DiskAdd) -> Answer<Change> {
-        self.pool(&add.pool)?;
-        self.change(&add.pool, || self.add_disks(add))
+        self.change_pool(&add.pool, |seen| self.add_disks(seen, add))
     }
 }
 
 impl Perform<DiskRemove> for Daemon {
     fn perform(&self, remove: &DiskRemove) -> Answer<Change> {
-        self.pool(&remove.pool)?;
-        self.change(&remove.pool, || self.remove_disk(remove))
+        self.change_pool(&remove.pool, |seen| self.remove_disk(seen, remove))
     }
 }
 
 impl Perform<DiskReplace> for Daemon {
     fn perform(&self, replace: &DiskReplace) -> Answer<Change> {
-        self.pool(&replace.pool)?;
-        self.change(&replace.pool, || self.replace_disk(replace))
+        self.change_pool(&replace.pool, |seen| self.replace_disk(seen, replace))
     }
 }
 
 impl Perform<DiskSet> for Daemon {
     fn perform(&self, set: &DiskSet) -> Answer<Change> {
-        self.pool(&set.pool)?;
-        self.change(&set.pool, || self.set_disk(set))
+        self.change_pool(&set.pool, |seen| self.set_disk(seen, set))
     }
 }
 
@@ -153,9 +149,8 @@ impl Daemon {
         shown.collect()
     }
 
-    fn add_disks(&self, request: &DiskAdd) -> Answer<Change> {
-        let open = self.pools()?;
-        let pool = self.writable_pool_named(&request.pool)?;
+    fn add_disks(&self, seen: &Seen, request: &DiskAdd) -> Answer<Change> {
+        let pool = seen.writable()?;
         let usage = request.usage.unwrap_or(Usage::Auto);
         let plain = DiskAdd { usage: request.usage.filter(|usage| *usage != Usage::Retired), ..request.clone() };
         if usage == Usage::Retired {
@@ -180,10 +175,10 @@ impl Daemon {
         let create_size = fixed_size(request.create_size, "size of a file")?;
         let asked = Asked { disks: &request.disks, create_size, force: request.force, again: &again };
         asked.judge()?;
-        let candidates = self.candidates(&asked, &open)?;
-        let members = name_members(&candidates, &names(&pool));
+        let candidates = self.candidates(&asked, &seen.open)?;
+        let members = name_members(&candidates, &names(pool));
         let mut change =
-            Change::new(Outcome::Created, subject(&pool, members.iter().map(|m| &m.name)), request.changing.dry_run);
+            Change::new(Outcome::Created, subject(pool, members.iter().map(|m| &m.name)), request.changing.dry_run);
         for (candidate, member) in candidates.iter().zip(&members) {
             self.parts.engine.disk_add_judge(&pool.name, candidate.capacity(), &member.name)?;
             change = change.line(candidate.describe(&member.name));
@@ -218,20 +213,20 @@ impl Daemon {
         Ok(change)
     }
 
-    fn remove_disk(&self, request: &DiskRemove) -> Answer<Change> {
-        let pool = self.writable_pool_named(&request.pool)?;
-        let (disk, no) = find_member(&pool, &request.disk)?;
+    fn remove_disk(&self, seen: &Seen, request: &DiskRemove) -> Answer<Change> {
+        let pool = seen.writable()?;
+        let (disk, no) = find_member(pool, &request.disk)?;
         let what = format!("removal of disk {}/{}", pool.name, disk.name);
-        if let Some(job) = evacuation(&pool, disk) {
+        if let Some(job) = evacuation(pool, disk) {
             return Ok(already(job, what, request.changing.dry_run));
         }
         let leaving = self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Nothing);
         let leaving = leaving.map_err(|error| match error.kind {
-            Kind::NoSpace => self.homeless(&pool, disk, error),
+            Kind::NoSpace => self.homeless(pool, disk, error),
             Kind::NotPossible => error.or_hint(|| DiskAdd::some(&pool.name).line()),
             _ => error,
         })?;
-        let losses = self.accepted(&pool, disk, &leaving, request.force)?;
+        let losses = self.accepted(pool, disk, &leaving, request.force)?;
         let moving = leaving.moves;
         let change = Change::new(Outcome::Started, what, request.changing.dry_run)
             .line(format!("{moving} move to the other disks; then the disk is no part of the pool any more"));
@@ -243,24 +238,23 @@ impl Daemon {
         Ok(change.job(format!("{}/{job}", pool.name)))
     }
 
-    fn replace_disk(&self, request: &DiskReplace) -> Answer<Change> {
-        let open = self.pools()?;
-        let pool = self.writable_pool_named(&request.pool)?;
-        let (old, no) = find_member(&pool, &request.disk)?;
-        if let Some(job) = evacuation(&pool, old) {
+    fn replace_disk(&self, seen: &Seen, request: &DiskReplace) -> Answer<Change> {
+        let pool = seen.writable()?;
+        let (old, no) = find_member(pool, &request.disk)?;
+        if let Some(job) = evacuation(pool, old) {
             let message = format!("disk {} leaves already: job {} is {}", old.name, job.job, job.state);
             return Err(ApiError::new(Kind::NotPossible, message).offer(&JobSteer::of(&job.job, JobAction::Cancel)));
         }
         let judge = |instead: Instead| {
             let leaving = self.parts.engine.disk_remove_judge(&pool.name, no, instead);
             let leaving = leaving.map_err(|error| error.or_hint(|| DiskAdd::some(&pool.name).line()))?;
-            let losses = self.accepted(&pool, old, &leaving, request.force)?;
+            let losses = self.accepted(pool, old, &leaving, request.force)?;
             Ok::<_, ApiError>((leaving.moves, losses))
         };
         let what = |by: &str| format!("replacement of disk {}/{} by {by}", pool.name, old.name);
         // What lies where a missing disk was last seen is another disk.
         let there = |found: &(&DiskInfo, u16)| found.0.state != DiskState::Missing || found.0.name == request.by;
-        if let Some((new, to)) = find_member(&pool, &request.by).ok().filter(there) {
+        if let Some((new, to)) = find_member(pool, &request.by).ok().filter(there) {
             if new.name == old.name || new.state != DiskState::Healthy {
                 let message = format!("disk {} cannot take the place of {}: it is {}", new.name, old.name, new.state);
                 return Err(
@@ -271,7 +265,7 @@ impl Daemon {
             let change = Change::new(Outcome::Started, what(&new.name), request.changing.dry_run)
                 .line(format!("{moving} move to disk {}, and to others what it has no room for", new.name));
             let change = losses.into_iter().fold(change, Change::line);
-            return self.start_replacing(&pool, no, to, new.usage != Some(Usage::Auto), change);
+            return self.start_replacing(pool, no, to, new.usage != Some(Usage::Auto), change);
         }
         let disks = [PathBuf::from(&request.by)];
         if !disks[0].is_absolute() {
@@ -285,8 +279,8 @@ impl Daemon {
         };
         let create_size = fixed_size(request.create_size, "size of a file")?;
         let asked = Asked { disks: &disks, create_size, force: request.force, again: &again };
-        let candidates = self.candidates(&asked, &open)?;
-        let member = name_members(&candidates, &names(&pool)).remove(0);
+        let candidates = self.candidates(&asked, &seen.open)?;
+        let member = name_members(&candidates, &names(pool)).remove(0);
         let capacity = candidates[0].capacity();
         self.parts.engine.disk_add_judge(&pool.name, capacity, &member.name)?;
         let (moving, losses) = judge(Instead::New(capacity))?;
@@ -301,7 +295,7 @@ impl Daemon {
         let add = || self.parts.engine.disk_add(&pool.name, &member, usage);
         let to = self.with_candidates(&candidates, add)?;
         self.note_pools();
-        self.start_replacing(&pool, no, to, false, change)
+        self.start_replacing(pool, no, to, false, change)
     }
 
     /// Starts the job that moves everything from one disk to another, which is given to data when it was not.
@@ -317,13 +311,13 @@ impl Daemon {
         Ok(change.job(format!("{}/{job}", pool.name)))
     }
 
-    fn set_disk(&self, request: &DiskSet) -> Answer<Change> {
+    fn set_disk(&self, seen: &Seen, request: &DiskSet) -> Answer<Change> {
         // A frozen pool takes nothing but what it waits for.
         let chance = DiskSet { changing: request.changing, ..DiskSet::back(&request.pool, &request.disk) };
-        let pool = self.open_pool_named(&request.pool)?;
-        let (disk, no) = find_member(&pool, &request.disk)?;
+        let pool = &seen.pool;
+        let (disk, no) = find_member(pool, &request.disk)?;
         if pool.frozen.is_none() || disk.state != DiskState::Failed || *request != chance {
-            self.writable_pool_named(&pool.name)?;
+            seen.writable()?;
         }
         if request.is_empty() {
             let message = "nothing is set; usage, media, name, domain and maintenance can be";
@@ -332,7 +326,7 @@ impl Daemon {
         }
         request.judge()?;
         let name = request.name.as_ref().filter(|name| **name != disk.name);
-        if let Some(name) = name.filter(|name| names(&pool).contains(name)) {
+        if let Some(name) = name.filter(|name| names(pool).contains(name)) {
             let message = format!("pool {} has a disk {name} already", pool.name);
             let hint = DiskSet { name: Some(format!("{name}2")), ..DiskSet::of(&pool.name, &disk.name) }.line();
             return Err(ApiError::new(Kind::AlreadyExists, message).hint(hint));
@@ -362,7 +356,7 @@ impl Daemon {
             self.parts.engine.disk_offline_judge(&pool.name, no)?;
         }
         let mut lines = told(disk, &change, maintenance);
-        lines.extend(self.told_of_leaving(&pool, disk, no, &change));
+        lines.extend(self.told_of_leaving(pool, disk, no, &change));
         if again {
             lines.push("it failed, and is given another chance: what it missed is brought to it".into());
         }
@@ -382,7 +376,7 @@ impl Daemon {
             Some(false) => self.parts.engine.disk_online(&pool.name, no)?,
         }
         if again {
-            self.try_again(&pool, disk)?;
+            self.try_again(pool, disk)?;
         }
         Ok(answer)
     }

@@ -1,15 +1,14 @@
 //! Jobs: showing, starting, steering.
 
+use super::Seen;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind, job_name};
-use crate::api::pool::PoolInfo;
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::Daemon;
 use crate::daemon::opening::wall_clock;
 use crate::ops::Perform;
 use crate::ops::job::{JobList, JobShow, JobStart, JobSteer};
 use crate::ops::line::ToLine;
-use crate::ops::watch::StatusShow;
 
 impl Perform<JobList> for Daemon {
     fn perform(&self, list: &JobList) -> Answer<Vec<JobInfo>> {
@@ -29,8 +28,7 @@ impl Perform<JobShow> for Daemon {
 
 impl Perform<JobStart> for Daemon {
     fn perform(&self, start: &JobStart) -> Answer<Change> {
-        self.pool(&start.pool)?;
-        self.change(&start.pool, || self.start_job(start))
+        self.change_pool(&start.pool, |seen| self.start_job(seen, start))
     }
 }
 
@@ -73,8 +71,8 @@ impl Daemon {
         }
     }
 
-    fn start_job(&self, request: &JobStart) -> Answer<Change> {
-        let pool = self.writable_pool_named(&request.pool)?;
+    fn start_job(&self, seen: &Seen, request: &JobStart) -> Answer<Change> {
+        let pool = seen.writable()?;
         let dry_run = request.changing.dry_run;
         let kind = JobKind::from(request.kind);
         let subject = format!("{kind} of pool {}", pool.name);
@@ -127,21 +125,6 @@ impl Daemon {
             change = change.line(format!("disk {disk} stays, and takes new data again"));
         }
         Ok(change.job(job.job))
-    }
-
-    /// A pool for an operation that writes to it; the caller holds the lock that looking for pools takes.
-    pub(in crate::daemon) fn writable_pool_named(&self, name: &str) -> Answer<PoolInfo> {
-        let pool = self.open_pool_named(name)?;
-        if pool.read_only {
-            let message = format!("pool {name} accepts no writes");
-            return Err(ApiError::new(Kind::ReadOnly, message).offer(&StatusShow::of(name)));
-        }
-        if let Some(frozen) = &pool.frozen {
-            let message =
-                format!("pool {name} is frozen {frozen}; it goes on by itself when enough of its disks are back");
-            return Err(ApiError::new(Kind::Frozen, message).offer(&StatusShow::of(name)));
-        }
-        Ok(pool)
     }
 }
 

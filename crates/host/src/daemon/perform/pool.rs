@@ -1,5 +1,6 @@
 //! Pools and their disks: showing, making and removing.
 
+use super::Seen;
 use super::export::ending;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::judge;
@@ -55,22 +56,19 @@ impl Perform<PoolCheck> for Daemon {
 
 impl Perform<PoolRemove> for Daemon {
     fn perform(&self, remove: &PoolRemove) -> Answer<Change> {
-        self.pool(&remove.pool)?;
-        self.change(&remove.pool, || self.remove_pool(remove))
+        self.change_pool(&remove.pool, |seen| self.remove_pool(seen, remove))
     }
 }
 
 impl Perform<PoolRename> for Daemon {
     fn perform(&self, rename: &PoolRename) -> Answer<Change> {
-        self.pool(&rename.pool)?;
-        self.change(&rename.pool, || self.rename_pool(rename))
+        self.change_pool(&rename.pool, |seen| self.rename_pool(seen, rename))
     }
 }
 
 impl Perform<PoolSet> for Daemon {
     fn perform(&self, set: &PoolSet) -> Answer<Change> {
-        self.pool(&set.pool)?;
-        self.change(&set.pool, || self.set_pool(set))
+        self.change_pool(&set.pool, |seen| self.set_pool(seen, set))
     }
 }
 
@@ -189,10 +187,9 @@ impl Daemon {
         Ok(change)
     }
 
-    fn remove_pool(&self, request: &PoolRemove) -> Answer<Change> {
+    fn remove_pool(&self, seen: &Seen, request: &PoolRemove) -> Answer<Change> {
         let (name, dry_run) = (request.pool.as_str(), request.changing.dry_run);
-        let pool = self.pools()?.into_iter().find(|pool| pool.name == name);
-        let pool = pool.ok_or_else(|| ApiError::new(Kind::NotFound, format!("no pool {name}")))?;
+        let pool = &seen.pool;
         if let Some(vdisk) = pool.vdisks.iter().find(|vdisk| !vdisk.exports.is_empty()) {
             let message =
                 format!("{} is offered on {}; its clients would lose it", vdisk.name, vdisk.exports.join(", "));
@@ -208,30 +205,30 @@ impl Daemon {
         }
         if !dry_run {
             self.parts.engine.pool_remove(name)?;
-            let gone: Vec<PathBuf> = pool.disks.into_iter().filter_map(|disk| disk.path).collect();
+            let gone: Vec<&PathBuf> = pool.disks.iter().filter_map(|disk| disk.path.as_ref()).collect();
             self.remember(|state| {
-                state.disks.retain(|disk| !gone.contains(disk));
+                state.disks.retain(|disk| !gone.contains(&disk));
                 state.pools.retain(|record| record.id != pool.id);
             })?;
         }
         Ok(change)
     }
 
-    fn rename_pool(&self, request: &PoolRename) -> Answer<Change> {
+    fn rename_pool(&self, seen: &Seen, request: &PoolRename) -> Answer<Change> {
         super::judge_name(&request.name, |nearest| PoolRename::to(&request.pool, nearest).line())?;
-        let pool = self.writable_pool_named(&request.pool)?;
+        let pool = seen.writable()?;
         let subject = format!("pool {}", pool.name);
         if request.name == pool.name {
             return Ok(Change::new(Outcome::AlreadySo, subject, request.changing.dry_run));
         }
-        let taken = self.pools()?.iter().any(|other| other.name == request.name)
+        let taken = seen.open.iter().any(|other| other.name == request.name)
             || lock(&self.unopened).iter().any(|other| other.found.name == request.name);
         if taken {
             let message = format!("a pool named {} is there already", request.name);
             let hint = PoolRename::to(&pool.name, format!("{}2", request.name)).line();
             return Err(ApiError::new(Kind::AlreadyExists, message).hint(hint));
         }
-        nothing_offered(&pool, "know it by its name")?;
+        nothing_offered(pool, "know it by its name")?;
         if !request.changing.dry_run {
             self.parts.engine.pool_rename(&pool.name, &request.name)?;
             self.note_pools();
@@ -240,7 +237,7 @@ impl Daemon {
             .line(format!("name {} -> {}", pool.name, request.name)))
     }
 
-    fn set_pool(&self, request: &PoolSet) -> Answer<Change> {
+    fn set_pool(&self, seen: &Seen, request: &PoolSet) -> Answer<Change> {
         let pool = request.pool.as_str();
         if request.is_empty() {
             let message = "nothing is set; repair-after, scrub-every, foreground-share and full can be";
@@ -248,7 +245,7 @@ impl Daemon {
             return Err(ApiError::new(Kind::InvalidInput, message).hint(hint));
         }
         request.judge()?;
-        let pool = self.writable_pool_named(pool)?;
+        let pool = seen.writable()?;
         let now = pool.settings;
         let next = PoolSettings {
             repair_after_seconds: request.repair_after.map_or(now.repair_after_seconds, |span| span.0),
@@ -286,7 +283,9 @@ impl Daemon {
             }
             return Ok(change);
         }
-        let pool = self.open_pool_named(pool)?;
+        let pool = self.pools()?.into_iter().find(|open| open.name == pool);
+        let gone = || ApiError::new(Kind::NotFound, format!("no pool {}", request.pool)).offer(&PoolList {});
+        let pool = pool.ok_or_else(gone)?;
         nothing_offered(&pool, "would lose it")?;
         let change = Change::new(Outcome::Closed, format!("pool {}", pool.name), dry_run).line(format!(
             "until `{}`, also over a restart; its disks may be taken away",

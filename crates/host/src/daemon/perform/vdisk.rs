@@ -1,5 +1,6 @@
 //! Virtual disks: making, growing, removing, explaining.
 
+use super::Seen;
 use super::export::ending;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::judge;
@@ -14,7 +15,7 @@ use crate::ops::Perform;
 use crate::ops::disk::{DiskAdd, DiskList};
 use crate::ops::export::ExportRemove;
 use crate::ops::line::ToLine;
-use crate::ops::pool::{PoolList, PoolShow};
+use crate::ops::pool::PoolShow;
 use crate::ops::vdisk::{
     Explain, VdiskClear, VdiskCreate, VdiskList, VdiskRemove, VdiskRename, VdiskResize, VdiskShow,
 };
@@ -43,36 +44,31 @@ impl Perform<VdiskShow> for Daemon {
 impl Perform<VdiskCreate> for Daemon {
     fn perform(&self, create: &VdiskCreate) -> Answer<Change> {
         create.judge()?;
-        self.pool(&create.name.pool)?;
-        self.change(&create.name.pool, || self.create_vdisk(create))
+        self.change_pool(&create.name.pool, |seen| self.create_vdisk(seen, create))
     }
 }
 
 impl Perform<VdiskResize> for Daemon {
     fn perform(&self, resize: &VdiskResize) -> Answer<Change> {
-        self.vdisk(&resize.vdisk)?;
-        self.change(&resize.vdisk.pool, || self.resize_vdisk(resize))
+        self.change_pool(&resize.vdisk.pool, |seen| self.resize_vdisk(seen, resize))
     }
 }
 
 impl Perform<VdiskRename> for Daemon {
     fn perform(&self, rename: &VdiskRename) -> Answer<Change> {
-        self.vdisk(&rename.vdisk)?;
-        self.change(&rename.vdisk.pool, || self.rename_vdisk(rename))
+        self.change_pool(&rename.vdisk.pool, |seen| self.rename_vdisk(seen, rename))
     }
 }
 
 impl Perform<VdiskRemove> for Daemon {
     fn perform(&self, remove: &VdiskRemove) -> Answer<Change> {
-        self.vdisk(&remove.vdisk)?;
-        self.change(&remove.vdisk.pool, || self.remove_vdisk(remove))
+        self.change_pool(&remove.vdisk.pool, |seen| self.remove_vdisk(seen, remove))
     }
 }
 
 impl Perform<VdiskClear> for Daemon {
     fn perform(&self, clear: &VdiskClear) -> Answer<Change> {
-        self.vdisk(&clear.vdisk)?;
-        self.change(&clear.vdisk.pool, || self.clear_vdisk(clear))
+        self.change_pool(&clear.vdisk.pool, |seen| self.clear_vdisk(seen, clear))
     }
 }
 
@@ -104,11 +100,11 @@ impl Perform<Explain> for Daemon {
 impl Daemon {
     /// One virtual disk of an open pool.
     pub(in crate::daemon) fn vdisk(&self, name: &VdiskName) -> Answer<VdiskInfo> {
-        find_vdisk(self.pool(&name.pool)?, name)
+        find_vdisk(&self.pool(&name.pool)?, name)
     }
 
-    fn create_vdisk(&self, request: &VdiskCreate) -> Answer<Change> {
-        let pool = self.open_pool_named(&request.name.pool)?;
+    fn create_vdisk(&self, seen: &Seen, request: &VdiskCreate) -> Answer<Change> {
+        let pool = &seen.pool;
         if pool.vdisks.iter().any(|vdisk| vdisk.name == request.name) {
             let message = format!("a virtual disk named {} is there already", request.name);
             let other = VdiskCreate::new(second(&request.name), request.size);
@@ -119,7 +115,7 @@ impl Daemon {
             let without = VdiskCreate::new(request.name.clone(), request.size);
             return Err(ApiError::new(Kind::NotPossible, message).offer(&without));
         }
-        let spec = spec(request, &pool)?;
+        let spec = spec(request, pool)?;
         let judged = self.parts.engine.vdisk_judge(&pool.name, &spec)?;
         let size = new_size(request, &spec, &judged)?;
         if !request.changing.dry_run {
@@ -145,9 +141,9 @@ impl Daemon {
         })
     }
 
-    fn resize_vdisk(&self, request: &VdiskResize) -> Answer<Change> {
+    fn resize_vdisk(&self, seen: &Seen, request: &VdiskResize) -> Answer<Change> {
         let name = &request.vdisk;
-        let vdisk = find_vdisk(self.open_pool_named(&name.pool)?, name)?;
+        let vdisk = find_vdisk(&seen.pool, name)?;
         let size = match request.size {
             Size::Bytes(bytes) => bytes,
             relative => {
@@ -191,10 +187,11 @@ impl Daemon {
         })
     }
 
-    fn rename_vdisk(&self, request: &VdiskRename) -> Answer<Change> {
+    fn rename_vdisk(&self, seen: &Seen, request: &VdiskRename) -> Answer<Change> {
         let name = &request.vdisk;
+        find_vdisk(&seen.pool, name)?;
         super::judge_name(&request.name, |nearest| VdiskRename::to(name, nearest).line())?;
-        let pool = self.writable_pool_named(&name.pool)?;
+        let pool = seen.writable()?;
         let (subject, dry_run) = (format!("vdisk {name}"), request.changing.dry_run);
         if request.name == name.vdisk {
             return Ok(Change::new(Outcome::AlreadySo, subject, dry_run));
@@ -215,9 +212,9 @@ impl Daemon {
         Ok(Change::new(Outcome::Changed, subject, dry_run).line(format!("name {name} -> {new}")))
     }
 
-    fn remove_vdisk(&self, request: &VdiskRemove) -> Answer<Change> {
+    fn remove_vdisk(&self, seen: &Seen, request: &VdiskRemove) -> Answer<Change> {
         let (name, dry_run) = (&request.vdisk, request.changing.dry_run);
-        let vdisk = find_vdisk(self.open_pool_named(&name.pool)?, name)?;
+        let vdisk = find_vdisk(&seen.pool, name)?;
         if !vdisk.exports.is_empty() {
             let message = format!("{name} is offered on {}; its clients would lose it", vdisk.exports.join(", "));
             return Err(ApiError::new(Kind::NotPossible, message).hint(ending(&vdisk)));
@@ -232,9 +229,9 @@ impl Daemon {
             .line(format!("{freed} of the pool are free again")))
     }
 
-    fn clear_vdisk(&self, request: &VdiskClear) -> Answer<Change> {
+    fn clear_vdisk(&self, seen: &Seen, request: &VdiskClear) -> Answer<Change> {
         let (name, dry_run) = (&request.vdisk, request.changing.dry_run);
-        let vdisk = find_vdisk(self.open_pool_named(&name.pool)?, name)?;
+        let vdisk = find_vdisk(&seen.pool, name)?;
         let subject = format!("vdisk {name}");
         let Some(failure) = vdisk.failure else {
             let waits = vdisk.health == Health::Failed;
@@ -261,12 +258,6 @@ impl Daemon {
         }
         Ok(change)
     }
-
-    /// A pool for a changing operation, which holds the lock that looking for pools takes.
-    pub(in crate::daemon) fn open_pool_named(&self, name: &str) -> Answer<PoolInfo> {
-        let pool = self.pools()?.into_iter().find(|pool| pool.name == name);
-        pool.ok_or_else(|| ApiError::new(Kind::NotFound, format!("no pool {name}")).offer(&PoolList {}))
-    }
 }
 
 /// Another name, for one that is taken.
@@ -282,10 +273,10 @@ fn beyond(name: &VdiskName, room: ByteCount) -> String {
     )
 }
 
-fn find_vdisk(pool: PoolInfo, name: &VdiskName) -> Answer<VdiskInfo> {
+fn find_vdisk(pool: &PoolInfo, name: &VdiskName) -> Answer<VdiskInfo> {
     let known: Vec<VdiskName> = pool.vdisks.iter().map(|vdisk| vdisk.name.clone()).collect();
-    if let Some(vdisk) = pool.vdisks.into_iter().find(|vdisk| vdisk.name == *name) {
-        return Ok(vdisk);
+    if let Some(vdisk) = pool.vdisks.iter().find(|vdisk| vdisk.name == *name) {
+        return Ok(vdisk.clone());
     }
     let (message, hint) = match known.as_slice() {
         [] => (
