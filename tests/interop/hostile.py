@@ -561,6 +561,8 @@ def control_inputs(rng, count):
                 word = said.split(b" ")[1][:3].decode(errors="replace") if said.startswith(b"HTTP/1.1 ") else "none"
                 answers[word] = answers.get(word, 0) + 1
                 assert word in ("none", "200") or word.startswith(("4", "50")), said[:200]
+                if word in ("404", "405"):
+                    assert b"content-type: application/json" in said, said[:200]
         machine.weft("status")
         assert [pool["name"] for pool in machine.json("pool", "list")] == ["p"]
         assert not any("panicked" in line for line in machine.log), machine.log[-10:]

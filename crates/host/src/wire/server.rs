@@ -132,9 +132,10 @@ fn router<W: Weft>(weft: Arc<W>) -> Router {
     every_for(&mut paths);
     Router::new()
         .route("/openapi.json", axum::routing::get(async || Json(document())))
-        .fallback(unknown)
-        .method_not_allowed_fallback(unknown)
         .nest(&format!("/{API_VERSION}"), paths.0)
+        .fallback(unknown)
+        // It holds for the routes that are there by now.
+        .method_not_allowed_fallback(unknown)
         .with_state(weft)
 }
 
