@@ -44,6 +44,12 @@ streams: ## Hold streams to the disks' rate: each layout, interleave and request
 	$(CARGO) build --profile proof -p weft-sim
 	@$(TARGET)/proof/weft-sim streams --full
 
+lab: ## Write docs/evidence/lab.md: the claims about Storage Spaces repeated (some minutes)
+	@scripts/need build
+	$(CARGO) build --profile proof -p weft-lab --example report
+	$(TARGET)/proof/examples/report > $(TARGET)/lab.md
+	@mv $(TARGET)/lab.md docs/evidence/lab.md
+
 test-vm: ## Run the tests of mounted file systems in a virtual machine (LONG=1: all of them, an hour)
 	@scripts/need test-vm
 	$(CARGO) build --profile proof -p weft-host

@@ -8,9 +8,16 @@
 
 pub mod capacity;
 pub mod claims;
+pub mod command_line;
 pub mod disks;
+pub mod files;
+pub mod page_cache;
 pub mod picture;
 pub mod plan;
 pub mod questions;
+pub mod raid;
 pub mod ratios;
+pub mod spaces;
 pub mod survival;
+pub mod volume;
+pub mod workload;

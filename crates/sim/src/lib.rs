@@ -23,5 +23,6 @@ pub mod rng;
 pub mod storm;
 pub mod stream_reads;
 pub mod streams;
+pub mod timed;
 pub mod timing;
 pub mod world;

@@ -11,7 +11,7 @@ pub enum Lab {
     /// Repeat some claims, or all
     #[command(after_help = "Examples:\n  weft lab run Q8 Q51\n  weft lab run --all")]
     Run(Which),
-    /// Repeat all of them, as a table in Markdown
+    /// Repeat all of them, as a document in Markdown (some minutes)
     #[command(after_help = "Examples:\n  weft lab report")]
     Report,
 }

@@ -5,7 +5,7 @@ use crate::api::error::{ApiError, Kind};
 use crate::cli::args::Lab;
 use crate::cli::exit::Exit;
 use crate::cli::text::{Claims, Findings};
-use weft_lab::claims::{CLAIMS, Claim, claim, table};
+use weft_lab::claims::{self, Claim, all, claim, report};
 
 impl Session<'_, '_> {
     pub(super) fn lab(&mut self, lab: &Lab) -> Ran {
@@ -13,13 +13,14 @@ impl Session<'_, '_> {
             Lab::List => self.print(&Claims::all()),
             Lab::Run(which) => {
                 let chosen: Vec<&Claim> = match which.all {
-                    true => CLAIMS.iter().collect(),
+                    true => all(),
                     false => which.claims.iter().map(|id| find(id)).collect::<Result<_, _>>()?,
                 };
-                self.print(&Findings(chosen.into_iter().map(Claim::run).collect()))
+                let lab = claims::Lab::default();
+                self.print(&Findings(chosen.into_iter().map(|claim| claim.run(&lab)).collect()))
             }
             Lab::Report => {
-                write!(self.io.out, "{}", table())?;
+                write!(self.io.out, "{}", report(|_| ()))?;
                 Ok(Exit::Done)
             }
         }
@@ -28,7 +29,7 @@ impl Session<'_, '_> {
 
 fn find(id: &str) -> Result<&'static Claim, Failure> {
     claim(id).ok_or_else(|| {
-        let known: Vec<&str> = CLAIMS.iter().map(|claim| claim.id).collect();
+        let known: Vec<&str> = all().iter().map(|claim| claim.id).collect();
         let message = format!("claim {id} cannot be repeated; there are {}", known.join(", "));
         ApiError::new(Kind::NotFound, message).hint("weft lab list").into()
     })

@@ -3,7 +3,7 @@
 use crate::ops::table::{Rows, Style, cell};
 use crate::ops::text::Text;
 use serde::Serialize;
-use weft_lab::claims::{CLAIMS, Finding};
+use weft_lab::claims::{Finding, NOT_REPEATED, all};
 
 /// The claims that can be repeated.
 #[derive(Serialize)]
@@ -19,7 +19,7 @@ struct Listed {
 impl Claims {
     /// All of them.
     pub fn all() -> Claims {
-        Claims(CLAIMS.iter().map(|claim| Listed { id: claim.id, about: claim.about, says: claim.says }).collect())
+        Claims(all().iter().map(|claim| Listed { id: claim.id, about: claim.about, says: claim.says }).collect())
     }
 }
 
@@ -27,10 +27,8 @@ impl Text for Claims {
     fn text(&self, style: Style) -> String {
         let mut rows = Rows::new(style, &["ID", "ABOUT", "THE SOURCE SAYS"]);
         self.0.iter().for_each(|claim| rows.row(vec![cell(claim.id), cell(claim.about), cell(claim.says)]));
-        let of = format!(
-            "\n{} of 68 claims; the others need a model of Storage Spaces, which is not there yet\n",
-            self.0.len()
-        );
+        let others: Vec<&str> = NOT_REPEATED.iter().map(|(id, _)| *id).collect();
+        let of = format!("\n{} of 68 claims; not {}\n", self.0.len(), others.join(", "));
         rows.draw() + &of
     }
 }
@@ -42,11 +40,10 @@ pub struct Findings(pub Vec<Finding>);
 impl Text for Findings {
     fn text(&self, _: Style) -> String {
         let one = |finding: &Finding| {
-            let Finding { id, about, says, spaces, weft, holds } = finding;
-            let holds =
-                if *holds { "the source is right by the rules" } else { "the source is NOT right by the rules" };
+            let Finding { id, about, says, spaces, weft, verdict, note, .. } = finding;
+            let verdict = verdict.to_string().replace("**", "");
             format!(
-                "{id}  {about}\n    the source says  {says}\n    by its rules     {spaces}\n    weft             {weft}\n    {holds}\n"
+                "{id}  {about}\n    the source says  {says}\n    Storage Spaces   {spaces} (a model of it)\n    weft             {weft}\n    the model gives what the source says: {verdict}\n    {note}\n"
             )
         };
         self.0.iter().map(one).collect()

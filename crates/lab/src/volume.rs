@@ -1,0 +1,141 @@
+//! What workloads run against: a model of an array, or a virtual disk of weft, each with its clock.
+
+use crate::spaces::array::Kind;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use weft_engine::format::Id;
+use weft_engine::format::record::Media;
+use weft_engine::io::Disk;
+use weft_engine::limits::SLAB_DEFAULT;
+use weft_engine::pool::create::create;
+use weft_engine::pool::{NewDisk, OpenOptions, Pool, PoolOptions, VdiskSpec};
+use weft_engine::stripe::geometry::Layout;
+use weft_engine::units::{ByteCount, VirtualOffset};
+use weft_engine::vdisk::Vdisk;
+use weft_engine::world::World;
+use weft_sim::disk::{DiskImage, SimDisk};
+use weft_sim::streams::LOG;
+use weft_sim::world::{Scheduling, SimWorld};
+
+/// Ends when what was asked for has been done.
+pub type Done = Pin<Box<dyn Future<Output = ()>>>;
+
+/// What everything written consists of; simulated disks keep a block of one word in little memory.
+const WORD: u64 = 0x5eed_0123_4567_89ab;
+/// The longest request.
+pub const REQUEST_MAX: u64 = 16 << 20;
+
+/// A block device in virtual time. What it holds does not matter.
+pub trait Volume {
+    /// Its clock.
+    fn world(&self) -> SimWorld;
+    /// Writes; `durable`: ends when it would survive a power cut.
+    fn write(&self, at: u64, len: u64, durable: bool) -> Done;
+    /// Reads.
+    fn read(&self, at: u64, len: u64) -> Done;
+    /// Makes all that was written durable.
+    fn flush(&self) -> Done;
+    /// Forgets bytes (TRIM).
+    fn forget(&self, at: u64, len: u64) -> Done;
+    /// Bytes that all disks have read so far, and written.
+    fn moved(&self) -> (u64, u64);
+}
+
+/// A thin virtual disk of weft.
+pub struct OnWeft {
+    world: SimWorld,
+    disks: Vec<SimDisk>,
+    /// Keeps the pool open.
+    _pool: Rc<Pool>,
+    vdisk: Rc<Vdisk>,
+    data: Rc<Vec<u8>>,
+}
+
+impl OnWeft {
+    /// A new pool of these disks, and a virtual disk with such sectors in it.
+    pub fn new(kinds: &[Kind], layout: Layout, size: u64, sector: u32) -> OnWeft {
+        let world = SimWorld::new(1, Scheduling::Fifo);
+        let disk = |kind: &Kind| match kind {
+            Kind::Hdd(class) => SimDisk::new(&world, class.shape(class.capacity), kind.timing()),
+            Kind::Ssd(class) => SimDisk::new(&world, class.shape(class.capacity), kind.timing()),
+        };
+        let disks: Vec<SimDisk> = kinds.iter().map(disk).collect();
+        let new = disks.iter().zip(kinds).enumerate().map(|(no, (disk, kind))| NewDisk {
+            disk: Rc::new(disk.clone()),
+            id: Id([no as u8 + 1; 16]),
+            name: format!("d{no}"),
+            media: if matches!(kind, Kind::Hdd(_)) { Media::Hdd } else { Media::Ssd },
+        });
+        let new: Vec<NewDisk> = new.collect();
+        let members: Vec<Rc<dyn Disk>> = new.iter().map(|new| new.disk.clone()).collect();
+        let host: Rc<dyn World> = Rc::new(world.clone());
+        let spec = VdiskSpec {
+            name: "vdisk".into(),
+            size: ByteCount(size),
+            resiliency: layout.resiliency(),
+            columns: Some(layout.columns() as u8),
+            interleave: Some(layout.interleave()),
+            fixed: false,
+            sector,
+            disks: 0,
+        };
+        let made = world.block_on(async move {
+            let id = Id([0xEE; 16]);
+            let options = PoolOptions { id, name: "pool".into(), slab: SLAB_DEFAULT, log_len: Some(LOG) };
+            create(new, &options).await.expect("a pool can be made");
+            let pool = Pool::open(host, members, OpenOptions::default()).await.expect("the pool opens");
+            let vdisk = pool.vdisk_create(&spec).await.expect("there is room");
+            (pool, vdisk)
+        });
+        let (pool, vdisk) = made.expect("making a pool ends");
+        let data = Rc::new(WORD.to_le_bytes().repeat(REQUEST_MAX as usize / 8));
+        OnWeft { world, disks, _pool: pool, vdisk, data }
+    }
+}
+
+impl Volume for OnWeft {
+    fn world(&self) -> SimWorld {
+        self.world.clone()
+    }
+
+    fn write(&self, at: u64, len: u64, durable: bool) -> Done {
+        let (vdisk, data) = (self.vdisk.clone(), self.data.clone());
+        Box::pin(async move {
+            vdisk.write(VirtualOffset(at), &data[..len as usize], durable).await.expect("a sound pool takes writes");
+        })
+    }
+
+    fn read(&self, at: u64, len: u64) -> Done {
+        let vdisk = self.vdisk.clone();
+        Box::pin(async move {
+            let mut into = vec![0; len as usize];
+            vdisk.read(VirtualOffset(at), &mut into).await.expect("a sound pool can be read");
+        })
+    }
+
+    fn flush(&self) -> Done {
+        let vdisk = self.vdisk.clone();
+        Box::pin(async move { vdisk.flush().await.expect("a sound pool flushes") })
+    }
+
+    fn forget(&self, at: u64, len: u64) -> Done {
+        let vdisk = self.vdisk.clone();
+        Box::pin(async move {
+            vdisk.discard(VirtualOffset(at), len, false).await.expect("a sound pool forgets");
+        })
+    }
+
+    fn moved(&self) -> (u64, u64) {
+        let stats = self.disks.iter().map(SimDisk::stats);
+        stats.fold((0, 0), |(read, written), one| (read + one.read_bytes.0, written + one.written_bytes.0))
+    }
+}
+
+impl Drop for OnWeft {
+    fn drop(&mut self) {
+        self.world.halt();
+        // An engine that was cut off may keep its disks; what they hold, and have not flushed, is large.
+        self.disks.iter().for_each(|disk| disk.return_as(&DiskImage::blank(disk.shape())));
+    }
+}
