@@ -68,12 +68,10 @@ pub enum Mutant {
     AheadOutlivesPlace = 30,
     /// What is read is not compared with its checksums.
     ReadsUnproven = 31,
-    /// A commit is durable before what its stripe lacks is on record.
-    NotesAfterCommits = 32,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 32] = [
+pub const ALL: [Mutant; 31] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -105,7 +103,6 @@ pub const ALL: [Mutant; 32] = [
     Mutant::LeftBehindBatchesCount,
     Mutant::AheadOutlivesPlace,
     Mutant::ReadsUnproven,
-    Mutant::NotesAfterCommits,
 ];
 
 /// The mutant of this name.

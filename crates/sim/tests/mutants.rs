@@ -111,9 +111,6 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::UnknownAbsenceTracked => {
             Catcher::Story(stories::a_disk_that_is_put_back_from_an_older_copy_is_proven_as_a_whole)
         }
-        Mutant::NotesAfterCommits => {
-            Catcher::Story(stories::a_kill_after_all_disks_blinked_leaves_no_stripe_without_redundancy_in_silence)
-        }
         Mutant::LeftBehindBatchesCount => Catcher::Story(stories::what_an_opening_left_behind_does_not_come_back),
     }
 }

@@ -210,12 +210,6 @@ fn metadata_that_moved_since_the_last_checkpoint_is_found_after_a_crash_at_any_s
         let pool = rig.pool();
         let is_busy = |pool: &Pool| pool.jobs().iter().any(|job| !has_ended(job.state));
         rig.world.run_until(Nanos::secs(60), || is_busy(&pool));
-        let client = vdisk.clone();
-        rig.world.spawn(
-            "client",
-            // A batch of the log is on its way whenever something moves.
-            Box::pin(async move { while client.write(VirtualOffset(0), &[1; 4096], true).await.is_ok() {} }),
-        );
         let from = rig.world.operations();
         rig.world.run_until(Nanos::secs(60), || rig.world.operations() >= from + step || !is_busy(&pool));
         let over = rig.world.operations() < from + step;

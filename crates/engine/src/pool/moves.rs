@@ -131,8 +131,6 @@ impl Pool {
         // Its virtual disk may have been removed meanwhile, and its slabs with it.
         let moved = moved.map(|moved| if moved == Moved::Done && !there { Moved::Moot } else { moved });
         let known = map.segments.get(&segment).map_or(Known::new(), |found| found.known());
-        let former = map.segments.get(&segment).filter(|found| found.record.owner == OWNER_METADATA);
-        let former = former.filter(|_| moved == Ok(Moved::Done) && to.is_some()).map(|found| found.disks());
         let record = match (&moved, to) {
             (Ok(Moved::Done), Some(to)) => map.rehome(segment, slot, to),
             (Ok(Moved::Done), None) => map.clear_missed(segment, slot),
@@ -142,9 +140,6 @@ impl Pool {
             (found.frozen, found.moving) = (false, None);
         }
         drop(map);
-        if let Some(on) = former {
-            self.store.note_former_home(segment, on);
-        }
         self.store.append_changes(record);
         (moved, known)
     }

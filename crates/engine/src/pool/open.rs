@@ -444,7 +444,6 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         stopping: Cell::new(false),
         writing: Cell::new(false),
         homes: RefCell::default(),
-        former_homes: RefCell::default(),
         suspects: RefCell::default(),
         drains: Default::default(),
         discarding: RefCell::default(),

@@ -204,24 +204,14 @@ impl Store {
     }
 
     /// The disks (bits) of a metadata segment of which the disks `current` hold no copy: as things are, or as the
-    /// newest checkpoint has it, for a copy that has moved since is found by no opening before it reads the log; or as
-    /// they were before a move of which nobody knows whether it is durable.
+    /// newest checkpoint has it. A copy that has moved since is found by no opening before it reads the log, and nobody
+    /// knows whether that it moved is durable.
     pub fn metadata_beyond(&self, current: u64) -> Option<u64> {
         let map = self.map.borrow();
-        let (before, doubtful) = (self.homes.borrow(), self.former_homes.borrow());
-        let before = before.iter().map(|(id, on)| (*id, *on));
-        let doubtful = doubtful.iter().filter(|(seq, ..)| *seq >= self.log.durable()).map(|(_, id, on)| (*id, *on));
-        let former = before.chain(doubtful).filter(|(id, _)| map.segments.contains_key(id)).map(|(_, on)| on);
+        let before = self.homes.borrow();
+        let before = before.iter().filter(|(id, _)| map.segments.contains_key(id)).map(|(_, on)| *on);
         let now = map.segments.values().filter(|found| found.record.owner == OWNER_METADATA).map(|found| found.disks());
-        now.chain(former).find(|on| on & current == 0)
-    }
-
-    /// Notes that the record that comes next says that `segment` is on the disks `on` (bits) no more.
-    pub fn note_former_home(&self, segment: u32, on: u64) {
-        let (durable, next) = (self.log.durable(), self.log.seq());
-        let mut homes = self.former_homes.borrow_mut();
-        homes.retain(|(seq, ..)| *seq >= durable);
-        homes.push((next, segment, on));
+        now.chain(before).find(|on| on & current == 0)
     }
 
     /// The disks (bits) of each metadata segment.

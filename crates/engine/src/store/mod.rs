@@ -180,9 +180,6 @@ pub struct Store {
     /// The disks (bits) of each metadata segment as the newest checkpoint has it: an opening reads the pages there
     /// before it reads the log.
     pub homes: RefCell<BTreeMap<u32, u64>>,
-    /// The disks (bits) of metadata segments before a slot moved, and the log record that says that it did: while that
-    /// is not durable, an opening may find it where it was.
-    pub former_homes: RefCell<Vec<(u64, u32, u64)>>,
     /// Metadata pages that were found behind on some disk while the pool was being opened.
     pub suspects: RefCell<Vec<(PageId, (PageRun, u32))>>,
     /// There may be something to do for a job.
@@ -381,28 +378,30 @@ impl Store {
 
     /// Puts on record that disk `no` is behind from now on, and lacks strips of these segments.
     pub fn note_away(&self, no: u16, away: Away, segments: &[u32]) {
-        let record = self.map.borrow_mut().change_disk(no, |disk| {
+        let mut records = Vec::new();
+        let mut map = self.map.borrow_mut();
+        records.extend(map.change_disk(no, |disk| {
             if disk.away == Away::No {
                 disk.away = away;
             }
-        });
-        self.append_changes(record);
+        }));
         for id in segments {
-            let slots = self.map.borrow().segments.get(id).map_or(0, |segment| slots_on(&segment.record, no));
-            self.note_missed(*id, slots);
+            let slots = map.segments.get(id).map_or(0, |segment| slots_on(&segment.record, no));
+            records.extend(map.mark_missed(*id, slots));
         }
+        drop(map);
+        self.append_changes(records);
     }
 
     /// Puts on record that these slots (bits) of a segment lack strips.
     pub fn note_missed(&self, segment: u32, slots: u128) {
-        if slots == 0 {
-            return;
-        }
-        let record = self.map.borrow_mut().mark_missed(segment, slots);
-        if let Some(record) = record {
-            // A repair that runs just now may be past it.
-            self.changed();
-            self.limbo.noted(segment, self.log.append(&record));
+        if slots != 0 {
+            let record = self.map.borrow_mut().mark_missed(segment, slots);
+            if record.is_some() {
+                // A repair that runs just now may be past it.
+                self.changed();
+            }
+            self.append_changes(record);
         }
     }
 

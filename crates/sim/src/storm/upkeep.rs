@@ -21,11 +21,6 @@ use weft_engine::world::World;
 /// What a repair says that lacks room.
 const NO_PLACE: &str = "found no place";
 
-/// A disk has not all that it missed yet.
-const BEHIND: &str = "a disk is behind";
-/// How often repairs follow each other until none is.
-const SETTLED_AT_MOST: usize = 10;
-
 /// What the caretaker knows of the disks: which identity each was last given.
 #[derive(Default)]
 pub(super) struct Ids {
@@ -138,13 +133,6 @@ impl Storm {
         });
         spread.map_err(|error| format!("all disks are used again: {error}"))?;
         let mut settled = self.settle_once();
-        for _ in 0..SETTLED_AT_MOST {
-            if settled != Err(BEHIND.into()) {
-                break;
-            }
-            // A disk may have gone, and come back, while the repair was at the others.
-            settled = self.settle_once();
-        }
         let mut care = self.caretaker();
         while let (Err(why), Some(extra)) = (&settled, care.unused())
             && why.contains(NO_PLACE)
@@ -224,9 +212,7 @@ impl Storm {
                     return Err(format!("the repair left something: {ended:?}"));
                 }
             }
-            let behind = |pool: &Pool| pool.store().members.borrow().values().any(|member| !member.current);
             match pool.unsound_bytes().0 {
-                0 if behind(&pool) => Err(BEHIND.into()),
                 0 => Ok(()),
                 bytes => Err(format!("{bytes} bytes are still without their redundancy: {:?}", pool.jobs())),
             }
