@@ -68,10 +68,12 @@ pub enum Mutant {
     AheadOutlivesPlace = 30,
     /// What is read is not compared with its checksums.
     ReadsUnproven = 31,
+    /// A flush does not wait for what took the place of a version that was withdrawn.
+    SuccessorsNotAwaited = 32,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 31] = [
+pub const ALL: [Mutant; 32] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -103,6 +105,7 @@ pub const ALL: [Mutant; 31] = [
     Mutant::LeftBehindBatchesCount,
     Mutant::AheadOutlivesPlace,
     Mutant::ReadsUnproven,
+    Mutant::SuccessorsNotAwaited,
 ];
 
 /// The mutant of this name.

@@ -108,6 +108,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
             Catcher::Story(stories::a_disk_that_blinks_while_the_job_that_fills_it_rests_loses_nothing)
         }
         Mutant::ReadmitCopiesNothing => Catcher::Story(stories::a_disk_that_is_back_gets_the_pages_that_it_missed),
+        Mutant::SuccessorsNotAwaited => Catcher::Story(stories::a_flush_waits_for_what_replaced_a_lost_version),
         Mutant::UnknownAbsenceTracked => {
             Catcher::Story(stories::a_disk_that_is_put_back_from_an_older_copy_is_proven_as_a_whole)
         }

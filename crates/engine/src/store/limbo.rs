@@ -12,7 +12,9 @@
 //! 3. What the log keeps of a stripe moves on with the newest content only, and nothing is merged with a version older
 //!    than one that was lost.
 //! 4. What is in limbo is judged as soon as all its disks are there, whether anything else is to be written or not.
-//! 5. A stripe in limbo is read where it was written last, or is an error: never is an older version read.
+//! 5. A flush waits for what took the place of a version in limbo, however late that came: neither of the two would
+//!    else be durable.
+//! 6. A stripe in limbo is read where it was written last, or is an error: never is an older version read.
 
 use super::Store;
 use crate::error::Result;
@@ -71,6 +73,8 @@ pub struct Limbo {
     fresh: RefCell<Vec<Fresh>>,
     withdrawn: RefCell<BTreeMap<(u32, u64), Withdrawn>>,
     lost: RefCell<BTreeMap<(u32, u64), Kept>>,
+    /// By table: records below this number take the place of what was withdrawn.
+    successors: RefCell<BTreeMap<u32, u64>>,
     /// How many commits were ever withdrawn.
     withdrawals: Cell<u64>,
     /// When the disks had changed so often, all that are in limbo were looked at.
@@ -89,7 +93,7 @@ impl Limbo {
     /// is retired with this one.
     pub fn committed(&self, mut fresh: Fresh, sealed: &Rc<Sealed>) -> Option<u64> {
         let StripeOf { table, stripe, .. } = fresh.stripe;
-        let before = self.forget(table, stripe);
+        let before = self.forget(table, stripe, fresh.seq);
         let retired = before.as_ref().and_then(|before| before.landed_from());
         if let Some(before) = &before {
             sealed.landed.borrow_mut().take_over(&before.landed.borrow());
@@ -105,11 +109,29 @@ impl Limbo {
         retired
     }
 
-    /// Forgets a stripe that was unmapped, or replaced. Returns the content of which the log keeps some.
-    pub fn forget(&self, table: u32, stripe: u64) -> Option<Rc<Sealed>> {
-        let withdrawn = self.withdrawn.borrow_mut().remove(&(table, stripe)).and_then(|stripe| stripe.fresh.landed);
-        let lost = self.lost.borrow_mut().remove(&(table, stripe)).flatten();
-        withdrawn.or(lost)
+    /// Forgets a stripe that record `seq` unmapped, or replaced. Returns the content of which the log keeps some.
+    pub fn forget(&self, table: u32, stripe: u64, seq: u64) -> Option<Rc<Sealed>> {
+        let withdrawn = self.withdrawn.borrow_mut().remove(&(table, stripe));
+        let lost = self.lost.borrow_mut().remove(&(table, stripe));
+        if withdrawn.is_some() || lost.is_some() {
+            self.replaced(table, seq);
+        }
+        withdrawn.and_then(|stripe| stripe.fresh.landed).or(lost.flatten())
+    }
+
+    /// Record `seq`, or one before it, took the place of what was withdrawn of this table.
+    fn replaced(&self, table: u32, seq: u64) {
+        if mutant::active(Mutant::SuccessorsNotAwaited) {
+            return;
+        }
+        let mut successors = self.successors.borrow_mut();
+        let until = successors.entry(table).or_default();
+        *until = (*until).max(seq + 1);
+    }
+
+    /// A flush of this table is done when records below this number are durable, too.
+    pub fn successors_until(&self, table: u32) -> u64 {
+        self.successors.borrow().get(&table).copied().unwrap_or(0)
     }
 
     /// Forgets a table that was dropped.
@@ -117,11 +139,13 @@ impl Limbo {
         self.fresh.borrow_mut().retain(|fresh| fresh.stripe.table != table);
         self.withdrawn.borrow_mut().retain(|(other, _), _| *other != table);
         self.lost.borrow_mut().retain(|(other, _), _| *other != table);
+        self.successors.borrow_mut().remove(&table);
     }
 
     /// Commits below `durable` are the truth.
     pub fn durable(&self, durable: u64) {
         self.fresh.borrow_mut().retain(|fresh| fresh.seq >= durable);
+        self.successors.borrow_mut().retain(|_, until| *until > durable);
     }
 
     /// Since when stripes of this table have been in limbo, if any are.
@@ -257,6 +281,7 @@ impl Store {
         self.log.replace(seq, &nothing);
         let newest = self.map.borrow_mut().withdraw(table, stripe, fresh.place, fresh.before, seq);
         if !newest {
+            self.limbo.replaced(table, self.log.seq() - 1);
             self.hand_on(fresh);
             return;
         }
@@ -324,6 +349,7 @@ impl Store {
         drop(map);
         let landed = fresh.landed.as_ref().and_then(|sealed| sealed.landed_from());
         self.relist(fresh.stripe.vdisk, stripe, landed, None);
+        self.limbo.replaced(table, seq);
         self.limbo.fresh.borrow_mut().push(Fresh { seq, ..fresh });
         Ok(())
     }

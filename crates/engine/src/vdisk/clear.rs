@@ -45,7 +45,7 @@ impl Vdisk {
             if let Some(sealed) = self.kept.borrow_mut().remove(&stripe) {
                 self.store.budgets.kept.give(sealed.memory() as u64);
             }
-            drop(self.store.limbo.forget(table, stripe));
+            drop(self.store.limbo.forget(table, stripe, self.store.log.seq()));
             self.abandoned.borrow_mut().remove(&stripe);
             self.seal_if_whole(stripe);
         }

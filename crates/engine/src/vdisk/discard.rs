@@ -179,7 +179,7 @@ impl Vdisk {
         let mut map = self.store.map.borrow_mut();
         for stripe in mapped {
             map.commit(table, stripe, None, seq);
-            let forgotten = self.store.limbo.forget(table, stripe);
+            let forgotten = self.store.limbo.forget(table, stripe, seq);
             self.store.relist(self.id, stripe, forgotten.and_then(|sealed| sealed.landed_from()), None);
         }
         true

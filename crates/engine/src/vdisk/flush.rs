@@ -45,18 +45,33 @@ impl Vdisk {
                 self.moved.changed().await;
             }
         }
-        self.store.make_durable(self.store.log.seq()).await?;
-        self.check_there()?;
-        // What was written to disks that are missing now is durable only once they are back.
-        while self.store.limbo.since(self.table()).is_some() {
-            self.check_flows()?;
-            self.store.world.sleep(RETRY).await;
-            self.check_there()?;
-            self.store.make_durable(self.store.log.seq()).await?;
-        }
+        self.until_durable().await?;
         match self.failure() {
             Some(error) => Err(error),
             None => Ok(()),
+        }
+    }
+
+    /// Waits until the log is durable as far as it goes now, and with it what it speaks of.
+    async fn until_durable(&self) -> Result<()> {
+        let (log, limbo) = (&self.store.log, &self.store.limbo);
+        let mut until = log.seq();
+        loop {
+            self.store.make_durable(until).await?;
+            self.check_there()?;
+            // What was written to disks that are missing now is durable only once they are back.
+            if limbo.since(self.table()).is_some() {
+                self.check_flows()?;
+                self.store.world.sleep(RETRY).await;
+                self.check_there()?;
+                until = log.seq();
+                continue;
+            }
+            // What took its place meanwhile came after what was waited for.
+            until = limbo.successors_until(self.table());
+            if until <= log.durable() {
+                return Ok(());
+            }
         }
     }
 
