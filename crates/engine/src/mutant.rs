@@ -70,10 +70,14 @@ pub enum Mutant {
     ReadsUnproven = 31,
     /// A flush does not wait for what took the place of a version that was withdrawn.
     SuccessorsNotAwaited = 32,
+    /// A commit is durable before what its stripe lacks is on record.
+    NotesAfterCommits = 33,
+    /// A page is written anew, for its last write may not be durable, to the slot of the one before.
+    LastImageOverwritten = 34,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 32] = [
+pub const ALL: [Mutant; 34] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -106,6 +110,8 @@ pub const ALL: [Mutant; 32] = [
     Mutant::AheadOutlivesPlace,
     Mutant::ReadsUnproven,
     Mutant::SuccessorsNotAwaited,
+    Mutant::NotesAfterCommits,
+    Mutant::LastImageOverwritten,
 ];
 
 /// The mutant of this name.

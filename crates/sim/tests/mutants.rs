@@ -108,9 +108,15 @@ fn catcher_of(mutant: Mutant) -> Catcher {
             Catcher::Story(stories::a_disk_that_blinks_while_the_job_that_fills_it_rests_loses_nothing)
         }
         Mutant::ReadmitCopiesNothing => Catcher::Story(stories::a_disk_that_is_back_gets_the_pages_that_it_missed),
+        Mutant::LastImageOverwritten => {
+            Catcher::Story(stories::a_page_write_that_was_put_off_leaves_the_last_image_alone)
+        }
         Mutant::SuccessorsNotAwaited => Catcher::Story(stories::a_flush_waits_for_what_replaced_a_lost_version),
         Mutant::UnknownAbsenceTracked => {
             Catcher::Story(stories::a_disk_that_is_put_back_from_an_older_copy_is_proven_as_a_whole)
+        }
+        Mutant::NotesAfterCommits => {
+            Catcher::Story(stories::a_kill_after_all_disks_blinked_leaves_no_stripe_without_redundancy_in_silence)
         }
         Mutant::LeftBehindBatchesCount => Catcher::Story(stories::what_an_opening_left_behind_does_not_come_back),
     }

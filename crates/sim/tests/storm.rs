@@ -59,7 +59,7 @@ fn seeds_that_once_failed_pass() {
 
 /// Storms of other profiles that found something: a pool that was closed while disks went and came waited for ever; and
 /// half of the disks went on although a label that was cut short let the other half be opened elsewhere.
-const OTHERS: [(Profile, u64); 14] = [
+const OTHERS: [(Profile, u64); 15] = [
     (Profile::Split, 1442),
     (Profile::Split, 1478),
     (Profile::Split, 1506),
@@ -78,6 +78,8 @@ const OTHERS: [(Profile, u64); 14] = [
     (Profile::Many, 5448),
     // A checksum page was read amid the log, where it had been before it moved.
     (Profile::Tiny, 30144),
+    // A commit was durable, and the daemon killed, before it was on record what a disk had lost of its stripe.
+    (Profile::Powerless, 30115),
 ];
 
 #[test]

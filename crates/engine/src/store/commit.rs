@@ -5,8 +5,8 @@
 //!    batch's commits speak of is durable.
 //! 2. Record before reuse: what a batch lets go of is free only after the batch is durable on every log disk that is
 //!    left.
-//! 3. A disk that did not take the data a batch speaks of is named as behind before the batch is written; what it lacks
-//!    is in the next.
+//! 3. A disk that did not take the data a batch speaks of is named as behind before the batch is written, or what it
+//!    lacks is in that batch (`limbo.rs`).
 //! 4. Membership before acknowledgement: if a disk was taken out, the labels say so before anything is called durable.
 //! 5. While the pool is frozen no batch is written, and none that was being written is called durable (`freeze.rs`).
 //! 6. No commit is durable whose stripe is not (`limbo.rs`).
@@ -106,6 +106,7 @@ impl Store {
         let _turn = self.committing.take().await;
         self.thawed().await?;
         self.settle_limbo().await;
+        let seen = self.comings_and_goings.get();
         let Some(bound) = self.log.next_batch() else {
             let nothing_pending = !self.log.pending().0;
             if self.labels.outdated.get() {
@@ -123,11 +124,20 @@ impl Store {
             }
             self.flush_all(disks).await;
         }
+        // What was lost with a disk is on record by now, above the bound: the batch is to have it, too. That disk may
+        // be back, and count as one that was never away.
+        let is_stale = || seen != self.comings_and_goings.get() && !mutant::active(Mutant::NotesAfterCommits);
+        if is_stale() {
+            return Ok(true);
+        }
         self.withdraw_unsafe(bound).await;
         if self.labels.outdated.get() && !mutant::active(Mutant::NoLabelsBeforeAck) {
             // A disk was lost with strips that this batch speaks of: if the power goes now, it must not pass for one
             // that has them.
             self.write_labels().await?;
+        }
+        if is_stale() {
+            return Ok(true);
         }
         let taken = self.log.take(bound);
         let crc = self.write_batch(&taken).await?;

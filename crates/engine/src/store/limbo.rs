@@ -14,13 +14,15 @@
 //! 4. What is in limbo is judged as soon as all its disks are there, whether anything else is to be written or not.
 //! 5. A flush waits for what took the place of a version in limbo, however late that came: neither of the two would
 //!    else be durable.
-//! 6. A stripe in limbo is read where it was written last, or is an error: never is an older version read.
+//! 6. No commit record is durable before what the disks that are there lack of its stripe is on record: a crash between
+//!    the two would leave a stripe without its redundancy, and nobody who knows.
+//! 7. A stripe in limbo is read where it was written last, or is an error: never is an older version read.
 
 use super::Store;
 use crate::error::Result;
 use crate::format::record::{Record, UnmapRecord};
 use crate::mutant::{self, Mutant};
-use crate::segment::commit_record;
+use crate::segment::{Segment, commit_record};
 use crate::stripe::buffer::Sealed;
 use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
@@ -75,6 +77,8 @@ pub struct Limbo {
     lost: RefCell<BTreeMap<(u32, u64), Kept>>,
     /// By table: records below this number take the place of what was withdrawn.
     successors: RefCell<BTreeMap<u32, u64>>,
+    /// Segments that lack strips, and the record that says so, while that is not durable.
+    noted: RefCell<BTreeMap<u32, u64>>,
     /// How many commits were ever withdrawn.
     withdrawals: Cell<u64>,
     /// When the disks had changed so often, all that are in limbo were looked at.
@@ -146,6 +150,18 @@ impl Limbo {
     pub fn durable(&self, durable: u64) {
         self.fresh.borrow_mut().retain(|fresh| fresh.seq >= durable);
         self.successors.borrow_mut().retain(|_, until| *until > durable);
+        self.noted.borrow_mut().retain(|_, seq| *seq >= durable);
+    }
+
+    /// Takes note that the record `seq` says what `segment` lacks.
+    pub fn noted(&self, segment: u32, seq: u64) {
+        self.noted.borrow_mut().insert(segment, seq);
+    }
+
+    /// Whether what `segment` lacks is on record only in what follows `bound`.
+    fn is_noted_later(&self, segment: u32, bound: u64) -> bool {
+        let later = self.noted.borrow().get(&segment).is_some_and(|seq| *seq >= bound);
+        later && !mutant::active(Mutant::NotesAfterCommits)
     }
 
     /// Since when stripes of this table have been in limbo, if any are.
@@ -192,7 +208,8 @@ impl Limbo {
 }
 
 impl Store {
-    /// Withdraws the commits below `bound` whose stripes may be lost. All disks that are there have flushed.
+    /// Withdraws the commits below `bound` whose stripes may be lost, or lack strips of which only a later record
+    /// speaks. All disks that are there have flushed.
     pub(super) async fn withdraw_unsafe(&self, bound: u64) {
         if mutant::active(Mutant::UnsafeCommits) {
             return;
@@ -200,17 +217,18 @@ impl Store {
         let suspects: Vec<(u64, Place)> = {
             let fresh = self.limbo.fresh.borrow();
             let map = self.map.borrow();
-            let doubtful = |place: Place| {
-                map.segments
-                    .get(&place.segment)
-                    .is_some_and(|found| map.unsound(&found.record) > found.record.layout.failures())
+            let doubtful = |Place { segment, .. }: Place| {
+                let unsound = |found: &Segment| map.unsound(&found.record) > found.record.layout.failures();
+                map.segments.get(&segment).is_some_and(unsound) || self.limbo.is_noted_later(segment, bound)
             };
             let below = fresh.iter().filter(|fresh| fresh.seq < bound && doubtful(fresh.place));
             below.map(|fresh| (fresh.seq, fresh.place)).collect()
         };
         let mut withdrawn = Vec::new();
         for (seq, place) in suspects {
-            if self.is_safe(place).await != Some(true) {
+            let late = || self.limbo.is_noted_later(place.segment, bound);
+            // What is found to lack a strip is noted by that.
+            if late() || self.is_safe(place).await != Some(true) || late() {
                 withdrawn.push(seq);
             }
         }

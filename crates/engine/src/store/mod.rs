@@ -378,30 +378,28 @@ impl Store {
 
     /// Puts on record that disk `no` is behind from now on, and lacks strips of these segments.
     pub fn note_away(&self, no: u16, away: Away, segments: &[u32]) {
-        let mut records = Vec::new();
-        let mut map = self.map.borrow_mut();
-        records.extend(map.change_disk(no, |disk| {
+        let record = self.map.borrow_mut().change_disk(no, |disk| {
             if disk.away == Away::No {
                 disk.away = away;
             }
-        }));
+        });
+        self.append_changes(record);
         for id in segments {
-            let slots = map.segments.get(id).map_or(0, |segment| slots_on(&segment.record, no));
-            records.extend(map.mark_missed(*id, slots));
+            let slots = self.map.borrow().segments.get(id).map_or(0, |segment| slots_on(&segment.record, no));
+            self.note_missed(*id, slots);
         }
-        drop(map);
-        self.append_changes(records);
     }
 
     /// Puts on record that these slots (bits) of a segment lack strips.
     pub fn note_missed(&self, segment: u32, slots: u128) {
-        if slots != 0 {
-            let record = self.map.borrow_mut().mark_missed(segment, slots);
-            if record.is_some() {
-                // A repair that runs just now may be past it.
-                self.changed();
-            }
-            self.append_changes(record);
+        if slots == 0 {
+            return;
+        }
+        let record = self.map.borrow_mut().mark_missed(segment, slots);
+        if let Some(record) = record {
+            // A repair that runs just now may be past it.
+            self.changed();
+            self.limbo.noted(segment, self.log.append(&record));
         }
     }
 

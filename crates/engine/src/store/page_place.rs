@@ -25,6 +25,12 @@ pub fn slot_of(version: u64) -> u64 {
     if mutant::active(Mutant::PagesKeepOneSlot) { 0 } else { version % 2 }
 }
 
+/// What to count on from, after version `version` of a page was begun and may not be durable, so that the next version
+/// goes to its slot.
+pub fn same_slot(version: u64) -> u64 {
+    if mutant::active(Mutant::LastImageOverwritten) { version } else { version + 1 }
+}
+
 /// The newer sound image of the two slots in `pair`.
 pub fn newest(store: &Store, id: PageId, pair: &[u8]) -> Option<(u64, Buf)> {
     let lineage = store.labels.lineage.borrow();

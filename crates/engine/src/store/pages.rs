@@ -7,8 +7,10 @@
 //! 3. Version `v` of a page is written to slot `v % 2` of every copy; the largest version that verifies is the page.
 //! 4. A page that cannot be read is an error, and never taken for one that was never written.
 //! 5. An image that reached no current disk was not written: its page stays dirty.
+//! 6. While an image is not known to be durable, the next one of its page goes to the same slot: the other slot has the
+//!    last that is.
 
-use super::page_place::{first_block, newest, parts, slot_of, table_page};
+use super::page_place::{first_block, newest, parts, same_slot, slot_of, table_page};
 use super::{Store, join};
 use crate::error::Result;
 use crate::fail;
@@ -232,9 +234,9 @@ impl Pages {
         for id in ids.iter().filter(|id| id.kind == PageKind::Sheet) {
             if let Some(sheet) = sheets.get_mut(&(id.owner, id.number)) {
                 sheet.leaving = false;
-                if !safe && !sheet.dirty {
-                    sheet.dirty = true;
-                    self.dirty.set(self.dirty.get() + 1);
+                if !safe {
+                    sheet.version = same_slot(sheet.version);
+                    self.dirty.set(self.dirty.get() + !core::mem::replace(&mut sheet.dirty, true) as usize);
                 }
             }
         }
@@ -488,7 +490,9 @@ impl Store {
         for id in ids.iter().filter(|id| id.kind == PageKind::Table) {
             let table = map.tables.get_mut(&id.owner);
             if let Some(chunk) = table.and_then(|table| table.chunks.get_mut(&(id.number / CHUNK_PAGES))) {
-                chunk.dirty |= 1 << (id.number % CHUNK_PAGES);
+                let page = id.number % CHUNK_PAGES;
+                chunk.dirty |= 1 << page;
+                chunk.versions[page as usize] = same_slot(chunk.versions[page as usize]);
             }
         }
     }

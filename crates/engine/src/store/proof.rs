@@ -104,7 +104,13 @@ impl Store {
     fn write_again(&self, id: PageId) {
         match id.kind {
             PageKind::Sheet => self.pages.soil(id),
-            PageKind::Table => self.pages_written(&[id], false),
+            PageKind::Table => {
+                let mut map = self.map.borrow_mut();
+                let table = map.tables.get_mut(&id.owner);
+                if let Some(chunk) = table.and_then(|table| table.chunks.get_mut(&(id.number / CHUNK_PAGES))) {
+                    chunk.dirty |= 1 << (id.number % CHUNK_PAGES);
+                }
+            }
         }
     }
 }
