@@ -20,6 +20,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::rc::Rc;
+use weft_engine::health::DiskState;
 use weft_engine::pool::OpenOptions;
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::world::World;
@@ -145,6 +146,15 @@ impl Storm {
         redundancy::judge(&self.rig, place_of, &self.liars.borrow())
     }
 
+    /// Disks that the pool says lack what was written while they were away.
+    fn behind(&self) -> Vec<usize> {
+        let pool = self.rig.pool();
+        let behind: Vec<u16> =
+            pool.info().disks.iter().filter(|disk| disk.state == DiskState::Stale).map(|disk| disk.no).collect();
+        let lacks = |at: &usize| self.ids.member(&pool, *at).is_some_and(|no| behind.contains(&no));
+        (0..self.rig.disks.len()).filter(lacks).collect()
+    }
+
     /// The power goes, as likely as `power` says, or the engine is killed.
     fn die(&mut self, power: f64) {
         if self.rng.chance(power) {
@@ -166,9 +176,10 @@ impl Storm {
             // It takes a victim with it, before anybody has noticed.
             let taken = self.scene.victims.iter().filter(|_| self.rng.chance(0.25));
             taken.for_each(|victim| self.rig.disks[*victim].vanish());
+            let behind = self.behind();
             self.rig.power_cut(&mut self.rng);
             if self.rng.chance(0.3) {
-                self.dare()?;
+                self.dare(&behind)?;
             }
         } else {
             self.die(0.0);

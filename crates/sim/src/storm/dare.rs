@@ -28,15 +28,15 @@ type Places = Vec<(usize, DiskOffset)>;
 
 impl Storm {
     /// Does one of them, and puts the disks back as they were. To be called after a power cut, while the pool is not
-    /// open.
-    pub(super) fn dare(&mut self) -> Result<(), String> {
+    /// open; it knew that the disks `behind` lack what was written last.
+    pub(super) fn dare(&mut self, behind: &[usize]) -> Result<(), String> {
         let there: Vec<usize> = (0..self.rig.disks.len()).filter(|at| !self.rig.disks[*at].is_gone()).collect();
         let images: Vec<(usize, DiskImage)> = there.iter().map(|at| (*at, self.rig.disks[*at].image())).collect();
         let (what, places) = match self.rng.chance(0.5) {
             true => ("a hole in the log", self.hole(&images)),
             false => ("a page out of date", self.newest_of_a_page(&images)),
         };
-        self.end_lies(&images, &places);
+        self.end_lies(&images, &places, behind);
         places.iter().for_each(|(at, place)| self.rig.disks[*at].rot(*place));
         let judged = self.open_dared();
         self.rig.halt();
@@ -71,7 +71,7 @@ impl Storm {
 
     /// Makes blocks of data unreadable whose last write was lost, if what is to be damaged is a page of checksums; and
     /// takes away disks that are behind.
-    fn end_lies(&self, images: &[(usize, DiskImage)], places: &Places) {
+    fn end_lies(&self, images: &[(usize, DiskImage)], places: &Places, behind: &[usize]) {
         let holds_sums = |(at, place): &(usize, DiskOffset)| {
             let block = self.rig.disks[*at].peek(*place, ByteCount(BLOCK)).ok();
             block.is_some_and(|block| {
@@ -91,8 +91,8 @@ impl Storm {
         let epoch = |image: &DiskImage| newest_epoch(image, |at| image.read(at, ByteCount(BLOCK)).ok());
         let epochs: Vec<u64> = images.iter().map(|(_, image)| epoch(image)).collect();
         let newest = epochs.iter().copied().max().unwrap_or(0);
-        let behind = images.iter().zip(&epochs).filter(|(_, epoch)| **epoch < newest);
-        behind.for_each(|((at, _), _)| self.rig.disks[*at].vanish());
+        let older = images.iter().zip(&epochs).filter(|(_, epoch)| **epoch < newest).map(|((at, _), _)| at);
+        older.chain(behind).for_each(|at| self.rig.disks[*at].vanish());
     }
 
     fn open_dared(&mut self) -> Result<(), String> {
