@@ -59,7 +59,7 @@ fn seeds_that_once_failed_pass() {
 
 /// Storms of other profiles that found something: a pool that was closed while disks went and came waited for ever; and
 /// half of the disks went on although a label that was cut short let the other half be opened elsewhere.
-const OTHERS: [(Profile, u64); 15] = [
+const OTHERS: [(Profile, u64); 21] = [
     (Profile::Split, 1442),
     (Profile::Split, 1478),
     (Profile::Split, 1506),
@@ -80,6 +80,15 @@ const OTHERS: [(Profile, u64); 15] = [
     (Profile::Tiny, 30144),
     // A commit was durable, and the daemon killed, before it was on record what a disk had lost of its stripe.
     (Profile::Powerless, 30115),
+    (Profile::Tiny, 22017),
+    // A flush was acknowledged before what had replaced a withdrawn stripe was durable.
+    (Profile::Tiny, 61352),
+    (Profile::Tiny, 61526),
+    // A page write that was put off was made up for in the slot of the last durable image.
+    (Profile::Outage, 60153),
+    // Disks that came back while the repair before the judgement ran were not waited for.
+    (Profile::Damage, 60787),
+    (Profile::Damage, 30278),
 ];
 
 #[test]

@@ -446,7 +446,7 @@ impl Field {
     fn refused(&self, what: &str, error: Error) -> Result<(), String> {
         self.full.set(self.full.get() + 1);
         match error.kind {
-            ErrorKind::NoSpace | ErrorKind::NotPossible => Ok(()),
+            ErrorKind::NoSpace | ErrorKind::NotPossible | ErrorKind::Frozen => Ok(()),
             _ => Err(format!("{what}: {error}")),
         }
     }

@@ -186,7 +186,22 @@ impl Storm {
         Ok(())
     }
 
+    /// Has everything repaired. A disk that comes or goes meanwhile may be one that a repair was past already, and a
+    /// repair that was under way may have met that before: then one that begins now counts.
     fn settle_once(&self) -> std::result::Result<(), String> {
+        const ROUNDS: usize = 20;
+        let pool = self.rig.pool();
+        for round in 0..ROUNDS {
+            let seen = pool.store().comings_and_goings.get();
+            let settled = self.settle_jobs();
+            if seen == pool.store().comings_and_goings.get() && (settled.is_ok() || round > 0) {
+                return settled;
+            }
+        }
+        Err(format!("disks came or went in each of {ROUNDS} repairs"))
+    }
+
+    fn settle_jobs(&self) -> std::result::Result<(), String> {
         let pool = self.rig.pool();
         self.rig.run(async move {
             let offline: Vec<u16> = {
