@@ -1,11 +1,13 @@
 //! Stories that began as storms of outages: each failed before it was put right.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use weft_engine::format::record::{OWNER_METADATA, SettingsRecord, Usage};
 use weft_engine::io::Disk;
 use weft_engine::pool::job::has_ended;
 use weft_engine::pool::{DiskChange, OpenOptions, Pool, VdiskSpec};
+use weft_engine::segment::Segment;
 use weft_engine::store::{Tuning, slots_on};
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
@@ -114,6 +116,53 @@ fn a_write_is_not_refused_for_want_of_memory_while_the_disks_that_have_just_gone
         weak.flush().await.unwrap();
     });
     rig.close().unwrap();
+}
+
+/// Versions that were not flushed wait in limbo for a disk that does not come back; partial writes above them cannot
+/// leave memory, and others wait for that. All of them end, as clients were told, once disks were waited for.
+#[test]
+fn writes_that_wait_for_memory_which_waits_for_a_disk_end_when_disks_were_waited_for() {
+    const STRIPES: u64 = 16;
+    let tuning = Tuning {
+        buffer_memory: 256 << 10,
+        freeze_limit: Nanos::secs(5),
+        idle_land: Nanos::millis(20),
+        auto_jobs: false,
+        ..Tuning::default()
+    };
+    let (mut rig, _) = opened(2, 5, tuning);
+    let weak = make(&rig, "weak", Resiliency::Simple, 2, 0b00111);
+    let (pool, world, disks, vdisk) = (rig.pool(), rig.world.clone(), rig.disks.clone(), weak.clone());
+    rig.run(async move {
+        let store = pool.store();
+        vdisk.write(VirtualOffset(0), &vec![1; (STRIPES * STRIPE) as usize], false).await.unwrap();
+        while store.flying.get() > 0 {
+            world.sleep(Nanos::millis(1)).await;
+        }
+        let turn = store.committing.take().await;
+        // Two of the three hold the stripes; the others can take new ones.
+        let holds = |segment: &Segment| (segment.record.owner != OWNER_METADATA).then(|| segment.disks());
+        let held = store.map.borrow().segments.values().find_map(holds).unwrap().trailing_zeros();
+        disks[held as usize].vanish();
+        store.disk_lost(held as u16, "the story says so");
+        drop(turn);
+        while store.limbo.withdrawals() < STRIPES {
+            world.sleep(Nanos::millis(1)).await;
+        }
+    });
+    let ended = Rc::new(Cell::new(0));
+    for stripe in 0..STRIPES {
+        let (vdisk, ended) = (weak.clone(), ended.clone());
+        let write = async move {
+            // Refused is as good.
+            let _ = vdisk.write(VirtualOffset(stripe * STRIPE), &[2; 64 << 10], false).await;
+            ended.set(ended.get() + 1);
+        };
+        rig.world.spawn("write", Box::pin(write));
+    }
+    rig.world.run_until(Nanos::secs(60), || ended.get() == STRIPES);
+    assert_eq!(ended.get(), STRIPES, "{}", weak.describe());
+    rig.halt();
 }
 
 /// Metadata is read from disks only that are up to date. A copy that moves to another one may be the last that can be

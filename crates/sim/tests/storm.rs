@@ -59,7 +59,7 @@ fn seeds_that_once_failed_pass() {
 
 /// Storms of other profiles that found something: a pool that was closed while disks went and came waited for ever; and
 /// half of the disks went on although a label that was cut short let the other half be opened elsewhere.
-const OTHERS: [(Profile, u64); 21] = [
+const OTHERS: [(Profile, u64); 22] = [
     (Profile::Split, 1442),
     (Profile::Split, 1478),
     (Profile::Split, 1506),
@@ -86,6 +86,8 @@ const OTHERS: [(Profile, u64); 21] = [
     (Profile::Tiny, 61526),
     // A page write that was put off was made up for in the slot of the last durable image.
     (Profile::Outage, 60153),
+    // Writes waited for memory, and that for a disk that did not come back.
+    (Profile::Split, 70619),
     // Disks that came back while the repair before the judgement ran were not waited for.
     (Profile::Damage, 60787),
     (Profile::Damage, 30278),

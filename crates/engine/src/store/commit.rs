@@ -35,6 +35,9 @@ pub async fn committer(store: Rc<Store>) {
         if store.limbo.is_undecided() {
             start_limbo_timer(&store);
         }
+        if !store.limbo.is_empty() && !store.limbo.watch(true) {
+            start_limbo_watch(&store);
+        }
         let due = now || outdated || some && store.stopping.get();
         if !due {
             let woken = store.log.wake.changed();
@@ -98,6 +101,23 @@ fn start_limbo_timer(store: &Rc<Store>) {
         store.log.moved.notify();
     };
     world.spawn("limbo timer", Box::pin(later));
+}
+
+/// Writes that wait for memory, or for room in the log, wait for what is in limbo, and so for disks: they look again
+/// whenever disks may have been waited for long enough.
+fn start_limbo_watch(store: &Rc<Store>) {
+    let store = store.clone();
+    let world = store.world.clone();
+    let pause = store.tuning.freeze_limit.max(Nanos::millis(100));
+    let watch = async move {
+        while !store.limbo.is_empty() && !store.stopping.get() {
+            store.world.sleep(pause).await;
+            store.room.notify();
+            store.log.moved.notify();
+        }
+        store.limbo.watch(false);
+    };
+    world.spawn("limbo watch", Box::pin(watch));
 }
 
 impl Store {

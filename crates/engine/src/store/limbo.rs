@@ -85,6 +85,8 @@ pub struct Limbo {
     looked: Cell<u64>,
     /// Some could not be judged although no disk is missing: they are to be looked at again a little later.
     undecided: Cell<bool>,
+    /// A task runs that wakes who waits for what is in limbo.
+    watched: Cell<bool>,
 }
 
 impl Limbo {
@@ -194,6 +196,16 @@ impl Limbo {
     /// Whether stripes in limbo have not been looked at since disks came or went: `changes`, see [`Store::changes`].
     pub fn is_due(&self, changes: u64) -> bool {
         !self.withdrawn.borrow().is_empty() && self.looked.get() != changes
+    }
+
+    /// Whether nothing is in limbo.
+    pub fn is_empty(&self) -> bool {
+        self.withdrawn.borrow().is_empty()
+    }
+
+    /// Notes that a task runs, or no more, that wakes who waits for what is in limbo; says whether one ran already.
+    pub fn watch(&self, runs: bool) -> bool {
+        self.watched.replace(runs)
     }
 
     /// Has all that are in limbo looked at once more: what could not be read then may be there now.

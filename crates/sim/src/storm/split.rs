@@ -314,7 +314,10 @@ impl Split {
         if stop != Stop::Done {
             return match stop {
                 Stop::Crashed => self.die(),
-                stop => Err(format!("clients hang ({stop:?}): {:?}", self.rig.world.tasks())),
+                stop => {
+                    let vdisk = pool.vdisk("vdisk").map(|vdisk| vdisk.describe()).unwrap_or_default();
+                    Err(format!("clients hang ({stop:?}): {:?}; {vdisk}", self.rig.world.tasks()))
+                }
             };
         }
         self.judge_clients()?;
