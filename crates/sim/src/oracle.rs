@@ -7,9 +7,13 @@
 //! A write that ended with an error may be there or not: until a later one succeeds, a read may see what was there
 //! before it, or it.
 //!
+//! A pool that a person opened with disks of which nobody knows whether they are the newest may have gone back in time:
+//! then a unit holds whatever was written to it once, or cannot be read, and that is the truth from then on.
+//!
 //! A content is a tag: the unit is filled with that 64-bit number. Tag 0 is zeros.
 
 use crate::rng::fold;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// The contents one unit may have.
@@ -19,6 +23,8 @@ struct Unit {
     versions: Vec<Version>,
     /// How many versions were dropped at the front.
     dropped: u64,
+    /// It could not be read when the pool went back in time, and nothing newer was flushed since.
+    inherited: bool,
 }
 
 /// What one write left.
@@ -38,7 +44,7 @@ impl Version {
 
 impl Unit {
     fn of(tag: u64) -> Unit {
-        Unit { versions: vec![Version::new(vec![tag])], dropped: 0 }
+        Unit { versions: vec![Version::new(vec![tag])], dropped: 0, inherited: false }
     }
 
     /// The newest version up to `limit` that is there for certain. The oldest one always is.
@@ -50,6 +56,7 @@ impl Unit {
     fn forget_before(&mut self, first: usize) {
         self.versions.drain(..first);
         self.dropped += first as u64;
+        self.inherited &= first == 0;
     }
 }
 
@@ -58,6 +65,8 @@ impl Unit {
 pub struct Oracle {
     unit: u64,
     units: Vec<Unit>,
+    /// All that was ever written to each unit, where that is to be known.
+    ever: Option<Vec<BTreeSet<u64>>>,
 }
 
 /// Where each unit stood at some moment: what a flush that begins now makes durable.
@@ -66,7 +75,7 @@ pub struct Mark(Vec<u64>);
 impl Oracle {
     /// A disk of `size` bytes of zeros, judged in units of `unit` bytes.
     pub fn new(size: u64, unit: u64) -> Oracle {
-        Oracle { unit, units: vec![Unit::of(0); (size / unit) as usize] }
+        Oracle { unit, units: vec![Unit::of(0); (size / unit) as usize], ever: None }
     }
 
     /// Bytes of a unit.
@@ -95,7 +104,44 @@ impl Oracle {
 
     /// A write of `tag` was begun: from now on a crash may leave it.
     pub fn begin(&mut self, units: Range<usize>, tag: u64) {
+        if let Some(ever) = &mut self.ever {
+            ever[units.clone()].iter_mut().for_each(|tags| _ = tags.insert(tag));
+        }
         self.units[units].iter_mut().for_each(|unit| unit.versions.push(Version::new(vec![tag])));
+    }
+
+    /// Keeps all that is written from now on, for a pool that may go back in time.
+    pub fn keep_all(&mut self) {
+        self.ever = Some(vec![BTreeSet::from([0]); self.units.len()]);
+    }
+
+    /// Judges what is there after the pool went back in time, and takes it as the truth from now on.
+    pub fn judge_gone_back(&mut self, first: usize, bytes: &[u8]) -> Result<(), String> {
+        let ever = self.ever.as_ref().expect("all that was written is kept");
+        for (nth, unit) in bytes.chunks_exact(self.unit as usize).enumerate() {
+            let at = first + nth;
+            let tag = tag_of(unit).map_err(|why| format!("unit {at}: {why}"))?;
+            if !ever[at].contains(&tag) {
+                return Err(format!("unit {at} holds {tag:#x}, which was never written there"));
+            }
+            self.units[at] = Unit::of(tag);
+        }
+        Ok(())
+    }
+
+    /// These units could not be read after the pool went back in time: whatever was written there may come to light.
+    pub fn inherit(&mut self, units: Range<usize>) {
+        let ever = self.ever.as_ref().expect("all that was written is kept");
+        for at in units {
+            let version = Version::new(ever[at].iter().copied().collect());
+            self.units[at] = Unit { inherited: true, ..Unit::of(0) };
+            self.units[at].versions = vec![version];
+        }
+    }
+
+    /// Whether one of these units could not be read when the pool went back in time, and was not flushed anew since.
+    pub fn is_inherited(&self, units: Range<usize>) -> bool {
+        self.units[units].iter().any(|unit| unit.inherited)
     }
 
     /// A discard was begun: the units hold what they held, or zeros.

@@ -160,7 +160,7 @@ impl Vdisk {
     async fn until_down(&self, stripe: u64, by: By, down: impl Fn() -> bool) -> Result<()> {
         while !down() {
             self.check_there()?;
-            if self.stuck.get().is_some() {
+            if self.stuck_since().is_some() {
                 return Err(frozen(alloc::format!("stripes of {} wait for disks that are missing", self.layout())));
             }
             if by == By::LogKeeper && self.is_held(stripe) {

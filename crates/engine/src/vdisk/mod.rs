@@ -51,6 +51,8 @@ pub struct Vdisk {
     /// Stripes whose newest version could be written nowhere: what the tables say of them is not what clients were
     /// told.
     abandoned: RefCell<BTreeSet<u64>>,
+    /// Runs of stripes that wait for disks just now.
+    waiting: Cell<u32>,
     /// Since when whole stripes have been waiting for disks, without which they can be written nowhere.
     stuck: Cell<Option<Nanos>>,
     /// Those of them of which the log holds flushed data: it must move on with the log's head, or nothing of the pool
@@ -176,6 +178,7 @@ impl Vdisk {
             failed: RefCell::new(None),
             abandoned: RefCell::default(),
             stuck: Cell::new(None),
+            waiting: Cell::new(0),
             kept: RefCell::default(),
             given: RefCell::default(),
             touched,
@@ -282,7 +285,13 @@ impl Vdisk {
     /// Since when writes of this virtual disk have been waiting for disks that are missing, if they do.
     pub fn waits_since(&self) -> Option<Nanos> {
         let limbo = if self.removed.get() { None } else { self.store.limbo.since(self.table()) };
-        self.stuck.get().into_iter().chain(limbo).min()
+        self.stuck_since().into_iter().chain(limbo).min()
+    }
+
+    /// Since when runs of stripes have been waiting for disks, if any does just now. One that tries again waits for
+    /// others, for room in the log perhaps, which they must be able to make.
+    fn stuck_since(&self) -> Option<Nanos> {
+        self.stuck.get().filter(|_| self.waiting.get() > 0)
     }
 
     /// Refuses what a client asks for once the pool is frozen, or writes of this disk have been waiting for disks, for

@@ -298,7 +298,10 @@ impl Vdisk {
             // Disks that went meanwhile may be back already.
             let changed = self.store.changes.get() != changes && in_vain < TRIES;
             in_vain = if self.store.misses_disks() { 0 } else { in_vain + 1 };
-            if !self.wait_for_disks(changed).await {
+            self.waiting.set(self.waiting.get() + 1);
+            let goes_on = self.wait_for_disks(changed).await;
+            self.waiting.set(self.waiting.get() - 1);
+            if !goes_on {
                 self.abandon(&run, error);
                 break;
             }

@@ -7,7 +7,9 @@ mod clients;
 mod daemon;
 mod damage;
 mod dare;
+mod forced;
 mod many;
+mod moves;
 mod outage;
 mod redundancy;
 mod scene;
@@ -37,6 +39,8 @@ pub enum Profile {
     Flicker,
     /// Disks vanish and come back while slots move.
     Blink,
+    /// [`Profile::Powerless`]; and a person has a pool opened that its machine refuses to open; see [`forced`].
+    Forced,
     /// Two machines open what each sees of the disks; see [`split`].
     Split,
     /// Virtual disks of different layouts are made, grown and removed, in pools that are nearly full; see [`many`].
@@ -46,13 +50,14 @@ pub enum Profile {
 }
 
 /// Every profile.
-pub const ALL: [Profile; 9] = [
+pub const ALL: [Profile; 10] = [
     Profile::Classic,
     Profile::Damage,
     Profile::Outage,
     Profile::Powerless,
     Profile::Flicker,
     Profile::Blink,
+    Profile::Forced,
     Profile::Split,
     Profile::Many,
     Profile::Tiny,
@@ -95,6 +100,7 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
         Profile::Powerless => outage::run(&world, rng, scene, Kind::Powerless),
         Profile::Flicker => outage::run(&world, rng, scene, Kind::Flicker),
         Profile::Blink => outage::run(&world, rng, scene, Kind::Blink),
+        Profile::Forced => outage::run(&world, rng, scene, Kind::Forced),
         Profile::Split => split::run(&world, rng, scene),
         Profile::Many => many::run(&world, rng, scene),
         Profile::Tiny => unreachable!("another one was chosen"),
@@ -144,6 +150,7 @@ impl Profile {
             Profile::Powerless => "powerless",
             Profile::Flicker => "flicker",
             Profile::Blink => "blink",
+            Profile::Forced => "forced",
             Profile::Split => "split",
             Profile::Many => "many",
             Profile::Tiny => "tiny",

@@ -22,10 +22,11 @@ use crate::rng::Rng;
 use crate::world::{SimWorld, Stop};
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::rc::Rc;
-use weft_engine::format::record::{JobKind, SettingsRecord, Usage};
+use weft_engine::format::record::SettingsRecord;
 use weft_engine::pool::job::has_ended;
-use weft_engine::pool::{DiskChange, OpenOptions, Pool};
+use weft_engine::pool::{OpenOptions, Pool};
 use weft_engine::units::{ByteCount, Nanos};
 use weft_engine::world::World;
 
@@ -45,6 +46,8 @@ pub(super) enum Kind {
     Flicker,
     /// One disk, or as many as the layout survives, with caches lost, while slots move.
     Blink,
+    /// What [`Kind::Powerless`] is; and what a machine refuses to open, a person may tell it to (`forced.rs`).
+    Forced,
 }
 
 /// Runs the storm in `world`.
@@ -57,26 +60,30 @@ pub(super) fn run(world: &SimWorld, rng: Rng, scene: Scene, kind: Kind) -> Resul
 }
 
 /// What the tasks that take disks away share with the storm.
-struct Sky {
+pub(super) struct Sky {
     /// Outages that are not over.
     under_way: Cell<u64>,
     count: Cell<u64>,
     /// A disk has lost what its cache held, while more was missing than the pool survives.
-    lossy: Cell<bool>,
-    kind: Kind,
+    pub(super) lossy: Cell<bool>,
+    pub(super) kind: Kind,
 }
 
-struct Outages {
-    rig: Rig,
-    scene: Scene,
-    shared: Rc<Shared>,
-    strain: Rc<Strain>,
-    sky: Rc<Sky>,
+pub(super) struct Outages {
+    pub(super) rig: Rig,
+    pub(super) scene: Scene,
+    pub(super) shared: Rc<Shared>,
+    pub(super) strain: Rc<Strain>,
+    pub(super) sky: Rc<Sky>,
     daemon: Option<Rc<Daemon>>,
-    rng: Rng,
+    pub(super) rng: Rng,
     crashes: u64,
     openings: u64,
     refused: u64,
+    /// The disks that go on from what a person opened, until all others have caught up.
+    pub(super) side: Option<BTreeSet<usize>>,
+    /// How often a person did.
+    pub(super) forced: u64,
 }
 
 impl Outages {
@@ -93,8 +100,24 @@ impl Outages {
         let shared = Shared::new(scene.size.0, scene.sector as u64, rng.fork("clients"), strain.clone());
         shared.rests.set(*rng.pick(&[(0.1, 30_000_000), (0.2, 2_000_000_000), (0.2, 10_000_000_000)]));
         let sky = Rc::new(Sky { under_way: Cell::new(0), count: Cell::new(0), lossy: Cell::new(false), kind });
+        if kind == Kind::Forced {
+            shared.oracle.borrow_mut().keep_all();
+        }
         let shared = Rc::new(shared);
-        Outages { rig, scene, shared, strain, sky, daemon: None, rng, crashes: 0, openings: 0, refused: 0 }
+        Outages {
+            rig,
+            scene,
+            shared,
+            strain,
+            sky,
+            daemon: None,
+            rng,
+            crashes: 0,
+            openings: 0,
+            refused: 0,
+            side: None,
+            forced: 0,
+        }
     }
 
     fn run(&mut self) -> Result<(), String> {
@@ -153,6 +176,7 @@ impl Outages {
     /// The machine dies; each disk that is there keeps what it will.
     fn crash(&mut self) {
         self.crashes += 1;
+        self.note_side();
         self.stop_daemon();
         self.rig.halt();
         self.shared.busy.borrow_mut().clear();
@@ -166,6 +190,9 @@ impl Outages {
         }
         if matches!(self.sky.kind, Kind::Any | Kind::Powerless) && self.rng.chance(0.3) {
             self.change_guard();
+        }
+        if self.sky.kind == Kind::Forced {
+            self.scatter();
         }
     }
 
@@ -187,6 +214,9 @@ impl Outages {
     /// Opens the pool with the disks that are there. If it refuses, more and more of the others come back; with all of
     /// them it must open.
     fn open(&mut self) -> Result<(), String> {
+        if self.open_side()? {
+            return Ok(());
+        }
         loop {
             let gone: Vec<SimDisk> = self.rig.disks.iter().filter(|disk| disk.is_gone()).cloned().collect();
             if !gone.is_empty() {
@@ -195,25 +225,38 @@ impl Outages {
             let opening = self.rig.opening(&mut self.rng);
             match self.rig.world.block_on_within(PATIENCE, opening) {
                 Ok(Ok(pool)) => {
-                    self.openings += 1;
-                    self.rig.pool = Some(pool);
-                    let every = Nanos::millis(*self.rng.pick(&[20, 200, 1000, 3000]));
-                    let rng = Rng::new(self.rng.next_u64());
-                    self.daemon = Some(Daemon::start(&self.rig, every, rng));
+                    self.opened(pool);
                     return Ok(());
                 }
                 Ok(Err(error)) if gone.is_empty() => return Err(format!("all disks are there, opening: {error}")),
                 Ok(Err(_)) => {
-                    self.refused += 1;
-                    self.rig.halt();
-                    let there = self.rig.disks.iter().filter(|disk| !disk.is_gone());
-                    there.for_each(|disk| disk.survive_kill(&mut self.rng));
+                    self.is_refused();
+                    if self.force()? {
+                        return Ok(());
+                    }
                     let disk = self.rng.pick(&gone).clone();
                     self.sky.give_back(&disk, &mut self.rng, &self.strain);
                 }
                 Err(stop) => return Err(format!("opening hangs ({stop:?}): {:?}", self.rig.world.tasks())),
             }
         }
+    }
+
+    /// The pool is open, and a harness looks after its disks.
+    pub(super) fn opened(&mut self, pool: Rc<Pool>) {
+        self.openings += 1;
+        self.rig.pool = Some(pool);
+        let every = Nanos::millis(*self.rng.pick(&[20, 200, 1000, 3000]));
+        let rng = Rng::new(self.rng.next_u64());
+        self.daemon = Some(Daemon::start(&self.rig, every, rng));
+    }
+
+    /// The pool did not open: the disks are as they were.
+    pub(super) fn is_refused(&mut self) {
+        self.refused += 1;
+        self.rig.halt();
+        let there = self.rig.disks.iter().filter(|disk| !disk.is_gone());
+        there.for_each(|disk| disk.survive_kill(&mut self.rng));
     }
 
     /// What is there after a crash is judged; what cannot be read for now is judged later.
@@ -238,7 +281,7 @@ impl Outages {
         redundancy::judge(&self.rig, place_of, &BTreeSet::new())
     }
 
-    fn read_all(&self) -> Result<Seen, String> {
+    pub(super) fn read_all(&self) -> Result<Seen, String> {
         read_all(&self.rig, "vdisk", self.scene.size.0, self.scene.sector as u64)
     }
 
@@ -259,48 +302,6 @@ impl Outages {
                 }),
             );
         }
-    }
-
-    /// Slots move while the clients work: disks are retired and used again, jobs begin.
-    fn start_moves(&mut self) {
-        let (pool, shared, world) = (self.rig.pool(), self.shared.clone(), self.rig.world.clone());
-        let mut rng = Rng::new(self.rng.next_u64());
-        let moving = async move {
-            while !shared.is_over() {
-                world.sleep(Nanos(rng.below(300_000_000))).await;
-                let numbers: Vec<u16> = pool.store().members.borrow().keys().copied().collect();
-                let usage = *rng.pick(&[Usage::Retired, Usage::AutoSelect]);
-                // Refused is as good as done: nothing depends on it.
-                let _ = match rng.below(4) {
-                    0 => pool.job_start(JobKind::Rebalance, 0).await.map(|_| ()),
-                    1 => pool.job_start(JobKind::Repair, 0).await.map(|_| ()),
-                    _ => {
-                        let change = DiskChange { usage: Some(usage), ..DiskChange::default() };
-                        pool.disk_set(*rng.pick(&numbers), change).await
-                    }
-                };
-            }
-        };
-        self.rig.world.spawn("moves", Box::pin(moving));
-    }
-
-    /// Ends every retirement.
-    fn use_all_disks(&self) {
-        if self.sky.kind != Kind::Blink {
-            return;
-        }
-        let pool = self.rig.pool();
-        let retired: Vec<u16> = {
-            let map = pool.store().map.borrow();
-            map.disks.values().filter(|disk| disk.record.usage == Usage::Retired).map(|disk| disk.record.no).collect()
-        };
-        self.rig.run(async move {
-            for no in retired {
-                let change = DiskChange { usage: Some(Usage::AutoSelect), ..DiskChange::default() };
-                // Where that fails, it is tried again a second later.
-                let _ = pool.disk_set(no, change).await;
-            }
-        });
     }
 
     fn start_outage(&mut self) {
@@ -354,8 +355,10 @@ impl Outages {
         let lossy = self.sky.lossy.replace(false);
         let seen = self.read_all()?;
         let oracle = self.shared.oracle.borrow().clone();
-        seen.judge_lost(self.scene.sector as u64, |units| lossy && !oracle.is_flushed(units))?;
+        let excused = |units: Range<usize>| oracle.is_inherited(units.clone()) || lossy && !oracle.is_flushed(units);
+        seen.judge_lost(self.scene.sector as u64, excused)?;
         seen.judge(&mut self.shared.oracle.borrow_mut(), false)?;
+        self.side = None;
         if lossy {
             return Ok(seen.lost.is_empty());
         }
@@ -381,7 +384,7 @@ impl Outages {
         self.rig.disks.iter().for_each(|disk| disk.survive_kill(&mut self.rng));
         self.open()?;
         let seen = self.read_all()?;
-        seen.judge_lost(self.scene.sector as u64, |_| false)?;
+        seen.judge_lost(self.scene.sector as u64, |units| self.shared.oracle.borrow().is_inherited(units))?;
         seen.judge(&mut self.shared.oracle.borrow_mut(), true)
     }
 
@@ -429,7 +432,7 @@ impl Outages {
     fn line(&self) -> String {
         let Scene { layout, disks, size, sector, fixed, capacity, .. } = &self.scene;
         format!(
-            "{layout}, {size} {}, sector {sector}, {disks} disks of {capacity}, handles {}: {} operations, {} excused, {} refused as full, {} outages, {} crashes, {} openings, {} refused",
+            "{layout}, {size} {}, sector {sector}, {disks} disks of {capacity}, handles {}: {} operations, {} excused, {} refused as full, {} outages, {} crashes, {} openings, {} refused, {} forced",
             if *fixed { "fixed" } else { "thin" },
             if self.rig.plugged { "die" } else { "live" },
             self.shared.done.get(),
@@ -438,7 +441,8 @@ impl Outages {
             self.sky.count.get(),
             self.crashes,
             self.openings,
-            self.refused
+            self.refused,
+            self.forced
         )
     }
 }
@@ -529,7 +533,7 @@ impl Outage {
 
 impl Sky {
     /// The disk is back, with its cache or without.
-    fn give_back(&self, disk: &SimDisk, rng: &mut Rng, strain: &Strain) {
+    pub(super) fn give_back(&self, disk: &SimDisk, rng: &mut Rng, strain: &Strain) {
         if self.kind != Kind::Any && rng.chance(0.5) {
             if strain.is_now() {
                 self.lossy.set(true);
