@@ -155,7 +155,7 @@ impl<S: PageStore> Tree<S> {
             }
         }
         self.written.set(self.written.get() + pages.len() as u64);
-        if !pages.is_empty() {
+        if !pages.is_empty() && !active(Mutant::FlushForgotten) {
             self.store.flush().await.map_err(TreeError::Failed)?;
         }
         self.cache.borrow_mut().settle(&pages);

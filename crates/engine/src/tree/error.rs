@@ -78,7 +78,10 @@ impl fmt::Display for TreeError {
             TreeError::NoVersion(number) => write!(f, "there is no version {number}"),
             TreeError::Failed(error) => write!(f, "metadata could not be written or read: {error}"),
             TreeError::InDoubt(error) => {
-                write!(f, "whether the newest metadata is durable is not known before the pool is opened again: {error}")
+                write!(
+                    f,
+                    "whether the newest metadata is durable is not known before the pool is opened again: {error}"
+                )
             }
         }
     }

@@ -27,8 +27,10 @@ pub(super) enum Mutant {
     ChecksumIgnored,
     /// What is read may be of another time.
     BirthIgnored,
-    /// A page in memory is found by its place alone.
-    CacheFindsByPlace,
+    /// What a checkpoint writes is not read while it does.
+    FrozenUnread,
+    /// Pages are written, but not flushed, before the root is the truth.
+    FlushForgotten,
     /// Less than full pages are left alone.
     ThinPagesStay,
     /// Whole subtrees are dropped, and only their top page is freed.
@@ -41,7 +43,7 @@ pub(super) enum Mutant {
 
 /// Every mutant.
 #[cfg(test)]
-pub(super) const ALL: [Mutant; 16] = [
+pub(super) const ALL: [Mutant; 17] = [
     Mutant::RootBeforePages,
     Mutant::ReusedBeforeSuccessor,
     Mutant::ReadersForgotten,
@@ -53,7 +55,8 @@ pub(super) const ALL: [Mutant; 16] = [
     Mutant::StuckForgotten,
     Mutant::ChecksumIgnored,
     Mutant::BirthIgnored,
-    Mutant::CacheFindsByPlace,
+    Mutant::FrozenUnread,
+    Mutant::FlushForgotten,
     Mutant::ThinPagesStay,
     Mutant::SubtreesLeak,
     Mutant::ClearTakesLaterPuts,

@@ -312,11 +312,7 @@ pub(super) struct Making {
 }
 
 /// A leaf of these entries, in the order of their keys.
-pub(super) fn leaf<'a>(
-    shape: &Shape,
-    making: Making,
-    entries: impl ExactSizeIterator<Item = (Key, &'a [u8])>,
-) -> Page {
+pub(super) fn leaf<'a>(shape: &Shape, making: Making, entries: impl ExactSizeIterator<Item = (Key, &'a [u8])>) -> Page {
     let count = entries.len();
     let mut image = Buf::zeroed(shape.image_len());
     let mut end = HEAD + count * LEAF_SLOT;
@@ -334,8 +330,7 @@ pub(super) fn inner(shape: &Shape, making: Making, entries: impl ExactSizeIterat
     let count = entries.len();
     let mut image = Buf::zeroed(shape.image_len());
     for (no, (first, PageRef { place, birth, sum })) in entries.enumerate() {
-        let slot =
-            ChildSlot { first: first.into(), place: place.0.into(), birth: birth.into(), sum: sum.into() };
+        let slot = ChildSlot { first: first.into(), place: place.0.into(), birth: birth.into(), sum: sum.into() };
         image[HEAD + no * CHILD_SLOT..][..CHILD_SLOT].copy_from_slice(slot.as_bytes());
     }
     sealed(shape, making, image, count, HEAD + count * CHILD_SLOT)
@@ -364,7 +359,8 @@ fn sealed(shape: &Shape, making: Making, mut image: Buf, count: usize, len: usiz
     image[..HEAD].copy_from_slice(head.as_bytes());
     let sum = sum_of(&image[..shape.page_len]);
     image[SUM_AT..SUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
-    let page = Page { at: PageRef { place, birth, sum }, level, range, count, filled: len - HEAD, image: image.freeze() };
+    let page =
+        Page { at: PageRef { place, birth, sum }, level, range, count, filled: len - HEAD, image: image.freeze() };
     debug_assert!(page.is_sound(len), "a page that could not be read again");
     page
 }

@@ -205,7 +205,8 @@ impl<S: PageStore> Drop for Reading<'_, S> {
 impl State {
     /// The layers of changes in memory, the oldest first.
     pub(super) fn layers(&self) -> impl DoubleEndedIterator<Item = &Changes> {
-        self.frozen.as_deref().into_iter().chain([&self.active])
+        let frozen = self.frozen.as_deref().filter(|_| !active(Mutant::FrozenUnread));
+        frozen.into_iter().chain([&self.active])
     }
 }
 

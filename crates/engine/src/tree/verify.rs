@@ -171,7 +171,9 @@ impl<'a, S: PageStore> Walk<'a, S> {
         let Walk { tree, reached, lost, mut report } = self;
         let taken = tree.store.allocated();
         report.pages = reached.len() as u64;
-        report.findings.extend(reached.keys().filter(|place| !taken.contains(place)).map(|place| Finding::Free(*place)));
+        report
+            .findings
+            .extend(reached.keys().filter(|place| !taken.contains(place)).map(|place| Finding::Free(*place)));
         // Below what is lost there may be anything.
         let all_seen = lost.iter().all(|lost| lost.level == 0 && lost.tree == Which::Content);
         if all_seen {
@@ -180,7 +182,8 @@ impl<'a, S: PageStore> Walk<'a, S> {
         }
         let held_by_versions =
             reached.iter().filter(|(_, reached)| reached.which == Which::Content && reached.last != HEAD);
-        let mut expected: BTreeMap<Place, &Reached> = held_by_versions.map(|(place, reached)| (*place, reached)).collect();
+        let mut expected: BTreeMap<Place, &Reached> =
+            held_by_versions.map(|(place, reached)| (*place, reached)).collect();
         report.dead = expected.len() as u64;
         if let (Some(dead), Some(versions), true) = (dead, tree.versions.borrow().as_ref(), all_seen) {
             for entry in dead {

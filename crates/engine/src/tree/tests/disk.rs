@@ -86,6 +86,20 @@ impl Disk {
         Disk(Rc::new(RefCell::new(self.0.borrow().clone())))
     }
 
+    /// Another store of which only one place was ever written, beside a few others.
+    pub fn copy_of(&self, place: Place) -> Disk {
+        let from = self.get();
+        let copy = Disk::new(from.page_len, 0);
+        {
+            let mut to = copy.set();
+            to.root = from.root;
+            let others = from.pages.iter().take(20).chain(from.pages.get_key_value(&place));
+            to.pages = others.map(|(place, image)| (*place, image.clone())).collect();
+            to.past.extend(from.past.get_key_value(&place).map(|(place, past)| (*place, past.clone())));
+        }
+        copy
+    }
+
     pub fn get(&self) -> Ref<'_, Inner> {
         self.0.borrow()
     }
@@ -156,6 +170,11 @@ impl Inner {
             return Err(Error::new(ErrorKind::Frozen, "not now"));
         }
         Ok(())
+    }
+
+    /// Has other luck from now on.
+    pub fn reseed(&mut self, seed: u64) {
+        self.rng = Rng(seed);
     }
 
     fn image(&self, place: Place) -> Option<&Vec<u8>> {

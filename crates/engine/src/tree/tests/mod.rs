@@ -78,7 +78,9 @@ impl Rng {
         let key = self.key();
         match self.below(8) {
             0 => KeyRange::of_kind(key.kind),
-            1..=2 => KeyRange::new(Key::new(key.kind, key.major, 0, 0), Key::new(key.kind, key.major, u64::MAX, u64::MAX)),
+            1..=2 => {
+                KeyRange::new(Key::new(key.kind, key.major, 0, 0), Key::new(key.kind, key.major, u64::MAX, u64::MAX))
+            }
             _ => {
                 let len = self.below(40);
                 KeyRange::new(key, Key::new(key.kind, key.major, key.middle + len, 0))

@@ -93,15 +93,15 @@ fn wish(world: &World, rng: &mut Rng) -> Wishes {
 #[test]
 fn a_storm_of_changes_versions_crashes_and_errors_never_shows_anything_but_what_the_model_has() {
     let mut all = Weather::default();
-    for seed in 0..24 {
-        let weather = storm(seed, 1200).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    for seed in 0..12 {
+        let weather = storm(seed, 1000).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         all.checkpoints += weather.checkpoints;
         all.crashes += weather.crashes;
         all.versions_made += weather.versions_made;
         all.height_max = all.height_max.max(weather.height_max);
     }
     assert!(all.height_max >= 4, "the trees were deep: {all:?}");
-    assert!(all.checkpoints > 2000 && all.crashes > 300 && all.versions_made > 500, "{all:?}");
+    assert!(all.checkpoints > 1000 && all.crashes > 150 && all.versions_made > 250, "{all:?}");
 }
 
 #[test]

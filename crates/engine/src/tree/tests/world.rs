@@ -145,8 +145,10 @@ impl World {
                 Ok(Some(outcome))
             }
             Err(TreeError::Failed(_)) => {
-                // It may be tried again, but not under this number.
-                self.roots.borrow_mut().remove(&number);
+                // It may be tried again, but not under this number. (Whoever has no power knows nothing.)
+                if !self.disk.get().is_dead {
+                    self.roots.borrow_mut().remove(&number);
+                }
                 Ok(None)
             }
             Err(TreeError::InDoubt(_)) => Ok(None),
