@@ -92,6 +92,16 @@ impl Changes {
         (key <= last).then_some(KeyRange { first, last })
     }
 
+    /// The first key from `from` on that changes.
+    pub fn first_from(&self, from: Key) -> Option<Key> {
+        if self.cleared_around(from).is_some() {
+            return Some(from);
+        }
+        let point = self.points.range(from..).next().map(|(key, _)| *key);
+        let cleared = self.cleared.range(from..).next().map(|(first, _)| *first);
+        point.into_iter().chain(cleared).min()
+    }
+
     /// The points of `range` in the order of their keys.
     pub fn points(&self, range: KeyRange) -> impl Iterator<Item = (Key, Option<&Value>)> {
         self.points.range(range.first..=range.last).map(|(key, value)| (*key, value.as_ref()))
@@ -192,6 +202,8 @@ mod tests {
                 prop_assert_eq!(said(&merged, n), said(&high, n).or(said(&low, n)), "key {}", n);
             }
             for first in 0..50 {
+                let next = (first..50).find(|n| said(&low, *n).is_some());
+                prop_assert_eq!(low.first_from(key(first)), next.map(key));
                 for last in first..50 {
                     let all = (first..=last).map(|n| said(&low, n));
                     match low.touch(KeyRange::new(key(first), key(last))) {

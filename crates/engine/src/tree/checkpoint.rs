@@ -97,19 +97,19 @@ impl<S: PageStore> Tree<S> {
             self.undo(batch, &work.born);
             return Err(error);
         }
-        if active(Mutant::RootBeforePages) {
-            let published = self.store.publish(work.root, work.freed.clone()).await;
-            self.write_out().await?;
-            published.map_err(TreeError::InDoubt)?;
-        } else {
-            if let Err(error) = self.write_out().await {
-                self.undo(batch, &work.born);
-                return Err(error);
-            }
-            if let Err(error) = self.store.publish(work.root, work.freed.clone()).await {
-                self.state.borrow_mut().in_doubt = Some(error.clone());
-                return Err(TreeError::InDoubt(error));
-            }
+        let publish = || self.store.publish(work.root, work.freed.clone());
+        let early = if active(Mutant::RootBeforePages) { Some(publish().await) } else { None };
+        if let Err(error) = self.write_out().await {
+            self.undo(batch, &work.born);
+            return Err(error);
+        }
+        let published = match early {
+            Some(published) => published,
+            None => publish().await,
+        };
+        if let Err(error) = published {
+            self.state.borrow_mut().in_doubt = Some(error.clone());
+            return Err(TreeError::InDoubt(error));
         }
         work.outcome.written = self.written.get() - written_before;
         Ok(self.install(batch, work))

@@ -124,7 +124,7 @@ impl<'a, S: PageStore> Merge<'a, S> {
             // A page with one child is not needed at the top.
             match only.items.remove(0).what {
                 What::Child(page) => return Ok(Some(RootRef { page, level: level - 1 })),
-                What::Open(child) => drafts = vec![Draft { range: KeyRange::ALL, ..*child }],
+                What::Open(child) => drafts = vec![child.leading(KeyRange::ALL)],
                 What::New(_) | What::Kept(..) => unreachable!("a page above the leaves has children"),
             }
         }
@@ -188,8 +188,14 @@ impl<'a, S: PageStore> Merge<'a, S> {
     async fn edit_inner(&self, page: &Rc<Page>, spot: Spot) -> Result<Option<Draft>> {
         let mut row = Row::new(page.level - 1);
         let mut changed = false;
+        let mut next = self.changes.first_from(spot.range.first);
         for no in 0..page.count {
             let child = page.spot(self.which, no, spot.range);
+            if next.is_none_or(|next| child.range.last < next) {
+                row.push(self, Piece::Kept(child)).await?;
+                continue;
+            }
+            next = child.range.last.next().and_then(|behind| self.changes.first_from(behind));
             match self.changes.touch(child.range) {
                 Touch::Nothing => row.push(self, Piece::Kept(child)).await?,
                 Touch::Gone => {

@@ -93,6 +93,13 @@ impl Draft {
         Draft::new(page.level, range, items.collect())
     }
 
+    /// This draft where the keys of `range` lead to it: what was beside it may have gone.
+    pub fn leading(mut self, range: KeyRange) -> Draft {
+        self.range = range;
+        self.begin_at_range();
+        self
+    }
+
     /// This draft and its right neighbour as one.
     pub fn followed_by(mut self, right: Draft) -> Draft {
         self.items.extend(right.items);
@@ -124,7 +131,7 @@ impl Draft {
             let last = firsts.get(no + 1).map_or(range.last, |next| next.prior().expect("keys rise"));
             let range = KeyRange::new(firsts[no], last);
             match item.what {
-                What::Open(draft) => Piece::Draft(Draft { range, ..*draft }),
+                What::Open(draft) => Piece::Draft(draft.leading(range)),
                 What::Child(page) => Piece::Kept(Spot { tree, page, level: level - 1, range }),
                 What::New(_) | What::Kept(..) => unreachable!("a page above the leaves has children"),
             }

@@ -361,7 +361,7 @@ fn sealed(shape: &Shape, making: Making, mut image: Buf, count: usize, len: usiz
     image[SUM_AT..SUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
     let page =
         Page { at: PageRef { place, birth, sum }, level, range, count, filled: len - HEAD, image: image.freeze() };
-    debug_assert!(page.is_sound(len), "a page that could not be read again");
+    assert!(page.is_sound(len), "a page that could not be read again");
     page
 }
 

@@ -3,7 +3,7 @@
 extern crate std;
 use super::super::mutant::{ALL, Mutant, set};
 use super::damage::damage;
-use super::storm::storm;
+use super::storm::{slow_readers, storm};
 use super::*;
 use std::format;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,13 +26,19 @@ fn finding<T>(run: impl FnOnce() -> Judged<T>) -> Option<String> {
     }
 }
 
+/// What is found wrong with this seed.
+fn noticed(seed: u64) -> Option<String> {
+    let told = |by: &str, why: String| format!("{by}: {why}");
+    let storm = finding(|| storm(seed, 500)).map(|why| told("storm", why));
+    let readers = || finding(|| slow_readers(seed)).map(|why| told("readers", why));
+    let damage = || finding(|| damage(seed, 20)).map(|why| told("damage", why));
+    storm.or_else(readers).or_else(damage)
+}
+
 /// The first seed that notices `mutant`, and what it says.
 fn caught(mutant: Mutant) -> Option<(u64, String)> {
     set(Some(mutant));
-    let seen = (0..SEEDS).find_map(|seed| {
-        let storm = finding(|| storm(1000 + seed, 500)).map(|why| format!("storm: {why}"));
-        storm.or_else(|| finding(|| damage(1000 + seed, 20)).map(|why| format!("damage: {why}"))).map(|why| (seed, why))
-    });
+    let seen = (0..SEEDS).find_map(|seed| Some((seed, noticed(1000 + seed)?)));
     set(None);
     seen
 }
@@ -44,5 +50,5 @@ fn every_planted_bug_is_noticed() {
         let line: String = why.chars().take(150).collect();
         std::println!("{mutant:?}: seed {seed}, {line}");
     }
-    assert_eq!(finding(|| storm(1000, 500)).or(finding(|| damage(1000, 20))), None, "without one nothing is noticed");
+    assert_eq!(noticed(1000), None, "without one nothing is noticed");
 }

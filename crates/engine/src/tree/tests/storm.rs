@@ -20,6 +20,14 @@ pub fn storm(seed: u64, steps: u64) -> Judged<Weather> {
     let budget_pages = [14, 24, 400][rng.below(3) as usize];
     let mut world = World::new(seed, budget_pages);
     let mut weather = Weather::default();
+    // Every other tree is tall from the beginning.
+    if seed.is_multiple_of(2) {
+        for key in all_keys() {
+            let value = rng.value(36);
+            world.tree.put(key, &value);
+            world.head.borrow_mut().insert(key, value);
+        }
+    }
     for _ in 0..steps {
         match rng.below(100) {
             0..60 => world.change(&mut rng),
@@ -54,8 +62,10 @@ fn checkpoint(world: &mut World, rng: &mut Rng, weather: &mut Weather) -> Judged
         }
         disk.crash_at.is_some() || disk.fail_at.is_some()
     };
+    let mut more = Rng(rng.next());
     let checkpoints = async {
-        for wishes in wishes {
+        for (no, wishes) in wishes.into_iter().enumerate() {
+            (0..no * 10).for_each(|_| world.change(&mut more));
             let drops = wishes.drop.iter().all(|version| world.state().versions.contains_key(version));
             let kept = wishes.keep;
             if drops && world.checkpoint(wishes).await?.is_some() {
@@ -77,6 +87,31 @@ fn checkpoint(world: &mut World, rng: &mut Rng, weather: &mut Weather) -> Judged
         world.reopen()?;
     }
     if has_failed || rng.one_in(2) { world.judge() } else { Ok(()) }
+}
+
+/// Readers that take their time while the tree is replaced again and again, with very little memory for pages.
+pub fn slow_readers(seed: u64) -> Judged<()> {
+    let (mut rng, mut other) = (Rng(seed), Rng(!seed));
+    let world = World::new(seed, 14);
+    (0..400).for_each(|_| world.change(&mut rng));
+    run(world.checkpoint(Wishes { keep: true, drop: Vec::new() }))?;
+    world.disk.set().is_slow = true;
+    let checkpoints = async {
+        for _ in 0..30 {
+            (0..40).for_each(|_| world.change(&mut rng));
+            world.checkpoint(Wishes::default()).await?;
+        }
+        Judged::Ok(())
+    };
+    let readers = async {
+        for _ in 0..60 {
+            world.read(&mut other).await?;
+        }
+        Judged::Ok(())
+    };
+    let (done, seen) = run_both(checkpoints, readers);
+    done.and(seen)?;
+    world.judge()
 }
 
 /// What a checkpoint should do beside writing: a few versions are kept at a time, and go in any order.
@@ -102,6 +137,13 @@ fn a_storm_of_changes_versions_crashes_and_errors_never_shows_anything_but_what_
     }
     assert!(all.height_max >= 4, "the trees were deep: {all:?}");
     assert!(all.checkpoints > 1000 && all.crashes > 150 && all.versions_made > 250, "{all:?}");
+}
+
+#[test]
+fn slow_readers_see_no_place_that_was_given_out_again() {
+    for seed in 0..10 {
+        slow_readers(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
 }
 
 #[test]

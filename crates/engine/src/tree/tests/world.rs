@@ -156,6 +156,12 @@ impl World {
         }
     }
 
+    /// Takes the newest state for that of the root that is the truth: for who made one without [`World::checkpoint`].
+    pub fn note_root(&self, before: &State) {
+        let state = State { head: self.head.borrow().clone(), versions: before.versions.clone() };
+        self.roots.borrow_mut().insert(self.tree.root().number, state);
+    }
+
     /// Changes and reads while something else is going on.
     pub async fn meanwhile(&self, rng: &mut Rng, steps: u64) -> Judged<()> {
         for _ in 0..steps {
