@@ -3,7 +3,8 @@
 //!
 //! Layers, lowest first; imports only point down:
 //! `units limits error event health histogram` - `format parity checksum io exec sync world` -
-//! `tree` (nothing stands on it yet) - `bits stripe/{geometry, plan, buffer, table}` (pure) - `log segment` - `store` - `stripe/execute` - `vdisk` -
+//! `tree` (nothing stands on it yet) -
+//! `bits stripe/{geometry, plan, buffer, table}` (pure) - `log segment` - `store` - `stripe/execute` - `vdisk` -
 //! `pool`.
 #![no_std]
 #![warn(missing_docs)]

@@ -39,11 +39,13 @@ pub(super) enum Mutant {
     ClearTakesLaterPuts,
     /// The places of a checkpoint that failed stay taken.
     FailedCheckpointLeaks,
+    /// Keys before the first child of a page, where others went, lead to no child.
+    GapsForgotten,
 }
 
 /// Every mutant.
 #[cfg(test)]
-pub(super) const ALL: [Mutant; 17] = [
+pub(super) const ALL: [Mutant; 18] = [
     Mutant::RootBeforePages,
     Mutant::ReusedBeforeSuccessor,
     Mutant::ReadersForgotten,
@@ -61,6 +63,7 @@ pub(super) const ALL: [Mutant; 17] = [
     Mutant::SubtreesLeak,
     Mutant::ClearTakesLaterPuts,
     Mutant::FailedCheckpointLeaks,
+    Mutant::GapsForgotten,
 ];
 
 #[cfg(test)]

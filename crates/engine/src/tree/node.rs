@@ -11,6 +11,7 @@
 
 use super::changes::Value;
 use super::key::{Key, KeyRange};
+use super::mutant::{Mutant, active};
 use super::page::{Making, Page, PageRef, Shape, inner, leaf};
 use super::{Spot, Which};
 use alloc::boxed::Box;
@@ -96,7 +97,9 @@ impl Draft {
     /// This draft where the keys of `range` lead to it: what was beside it may have gone.
     pub fn leading(mut self, range: KeyRange) -> Draft {
         self.range = range;
-        self.begin_at_range();
+        if !active(Mutant::GapsForgotten) {
+            self.begin_at_range();
+        }
         self
     }
 

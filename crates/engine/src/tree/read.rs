@@ -108,7 +108,7 @@ impl<S: PageStore> Tree<S> {
             Source::Tree(which, root) => (which, root),
             Source::Head => {
                 let state = self.state.borrow();
-                // Of a cleared range nothing is below.
+                // Nothing below counts in a cleared range.
                 let cleared = state.layers().find_map(|layer| layer.cleared_around(rest.first));
                 if let Some(stretch) = cleared.and_then(|cleared| cleared.common(&rest)) {
                     return Ok(merge(None, stretch, &state, limit, entries));

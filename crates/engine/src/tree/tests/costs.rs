@@ -138,6 +138,29 @@ fn a_tree_from_which_all_is_deleted_has_no_page_and_one_that_shrinks_loses_level
 }
 
 #[test]
+fn whatever_stretch_is_left_of_a_tall_tree_is_a_sound_tree() {
+    let (disk, tree) = filled(TINY, 400, 1500, 16);
+    assert!(height(&tree) >= 4);
+    let key = |n| Key::new(1, 1, n, 0);
+    for first in (1..1500).step_by(61) {
+        for len in [1, 5, 9, 17, 60, 300] {
+            let last = (first + len).min(1499);
+            let tree = open(&disk.copy(), TINY, 2, 400);
+            tree.clear(KeyRange::new(Key::MIN, key(first - 1)));
+            tree.clear(KeyRange::new(key(last), Key::MAX));
+            checkpoint(&tree, Wishes::default());
+            let report = run(tree.verify()).unwrap();
+            assert_eq!((report.entries, report.findings.len()), (last - first, 0), "{first}..{last}");
+            tree.put(Key::MIN, b"before all");
+            tree.put(key(7), b"far before");
+            checkpoint(&tree, Wishes::default());
+            assert!(run(tree.verify()).unwrap().findings.is_empty(), "{first}..{last}");
+            assert!(run(tree.get(At::Head, key(7))).unwrap().is_some());
+        }
+    }
+}
+
+#[test]
 fn a_version_costs_a_key_and_goes_in_a_time_that_what_it_frees_decides() {
     let disk = Disk::new(TINY, 1);
     let tree = open(&disk, TINY, 1, 4000);

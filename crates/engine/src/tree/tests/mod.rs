@@ -89,6 +89,11 @@ impl Rng {
     }
 }
 
+/// How many seeds a test goes through: so many, or what `WEFT_TREE_SEEDS` says.
+fn seeds(usual: u64) -> u64 {
+    std::env::var("WEFT_TREE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(usual)
+}
+
 /// Every key that is used.
 fn all_keys() -> impl Iterator<Item = Key> {
     (1..=KINDS).flat_map(|kind| {

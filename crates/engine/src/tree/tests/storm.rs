@@ -128,7 +128,7 @@ fn wish(world: &World, rng: &mut Rng) -> Wishes {
 #[test]
 fn a_storm_of_changes_versions_crashes_and_errors_never_shows_anything_but_what_the_model_has() {
     let mut all = Weather::default();
-    for seed in 0..12 {
+    for seed in 0..seeds(12) {
         let weather = storm(seed, 1000).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         all.checkpoints += weather.checkpoints;
         all.crashes += weather.crashes;
@@ -141,7 +141,7 @@ fn a_storm_of_changes_versions_crashes_and_errors_never_shows_anything_but_what_
 
 #[test]
 fn slow_readers_see_no_place_that_was_given_out_again() {
-    for seed in 0..10 {
+    for seed in 0..seeds(10) {
         slow_readers(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     }
 }
