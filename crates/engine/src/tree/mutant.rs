@@ -67,6 +67,15 @@ pub(super) const ALL: [Mutant; 18] = [
 ];
 
 #[cfg(test)]
+pub(super) use switch::{active, set};
+
+/// Whether `mutant` is planted: never.
+#[cfg(not(test))]
+pub(super) const fn active(_: Mutant) -> bool {
+    false
+}
+
+#[cfg(test)]
 mod switch {
     extern crate std;
     use super::Mutant;
@@ -84,13 +93,4 @@ mod switch {
     pub(in super::super) fn active(mutant: Mutant) -> bool {
         ACTIVE.get() == Some(mutant)
     }
-}
-
-#[cfg(test)]
-pub(super) use switch::{active, set};
-
-/// Whether `mutant` is planted: never.
-#[cfg(not(test))]
-pub(super) const fn active(_: Mutant) -> bool {
-    false
 }

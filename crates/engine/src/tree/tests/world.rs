@@ -203,7 +203,7 @@ impl World {
         ensure!(report.entries == state.head.len() as u64, "{} entries, not {}", report.entries, state.head.len());
         let versions = run(self.tree.versions()).map_err(|error| format!("versions: {error}"))?;
         ensure!(versions.iter().eq(state.versions.keys()), "versions {versions:?}");
-        ensure!(state.versions.len() > 0 || report.dead == 0, "{} dead pages without a version", report.dead);
+        ensure!(!state.versions.is_empty() || report.dead == 0, "{} dead pages without a version", report.dead);
         for (number, model) in &state.versions {
             let scanned = run(self.tree.scan(At::Version(*number), KeyRange::ALL, usize::MAX));
             let scanned = scanned.map_err(|error| format!("version {number}: {error}"))?;
