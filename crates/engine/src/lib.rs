@@ -3,6 +3,7 @@
 //!
 //! Layers, lowest first; imports only point down:
 //! `units limits error event health histogram` - `format parity checksum io exec sync world` -
+//! `tree` (nothing stands on it yet) -
 //! `bits stripe/{geometry, plan, buffer, table}` (pure) - `log segment` - `store` - `stripe/execute` - `vdisk` -
 //! `pool`.
 #![no_std]
@@ -29,6 +30,7 @@ pub mod segment;
 pub mod store;
 pub mod stripe;
 pub mod sync;
+pub mod tree;
 pub mod units;
 pub mod vdisk;
 pub mod world;
