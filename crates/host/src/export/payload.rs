@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use weft_engine::io::Buf;
 use weft_engine::units::BLOCK;
@@ -33,8 +33,8 @@ pub struct Payload {
 pub struct PayloadPool {
     kept: Mutex<Kept>,
     kept_max: usize,
-    /// The thread that asks for memory, once it was needed; `None`: each thread does so itself.
-    source: Option<OnceLock<Option<Sender<Order>>>>,
+    /// The thread that asks for memory; `None`: each thread does so itself.
+    source: Option<Sender<Order>>,
 }
 
 /// The length that is asked for, and where the memory is waited for.
@@ -58,7 +58,7 @@ impl PayloadPool {
 
     /// A pool for hundreds of threads (invariant 2).
     pub fn of_many_threads(kept_max: usize) -> Arc<PayloadPool> {
-        Arc::new(PayloadPool { kept: Mutex::default(), kept_max, source: Some(OnceLock::new()) })
+        Arc::new(PayloadPool { kept: Mutex::default(), kept_max, source: fill_orders() })
     }
 
     /// `len` bytes of whatever was in them before.
@@ -73,7 +73,7 @@ impl PayloadPool {
     fn ordered(&self, length: usize) -> Option<Buf> {
         let source = self.source.as_ref().filter(|_| length <= SHARES_A_PAGE)?;
         let (filled, filling) = sync_channel(1);
-        source.get_or_init(fill_orders).as_ref()?.send((length, filled)).ok()?;
+        source.send((length, filled)).ok()?;
         filling.recv().ok()
     }
 
@@ -229,7 +229,7 @@ mod tests {
             each.into_iter().map(|one| one.join().unwrap()).collect()
         });
         assert!(taken.iter().enumerate().all(|(n, one)| one.len() == 4096 << n));
-        assert!(pool.source.as_ref().unwrap().get().unwrap().is_some());
+        assert!(pool.source.is_some());
         // A pool that goes takes its thread along: nothing waits for it.
         drop(taken);
     }
