@@ -43,7 +43,7 @@ def forged(rng, count):
         assert machine.daemon.poll() is None, machine.log[-10:]
         assert [pool["name"] for pool in machine.json("pool", "list")] == ["p"], machine.weft("pool", "list")
         machine.sound()
-        memory.below(200 * MIB, 150 * MIB)
+        memory.below(200 * MIB)
         words = ", ".join(f"{key}: {number}" for key, number in sorted(told.items()))
         return f"{count} images ({words}): {memory.words()}; {neighbour.words()}"
 

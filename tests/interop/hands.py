@@ -7,7 +7,7 @@ import socket
 import stat
 import subprocess
 
-from machine import MIB, Machine, run
+from machine import MIB, Machine, refused, run
 from report import Case, Skip
 
 PARITY = ["--resiliency", "parity", "--columns", "4"]
@@ -45,17 +45,6 @@ def cases():
     ]
     return [Case(f"hands: {name}", lambda reporter, rng, story=story: reporter.check("", story), needs)
             for name, story, needs in stories]
-
-
-def refused(machine, code, says, *line):
-    """A command that must be refused; the command that is offered instead."""
-    ran = machine.ran(*line)
-    said = f"weft {' '.join(line)}: {ran.returncode}\n{ran.stdout}{ran.stderr}"
-    assert ran.returncode == code, f"exit {code} expected; {said}"
-    assert re.search(says, ran.stderr), f"`{says}` expected; {said}"
-    hints = [line.removeprefix("try: ") for line in ran.stderr.splitlines() if line.startswith("try: ")]
-    assert hints, said
-    return hints[0]
 
 
 def concern(machine, subject):

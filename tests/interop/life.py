@@ -7,8 +7,7 @@ import signal
 import subprocess
 import time
 
-from hands import refused
-from machine import MIB, PATIENCE, Machine, holey_file, run, same_files
+from machine import MIB, PATIENCE, Machine, holey_file, refused, run, same_files
 from report import Case
 
 SIZE = 320 * MIB

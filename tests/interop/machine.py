@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -151,6 +152,17 @@ class Machine:
         """At most redundancy is missing: every stripe can be had."""
         wrong = [problem for problem in self.check()["problems"] if COVERED not in problem]
         assert not wrong, wrong
+
+
+def refused(machine, code, says, *line):
+    """A command that must be refused; the command that is offered instead."""
+    ran = machine.ran(*line)
+    said = f"weft {' '.join(line)}: {ran.returncode}\n{ran.stdout}{ran.stderr}"
+    assert ran.returncode == code, f"exit {code} expected; {said}"
+    assert re.search(says, ran.stderr), f"`{says}` expected; {said}"
+    hints = [line.removeprefix("try: ") for line in ran.stderr.splitlines() if line.startswith("try: ")]
+    assert hints, said
+    return hints[0]
 
 
 def run(*line, env=None, stdin=None):

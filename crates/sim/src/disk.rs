@@ -37,7 +37,7 @@ pub use write::{Fate, Tear, Unflushed};
 
 use crate::rng::Rng;
 use crate::timing::{Op, Timing};
-use crate::world::SimWorld;
+use crate::world::{Alarm, SimWorld};
 use content::Content;
 use faults::Faults;
 use std::cell::RefCell;
@@ -68,6 +68,19 @@ pub struct DiskStats {
     pub flushes: u64,
 }
 
+impl DiskStats {
+    pub(crate) fn count(&mut self, op: Op) {
+        let (count, bytes, len) = match op {
+            Op::Read(_, len) => (&mut self.reads, &mut self.read_bytes, len),
+            Op::Write(_, len) => (&mut self.writes, &mut self.written_bytes, len),
+            Op::Discard(_, len) => (&mut self.discards, &mut self.discarded_bytes, len),
+            Op::Flush => return self.flushes += 1,
+        };
+        *count += 1;
+        *bytes += len;
+    }
+}
+
 /// A simulated disk. A handle: clones are the same disk, which outlives power cuts of its world.
 #[derive(Clone)]
 pub struct SimDisk(Rc<Inner>);
@@ -95,7 +108,7 @@ struct State {
     submissions: u64,
     /// Writes that were under way when everybody stopped waiting, oldest first; see [`SimDisk::power_cut`].
     in_the_air: Vec<(Write, Option<Tear>)>,
-    alarm: Option<Nanos>,
+    alarm: Alarm,
     stalled_until: Nanos,
     gone: bool,
     /// How often it has vanished.
@@ -147,7 +160,7 @@ impl SimDisk {
                 under_way: BTreeMap::new(),
                 submissions: 0,
                 in_the_air: Vec::new(),
-                alarm: None,
+                alarm: Alarm::default(),
                 stalled_until: Nanos(0),
                 gone: false,
                 unplugged: 0,
@@ -407,6 +420,7 @@ impl SimDisk {
         }
         assert!(state.in_the_air.is_empty(), "after a halt, call power_cut or survive_kill before using the disk");
         let (job, op) = job(&mut state, Submission { world, disk: self.0.no });
+        state.stats.count(op);
         let counts = !matches!(job, Job::Read { .. });
         let id = state.submissions;
         state.submissions += 1;

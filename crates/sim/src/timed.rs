@@ -3,12 +3,11 @@
 
 use crate::disk::DiskStats;
 use crate::timing::{Op, Timing};
-use crate::world::{Device, SimWorld};
+use crate::world::{Alarm, Device, SimWorld};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use weft_engine::sync::{Promise, promise};
-use weft_engine::units::Nanos;
 use weft_engine::world::World;
 
 /// A disk that only takes time. A handle: clones are the same disk.
@@ -25,7 +24,7 @@ struct State {
     timing: Box<dyn Timing>,
     under_way: BTreeMap<u64, Promise<()>>,
     submitted: u64,
-    alarm: Option<Nanos>,
+    alarm: Alarm,
     stats: DiskStats,
 }
 
@@ -35,7 +34,7 @@ impl TimedDisk {
         let inner = Rc::new_cyclic(|me: &Weak<Inner>| {
             world.attach(me.clone());
             let (under_way, stats) = (BTreeMap::new(), DiskStats::default());
-            let state = RefCell::new(State { timing, under_way, submitted: 0, alarm: None, stats });
+            let state = RefCell::new(State { timing, under_way, submitted: 0, alarm: Alarm::default(), stats });
             Inner { world: world.clone(), me: me.clone(), state }
         });
         TimedDisk(inner)
@@ -45,7 +44,7 @@ impl TimedDisk {
     pub fn submit(&self, op: Op) -> impl Future<Output = ()> + 'static {
         let (promise, answer) = promise();
         let mut state = self.0.state.borrow_mut();
-        state.count(op);
+        state.stats.count(op);
         let id = state.submitted;
         state.submitted += 1;
         state.under_way.insert(id, promise);
@@ -60,28 +59,10 @@ impl TimedDisk {
     }
 }
 
-impl State {
-    fn count(&mut self, op: Op) {
-        let stats = &mut self.stats;
-        let (count, bytes, len) = match op {
-            Op::Read(_, len) => (&mut stats.reads, &mut stats.read_bytes, len),
-            Op::Write(_, len) => (&mut stats.writes, &mut stats.written_bytes, len),
-            Op::Discard(_, len) => (&mut stats.discards, &mut stats.discarded_bytes, len),
-            Op::Flush => {
-                stats.flushes += 1;
-                return;
-            }
-        };
-        *count += 1;
-        bytes.0 += len.0;
-    }
-}
-
 impl Inner {
     fn set_alarm(&self, state: &mut State) {
-        if let Some(next) = state.timing.next().filter(|next| state.alarm.is_none_or(|set| *next < set)) {
-            state.alarm = Some(next);
-            self.world.wake_device_at(next, self.me.clone());
+        if let Some(next) = state.timing.next() {
+            state.alarm.set(next, &self.world, &self.me);
         }
     }
 }
@@ -91,11 +72,9 @@ impl Device for Inner {
         let now = self.world.now();
         let mut done = Vec::new();
         let mut state = self.state.borrow_mut();
-        // An alarm that was set before an earlier one replaced it has nothing to say.
-        if state.alarm.is_none_or(|set| set > now) {
+        if !state.alarm.rings(now) {
             return;
         }
-        state.alarm = None;
         state.timing.advance(now, &mut done);
         let ended: Vec<Promise<()>> = done.iter().filter_map(|id| state.under_way.remove(id)).collect();
         self.set_alarm(&mut state);

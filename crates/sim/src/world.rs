@@ -88,6 +88,30 @@ pub(crate) trait Device {
     fn abandon(&self);
 }
 
+/// The moment at which a device is called next.
+#[derive(Default)]
+pub(crate) struct Alarm(Option<Nanos>);
+
+impl Alarm {
+    /// Has `device` called at `next`, unless that is earlier already.
+    pub(crate) fn set(&mut self, next: Nanos, world: &SimWorld, device: &Weak<impl Device + 'static>) {
+        if self.0.is_none_or(|set| next < set) {
+            self.0 = Some(next);
+            world.wake_device_at(next, device.clone());
+        }
+    }
+
+    /// Says whether it rings, and is not set any more if so. One that was set before an earlier one replaced it has
+    /// nothing to say.
+    pub(crate) fn rings(&mut self, now: Nanos) -> bool {
+        let rings = self.0.is_some_and(|set| set <= now);
+        if rings {
+            self.0 = None;
+        }
+        rings
+    }
+}
+
 impl SimWorld {
     /// A world at time 0 in which everything follows from `seed`.
     pub fn new(seed: u64, scheduling: Scheduling) -> SimWorld {
@@ -326,7 +350,7 @@ impl SimWorld {
         devices.len() - 1
     }
 
-    pub(crate) fn wake_device_at(&self, at: Nanos, device: Weak<dyn Device>) {
+    fn wake_device_at(&self, at: Nanos, device: Weak<dyn Device>) {
         self.set_timer(at, Timer::Device(device));
     }
 

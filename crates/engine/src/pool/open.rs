@@ -549,10 +549,7 @@ async fn read_tables(store: &Rc<Store>) -> Result<Vec<(u32, u32, u32)>> {
 /// to another page).
 fn prove_tables(store: &Rc<Store>, missing: &[(u32, u32, u32)]) -> Result<()> {
     let map = store.map.borrow();
-    let needed = |(table, chunk, _): &&(u32, u32, u32)| {
-        map.tables.get(table).is_some_and(|table| table.chunks.contains_key(chunk))
-    };
-    match missing.iter().find(needed) {
+    match missing.iter().find(|(table, chunk, _)| map.has_chunk(*table, *chunk)) {
         Some((table, chunk, page)) => {
             fail!(Lost, "page {page} of chunk {chunk} of stripe table {table} cannot be read from any disk")
         }

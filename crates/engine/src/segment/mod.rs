@@ -382,6 +382,11 @@ impl Map {
         Ok(())
     }
 
+    /// Whether a stripe table has this chunk; none that was dropped does.
+    pub fn has_chunk(&self, table: u32, chunk: u32) -> bool {
+        self.tables.get(&table).is_some_and(|table| table.chunks.contains_key(&chunk))
+    }
+
     /// Stripe indexes (or page pairs) of a segment.
     pub fn indexes(&self, record: &SegmentRecord) -> u32 {
         indexes(record, self.slab)

@@ -26,7 +26,6 @@ use crate::io::Buf;
 use crate::limits::CHUNKS_MAX;
 use crate::log::BatchInfo;
 use crate::mutant::{self, Mutant};
-use crate::segment::Map;
 use crate::stripe::table::{CHUNK_ENTRIES, CHUNK_PAGES, Place, Table};
 use crate::units::{BLOCK, ByteCount};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -143,13 +142,11 @@ impl Store {
 
     /// A chunk that no checkpoint knows starts empty; what it maps is in the log.
     fn redo_chunk(&self, chunk: ChunkRecord, fresh: &mut Vec<ChunkRecord>) -> Result<()> {
-        let known =
-            |map: &Map| map.tables.get(&chunk.table).is_some_and(|table| table.chunks.contains_key(&chunk.chunk));
-        if known(&self.map.borrow()) {
+        if self.map.borrow().has_chunk(chunk.table, chunk.chunk) {
             return Ok(());
         }
         self.map.borrow_mut().apply(Record::Chunk(chunk))?;
-        if !known(&self.map.borrow()) {
+        if !self.map.borrow().has_chunk(chunk.table, chunk.chunk) {
             return Ok(()); // its table was dropped by a later record, and the configuration read first knows that already
         }
         self.map.borrow_mut().make_chunk_room(chunk.table, chunk.chunk)?;
@@ -192,9 +189,7 @@ impl Store {
     async fn redo_pages(&self, mut sums: BTreeMap<Place, Vec<u32>>, fresh: Vec<ChunkRecord>) -> Result<()> {
         for chunk in fresh {
             let of = |page| self.page_version(table_page(chunk.table, chunk.chunk, page), (chunk.pages, page));
-            let there =
-                |map: &Map| map.tables.get(&chunk.table).is_some_and(|table| table.chunks.contains_key(&chunk.chunk));
-            if !there(&self.map.borrow()) {
+            if !self.map.borrow().has_chunk(chunk.table, chunk.chunk) {
                 continue; // its table was dropped by a later record
             }
             let versions = join((0..CHUNK_PAGES).map(of)).await;

@@ -163,6 +163,33 @@ pub struct DiskInfo {
     pub needed_by: Vec<String>,
 }
 
+impl DiskInfo {
+    /// A disk of which no more is known than its state.
+    pub fn stranger(state: DiskState) -> DiskInfo {
+        DiskInfo {
+            name: String::new(),
+            pool: None,
+            no: None,
+            id: None,
+            path: None,
+            capacity: 0,
+            allocated: 0,
+            state,
+            media: Media::Unspecified,
+            usage: None,
+            domain: None,
+            slow: false,
+            logs: false,
+            votes: false,
+            latency: None,
+            holds: None,
+            counters: DiskCounters::default(),
+            out_of_room: false,
+            needed_by: Vec::new(),
+        }
+    }
+}
+
 /// One pool.
 #[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
 pub struct PoolInfo {

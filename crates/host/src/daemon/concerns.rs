@@ -264,21 +264,12 @@ mod tests {
             pool: Some("tank".into()),
             no: Some(0),
             id: Some(name.into()),
-            path: None,
             capacity: 100,
-            allocated: 0,
-            state: DiskState::Healthy,
             media: Media::Hdd,
             usage: Some(Usage::Auto),
-            slow: false,
-            logs: false,
-            votes: false,
-            domain: None,
             latency: Some(Latency { p50_nanos: MS, p99_nanos: p99_ms * MS, max_nanos: 900 * MS }),
-            holds: None,
             counters: DiskCounters { reads: 150, writes: 150, ..DiskCounters::default() },
-            out_of_room: false,
-            needed_by: Vec::new(),
+            ..DiskInfo::stranger(DiskState::Healthy)
         }
     }
 

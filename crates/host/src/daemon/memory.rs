@@ -13,7 +13,8 @@
 //! They need root, as loop devices and mounts do. Memory is taken when it is mapped and not when it is first touched: a
 //! request that is read into a buffer that was never touched was seen to wait for the writing of that very request. The
 //! heap has all that the engine may want from the beginning (the allocator maps it as one piece, and locking fills it
-//! in), and what is freed stays with it: from then on writing takes no memory from the kernel.
+//! in), and what is freed stays with it: from then on writing takes no memory from the kernel. What goes beyond it, for
+//! many clients, is mapped page by page and given back when it is free.
 //!
 //! The first of the two is what is needed where the daemon is in a limited memory group (of version 1) together with
 //! those who write: there the kernel lets whoever asks for memory wait until pages are written out, locked or not.
@@ -34,8 +35,13 @@ use weft_engine::store::Tuning;
 
 /// What mimalloc maps when the process begins: a number with K, M or G, or of bytes.
 const HEAP_VARIABLE: &str = "MIMALLOC_RESERVE_OS_MEMORY";
-/// What else it is told then: to keep what is freed, and to take more in steps of 64 MiB, should that ever be needed.
-const HEAP_HABITS: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "-1"), ("MIMALLOC_ARENA_RESERVE", "64M")];
+/// What else it is told then: to keep what is freed there, and to map and unmap page by page what goes beyond it, for a
+/// step of many pages could never be given back.
+const HEAP_HABITS: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "-1"), ("MIMALLOC_ARENA_RESERVE", "0")];
+/// Where the C library is told things; others may have told it some.
+const LIBRARY_VARIABLE: &str = "GLIBC_TUNABLES";
+/// What it is told then: to give stacks back when their threads end. It keeps 40 MiB of them.
+const LIBRARY_HABIT: &str = "glibc.pthread.stack_cache_size=0";
 
 /// Begins this process anew with all of its heap mapped, which the allocator does only before anything else. To be
 /// called before there is anything that would be lost; returns where it is done already, or cannot be done.
@@ -50,6 +56,9 @@ pub(super) fn begin_with_all_of_the_heap(heap: u64) {
     if let Some(name) = arguments.next() {
         again.arg0(name);
     }
+    let told = env::var(LIBRARY_VARIABLE).unwrap_or_default();
+    let library = [told.as_str(), LIBRARY_HABIT].into_iter().filter(|habits| !habits.is_empty());
+    again.env(LIBRARY_VARIABLE, library.collect::<Vec<_>>().join(":"));
     let error = again.args(arguments).env(HEAP_VARIABLE, format!("{}K", heap >> 10)).envs(HEAP_HABITS).exec();
     say(&format!("its heap grows as it is used ({error})"));
 }

@@ -3,14 +3,16 @@
 //! Invariants
 //! 1. Buffers have few lengths, so that what comes back is what is asked for next; at most a third of one lies idle.
 //! 2. A pool that many threads share takes its memory on one thread. An allocator gives every thread pages of its own,
-//!    of up to 4 MiB for a buffer of 128 KiB: 200 connections with one such buffer each took 1.2 GiB, and as the daemon
-//!    keeps what it has (`daemon/memory.rs`), that stayed.
+//!    of up to 4 MiB for a buffer of 128 KiB: 200 connections with one such buffer each took 1.2 GiB.
+//! 3. What is let go can leave the process: that thread ends when nobody asks. As long as it lives the allocator keeps
+//!    pages for it, also those whose buffers have all come back, on other threads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 use weft_engine::io::Buf;
 use weft_engine::units::BLOCK;
 
@@ -20,6 +22,8 @@ pub const PART: usize = 4 << 20;
 const SHARES_A_PAGE: usize = 512 << 10;
 /// The stack of a thread that does nothing but ask for memory.
 const STACK: usize = 128 << 10;
+/// How long it waits for the next who needs some.
+const IDLE: Duration = Duration::from_millis(100);
 
 /// The bytes of a write or a read, in memory that goes back to its [`PayloadPool`] when it is dropped.
 pub struct Payload {
@@ -33,9 +37,13 @@ pub struct Payload {
 pub struct PayloadPool {
     kept: Mutex<Kept>,
     kept_max: usize,
-    /// The thread that asks for memory, once it was needed; `None`: each thread does so itself.
-    source: Option<OnceLock<Option<Sender<Order>>>>,
+    /// The thread that asks for memory; `None`: each thread does so itself.
+    source: Option<Source>,
 }
+
+/// A thread that asks for memory, while there is need for it: where orders go.
+#[derive(Default)]
+struct Source(Mutex<Option<Sender<Order>>>);
 
 /// The length that is asked for, and where the memory is waited for.
 type Order = (usize, SyncSender<Buf>);
@@ -58,7 +66,7 @@ impl PayloadPool {
 
     /// A pool for hundreds of threads (invariant 2).
     pub fn of_many_threads(kept_max: usize) -> Arc<PayloadPool> {
-        Arc::new(PayloadPool { kept: Mutex::default(), kept_max, source: Some(OnceLock::new()) })
+        Arc::new(PayloadPool { kept: Mutex::default(), kept_max, source: Some(Source::default()) })
     }
 
     /// `len` bytes of whatever was in them before.
@@ -72,14 +80,25 @@ impl PayloadPool {
     /// A buffer that the pool's thread asked for; `None` where there is none, or it would make no difference.
     fn ordered(&self, length: usize) -> Option<Buf> {
         let source = self.source.as_ref().filter(|_| length <= SHARES_A_PAGE)?;
-        let (filled, filling) = sync_channel(1);
-        source.get_or_init(fill_orders).as_ref()?.send((length, filled)).ok()?;
-        filling.recv().ok()
+        // It may have ended just now; then another one is asked.
+        (0..2).find_map(|_| source.ask(length))
+    }
+
+    /// Lets unused buffers go, those first that were not used for the longest time, until `max` bytes are left.
+    pub fn shrink(&self, max: usize) {
+        let gone = self.kept().shrink(max);
+        // What is let go is let go outside the lock.
+        drop(gone);
+    }
+
+    /// Bytes of unused buffers.
+    #[cfg(test)]
+    pub(crate) fn unused(&self) -> usize {
+        self.kept().bytes
     }
 
     fn give(&self, buf: Buf) {
         let gone = self.kept().give(buf, self.kept_max);
-        // What is let go is let go outside the lock.
         drop(gone);
     }
 
@@ -88,16 +107,35 @@ impl PayloadPool {
     }
 }
 
-/// Starts a thread that fills orders until its pool is gone; `None` where no thread is to be had.
-fn fill_orders() -> Option<Sender<Order>> {
+impl Source {
+    /// A buffer of this length; `None` where the thread has ended, or none is to be had.
+    fn ask(&self, length: usize) -> Option<Buf> {
+        let orders = self.orders().get_or_insert_with(fill_orders).clone();
+        let (filled, filling) = sync_channel(1);
+        let sent = orders.send((length, filled)).ok();
+        let buf = sent.and_then(|()| filling.recv().ok());
+        if buf.is_none() {
+            *self.orders() = None;
+        }
+        buf
+    }
+
+    fn orders(&self) -> MutexGuard<'_, Option<Sender<Order>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts a thread that fills orders until nobody has any, or its pool is gone. Where no thread is to be had, orders
+/// lead nowhere.
+fn fill_orders() -> Sender<Order> {
     let (sender, orders) = channel::<Order>();
-    let thread = thread::Builder::new().name("payloads".into()).stack_size(STACK).spawn(move || {
-        for (length, filled) in orders {
+    let _ = thread::Builder::new().name("payloads".into()).stack_size(STACK).spawn(move || {
+        while let Ok((length, filled)) = orders.recv_timeout(IDLE) {
             // Whoever ordered waits for it.
             let _ = filled.send(Buf::zeroed(length));
         }
     });
-    thread.ok().map(|_| sender)
+    sender
 }
 
 /// The length of a buffer for `len` bytes: a power of two, or three quarters of one, in whole blocks.
@@ -121,8 +159,12 @@ impl Kept {
         self.bytes += buf.len();
         self.by_length.entry(buf.len()).or_default().push_back((self.next, buf));
         self.next += 1;
+        self.shrink(kept_max)
+    }
+
+    fn shrink(&mut self, max: usize) -> Vec<Buf> {
         let mut gone = Vec::new();
-        while self.bytes > kept_max {
+        while self.bytes > max {
             let oldest = |bufs: &VecDeque<(u64, Buf)>| bufs.front().map_or(u64::MAX, |(no, _)| *no);
             let Some(bufs) = self.by_length.values_mut().min_by_key(|bufs| oldest(bufs)) else { break };
             let Some((_, buf)) = bufs.pop_front() else { break };
@@ -205,6 +247,17 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_used_for_the_longest_time_is_let_go_first() {
+        let pool = PayloadPool::new(1 << 20);
+        let all: Vec<_> = [4096, 8192, 16_384].map(|length| pool.take(length)).into();
+        drop(all);
+        pool.shrink(16_384 + 4096);
+        assert_eq!(lengths(&pool), [16_384]);
+        pool.shrink(0);
+        assert!(lengths(&pool).is_empty());
+    }
+
+    #[test]
     fn at_most_a_third_of_a_buffer_lies_idle() {
         for len in (4096..300_000).step_by(512) {
             let length = length_for(len);
@@ -229,8 +282,13 @@ mod tests {
             each.into_iter().map(|one| one.join().unwrap()).collect()
         });
         assert!(taken.iter().enumerate().all(|(n, one)| one.len() == 4096 << n));
-        assert!(pool.source.as_ref().unwrap().get().unwrap().is_some());
-        // A pool that goes takes its thread along: nothing waits for it.
+        // It ends when nobody asks, and then another one is there for who does.
+        let source = pool.source.as_ref().unwrap();
+        while source.ask(4096).is_some() {
+            thread::sleep(IDLE * 2);
+        }
+        assert!(source.ask(4096).is_some());
         drop(taken);
+        // A pool that goes takes its thread along: nothing waits for it.
     }
 }

@@ -5,7 +5,9 @@
 //! 2. Every connection has [`OWN`] bytes that nobody can take from it: small requests never wait for what others hold.
 //! 3. Beyond that all of them together hold at most the limit. Who was first in the queue exceeds it alone, so that a
 //!    large payload that is half there never waits for another that is half there.
-//! 4. While somebody waits, a client that lets the server wait for longer than its patience, for the rest of a payload
+//! 4. Buffers that are not used stay with the clients that do: when one leaves, as many are kept as the others hold or
+//!    may hold without asking.
+//! 5. While somebody waits, a client that lets the server wait for longer than its patience, for the rest of a payload
 //!    or for room to send replies, loses its connection, and with it what it held.
 
 use crate::export::PayloadPool;
@@ -186,7 +188,7 @@ impl Room {
 }
 
 impl State {
-    /// Hangs up on those whose time is over (invariant 4). When the next one's is.
+    /// Hangs up on those whose time is over (invariant 5). When the next one's is.
     fn cut_late(&mut self, now: u64) -> Option<u64> {
         let mut next: Option<u64> = None;
         for entry in self.connections.values_mut().filter(|entry| entry.held > 0 && !entry.closed) {
@@ -286,8 +288,10 @@ impl Drop for Account {
         if state.used <= self.room.limit {
             state.beyond = None;
         }
+        let theirs = state.used + state.connections.len() * OWN;
         drop(state);
         self.room.given.notify_all();
+        self.room.buffers.shrink(theirs);
     }
 }
 
@@ -346,6 +350,23 @@ mod tests {
             drop(idle);
             assert!(waiting.join().unwrap());
         });
+    }
+
+    #[test]
+    fn who_leaves_takes_along_the_memory_that_nobody_else_has_a_use_for() {
+        let room = Room::new(16 * OWN);
+        let (one, other) = (quiet(&room), quiet(&room));
+        let use_some = || drop((0..8).map(|_| one.buffers().take(OWN)).collect::<Vec<_>>());
+        use_some();
+        assert_eq!(room.buffers.unused(), 8 * OWN);
+        assert!(other.take(3 * OWN));
+        drop(quiet(&room));
+        assert_eq!(room.buffers.unused(), 5 * OWN, "what one holds, and what each may without asking");
+        use_some();
+        drop(other);
+        assert_eq!(room.buffers.unused(), OWN);
+        drop(one);
+        assert_eq!(room.buffers.unused(), 0);
     }
 
     #[test]

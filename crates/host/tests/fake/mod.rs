@@ -16,9 +16,7 @@ use weft_host::api::error::{Answer, ApiError, Kind};
 use weft_host::api::export::{Place, Terms};
 use weft_host::api::job::{JobAction, StartKind};
 use weft_host::api::name::VdiskName;
-use weft_host::api::pool::{
-    CheckReport, DiskCounters, DiskInfo, DiskState, Health, Keeping, Media, MemoryBudget, PoolInfo,
-};
+use weft_host::api::pool::{CheckReport, DiskInfo, DiskState, Health, Keeping, MemoryBudget, PoolInfo};
 use weft_host::api::pool::{PoolSettings, Usage};
 use weft_host::api::vdisk::{Layout, Resiliency, VdiskCounters, VdiskInfo};
 use weft_host::daemon::backend::{
@@ -346,19 +344,10 @@ fn disk(pool: &str, no: u16, id: String, member: &NewMember, capacity: u64) -> D
         id: Some(id),
         path: Some(member.path.clone()),
         capacity,
-        allocated: 0,
-        state: DiskState::Healthy,
-        media: Media::Unspecified,
         usage: Some(Usage::Auto),
-        slow: false,
         logs: no < 3,
         votes: no < 5,
-        domain: None,
-        latency: None,
-        holds: None,
-        counters: DiskCounters::default(),
-        out_of_room: false,
-        needed_by: Vec::new(),
+        ..DiskInfo::stranger(DiskState::Healthy)
     }
 }
 

@@ -5,7 +5,7 @@ use super::write::{self, Effect, Fate, Lands, Tear, Write};
 use super::{Cached, Inner, Job, Promise, Reply, State, Submission, UnderWay, WriteFault};
 use crate::rng::{Rng, fold};
 use crate::timing::Op;
-use crate::world::Device;
+use crate::world::{Alarm, Device};
 use weft_engine::io::{Buf, DiskError, IoSlice};
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos, SECTOR};
 use weft_engine::world::World;
@@ -18,8 +18,6 @@ impl State {
     pub(super) fn read_job(&mut self, at: DiskOffset, mut buf: Buf, submission: Submission) -> (Job, Op) {
         let len = ByteCount(buf.len() as u64);
         self.judge(at, len);
-        self.stats.reads += 1;
-        self.stats.read_bytes += len;
         submission.trace(0x1ead, at.0, len.0);
         let sampled = self.rng.chance(SAMPLED_EARLY).then(|| self.sample(at, &mut buf));
         (Job::Read { at, buf, sampled }, Op::Read(at, len))
@@ -35,15 +33,11 @@ impl State {
     ) -> (Job, Op) {
         self.judge(at, len);
         let Some(bytes) = bytes else {
-            self.stats.discards += 1;
-            self.stats.discarded_bytes += len;
             submission.trace(0xd15c, at.0, len.0);
             let effect = Effect::Discard { seed: self.rng.next_u64() };
             let write = Write { at, len, effect, lands: Lands::There };
             return (Job::Write { write, tear: None, result: Ok(()) }, Op::Discard(at, len));
         };
-        self.stats.writes += 1;
-        self.stats.written_bytes += len;
         submission.trace(0x3417e, at.0, len.0 ^ digest(&bytes));
         let mut write = Write { at, len, effect: Effect::Bytes(bytes), lands: Lands::There };
         let (mut tear, mut result) = (None, Ok(()));
@@ -63,7 +57,6 @@ impl State {
     }
 
     pub(super) fn flush_job(&mut self, planned: Option<DiskError>, submission: Submission) -> (Job, Op) {
-        self.stats.flushes += 1;
         submission.trace(0xf1, self.completions, 0);
         let result = self.faults.flushes.pop_front().or(planned).map_or(Ok(()), Err);
         (Job::Flush { covers: self.completions, result }, Op::Flush)
@@ -98,10 +91,7 @@ impl Inner {
     pub(super) fn set_alarm(&self, state: &mut State) {
         let Some(next) = state.timing.next() else { return };
         let next = next.max(state.stalled_until);
-        if state.alarm.is_none_or(|set| next < set) {
-            state.alarm = Some(next);
-            self.world.wake_device_at(next, self.me.clone());
-        }
+        state.alarm.set(next, &self.world, &self.me);
     }
 
     fn end(&self, id: u64) {
@@ -141,11 +131,9 @@ impl Device for Inner {
         let mut done = Vec::new();
         {
             let mut state = self.state.borrow_mut();
-            // An alarm that was set before an earlier one replaced it has nothing to say.
-            if state.alarm.is_none_or(|set| set > now) {
+            if !state.alarm.rings(now) {
                 return;
             }
-            state.alarm = None;
             if now >= state.stalled_until {
                 state.timing.advance(now, &mut done);
             }
@@ -232,7 +220,7 @@ impl State {
     /// Nobody waits any more: writes under way are left in the air, the rest is forgotten.
     pub(super) fn leave_in_the_air(&mut self) -> Vec<Promise<Reply>> {
         self.timing.reset();
-        self.alarm = None;
+        self.alarm = Alarm::default();
         let mut orphans = Vec::new();
         for (_, UnderWay { job, promise }) in std::mem::take(&mut self.under_way) {
             if let Job::Write { write, tear, .. } = job {

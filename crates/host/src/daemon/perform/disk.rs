@@ -4,7 +4,7 @@ use super::Seen;
 use super::job::already;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobAction, JobInfo, JobKind, StartKind};
-use crate::api::pool::{DiskCounters, DiskInfo, DiskState, Media, PoolInfo, Usage};
+use crate::api::pool::{DiskInfo, DiskState, PoolInfo, Usage};
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::backend::{DiskChange, Label};
 use crate::daemon::candidates::{Asked, More, beyond_room, fixed_size, name_members, size_of_disk};
@@ -125,7 +125,7 @@ impl Daemon {
             capacity: size_of_disk(&path),
             path: Some(path),
             holds,
-            ..stranger(state)
+            ..DiskInfo::stranger(state)
         }
     }
 
@@ -144,7 +144,7 @@ impl Daemon {
             pool: Some(record.name.clone()),
             id: Some(disk.id.clone()),
             path: disk.path.clone(),
-            ..stranger(DiskState::Missing)
+            ..DiskInfo::stranger(DiskState::Missing)
         });
         shown.collect()
     }
@@ -432,31 +432,6 @@ impl Daemon {
                 Err(error) => return Err(error.or_hint(replace)),
             }
         }
-    }
-}
-
-/// A disk of which no more is known than its state.
-fn stranger(state: DiskState) -> DiskInfo {
-    DiskInfo {
-        name: String::new(),
-        pool: None,
-        no: None,
-        id: None,
-        path: None,
-        capacity: 0,
-        allocated: 0,
-        state,
-        media: Media::Unspecified,
-        usage: None,
-        slow: false,
-        logs: false,
-        votes: false,
-        domain: None,
-        latency: None,
-        holds: None,
-        counters: DiskCounters::default(),
-        out_of_room: false,
-        needed_by: Vec::new(),
     }
 }
 

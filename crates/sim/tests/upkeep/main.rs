@@ -1,0 +1,185 @@
+//! Stories of a pool's life: disks go and come back, jobs are cut short, slabs change hands.
+
+mod away;
+mod failing;
+mod leaving;
+
+use std::rc::Rc;
+use weft_engine::format::Id;
+use weft_engine::format::record::{Media, Usage};
+use weft_engine::pool::job::{JobInfo, JobKind, JobState, has_ended};
+use weft_engine::pool::{NewDisk, Pool, VdiskSpec};
+use weft_engine::stripe::geometry::Resiliency;
+use weft_engine::units::{ByteCount, VirtualOffset};
+use weft_sim::rig::Rig;
+use weft_sim::rng::Rng;
+use weft_sim::world::{Scheduling, SimWorld};
+
+const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
+
+/// A pool of the first `members` of `disks` disks, with a virtual disk over `columns` of them.
+fn pool(seed: u64, disks: usize, members: usize, resiliency: Resiliency, columns: u8) -> (Rig, Rng) {
+    let world = SimWorld::new(seed, Scheduling::Random);
+    let mut rng = world.rng("story");
+    let mut rig = Rig::new(world, disks, ByteCount::mib(24));
+    rig.members = members;
+    rig.create(ByteCount::mib(1)).unwrap();
+    rig.open(&mut rng).unwrap();
+    let pool = rig.pool();
+    let spec = VdiskSpec {
+        name: "vdisk".into(),
+        size: ByteCount::mib(8),
+        resiliency,
+        columns: Some(columns),
+        interleave: Some(ByteCount::kib(16)),
+        fixed: false,
+        sector: 4096,
+        disks: 0,
+    };
+    rig.run(async move { pool.vdisk_create(&spec).await.map(|_| ()) }).unwrap();
+    (rig, rng)
+}
+
+fn write(rig: &Rig, offset: u64, len: usize, value: u8) {
+    let vdisk = rig.pool().vdisk("vdisk").unwrap();
+    rig.run(async move { vdisk.write(VirtualOffset(offset), &vec![value; len], true).await.unwrap() });
+}
+
+fn reads(rig: &Rig, offset: u64, len: usize, value: u8) {
+    let vdisk = rig.pool().vdisk("vdisk").unwrap();
+    let back = rig.run(async move {
+        let mut back = vec![0; len];
+        vdisk.read(VirtualOffset(offset), &mut back).await.map(|()| back)
+    });
+    assert!(back.unwrap().iter().all(|byte| *byte == value), "not all of it is {value}");
+}
+
+fn sound(rig: &Rig) {
+    let pool = rig.pool();
+    let report = rig.run(async move { pool.check(false).await.unwrap() });
+    assert!(report.is_sound(), "{report:?}");
+}
+
+/// Runs a job to its end.
+fn job(rig: &Rig, kind: JobKind) -> JobInfo {
+    let pool = rig.pool();
+    rig.run(async move {
+        let id = pool.job_start(kind, 0).await.unwrap();
+        pool.job_wait(id).await.unwrap()
+    })
+}
+
+/// Lets jobs that begin by themselves begin and end, as many as there are.
+fn settle(rig: &Rig) {
+    let pool = rig.pool();
+    rig.run(async move {
+        pool.store().pause().await;
+        while let Some(job) = pool.jobs().into_iter().find(|job| !has_ended(job.state)) {
+            pool.job_wait(job.id).await.unwrap();
+        }
+    });
+}
+
+fn written(pool: &Pool, no: u16) -> u64 {
+    pool.store().members.borrow()[&no].counters.written
+}
+
+fn usage(rig: &Rig, no: u16) -> Usage {
+    rig.pool().store().map.borrow().disks[&no].record.usage
+}
+
+#[test]
+fn a_job_that_the_power_cut_stopped_goes_on() {
+    for kind in [JobKind::Scrub, JobKind::Evacuate { disk: 0, to: None, forget: true }] {
+        let (mut rig, mut rng) = pool(5, 5, 5, PARITY, 4);
+        write(&rig, 0, 7 << 20, 3);
+        let started = rig.pool();
+        let id = rig.run(async move {
+            match kind {
+                JobKind::Evacuate { disk, to, .. } => started.disk_remove(disk, to, 0).await.unwrap(),
+                other => started.job_start(other, 0).await.unwrap(),
+            }
+        });
+        rig.power_cut(&mut rng);
+        rig.open(&mut rng).unwrap();
+        let pool = rig.pool();
+        let ended = rig.run(async move { pool.job_wait(id).await.unwrap() });
+        assert_eq!((ended.kind, ended.state), (kind, JobState::Done), "{ended:?}");
+        reads(&rig, 0, 7 << 20, 3);
+        sound(&rig);
+        rig.close().unwrap();
+    }
+}
+
+#[test]
+fn what_happened_goes_where_the_disks_go() {
+    let (mut rig, mut rng) = pool(12, 4, 4, PARITY, 3);
+    let text =
+        |no: u64| format!("thing {no} happened, and these words take some room{}", ".".repeat(no as usize % 400));
+    let note = |rig: &Rig, range: std::ops::Range<u64>| {
+        let pool = rig.pool();
+        // Twice: what is known already is not told again.
+        for no in range.clone().chain(range) {
+            pool.note_event(no, no % 3 == 0, text(no));
+        }
+    };
+    note(&rig, 0..700);
+    let kept = rig.pool().events();
+    assert_eq!(kept.len(), 512, "as many as are remembered while the pool is open");
+    write(&rig, 0, 4096, 1);
+    rig.power_cut(&mut rng);
+    rig.open(&mut rng).unwrap();
+    assert_eq!(rig.pool().events(), kept, "what came before a flush outlives a power cut");
+
+    // After a checkpoint the log does not tell of them any more: a part of the small area does.
+    for round in 0..3 {
+        note(&rig, 700 + round..701 + round);
+        let pool = rig.pool();
+        rig.run(async move { pool.checkpoint().await }).unwrap();
+        rig.close().unwrap();
+        rig.open(&mut rng).unwrap();
+        let left = rig.pool().events();
+        assert!((16..512).contains(&left.len()), "{} are left", left.len());
+        assert!(left.windows(2).all(|pair| pair[0].no + 1 == pair[1].no), "the newest, without gaps");
+        let last = left.last().unwrap();
+        assert_eq!((last.at_ms, &last.text), (700 + round, &text(700 + round)));
+    }
+    sound(&rig);
+}
+
+#[test]
+fn rebalance_fills_a_new_disk_in_proportion() {
+    let (rig, _) = pool(9, 6, 5, PARITY, 3);
+    write(&rig, 0, 8 << 20, 1);
+    let pool = rig.pool();
+    let new = NewDisk { disk: Rc::new(rig.disks[5].clone()), id: Id([98; 16]), name: "new".into(), media: Media::Ssd };
+    let added = pool.clone();
+    rig.run(async move { added.disk_add(new, Usage::AutoSelect).await.unwrap() });
+    let ended = job(&rig, JobKind::Rebalance);
+    assert_eq!(ended.state, JobState::Done, "{ended:?}");
+    let used: Vec<u64> = pool.info().disks.iter().map(|disk| disk.allocated.0 >> 20).collect();
+    let (least, most) = (used.iter().min().unwrap(), used.iter().max().unwrap());
+    assert!(most - least <= 1, "slabs in use by disk: {used:?}");
+    reads(&rig, 0, 8 << 20, 1);
+    sound(&rig);
+}
+
+#[test]
+fn a_full_disk_is_no_reason_to_give_redundancy_away() {
+    let (rig, _) = pool(10, 4, 4, PARITY, 3);
+    // One disk is full, the others are not: nothing new may lie on fewer disks than the layout has columns.
+    let pool = rig.pool();
+    {
+        let mut map = pool.store().map.borrow_mut();
+        for no in [1, 2] {
+            let free = &mut map.disks.get_mut(&no).unwrap().free;
+            let len = free.len();
+            free.remove(0..len);
+        }
+    }
+    let vdisk = pool.vdisk("vdisk").unwrap();
+    let refused = rig.run(async move { vdisk.write(VirtualOffset(0), &[1; 4096], true).await.unwrap_err() });
+    assert_eq!(refused.kind, weft_engine::error::ErrorKind::NoSpace, "{refused}");
+    let map = pool.store().map.borrow();
+    assert!(map.segments.values().all(|segment| segment.record.slabs.iter().all(Option::is_some)));
+}
