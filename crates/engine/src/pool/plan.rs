@@ -409,8 +409,8 @@ pub fn check_name(name: &str) -> Result<()> {
         true => Ok(()),
         false => fail!(
             InvalidInput,
-            "`{name}` is no name; names are 1 to {NAME_MAX} bytes of letters, digits, `.`, `_`, `-` and `+`, beginning with a \
-             letter or a digit"
+            "`{name}` is no name; names are 1 to {NAME_MAX} bytes of letters, digits, `.`, `_`, `-` and `+`, \
+             beginning with a letter or a digit"
         ),
     }
 }

@@ -32,6 +32,10 @@ pub const STATES: &[(&str, &[&str])] = &[
     ("one disk", &["pool create p $D/d1 --create-size 64MiB --slab-size 1MiB"]),
     ("an empty pool", &[FOUR]),
     ("virtual disks", &[FOUR, PARITY, FIXED, "!write p/v 4194304"]),
+    (
+        "a virtual disk of fine stripes",
+        &[FOUR, "vdisk create p/s --size 4608 --resiliency simple --columns 1 --interleave 4KiB"],
+    ),
     ("an offered virtual disk", &[FOUR, PARITY, FIXED, "export add p/v --nbd unix:$O/s"]),
     ("for reading only", &[FOUR, PARITY, FIXED, "pool export p", "pool import p --read-only"]),
     (

@@ -231,7 +231,7 @@ pub async fn plan(local: Rc<Local<Pools>>, members: Vec<PathBuf>, how: OpenHow) 
 async fn plan_inside(local: Rc<Local<Pools>>, members: Vec<PathBuf>, how: OpenHow) -> Answer<()> {
     let mut disks: Vec<Rc<dyn Disk>> = Vec::new();
     for path in members {
-        match local.open_disk(&path, &DiskOptions { read_only: true, ..DiskOptions::default() }) {
+        match local.open_disk(&path, &DiskOptions { read_only: how.read_only, ..DiskOptions::default() }) {
             Ok(disk) => disks.push(disk),
             Err(_) if how.partly => continue,
             Err(error) => return Err(error.into()),
