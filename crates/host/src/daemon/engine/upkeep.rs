@@ -56,10 +56,11 @@ pub async fn set(open: Rc<OpenPool>, asked: PoolSettings, run: Run) -> Answer<()
         full: asked.full,
         ..now
     };
-    Ok(match run {
+    match run {
         Run::Dry => open.pool.plan_set(&next)?,
         Run::Real => open.pool.set(next).await?,
-    })
+    }
+    Ok(())
 }
 
 /// The pool's jobs: those that have not ended first, then those that have, the last first.
@@ -122,14 +123,15 @@ pub async fn start(open: Rc<OpenPool>, kind: StartKind, now: u64, run: Run) -> A
 /// Pauses, resumes or cancels a job.
 pub async fn steer(open: Rc<OpenPool>, id: u32, action: JobAction, run: Run) -> Answer<()> {
     let pool = &open.pool;
-    Ok(match (run, action) {
-        (Run::Dry, JobAction::Pause) => drop(pool.plan_job_steer(id, job::JobState::Paused)?),
-        (Run::Dry, JobAction::Resume) => drop(pool.plan_job_steer(id, job::JobState::Waiting)?),
-        (Run::Dry, JobAction::Cancel) => drop(pool.plan_job_steer(id, job::JobState::Cancelled)?),
+    match (run, action) {
+        (Run::Dry, JobAction::Pause) => pool.plan_job_steer(id, job::JobState::Paused).map(|_| ())?,
+        (Run::Dry, JobAction::Resume) => pool.plan_job_steer(id, job::JobState::Waiting).map(|_| ())?,
+        (Run::Dry, JobAction::Cancel) => pool.plan_job_steer(id, job::JobState::Cancelled).map(|_| ())?,
         (Run::Real, JobAction::Pause) => pool.job_pause(id).await?,
         (Run::Real, JobAction::Resume) => pool.job_resume(id).await?,
         (Run::Real, JobAction::Cancel) => pool.job_cancel(id).await?,
-    })
+    }
+    Ok(())
 }
 
 /// Refuses whatever adding a disk would refuse.
@@ -170,10 +172,11 @@ pub async fn set_disk(open: Rc<OpenPool>, disk: u16, change: DiskChange, run: Ru
         name: change.name,
         domain: change.domain,
     };
-    Ok(match run {
+    match run {
         Run::Dry => open.pool.plan_disk_set(disk, &change)?,
         Run::Real => open.pool.disk_set(disk, change).await?,
-    })
+    }
+    Ok(())
 }
 
 /// Takes a disk out for maintenance.

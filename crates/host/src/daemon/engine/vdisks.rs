@@ -30,18 +30,20 @@ pub async fn resize(open: Rc<OpenPool>, name: String, size: Amount, run: Run) ->
 
 /// Gives a virtual disk another name.
 pub async fn rename(open: Rc<OpenPool>, old: String, new: String, run: Run) -> Answer<()> {
-    Ok(match run {
-        Run::Dry => drop(open.pool.plan_vdisk_rename(&old, &new)?),
+    match run {
+        Run::Dry => open.pool.plan_vdisk_rename(&old, &new).map(|_| ())?,
         Run::Real => open.pool.vdisk_rename(&old, &new).await?,
-    })
+    }
+    Ok(())
 }
 
 /// Removes a virtual disk.
 pub async fn remove(open: Rc<OpenPool>, name: String, run: Run) -> Answer<()> {
-    Ok(match run {
-        Run::Dry => drop(open.pool.plan_vdisk_remove(&name)?),
+    match run {
+        Run::Dry => open.pool.plan_vdisk_remove(&name).map(|_| ())?,
         Run::Real => open.pool.vdisk_remove(&name).await?,
-    })
+    }
+    Ok(())
 }
 
 /// Lets a virtual disk serve again that lost writes.
