@@ -126,7 +126,9 @@ impl Machine {
     }
 
     fn stop(&self) {
-        self.running.lock().unwrap().take().map(|running| running.stop().unwrap());
+        if let Some(running) = self.running.lock().unwrap().take() {
+            running.stop().unwrap();
+        }
     }
 
     /// Takes one step: a command that must work, or something that happens to the disks.
