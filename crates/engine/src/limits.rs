@@ -24,6 +24,10 @@ pub const SLAB_DEFAULT: ByteCount = ByteCount::mib(64);
 pub const DISKS_MAX: usize = 64;
 /// The most bytes of a pool's, disk's or virtual disk's name (UTF-8).
 pub const NAME_MAX: usize = 48;
+/// The largest disk.
+pub const DISK_SIZE_MAX: ByteCount = ByteCount((1 << 62) - BLOCK);
+/// The most percent of a disk's time that jobs leave clients.
+pub const FOREGROUND_SHARE_MAX: u8 = 90;
 /// The largest virtual disk.
 pub const VDISK_SIZE_MAX: ByteCount = ByteCount(1 << 56);
 /// The most chunks of a stripe table: their pages are numbered with 32 bits.

@@ -15,7 +15,7 @@ use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::fail;
 use crate::io::Buf;
-use crate::limits::{DISKS_MAX, SLAB_MAX, SLAB_MIN};
+use crate::limits::{DISK_SIZE_MAX, DISKS_MAX, SLAB_MAX, SLAB_MIN};
 use crate::units::{BLOCK, ByteCount, DiskOffset};
 use alloc::string::String;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -189,6 +189,9 @@ impl DiskPlan {
     /// Plans a disk of `capacity` bytes. The log ring must be `log_len` long where the pool has one already.
     pub fn new(capacity: ByteCount, slab: ByteCount, log_len: Option<ByteCount>) -> Result<DiskPlan> {
         const ALIGN: u64 = 64 << 10;
+        if capacity > DISK_SIZE_MAX {
+            return fail!(InvalidInput, "a disk of {capacity} is too large: up to {DISK_SIZE_MAX} can be used");
+        }
         let disk_len = ByteCount(capacity.0 / BLOCK * BLOCK);
         let blob_at = DiskOffset(ALIGN);
         // A slab costs at most 72 bytes of checkpoint, on every voter; room for a pool of as many disks of this size as

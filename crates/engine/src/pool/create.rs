@@ -1,6 +1,6 @@
 //! Making a pool: an empty configuration, written the way a checkpoint writes it, and then the labels that make it one.
 
-use super::check_name;
+use super::plan::check_name;
 use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::fail;

@@ -6,10 +6,11 @@
 //!    order.
 //! 2. A disk's number is never that of a disk which the map still knows, and is given again only after all others were.
 
+use super::Pool;
 use super::create::{NewDisk, give_back, wipe};
 use super::leaving::Instead;
 use super::open::probe;
-use super::{Pool, check_name};
+use super::plan::check_name;
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
 use crate::fail;
@@ -136,29 +137,13 @@ impl Pool {
 
     /// Changes what is known of a disk, and what it is used for.
     pub async fn disk_set(&self, no: u16, change: DiskChange) -> Result<()> {
-        self.store.check_changeable()?;
-        if let Some(name) = &change.name {
-            check_name(name)?;
-            let map = self.store.map.borrow();
-            if map.disks.values().any(|disk| disk.record.no != no && disk.record.name == *name) {
-                return fail!(AlreadyExists, "a disk named {name} is in the pool already");
-            }
-        }
-        if let Some(domain) = change.domain.as_deref().filter(|domain| !domain.is_empty()) {
-            check_name(domain)?;
-        }
-        let record = {
-            let mut map = self.store.map.borrow_mut();
-            if !map.disks.contains_key(&no) {
-                return fail!(NotFound, "there is no disk {no}");
-            }
-            map.change_disk(no, |disk| {
-                disk.usage = change.usage.unwrap_or(disk.usage);
-                disk.media = change.media.unwrap_or(disk.media);
-                disk.name = change.name.unwrap_or_else(|| disk.name.clone());
-                disk.domain = change.domain.unwrap_or_else(|| disk.domain.clone());
-            })
-        };
+        self.plan_disk_set(no, &change)?;
+        let record = self.store.map.borrow_mut().change_disk(no, |disk| {
+            disk.usage = change.usage.unwrap_or(disk.usage);
+            disk.media = change.media.unwrap_or(disk.media);
+            disk.name = change.name.unwrap_or_else(|| disk.name.clone());
+            disk.domain = change.domain.unwrap_or_else(|| disk.domain.clone());
+        });
         self.store.append_changes(record);
         self.store.changed();
         self.store.make_durable(self.store.log.seq()).await
@@ -209,10 +194,7 @@ impl Pool {
 
     /// Ends the maintenance of a disk: it is brought up to date.
     pub async fn disk_online(&self, no: u16) -> Result<()> {
-        self.store.check_writable()?;
-        if !self.store.map.borrow().disks.get(&no).is_some_and(|disk| disk.record.maintenance) {
-            return fail!(NotPossible, "disk {no} is not in maintenance");
-        }
+        self.plan_disk_online(no)?;
         let parked = self.store.members.borrow_mut().get_mut(&no).and_then(|member| member.parked.take());
         match parked {
             Some(disk) => drop(self.attach(disk).await?),
@@ -302,17 +284,7 @@ impl Pool {
 
     /// Sets it anew.
     pub async fn set(&self, settings: SettingsRecord) -> Result<()> {
-        self.store.check_changeable()?;
-        if settings.foreground_share > 90 {
-            return fail!(InvalidInput, "jobs leave clients 0 to 90 percent, not {}", settings.foreground_share);
-        }
-        if !settings.full.is_sorted() || settings.full.iter().any(|percent| !(1..=100).contains(percent)) {
-            return fail!(
-                InvalidInput,
-                "three rising fill levels of 1 to 100 percent are wanted, not {:?}",
-                settings.full
-            );
-        }
+        self.plan_set(&settings)?;
         self.store.map.borrow_mut().settings = settings;
         self.store.append_all(vec![Record::Settings(settings)]);
         self.store.changed();
@@ -321,8 +293,7 @@ impl Pool {
 
     /// Gives the pool another name.
     pub async fn rename(&self, name: &str) -> Result<()> {
-        self.store.check_changeable()?;
-        check_name(name)?;
+        self.plan_rename(name)?;
         *self.store.labels.pool_name.borrow_mut() = name.into();
         // Twice: the other slot of a disk must not go on telling the old one.
         for _ in 0..2 {
@@ -334,12 +305,7 @@ impl Pool {
 
     /// Gives a virtual disk another name.
     pub async fn vdisk_rename(&self, old: &str, new: &str) -> Result<()> {
-        self.store.check_changeable()?;
-        check_name(new)?;
-        let Some(vdisk) = self.vdisk(old) else { return fail!(NotFound, "there is no virtual disk named {old}") };
-        if self.vdisk(new).is_some() {
-            return fail!(AlreadyExists, "a virtual disk named {new} exists already");
-        }
+        let vdisk = self.plan_vdisk_rename(old, new)?;
         let record = {
             let mut map = self.store.map.borrow_mut();
             let record = map.vdisks.get_mut(&vdisk.id()).expect("an open virtual disk has its record");

@@ -14,17 +14,15 @@ pub mod leaving;
 pub mod members;
 pub mod moves;
 pub mod open;
+pub mod plan;
 pub mod room;
 
 use crate::error::Result;
 use crate::fail;
 use crate::format::Id;
-use crate::format::is_name;
-use crate::format::record::{Record, VdiskRecord};
-use crate::limits::{CHUNKS_MAX, NAME_MAX, VDISK_SIZE_MAX};
+use crate::format::record::Record;
 use crate::store::Store;
-use crate::stripe::geometry::{Layout, Resiliency};
-use crate::stripe::table::CHUNK_ENTRIES;
+use crate::stripe::geometry::Resiliency;
 use crate::units::ByteCount;
 use crate::vdisk::Vdisk;
 use alloc::collections::BTreeMap;
@@ -37,6 +35,8 @@ pub use create::{NewDisk, PoolOptions};
 pub use leaving::{Instead, Leaving, Loss};
 pub use members::DiskChange;
 pub use open::{OpenOptions, probe};
+use plan::segments_for;
+pub use plan::{Amount, Growth, Protection, Refusal, VdiskPlan, Wanted};
 
 /// An open pool.
 pub struct Pool {
@@ -95,68 +95,14 @@ impl Pool {
         self.vdisks.borrow().values().cloned().collect()
     }
 
-    /// What `spec` would become: its layout and the record of it. Changes nothing.
-    pub fn plan_vdisk(&self, spec: &VdiskSpec) -> Result<(Layout, VdiskRecord)> {
-        check_name(&spec.name)?;
-        if self.vdisk(&spec.name).is_some() {
-            return fail!(AlreadyExists, "a virtual disk named {} exists already", spec.name);
-        }
-        if ![512, 4096].contains(&spec.sector) {
-            return fail!(InvalidInput, "a sector has 512 or 4096 bytes, not {}", spec.sector);
-        }
-        let size = check_size(spec.size)?;
-        let map = self.store.map.borrow();
-        let disks = map.disks_for(spec.disks).count();
-        let rotational = map.disks_for(spec.disks).any(|disk| disk.record.media != crate::format::record::Media::Ssd);
-        let default = Layout::default_for(spec.resiliency, disks, rotational)?;
-        let columns = spec.columns.unwrap_or(default.columns() as u8);
-        let layout = Layout::new(spec.resiliency, columns, spec.interleave.unwrap_or(default.interleave()))?;
-        if layout.slots() > disks {
-            return fail!(
-                NotPossible,
-                "{layout} needs {} disks, {} {disks} that take data; {}",
-                layout.slots(),
-                if spec.disks == 0 { "the pool has" } else { "of those named there are" },
-                widest(spec.resiliency, disks)
-            );
-        }
-        if layout.interleave() > map.slab {
-            return fail!(
-                InvalidInput,
-                "the interleave {} is larger than the pool's slabs of {}",
-                layout.interleave(),
-                map.slab
-            );
-        }
-        let fixed = spec.fixed;
-        if size.0 / layout.data_len().0 / CHUNK_ENTRIES >= CHUNKS_MAX as u64 {
-            let most = ByteCount(CHUNKS_MAX as u64 * CHUNK_ENTRIES * layout.data_len().0);
-            return fail!(InvalidInput, "{layout} allows disks of up to {most}; a larger interleave allows more");
-        }
-        if fixed {
-            let (needed, possible) = (segments_for(layout, size, map.slab), map.segments_possible(layout, spec.disks));
-            if needed > possible {
-                let room = (possible.saturating_sub(1)) * layout.segment_stripes(map.slab) as u64 * layout.data_len().0;
-                return fail!(
-                    NoSpace,
-                    "a fixed disk of {size} does not fit: {} is the most for {layout}",
-                    ByteCount(room)
-                );
-            }
-        }
-        let name = spec.name.clone();
-        Ok((layout, VdiskRecord { id: 0, name, size, sector: spec.sector, fixed, tables: Vec::new() }))
-    }
-
     /// Makes a virtual disk.
     pub async fn vdisk_create(&self, spec: &VdiskSpec) -> Result<Rc<Vdisk>> {
-        self.store.check_changeable()?;
-        let (mut layout, mut record) = self.plan_vdisk(spec)?;
-        while self.must_wait_for_slabs(&record, layout, spec.disks) {
+        let mut plan = self.plan_vdisk(spec)?;
+        while self.must_wait_for_slabs(&plan) {
             self.store.drained_some().await;
-            self.store.check_changeable()?;
-            (layout, record) = self.plan_vdisk(spec)?;
+            plan = self.plan_vdisk(spec)?;
         }
+        let (layout, record) = (plan.layout, plan.record());
         let (size, fixed) = (record.size, record.fixed);
         let id = {
             let mut map = self.store.map.borrow_mut();
@@ -185,16 +131,16 @@ impl Pool {
     }
 
     /// Whether there is room for a new fixed virtual disk, but some of it still drains.
-    fn must_wait_for_slabs(&self, record: &VdiskRecord, layout: Layout, disks: u64) -> bool {
+    fn must_wait_for_slabs(&self, plan: &VdiskPlan) -> bool {
         let map = self.store.map.borrow();
-        let needed = segments_for(layout, record.size, map.slab);
-        record.fixed && map.is_draining() && map.segments_possible_now(layout, disks) < needed
+        let needed = segments_for(plan.layout, plan.spec.size, map.slab);
+        let there = || map.segments_reservable_now(plan.layout, plan.spec.disks);
+        plan.spec.fixed && map.is_draining() && there() < needed
     }
 
     /// Removes a virtual disk and gives its space back.
     pub async fn vdisk_remove(&self, name: &str) -> Result<()> {
-        self.store.check_changeable()?;
-        let Some(vdisk) = self.vdisk(name) else { return fail!(NotFound, "there is no virtual disk named {name}") };
+        let vdisk = self.plan_vdisk_remove(name)?;
         self.vdisks.borrow_mut().remove(&vdisk.id());
         vdisk.close();
         vdisk.quiesce().await;
@@ -212,36 +158,24 @@ impl Pool {
 
     /// Makes a virtual disk larger.
     pub async fn vdisk_resize(&self, name: &str, size: ByteCount) -> Result<()> {
-        self.store.check_changeable()?;
-        let size = check_size(size)?;
-        let Some(vdisk) = self.vdisk(name) else { return fail!(NotFound, "there is no virtual disk named {name}") };
-        while self.growth_waits_for_slabs(vdisk.id(), size) {
+        let mut growth = self.plan_vdisk_resize(name, Amount::Bytes(size))?;
+        let Some(vdisk) = self.vdisk(name) else { return Err(Refusal::Unknown(name.into()).into()) };
+        while self.growth_waits_for_slabs(vdisk.id(), growth.to) {
             self.store.drained_some().await;
-            self.store.check_writable()?;
             if self.vdisk(name).is_none_or(|now| !Rc::ptr_eq(&now, &vdisk)) {
                 return fail!(NotFound, "there is no virtual disk named {name} any more");
             }
+            growth = self.plan_vdisk_resize(name, Amount::Bytes(size))?;
         }
         let records = {
             let mut map = self.store.map.borrow_mut();
             let mut record = map.vdisks[&vdisk.id()].clone();
-            if size < record.size {
-                return fail!(
-                    NotPossible,
-                    "{name} has {} and can only grow; to shrink it, copy it to a smaller disk",
-                    record.size
-                );
-            }
             let mut records = Vec::new();
             if record.fixed {
                 let table = record.tables[0];
                 let layout = map.tables[&table].record.layout;
                 let have = map.tables[&table].segments.len() as u64;
-                let needed = segments_for(layout, size, map.slab).saturating_sub(have);
-                if needed > map.segments_possible(layout, map.tables[&table].record.disks) {
-                    return fail!(NoSpace, "the pool has no room to grow {name} to {size}");
-                }
-                for _ in 0..needed {
+                for _ in have..segments_for(layout, growth.to, map.slab) {
                     if let Err(error) = map.new_segment(table, &mut records) {
                         // What was added stays with the disk as room to spare; it is in the map, so it is logged.
                         drop(map);
@@ -250,7 +184,7 @@ impl Pool {
                     }
                 }
             }
-            record.size = size;
+            record.size = growth.to;
             map.vdisks.insert(record.id, record.clone());
             records.push(Record::Vdisk(record));
             records
@@ -266,7 +200,7 @@ impl Pool {
         let table = &map.tables[&record.tables[0]];
         let (layout, disks) = (table.record.layout, table.record.disks);
         let needed = segments_for(layout, size, map.slab).saturating_sub(table.segments.len() as u64);
-        map.segments_possible_now(layout, disks) < needed && needed <= map.segments_possible(layout, disks)
+        map.segments_reservable_now(layout, disks) < needed && needed <= map.segments_reservable(layout, disks)
     }
 
     fn is_being_read(&self, vdisk: &Vdisk) -> bool {
@@ -315,38 +249,4 @@ impl Pool {
         let _turn = self.checkpointing.take().await;
         self.store.checkpoint(|| self.store.landings.borrow().first().map(|(seq, ..)| *seq)).await
     }
-}
-
-/// Segments that hold `size` bytes, with one to spare so that overwriting never waits for more than a commit.
-fn segments_for(layout: Layout, size: ByteCount, slab: ByteCount) -> u64 {
-    let stripes = size.0.div_ceil(layout.data_len().0);
-    stripes.div_ceil(layout.segment_stripes(slab) as u64) + 1
-}
-
-fn check_size(size: ByteCount) -> Result<ByteCount> {
-    let size = ByteCount(size.0.saturating_add(4095) / 4096 * 4096);
-    if size == ByteCount::ZERO || size > VDISK_SIZE_MAX {
-        return fail!(InvalidInput, "a virtual disk has 4 KiB to {VDISK_SIZE_MAX}, not {} bytes", size.0);
-    }
-    Ok(size)
-}
-
-/// Refuses names that could not be typed or stored.
-pub fn check_name(name: &str) -> Result<()> {
-    if !is_name(name) {
-        return fail!(
-            InvalidInput,
-            "a name has 1 to {NAME_MAX} bytes, without white space, '/', '@' and ',', and does not begin with '-': {name:?}"
-        );
-    }
-    Ok(())
-}
-
-fn widest(resiliency: Resiliency, disks: usize) -> String {
-    let columns = disks / resiliency.copies() as usize;
-    if columns < resiliency.columns_min() as usize {
-        let least = resiliency.columns_min() as usize * resiliency.copies() as usize;
-        return alloc::format!("{resiliency} takes at least {least} disks");
-    }
-    alloc::format!("--columns {columns} would work")
 }

@@ -20,7 +20,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// Free slabs on each disk that data segments leave alone, so that metadata can always grow.
-const SLABS_KEPT: usize = 1;
+pub(super) const SLABS_KEPT: usize = 1;
 
 impl Map {
     /// Promises one free stripe of `table`. `last`: it may be the last one (an overwrite gives its old place back; new
@@ -333,7 +333,7 @@ impl Map {
     }
 
     /// Disks that are not for new data, and are better than none: hot spares, then journal disks, then retired ones.
-    fn last_resort(&self, disks: u64, keep: usize) -> impl Iterator<Item = &DiskRoom> {
+    pub(super) fn last_resort(&self, disks: u64, keep: usize) -> impl Iterator<Item = &DiskRoom> {
         let with = move |usage: Usage| {
             self.disks.values().filter(move |disk| {
                 let allowed = disks == 0 || disks >> disk.record.no & 1 == 1;

@@ -19,6 +19,7 @@ mod disks;
 pub mod drain;
 mod places;
 mod prove;
+mod reserve;
 
 use crate::bits::BitSet;
 use crate::error::Result;

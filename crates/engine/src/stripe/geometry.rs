@@ -63,6 +63,23 @@ impl Resiliency {
     }
 }
 
+impl Resiliency {
+    /// What suits `disks` disks where nothing is asked for but, perhaps, how many failures to survive: simple on one, a
+    /// mirror on two, parity from three on, and from eight on parity that survives two failures.
+    pub fn chosen(disks: usize, failures: Option<u8>) -> Resiliency {
+        match (failures, disks) {
+            (Some(failures), disks) if disks < failures as usize + 2 => {
+                Resiliency::Mirror { copies: failures.saturating_add(1) }
+            }
+            (Some(failures), _) => Resiliency::Parity { parity: failures },
+            (None, 0 | 1) => Resiliency::Simple,
+            (None, 2) => Resiliency::Mirror { copies: 2 },
+            (None, 3..=7) => Resiliency::Parity { parity: 1 },
+            (None, _) => Resiliency::Parity { parity: 2 },
+        }
+    }
+}
+
 impl Layout {
     /// A layout, if it is valid; else an error that names the allowed range.
     pub fn new(resiliency: Resiliency, columns: u8, interleave: ByteCount) -> Result<Layout> {

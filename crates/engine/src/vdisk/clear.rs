@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 impl Vdisk {
-    /// The ranges, in bytes, whose last writes [`Vdisk::clear`] would give up. Changes nothing.
+    /// Finds the ranges, in bytes, whose last writes [`Vdisk::clear`] would give up. Changes nothing.
     pub fn plan_clear(&self) -> Vec<Range<u64>> {
         let (len, size) = (self.layout().data_len().0, self.size().0);
         let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -33,8 +33,7 @@ impl Vdisk {
     /// Lets it serve again after writes were lost for good. Returns the ranges, in bytes, whose last writes are given
     /// up. Fails, and changes as little as that, where there is no room for flushed data to gather in.
     pub fn clear(self: &Rc<Self>) -> Result<Vec<Range<u64>>> {
-        self.check_there()?;
-        self.store.check_writable()?;
+        self.check_clearable()?;
         let given_up = self.plan_clear();
         let table = self.table();
         for stripe in self.lost_stripes() {
@@ -54,6 +53,12 @@ impl Vdisk {
         self.moved.notify();
         self.store.room.notify();
         Ok(given_up)
+    }
+
+    /// Refuses whatever [`Vdisk::clear`] would refuse, but for want of room.
+    pub fn check_clearable(&self) -> Result<()> {
+        self.check_there()?;
+        self.store.check_writable()
     }
 
     fn lost_stripes(&self) -> BTreeSet<u64> {

@@ -4,23 +4,12 @@
 use super::error::BadValue;
 use super::size::typed;
 use weft_engine::limits;
+use weft_engine::pool::plan::check_name;
 use weft_engine::units::{BLOCK, ByteCount, SECTOR};
 
-/// A name of a pool, a disk or a virtual disk: 1 to 48 bytes of letters, digits, `.`, `_`, `-` and `+`, beginning with
-/// a letter or a digit.
+/// A name of a pool, a disk or a virtual disk, by the engine's rule.
 pub fn name(text: &str) -> Result<(), BadValue> {
-    let fits = |c: char| c.is_alphanumeric() || "._-+".contains(c);
-    let begins = text.chars().next().is_some_and(char::is_alphanumeric);
-    if begins && text.len() <= limits::NAME_MAX && text.chars().all(fits) {
-        return Ok(());
-    }
-    Err(BadValue::new(
-        format!(
-            "`{text}` is no name; names are 1 to {} bytes of letters, digits, `.`, `_`, `-` and `+`, beginning with a letter or a digit",
-            limits::NAME_MAX
-        ),
-        nearest_name(text),
-    ))
+    check_name(text).map_err(|error| BadValue::new(error.context, nearest_name(text)))
 }
 
 /// The name nearest to `text` that the rule takes.
@@ -43,9 +32,15 @@ pub fn interleave(bytes: ByteCount) -> Result<(), BadValue> {
     within(bytes, limits::INTERLEAVE_MIN, limits::INTERLEAVE_MAX, BLOCK, "interleave")
 }
 
-/// A slab size: a multiple of 1 MiB from 1 MiB to 1 GiB.
+/// A slab size: a power of two from 1 MiB to 1 GiB.
 pub fn slab_size(bytes: ByteCount) -> Result<(), BadValue> {
-    within(bytes, limits::SLAB_MIN, limits::SLAB_MAX, limits::SLAB_MIN.0, "slab size")
+    let (min, max) = (limits::SLAB_MIN, limits::SLAB_MAX);
+    if (min..=max).contains(&bytes) && bytes.0.is_power_of_two() {
+        return Ok(());
+    }
+    let nearest = ByteCount(bytes.0.clamp(min.0, max.0).next_power_of_two());
+    let message = format!("{} is no slab size; powers of two from {} to {} are", typed(bytes), typed(min), typed(max));
+    Err(BadValue::new(message, typed(nearest)))
 }
 
 /// How much memory a daemon takes: a multiple of 1 MiB from 64 MiB to 1 GiB.

@@ -6,6 +6,7 @@ use super::size::typed;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
+use weft_engine::stripe::geometry;
 use weft_engine::units::ByteCount;
 
 /// What protects the data, without its numbers.
@@ -190,15 +191,36 @@ impl Resiliency {
         }
     }
 
-    /// What a pool of `disks` disks gives to those who ask for nothing: simple on one, a mirror on two, parity from
-    /// three on, and from eight on parity that survives two failures.
+    /// What a pool of `disks` disks gives to those who ask for nothing.
     pub fn default_for(disks: usize) -> Resiliency {
-        match disks {
-            0 | 1 => Resiliency::Simple,
-            2 => Resiliency::Mirror { copies: 2 },
-            3..=7 => Resiliency::Parity { parity: 1 },
-            _ => Resiliency::Parity { parity: 2 },
+        geometry::Resiliency::chosen(disks, None).into()
+    }
+}
+
+impl From<geometry::Resiliency> for Resiliency {
+    fn from(resiliency: geometry::Resiliency) -> Resiliency {
+        match resiliency {
+            geometry::Resiliency::Simple => Resiliency::Simple,
+            geometry::Resiliency::Mirror { copies } => Resiliency::Mirror { copies },
+            geometry::Resiliency::Parity { parity } => Resiliency::Parity { parity },
         }
+    }
+}
+
+impl From<Resiliency> for geometry::Resiliency {
+    fn from(resiliency: Resiliency) -> geometry::Resiliency {
+        match resiliency {
+            Resiliency::Simple => geometry::Resiliency::Simple,
+            Resiliency::Mirror { copies } => geometry::Resiliency::Mirror { copies },
+            Resiliency::Parity { parity } => geometry::Resiliency::Parity { parity },
+        }
+    }
+}
+
+impl From<geometry::Layout> for Layout {
+    fn from(layout: geometry::Layout) -> Layout {
+        let (columns, interleave) = (layout.columns() as u8, layout.interleave().0);
+        Layout { resiliency: layout.resiliency().into(), columns, interleave }
     }
 }
 

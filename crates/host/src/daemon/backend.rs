@@ -7,12 +7,12 @@ use crate::api::job::{JobAction, StartKind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{CheckReport, Media, MemoryBudget, PoolInfo};
 use crate::api::pool::{PoolSettings, Usage};
-use crate::api::vdisk::{Layout, Provisioning, Resiliency};
+pub use crate::ops::Run;
 use crate::ops::vdisk::Explain;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use weft_engine::pool::{Instead, Leaving};
+use weft_engine::pool::{Amount, Growth, Instead, Leaving, Refusal, VdiskPlan, Wanted};
 use weft_engine::units::ByteCount;
 
 /// The pools, as the daemon drives them.
@@ -37,7 +37,7 @@ pub trait Engine: Send + Sync {
     fn pool_close(&self, pool: &str) -> Answer<()>;
 
     /// Closes a pool and takes the labels off its disks.
-    fn pool_remove(&self, pool: &str) -> Answer<()>;
+    fn pool_remove(&self, pool: &str, run: Run) -> Answer<()>;
 
     /// The open pools, by name, with paths but without exports.
     fn pools(&self) -> Answer<Vec<PoolInfo>>;
@@ -46,17 +46,17 @@ pub trait Engine: Send + Sync {
     fn pool_check(&self, pool: &str, repair: bool) -> Answer<CheckReport>;
 
     /// Gives a pool another name.
-    fn pool_rename(&self, pool: &str, name: &str) -> Answer<()>;
+    fn pool_rename(&self, pool: &str, name: &str, run: Run) -> Answer<()>;
 
     /// Changes what a pool does by itself; when it was scrubbed is kept.
-    fn pool_set(&self, pool: &str, settings: &PoolSettings) -> Answer<()>;
+    fn pool_set(&self, pool: &str, settings: &PoolSettings, run: Run) -> Answer<()>;
 
     /// Starts a job at the moment `now` (seconds since 1970 UTC); one of its kind that has not ended is it already. Its
-    /// number.
-    fn job_start(&self, pool: &str, kind: StartKind, now: u64) -> Answer<u32>;
+    /// number, when it was started.
+    fn job_start(&self, pool: &str, kind: StartKind, now: u64, run: Run) -> Answer<Option<u32>>;
 
     /// Pauses, resumes or cancels a job.
-    fn job_steer(&self, pool: &str, id: u32, action: JobAction) -> Answer<()>;
+    fn job_steer(&self, pool: &str, id: u32, action: JobAction, run: Run) -> Answer<()>;
 
     /// Refuses whatever making a disk of `capacity` a member called `name` would refuse.
     fn disk_add_judge(&self, pool: &str, capacity: ByteCount, name: &str) -> Answer<()>;
@@ -73,41 +73,31 @@ pub trait Engine: Send + Sync {
     fn disk_remove(&self, pool: &str, disk: u16, to: Option<u16>, now: u64) -> Answer<u32>;
 
     /// Changes what a pool knows of a disk.
-    fn disk_set(&self, pool: &str, disk: u16, change: &DiskChange) -> Answer<()>;
-
-    /// Refuses whatever [`Engine::disk_offline`] would refuse.
-    fn disk_offline_judge(&self, pool: &str, disk: u16) -> Answer<()>;
+    fn disk_set(&self, pool: &str, disk: u16, change: &DiskChange, run: Run) -> Answer<()>;
 
     /// Lets nothing be read from a disk or written to it, until it is online again.
-    fn disk_offline(&self, pool: &str, disk: u16) -> Answer<()>;
+    fn disk_offline(&self, pool: &str, disk: u16, run: Run) -> Answer<()>;
 
     /// Uses a disk again that was offline: what it missed is brought to it.
-    fn disk_online(&self, pool: &str, disk: u16) -> Answer<()>;
+    fn disk_online(&self, pool: &str, disk: u16, run: Run) -> Answer<()>;
 
     /// A member that was missing, or failed, is at `path`: what it missed is brought to it. Its number.
     fn disk_attach(&self, pool: &str, path: &Path) -> Answer<u16>;
 
-    /// What making this virtual disk would give; refuses whatever making it would refuse, but for its size.
-    fn vdisk_judge(&self, pool: &str, spec: &VdiskSpec) -> Answer<Judged>;
+    /// Makes a virtual disk: what it is, or why it cannot be.
+    fn vdisk_create(&self, pool: &str, wanted: &Wanted, run: Run) -> Answer<Result<VdiskPlan, Refusal>>;
 
-    /// Makes a virtual disk of `size`.
-    fn vdisk_create(&self, pool: &str, spec: &VdiskSpec, size: ByteCount) -> Answer<()>;
-
-    /// The largest size that a virtual disk could grow to with the room there is.
-    fn vdisk_size_max(&self, vdisk: &VdiskName) -> Answer<ByteCount>;
-
-    /// Gives a virtual disk another size.
-    fn vdisk_resize(&self, vdisk: &VdiskName, size: ByteCount) -> Answer<()>;
+    /// Makes a virtual disk larger: what it is, or why it cannot be.
+    fn vdisk_resize(&self, vdisk: &VdiskName, size: Amount, run: Run) -> Answer<Result<Growth, Refusal>>;
 
     /// Gives a virtual disk another name within its pool.
-    fn vdisk_rename(&self, vdisk: &VdiskName, name: &str) -> Answer<()>;
+    fn vdisk_rename(&self, vdisk: &VdiskName, name: &str, run: Run) -> Answer<()>;
 
     /// Removes a virtual disk with all it holds.
-    fn vdisk_remove(&self, vdisk: &VdiskName) -> Answer<()>;
+    fn vdisk_remove(&self, vdisk: &VdiskName, run: Run) -> Answer<()>;
 
-    /// Lets a virtual disk serve again that lost writes. The ranges, in bytes, whose last writes are given up; with
-    /// `dry_run` only those.
-    fn vdisk_clear(&self, vdisk: &VdiskName, dry_run: bool) -> Answer<Vec<Range<u64>>>;
+    /// Lets a virtual disk serve again that lost writes. The ranges, in bytes, whose last writes are given up.
+    fn vdisk_clear(&self, vdisk: &VdiskName, run: Run) -> Answer<Vec<Range<u64>>>;
 
     /// The plan of one request, line by line.
     fn explain(&self, request: &Explain) -> Answer<Vec<String>>;
@@ -193,32 +183,6 @@ pub struct OpenHow {
     pub degraded: bool,
     /// Do without members that somebody else has, or that cannot be opened, if the others are enough.
     pub partly: bool,
-}
-
-/// A virtual disk to make, without its size. What is `None` the engine chooses.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct VdiskSpec {
-    /// Its name within the pool.
-    pub name: String,
-    /// What protects the data.
-    pub resiliency: Resiliency,
-    /// Columns, parity columns counted, copies not.
-    pub columns: Option<u8>,
-    /// Bytes of one stripe on one column.
-    pub interleave: Option<ByteCount>,
-    /// Whether room is reserved.
-    pub provisioning: Provisioning,
-    /// Its sector as clients see it.
-    pub sector: u16,
-    /// Only these disks, by number; all when empty.
-    pub disks: Vec<u16>,
-}
-
-/// What a virtual disk would be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Judged {
-    /// How it would lie on the disks.
-    pub layout: Layout,
-    /// How much data of this layout there is room for.
-    pub room: ByteCount,
+    /// Open it for good, or only to see that it opens: nothing is written then, and it is closed again.
+    pub run: Run,
 }

@@ -12,6 +12,7 @@ use crate::ops::pool::PoolShow;
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
@@ -68,9 +69,8 @@ impl Asked<'_> {
                 let message = format!("{} is no absolute path", path.display());
                 return Err(ApiError::new(Kind::InvalidInput, message));
             }
-            let same = |other: &PathBuf| {
-                other == path || find::identity(path).is_some_and(|id| find::identity(other) == Some(id))
-            };
+            let same =
+                |other: &PathBuf| other == path || place_of(path).is_some_and(|place| place_of(other) == Some(place));
             if let Some(twin) = self.disks[..n].iter().find(|other| same(other)) {
                 let message = format!("{} and {} are the same disk", twin.display(), path.display());
                 let others = [&self.disks[..n], &self.disks[n + 1..]].concat();
@@ -96,6 +96,7 @@ impl Daemon {
         match (find::look(path), asked.create_size) {
             (Look::File(_) | Look::Block, _) => {}
             (Look::Missing, Some(size)) if path.parent().is_some_and(Path::is_dir) => {
+                can_be_made(path, size).map_err(|error| cannot_prepare(path, &error))?;
                 return Ok(Candidate { path: path.into(), create: Some(size), holds: None });
             }
             (Look::Missing, Some(_)) => {
@@ -267,6 +268,30 @@ fn unclaimed(file: &File, path: &Path) -> Answer<()> {
     Ok(())
 }
 
+/// What a path leads to: the file, or where in which directory there will be one.
+fn place_of(path: &Path) -> Option<((u64, u64), Option<&OsStr>)> {
+    let missing = || Some((find::identity(path.parent()?)?, Some(path.file_name()?)));
+    find::identity(path).map(|there| (there, None)).or_else(missing)
+}
+
+/// Tries a file of this size that has no name and is gone at once. Where the file system has no such files, nothing is
+/// known before.
+fn can_be_made(path: &Path, size: ByteCount) -> std::io::Result<()> {
+    let dir = path.parent().unwrap_or(path);
+    let nameless = File::options().write(true).custom_flags(rustix::fs::OFlags::TMPFILE.bits() as i32).open(dir);
+    match nameless {
+        Ok(file) => file.set_len(size.0),
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL)) => {
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn cannot_prepare(path: &Path, error: &std::io::Error) -> ApiError {
+    ApiError::new(Kind::NotPossible, format!("cannot prepare {}: {error}", path.display()))
+}
+
 /// A new file for the owner only.
 fn create_private(path: &Path) -> std::io::Result<File> {
     File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
@@ -274,7 +299,6 @@ fn create_private(path: &Path) -> std::io::Result<File> {
 
 fn make_ready(candidates: &[Candidate], made: &mut Vec<PathBuf>) -> Answer<()> {
     for candidate in candidates {
-        let shown = candidate.path.display();
         let result = match (candidate.create, &candidate.holds) {
             (Some(size), _) => create_private(&candidate.path).and_then(|file| {
                 made.push(candidate.path.clone());
@@ -283,7 +307,7 @@ fn make_ready(candidates: &[Candidate], made: &mut Vec<PathBuf>) -> Answer<()> {
             (None, Some(_)) => probe::wipe(&candidate.path),
             (None, None) => Ok(()),
         };
-        result.map_err(|error| ApiError::new(Kind::NotPossible, format!("cannot prepare {shown}: {error}")))?;
+        result.map_err(|error| cannot_prepare(&candidate.path, &error))?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 //! 2. A scrub that is due is begun once: while one has not ended, none is due.
 //! 3. A pool that stays near a threshold is warned of once.
 
+use super::backend::Run;
 use super::concerns::full_percent;
 use super::find::Look;
 use super::opening::{Looking, wall_clock};
@@ -205,7 +206,7 @@ impl Daemon {
             if !scrub_is_due(pool, since.unwrap_or(now), now) {
                 continue;
             }
-            if let Err(error) = self.parts.engine.job_start(&pool.name, StartKind::Scrub, now) {
+            if let Err(error) = self.parts.engine.job_start(&pool.name, StartKind::Scrub, now, Run::Real) {
                 let text = format!("the scrub that is due was not begun: {}", error.message);
                 let mut told = lock(&self.refused);
                 if told.insert(PathBuf::from(&pool.name), text.clone()).as_ref() != Some(&text) {

@@ -5,7 +5,7 @@
 //! 2. A disk is offered to an open pool only when the pool misses it: a second copy of a disk, or one that the pool has
 //!    given up, is never looked into.
 
-use super::backend::{Label, OpenHow};
+use super::backend::{Label, OpenHow, Run};
 use super::events::since_1970;
 use super::state::{MemberRecord, PoolRecord, State, Wanted};
 use super::{Daemon, find, lock};
@@ -179,6 +179,7 @@ impl Daemon {
     fn how(&self, wanted: Wanted) -> OpenHow {
         OpenHow {
             partly: false,
+            run: Run::Real,
             read_only: matches!(wanted, Wanted::ReadOnly | Wanted::ReadOnlyDegraded),
             degraded: self.degraded || wanted == Wanted::ReadOnlyDegraded,
         }
@@ -207,6 +208,9 @@ impl Daemon {
         }
         let paths: Vec<PathBuf> = members.iter().map(|(path, _)| path.clone()).collect();
         self.open_members(name, &paths, how, patience, partly)?;
+        if how.run == Run::Dry {
+            return Ok(());
+        }
         let names = lock(&self.state).pools.iter().find(|pool| pool.name == name).map(|pool| pool.names.clone());
         self.parts.engine.disk_names(name, names.unwrap_or_default());
         Ok(())
@@ -222,7 +226,9 @@ impl Daemon {
                 Err(error) if partly && error.kind == Kind::AlreadyExists => {
                     self.parts.engine.pool_open(paths, OpenHow { partly, ..how }).map_err(|_| error.clone())?;
                     let text = format!("pool {name} was opened without a disk that cannot be had: {}", error.message);
-                    self.parts.journal.warn(Some(name), text);
+                    if how.run == Run::Real {
+                        self.parts.journal.warn(Some(name), text);
+                    }
                     return Ok(());
                 }
                 opened => return opened,

@@ -218,6 +218,20 @@ pub struct Changing {
 impl Changing {
     /// Only says what would change.
     pub const DRY: Changing = Changing { dry_run: true, yes: false };
+
+    /// Whether it is carried out.
+    pub fn run(self) -> Run {
+        if self.dry_run { Run::Dry } else { Run::Real }
+    }
+}
+
+/// Whether a change is made, or only planned: both refuse the same, by the same plan of the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Run {
+    /// Change nothing.
+    Dry,
+    /// Make the change.
+    Real,
 }
 
 /// What a person must agree to; `%` stands for what it is about.

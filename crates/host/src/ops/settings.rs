@@ -11,9 +11,8 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 use utoipa::ToSchema;
-
-/// The most of the disks' time that can be kept for clients while jobs run, in percent.
-pub const FOREGROUND_SHARE_MAX: u8 = 90;
+use weft_engine::limits::FOREGROUND_SHARE_MAX;
+use weft_engine::pool::plan::are_fill_levels;
 
 /// Asks to change what a pool does by itself. What is left out stays.
 #[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Default, Debug)]
@@ -235,7 +234,7 @@ fn foreground_share(share: u8) -> Result<(), BadValue> {
 
 /// How full a pool is when people are told.
 fn full(shares: [u8; 3]) -> Result<(), BadValue> {
-    if shares[0] >= 1 && shares[2] <= 99 && shares.is_sorted_by(|a, b| a < b) {
+    if are_fill_levels(shares) {
         return Ok(());
     }
     let [a, b, c] = shares;

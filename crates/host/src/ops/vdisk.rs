@@ -361,20 +361,6 @@ impl VdiskCreate {
         Ok(())
     }
 
-    /// What protects the data: as asked for, else by the number of `disks`.
-    pub fn resiliency_for(&self, disks: usize) -> Answer<Resiliency> {
-        if let Some(resiliency) = self.resiliency_asked()? {
-            return Ok(resiliency);
-        }
-        let resiliency = match self.failures {
-            None => Resiliency::default_for(disks),
-            Some(failures) if disks < usize::from(failures) + 2 => Resiliency::Mirror { copies: failures + 1 },
-            Some(failures) => Resiliency::Parity { parity: failures },
-        };
-        self.columns_enough(resiliency)?;
-        Ok(resiliency)
-    }
-
     /// The interleave asked for, in bytes.
     pub fn interleave_bytes(&self) -> Answer<Option<ByteCount>> {
         match self.interleave {
@@ -392,7 +378,8 @@ impl VdiskCreate {
         }
     }
 
-    fn resiliency_asked(&self) -> Answer<Option<Resiliency>> {
+    /// What is to protect the data, where that is asked for.
+    pub fn resiliency_asked(&self) -> Answer<Option<Resiliency>> {
         match (self.resiliency, self.copies, self.failures) {
             (None, None, _) => Ok(None),
             (Some(ResiliencyKind::Simple), None, None) => Ok(Some(Resiliency::Simple)),
@@ -542,6 +529,7 @@ impl Text for Explanation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_engine::stripe::geometry;
 
     fn asked(resiliency: Option<ResiliencyKind>, copies: Option<u8>, failures: Option<u8>) -> VdiskCreate {
         let name = "tank/media".parse().unwrap();
@@ -567,7 +555,9 @@ mod tests {
             (Some(Parity), Some(2), None, None),
         ];
         for (kind, copies, failures, expected) in table {
-            let answer = asked(kind, copies, failures).resiliency_for(4);
+            let chosen = || geometry::Resiliency::chosen(4, failures).into();
+            let answer = asked(kind, copies, failures).resiliency_asked();
+            let answer: Answer<Resiliency> = answer.map(|given| given.unwrap_or_else(chosen));
             assert_eq!(answer.as_ref().ok(), expected.as_ref(), "{kind:?} {copies:?} {failures:?}");
             if let Err(error) = answer {
                 assert!(error.hint.is_some(), "{error}");

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use weft_engine::pool::{Instead, Leaving};
+use weft_engine::pool::{Amount, Growth, Instead, Leaving, Refusal, VdiskPlan, Wanted};
 use weft_engine::units::ByteCount;
 use weft_host::api::error::{Answer, ApiError, Kind};
 use weft_host::api::export::{Place, Terms};
@@ -18,10 +18,8 @@ use weft_host::api::job::{JobAction, StartKind};
 use weft_host::api::name::VdiskName;
 use weft_host::api::pool::{CheckReport, DiskInfo, DiskState, Health, Keeping, MemoryBudget, PoolInfo};
 use weft_host::api::pool::{PoolSettings, Usage};
-use weft_host::api::vdisk::{Layout, Resiliency, VdiskCounters, VdiskInfo};
-use weft_host::daemon::backend::{
-    DiskChange, Engine, ExportServer, Judged, Label, NewMember, NewPool, OpenHow, VdiskSpec,
-};
+use weft_host::api::vdisk::{Layout, Provisioning, VdiskCounters, VdiskInfo};
+use weft_host::daemon::backend::{DiskChange, Engine, ExportServer, Label, NewMember, NewPool, OpenHow, Run};
 use weft_host::ops::vdisk::Explain;
 
 const MARK: &str = "a label of the fake engine\n";
@@ -69,6 +67,10 @@ impl FakeEngine {
         }
         let mut pools = self.storage.pools.lock().unwrap();
         Ok(body(pools.values_mut().find(|info| info.name == pool).expect("open pools are stored")))
+    }
+
+    fn if_real<T: Default>(&self, run: Run, pool: &str, body: impl FnOnce(&mut PoolInfo) -> T) -> Answer<T> {
+        self.with(pool, |pool| if run == Run::Real { body(pool) } else { T::default() })
     }
 }
 
@@ -156,6 +158,9 @@ impl Engine for FakeEngine {
         if members.len() * 2 <= pool.disks.len() && !how.degraded {
             return Err(ApiError::new(Kind::NotPossible, "a majority of its disks is needed"));
         }
+        if how.run == Run::Dry {
+            return Ok(());
+        }
         pool.read_only = how.read_only;
         for disk in &mut pool.disks {
             let found = labels.iter().find(|(_, label)| Some(&label.disk_id) == disk.id.as_ref());
@@ -173,7 +178,10 @@ impl Engine for FakeEngine {
         Ok(())
     }
 
-    fn pool_remove(&self, pool: &str) -> Answer<()> {
+    fn pool_remove(&self, pool: &str, run: Run) -> Answer<()> {
+        if run == Run::Dry {
+            return Ok(());
+        }
         let disks = self.with(pool, |pool| pool.disks.clone())?;
         for path in disks.into_iter().filter_map(|disk| disk.path) {
             let file = fs::File::options().write(true).open(&path).unwrap();
@@ -199,20 +207,23 @@ impl Engine for FakeEngine {
         })
     }
 
-    fn pool_rename(&self, pool: &str, name: &str) -> Answer<()> {
-        self.rename(pool, name)
+    fn pool_rename(&self, pool: &str, name: &str, run: Run) -> Answer<()> {
+        if run == Run::Real { self.rename(pool, name) } else { Ok(()) }
     }
 
-    fn pool_set(&self, pool: &str, settings: &PoolSettings) -> Answer<()> {
-        self.with(pool, |pool| pool.settings = *settings)
+    fn pool_set(&self, pool: &str, settings: &PoolSettings, run: Run) -> Answer<()> {
+        self.if_real(run, pool, |pool| pool.settings = *settings)
     }
 
-    fn job_start(&self, pool: &str, kind: StartKind, now: u64) -> Answer<u32> {
-        self.with(pool, |pool| upkeep::start(pool, kind.into(), &kind_name(kind), None, now))
+    fn job_start(&self, pool: &str, kind: StartKind, now: u64, run: Run) -> Answer<Option<u32>> {
+        if run == Run::Dry {
+            return Ok(None);
+        }
+        self.with(pool, |pool| Some(upkeep::start(pool, kind.into(), &kind_name(kind), None, now)))
     }
 
-    fn job_steer(&self, pool: &str, id: u32, action: JobAction) -> Answer<()> {
-        self.with(pool, |pool| upkeep::steer(pool, id, action))
+    fn job_steer(&self, pool: &str, id: u32, action: JobAction, run: Run) -> Answer<()> {
+        self.if_real(run, pool, |pool| upkeep::steer(pool, id, action))
     }
 
     fn disk_add_judge(&self, _: &str, capacity: ByteCount, name: &str) -> Answer<()> {
@@ -234,20 +245,19 @@ impl Engine for FakeEngine {
         self.with(pool, |pool| upkeep::remove(pool, disk, to, now))
     }
 
-    fn disk_set(&self, pool: &str, disk: u16, change: &DiskChange) -> Answer<()> {
-        self.with(pool, |pool| upkeep::set(pool, disk, change))
+    fn disk_set(&self, pool: &str, disk: u16, change: &DiskChange, run: Run) -> Answer<()> {
+        self.if_real(run, pool, |pool| upkeep::set(pool, disk, change))
     }
 
-    fn disk_offline_judge(&self, pool: &str, _: u16) -> Answer<()> {
-        self.with(pool, |pool| upkeep::judge_offline(pool))?
+    fn disk_offline(&self, pool: &str, disk: u16, run: Run) -> Answer<()> {
+        self.with(pool, |pool| match run {
+            Run::Dry => upkeep::judge_offline(pool),
+            Run::Real => upkeep::offline(pool, disk),
+        })?
     }
 
-    fn disk_offline(&self, pool: &str, disk: u16) -> Answer<()> {
-        self.with(pool, |pool| upkeep::offline(pool, disk))?
-    }
-
-    fn disk_online(&self, pool: &str, disk: u16) -> Answer<()> {
-        self.with(pool, |pool| upkeep::online(pool, disk))
+    fn disk_online(&self, pool: &str, disk: u16, run: Run) -> Answer<()> {
+        self.if_real(run, pool, |pool| upkeep::online(pool, disk))
     }
 
     fn disk_attach(&self, pool: &str, path: &Path) -> Answer<u16> {
@@ -255,65 +265,45 @@ impl Engine for FakeEngine {
         self.with(pool, |pool| upkeep::attach(pool, &label, path))?
     }
 
-    fn vdisk_judge(&self, pool: &str, spec: &VdiskSpec) -> Answer<Judged> {
+    fn vdisk_create(&self, pool: &str, wanted: &Wanted, run: Run) -> Answer<Result<VdiskPlan, Refusal>> {
         self.with(pool, |pool| {
-            let disks = pool.disks.iter().filter(|disk| disk.state == DiskState::Healthy).count();
-            let columns = spec.columns.unwrap_or(match spec.resiliency {
-                Resiliency::Mirror { copies } => disks as u8 / copies,
-                Resiliency::Simple | Resiliency::Parity { .. } => disks as u8,
-            });
-            let interleave = spec.interleave.unwrap_or(ByteCount::kib(64)).0;
-            let layout = Layout { resiliency: spec.resiliency, columns, interleave };
-            Judged { layout, room: ByteCount((pool.free as f64 * layout.efficiency()) as u64) }
+            let planned = upkeep::plan_vdisk(pool, wanted);
+            if let (Ok(plan), Run::Real) = (&planned, run) {
+                pool.vdisks.push(vdisk(pool, plan));
+            }
+            planned
         })
     }
 
-    fn vdisk_create(&self, pool: &str, spec: &VdiskSpec, size: ByteCount) -> Answer<()> {
-        let layout = self.vdisk_judge(pool, spec)?.layout;
-        self.with(pool, |pool| {
-            pool.vdisks.push(VdiskInfo {
-                name: VdiskName { pool: pool.name.clone(), vdisk: spec.name.clone() },
-                size: size.0,
-                layout,
-                provisioning: spec.provisioning,
-                sector: spec.sector,
-                used: 0,
-                footprint: 0,
-                efficiency: layout.efficiency(),
-                health: pool.health,
-                failures_left: u32::from(layout.resiliency.failures()),
-                failures_new: Some(u32::from(layout.resiliency.failures())),
-                failure: None,
-                counters: VdiskCounters { writes: 4, whole_stripe_bytes: 300, landed_bytes: 100, ..Default::default() },
-                exports: Vec::new(),
-            });
+    fn vdisk_resize(&self, name: &VdiskName, size: Amount, run: Run) -> Answer<Result<Growth, Refusal>> {
+        self.with(&name.pool, |pool| {
+            let room = ByteCount(pool.free);
+            let vdisk = pool.vdisks.iter_mut().find(|info| info.name == *name).unwrap();
+            let (from, to) = (ByteCount(vdisk.size), upkeep::bytes(size, room));
+            if to < from {
+                return Err(Refusal::Shrinks { now: from, asked: to });
+            }
+            if run == Run::Real {
+                vdisk.size = to.0;
+            }
+            Ok(Growth { from, to, room })
         })
     }
 
-    fn vdisk_size_max(&self, vdisk: &VdiskName) -> Answer<ByteCount> {
-        self.with(&vdisk.pool, |pool| ByteCount(pool.free))
-    }
-
-    fn vdisk_resize(&self, vdisk: &VdiskName, size: ByteCount) -> Answer<()> {
-        self.with(&vdisk.pool, |pool| {
-            pool.vdisks.iter_mut().find(|info| info.name == *vdisk).unwrap().size = size.0;
-        })
-    }
-
-    fn vdisk_rename(&self, vdisk: &VdiskName, name: &str) -> Answer<()> {
-        self.with(&vdisk.pool, |pool| {
+    fn vdisk_rename(&self, vdisk: &VdiskName, name: &str, run: Run) -> Answer<()> {
+        self.if_real(run, &vdisk.pool, |pool| {
             pool.vdisks.iter_mut().find(|info| info.name == *vdisk).unwrap().name.vdisk = name.into();
         })
     }
 
-    fn vdisk_remove(&self, vdisk: &VdiskName) -> Answer<()> {
-        self.with(&vdisk.pool, |pool| pool.vdisks.retain(|info| info.name != *vdisk))
+    fn vdisk_remove(&self, vdisk: &VdiskName, run: Run) -> Answer<()> {
+        self.if_real(run, &vdisk.pool, |pool| pool.vdisks.retain(|info| info.name != *vdisk))
     }
 
-    fn vdisk_clear(&self, vdisk: &VdiskName, dry_run: bool) -> Answer<Vec<Range<u64>>> {
+    fn vdisk_clear(&self, vdisk: &VdiskName, run: Run) -> Answer<Vec<Range<u64>>> {
         self.with(&vdisk.pool, |pool| {
             let info = pool.vdisks.iter_mut().find(|info| info.name == *vdisk).unwrap();
-            if !dry_run {
+            if run == Run::Real {
                 (info.failure, info.health) = (None, Health::Healthy);
             }
             std::iter::once(0..65_536).collect()
@@ -322,6 +312,26 @@ impl Engine for FakeEngine {
 
     fn explain(&self, request: &Explain) -> Answer<Vec<String>> {
         Ok(vec![format!("{} {} bytes of {} from column 0", request.operation, request.length, request.vdisk)])
+    }
+}
+
+fn vdisk(pool: &PoolInfo, plan: &VdiskPlan) -> VdiskInfo {
+    let layout = Layout::from(plan.layout);
+    VdiskInfo {
+        name: VdiskName { pool: pool.name.clone(), vdisk: plan.spec.name.clone() },
+        size: plan.spec.size.0,
+        layout,
+        provisioning: if plan.spec.fixed { Provisioning::Fixed } else { Provisioning::Thin },
+        sector: plan.spec.sector as u16,
+        used: 0,
+        footprint: 0,
+        efficiency: layout.efficiency(),
+        health: pool.health,
+        failures_left: u32::from(layout.resiliency.failures()),
+        failures_new: Some(u32::from(layout.resiliency.failures())),
+        failure: None,
+        counters: VdiskCounters { writes: 4, whole_stripe_bytes: 300, landed_bytes: 100, ..Default::default() },
+        exports: Vec::new(),
     }
 }
 

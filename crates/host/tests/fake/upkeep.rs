@@ -4,7 +4,8 @@ use super::{FakeEngine, disk, write_label};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use weft_engine::pool::{Instead, Leaving};
+use weft_engine::pool::{Amount, Instead, Leaving, Protection, Refusal, VdiskPlan, VdiskSpec, Wanted};
+use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::ByteCount;
 use weft_host::api::error::{Answer, ApiError, Kind};
 use weft_host::api::job::{JobAction, JobInfo, JobKind, JobState};
@@ -173,4 +174,37 @@ pub(super) fn attach(pool: &mut PoolInfo, label: &Label, path: &Path) -> Answer<
     let no = disk.no.expect("members have numbers");
     start(pool, JobKind::Repair, "repair", None, 0);
     Ok(no)
+}
+
+/// The bytes of `size` where there is room for `room`.
+pub(super) fn bytes(size: Amount, room: ByteCount) -> ByteCount {
+    match size {
+        Amount::Bytes(bytes) => bytes,
+        Amount::Share(percent) => {
+            ByteCount(room.0 / 100 * u64::from(percent) + room.0 % 100 * u64::from(percent) / 100)
+        }
+    }
+}
+
+pub(super) fn plan_vdisk(pool: &PoolInfo, wanted: &Wanted) -> Result<VdiskPlan, Refusal> {
+    let spec = &wanted.spec;
+    let named = |no: u16| spec.disks == 0 || spec.disks >> no & 1 == 1;
+    let healthy = pool.disks.iter().filter(|disk| disk.state == DiskState::Healthy);
+    let there = healthy.filter(|disk| disk.no.is_some_and(named)).count();
+    let resiliency = match wanted.protection {
+        Protection::Given(resiliency) => resiliency,
+        Protection::Chosen(failures) => Resiliency::chosen(there, failures),
+    };
+    let default = Layout::default_for(resiliency, there, false)?;
+    let columns = spec.columns.unwrap_or(default.columns() as u8);
+    let layout = Layout::new(resiliency, columns, spec.interleave.unwrap_or(ByteCount::kib(64)))?;
+    if layout.slots() > there {
+        return Err(Refusal::TooFewDisks { layout, there, named: spec.disks != 0 });
+    }
+    let room = ByteCount(pool.free / layout.slots() as u64 * layout.data_columns() as u64);
+    let size = bytes(wanted.size, room);
+    if spec.fixed && size > room {
+        return Err(Refusal::NoRoom { layout, size: Some(size), room });
+    }
+    Ok(VdiskPlan { spec: VdiskSpec { size, resiliency, ..spec.clone() }, layout, room })
 }

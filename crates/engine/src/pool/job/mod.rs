@@ -146,7 +146,7 @@ impl Pool {
     /// Begins a job; `at` is the time in Unix seconds. One of the same kind and target that has not ended goes on: its
     /// number.
     pub async fn job_start(&self, kind: JobKind, at: u64) -> Result<u32> {
-        self.store.check_changeable()?;
+        self.plan_job_start()?;
         let id = self.begin_job(kind, at);
         if kind == JobKind::Repair {
             // A person does not want to wait for a disk that may come back.
@@ -174,17 +174,13 @@ impl Pool {
 
     /// Lets a paused job go on.
     pub async fn job_resume(&self, id: u32) -> Result<()> {
-        self.store.check_writable()?;
-        let record = self.job(id)?;
-        match record.state {
-            JobState::Waiting | JobState::Running => Ok(()),
-            JobState::Paused => {
-                self.set_job(JobRecord { state: JobState::Waiting, ..record });
-                self.store.work.notify();
-                self.store.make_durable(self.store.log.seq()).await
-            }
-            ended => fail!(NotPossible, "job {id} has ended ({ended:?}); start it again"),
+        let record = self.plan_job_steer(id, JobState::Waiting)?;
+        if record.state != JobState::Paused {
+            return Ok(());
         }
+        self.set_job(JobRecord { state: JobState::Waiting, ..record });
+        self.store.work.notify();
+        self.store.make_durable(self.store.log.seq()).await
     }
 
     /// Waits until a job has ended, and says how.
@@ -236,13 +232,9 @@ impl Pool {
     }
 
     async fn order_job(&self, id: u32, halt: Halt, state: JobState) -> Result<()> {
-        self.store.check_writable()?;
-        let record = self.job(id)?;
+        let record = self.plan_job_steer(id, state)?;
         if record.state == state {
             return Ok(());
-        }
-        if has_ended(record.state) {
-            return fail!(NotPossible, "job {id} has ended already ({:?})", record.state);
         }
         let running = self.jobs.running.borrow().clone();
         match running.filter(|ticket| ticket.id == id) {

@@ -9,11 +9,10 @@ use crate::api::pool::Usage;
 use crate::api::pool::{
     CheckReport, DiskCounters, DiskInfo, DiskState, Frozen, Health, Keeping, Latency, Media, MemoryBudget, PoolInfo,
 };
-use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
+use crate::api::vdisk::{Layout, Provisioning, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
 use weft_engine::pool::{check, info};
 use weft_engine::store::budget::{self, BudgetInfo};
-use weft_engine::stripe::geometry;
 use weft_engine::units::Nanos;
 
 /// One open pool at the moment `now`.
@@ -159,7 +158,7 @@ fn works(state: info::DiskState) -> bool {
 }
 
 fn vdisk(pool: &str, vdisk: &info::VdiskInfo) -> VdiskInfo {
-    let layout = layout(vdisk.layout);
+    let layout = Layout::from(vdisk.layout);
     let counters = vdisk.counters;
     VdiskInfo {
         name: VdiskName { pool: pool.to_string(), vdisk: vdisk.name.clone() },
@@ -193,19 +192,6 @@ fn health(health: info::Health) -> Health {
         info::Health::Healthy => Health::Healthy,
         info::Health::Warning => Health::Degraded,
         info::Health::Unhealthy => Health::Failed,
-    }
-}
-
-/// A layout in the words of the API.
-pub fn layout(layout: geometry::Layout) -> Layout {
-    Layout {
-        resiliency: match layout.resiliency() {
-            geometry::Resiliency::Simple => Resiliency::Simple,
-            geometry::Resiliency::Mirror { copies } => Resiliency::Mirror { copies },
-            geometry::Resiliency::Parity { parity } => Resiliency::Parity { parity },
-        },
-        columns: layout.columns() as u8,
-        interleave: layout.interleave().0,
     }
 }
 

@@ -19,19 +19,20 @@ mod open;
 mod socket;
 mod ublk_exports;
 mod upkeep;
+mod vdisks;
 mod volume;
 mod world;
 
 pub use exports::HostExports;
 
-use super::backend::{DiskChange, Engine, Judged, Label, NewMember, NewPool, OpenHow, VdiskSpec};
+use super::backend::{DiskChange, Engine, Label, NewMember, NewPool, OpenHow, Run};
 use super::events::Journal;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobAction, StartKind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{CheckReport, PoolInfo};
 use crate::api::pool::{PoolSettings, Usage};
-use crate::api::vdisk::{Operation, Provisioning, Resiliency};
+use crate::api::vdisk::Operation;
 use crate::disk::BackendChoice;
 use crate::export::PayloadPool;
 use crate::ops::pool::PoolList;
@@ -52,9 +53,8 @@ use std::time::Duration;
 use weft_engine::event::Event;
 use weft_engine::format::Id;
 use weft_engine::pool::create::plan_pool;
-use weft_engine::pool::{Instead, Leaving, PoolOptions};
+use weft_engine::pool::{Amount, Growth, Instead, Leaving, PoolOptions, Refusal, VdiskPlan, Wanted};
 use weft_engine::store::Tuning;
-use weft_engine::stripe::geometry;
 use weft_engine::units::{ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use world::named;
@@ -201,7 +201,10 @@ impl Engine for HostEngine {
 
     fn pool_open(&self, members: &[PathBuf], how: OpenHow) -> Answer<()> {
         let (members, journal) = (members.to_vec(), self.journal.clone());
-        self.ask("pool open", move |local| open::open(local, members, how, journal))
+        match how.run {
+            Run::Dry => self.ask("pool open", move |local| open::plan(local, members, how)),
+            Run::Real => self.ask("pool open", move |local| open::open(local, members, how, journal)),
+        }
     }
 
     fn disk_names(&self, pool: &str, names: BTreeMap<u16, String>) {
@@ -216,8 +219,8 @@ impl Engine for HostEngine {
         self.ask_of(pool, "pool close", move |local, pool| async move { open::close(local, &pool, false).await })
     }
 
-    fn pool_remove(&self, pool: &str) -> Answer<()> {
-        self.ask_of(pool, "pool remove", move |local, pool| async move { open::close(local, &pool, true).await })
+    fn pool_remove(&self, pool: &str, run: Run) -> Answer<()> {
+        self.ask_of(pool, "pool remove", move |local, pool| open::remove(local, pool, run))
     }
 
     fn pools(&self) -> Answer<Vec<PoolInfo>> {
@@ -244,22 +247,22 @@ impl Engine for HostEngine {
         })
     }
 
-    fn pool_rename(&self, pool: &str, name: &str) -> Answer<()> {
+    fn pool_rename(&self, pool: &str, name: &str, run: Run) -> Answer<()> {
         let name = name.to_string();
-        self.ask_of(pool, "pool rename", move |local, pool| upkeep::rename(local, pool, name))
+        self.ask_of(pool, "pool rename", move |local, pool| upkeep::rename(local, pool, name, run))
     }
 
-    fn pool_set(&self, pool: &str, settings: &PoolSettings) -> Answer<()> {
+    fn pool_set(&self, pool: &str, settings: &PoolSettings, run: Run) -> Answer<()> {
         let settings = *settings;
-        self.ask_pool(pool, "pool set", move |open| upkeep::set(open, settings))
+        self.ask_pool(pool, "pool set", move |open| upkeep::set(open, settings, run))
     }
 
-    fn job_start(&self, pool: &str, kind: StartKind, now: u64) -> Answer<u32> {
-        self.ask_pool(pool, "job start", move |open| upkeep::start(open, kind, now))
+    fn job_start(&self, pool: &str, kind: StartKind, now: u64, run: Run) -> Answer<Option<u32>> {
+        self.ask_pool(pool, "job start", move |open| upkeep::start(open, kind, now, run))
     }
 
-    fn job_steer(&self, pool: &str, id: u32, action: JobAction) -> Answer<()> {
-        self.ask_pool(pool, "job steer", move |open| upkeep::steer(open, id, action))
+    fn job_steer(&self, pool: &str, id: u32, action: JobAction, run: Run) -> Answer<()> {
+        self.ask_pool(pool, "job steer", move |open| upkeep::steer(open, id, action, run))
     }
 
     fn disk_add_judge(&self, pool: &str, capacity: ByteCount, name: &str) -> Answer<()> {
@@ -280,21 +283,17 @@ impl Engine for HostEngine {
         self.ask_pool(pool, "disk remove", move |open| upkeep::remove(open, disk, to, now))
     }
 
-    fn disk_set(&self, pool: &str, disk: u16, change: &DiskChange) -> Answer<()> {
+    fn disk_set(&self, pool: &str, disk: u16, change: &DiskChange, run: Run) -> Answer<()> {
         let change = change.clone();
-        self.ask_pool(pool, "disk set", move |open| upkeep::set_disk(open, disk, change))
+        self.ask_pool(pool, "disk set", move |open| upkeep::set_disk(open, disk, change, run))
     }
 
-    fn disk_offline_judge(&self, pool: &str, disk: u16) -> Answer<()> {
-        self.ask_pool(pool, "disk offline judge", move |open| upkeep::judge_offline(open, disk))
+    fn disk_offline(&self, pool: &str, disk: u16, run: Run) -> Answer<()> {
+        self.ask_pool(pool, "disk offline", move |open| upkeep::offline(open, disk, run))
     }
 
-    fn disk_offline(&self, pool: &str, disk: u16) -> Answer<()> {
-        self.ask_pool(pool, "disk offline", move |open| upkeep::offline(open, disk))
-    }
-
-    fn disk_online(&self, pool: &str, disk: u16) -> Answer<()> {
-        self.ask_pool(pool, "disk online", move |open| upkeep::online(open, disk))
+    fn disk_online(&self, pool: &str, disk: u16, run: Run) -> Answer<()> {
+        self.ask_pool(pool, "disk online", move |open| upkeep::online(open, disk, run))
     }
 
     fn disk_attach(&self, pool: &str, path: &Path) -> Answer<u16> {
@@ -302,72 +301,29 @@ impl Engine for HostEngine {
         self.ask_of(pool, "disk attach", move |local, pool| upkeep::attach(local, pool, path))
     }
 
-    fn vdisk_judge(&self, pool: &str, spec: &VdiskSpec) -> Answer<Judged> {
-        let spec = spec.clone();
-        self.ask_pool(pool, "vdisk judge", move |open| async move {
-            // Its size is not judged: the smallest stands in for it, and a thin disk of it always fits.
-            let mut asked = asked(&spec, ByteCount::kib(4));
-            asked.fixed = false;
-            let (layout, _) = open.pool.plan_vdisk(&asked)?;
-            let room = open.pool.store().map.borrow().room_for(layout, 0, disk_set(&spec.disks));
-            Ok(Judged { layout: info::layout(layout), room })
-        })
+    fn vdisk_create(&self, pool: &str, wanted: &Wanted, run: Run) -> Answer<Result<VdiskPlan, Refusal>> {
+        let wanted = wanted.clone();
+        self.ask_pool(pool, "vdisk create", move |open| vdisks::create(open, wanted, run))
     }
 
-    fn vdisk_create(&self, pool: &str, spec: &VdiskSpec, size: ByteCount) -> Answer<()> {
-        let spec = spec.clone();
-        self.ask_pool(pool, "vdisk create", move |open| async move {
-            open.pool.vdisk_create(&asked(&spec, size)).await?;
-            Ok(())
-        })
-    }
-
-    fn vdisk_size_max(&self, vdisk: &VdiskName) -> Answer<ByteCount> {
-        let name = vdisk.clone();
-        self.ask_pool(&vdisk.pool, "vdisk room", move |open| async move {
-            let vdisk = open.vdisk(&name)?;
-            let slabs_of_one = open.pool.store().slab * vdisk.layout().slots() as u64;
-            let infos = open.pool.info().vdisks;
-            let footprint = infos.iter().find(|info| info.name == name.vdisk).map_or(ByteCount::ZERO, |i| i.footprint);
-            Ok(open
-                .pool
-                .store()
-                .map
-                .borrow()
-                .room_for(vdisk.layout(), footprint.0 / slabs_of_one.0, vdisk.disks())
-                .max(vdisk.size()))
-        })
-    }
-
-    fn vdisk_resize(&self, vdisk: &VdiskName, size: ByteCount) -> Answer<()> {
+    fn vdisk_resize(&self, vdisk: &VdiskName, size: Amount, run: Run) -> Answer<Result<Growth, Refusal>> {
         let name = vdisk.vdisk.clone();
-        self.ask_pool(
-            &vdisk.pool,
-            "vdisk resize",
-            move |open| async move { Ok(open.pool.vdisk_resize(&name, size).await?) },
-        )
+        self.ask_pool(&vdisk.pool, "vdisk resize", move |open| vdisks::resize(open, name, size, run))
     }
 
-    fn vdisk_rename(&self, vdisk: &VdiskName, name: &str) -> Answer<()> {
+    fn vdisk_rename(&self, vdisk: &VdiskName, name: &str, run: Run) -> Answer<()> {
         let (old, new) = (vdisk.vdisk.clone(), name.to_string());
-        self.ask_pool(
-            &vdisk.pool,
-            "vdisk rename",
-            move |open| async move { Ok(open.pool.vdisk_rename(&old, &new).await?) },
-        )
+        self.ask_pool(&vdisk.pool, "vdisk rename", move |open| vdisks::rename(open, old, new, run))
     }
 
-    fn vdisk_remove(&self, vdisk: &VdiskName) -> Answer<()> {
+    fn vdisk_remove(&self, vdisk: &VdiskName, run: Run) -> Answer<()> {
         let name = vdisk.vdisk.clone();
-        self.ask_pool(&vdisk.pool, "vdisk remove", move |open| async move { Ok(open.pool.vdisk_remove(&name).await?) })
+        self.ask_pool(&vdisk.pool, "vdisk remove", move |open| vdisks::remove(open, name, run))
     }
 
-    fn vdisk_clear(&self, vdisk: &VdiskName, dry_run: bool) -> Answer<Vec<Range<u64>>> {
+    fn vdisk_clear(&self, vdisk: &VdiskName, run: Run) -> Answer<Vec<Range<u64>>> {
         let name = vdisk.clone();
-        self.ask_pool(&vdisk.pool, "vdisk clear", move |open| async move {
-            let vdisk = open.vdisk(&name)?;
-            Ok(if dry_run { vdisk.plan_clear() } else { vdisk.clear()? })
-        })
+        self.ask_pool(&vdisk.pool, "vdisk clear", move |open| vdisks::clear(open, name, run))
     }
 
     fn explain(&self, request: &Explain) -> Answer<Vec<String>> {
@@ -413,27 +369,4 @@ fn look_at_all(local: &Local<Pools>) -> Vec<PoolInfo> {
 
 fn broken(pool: &str) -> ApiError {
     ApiError::new(Kind::Internal, format!("pool {pool} was closed, by a mistake of weft")).offer(&EventList::default())
-}
-
-/// What the engine is asked for.
-fn asked(spec: &VdiskSpec, size: ByteCount) -> weft_engine::pool::VdiskSpec {
-    weft_engine::pool::VdiskSpec {
-        name: spec.name.clone(),
-        size,
-        resiliency: match spec.resiliency {
-            Resiliency::Simple => geometry::Resiliency::Simple,
-            Resiliency::Mirror { copies } => geometry::Resiliency::Mirror { copies },
-            Resiliency::Parity { parity } => geometry::Resiliency::Parity { parity },
-        },
-        columns: spec.columns,
-        interleave: spec.interleave,
-        fixed: spec.provisioning == Provisioning::Fixed,
-        sector: spec.sector.into(),
-        disks: disk_set(&spec.disks),
-    }
-}
-
-/// Numbers of disks as bits.
-fn disk_set(disks: &[u16]) -> u64 {
-    disks.iter().fold(0, |set, no| set | 1 << no)
 }

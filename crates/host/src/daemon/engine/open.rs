@@ -7,7 +7,7 @@ use super::world::PoolWorld;
 use super::{Pools, history, labels, upkeep};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
-use crate::daemon::backend::{NewMember, NewPool, OpenHow};
+use crate::daemon::backend::{Label, NewMember, NewPool, OpenHow, Run};
 use crate::daemon::events::{Journal, now_ms};
 use crate::daemon::find;
 use crate::daemon::opening::wall_clock;
@@ -219,6 +219,42 @@ pub async fn open(local: Rc<Local<Pools>>, members: Vec<PathBuf>, how: OpenHow, 
     open_disks(&local, disks, options, journal).await
 }
 
+/// Sees that the pool which `members` carry opens: all of it is read as an opening reads it, nothing is written, and
+/// the disks are free again.
+pub async fn plan(local: Rc<Local<Pools>>, members: Vec<PathBuf>, how: OpenHow) -> Answer<()> {
+    let border = Rc::new(Border::default());
+    let planned = border.guard(plan_inside(local, members, how)).await;
+    let mistake = || Err(ApiError::new(Kind::Internal, "the pool cannot be opened, by a mistake of weft"));
+    planned.unwrap_or_else(mistake)
+}
+
+async fn plan_inside(local: Rc<Local<Pools>>, members: Vec<PathBuf>, how: OpenHow) -> Answer<()> {
+    let mut disks: Vec<Rc<dyn Disk>> = Vec::new();
+    for path in members {
+        match local.open_disk(&path, &DiskOptions { read_only: how.read_only, ..DiskOptions::default() }) {
+            Ok(disk) => disks.push(disk),
+            Err(_) if how.partly => continue,
+            Err(error) => return Err(error.into()),
+        }
+        not_broken(&local, labels::probe(&path)?.as_ref())?;
+    }
+    let tuning = local.state().tuning;
+    let options = OpenOptions { read_only: true, degraded: how.degraded, tuning, ..OpenOptions::default() };
+    let pool = Pool::open(local.world(), disks, options).await.map_err(said_by_disks)?;
+    let closed = pool.close().await;
+    pool.store().members.borrow_mut().values_mut().for_each(|member| drop(member.disk.take()));
+    Ok(closed?)
+}
+
+/// Refuses a pool that was closed after a panic in it.
+fn not_broken(local: &Local<Pools>, label: Option<&Label>) -> Answer<()> {
+    if label.is_some_and(|label| local.state().broken.borrow().contains(&label.pool_id)) {
+        let message = "it was closed after a mistake of weft; a restart of the daemon opens it again";
+        return Err(ApiError::new(Kind::NotPossible, message).offer(&EventList::default()));
+    }
+    Ok(())
+}
+
 async fn open_disks(
     local: &Rc<Local<Pools>>,
     members: Vec<(PathBuf, Rc<HostDisk>)>,
@@ -255,10 +291,7 @@ async fn open_inside(
     let mut found = BTreeMap::new();
     for (path, disk) in &members {
         if let Some(label) = labels::probe(path)? {
-            if local.state().broken.borrow().contains(&label.pool_id) {
-                let message = "it was closed after a mistake of weft; a restart of the daemon opens it again";
-                return Err(ApiError::new(Kind::NotPossible, message).offer(&EventList::default()));
-            }
+            not_broken(&local, Some(&label))?;
             found.insert(label.disk_id, (path.clone(), disk.clone()));
         }
     }
@@ -336,6 +369,12 @@ fn said_by_disks(error: Error) -> Error {
         }
         _ => error,
     }
+}
+
+/// Removes a pool: its disks carry it no more.
+pub async fn remove(local: Rc<Local<Pools>>, name: String, run: Run) -> Answer<()> {
+    local.state().pool(&name)?.pool.plan_remove()?;
+    if run == Run::Real { close(local, &name, true).await } else { Ok(()) }
 }
 
 /// Closes a pool and gives its disks back; with `wipe` they carry it no more.

@@ -7,7 +7,7 @@ use crate::api::error::{Answer, ApiError};
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
 use crate::api::pool::Media;
 use crate::api::pool::{PoolSettings, Usage};
-use crate::daemon::backend::{DiskChange, NewMember};
+use crate::daemon::backend::{DiskChange, NewMember, Run};
 use crate::disk::DiskOptions;
 use crate::runtime::Local;
 use std::path::PathBuf;
@@ -21,8 +21,11 @@ use weft_engine::units::ByteCount;
 const NEVER: u32 = u32::MAX;
 
 /// Gives an open pool another name.
-pub async fn rename(local: Rc<Local<Pools>>, pool: String, name: String) -> Answer<()> {
+pub async fn rename(local: Rc<Local<Pools>>, pool: String, name: String, run: Run) -> Answer<()> {
     let open = local.state().pool(&pool)?;
+    if run == Run::Dry {
+        return Ok(open.pool.plan_rename(&name)?);
+    }
     open.pool.rename(&name).await?;
     let mut pools = local.state().open.borrow_mut();
     pools.remove(&pool);
@@ -43,7 +46,7 @@ pub fn settings(settings: &SettingsRecord) -> PoolSettings {
 }
 
 /// Changes what the pool does by itself; when it was scrubbed stays.
-pub async fn set(open: Rc<OpenPool>, asked: PoolSettings) -> Answer<()> {
+pub async fn set(open: Rc<OpenPool>, asked: PoolSettings, run: Run) -> Answer<()> {
     let span = |seconds: Option<u64>| seconds.map_or(NEVER, |seconds| u32::try_from(seconds).unwrap_or(NEVER - 1));
     let now = open.pool.settings();
     let next = SettingsRecord {
@@ -53,7 +56,11 @@ pub async fn set(open: Rc<OpenPool>, asked: PoolSettings) -> Answer<()> {
         full: asked.full,
         ..now
     };
-    Ok(open.pool.set(next).await?)
+    match run {
+        Run::Dry => open.pool.plan_set(&next)?,
+        Run::Real => open.pool.set(next).await?,
+    }
+    Ok(())
 }
 
 /// The pool's jobs: those that have not ended first, then those that have, the last first.
@@ -101,22 +108,28 @@ fn job_info(open: &OpenPool, pool: &str, info: &job::JobInfo) -> JobInfo {
 }
 
 /// Starts a job at the moment `now`.
-pub async fn start(open: Rc<OpenPool>, kind: StartKind, now: u64) -> Answer<u32> {
+pub async fn start(open: Rc<OpenPool>, kind: StartKind, now: u64, run: Run) -> Answer<Option<u32>> {
     let kind = match kind {
         StartKind::Repair => job::JobKind::Repair,
         StartKind::Scrub => job::JobKind::Scrub,
         StartKind::Rebalance => job::JobKind::Rebalance,
     };
-    Ok(open.pool.job_start(kind, now).await?)
+    Ok(match run {
+        Run::Dry => open.pool.plan_job_start().map(|()| None)?,
+        Run::Real => Some(open.pool.job_start(kind, now).await?),
+    })
 }
 
 /// Pauses, resumes or cancels a job.
-pub async fn steer(open: Rc<OpenPool>, id: u32, action: JobAction) -> Answer<()> {
+pub async fn steer(open: Rc<OpenPool>, id: u32, action: JobAction, run: Run) -> Answer<()> {
     let pool = &open.pool;
-    match action {
-        JobAction::Pause => pool.job_pause(id).await?,
-        JobAction::Resume => pool.job_resume(id).await?,
-        JobAction::Cancel => pool.job_cancel(id).await?,
+    match (run, action) {
+        (Run::Dry, JobAction::Pause) => pool.plan_job_steer(id, job::JobState::Paused).map(|_| ())?,
+        (Run::Dry, JobAction::Resume) => pool.plan_job_steer(id, job::JobState::Waiting).map(|_| ())?,
+        (Run::Dry, JobAction::Cancel) => pool.plan_job_steer(id, job::JobState::Cancelled).map(|_| ())?,
+        (Run::Real, JobAction::Pause) => pool.job_pause(id).await?,
+        (Run::Real, JobAction::Resume) => pool.job_resume(id).await?,
+        (Run::Real, JobAction::Cancel) => pool.job_cancel(id).await?,
     }
     Ok(())
 }
@@ -148,7 +161,7 @@ pub async fn remove(open: Rc<OpenPool>, disk: u16, to: Option<u16>, now: u64) ->
 }
 
 /// Changes what the pool knows of a disk.
-pub async fn set_disk(open: Rc<OpenPool>, disk: u16, change: DiskChange) -> Answer<()> {
+pub async fn set_disk(open: Rc<OpenPool>, disk: u16, change: DiskChange, run: Run) -> Answer<()> {
     let change = weft_engine::pool::DiskChange {
         usage: change.usage.map(engine_usage),
         media: change.media.map(|media| match media {
@@ -159,17 +172,20 @@ pub async fn set_disk(open: Rc<OpenPool>, disk: u16, change: DiskChange) -> Answ
         name: change.name,
         domain: change.domain,
     };
-    Ok(open.pool.disk_set(disk, change).await?)
-}
-
-/// Refuses whatever taking a disk out for maintenance would refuse.
-pub async fn judge_offline(open: Rc<OpenPool>, disk: u16) -> Answer<()> {
-    open.pool.plan_disk_offline(disk).map_err(|error| with_names(&open, error))
+    match run {
+        Run::Dry => open.pool.plan_disk_set(disk, &change)?,
+        Run::Real => open.pool.disk_set(disk, change).await?,
+    }
+    Ok(())
 }
 
 /// Takes a disk out for maintenance.
-pub async fn offline(open: Rc<OpenPool>, disk: u16) -> Answer<()> {
-    open.pool.disk_offline(disk).await.map_err(|error| with_names(&open, error))
+pub async fn offline(open: Rc<OpenPool>, disk: u16, run: Run) -> Answer<()> {
+    let done = match run {
+        Run::Dry => open.pool.plan_disk_offline(disk),
+        Run::Real => open.pool.disk_offline(disk).await,
+    };
+    done.map_err(|error| with_names(&open, error))
 }
 
 /// The engine's error, with disks called by their names.
@@ -180,8 +196,12 @@ fn with_names(open: &OpenPool, error: weft_engine::error::Error) -> ApiError {
 }
 
 /// Ends the maintenance of a disk.
-pub async fn online(open: Rc<OpenPool>, disk: u16) -> Answer<()> {
-    Ok(open.pool.disk_online(disk).await?)
+pub async fn online(open: Rc<OpenPool>, disk: u16, run: Run) -> Answer<()> {
+    let done = match run {
+        Run::Dry => open.pool.plan_disk_online(disk),
+        Run::Real => open.pool.disk_online(disk).await,
+    };
+    done.map_err(|error| with_names(&open, error))
 }
 
 /// Uses a member again that was missing, or failed, and is at `path` now. Its number.

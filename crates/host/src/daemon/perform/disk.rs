@@ -6,7 +6,7 @@ use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobAction, JobInfo, JobKind, StartKind};
 use crate::api::pool::{DiskInfo, DiskState, PoolInfo, Usage};
 use crate::api::watch::{Change, Outcome};
-use crate::daemon::backend::{DiskChange, Label};
+use crate::daemon::backend::{DiskChange, Label, Run};
 use crate::daemon::candidates::{Asked, More, beyond_room, fixed_size, name_members, size_of_disk};
 use crate::daemon::opening::wall_clock;
 use crate::daemon::{Daemon, find, lock, probe};
@@ -305,7 +305,7 @@ impl Daemon {
         }
         if give {
             let auto = DiskChange { usage: Some(Usage::Auto), ..DiskChange::default() };
-            self.parts.engine.disk_set(&pool.name, to, &auto)?;
+            self.parts.engine.disk_set(&pool.name, to, &auto, Run::Real)?;
         }
         let job = self.parts.engine.disk_remove(&pool.name, from, Some(to), wall_clock())?;
         Ok(change.job(format!("{}/{job}", pool.name)))
@@ -352,9 +352,7 @@ impl Daemon {
                     .offer(&DiskShow::of(format!("{}/{}", pool.name, disk.name))));
             }
         };
-        if maintenance == Some(true) {
-            self.parts.engine.disk_offline_judge(&pool.name, no)?;
-        }
+        self.change_disk(pool, disk, no, (&change, maintenance, again), Run::Dry)?;
         let mut lines = told(disk, &change, maintenance);
         lines.extend(self.told_of_leaving(pool, disk, no, &change));
         if again {
@@ -366,19 +364,37 @@ impl Daemon {
         if request.changing.dry_run {
             return Ok(answer);
         }
-        if change != DiskChange::default() {
-            self.parts.engine.disk_set(&pool.name, no, &change)?;
-            self.note_pools();
+        self.change_disk(pool, disk, no, (&change, maintenance, again), Run::Real)?;
+        Ok(answer)
+    }
+
+    /// Changes what the pool knows of a disk, whether it rests, and uses it again that failed.
+    fn change_disk(
+        &self,
+        pool: &PoolInfo,
+        disk: &DiskInfo,
+        no: u16,
+        (change, maintenance, again): (&DiskChange, Option<bool>, bool),
+        run: Run,
+    ) -> Answer<()> {
+        let engine = &self.parts.engine;
+        if *change != DiskChange::default() {
+            engine.disk_set(&pool.name, no, change, run)?;
         }
         match maintenance {
             None => {}
-            Some(true) => self.parts.engine.disk_offline(&pool.name, no)?,
-            Some(false) => self.parts.engine.disk_online(&pool.name, no)?,
+            Some(true) => engine.disk_offline(&pool.name, no, run)?,
+            Some(false) => engine.disk_online(&pool.name, no, run)?,
         }
-        if again {
-            self.try_again(pool, disk)?;
+        match (again, run) {
+            (false, _) => {}
+            (true, Run::Dry) => drop(self.may_try_again(pool, disk)?),
+            (true, Run::Real) => self.try_again(pool, disk)?,
         }
-        Ok(answer)
+        if run == Run::Real && *change != DiskChange::default() {
+            self.note_pools();
+        }
+        Ok(())
     }
 
     /// What becomes of the data of a disk that shall take no more of it, one line each.
@@ -414,13 +430,23 @@ impl Daemon {
         }
     }
 
+    /// Finds the disk that failed where it was: what is there is the disk, whole.
+    fn may_try_again(&self, pool: &PoolInfo, disk: &DiskInfo) -> Answer<PathBuf> {
+        let replace = |message: String| {
+            Err(ApiError::new(Kind::NotPossible, message).offer(&DiskReplace::some(&pool.name, &disk.name)))
+        };
+        let Some(path) = &disk.path else { return replace(format!("where disk {} is, is not known", disk.name)) };
+        match self.parts.engine.probe(path) {
+            Ok(Some(label)) if label.whole && Some(&label.disk_id) == disk.id.as_ref() => Ok(path.clone()),
+            Ok(_) => replace(format!("what is at {} is not disk {} any more", path.display(), disk.name)),
+            Err(error) => replace(error.message),
+        }
+    }
+
     /// Uses a disk again that failed and is still where it was.
     pub(in crate::daemon) fn try_again(&self, pool: &PoolInfo, disk: &DiskInfo) -> Answer<()> {
         let replace = || DiskReplace::some(&pool.name, &disk.name).line();
-        let Some(path) = &disk.path else {
-            let message = format!("where disk {} is, is not known", disk.name);
-            return Err(ApiError::new(Kind::NotPossible, message).hint(replace()));
-        };
+        let path = &self.may_try_again(pool, disk)?;
         let patience = Instant::now() + HELD_MAX;
         loop {
             match self.parts.engine.disk_attach(&pool.name, path) {

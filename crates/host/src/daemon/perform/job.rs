@@ -9,6 +9,7 @@ use crate::daemon::opening::wall_clock;
 use crate::ops::Perform;
 use crate::ops::job::{JobList, JobShow, JobStart, JobSteer};
 use crate::ops::line::ToLine;
+use crate::ops::watch::StatusShow;
 
 impl Perform<JobList> for Daemon {
     fn perform(&self, list: &JobList) -> Answer<Vec<JobInfo>> {
@@ -84,11 +85,11 @@ impl Daemon {
             StartKind::Scrub => "everything that is written is read and proven; what is wrong is written again",
             StartKind::Rebalance => "slabs move until all disks are equally full",
         });
-        if dry_run {
-            return Ok(change);
-        }
-        let id = self.parts.engine.job_start(&pool.name, request.kind, wall_clock())?;
-        Ok(change.job(format!("{}/{id}", pool.name)))
+        let id = self.parts.engine.job_start(&pool.name, request.kind, wall_clock(), request.changing.run())?;
+        Ok(match id {
+            Some(id) => change.job(format!("{}/{id}", pool.name)),
+            None => change,
+        })
     }
 
     fn steer_job(&self, wanted: &str, request: &JobSteer) -> Answer<Change> {
@@ -112,9 +113,8 @@ impl Daemon {
             let message = format!("job {} ({}) is {} and cannot {action} any more", job.job, job.name, job.state);
             return Err(ApiError::new(Kind::NotPossible, message).offer(&JobList::of(&job.pool)));
         }
-        if !dry_run {
-            self.parts.engine.job_steer(&job.pool, job.id, action)?;
-        }
+        let steered = self.parts.engine.job_steer(&job.pool, job.id, action, request.changing.run());
+        steered.map_err(|error| error.or_hint(|| StatusShow::of(&job.pool).line()))?;
         let mut change = Change::new(Outcome::Changed, subject, dry_run).line(format!(
             "{}: {} -> {becomes}, {:.0} % done",
             job.name,

@@ -203,8 +203,12 @@ impl Daemon {
         for disk in &pool.disks {
             change = change.line(format!("disk {} is free for other use", disk.name));
         }
+        let removed = self.parts.engine.pool_remove(name, request.changing.run());
+        removed.map_err(|error| match error.kind {
+            Kind::ReadOnly => error.offer(&PoolExport::of(name)),
+            _ => error,
+        })?;
         if !dry_run {
-            self.parts.engine.pool_remove(name)?;
             let gone: Vec<&PathBuf> = pool.disks.iter().filter_map(|disk| disk.path.as_ref()).collect();
             self.remember(|state| {
                 state.disks.retain(|disk| !gone.contains(&disk));
@@ -229,8 +233,8 @@ impl Daemon {
             return Err(ApiError::new(Kind::AlreadyExists, message).hint(hint));
         }
         nothing_offered(pool, "know it by its name")?;
+        self.parts.engine.pool_rename(&pool.name, &request.name, request.changing.run())?;
         if !request.changing.dry_run {
-            self.parts.engine.pool_rename(&pool.name, &request.name)?;
             self.note_pools();
         }
         Ok(Change::new(Outcome::Changed, subject, request.changing.dry_run)
@@ -258,9 +262,7 @@ impl Daemon {
         if next == now {
             return Ok(Change::new(Outcome::AlreadySo, subject, request.changing.dry_run));
         }
-        if !request.changing.dry_run {
-            self.parts.engine.pool_set(&pool.name, &next)?;
-        }
+        self.parts.engine.pool_set(&pool.name, &next, request.changing.run())?;
         let mut change = Change::new(Outcome::Changed, subject, request.changing.dry_run);
         for ((key, before), (_, after)) in now.shown().into_iter().zip(next.shown()) {
             if before != after {
@@ -353,19 +355,20 @@ impl Daemon {
         if !missing.is_empty() {
             change = change.line(format!("not found: {}", missing.join(", ")));
         }
-        if *dry_run {
-            return Ok(change);
-        }
         let labels = self.labelled(&open).into_iter().filter_map(|(path, label)| Some((path, label.ok()??)));
         // One that was cut off must not keep the others away from whoever needs them.
         let members: Vec<_> = labels.filter(|(_, label)| label.pool_id == id && label.whole).collect();
-        let how = OpenHow { read_only: *read_only, degraded: *degraded || self.degraded, partly: false };
+        let run = request.changing.run();
+        let how = OpenHow { read_only: *read_only, degraded: *degraded || self.degraded, partly: false, run };
         let names: Vec<String> = open.iter().map(|pool| pool.name.clone()).collect();
         self.open_pool(&name, &names, &members, how, Instant::now(), true).map_err(|error| {
             let read = PoolImport { read_only: true, degraded: true, ..PoolImport::of(&name) };
             let could = !degraded && error.kind == Kind::NotPossible;
             error.or_hint(|| if could { read.line() } else { DiskList::default().line() })
         })?;
+        if *dry_run {
+            return Ok(change);
+        }
         lock(&self.unopened).retain(|unopened| unopened.found.id != id);
         self.note_pools();
         self.want(

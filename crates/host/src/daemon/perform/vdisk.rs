@@ -5,12 +5,11 @@ use super::export::ending;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::judge;
 use crate::api::name::VdiskName;
-use crate::api::pool::{DiskState, Health, PoolInfo};
+use crate::api::pool::{Health, PoolInfo};
 use crate::api::size::{Size, typed};
-use crate::api::vdisk::{Explanation, Provisioning, Resiliency, VdiskInfo};
+use crate::api::vdisk::{Explanation, Layout, Provisioning, Resiliency, VdiskInfo};
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::Daemon;
-use crate::daemon::backend::{Judged, VdiskSpec};
 use crate::ops::Perform;
 use crate::ops::disk::{DiskAdd, DiskList};
 use crate::ops::export::ExportRemove;
@@ -19,7 +18,11 @@ use crate::ops::pool::PoolShow;
 use crate::ops::vdisk::{
     Explain, VdiskClear, VdiskCreate, VdiskList, VdiskRemove, VdiskRename, VdiskResize, VdiskShow,
 };
+use crate::ops::watch::StatusShow;
+use weft_engine::error::{Error, ErrorKind};
 use weft_engine::limits;
+use weft_engine::pool::{Amount, Growth, Protection, Refusal, VdiskPlan, VdiskSpec, Wanted};
+use weft_engine::stripe::geometry;
 use weft_engine::units::ByteCount;
 
 /// The sector of a virtual disk that asks for none: what every client can use.
@@ -115,16 +118,10 @@ impl Daemon {
             let without = VdiskCreate::new(request.name.clone(), request.size);
             return Err(ApiError::new(Kind::NotPossible, message).offer(&without));
         }
-        let spec = spec(request, pool)?;
-        let judged = self.parts.engine.vdisk_judge(&pool.name, &spec)?;
-        let size = new_size(request, &spec, &judged)?;
-        if !request.changing.dry_run {
-            self.parts.engine.vdisk_create(&pool.name, &spec, size).map_err(|error| {
-                let smaller = VdiskCreate::new(request.name.clone(), Size::Max).line();
-                if error.kind == Kind::NoSpace { error.or_hint(|| smaller) } else { error }
-            })?;
-        }
-        let layout = judged.layout;
+        let wanted = wanted(request, pool)?;
+        let planned = self.parts.engine.vdisk_create(&pool.name, &wanted, request.changing.run())?;
+        let VdiskPlan { spec, layout, room } = planned.map_err(|refusal| cannot_create(request, refusal))?;
+        let (size, layout) = (spec.size, Layout::from(layout));
         let survives = match layout.resiliency.failures() {
             0 => "survives no disk failure".into(),
             1 => "survives the failure of any disk".into(),
@@ -132,11 +129,11 @@ impl Daemon {
         };
         let efficiency = layout.efficiency() * 100.0;
         let change = Change::new(Outcome::Created, format!("vdisk {}", request.name), request.changing.dry_run)
-            .line(format!("size {size}, {}, sectors of {} bytes", spec.provisioning, spec.sector))
+            .line(format!("size {size}, {}, sectors of {} bytes", request.provisioning, spec.sector))
             .line(layout.to_string())
             .line(format!("{survives}; {efficiency:.0} % of the raw space is data"));
-        Ok(match size > judged.room {
-            true => change.line(beyond(&request.name, judged.room)),
+        Ok(match size > room {
+            true => change.line(beyond(&request.name, room)),
             false => change,
         })
     }
@@ -144,44 +141,21 @@ impl Daemon {
     fn resize_vdisk(&self, seen: &Seen, request: &VdiskResize) -> Answer<Change> {
         let name = &request.vdisk;
         let vdisk = find_vdisk(&seen.pool, name)?;
-        let size = match request.size {
-            Size::Bytes(bytes) => bytes,
-            relative => {
-                let room = self.parts.engine.vdisk_size_max(name)?;
-                let wanted = relative.of(room).0;
-                ByteCount(wanted - wanted % u64::from(vdisk.sector))
-            }
-        };
-        judge::vdisk_size(size, u64::from(vdisk.sector)).map_err(|bad| {
-            let size = bad.nearest.as_ref().and_then(|nearest| nearest.parse().ok()).unwrap_or(request.size);
-            ApiError::from(bad).offer(&VdiskResize { size, ..request.clone() })
-        })?;
+        if let Size::Bytes(size) = request.size {
+            judge::vdisk_size(size, u64::from(vdisk.sector)).map_err(|bad| {
+                let size = bad.nearest.as_ref().and_then(|nearest| nearest.parse().ok()).unwrap_or(request.size);
+                ApiError::from(bad).offer(&VdiskResize { size, ..request.clone() })
+            })?;
+        }
+        let planned = self.parts.engine.vdisk_resize(name, amount(request.size), request.changing.run())?;
+        let Growth { from, to, room } = planned.map_err(|refusal| cannot_grow(request, refusal))?;
         let subject = format!("vdisk {name}");
-        if size.0 == vdisk.size {
-            return Ok(Change::new(Outcome::AlreadySo, subject, request.changing.dry_run).line(format!("size {size}")));
+        if to == from {
+            return Ok(Change::new(Outcome::AlreadySo, subject, request.changing.dry_run).line(format!("size {to}")));
         }
-        if size.0 < vdisk.size {
-            let now = ByteCount(vdisk.size);
-            return Err(match request.size {
-                Size::Bytes(_) => ApiError::new(
-                    Kind::NotPossible,
-                    format!("{name} is {now} and only grows; {size} would cut data off"),
-                )
-                .offer(&VdiskCreate::new(second(name), request.size)),
-                Size::Max | Size::Percent(_) => ApiError::new(
-                    Kind::NoSpace,
-                    format!("{name} is {now} already; {} of the room is {size}", request.size),
-                )
-                .offer(&PoolShow::of(&name.pool)),
-            });
-        }
-        let room = self.parts.engine.vdisk_size_max(name)?;
-        if !request.changing.dry_run {
-            self.parts.engine.vdisk_resize(name, size)?;
-        }
-        let change = Change::new(Outcome::Changed, subject, request.changing.dry_run)
-            .line(format!("size {} -> {size}", ByteCount(vdisk.size)));
-        Ok(match size > room {
+        let change =
+            Change::new(Outcome::Changed, subject, request.changing.dry_run).line(format!("size {from} -> {to}"));
+        Ok(match to > room {
             true => change.line(beyond(name, room)),
             false => change,
         })
@@ -206,9 +180,7 @@ impl Daemon {
             let message = format!("{name} is offered on {}; its clients know it by its name", vdisk.exports.join(", "));
             return Err(ApiError::new(Kind::NotPossible, message).offer(&ExportRemove::all(name)));
         }
-        if !dry_run {
-            self.parts.engine.vdisk_rename(name, &request.name)?;
-        }
+        self.parts.engine.vdisk_rename(name, &request.name, request.changing.run())?;
         Ok(Change::new(Outcome::Changed, subject, dry_run).line(format!("name {name} -> {new}")))
     }
 
@@ -219,9 +191,8 @@ impl Daemon {
             let message = format!("{name} is offered on {}; its clients would lose it", vdisk.exports.join(", "));
             return Err(ApiError::new(Kind::NotPossible, message).hint(ending(&vdisk)));
         }
-        if !dry_run {
-            self.parts.engine.vdisk_remove(name)?;
-        }
+        let removed = self.parts.engine.vdisk_remove(name, request.changing.run());
+        removed.map_err(|error| error.or_hint(|| StatusShow::of(&name.pool).line()))?;
         let (size, used) = (ByteCount(vdisk.size), ByteCount(vdisk.used));
         let freed = ByteCount(vdisk.footprint);
         Ok(Change::new(Outcome::Removed, format!("vdisk {name}"), dry_run)
@@ -243,7 +214,7 @@ impl Daemon {
             }
             return Ok(Change::new(Outcome::AlreadySo, subject, dry_run));
         };
-        let given_up = self.parts.engine.vdisk_clear(name, dry_run)?;
+        let given_up = self.parts.engine.vdisk_clear(name, request.changing.run())?;
         let mut change = Change::new(Outcome::Changed, subject, dry_run)
             .line(format!("it takes requests again; it had stopped because: {failure}"));
         if given_up.is_empty() {
@@ -292,84 +263,80 @@ fn find_vdisk(pool: &PoolInfo, name: &VdiskName) -> Answer<VdiskInfo> {
     Err(ApiError::new(Kind::NotFound, message).hint(hint))
 }
 
-/// What is asked of the engine, with enough disks for it.
-fn spec(request: &VdiskCreate, pool: &PoolInfo) -> Answer<VdiskSpec> {
-    let mut usable = Vec::new();
+/// What is asked of the engine.
+fn wanted(request: &VdiskCreate, pool: &PoolInfo) -> Answer<Wanted> {
+    let mut disks = 0;
     for wanted in &request.disks {
         let Some(disk) = pool.disks.iter().find(|disk| disk.name == *wanted) else {
             let names: Vec<&str> = pool.disks.iter().map(|disk| disk.name.as_str()).collect();
             let message = format!("pool {} has no disk {wanted}; it has {}", pool.name, names.join(", "));
             return Err(ApiError::new(Kind::NotFound, message).offer(&DiskList::of(&pool.name)));
         };
-        if !usable.contains(&disk) {
-            usable.push(disk);
-        }
+        disks |= disk.no.map_or(0, |no| 1 << no);
     }
-    if usable.is_empty() {
-        usable.extend(&pool.disks);
-    }
-    usable.retain(|disk| matches!(disk.state, DiskState::Healthy | DiskState::Returning));
-    let resiliency = request.resiliency_for(usable.len())?;
-    enough_disks(request, resiliency, usable.len(), &pool.name)?;
-    let numbers = usable.iter().filter_map(|disk| disk.no);
-    Ok(VdiskSpec {
-        name: request.name.vdisk.clone(),
-        resiliency,
-        columns: request.columns,
-        interleave: request.interleave_bytes()?,
-        provisioning: request.provisioning,
-        sector: request.sector.unwrap_or(SECTOR_DEFAULT),
-        disks: if request.disks.is_empty() { Vec::new() } else { numbers.collect() },
+    let given = request.resiliency_asked()?.map(geometry::Resiliency::from);
+    Ok(Wanted {
+        size: amount(request.size),
+        protection: given.map_or(Protection::Chosen(request.failures), Protection::Given),
+        spec: VdiskSpec {
+            name: request.name.vdisk.clone(),
+            size: ByteCount::ZERO,
+            resiliency: given.unwrap_or(geometry::Resiliency::Simple),
+            columns: request.columns,
+            interleave: request.interleave_bytes()?,
+            fixed: request.provisioning == Provisioning::Fixed,
+            sector: u32::from(request.sector.unwrap_or(SECTOR_DEFAULT)),
+            disks,
+        },
     })
 }
 
-fn enough_disks(request: &VdiskCreate, resiliency: Resiliency, usable: usize, pool: &str) -> Answer<()> {
-    let per_column = usize::from(resiliency.disks_per_column());
-    let columns = usize::from(request.columns.unwrap_or(resiliency.columns_min()));
-    let needed = columns * per_column;
-    if needed <= usable {
-        return Ok(());
+fn amount(size: Size) -> Amount {
+    match size {
+        Size::Bytes(bytes) => Amount::Bytes(bytes),
+        Size::Max => Amount::Share(100),
+        Size::Percent(share) => Amount::Share(share),
     }
-    let of_them = if request.disks.is_empty() { format!("pool {pool} has") } else { "of those named there are".into() };
-    let message = format!("{resiliency} with {columns} columns needs {needed} disks; {of_them} {usable} that work");
-    let create = VdiskCreate::new(request.name.clone(), request.size);
-    let columns_that_fit = usable / per_column;
-    let hint = if usable == 0 {
-        DiskList::of(pool).line()
-    } else if columns_that_fit >= usize::from(resiliency.columns_min()) {
-        let columns = Some(columns_that_fit as u8);
-        VdiskCreate { columns, ..create.with(resiliency) }.line()
-    } else {
-        create.with(Resiliency::default_for(usable)).line()
-    };
-    Err(ApiError::new(Kind::NotPossible, message).hint(hint))
 }
 
-/// The size in bytes; what must be there now is there.
-fn new_size(request: &VdiskCreate, spec: &VdiskSpec, judged: &Judged) -> Answer<ByteCount> {
-    let wanted = request.size.of(judged.room);
-    let size = match request.size {
-        Size::Bytes(_) => wanted,
-        Size::Max | Size::Percent(_) => ByteCount(wanted.0 - wanted.0 % u64::from(spec.sector).max(4096)),
-    };
+/// Why a virtual disk cannot be made, with what can.
+fn cannot_create(request: &VdiskCreate, refusal: Refusal) -> ApiError {
+    let pool = request.name.pool.as_str();
     let create = |size: Size| VdiskCreate::new(request.name.clone(), size);
-    let no_room = |message: String, hint: String| Err(ApiError::new(Kind::NoSpace, message).hint(hint));
-    if size == ByteCount::ZERO {
-        return no_room(
-            format!("pool {} has no room for {}", request.name.pool, judged.layout),
-            PoolShow::of(&request.name.pool).line(),
-        );
-    }
-    if spec.provisioning == Provisioning::Fixed && size > judged.room {
-        let room = judged.room;
-        return no_room(
-            format!("pool {} has room for {room} of {}, not for {size}", request.name.pool, judged.layout),
-            if room == ByteCount::ZERO {
-                VdiskCreate { thin: true, ..create(request.size) }.line()
-            } else {
-                VdiskCreate { provisioning: Provisioning::Fixed, ..create(Size::Max) }.line()
-            },
-        );
-    }
-    Ok(size)
+    let hint = match &refusal {
+        Refusal::Taken(_) => VdiskCreate::new(second(&request.name), request.size).line(),
+        Refusal::TooFewDisks { there: 0, .. } => DiskList::of(pool).line(),
+        Refusal::TooFewDisks { layout, there, .. } => {
+            let resiliency = Layout::from(*layout).resiliency;
+            let columns = (there / usize::from(resiliency.disks_per_column())) as u8;
+            let (create, narrower) = (create(request.size), columns >= resiliency.columns_min());
+            match narrower {
+                true => VdiskCreate { columns: Some(columns), ..create.with(resiliency) }.line(),
+                false => create.with(Resiliency::default_for(*there)).line(),
+            }
+        }
+        Refusal::TooLarge { most, .. } => create(Size::Bytes(*most)).line(),
+        Refusal::NoRoom { size: None, .. } => PoolShow::of(pool).line(),
+        Refusal::NoRoom { room: ByteCount::ZERO, .. } => VdiskCreate { thin: true, ..create(request.size) }.line(),
+        Refusal::NoRoom { .. } => VdiskCreate { provisioning: Provisioning::Fixed, ..create(Size::Max) }.line(),
+        Refusal::Pool(error) if error.kind == ErrorKind::InvalidInput => create(request.size).line(),
+        _ => StatusShow::of(pool).line(),
+    };
+    ApiError::from(Error::from(refusal)).hint(hint)
+}
+
+/// Why a virtual disk cannot grow, with what can be done.
+fn cannot_grow(request: &VdiskResize, refusal: Refusal) -> ApiError {
+    let name = &request.vdisk;
+    let hint = match (&refusal, request.size) {
+        (Refusal::Shrinks { .. }, Size::Bytes(_)) => VdiskCreate::new(second(name), request.size).line(),
+        (Refusal::Shrinks { now, asked }, share) => {
+            let message = format!("{name} is {now} already; {share} of the room is {asked}");
+            return ApiError::new(Kind::NoSpace, message).offer(&PoolShow::of(&name.pool));
+        }
+        (Refusal::TooLarge { most, .. }, _) => VdiskResize { size: Size::Bytes(*most), ..request.clone() }.line(),
+        (Refusal::NoRoom { .. }, _) => VdiskResize { size: Size::Max, ..request.clone() }.line(),
+        _ => StatusShow::of(&name.pool).line(),
+    };
+    ApiError::from(Error::from(refusal)).hint(hint)
 }

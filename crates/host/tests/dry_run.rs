@@ -1,0 +1,159 @@
+//! What a dry run promises is what happens: every operation that changes something, asked in every state first with
+//! `--dry-run` and then for real, of the daemon on its real engine and small files.
+//!
+//! 1. Both answers are the same, word for word: the refusal with what it offers, or the promise with its numbers.
+//! 2. A dry run changes nothing, nor does a refusal.
+//! 3. The numbers that are promised are what is there afterwards.
+
+#[path = "dry_run/asked.rs"]
+mod asked;
+#[path = "dry_run/states.rs"]
+mod states;
+
+use serde_json::{Value, json};
+use states::Machine;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use weft_engine::units::ByteCount;
+use weft_host::cli::exit::Exit;
+
+/// A command and what came of it.
+struct Ran {
+    exit: Exit,
+    out: String,
+    err: String,
+}
+
+/// States that are tried at a time: most of what they wait for are disks.
+const AT_ONCE: usize = 4;
+
+#[test]
+fn what_a_dry_run_promises_is_what_happens() {
+    let only = std::env::var("WEFT_STATE").unwrap_or_default();
+    let states: Vec<_> = states::STATES.iter().filter(|(name, _)| name.contains(&only)).collect();
+    let (next, taken, broken) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let try_states = || {
+        while let Some((name, steps)) = states.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut machine = Machine::after(steps);
+            let mut before = machine.shown();
+            for line in asked::LINES {
+                match machine.promise_kept(line, &before) {
+                    Ok(false) => continue,
+                    Ok(true) => drop(taken.fetch_add(1, Ordering::Relaxed)),
+                    Err(why) => broken.lock().unwrap().push(format!("{name}: weft {line}\n{why}")),
+                }
+                machine = Machine::after(steps);
+                before = machine.shown();
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(try_states))));
+    let (asked, taken, broken) = (states.len() * asked::LINES.len(), taken.into_inner(), broken.into_inner().unwrap());
+    eprintln!("{asked} commands in {} states, of which {taken} changed something", states.len());
+    assert!(broken.is_empty(), "{} promises were broken\n\n{}", broken.len(), broken.join("\n\n"));
+    assert!(!only.is_empty() || taken > asked / 10, "{taken} of {asked} changed something: they prove too little");
+}
+
+impl Machine {
+    /// Asks twice. Whether the second time changed something; what was wrong if they differ.
+    fn promise_kept(&self, line: &str, before: &Value) -> Result<bool, String> {
+        let dry = self.weft(&format!("{line} --dry-run --json"));
+        let unchanged = self.shown();
+        if unchanged != *before {
+            return Err(format!("  the dry run changed something: {}", difference(before, &unchanged)));
+        }
+        let real = self.weft(&format!("{line} --yes --json"));
+        let told = format!("  dry:  {}  real: {}", dry.told(), real.told());
+        // What is offered instead is asked the same way.
+        let offered = |ran: &Ran| ran.err.replace(" --dry-run", "").replace(" --yes", "");
+        if dry.exit != real.exit || offered(&dry) != offered(&real) {
+            return Err(told);
+        }
+        let now = self.shown();
+        if real.exit != Exit::Done {
+            let changed = || format!("{told}  a refusal changed something: {}", difference(before, &now));
+            return if now == *before { Ok(false) } else { Err(changed()) };
+        }
+        let (mut promised, done): (Value, Value) = (read(&dry.out), read(&real.out));
+        if promised["dry_run"] != true || done["dry_run"] != false {
+            return Err(told);
+        }
+        promised["dry_run"] = json!(false);
+        // The number of a job is given when it begins.
+        let already = done["outcome"] == "already-so";
+        if !already && let Some(job) = done.get("job") {
+            promised["job"] = job.clone();
+        }
+        if promised != done {
+            return Err(told);
+        }
+        numbers_are_true(line, before, &now, &done).map_err(|why| format!("{told}  {why}"))?;
+        Ok(!already)
+    }
+
+    /// What there is when nothing goes on by itself any more, without what is counted and measured.
+    fn shown(&self) -> Value {
+        let some = |of: &Value, keys: &[&str]| -> Value {
+            let one = |one: &Value| -> Value { keys.iter().map(|key| (key.to_string(), one[key].clone())).collect() };
+            of.as_array().unwrap().iter().map(one).collect()
+        };
+        let files = |dir| -> Vec<String> {
+            let mut files: Vec<_> = std::fs::read_dir(self.path(dir)).unwrap().map(|file| file.unwrap()).collect();
+            files.sort_by_key(|file| file.path());
+            files.iter().map(|file| format!("{:?} {}", file.file_name(), file.metadata().unwrap().len())).collect()
+        };
+        let pools = self.settled();
+        let all = |key: &str, keys: &[&str]| -> Value {
+            pools.as_array().unwrap().iter().map(|pool| some(&pool[key], keys)).collect()
+        };
+        json!({
+            "pools": some(&pools, &["id", "name", "read_only", "free", "settings", "health"]),
+            "vdisks": all("vdisks", &["name", "size", "layout", "provisioning", "footprint", "health", "exports"]),
+            "disks": all("disks", &["name", "no", "path", "state", "media", "usage", "domain"]),
+            "jobs": all("jobs", &["job", "state"]),
+            "disk files": files("disks"),
+            "other files": files("other"),
+        })
+    }
+}
+
+/// What an answer says about sizes is what is there now.
+fn numbers_are_true(line: &str, before: &Value, now: &Value, done: &Value) -> Result<(), String> {
+    let said = done["changes"].to_string();
+    let find = |shown: &Value, name: &str| {
+        shown["vdisks"][0].as_array().unwrap().iter().find(|vdisk| vdisk["name"] == name).cloned().unwrap()
+    };
+    let words: Vec<&str> = line.split(' ').collect();
+    if let ["vdisk", "create" | "resize", name, ..] = words[..] {
+        let size = ByteCount(find(now, name)["size"].as_u64().unwrap()).to_string();
+        if !said.contains(&size) {
+            return Err(format!("it has {size} now"));
+        }
+    }
+    if let ["vdisk", "remove", name, ..] = words[..] {
+        let free = |shown: &Value| shown["pools"][0]["free"].as_u64().unwrap();
+        let freed = ByteCount(find(before, name)["footprint"].as_u64().unwrap());
+        let given_back = ByteCount(free(now) - free(before));
+        if given_back < freed || !said.contains(&format!("{freed} of the pool")) {
+            return Err(format!("{given_back} are free that were not"));
+        }
+    }
+    Ok(())
+}
+
+impl Ran {
+    fn told(&self) -> String {
+        format!("{:?} {}{}\n", self.exit, self.out.split_whitespace().collect::<Vec<_>>().join(" "), self.err)
+    }
+}
+
+fn read(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// The first thing that two views of the machine show differently.
+fn difference(before: &Value, after: &Value) -> String {
+    let views = before.as_object().unwrap();
+    let (key, was) = views.iter().find(|(key, was)| after[*key] != **was).expect("there is one");
+    format!("{key}\n  was {was}\n  is  {}", after[key])
+}
