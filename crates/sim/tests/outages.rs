@@ -118,6 +118,37 @@ fn a_write_is_not_refused_for_want_of_memory_while_the_disks_that_have_just_gone
     rig.close().unwrap();
 }
 
+/// A virtual disk that is being removed is there after a power cut, for it was not on record that it went; so is what
+/// was flushed to it, although a checkpoint was taken meanwhile.
+#[test]
+fn what_was_flushed_is_there_when_the_power_goes_amid_a_removal() {
+    let (mut rig, mut rng) = opened(7, 5, Tuning { auto_jobs: false, ..Tuning::default() });
+    let vdisk = make(&rig, "going", PARITY, 3, 0);
+    let (pool, world) = (rig.pool(), rig.world.clone());
+    rig.run(async move {
+        vdisk.write(VirtualOffset(0), &[1; STRIPE as usize], true).await.unwrap();
+        vdisk.write(VirtualOffset(STRIPE), &[2; 4096], true).await.unwrap();
+        let place = pool.store().map.borrow().tables.values().find_map(|table| table.get(0)).unwrap();
+        // A read that is under way, which the removal waits for.
+        pool.store().map.borrow_mut().pin(place);
+        let removal = pool.clone();
+        world.spawn("removal", Box::pin(async move { drop(removal.vdisk_remove("going").await) }));
+        world.sleep(Nanos::millis(50)).await;
+        assert!(pool.vdisk("going").is_none());
+        pool.checkpoint().await.unwrap();
+    });
+    rig.halt();
+    rig.disks.iter().for_each(|disk| disk.power_cut_with(&[]));
+    rig.open(&mut rng).unwrap();
+    let vdisk = rig.pool().vdisk("going").expect("it was not on record that it went");
+    let read = rig.run(async move {
+        let mut bytes = vec![0; 4096];
+        vdisk.read(VirtualOffset(STRIPE), &mut bytes).await.map(|()| bytes)
+    });
+    assert!(read.unwrap().iter().all(|byte| *byte == 2), "what was flushed is gone");
+    rig.close().unwrap();
+}
+
 /// Versions that were not flushed wait in limbo for a disk that does not come back; partial writes above them cannot
 /// leave memory, and others wait for that. All of them end, as clients were told, once disks were waited for.
 #[test]

@@ -148,6 +148,7 @@ impl Pool {
         while self.is_being_read(&vdisk) {
             self.store.pause().await;
         }
+        vdisk.forget_landed();
         let records = self.store.map.borrow_mut().drop_vdisk(vdisk.id());
         self.store.append_all(records);
         self.store.make_durable(self.store.log.seq()).await?;

@@ -309,7 +309,8 @@ impl Vdisk {
         }
     }
 
-    /// Ends its service: every later request is refused.
+    /// Ends its service: every later request is refused. What the log holds of it stays there: until it is on record
+    /// that it was removed, it may be there after a crash.
     pub(crate) fn close(&self) {
         self.removed.set(true);
         self.store.forget_streams(Some(self.id));
@@ -322,6 +323,12 @@ impl Vdisk {
             .sum();
         self.stripes.borrow_mut().values_mut().for_each(|gathering| gathering.filling = None);
         self.store.buffered_changed(-(freed as i64));
+        // Who waits for room in the log for it waits in vain.
+        self.store.log.moved.notify();
+    }
+
+    /// Lets go of what the log holds of it: to be called in the step in which it comes on record that it was removed.
+    pub(crate) fn forget_landed(&self) {
         self.store.landings.borrow_mut().retain(|(_, vdisk, _)| *vdisk != self.id);
         self.store.limbo.forget_table(self.table());
     }

@@ -364,7 +364,7 @@ impl Vdisk {
         let held = &self.queue_for(room).held;
         held.set(held.get() + 1);
         self.moved.notify();
-        let reserved = self.store.log.reserve(len, room).await;
+        let reserved = self.store.log.reserve_unless(len, room, || self.check_there()).await;
         held.set(held.get() - 1);
         reserved
     }
