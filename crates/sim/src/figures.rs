@@ -19,7 +19,7 @@ pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads [--full | TE
   streams --reads    sequential reads of what was written at depth 1, 8 and 32, parity and mirrors, healthy and with one disk gone, beside
                      raw disks; fails when one is slower than it must be (--reads --full: with every interleave;
                      --reads TEXT: layouts with TEXT in their names)
-  streams --mixed    a reader beside writers on the same disks: what each gets of what it gets alone, and how long reads take
+  streams --mixed    a reader beside writers: what each gets of what it gets alone, and how long reads take
   streams --random   4 KiB writes with a flush every 32, beside a mirror that writes in place";
 
 /// Runs `weft-sim streams` with these further arguments.

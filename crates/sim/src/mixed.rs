@@ -80,7 +80,7 @@ pub struct MixOutcome {
     pub both: Seen,
 }
 
-/// Of `sorted` times the one that `per_mille` of 1000 do not exceed.
+/// One of `sorted` times: the one that `per_mille` of 1000 do not exceed.
 pub fn quantile(sorted: &[Nanos], per_mille: usize) -> Nanos {
     sorted.get((sorted.len() * per_mille / 1000).min(sorted.len().saturating_sub(1))).copied().unwrap_or(Nanos(0))
 }
@@ -329,7 +329,10 @@ pub fn a_writer_beside_readers_that_never_rest() -> Option<String> {
 }
 
 /// The heading of a table of [`MixOutcome`]s.
-pub const HEADING: &str = "layout                                    writers  reader           alone MB/s: reads  writes    together: reads  writes    shares: reads  writes    read ms: p50  p99  most    write ms: p99  most";
+pub const HEADING: &str = concat!(
+    "layout                                    writers  reader           alone MB/s: reads  writes",
+    "    together: reads  writes    shares: reads  writes    read ms: p50  p99  most    write ms: p99  most"
+);
 
 impl fmt::Display for MixOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -42,13 +42,13 @@ impl Rig {
         Rig::of_kind(world, count, capacity, false)
     }
 
-    /// The same; whether the disks say that they seek is drawn.
+    /// `count` blank disks; whether they say that they seek is drawn.
     pub fn of_any_kind(world: SimWorld, count: usize, capacity: ByteCount) -> Rig {
         let rotational = world.rng("rotational").chance(0.5);
         Rig::of_kind(world, count, capacity, rotational)
     }
 
-    /// The same; `rotational`: they say that they seek.
+    /// `count` blank disks. `rotational`: they say that they seek.
     pub fn of_kind(world: SimWorld, count: usize, capacity: ByteCount, rotational: bool) -> Rig {
         let shape = DiskShape { capacity, physical_sector: 512, rotational };
         let timing = |no: usize| -> Box<dyn Timing> {
