@@ -151,7 +151,8 @@ impl Store {
         while room == Room::Commit && !self.stopping.get() && !is_over() {
             let Some(left) = self.held_by_reads(&disks) else { break };
             waited = true;
-            self.world.sleep(left.min(LOOK).max(Nanos(1))).await;
+            let wait = if left == Nanos(0) { LOOK } else { left.min(LOOK) };
+            self.world.sleep(wait).await;
         }
         self.turns.held.set(self.turns.held.get() + waited as u64);
         let (now, wanted) = (self.world.now(), self.are_read(&disks));
