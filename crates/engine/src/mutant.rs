@@ -74,10 +74,12 @@ pub enum Mutant {
     NotesAfterCommits = 33,
     /// A page is written anew, for its last write may not be durable, to the slot of the one before.
     LastImageOverwritten = 34,
+    /// Once it is the turn of reads on a disk, it is theirs as long as anybody reads.
+    TurnNeverEnds = 35,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 34] = [
+pub const ALL: [Mutant; 35] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -112,6 +114,7 @@ pub const ALL: [Mutant; 34] = [
     Mutant::SuccessorsNotAwaited,
     Mutant::NotesAfterCommits,
     Mutant::LastImageOverwritten,
+    Mutant::TurnNeverEnds,
 ];
 
 /// The mutant of this name.

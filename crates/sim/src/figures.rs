@@ -2,22 +2,24 @@
 
 use crate::random_writes::{Load, on_mirror_in_place, on_parity};
 use crate::streams::{self, Case};
-use crate::{capacity, rebuild, refill, stream_reads};
+use crate::{capacity, mixed, rebuild, refill, stream_reads};
 use std::process::ExitCode;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos};
 
-/// Bytes that each disk gives to a pass of sequential reads.
+/// Bytes that each disk gives to a pass of sequential reads: they are kept in memory, four times. What is read ahead of
+/// the end of a pass, for nobody, counts against it: some hundredths of such a short one.
 const READ_PER_DISK: ByteCount = ByteCount::mib(128);
 
 /// How the command is called.
-pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads [--full | TEXT] | --random]
+pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads [--full | TEXT] | --mixed | --random]
   streams            sequential writes to every parity layout and interleave, request sizes by turns, beside one raw disk;
                      fails when one is slower than it must be
   streams --full     the same with every request size
   streams --reads    sequential reads of what was written at depth 1, 8 and 32, parity and mirrors, healthy and with one disk gone, beside
                      raw disks; fails when one is slower than it must be (--reads --full: with every interleave;
                      --reads TEXT: layouts with TEXT in their names)
+  streams --mixed    a reader beside writers: what each gets of what it gets alone, and how long reads take
   streams --random   4 KiB writes with a flush every 32, beside a mirror that writes in place";
 
 /// Runs `weft-sim streams` with these further arguments.
@@ -28,6 +30,7 @@ pub fn streams_command(arguments: &[String]) -> ExitCode {
         ["--reads"] => return read_streams(false, ""),
         ["--reads", "--full"] => return read_streams(true, ""),
         ["--reads", only] => return read_streams(false, only),
+        ["--mixed"] => return mixed_streams(),
         ["--random"] => random_writes(),
         _ => {
             eprintln!("usage: {STREAMS_USAGE}");
@@ -105,6 +108,20 @@ fn read_streams(full: bool, only: &str) -> ExitCode {
     let cases = stream_reads::cases(interleaves, READ_PER_DISK);
     for case in cases.into_iter().filter(|case| case.layout.to_string().contains(only)) {
         let outcome = stream_reads::run(case);
+        println!("{outcome}");
+        let complaints = outcome.complaints();
+        complaints.iter().for_each(|what| println!("FAILED: {what}"));
+        if complaints.is_empty() { passed += 1 } else { failed += 1 }
+    }
+    println!("{passed} passed, {failed} failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn mixed_streams() -> ExitCode {
+    println!("{}", mixed::HEADING);
+    let (mut passed, mut failed) = (0, 0);
+    for mix in mixed::mixes() {
+        let outcome = mixed::run(&mix);
         println!("{outcome}");
         let complaints = outcome.complaints();
         complaints.iter().for_each(|what| println!("FAILED: {what}"));

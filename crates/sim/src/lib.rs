@@ -11,6 +11,7 @@ pub mod disk;
 pub mod exhaustive;
 pub mod figures;
 pub mod many;
+pub mod mixed;
 pub mod oracle;
 pub mod quorum;
 pub mod random_writes;

@@ -32,12 +32,25 @@ pub struct Rig {
     pub members: usize,
     /// Whether the pool gets handles that stay dead once their disk was gone; see [`SimDisk::plugged`].
     pub plugged: bool,
+    /// Runs of stripes that waited for reads, in all openings until now.
+    pub held: u64,
 }
 
 impl Rig {
     /// `count` blank disks of `capacity` bytes with random latencies.
     pub fn new(world: SimWorld, count: usize, capacity: ByteCount) -> Rig {
-        let shape = DiskShape { capacity, physical_sector: 512, rotational: false };
+        Rig::of_kind(world, count, capacity, false)
+    }
+
+    /// `count` blank disks; whether they say that they seek is drawn.
+    pub fn of_any_kind(world: SimWorld, count: usize, capacity: ByteCount) -> Rig {
+        let rotational = world.rng("rotational").chance(0.5);
+        Rig::of_kind(world, count, capacity, rotational)
+    }
+
+    /// `count` blank disks. `rotational`: they say that they seek.
+    pub fn of_kind(world: SimWorld, count: usize, capacity: ByteCount, rotational: bool) -> Rig {
+        let shape = DiskShape { capacity, physical_sector: 512, rotational };
         let timing = |no: usize| -> Box<dyn Timing> {
             Box::new(Random::new(Latencies::default(), world.rng(&format!("timing {no}"))))
         };
@@ -48,7 +61,7 @@ impl Rig {
     /// A rig of these disks.
     pub fn with_disks(world: SimWorld, disks: Vec<SimDisk>) -> Rig {
         let members = disks.len();
-        Rig { world, disks, pool: None, options: OpenOptions::default(), members, plugged: false }
+        Rig { world, disks, pool: None, options: OpenOptions::default(), members, plugged: false, held: 0 }
     }
 
     /// Runs `future` to its end in virtual time; a hang is a panic that says what runs.
@@ -135,8 +148,12 @@ impl Rig {
 
     /// Stops the engine where it is, as a kill or a power cut does. The disks have to be told which it was.
     pub fn halt(&mut self) {
-        self.pool = None;
+        self.forget_pool();
         self.world.halt();
+    }
+
+    fn forget_pool(&mut self) {
+        self.held += self.pool.take().map_or(0, |pool| pool.store().turns.held.get());
     }
 
     /// A power cut: the engine stops, each disk loses what it will of its cache.
@@ -149,7 +166,7 @@ impl Rig {
     pub fn close(&mut self) -> Result<()> {
         let pool = self.pool();
         let closed = self.run(async move { pool.close().await });
-        self.pool = None;
+        self.forget_pool();
         self.world.run_until_idle(self.world.now() + PATIENCE);
         closed
     }

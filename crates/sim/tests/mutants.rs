@@ -20,6 +20,7 @@ use weft_engine::units::{BLOCK, ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
+use weft_sim::mixed::a_writer_beside_readers_that_never_rest;
 use weft_sim::read_ahead::{changes_beside_a_reader, rot_before_a_reader};
 use weft_sim::removal::search;
 use weft_sim::rig::Rig;
@@ -85,6 +86,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::SlabsFreedBeforeDrop | Mutant::DiscardBeforeDrop | Mutant::DiscardAfterReuse => Catcher::Removal,
         Mutant::AheadOutlivesPlace => Catcher::Reader(changes_beside_a_reader),
         Mutant::ReadsUnproven => Catcher::Reader(rot_before_a_reader),
+        Mutant::TurnNeverEnds => Catcher::Reader(a_writer_beside_readers_that_never_rest),
         Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 21),
         Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),
         Mutant::TouchedForgotten => Catcher::Storm(Profile::Flicker, 36),

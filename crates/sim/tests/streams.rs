@@ -3,7 +3,8 @@
 //! not depend on the machine. This is a sample: `make streams` runs every case.
 
 use weft_engine::stripe::geometry::{Layout, Resiliency};
-use weft_engine::units::ByteCount;
+use weft_engine::units::{ByteCount, Nanos};
+use weft_sim::mixed::{self, Mix, a_writer_beside_readers_that_never_rest};
 use weft_sim::stream_reads::{self, Client, ReadCase};
 use weft_sim::streams::{Case, HEADING, INTERLEAVES, LEAST, REQUESTS, layouts, run, sample};
 
@@ -72,4 +73,30 @@ fn sequential_reads_run_at_the_rate_of_the_disks_whatever_was_under_way_when_the
         broken.extend(outcome.complaints().into_iter().map(|what| format!("{outcome}: {what}")));
     }
     assert_none(broken);
+}
+
+/// Two writers and a reader on the same disks.
+fn mix(resiliency: Resiliency, columns: u8, reader: Client, random: bool) {
+    let layout = Layout::new(resiliency, columns, ByteCount::kib(256)).unwrap();
+    let range = ByteCount::mib(384) * layout.data_columns() as u64;
+    let mix =
+        Mix { class: weft_sim::streams::CLASS, layout, writers: 2, reader, random, range, span: Nanos::millis(2000) };
+    let outcome = mixed::run(&mix);
+    println!("{}\n{outcome}", mixed::HEADING);
+    assert_none(outcome.complaints().into_iter().map(|what| format!("{outcome}: {what}")).collect());
+}
+
+#[test]
+fn a_stream_of_reads_beside_streams_of_writes_gets_its_share_of_the_disks_and_waits_for_no_full_cache() {
+    mix(Resiliency::Parity { parity: 1 }, 3, Client { request: ByteCount::mib(1), depth: 4 }, false);
+}
+
+#[test]
+fn reads_here_and_there_beside_streams_of_writes_get_their_share_of_the_disks_and_wait_for_no_full_cache() {
+    mix(Resiliency::Mirror { copies: 2 }, 1, Client { request: ByteCount::kib(64), depth: 16 }, true);
+}
+
+#[test]
+fn a_writer_waits_for_readers_that_never_rest_but_never_long() {
+    assert_eq!(a_writer_beside_readers_that_never_rest(), None);
 }

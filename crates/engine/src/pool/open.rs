@@ -427,6 +427,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         write_patience,
         budgets: Budgets::new(&options.tuning),
         lanes: Default::default(),
+        turns: Default::default(),
         streams: Default::default(),
         spare: Spare::new(options.tuning.ahead_memory / 4),
         flying: Cell::new(0),

@@ -127,6 +127,7 @@ impl Store {
         };
         let result = self.in_time(&asked, "a flush", Stall::TakenOut, asked.disk.flush()).await;
         let result = self.believed(&asked, result);
+        self.turn_flushed(no);
         match result {
             Ok(()) => {
                 if let Some(member) = self.members.borrow_mut().get_mut(&no) {

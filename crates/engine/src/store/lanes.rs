@@ -12,6 +12,7 @@ use crate::segment::ahead::Fetch;
 use crate::sync::{Promise, promise};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::cell::RefCell;
 
 /// Bytes read ahead that are under way on a disk at most.
@@ -38,6 +39,8 @@ struct Lane {
     wanted: u32,
     /// Bytes read ahead that are under way.
     ahead: u64,
+    /// What they belong to.
+    under_way: Vec<Rc<Fetch>>,
     waiting: VecDeque<Waiting>,
 }
 
@@ -52,6 +55,17 @@ impl Lane {
         self.wanted == 0 && (self.ahead == 0 || self.ahead + bytes <= UNDER_WAY)
     }
 
+    fn begin(&mut self, bytes: u64, fetch: &Rc<Fetch>) {
+        self.ahead += bytes;
+        self.under_way.push(fetch.clone());
+    }
+
+    fn end(&mut self, bytes: u64, fetch: &Rc<Fetch>) {
+        self.ahead -= bytes;
+        let mine = self.under_way.iter().position(|other| Rc::ptr_eq(other, fetch));
+        mine.map(|at| self.under_way.swap_remove(at));
+    }
+
     fn follows(&self, strip: u64, strip_len: u64) -> bool {
         self.head >= strip && self.head <= strip + strip_len
     }
@@ -62,7 +76,7 @@ pub struct Pass<'a> {
     lanes: &'a Lanes,
     disk: u16,
     /// None: somebody waits for them.
-    ahead: Option<u64>,
+    ahead: Option<(u64, Rc<Fetch>)>,
 }
 
 /// Work that was planned for a disk, until it is dropped.
@@ -85,7 +99,7 @@ impl Lanes {
             let mut lanes = self.0.borrow_mut();
             let lane = lanes.entry(disk).or_default();
             if fetch.urgent.get() || fetch.cancelled.get() || lane.waiting.is_empty() && lane.admits(bytes) {
-                lane.ahead += bytes;
+                lane.begin(bytes, fetch);
                 None
             } else {
                 let (go, answer) = promise();
@@ -96,7 +110,7 @@ impl Lanes {
         if let Some(answer) = answer {
             answer.wait().await;
         }
-        Pass { lanes: self, disk, ahead: Some(bytes) }
+        Pass { lanes: self, disk, ahead: Some((bytes, fetch.clone())) }
     }
 
     /// Lets `fetch` go at once.
@@ -120,7 +134,7 @@ impl Lanes {
             lane.waiting = staying;
             let going: VecDeque<Waiting> = going;
             for waiting in going {
-                lane.ahead += waiting.bytes;
+                lane.begin(waiting.bytes, &waiting.fetch);
                 waiting.go.keep(());
             }
         }
@@ -132,9 +146,16 @@ impl Lanes {
         let Some(lane) = lanes.get_mut(&disk) else { return };
         while lane.waiting.front().is_some_and(|waiting| lane.admits(waiting.bytes)) {
             let Some(waiting) = lane.waiting.pop_front() else { return };
-            lane.ahead += waiting.bytes;
+            lane.begin(waiting.bytes, &waiting.fetch);
             waiting.go.keep(());
         }
+    }
+
+    /// Whether somebody waits for what is being read from the disk.
+    pub fn is_wanted(&self, disk: u16) -> bool {
+        let lanes = self.0.borrow();
+        let urgent = |lane: &Lane| lane.under_way.iter().any(|fetch| fetch.urgent.get());
+        lanes.get(&disk).is_some_and(|lane| lane.wanted > 0 || urgent(lane))
     }
 
     /// How well a disk is suited to read from a strip; the least is the best. It goes on where it is for `chunk` bytes.
@@ -168,8 +189,8 @@ impl Lanes {
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
         if let Some(lane) = self.lanes.0.borrow_mut().get_mut(&self.disk) {
-            match self.ahead {
-                Some(bytes) => lane.ahead -= bytes,
+            match &self.ahead {
+                Some((bytes, fetch)) => lane.end(*bytes, fetch),
                 None => lane.wanted -= 1,
             }
         }
@@ -198,7 +219,6 @@ mod tests {
     use super::*;
     use crate::exec::Executor;
     use alloc::boxed::Box;
-    use alloc::vec::Vec;
     use core::cell::Cell;
 
     /// Reads `bytes` of a fetch ahead for ever; how many of them are under way.

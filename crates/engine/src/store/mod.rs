@@ -29,6 +29,7 @@ pub mod proof;
 pub mod quorum;
 pub mod replay;
 pub mod spare;
+pub mod turns;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{DiskNo, Event};
@@ -72,6 +73,10 @@ pub struct Tuning {
     pub idle_land: Nanos,
     /// Bytes that are read ahead of clients who read in order, before they want them; 0: none.
     pub ahead_memory: u64,
+    /// Bytes that a disk which seeks is given to write before those who read there have a turn.
+    pub turn_bytes: u64,
+    /// How long such a turn of the readers is.
+    pub turn_time: Nanos,
     /// Stripe writes under way at once, per virtual disk.
     pub runs_in_flight: usize,
     /// Bytes per column written with one call.
@@ -102,6 +107,8 @@ impl Default for Tuning {
             commit_bytes: 256 << 20,
             idle_land: Nanos::secs(5),
             ahead_memory: 128 << 20,
+            turn_bytes: 32 << 20,
+            turn_time: Nanos::millis(125),
             runs_in_flight: 8,
             run_bytes: 1 << 20,
             read_patience: Nanos::secs(1),
@@ -147,6 +154,8 @@ pub struct Store {
     pub budgets: Budgets,
     /// The ways to the disks, for reads.
     pub lanes: lanes::Lanes,
+    /// Whose turn it is on each disk.
+    pub turns: turns::Turns,
     /// Clients that read in order.
     pub streams: RefCell<crate::vdisk::ahead::Streams>,
     /// Buffers to read into.

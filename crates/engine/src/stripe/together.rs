@@ -177,7 +177,11 @@ impl Store {
         if fetch.is_some_and(|fetch| fetch.cancelled.get()) {
             return Vec::new();
         }
-        join(calls.into_iter().map(|call| self.run_call(call))).await.into_iter().flatten().collect()
+        let came = join(calls.into_iter().map(|call| self.run_call(call))).await;
+        if fetch.is_none_or(|fetch| fetch.urgent.get()) {
+            self.read_ended(disk);
+        }
+        came.into_iter().flatten().collect()
     }
 
     async fn run_call(&self, call: Call) -> Vec<(usize, usize, Came)> {

@@ -53,7 +53,7 @@ pub(super) struct Storm {
 
 impl Storm {
     fn new(world: SimWorld, scene: Scene, rng: Rng) -> Storm {
-        let mut rig = Rig::new(world, scene.disks + scene.extras, scene.capacity);
+        let mut rig = Rig::of_any_kind(world, scene.disks + scene.extras, scene.capacity);
         rig.members = scene.disks;
         let ids = Rc::new(Ids::new(rig.disks.len(), scene.disks));
         rig.options = OpenOptions { tuning: scene.tuning, degraded: true, ..OpenOptions::default() };
@@ -337,13 +337,14 @@ impl Storm {
         let kind = if *fixed { "fixed" } else { "thin" };
         let _ = write!(
             line,
-            "{layout}, {size} {kind}, sector {sector}, {disks} disks of {}, victims {victims:?}: {} operations, {} of them upkeep, {} refused as full, {} crashes, {} openings",
+            "{layout}, {size} {kind}, sector {sector}, {disks} disks of {}, victims {victims:?}: {} operations, {} of them upkeep, {} refused as full, {} crashes, {} openings, {} runs held for reads",
             self.scene.capacity,
             self.shared.done.get(),
             self.ids.acts.get(),
             self.shared.full.get(),
             self.crashes,
-            self.openings
+            self.openings,
+            self.rig.held
         );
         line
     }

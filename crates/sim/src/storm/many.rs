@@ -105,7 +105,7 @@ impl Many {
         scene.tuning.failures_max = u64::MAX;
         scene.capacity = ByteCount::mib(*rng.pick(&[8, 9, 12]));
         scene.disks = 3 + rng.below(4) as usize;
-        let mut rig = Rig::new(world.clone(), scene.disks, scene.capacity);
+        let mut rig = Rig::of_any_kind(world.clone(), scene.disks, scene.capacity);
         rig.options = OpenOptions { tuning: scene.tuning, ..OpenOptions::default() };
         rig.plugged = true;
         let field = Field {

@@ -91,7 +91,7 @@ impl Outages {
         // A disk that vanishes often is not a bad one here.
         scene.tuning.failures_max = u64::MAX;
         scene.faults = FaultPlan::default();
-        let mut rig = Rig::new(world, scene.disks, scene.capacity);
+        let mut rig = Rig::of_any_kind(world, scene.disks, scene.capacity);
         rig.options = OpenOptions { tuning: scene.tuning, ..OpenOptions::default() };
         // A disk that lost its cache behind a handle that goes on as if nothing had been would be a disk whose flushes
         // lie.

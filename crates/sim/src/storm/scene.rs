@@ -49,6 +49,8 @@ impl Scene {
             commit_bytes: *rng.pick(&[64 << 10, 1 << 20, 256 << 20]),
             idle_land: Nanos::millis(*rng.pick(&[20, 5000])),
             ahead_memory: *rng.fork("read ahead").pick(&[0, 64 << 10, 1 << 20, 8 << 20]),
+            turn_bytes: *rng.fork("turn bytes").pick(&[4 << 10, 64 << 10, 1 << 20]),
+            turn_time: Nanos::millis(*rng.fork("turn time").pick(&[1, 20, 150])),
             runs_in_flight: 1 + rng.below(8) as usize,
             run_bytes: *rng.pick(&[4 << 10, 64 << 10, 1 << 20]),
             read_patience: Nanos::millis(*rng.pick(&[5, 200, 1000])),

@@ -84,7 +84,7 @@ impl Split {
         scene.tuning.failures_max = u64::MAX;
         // Reads beyond what is there wait for that long, once for each disk that goes.
         scene.tuning.freeze_limit = Nanos::millis(*rng.pick(&[100, 1000, 10_000]));
-        let mut rig = Rig::new(world, scene.disks, scene.capacity);
+        let mut rig = Rig::of_any_kind(world, scene.disks, scene.capacity);
         rig.options = OpenOptions { tuning: scene.tuning, ..OpenOptions::default() };
         // A machine that lost a disk has lost it until it opens it anew.
         rig.plugged = true;
