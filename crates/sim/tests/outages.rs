@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use weft_engine::format::record::{OWNER_METADATA, SettingsRecord, Usage};
+use weft_engine::format::record::{JobKind, OWNER_METADATA, SettingsRecord, Usage};
 use weft_engine::io::Disk;
-use weft_engine::pool::job::has_ended;
+use weft_engine::pool::job::{JobState, has_ended};
 use weft_engine::pool::{DiskChange, OpenOptions, Pool, VdiskSpec};
 use weft_engine::segment::Segment;
 use weft_engine::store::{Tuning, slots_on};
@@ -115,6 +115,27 @@ fn a_write_is_not_refused_for_want_of_memory_while_the_disks_that_have_just_gone
         }
         weak.flush().await.unwrap();
     });
+    rig.close().unwrap();
+}
+
+/// The first metadata of a pool of two disks is made while one of them is away: once that is back, and a repair is
+/// done, it has a copy on each.
+#[test]
+fn metadata_that_was_made_while_a_disk_was_away_is_on_that_disk_too_once_it_is_back() {
+    let (mut rig, mut rng) = opened(3, 2, Tuning { auto_jobs: false, ..Tuning::default() });
+    let vdisk = make(&rig, "pair", Resiliency::Mirror { copies: 2 }, 1, 0);
+    let (pool, disk) = (rig.pool(), rig.disks[0].clone());
+    let homes = rig.run(async move {
+        disk.vanish();
+        pool.store().disk_lost(0, "the story says so");
+        vdisk.write(VirtualOffset(0), &[1; 64 << 10], true).await.unwrap();
+        disk.return_intact(&mut rng);
+        pool.attach(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
+        let repair = pool.job_start(JobKind::Repair, 0).await.unwrap();
+        assert_eq!(pool.job_wait(repair).await.unwrap().state, JobState::Done);
+        pool.store().metadata_homes()
+    });
+    assert!(!homes.is_empty() && homes.values().all(|on| *on == 0b11), "{homes:?}");
     rig.close().unwrap();
 }
 

@@ -398,8 +398,11 @@ impl Map {
         {
             self.put_back(given_up);
         }
+        // A disk that is only away now gets its copy from a repair: two on one disk would pass for whole for ever.
+        let away = |disk: &DiskRoom| !disk.healthy && disk.record.usage == Usage::AutoSelect;
+        let away = self.disks.values().any(away);
         while slabs.len() < copies {
-            let again = self.place(1, 0, 0, 0);
+            let again = if away { Ok(alloc::vec![None]) } else { self.place(1, 0, 0, 0) };
             slabs.extend(again.unwrap_or_else(|_| alloc::vec![None]));
         }
         Ok(self.insert_segment(OWNER_METADATA, layout, PageRun { segment: 0, first: 0, count: 0 }, slabs))

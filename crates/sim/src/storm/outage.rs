@@ -562,7 +562,10 @@ pub(super) fn survives(pool: &Pool, hit: &[usize], failures: usize) -> bool {
     let durable = store.labels.durable.get().voters;
     let durable = (0..64).filter(|no| durable >> no & 1 == 1).collect();
     let (logs, _) = left(store.loggers());
-    goes_on(left(store.voters())) && goes_on(left(durable)) && logs > 0
+    // While a job runs, metadata that it has moved may be known by its old place only.
+    let current = (0..64).filter(|no| store.is_current(*no) && !is_hit(*no)).fold(0, |set, no| set | 1 << no);
+    let found = !pool.jobs().iter().any(|job| !has_ended(job.state)) || store.metadata_beyond(current).is_none();
+    goes_on(left(store.voters())) && goes_on(left(durable)) && logs > 0 && found
 }
 
 /// How long a disk is away: 10 ms to 2 minutes, every order of magnitude alike.

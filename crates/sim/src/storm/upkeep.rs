@@ -278,7 +278,8 @@ impl Care {
                 let usage = *self.rng.pick(&usages);
                 pool.disk_set(no, DiskChange { usage: Some(usage), ..DiskChange::default() }).await
             }
-            (3, Some(no)) if self.victims.contains(&at) => {
+            // One that is put to rest while the other victims vanish must leave half of the votes.
+            (3, Some(no)) if self.victims.contains(&at) && self.victims.len() * 2 <= pool.store().voters().len() => {
                 pool.disk_offline(no).await?;
                 let pause = self.rng.below(300_000_000);
                 self.world.sleep(Nanos(pause)).await;

@@ -410,6 +410,14 @@ impl Pool {
             JobKind::Rebalance => self.rebalance(&ticket).await,
             JobKind::Evacuate { disk, to, forget } => self.evacuate(disk, to, forget, &ticket).await,
         };
+        // What moved is needed where the newest checkpoint has it, too: without a newer one the pool could not do
+        // without a disk that everything has left.
+        if !matches!(result, Err(Halt::Yield | Halt::Pause))
+            && *self.store.homes.borrow() != self.store.metadata_homes()
+        {
+            // Where that fails, the log's keeper tries again.
+            let _ = self.checkpoint().await;
+        }
         *self.jobs.running.borrow_mut() = None;
         let (state, note) = match result {
             Ok(note) => (JobState::Done, note),
