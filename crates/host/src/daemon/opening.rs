@@ -62,13 +62,16 @@ type Found = (PathBuf, Label);
 impl Unopened {
     /// The command that would open it, or tell more.
     pub(super) fn hint(&self) -> String {
+        /// The most disks that hold copies of one piece of metadata, or of the log.
+        const COPIES: usize = 3;
         let import = PoolImport::of(&self.found.name);
+        // Where as many are missing as hold copies of something, it may be that which is not there.
+        let (there, missing) = (self.found.disks.len(), self.found.missing.len());
+        let readable = missing < COPIES.min(there + missing);
         match (self.why, self.found.missing.is_empty()) {
             (Why::Exported | Why::Unasked, _) => import.line(),
             (Why::Busy, _) => DiskList::default().line(),
-            (Why::Failed, false) if !self.found.disks.is_empty() => {
-                PoolImport { read_only: true, degraded: true, ..import }.line()
-            }
+            (Why::Failed, false) if readable => PoolImport { read_only: true, degraded: true, ..import }.line(),
             (Why::Failed, _) => DiskList::default().line(),
         }
     }
