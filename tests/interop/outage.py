@@ -13,7 +13,7 @@ import threading
 import time
 
 import machine as machines
-from machine import MIB, Machine, holey_file, nbdsh, run
+from machine import MIB, Machine, holey_file, nbdsh, run, same_files
 from report import Case, Skip
 
 DISK = "192MiB"
@@ -33,7 +33,8 @@ FAILURES = {"simple": 0, "mirror 2": 1, "mirror 3": 2, "parity 1": 1, "parity 2"
 # What each case of the sample goes through; the long run goes through all.
 SAMPLE = {"parity 1 on 4": ["3 of 4, idle", "4 of 4, busy", "kill, 3 gone while it runs"], "parity 2 on 5": ["3 of 5, busy"],
           "mirror 2 on 2": ["1 of 2, busy", "2 of 2, idle"], "mirror 3 on 3": ["2 of 3, busy", "stop, 2 gone before the start"]}
-SAMPLED = ["three of four are rolled back", "a flushed overwrite is not read as it was, killed"]
+SAMPLED = ["a pool grew, and the disks that it was made of go", "three of four are rolled back",
+           "a flushed overwrite is not read as it was, killed"]
 
 
 def cases(long):
@@ -650,7 +651,45 @@ def bus(rng):
         return did
 
 
+def grown(rng):
+    """Pools of few disks grow, and what is made then survives the loss of the disks that they were made of; a pool of
+    three becomes one of two."""
+    double = ["--resiliency", "parity", "--failures", "2", "--columns", "6"]
+    for first, disks, layout, lost in [(1, 2, ["--resiliency", "mirror"], 1), (2, 6, double, 2)]:
+        with Machine(disks=disks, pool=False) as machine:
+            files = machine.disk_files()
+            machine.weft("pool", "create", "p", *files[:first], "--create-size", DISK, "--slab-size", "4MiB")
+            machine.vdisk("early", 4 * MIB, "--resiliency", "simple", "--columns", "1")
+            file = machine.path("file")
+            holey_file(file, 4 * MIB, rng)
+            run("nbdcopy", "--flush", file, machine.uri("early"))
+            machine.weft("disk", "add", "p", *files[first:], "--create-size", DISK)
+            machine.vdisk("late", 4 * MIB, *layout)
+            run("nbdcopy", "--flush", file, machine.uri("late"))
+            machine.until("at rest", "job", "list", holds=lambda jobs: all(job["state"] == "done" for job in jobs))
+            for gone in files[:lost]:
+                os.remove(gone)
+            away = lambda disks: [disk["state"] for disk in disks].count("missing") == lost
+            machine.until("noticed", "disk", "list", "--pool", "p", holds=away)
+            for ending in [None, machine.kill]:
+                if ending:
+                    ending()
+                    machine.serve()
+                run("nbdcopy", machine.uri("late"), machine.path("back"))
+                same_files(file, machine.path("back"))
+    with Machine(disks=3, pool=False) as machine:
+        machine.weft("pool", "create", "p", *machine.disk_files(), "--create-size", DISK, "--slab-size", "4MiB")
+        machine.vdisk("late", 4 * MIB, "--resiliency", "mirror")
+        file = machine.path("file")
+        holey_file(file, 4 * MIB, rng)
+        run("nbdcopy", "--flush", file, machine.uri("late"))
+        machine.weft("disk", "remove", "p", "d0")
+        machine.until("two disks", "disk", "list", "--pool", "p", holds=lambda all: len(all) == 2)
+        machine.sound()
+
+
 STORIES = {
+    "a pool grew, and the disks that it was made of go": grown,
     "the bus fails": bus,
     "one disk is rolled back while the daemon is down": lambda rng: one_rolled_back(rng, False),
     "one disk is rolled back under the daemon": lambda rng: one_rolled_back(rng, True),

@@ -10,6 +10,8 @@ pub const SLOTS_MAX: usize = COLUMNS_MAX as usize * COPIES_MAX as usize;
 pub const COPIES_MAX: u8 = 3;
 /// The most parity columns.
 pub const PARITY_MAX: u8 = 2;
+/// The most copies of metadata, and of the log: with one more disk lost than these less one, some may be lost.
+pub const METADATA_COPIES: usize = 3;
 /// The smallest interleave; every interleave is a multiple of it.
 pub const INTERLEAVE_MIN: ByteCount = ByteCount::kib(4);
 /// The largest interleave.

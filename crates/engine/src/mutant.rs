@@ -76,10 +76,12 @@ pub enum Mutant {
     LastImageOverwritten = 34,
     /// Once it is the turn of reads on a disk, it is theirs as long as anybody reads.
     TurnNeverEnds = 35,
+    /// Copies of metadata stay on one disk when the pool has others, and are never more than they were.
+    CopiesStayTogether = 36,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 35] = [
+pub const ALL: [Mutant; 36] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -115,6 +117,7 @@ pub const ALL: [Mutant; 35] = [
     Mutant::NotesAfterCommits,
     Mutant::LastImageOverwritten,
     Mutant::TurnNeverEnds,
+    Mutant::CopiesStayTogether,
 ];
 
 /// The mutant of this name.

@@ -20,6 +20,7 @@ use weft_engine::units::{BLOCK, ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
+use weft_sim::growth::first_disks_of_pools_that_grew_go;
 use weft_sim::mixed::a_writer_beside_readers_that_never_rest;
 use weft_sim::read_ahead::{changes_beside_a_reader, rot_before_a_reader};
 use weft_sim::removal::search;
@@ -53,7 +54,7 @@ fn catch_one(mutant: Mutant) {
         Catcher::OldDisk => catch_with_the_story_of_an_old_disk(mutant),
         Catcher::Removal => catch(mutant, "a removal", removals),
         Catcher::Story(story) => catch(mutant, "a story", || panics(story)),
-        Catcher::Reader(story) => catch(mutant, "a reader", story),
+        Catcher::Teller(story) => catch(mutant, "a story that tells", story),
         Catcher::Storm(profile, seed) => catch_with_a_storm(mutant, profile, seed),
     }
 }
@@ -67,7 +68,7 @@ enum Catcher {
     /// Crashes beside removals.
     Removal,
     /// A story that says what does not hold.
-    Reader(fn() -> Option<String>),
+    Teller(fn() -> Option<String>),
     /// The storm of this profile and seed, or one of the next few: a change of the engine gives each another course.
     Storm(Profile, u64),
     /// A story that ends with a panic.
@@ -84,9 +85,10 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::LandingRetiredEarly => Catcher::Scenes("simple/checkpoint"),
         Mutant::PagesAheadOfLog => Catcher::Scenes("mirror2/early"),
         Mutant::SlabsFreedBeforeDrop | Mutant::DiscardBeforeDrop | Mutant::DiscardAfterReuse => Catcher::Removal,
-        Mutant::AheadOutlivesPlace => Catcher::Reader(changes_beside_a_reader),
-        Mutant::ReadsUnproven => Catcher::Reader(rot_before_a_reader),
-        Mutant::TurnNeverEnds => Catcher::Reader(a_writer_beside_readers_that_never_rest),
+        Mutant::AheadOutlivesPlace => Catcher::Teller(changes_beside_a_reader),
+        Mutant::ReadsUnproven => Catcher::Teller(rot_before_a_reader),
+        Mutant::TurnNeverEnds => Catcher::Teller(a_writer_beside_readers_that_never_rest),
+        Mutant::CopiesStayTogether => Catcher::Teller(first_disks_of_pools_that_grew_go),
         Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 21),
         Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),
         Mutant::TouchedForgotten => Catcher::Storm(Profile::Flicker, 36),

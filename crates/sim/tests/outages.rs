@@ -133,7 +133,9 @@ fn metadata_that_was_made_while_a_disk_was_away_is_on_that_disk_too_once_it_is_b
         pool.attach(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
         let repair = pool.job_start(JobKind::Repair, 0).await.unwrap();
         assert_eq!(pool.job_wait(repair).await.unwrap().state, JobState::Done);
-        pool.store().metadata_homes()
+        let homes = pool.store().metadata_homes();
+        assert_eq!(*pool.store().homes.borrow(), homes, "the last checkpoint knows where metadata is");
+        homes
     });
     assert!(!homes.is_empty() && homes.values().all(|on| *on == 0b11), "{homes:?}");
     rig.close().unwrap();

@@ -142,7 +142,7 @@ impl Pool {
             let to = free.iter().filter(|(other, free)| fits(**other, **free)).max_by_key(|(_, free)| **free);
             match to.map(|(other, _)| *other) {
                 Some(other) => *free.get_mut(&other).expect("it was just found") -= 1,
-                None => homeless += 1,
+                None => homeless += u64::from(!map.may_vanish(record, no)),
             }
         }
         if homeless > 0 {

@@ -156,6 +156,16 @@ impl Pool {
         Ok(Moved::Done)
     }
 
+    /// Gives up a copy of metadata that leaves its disk and finds no other place, if it may.
+    pub(super) async fn give_up_copy(&self, segment: u32, slot: usize) -> core::result::Result<Moved, Halt> {
+        let turn = self.checkpointing.take().await;
+        let given_up = self.store.map.borrow_mut().give_up_copy(segment, slot);
+        let Some((record, left, known)) = given_up else { return Ok(Moved::Failed) };
+        self.store.append_changes(Some(record));
+        drop(turn);
+        self.give_up(left, known, true).await
+    }
+
     /// Steps 2 and 3, and the flush of 4: everything of the slot is at `home` then.
     async fn copy_slot(
         &self,

@@ -13,9 +13,9 @@ use crate::error::Result;
 use crate::fail;
 use crate::format::page::PAGE_SUMS;
 use crate::format::record::{CHUNK_LEN, OWNER_METADATA, PageRun, Record, SegmentRecord, SlabAt, TableRecord, Usage};
-use crate::stripe::geometry::{Layout, Resiliency};
+use crate::stripe::geometry::Layout;
 use crate::stripe::table::{CHUNK_PAGES, Chunk, Place, Table};
-use crate::units::{BLOCK, ByteCount};
+use crate::units::ByteCount;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -100,6 +100,11 @@ impl Map {
     /// one or none. Metadata moves only where metadata is up to date: from the others it is not read, and a copy there
     /// may be the last one; two copies of it come to lie on one disk where [`Map::may_double`].
     pub fn home_for(&self, segment: u32, slot: usize, only: Option<u16>) -> Option<u16> {
+        self.home_among(segment, slot, |disk| only.is_none_or(|only| only == disk.record.no))
+    }
+
+    /// The best home, as [`Map::home_for`] chooses it, among the disks that are `wanted`.
+    pub(super) fn home_among(&self, segment: u32, slot: usize, wanted: impl Fn(&DiskRoom) -> bool) -> Option<u16> {
         let record = &self.segments.get(&segment)?.record;
         let domain =
             |no: u16| self.disks.get(&no).map(|disk| disk.record.domain.as_str()).filter(|name| !name.is_empty());
@@ -111,32 +116,19 @@ impl Map {
         };
         let table = self.tables.get(&record.owner).map_or(0, |table| table.record.disks);
         let spares = self.disks.values().filter(|disk| disk.healthy && disk.record.usage == Usage::HotSpare);
+        let unused = |no: u16| record.slabs.iter().flatten().copied().chain(bound_for()).all(|at| at.disk != no);
         let fits = |disk: &&DiskRoom| {
             let no = disk.record.no;
-            let double = self.may_double(segment, slot) && record.slabs[slot].is_none_or(|at| at.disk != no);
-            let unused = double || record.slabs.iter().flatten().copied().chain(bound_for()).all(|at| at.disk != no);
+            let double = || self.may_double(segment, slot) && record.slabs[slot].is_none_or(|at| at.disk != no);
             let readable = record.owner != OWNER_METADATA || disk.current;
-            readable && unused && !disk.free.is_empty() && only.is_none_or(|only| only == no)
+            readable && (unused(no) || double()) && !disk.free.is_empty() && wanted(disk)
         };
         let good = |disk: &&DiskRoom| {
             let no = disk.record.no;
             let apart = domain(no).is_none_or(|name| others().all(|at| domain(at.disk) != Some(name)));
-            (apart, disk.record.usage == Usage::HotSpare, disk.free.count(), core::cmp::Reverse(no))
+            (unused(no), apart, disk.record.usage == Usage::HotSpare, disk.free.count(), core::cmp::Reverse(no))
         };
         self.disks_for(table).chain(spares).filter(fits).max_by_key(good).map(|disk| disk.record.no)
-    }
-
-    /// Whether a copy of metadata that leaves a disk which is there may lie beside another one: when the pool has no
-    /// other place for it, missing disks counted, and no virtual disk survives a failure, so that nothing is lost by
-    /// it.
-    pub fn may_double(&self, segment: u32, slot: usize) -> bool {
-        let Some(record) = self.segments.get(&segment).map(|segment| &segment.record) else { return false };
-        let Some(from) = record.slabs[slot].and_then(|at| self.disks.get(&at.disk)) else { return false };
-        let stays = |disk: &&DiskRoom| disk.record.usage != Usage::Retired && disk.record.no != from.record.no;
-        record.owner == OWNER_METADATA
-            && from.healthy
-            && self.disks.values().filter(stays).count() < record.slabs.len()
-            && self.tables.values().all(|table| table.record.layout.failures() == 0)
     }
 
     /// Takes a free slab on the disk that [`Map::home_for`] names.
@@ -153,11 +145,16 @@ impl Map {
     /// Gives one slot of a segment another home. Returns the record of it; the old slab stays taken until it has
     /// drained.
     pub fn rehome(&mut self, segment: u32, slot: usize, to: SlabAt) -> Option<Record<'static>> {
+        self.in_transit.remove(&to);
+        self.set_slab(segment, slot, Some(to))
+    }
+
+    /// Says where a slot lies from now on; the slab it had is in transit.
+    pub(super) fn set_slab(&mut self, segment: u32, slot: usize, to: Option<SlabAt>) -> Option<Record<'static>> {
         let segment = self.segments.get_mut(&segment)?;
         let mut slabs = segment.record.slabs.to_vec();
-        self.in_transit.remove(&to);
         self.in_transit.extend(slabs[slot].map(|left| (left, None)));
-        slabs[slot] = Some(to);
+        slabs[slot] = to;
         segment.before = segment.known();
         segment.before.retain(|slabs| slabs.strong_count() > 0);
         segment.record.slabs = slabs.into();
@@ -285,7 +282,13 @@ impl Map {
 
     /// Slabs for `slots` slots on different disks, in different domains as far as there are any, the emptiest first;
     /// where there are fewer disks than slots, up to `absent_max` of these may stay without one.
-    fn place(&mut self, slots: usize, keep: usize, absent_max: usize, disks: u64) -> Result<Vec<Option<SlabAt>>> {
+    pub(super) fn place(
+        &mut self,
+        slots: usize,
+        keep: usize,
+        absent_max: usize,
+        disks: u64,
+    ) -> Result<Vec<Option<SlabAt>>> {
         // Among disks that are equally empty, others are taken together every time: what one disk lost is then rebuilt
         // from, and onto, all others.
         let turn = |no: u16| shuffled(self.next.next_segment, no);
@@ -343,7 +346,13 @@ impl Map {
         with(Usage::HotSpare).chain(with(Usage::Journal)).chain(with(Usage::Retired))
     }
 
-    fn insert_segment(&mut self, owner: u32, layout: Layout, sheet: PageRun, slabs: Vec<Option<SlabAt>>) -> u32 {
+    pub(super) fn insert_segment(
+        &mut self,
+        owner: u32,
+        layout: Layout,
+        sheet: PageRun,
+        slabs: Vec<Option<SlabAt>>,
+    ) -> u32 {
         let id = self.next.next_segment;
         self.next.next_segment += 1;
         let record = SegmentRecord { id, owner, layout, sheet, slabs: slabs.into(), missed: 0 };
@@ -379,34 +388,6 @@ impl Map {
         records.push(Record::Segment(segment.record.clone()));
         Ok(PageRun { segment: id, first: 0, count })
     }
-
-    /// Metadata has as many copies as there are disks for data, up to three; two on whatever disks there are, on the
-    /// same one when there is only one.
-    fn new_metadata_segment(&mut self) -> Result<u32> {
-        let ordinary = self.writable_disks().filter(|disk| !disk.free.is_empty()).count();
-        let disks = ordinary.max((ordinary + self.last_resort(0, 0).count()).min(2));
-        let copies = disks.clamp(2, 3);
-        let layout = Layout::new(Resiliency::Mirror { copies: copies as u8 }, 1, ByteCount(BLOCK))?;
-        let mut slabs = self.place(copies.min(disks.max(1)), 0, 0, 0)?;
-        // One copy at least must be where it can be read.
-        let is_current = |disk: &&DiskRoom| disk.current && disk.record.usage != Usage::ManualSelect;
-        let current = self.disks.values().filter(is_current).fold(0u64, |set, disk| set | 1 << disk.record.no);
-        if current != 0
-            && !slabs.iter().flatten().any(|at| current >> at.disk & 1 == 1)
-            && let Ok(better) = self.place(1, 0, 0, current)
-            && let Some(given_up) = core::mem::replace(&mut slabs[0], better[0])
-        {
-            self.put_back(given_up);
-        }
-        // A disk that is only away now gets its copy from a repair: two on one disk would pass for whole for ever.
-        let away = |disk: &DiskRoom| !disk.healthy && disk.record.usage == Usage::AutoSelect;
-        let away = self.disks.values().any(away);
-        while slabs.len() < copies {
-            let again = if away { Ok(alloc::vec![None]) } else { self.place(1, 0, 0, 0) };
-            slabs.extend(again.unwrap_or_else(|_| alloc::vec![None]));
-        }
-        Ok(self.insert_segment(OWNER_METADATA, layout, PageRun { segment: 0, first: 0, count: 0 }, slabs))
-    }
 }
 
 /// How many segments of `slots` slots on different disks these free slabs make: `pool/room.rs` says why.
@@ -437,6 +418,7 @@ fn shuffled(segment: u32, disk: u16) -> u64 {
 mod tests {
     use super::*;
     use crate::format::record::{Away, DiskRecord, Media, VdiskRecord};
+    use crate::stripe::geometry::Resiliency;
     use alloc::string::String;
 
     /// A map of empty disks with so many slabs, and a table of `layout` on them.

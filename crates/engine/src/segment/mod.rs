@@ -15,6 +15,7 @@
 
 pub mod ahead;
 pub mod allocate;
+mod copies;
 mod disks;
 pub mod drain;
 mod places;
@@ -24,12 +25,13 @@ mod reserve;
 use crate::bits::BitSet;
 use crate::error::Result;
 use crate::fail;
+use crate::format::page::{PageId, PageKind};
 use crate::format::record::{
     CHUNK_LEN, DISK_LEN, EVENT_LEN, EventRecord, JobRecord, OWNER_METADATA, PoolRecord, Record, SEGMENT_LEN, SLAB_LEN,
     SegmentRecord, SettingsRecord, SlabAt, TABLE_LEN, TableRecord, VDISK_LEN, VdiskRecord,
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
-use crate::stripe::table::{Chunk, Place, Table};
+use crate::stripe::table::{CHUNK_PAGES, Chunk, Place, Table};
 use crate::units::ByteCount;
 use ahead::Ahead;
 use alloc::borrow::Cow;
@@ -244,6 +246,7 @@ impl Map {
                 self.tables.remove(&id);
             }
             Record::Segment(record) => {
+                let record = copies::with_a_slot_for_each(record);
                 if record.id == u32::MAX {
                     return fail!(Corrupt, "segment {} is beyond all numbers", record.id);
                 }
@@ -285,6 +288,13 @@ impl Map {
             }
         }
         Ok(())
+    }
+
+    /// The chunk that a page of a stripe table is of, and which of its pages it is.
+    pub fn chunk_of(&mut self, id: PageId) -> Option<(&mut Chunk, usize)> {
+        let table = self.tables.get_mut(&id.owner).filter(|_| id.kind == PageKind::Table)?;
+        let chunk = table.chunks.get_mut(&(id.number / CHUNK_PAGES))?;
+        Some((chunk, (id.number % CHUNK_PAGES) as usize))
     }
 
     /// Works out what is free from what is mapped, and proves invariant 1 on the way.

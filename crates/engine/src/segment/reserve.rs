@@ -4,6 +4,7 @@
 //! disks, the order is of no consequence: what fits when all metadata is placed first, fits as it comes.
 
 use super::allocate::{SLABS_KEPT, segments_on};
+use super::copies::Copies;
 use super::{DiskRoom, Map, PAGE_PAIR, Segment};
 use crate::format::page::PAGE_SUMS;
 use crate::format::record::OWNER_METADATA;
@@ -74,17 +75,16 @@ impl Map {
             segments -= many;
             let has = |no: &&u16| free[*no] > 0;
             let count = ordinary.iter().filter(has).count();
-            let disks = count.max((count + others.len()).min(2));
-            let copies = disks.clamp(2, 3);
+            let Copies { all: copies, apart } = Copies::on(count, others.len());
             let mut on: Vec<u16> = ordinary.iter().filter(has).copied().collect();
             on.sort_unstable_by_key(|no| core::cmp::Reverse(free[no]));
-            if ordinary.len() < copies.min(disks.max(1)) {
+            if ordinary.len() < apart {
                 on.extend(others.iter().filter(has));
             }
-            if on.len() < copies.min(disks.max(1)) {
+            if on.len() < apart {
                 return false;
             }
-            on.truncate(copies.min(disks));
+            on.truncate(apart);
             // On one disk both copies are on the same.
             for nth in 0..copies {
                 let left = free.get_mut(&on[nth % on.len()]).expect("it is one of them");

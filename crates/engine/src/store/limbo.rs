@@ -120,19 +120,19 @@ impl Limbo {
         let withdrawn = self.withdrawn.borrow_mut().remove(&(table, stripe));
         let lost = self.lost.borrow_mut().remove(&(table, stripe));
         if withdrawn.is_some() || lost.is_some() {
-            self.replaced(table, seq);
+            self.replaced(table, seq + 1);
         }
         withdrawn.and_then(|stripe| stripe.fresh.landed).or(lost.flatten())
     }
 
-    /// Record `seq`, or one before it, took the place of what was withdrawn of this table.
-    fn replaced(&self, table: u32, seq: u64) {
+    /// A record below number `until` took the place of what was withdrawn of this table.
+    fn replaced(&self, table: u32, until: u64) {
         if mutant::active(Mutant::SuccessorsNotAwaited) {
             return;
         }
         let mut successors = self.successors.borrow_mut();
-        let until = successors.entry(table).or_default();
-        *until = (*until).max(seq + 1);
+        let before = successors.entry(table).or_default();
+        *before = (*before).max(until);
     }
 
     /// A flush of this table is done when records below this number are durable, too.
@@ -311,7 +311,7 @@ impl Store {
         self.log.replace(seq, &nothing);
         let newest = self.map.borrow_mut().withdraw(table, stripe, fresh.place, fresh.before, seq);
         if !newest {
-            self.limbo.replaced(table, self.log.seq() - 1);
+            self.limbo.replaced(table, self.log.seq());
             self.hand_on(fresh);
             return;
         }
@@ -379,7 +379,7 @@ impl Store {
         drop(map);
         let landed = fresh.landed.as_ref().and_then(|sealed| sealed.landed_from());
         self.relist(fresh.stripe.vdisk, stripe, landed, None);
-        self.limbo.replaced(table, seq);
+        self.limbo.replaced(table, seq + 1);
         self.limbo.fresh.borrow_mut().push(Fresh { seq, ..fresh });
         Ok(())
     }

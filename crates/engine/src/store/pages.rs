@@ -488,11 +488,9 @@ impl Store {
         }
         let mut map = self.map.borrow_mut();
         for id in ids.iter().filter(|id| id.kind == PageKind::Table) {
-            let table = map.tables.get_mut(&id.owner);
-            if let Some(chunk) = table.and_then(|table| table.chunks.get_mut(&(id.number / CHUNK_PAGES))) {
-                let page = id.number % CHUNK_PAGES;
+            if let Some((chunk, page)) = map.chunk_of(*id) {
                 chunk.dirty |= 1 << page;
-                chunk.versions[page as usize] = same_slot(chunk.versions[page as usize]);
+                chunk.versions[page] = same_slot(chunk.versions[page]);
             }
         }
     }

@@ -18,7 +18,6 @@ use crate::format::page::{PageId, PageKind};
 use crate::format::record::{PageRun, SlabAt};
 use crate::io::Buf;
 use crate::segment::PAGE_PAIR;
-use crate::stripe::table::CHUNK_PAGES;
 use crate::units::BLOCK;
 
 /// How the proof of a page ended.
@@ -93,9 +92,9 @@ impl Store {
         match id.kind {
             PageKind::Sheet => self.pages.written(id),
             PageKind::Table => {
-                let map = self.map.borrow();
-                let chunk = map.tables.get(&id.owner)?.chunks.get(&(id.number / CHUNK_PAGES))?;
-                Some(chunk.versions[(id.number % CHUNK_PAGES) as usize])
+                let mut map = self.map.borrow_mut();
+                let (chunk, page) = map.chunk_of(id)?;
+                Some(chunk.versions[page])
             }
         }
     }
@@ -105,10 +104,8 @@ impl Store {
         match id.kind {
             PageKind::Sheet => self.pages.soil(id),
             PageKind::Table => {
-                let mut map = self.map.borrow_mut();
-                let table = map.tables.get_mut(&id.owner);
-                if let Some(chunk) = table.and_then(|table| table.chunks.get_mut(&(id.number / CHUNK_PAGES))) {
-                    chunk.dirty |= 1 << (id.number % CHUNK_PAGES);
+                if let Some((chunk, page)) = self.map.borrow_mut().chunk_of(id) {
+                    chunk.dirty |= 1 << page;
                 }
             }
         }

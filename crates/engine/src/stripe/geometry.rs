@@ -61,9 +61,7 @@ impl Resiliency {
             _ => 1,
         }
     }
-}
 
-impl Resiliency {
     /// What suits `disks` disks where nothing is asked for but, perhaps, how many failures to survive: simple on one, a
     /// mirror on two, parity from three on, and from eight on parity that survives two failures.
     pub fn chosen(disks: usize, failures: Option<u8>) -> Resiliency {

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
+use weft_engine::limits::METADATA_COPIES;
 
 /// How often a disk that is still claimed is tried again.
 const CLAIM_EVERY: Duration = Duration::from_millis(20);
@@ -59,15 +60,17 @@ pub(super) enum Looking {
 
 type Found = (PathBuf, Label);
 
+/// Whether a pool with so many disks there, and missing, has a copy of everything that it takes to read it: where as
+/// many are missing as hold copies of metadata, it may be that which is not there.
+pub(super) fn may_be_read(there: usize, missing: usize) -> bool {
+    missing < METADATA_COPIES.min(there + missing)
+}
+
 impl Unopened {
     /// The command that would open it, or tell more.
     pub(super) fn hint(&self) -> String {
-        /// The most disks that hold copies of one piece of metadata, or of the log.
-        const COPIES: usize = 3;
         let import = PoolImport::of(&self.found.name);
-        // Where as many are missing as hold copies of something, it may be that which is not there.
-        let (there, missing) = (self.found.disks.len(), self.found.missing.len());
-        let readable = missing < COPIES.min(there + missing);
+        let readable = may_be_read(self.found.disks.len(), self.found.missing.len());
         match (self.why, self.found.missing.is_empty()) {
             (Why::Exported | Why::Unasked, _) => import.line(),
             (Why::Busy, _) => DiskList::default().line(),

@@ -29,6 +29,21 @@ fn attach(story: &Story, disk: usize) {
     story.rig.run(async move { pool.attach(Rc::new(disk)).await.map(drop).unwrap() });
 }
 
+/// All disks are away, without what they had not made durable.
+fn lose_caches(story: &Story) {
+    story.rig.disks.iter().for_each(|disk| {
+        disk.vanish();
+        disk.power_cut_with(&[]);
+    });
+}
+
+/// All disks are back as they are.
+fn come_back(story: &mut Story) {
+    let pool = story.rig.pool();
+    story.rig.disks.iter().for_each(|disk| disk.return_intact(&mut story.rng));
+    (0..story.rig.disks.len()).filter(|no| !pool.store().has_disk(*no as u16)).for_each(|no| attach(story, no));
+}
+
 fn repair(story: &Story) {
     let pool = story.rig.pool();
     let ended = story.rig.run(async move {
@@ -82,16 +97,12 @@ pub fn a_flush_waits_for_what_replaced_a_lost_version() {
         story.write(0, story.stripe(), 2).unwrap();
         story.rig.world.run_until(Nanos::millis(20), || false);
         let (pool, world) = (story.rig.pool(), story.rig.world.clone());
-        story.rig.disks.iter().for_each(|disk| {
-            disk.vanish();
-            disk.power_cut_with(&[]);
-        });
+        lose_caches(&story);
         let told_now = Rc::new(Cell::new(false));
         let (vdisk, done) = (story.vdisk(), told_now.clone());
         world.spawn("flush", Box::pin(async move { done.set(vdisk.flush().await.is_ok()) }));
         world.run_until(Nanos::millis(50), || (0..2).all(|no| !pool.store().has_disk(no)));
-        story.rig.disks.iter().for_each(|disk| disk.return_intact(&mut story.rng));
-        (0..2).filter(|no| !pool.store().has_disk(*no)).for_each(|no| attach(&story, no as usize));
+        come_back(&mut story);
         let (vdisk, stripe, writer) = (story.vdisk(), story.stripe(), world.clone());
         let overwrite = async move {
             writer.sleep(Nanos(step * 200_000)).await;
@@ -174,16 +185,12 @@ pub fn a_page_write_that_was_put_off_leaves_the_last_image_alone() {
         story.write(16 * story.stripe(), story.stripe(), 3).unwrap();
         let (pool, world) = (story.rig.pool(), story.rig.world.clone());
         world.run_until(Nanos::millis(20), || false);
-        story.rig.disks.iter().for_each(|disk| {
-            disk.vanish();
-            disk.power_cut_with(&[]);
-        });
+        lose_caches(&story);
         let taken = Rc::new(Cell::new(false));
         let (checkpoint, told) = (pool.clone(), taken.clone());
         world.spawn("checkpoint", Box::pin(async move { told.set(checkpoint.checkpoint().await.is_ok()) }));
         world.run_until(Nanos::millis(50), || (0..2).all(|no| !pool.store().has_disk(no)));
-        story.rig.disks.iter().for_each(|disk| disk.return_intact(&mut story.rng));
-        (0..2).filter(|no| !pool.store().has_disk(*no)).for_each(|no| attach(&story, no as usize));
+        come_back(&mut story);
         world.run_until(Nanos(step * 200_000), || taken.get());
         drop(pool);
         story.rig.halt();

@@ -73,7 +73,7 @@ impl Pool {
         }
         let slots = map.segments.values().flat_map(|segment| {
             let slots = (0..segment.record.slabs.len()).map(move |slot| (segment, slot));
-            slots.filter(|(segment, slot)| !map.is_sound(&segment.record, *slot))
+            slots.filter(|(segment, slot)| map.lacks(&segment.record, *slot))
         });
         // Where nothing has room, a job would only say so.
         let due = slots.filter_map(|(segment, slot)| {
@@ -158,7 +158,17 @@ impl Pool {
             tally.count(moved);
             return Ok(());
         }
-        self.find_home(task.segment, task.slot, None, tally, ticket).await
+        let to = {
+            let map = self.store.map.borrow();
+            let Some(record) = map.segments.get(&task.segment).map(|found| &found.record) else { return Ok(()) };
+            let to = map.copy_home(record, task.slot);
+            if to.is_none() && map.is_spare_copy(record, task.slot) {
+                // The disk that it was to come to is full, or gone.
+                return Ok(());
+            }
+            to
+        };
+        self.find_home(task.segment, task.slot, to, tally, ticket).await
     }
 
     /// Moves a slot to a disk with room: to `to` if that may be.
@@ -185,6 +195,10 @@ impl Pool {
                 home = place();
             }
             let Some(home) = home else {
+                if let Moved::Done = self.give_up_copy(segment, slot).await? {
+                    tally.count(Moved::Done);
+                    return Ok(());
+                }
                 let gone = !self.store.map.borrow().segments.contains_key(&segment);
                 tally.homeless.set(tally.homeless.get() + !gone as u64);
                 return Ok(());
@@ -258,13 +272,14 @@ impl Pool {
         for segment in map.segments.values() {
             let unsound = map.unsound(&segment.record);
             let left = segment.record.layout.failures() as i64 - unsound as i64;
-            for slot in (0..segment.record.slabs.len()).filter(|slot| !map.is_sound(&segment.record, *slot)) {
+            for slot in (0..segment.record.slabs.len()).filter(|slot| map.lacks(&segment.record, *slot)) {
                 let at = segment.record.slabs[slot];
                 if at.is_some_and(|at| map.disks.get(&at.disk).is_some_and(|disk| disk.record.maintenance)) {
                     continue;
                 }
-                let in_place = at.is_some_and(|at| self.store.has_disk(at.disk));
-                if !all && !in_place && self.slot_due(at, &map).is_none_or(|due| due > now) {
+                let there = at.is_some_and(|at| self.store.has_disk(at.disk));
+                let in_place = there && !map.is_spare_copy(&segment.record, slot);
+                if !all && !there && self.slot_due(at, &map).is_none_or(|due| due > now) {
                     continue;
                 }
                 let data = segment.record.owner != OWNER_METADATA;
