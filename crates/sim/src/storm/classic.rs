@@ -22,7 +22,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 use weft_engine::health::DiskState;
 use weft_engine::pool::OpenOptions;
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{Nanos, VirtualOffset};
 use weft_engine::world::World;
 
 /// Runs the storm in `world`.
@@ -72,7 +72,7 @@ impl Storm {
     }
 
     fn run(&mut self) -> Result<(), String> {
-        self.rig.create(ByteCount::mib(1)).map_err(|error| format!("creating: {error}"))?;
+        super::grown::create(&mut self.rig, &self.rng)?;
         self.open()?;
         let Scene { layout, size, sector, fixed, .. } = self.scene;
         self.rig.make_vdisk(layout, size, sector, fixed).map_err(|error| format!("making the disk: {error}"))?;

@@ -8,6 +8,7 @@ mod daemon;
 mod damage;
 mod dare;
 mod forced;
+mod grown;
 mod many;
 mod moves;
 mod outage;

@@ -121,7 +121,7 @@ impl Outages {
     }
 
     fn run(&mut self) -> Result<(), String> {
-        self.rig.create(ByteCount::mib(1)).map_err(|error| format!("creating: {error}"))?;
+        super::grown::create(&mut self.rig, &self.rng)?;
         self.open()?;
         let Scene { layout, size, sector, fixed, .. } = self.scene;
         self.rig.make_vdisk(layout, size, sector, fixed).map_err(|error| format!("making the disk: {error}"))?;
