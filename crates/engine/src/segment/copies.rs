@@ -5,7 +5,8 @@
 //!
 //! Invariants
 //! 1. Two copies share a disk only while no other disk for data has room: a repair parts them ([`Map::copy_home`]).
-//! 2. A copy is given up only for a disk that leaves, while two others can be read ([`Map::may_vanish`]).
+//! 2. A copy is given up only for a disk that leaves, while as many others can be read as virtual disks survive
+//!    failures, and one more; two at least ([`Map::may_vanish`]).
 
 use super::drain::Known;
 use super::{DiskRoom, Map};
@@ -82,13 +83,14 @@ impl Map {
         }
     }
 
-    /// Whether a copy of metadata that leaves disk `no` and finds no other place may be given up: two others are where
-    /// they can be read.
+    /// Whether a copy of metadata that leaves disk `no` and finds no other place may be given up: the others that can be
+    /// read survive what every virtual disk does.
     pub fn may_vanish(&self, record: &SegmentRecord, no: u16) -> bool {
         let readable = |no: &u16| self.disks.get(no).is_some_and(|disk| disk.healthy && disk.current);
         let others: BTreeSet<u16> =
             record.slabs.iter().flatten().map(|at| at.disk).filter(|other| *other != no && readable(other)).collect();
-        record.owner == OWNER_METADATA && others.len() >= 2
+        let survived = self.tables.values().map(|table| table.record.layout.failures()).max().unwrap_or(0);
+        record.owner == OWNER_METADATA && others.len() >= survived.max(1) + 1
     }
 
     /// Gives up the copy of metadata in `slot`, which lies on a retired disk, where [`Map::may_vanish`]. Returns the
