@@ -189,7 +189,7 @@ impl Content {
                 _ if kept == 0 => continue,
                 _ if kept < SECTORS => {
                     let tear = tear.expect("a whole write keeps every sector");
-                    self.mix_block(target, &slice[bytes], tear.kept((target - start) * SECTORS, sectors));
+                    self.mix_block(target, &slice[bytes], tear.kept((target - start) * SECTORS, sectors), harm);
                     continue;
                 }
                 Some(word) => Data::Word(word),
@@ -201,7 +201,7 @@ impl Content {
     }
 
     /// Overwrites only some sectors of a block. One that could not be read still cannot.
-    fn mix_block(&mut self, block: u64, new: &[u8], kept: impl Iterator<Item = u64>) {
+    fn mix_block(&mut self, block: u64, new: &[u8], kept: impl Iterator<Item = u64>, harm: Option<Harm>) {
         let mut bytes = Buf::zeroed(BLOCK_LEN);
         if self.read(DiskOffset(block * BLOCK), &mut bytes).is_err() {
             return;
@@ -210,7 +210,9 @@ impl Content {
             let place = (sector % SECTORS) as usize * SECTOR_LEN;
             bytes[place..place + SECTOR_LEN].copy_from_slice(&new[place..place + SECTOR_LEN]);
         }
-        self.block_mut(block).data = Data::Bytes(bytes.freeze());
+        let mixed = self.block_mut(block);
+        mixed.data = Data::Bytes(bytes.freeze());
+        mixed.harm = harm.or(mixed.harm);
     }
 
     /// Notes `harm` for every block of the write's own range, leaving the bytes.

@@ -205,6 +205,17 @@ fn a_misdirected_write_harms_two_places_and_a_lost_one_harms_one() {
 }
 
 #[test]
+fn a_misdirected_write_that_the_power_tears_within_a_block_is_told_where_it_landed() {
+    let (world, disk) = world_and_disk(1);
+    write(&world, &disk, 0, 1, 8).unwrap();
+    flush(&world, &disk).unwrap();
+    disk.fault_next_write(WriteFault::Misdirect(at(6)));
+    write(&world, &disk, 1, 2, 1).unwrap();
+    let torn = disk.after_power_cut(&[Fate::Torn(Tear::Head(3))]);
+    assert_eq!(torn.harmed(), [(at(1), Harm::Missed), (at(6), Harm::Overwritten)]);
+}
+
+#[test]
 fn a_failed_write_leaves_any_mixture_and_a_failed_flush_makes_nothing_durable() {
     let (world, disk) = world_and_disk(1);
     write(&world, &disk, 0, 1, 4).unwrap();
