@@ -105,6 +105,8 @@ impl Storm {
                             liars.borrow_mut().insert(at);
                         }
                         disk.return_as(&copy);
+                        // Until its label is written anew, an opening finds two histories.
+                        past.diverged.borrow_mut().insert(at);
                         ids.is_copy(at);
                         // Refused is as good: it comes back when the pool is opened.
                         let _ = pool.attach_copy(Rc::new(disk.clone())).await;
