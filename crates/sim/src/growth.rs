@@ -64,6 +64,10 @@ fn go(growth: Growth) -> std::result::Result<(), String> {
     said("the second virtual disk", rig.make_vdisk_named("second", layout, ByteCount::mib(4), 4096, false))?;
     said("its writing", write(&rig, "second", 2))?;
     settle(&rig);
+    let left = rig.pool().info().vdisks.iter().find(|vdisk| vdisk.name == "second").map(|vdisk| vdisk.failures_left);
+    if left != Some(layout.failures() as u32) {
+        return Err(format!("it is said to survive {left:?} failures"));
+    }
     let gone = growth.first.min(layout.failures());
     rig.disks[..gone].iter().for_each(|disk| disk.vanish());
     let pool = rig.pool();

@@ -125,7 +125,7 @@ pub struct VdiskInfo {
     pub health: Health,
     /// Segments with a missing slot or disk.
     pub degraded_segments: u64,
-    /// How many more disks its worst segment can lose.
+    /// How many more disks its worst segment can lose, and the pool's metadata with them.
     pub failures_left: u32,
     /// How many disks what is written from now on can lose; none: it finds too few disks to be written at all.
     pub failures_new: Option<u32>,
@@ -242,6 +242,7 @@ impl Pool {
         let worst = held.clone().map(missing).max().unwrap_or(0);
         let degraded_segments = held.filter(|segment| missing(segment) > 0).count() as u64;
         let failure = vdisk.failure().map(|error| error.context);
+        let metadata = map.metadata_failures_left().unwrap_or(u32::MAX);
         let health = vdisk_health(worst, layout.failures(), failure.is_some());
         let counters = &vdisk.counters;
         VdiskInfo {
@@ -255,7 +256,7 @@ impl Pool {
                 * segments.map(|segment| segment.record.slabs.iter().flatten().count() as u64).sum::<u64>(),
             health,
             degraded_segments,
-            failures_left: layout.failures().saturating_sub(worst) as u32,
+            failures_left: (layout.failures().saturating_sub(worst) as u32).min(metadata),
             failures_new: survivable(layout, map.places_for(table.record.disks, layout.slots(), None, None)),
             failure,
             counters: VdiskStat {

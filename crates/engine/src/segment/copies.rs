@@ -16,7 +16,6 @@ use crate::limits::METADATA_COPIES;
 use crate::mutant::{self, Mutant};
 use crate::stripe::geometry::{Layout, Resiliency};
 use crate::units::{BLOCK, ByteCount};
-use alloc::collections::BTreeSet;
 
 /// How many copies metadata has that is made now.
 pub(super) struct Copies {
@@ -86,11 +85,21 @@ impl Map {
     /// Whether a copy of metadata that leaves disk `no` and finds no other place may be given up: the others that can be
     /// read survive what every virtual disk does.
     pub fn may_vanish(&self, record: &SegmentRecord, no: u16) -> bool {
-        let readable = |no: &u16| self.disks.get(no).is_some_and(|disk| disk.healthy && disk.current);
-        let others: BTreeSet<u16> =
-            record.slabs.iter().flatten().map(|at| at.disk).filter(|other| *other != no && readable(other)).collect();
+        let others = self.readable_copies(record) & !(1 << no);
         let survived = self.tables.values().map(|table| table.record.layout.failures()).max().unwrap_or(0);
-        record.owner == OWNER_METADATA && others.len() >= survived.max(1) + 1
+        record.owner == OWNER_METADATA && others.count_ones() as usize > survived.max(1)
+    }
+
+    /// How many disks may fail before metadata that is in use is out of reach; none: there is none.
+    pub fn metadata_failures_left(&self) -> Option<u32> {
+        let used = self.segments.values().filter(|found| found.record.owner == OWNER_METADATA && !found.free.is_full());
+        used.map(|found| self.readable_copies(&found.record).count_ones().saturating_sub(1)).min()
+    }
+
+    /// The disks (bits) from which this metadata can be read.
+    fn readable_copies(&self, record: &SegmentRecord) -> u64 {
+        let readable = |no: &u16| self.disks.get(no).is_some_and(|disk| disk.healthy && disk.current);
+        record.slabs.iter().flatten().map(|at| at.disk).filter(readable).fold(0, |set, no| set | 1 << no)
     }
 
     /// Gives up the copy of metadata in `slot`, which lies on a retired disk, where [`Map::may_vanish`]. Returns the

@@ -1,5 +1,5 @@
-//! Pools that were made of fewer disks than they have when the storm begins: what lies where it did when they were small
-//! must not be all there is.
+//! Pools that were made of fewer disks than they have when the storm begins: what lies where it did when they were
+//! small must not be all there is.
 
 use crate::rig::Rig;
 use crate::rng::Rng;
