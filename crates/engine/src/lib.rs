@@ -3,7 +3,7 @@
 //!
 //! Layers, lowest first; imports only point down:
 //! `units limits error event health histogram` - `format parity checksum io exec sync world` -
-//! `tree` (nothing stands on it yet) -
+//! `tree` -
 //! `bits stripe/{geometry, plan, buffer, table}` (pure) - `log segment` - `store` - `stripe/execute` - `vdisk` -
 //! `pool`.
 #![no_std]

@@ -78,10 +78,24 @@ pub enum Mutant {
     TurnNeverEnds = 35,
     /// Copies of metadata stay on one disk when the pool has others, and are never more than they were.
     CopiesStayTogether = 36,
+    /// Pages of the tree are written to one of their copies only.
+    TreeWrittenOnce = 37,
+    /// Copies of the tree's pages that were found wrong stay wrong.
+    TreeNotHealed = 38,
+    /// The first copy of a page of the tree that can be read is taken for it.
+    TreeCopyBelieved = 39,
+    /// A checkpoint does not say which places its root takes and frees.
+    TreeRoomForgotten = 40,
+    /// Places that a root freed are given out again although somebody reads an older one.
+    TreeReusedEarly = 41,
+    /// The places of a checkpoint that began anew stay taken.
+    TreePlacesNotGivenBack = 42,
+    /// Metadata that moves leaves the pages of the tree behind.
+    TreeLeftBehind = 43,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 36] = [
+pub const ALL: [Mutant; 43] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -118,6 +132,13 @@ pub const ALL: [Mutant; 36] = [
     Mutant::LastImageOverwritten,
     Mutant::TurnNeverEnds,
     Mutant::CopiesStayTogether,
+    Mutant::TreeWrittenOnce,
+    Mutant::TreeNotHealed,
+    Mutant::TreeCopyBelieved,
+    Mutant::TreeRoomForgotten,
+    Mutant::TreeReusedEarly,
+    Mutant::TreePlacesNotGivenBack,
+    Mutant::TreeLeftBehind,
 ];
 
 /// The mutant of this name.

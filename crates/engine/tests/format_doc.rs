@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weft_engine::format::doc::{layouts, numbers};
+use weft_engine::store::meta::room::ROOM;
+use weft_engine::tree;
 
 /// A structure as the document describes it: name, offset and width of each field, in the order of the rows.
 type Described = BTreeMap<String, Vec<(String, usize, usize)>>;
@@ -67,6 +69,7 @@ fn named_numbers(text: &str) -> BTreeMap<String, u64> {
 fn every_byte_table_of_the_document_is_the_struct_and_every_struct_is_in_the_document() {
     let expected: Described = layouts()
         .into_iter()
+        .chain(tree::layouts())
         .map(|(name, fields)| {
             let owned = fields.into_iter().map(|(field, offset, width)| (field.to_string(), offset, width));
             (name.to_string(), owned.collect())
@@ -92,8 +95,8 @@ fn the_fields_of_every_struct_follow_each_other_without_a_gap() {
 
 #[test]
 fn every_number_of_the_document_is_the_constant_and_every_constant_is_in_the_document() {
-    let expected: BTreeMap<String, u64> =
-        numbers().into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+    let all = numbers().into_iter().chain([("TREE_ROOM", ROOM.into())]);
+    let expected: BTreeMap<String, u64> = all.map(|(name, value)| (name.to_string(), value)).collect();
     assert_eq!(named_numbers(&document()), expected);
 }
 

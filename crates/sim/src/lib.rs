@@ -27,4 +27,5 @@ pub mod stream_reads;
 pub mod streams;
 pub mod timed;
 pub mod timing;
+pub mod tree;
 pub mod world;

@@ -26,6 +26,7 @@ use weft_sim::read_ahead::{changes_beside_a_reader, rot_before_a_reader};
 use weft_sim::removal::search;
 use weft_sim::rig::Rig;
 use weft_sim::storm::{Profile, hunt};
+use weft_sim::tree;
 use weft_sim::world::{Scheduling, SimWorld};
 
 /// The most storms before a mutant is caught.
@@ -89,6 +90,11 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::ReadsUnproven => Catcher::Teller(rot_before_a_reader),
         Mutant::TurnNeverEnds => Catcher::Teller(a_writer_beside_readers_that_never_rest),
         Mutant::CopiesStayTogether => Catcher::Teller(first_disks_of_pools_that_grew_go),
+        Mutant::TreeWrittenOnce | Mutant::TreeLeftBehind => Catcher::Teller(tree::found_by_storms),
+        Mutant::TreeReusedEarly => Catcher::Teller(tree::found_by_slow_readers),
+        Mutant::TreeRoomForgotten => Catcher::Teller(tree::found_by_crashes),
+        Mutant::TreePlacesNotGivenBack => Catcher::Teller(tree::found_by_blinks),
+        Mutant::TreeNotHealed | Mutant::TreeCopyBelieved => Catcher::Teller(tree::found_by_damage),
         Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 21),
         Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),
         Mutant::TouchedForgotten => Catcher::Storm(Profile::Flicker, 36),

@@ -9,7 +9,6 @@ use super::record::*;
 use crate::stripe::table::{CHUNK_ENTRIES, CHUNK_PAGES};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::mem::offset_of;
 
 /// A field: its name, its offset and its width in bytes.
 pub type Field = (&'static str, usize, usize);
@@ -20,11 +19,14 @@ macro_rules! layout {
         fn _every_field(all: &$type) {
             let $type { $($field: _),* } = all;
         }
-        (stringify!($type), vec![$((stringify!($field), offset_of!($type, $field), width(|all: &$type| &all.$field))),*])
+        (stringify!($type), alloc::vec![$((stringify!($field), core::mem::offset_of!($type, $field), $crate::format::doc::width(|all: &$type| &all.$field))),*])
     }};
 }
 
-fn width<T, F>(_: fn(&T) -> &F) -> usize {
+pub(crate) use layout;
+
+/// Bytes of a field.
+pub(crate) fn width<T, F>(_: fn(&T) -> &F) -> usize {
     size_of::<F>()
 }
 
@@ -53,6 +55,8 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
         layout!(UnmapBody { first count retires table pad_0 }),
         layout!(LandedBody { offset vdisk len }),
         layout!(SettingsBody { repair_after scrub_every scrubbed foreground_share full pad_0 }),
+        layout!(TreeBody { root changes pad_0 }),
+        layout!(PageChangeBody { segment first count taken }),
         layout!(EventBody { no at_ms warning pad_0 len }),
         layout!(JobBody { id kind state disk to forget pad_0 cursor began done total bad healed }),
     ]
@@ -76,6 +80,7 @@ pub fn numbers() -> Vec<(&'static str, u64)> {
         ("JOB", kind::JOB as u64),
         ("JOB_DROP", kind::JOB_DROP as u64),
         ("EVENT", kind::EVENT as u64),
+        ("TREE", kind::TREE as u64),
         ("COMMIT", kind::COMMIT as u64),
         ("UNMAP", kind::UNMAP as u64),
         ("LANDED", kind::LANDED as u64),

@@ -8,6 +8,7 @@ use crate::store::join;
 use crate::store::proof::Proof;
 use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
+use crate::tree::Place as TreePlace;
 use crate::units::ByteCount;
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -43,6 +44,7 @@ impl Pool {
     pub async fn check(&self, repair: bool) -> Result<CheckReport> {
         let mut report = CheckReport::default();
         self.check_space(&mut report);
+        report.problems.extend(self.store.check_tree().await?);
         let losses = self.store.losses_of_all();
         let tables: Vec<u32> = self.store.map.borrow().tables.keys().copied().collect();
         for table in tables {
@@ -92,6 +94,12 @@ impl Pool {
                     left = again.into_iter().map(|(_, page)| page).collect();
                 }
             }
+            for blocks in self.store.tree_blocks_in(segment).chunks(PAGES_AT_ONCE) {
+                let lost = self.prove_tree_group(segment, blocks).await?;
+                let told =
+                    |place: TreePlace| format!("page {} of the tree of metadata: no copy of it is left", place.0);
+                report.problems.extend(lost.into_iter().map(told));
+            }
             let unproven = |no: u16| format!("disk {no} does not answer: its metadata is not proven");
             report.problems.extend(late.into_iter().map(unproven));
         }
@@ -99,6 +107,13 @@ impl Pool {
             self.checkpoint().await?;
         }
         Ok(dirty)
+    }
+
+    /// Proves some pages of the tree. Returns those that no copy has.
+    pub(super) async fn prove_tree_group(&self, segment: u32, blocks: &[u32]) -> Result<Vec<TreePlace>> {
+        // No checkpoint writes a page that is just being proven.
+        let _turn = self.checkpointing.take().await;
+        self.store.prove_tree_pages(segment, blocks).await
     }
 
     /// Proves some pages of a metadata segment, as far as they still live there. Returns those, too, of which a disk

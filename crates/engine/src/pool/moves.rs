@@ -335,6 +335,10 @@ impl Pool {
             let copies = still.map(|(id, home)| self.copy_page(*id, *home, to));
             join(copies).await.into_iter().collect::<Result<()>>()?;
         }
+        for blocks in self.store.tree_blocks_in(segment).chunks(PAGES_AT_ONCE) {
+            let _turn = self.checkpointing.take().await;
+            self.store.copy_tree_pages(segment, blocks, to).await?;
+        }
         Ok(())
     }
 
@@ -345,6 +349,9 @@ impl Pool {
                 .await
                 .into_iter()
                 .collect::<Result<()>>()?;
+        }
+        for blocks in self.store.tree_blocks_in(segment).chunks(PAGES_AT_ONCE) {
+            self.store.copy_tree_pages(segment, blocks, to).await?;
         }
         Ok(())
     }

@@ -102,6 +102,7 @@ impl Pool {
         check_rivals(&newest, &found)?;
         let store = make_store(world, &newest, &found, &options)?;
         read_configuration(&store, &newest).await?;
+        store.open_tree()?;
         *store.homes.borrow_mut() = store.metadata_homes();
         let missing = read_tables(&store).await?;
         let replayed = store.replay(&newest.anchor).await?;
@@ -116,6 +117,7 @@ impl Pool {
             );
         }
         store.map.borrow_mut().recount()?;
+        store.load_tree_room().await?;
         // Which disks there are was not known while the configuration was applied.
         note_health(&store);
         let pool = Rc::new(Pool {
@@ -211,6 +213,7 @@ impl Pool {
             store.labels.durable.set(durable);
             store.labels.joint.set(0);
         }
+        store.open_tree_for_writing(opening, number);
         store.writing.set(true);
         store.review_freeze();
         if let Some(reason) = store.frozen() {
@@ -422,6 +425,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         map: RefCell::new(map),
         log: Log::new(newest.plan.log_len.0, &newest.anchor),
         pages: Pages::default(),
+        meta: Default::default(),
         labels: labels_of(newest, joint),
         patience,
         write_patience,

@@ -18,6 +18,7 @@ pub mod allocate;
 mod copies;
 mod disks;
 pub mod drain;
+pub mod pairs;
 mod places;
 mod prove;
 mod reserve;
@@ -28,7 +29,7 @@ use crate::fail;
 use crate::format::page::{PageId, PageKind};
 use crate::format::record::{
     CHUNK_LEN, DISK_LEN, EVENT_LEN, EventRecord, JobRecord, OWNER_METADATA, PoolRecord, Record, SEGMENT_LEN, SLAB_LEN,
-    SegmentRecord, SettingsRecord, SlabAt, TABLE_LEN, TableRecord, VDISK_LEN, VdiskRecord,
+    SegmentRecord, SettingsRecord, SlabAt, TABLE_LEN, TableRecord, TreeRecord, VDISK_LEN, VdiskRecord,
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
 use crate::stripe::table::{CHUNK_PAGES, Chunk, Place, Table};
@@ -67,6 +68,8 @@ pub struct Map {
     pub tables: BTreeMap<u32, Table>,
     /// Segments, metadata segments included.
     pub segments: BTreeMap<u32, Segment>,
+    /// The tree's root, as the newest checkpoint has it.
+    pub tree: Option<TreeRecord>,
     /// What the owner set.
     pub settings: SettingsRecord,
     /// Jobs: those that have not ended, and the last that did.
@@ -154,6 +157,7 @@ impl Map {
             vdisks: BTreeMap::new(),
             tables: BTreeMap::new(),
             segments: BTreeMap::new(),
+            tree: None,
             settings: SettingsRecord::default(),
             jobs: BTreeMap::new(),
             events: BTreeMap::new(),
@@ -272,6 +276,7 @@ impl Map {
                     });
                 }
             }
+            Record::Tree(tree) => self.tree = Some(tree),
             Record::DiskDrop(no) => {
                 self.disks.remove(&(no as u16));
             }

@@ -3,9 +3,10 @@
 //! The steps, in their order:
 //! 1. note the sequence number `redo` and the configuration as it is now: what comes later is in the log from `redo`
 //!    on, so a configuration never names a page that was not written;
-//! 2. make the log durable, write every dirty page (an image never runs ahead of the durable log);
-//! 3. write the configuration to every voter (of another set than before, if it is time for a step to a better one), in
-//!    the checkpoint area that the last checkpoint did not use;
+//! 2. make the log durable, write every dirty page (an image never runs ahead of the durable log), and the pages of
+//!    what changed in the tree (`meta/mod.rs`);
+//! 3. write the configuration, and the root of the tree, to every voter (of another set than before, if it is time for
+//!    a step to a better one), in the checkpoint area that the last checkpoint did not use;
 //! 4. flush; then the labels, with the new anchor; then the ring before the anchor is free.
 //!
 //! A disk that goes or comes during 2 and 3 has them done again: what was written may be missing on it. While the pool
@@ -16,13 +17,28 @@ use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::fail;
 use crate::format::label::Anchor;
-use crate::format::record::Record;
+use crate::format::record::{Record, TreeRecord};
 use crate::io::{Buf, IoSlice};
+use crate::log::BatchInfo;
 use crate::mutant::{self, Mutant};
 use crate::segment::chunk_record;
+use crate::tree::Prepared;
 use crate::units::ByteCount;
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+
+/// A configuration that is durable, and that no label names yet.
+struct Written {
+    anchor: Anchor,
+    voters: u64,
+    /// The oldest batch that is still needed.
+    tail: BatchInfo,
+    /// The disks of each metadata segment.
+    homes: BTreeMap<u32, u64>,
+    /// What it says of the tree.
+    root: Option<TreeRecord>,
+}
 
 impl Store {
     /// Takes a checkpoint. `oldest_landing` tells, when asked, the oldest log record with data that is nowhere else.
@@ -39,10 +55,53 @@ impl Store {
     async fn try_checkpoint(&self, oldest_landing: &impl Fn() -> Option<u64>) -> Result<bool> {
         let seen = self.comings_and_goings.get();
         let redo = self.log.seq();
-        let mut records = self.map.borrow().records();
-        let homes = self.metadata_homes();
+        let records = self.map.borrow().records();
         self.pages_unwritten.set(false);
         let pages = self.write_dirty_pages().await?;
+        let tree = self.tree();
+        let prepared = match self.prepare_tree(&tree).await {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                self.pages_written(&pages, false);
+                return if seen != self.comings_and_goings.get() { Ok(false) } else { Err(error) };
+            }
+        };
+        let written = self.write_configuration(records, prepared.as_ref(), oldest_landing, redo, seen).await;
+        let written = match written {
+            Ok(Some(written)) => written,
+            not_written => {
+                prepared.into_iter().for_each(|prepared| tree.cancel(prepared));
+                self.pages_written(&pages, false);
+                return not_written.map(|_| false);
+            }
+        };
+        // From here on the disks that are there have all of it; one that comes back does not.
+        let Written { anchor, voters, tail, homes, root } = written;
+        self.labels.forget_absent(self.current_set());
+        self.labels.voters.set(voters);
+        self.labels.anchor.set(anchor);
+        self.labels.outdated.set(true);
+        if let Err(error) = self.write_labels().await {
+            prepared.into_iter().for_each(|prepared| drop(tree.doubt(prepared, error.clone())));
+            return Err(error);
+        }
+        *self.homes.borrow_mut() = homes;
+        self.pages_written(&pages, true);
+        self.publish_tree(&tree, prepared, root).await?;
+        self.log.cut(tail);
+        self.counters.checkpoints.set(self.counters.checkpoints.get() + 1);
+        Ok(true)
+    }
+
+    /// The rest of step 2, and step 3. None: disks went or came since `seen`.
+    async fn write_configuration(
+        &self,
+        mut records: Vec<Record<'static>>,
+        prepared: Option<&Prepared<'_>>,
+        oldest_landing: &impl Fn() -> Option<u64>,
+        redo: u64,
+        seen: u64,
+    ) -> Result<Option<Written>> {
         let tail = oldest_landing().map_or(redo, |landing| landing.min(redo));
         self.make_logged(self.log.seq()).await?;
         // A commit that was taken back meanwhile needs its landed data again.
@@ -53,10 +112,11 @@ impl Store {
         }
         let forgets = mutant::active(Mutant::CheckpointForgetsLosses);
         if self.pages_unwritten.get() || seen != self.comings_and_goings.get() && !forgets {
-            self.pages_written(&pages, false);
-            return Ok(false);
+            return Ok(None);
         }
         self.note_versions(&mut records);
+        let root = self.add_tree(prepared, &mut records);
+        let homes = self.metadata_homes();
         let mut blob = Vec::new();
         records.iter().for_each(|record| record.encode(&mut blob));
         let tail = self.log.batch_of(tail);
@@ -73,20 +133,9 @@ impl Store {
         let voters = self.voters_next();
         self.write_blob(voters, &anchor, blob).await?;
         if seen != self.comings_and_goings.get() && !forgets {
-            self.pages_written(&pages, false);
-            return Ok(false);
+            return Ok(None);
         }
-        // From here on the disks that are there have all of it; one that comes back does not.
-        self.labels.forget_absent(self.current_set());
-        self.labels.voters.set(voters);
-        self.labels.anchor.set(anchor);
-        self.labels.outdated.set(true);
-        self.write_labels().await?;
-        *self.homes.borrow_mut() = homes;
-        self.pages_written(&pages, true);
-        self.log.cut(tail);
-        self.counters.checkpoints.set(self.counters.checkpoints.get() + 1);
-        Ok(true)
+        Ok(Some(Written { anchor, voters, tail, homes, root }))
     }
 
     /// Notes in the records of chunks which version of each page is on the disks now.

@@ -22,6 +22,7 @@ mod landed;
 pub mod lanes;
 pub mod limbo;
 pub mod log_move;
+pub mod meta;
 pub mod page_place;
 pub mod pages;
 pub mod patience;
@@ -142,6 +143,8 @@ pub struct Store {
     pub log: Log,
     /// Checksum pages.
     pub pages: Pages,
+    /// The tree, and which pages are its.
+    pub meta: meta::Meta,
     /// Labels and membership.
     pub labels: Labels,
     /// Whether too few disks are there.

@@ -376,6 +376,7 @@ impl Store {
                 let _ = self.read_page(id, home).await;
             }
         }
+        self.heal_tree_suspects().await;
     }
 
     /// Whether a page lives in this run, as things stand now.
@@ -554,7 +555,7 @@ impl Store {
     }
 
     /// The copies of a metadata segment on disks that are there; `trusted`: only on current ones.
-    fn page_copies(&self, segment: u32, trusted: bool) -> Vec<SlabAt> {
+    pub(super) fn page_copies(&self, segment: u32, trusted: bool) -> Vec<SlabAt> {
         let map = self.map.borrow();
         let members = self.members.borrow();
         let Some(segment) = map.segments.get(&segment) else { return Vec::new() };

@@ -17,8 +17,10 @@
 //! 2. The root is published only when all that it refers to is durable.
 //! 3. A checkpoint that fails before it publishes changes nothing: its places are given back, its batch goes back below
 //!    what has changed since.
-//! 4. While it is not known whether a root was published, nothing is written: both are whole, and stay so.
-//! 5. Changes that could not be merged stay in memory, and are told.
+//! 4. Who publishes roots himself, along with what else he has to publish, prepares (1 to 5), makes the root the truth,
+//!    and then has it installed (6 and 7); or cancels, if no root was written, which is 3.
+//! 5. While it is not known whether a root was published, nothing is written: both are whole, and stay so.
+//! 6. Changes that could not be merged stay in memory, and are told.
 
 use super::changes::Changes;
 use super::edit::{Made, Merge};
@@ -29,7 +31,8 @@ use super::page::{Page, PageRef};
 use super::store::{PageStore, Place, Root};
 use super::version::{Versions, bury, note_version};
 use super::{State, Tree};
-use crate::sync::join_all;
+use crate::error::Error;
+use crate::sync::{TurnGuard, join_all};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
@@ -64,6 +67,27 @@ pub struct Outcome {
     pub leaked: Vec<Lost>,
 }
 
+/// A checkpoint whose pages are durable, and whose root is not the truth yet. No other one runs meanwhile.
+#[must_use = "it is published, cancelled or left in doubt"]
+pub struct Prepared<'a> {
+    batch: Rc<Changes>,
+    work: Work,
+    early: Option<crate::error::Result<()>>,
+    _turn: TurnGuard<'a>,
+}
+
+impl Prepared<'_> {
+    /// What is to be the truth.
+    pub fn root(&self) -> Root {
+        self.work.root
+    }
+
+    /// The places that are free with it.
+    pub fn freed(&self) -> &[Place] {
+        &self.work.freed
+    }
+}
+
 /// A checkpoint on its way.
 #[derive(Default)]
 struct Work {
@@ -80,14 +104,23 @@ struct Work {
 impl<S: PageStore> Tree<S> {
     /// Writes what changed before this call, and makes it the truth.
     pub async fn checkpoint(&self, wishes: Wishes) -> Result<Outcome> {
-        let _turn = self.turn.take().await;
+        match self.prepare(wishes).await? {
+            None => Ok(Outcome { number: self.root().number, ..Outcome::default() }),
+            Some(prepared) => self.publish(prepared).await,
+        }
+    }
+
+    /// Steps 1 to 5: what changed before this call is durable in pages, and what is to be the truth is told. None if
+    /// nothing changed. Must be published, cancelled or left in doubt.
+    pub async fn prepare(&self, wishes: Wishes) -> Result<Option<Prepared<'_>>> {
+        let turn = self.turn.take().await;
         let (number, batch) = {
             let mut state = self.state.borrow_mut();
             if let Some(error) = &state.in_doubt {
                 return Err(TreeError::InDoubt(error.clone()));
             }
             if state.active.is_empty() && state.owed.is_empty() && wishes == Wishes::default() {
-                return Ok(Outcome { number: state.root.number, ..Outcome::default() });
+                return Ok(None);
             }
             state.freeze()
         };
@@ -97,22 +130,38 @@ impl<S: PageStore> Tree<S> {
             self.undo(batch, &work.born);
             return Err(error);
         }
-        let publish = || self.store.publish(work.root, work.freed.clone());
-        let early = if active(Mutant::RootBeforePages) { Some(publish().await) } else { None };
+        let early = active(Mutant::RootBeforePages);
+        let early = if early { Some(self.store.publish(work.root, work.freed.clone()).await) } else { None };
         if let Err(error) = self.write_out().await {
             self.undo(batch, &work.born);
             return Err(error);
         }
-        let published = match early {
-            Some(published) => published,
-            None => publish().await,
-        };
-        if let Err(error) = published {
-            self.state.borrow_mut().in_doubt = Some(error.clone());
-            return Err(TreeError::InDoubt(error));
-        }
         work.outcome.written = self.written.get() - written_before;
-        Ok(self.install(batch, work))
+        Ok(Some(Prepared { batch, work, early, _turn: turn }))
+    }
+
+    /// Steps 6 and 7.
+    pub async fn publish(&self, prepared: Prepared<'_>) -> Result<Outcome> {
+        let published = match &prepared.early {
+            Some(published) => published.clone(),
+            None => self.store.publish(prepared.work.root, prepared.work.freed.clone()).await,
+        };
+        match published {
+            Ok(()) => Ok(self.install(prepared.batch, prepared.work)),
+            Err(error) => Err(self.doubt(prepared, error)),
+        }
+    }
+
+    /// Gives up what was prepared: nobody was told of its root, and nobody ever will be.
+    pub fn cancel(&self, prepared: Prepared<'_>) {
+        self.undo(prepared.batch, &prepared.work.born);
+    }
+
+    /// Leaves what was prepared as it is: whether its root is the truth is not known, because of `error`.
+    pub fn doubt(&self, prepared: Prepared<'_>, error: Error) -> TreeError {
+        drop(prepared);
+        self.state.borrow_mut().in_doubt = Some(error.clone());
+        TreeError::InDoubt(error)
     }
 
     /// Steps 2 to 4.

@@ -3,6 +3,8 @@
 //! A key is one kind and three numbers, compared in this order; the tree gives them no meaning. Fixed-size keys make a
 //! page an array: a search touches no other memory, a split moves no prefixes, and how many fit is arithmetic.
 
+use crate::format::doc::{Field, layout};
+use alloc::vec::Vec;
 use core::fmt;
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -115,6 +117,11 @@ pub(super) struct KeyBytes {
     major: U64,
     middle: U64,
     minor: U64,
+}
+
+/// What stands on the disks, for the test that holds the document against it.
+pub(super) fn layouts() -> Vec<(&'static str, Vec<Field>)> {
+    alloc::vec![layout!(KeyBytes { kind major middle minor })]
 }
 
 impl From<Key> for KeyBytes {

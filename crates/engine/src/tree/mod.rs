@@ -1,10 +1,10 @@
 //! The tree: a copy-on-write B+tree that proves itself, keeps versions, and knows nothing of storage.
 //!
 //! It maps [`Key`]s to short values. Its pages lie in a [`PageStore`], which finds places for them, keeps copies and
-//! tells what is durable; the tree gives the store no meaning, and the store gives keys none. **It is not wired into
-//! the pool yet.** What is to be built on it (`docs/decisions/one-tree-for-all-metadata.md` has the plan): a store on
-//! metadata segments, then what is free and who owns what (SPACE), the stripe tables (MAP) and the configuration
-//! (CONF) as entries, with the log as what happened since the root.
+//! tells what is durable; the tree gives the store no meaning, and the store gives keys none. The pool's is in
+//! `crates/engine/src/store/meta/mod.rs`, its root in the pool's checkpoints. **Nothing of the pool is kept in it yet**
+//! (`docs/decisions/one-tree-for-all-metadata.md` has the plan): the configuration (CONF), what is free and who owns
+//! what (SPACE) and the stripe tables (MAP) are to be entries, with the log as what happened since the root.
 //!
 //! The life of a change:
 //!
@@ -51,7 +51,7 @@ mod version;
 mod tests;
 
 pub use changes::Value;
-pub use checkpoint::{Outcome, Wishes};
+pub use checkpoint::{Outcome, Prepared, Wishes};
 pub use error::{Lost, Result, TreeError, Which, Why};
 pub use key::{Key, KeyRange};
 pub use page::{PageRef, Shape};
@@ -60,13 +60,20 @@ pub use store::{PageStore, Place, ROOT_LEN, Root, RootRef, StoreFuture};
 pub use verify::{Finding, Report};
 
 use crate::error::Error;
+use crate::format::doc::Field;
 use crate::sync::Turn;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use cache::Cache;
 use changes::Changes;
 use core::cell::{Cell, RefCell};
 use version::Versions;
+
+/// Every structure of the tree that stands on a disk, with its fields in their order.
+pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
+    [key::layouts(), page::layouts(), store::layouts()].concat()
+}
 
 /// Who opens a tree, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -20,8 +20,10 @@ use super::mutant::{Mutant, active};
 use super::store::Place;
 use super::{Spot, Which};
 use crate::checksum::{crc32c, crc32c_append};
+use crate::format::doc::{Field, layout};
 use crate::io::{Buf, IoSlice};
 use crate::units::BLOCK;
+use alloc::vec::Vec;
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -174,6 +176,25 @@ impl PageRef {
         }
         Ok(())
     }
+}
+
+impl PageRef {
+    /// The page that `image` says it is, if its sum holds and it says that it belongs to `place`. It proves itself, and
+    /// not that it is the newest page of this place: only who refers to it can tell.
+    pub fn claimed(shape: &Shape, place: Place, image: &[u8]) -> Option<PageRef> {
+        let head = Head::read_from_prefix(image.get(..shape.page_len)?).ok()?.0;
+        let claimed = PageRef { place, birth: head.birth, sum: head.sum };
+        claimed.proves(shape, image).is_ok().then_some(claimed)
+    }
+}
+
+/// What stands on the disks, for the test that holds the document against it.
+pub(super) fn layouts() -> Vec<(&'static str, Vec<Field>)> {
+    alloc::vec![
+        layout!(Head { magic kind level compatible incompatible sum place birth writer len count first last pad_0 }),
+        layout!(LeafSlot { key at len }),
+        layout!(ChildSlot { first place birth sum }),
+    ]
 }
 
 /// The sum of a page, whatever stands in the field for it.
@@ -369,7 +390,6 @@ fn sealed(shape: &Shape, making: Making, mut image: Buf, count: usize, len: usiz
 mod tests {
     extern crate std;
     use super::*;
-    use std::vec::Vec;
 
     const SHAPE: Shape = Shape { page_len: 512 };
 

@@ -14,6 +14,7 @@
 
 use super::page::PageRef;
 use crate::error::Error;
+use crate::format::doc::{Field, layout};
 use crate::io::{Buf, IoSlice};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -100,6 +101,7 @@ struct TopBytes {
 
 /// Bytes of a [`Root`].
 pub const ROOT_LEN: usize = size_of::<RootBytes>();
+const _: () = assert!(ROOT_LEN == crate::format::record::ROOT_LEN);
 /// Bytes of a top page's reference.
 pub(super) const TOP_LEN: usize = size_of::<TopBytes>();
 
@@ -125,6 +127,11 @@ pub(super) fn top_to_bytes(top: Option<RootRef>) -> [u8; TOP_LEN] {
 /// The top page's reference of these bytes, unless they are none.
 pub(super) fn top_from_bytes(bytes: &[u8]) -> Option<Option<RootRef>> {
     top_of(TopBytes::read_from_bytes(bytes).ok()?)
+}
+
+/// What stands on the disks, for the test that holds the document against it.
+pub(super) fn layouts() -> Vec<(&'static str, Vec<Field>)> {
+    alloc::vec![layout!(RootBytes { number content ledger }), layout!(TopBytes { place birth sum level }),]
 }
 
 fn top_bytes(top: Option<RootRef>) -> TopBytes {

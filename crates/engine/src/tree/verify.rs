@@ -86,6 +86,12 @@ impl<S: PageStore> Tree<S> {
         Ok(self.walk().await?.0.lost)
     }
 
+    /// What proves each page that any root reaches, by its place. What lies below a page that no copy has is not there.
+    pub async fn reached(&self) -> Result<BTreeMap<Place, PageRef>> {
+        let (walk, _) = self.walk().await?;
+        Ok(walk.reached.into_iter().map(|(place, reached)| (place, reached.page)).collect())
+    }
+
     /// Walks all roots, and reads the dead lists unless they are lost.
     async fn walk(&self) -> Result<(Walk<'_, S>, Option<Vec<Dead>>)> {
         let _turn = self.turn.take().await;

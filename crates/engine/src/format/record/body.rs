@@ -1,6 +1,6 @@
 //! The structures of records as they stand on disks, little-endian, without gaps.
 
-use super::facts::TABLES_MAX;
+use super::facts::{ROOT_LEN, TABLES_MAX};
 use crate::stripe::table::CHUNK_PAGES;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -114,6 +114,24 @@ pub(crate) struct JobBody {
     pub(crate) healed: u64,
 }
 
+/// The changes follow.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct TreeBody {
+    pub(crate) root: [u8; ROOT_LEN],
+    pub(crate) changes: u32,
+    pub(crate) pad_0: u32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct PageChangeBody {
+    pub(crate) segment: u32,
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+    pub(crate) taken: u32,
+}
+
 /// The text follows.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
@@ -213,6 +231,7 @@ pub(in crate::format) mod kind {
     pub const JOB: u16 = 12;
     pub const JOB_DROP: u16 = 13;
     pub const EVENT: u16 = 14;
+    pub const TREE: u16 = 15;
     pub const COMMIT: u16 = 16;
     pub const UNMAP: u16 = 17;
     pub const LANDED: u16 = 18;

@@ -33,6 +33,8 @@ pub enum Record<'a> {
     TableDrop(u32),
     /// A segment exists, here.
     Segment(SegmentRecord),
+    /// The tree's root. In checkpoints only.
+    Tree(TreeRecord),
     /// It does not exist any more; its slabs are free.
     SegmentDrop(u32),
     /// A chunk of a stripe table has its pages here.
@@ -285,6 +287,31 @@ pub struct JobRecord {
     pub bad: u64,
     /// Bad blocks that were rewritten from redundancy.
     pub healed: u64,
+}
+
+/// Bytes of the tree's root.
+pub const ROOT_LEN: usize = 72;
+
+/// See [`Record::Tree`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TreeRecord {
+    /// The root, as the tree writes it.
+    pub root: [u8; ROOT_LEN],
+    /// Which places it takes, and which ones it frees, beside those of the root before it.
+    pub changes: Vec<PageChange>,
+}
+
+/// Places of pages of the tree, side by side, that one root takes or frees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageChange {
+    /// The metadata segment.
+    pub segment: u32,
+    /// The first block, counted from the beginning of its slabs.
+    pub first: u32,
+    /// How many blocks.
+    pub count: u32,
+    /// Whether they are taken, not freed.
+    pub taken: bool,
 }
 
 /// See [`Record::Chunk`].

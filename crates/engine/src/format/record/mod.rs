@@ -9,6 +9,8 @@
 
 mod body;
 mod facts;
+mod jobs;
+mod root;
 
 pub(super) use body::kind;
 pub(crate) use body::*;
@@ -26,6 +28,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use body::HEAD;
 use core::mem::offset_of;
+use jobs::{decode_job, decode_settings, encode_job, encode_settings};
 use zerocopy::{FromBytes, IntoBytes};
 
 impl Record<'_> {
@@ -49,6 +52,7 @@ impl Record<'_> {
             Record::Unmap(_) => size_of::<UnmapBody>(),
             Record::Landed(landed) => size_of::<LandedBody>() + landed.data.len(),
             Record::Event(event) => size_of::<EventBody>() + event.text.len(),
+            Record::Tree(tree) => root::len(tree),
         };
         (HEAD + body).next_multiple_of(8)
     }
@@ -98,18 +102,7 @@ impl Record<'_> {
                 }
                 .as_bytes(),
             ),
-            Record::Commit(commit) => {
-                let body = CommitBody {
-                    stripe: commit.stripe,
-                    table: commit.table,
-                    segment: commit.segment,
-                    index: commit.index,
-                    sums: commit.sums.len() as u32,
-                    retires: commit.retires,
-                };
-                out.extend_from_slice(body.as_bytes());
-                out.extend_from_slice(commit.sums.as_bytes());
-            }
+            Record::Commit(commit) => encode_commit(commit, out),
             Record::Unmap(unmap) => out.extend_from_slice(
                 UnmapBody {
                     first: unmap.first,
@@ -125,17 +118,8 @@ impl Record<'_> {
                 out.extend_from_slice(body.as_bytes());
                 out.extend_from_slice(&landed.data);
             }
-            Record::Event(event) => {
-                let body = EventBody {
-                    no: event.no,
-                    at_ms: event.at_ms,
-                    warning: event.warning as u8,
-                    pad_0: [0; 3],
-                    len: event.text.len() as u32,
-                };
-                out.extend_from_slice(body.as_bytes());
-                out.extend_from_slice(event.text.as_bytes());
-            }
+            Record::Event(event) => encode_event(event, out),
+            Record::Tree(tree) => root::encode(tree, out),
         }
         out.resize(start + self.encoded_len(), 0);
     }
@@ -159,6 +143,7 @@ impl Record<'_> {
             Record::Job(_) => kind::JOB,
             Record::JobDrop(_) => kind::JOB_DROP,
             Record::Event(_) => kind::EVENT,
+            Record::Tree(_) => kind::TREE,
         }
     }
 }
@@ -227,6 +212,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
         kind::JOB => Record::Job(decode_job(body)?),
         kind::JOB_DROP => Record::JobDrop(take::<DropBody>(body)?.0.id),
         kind::EVENT => Record::Event(decode_event(body)?),
+        kind::TREE => Record::Tree(root::decode(body)?),
         other => return fail!(Corrupt, "records of kind {other} are not known"),
     })
 }
@@ -315,83 +301,11 @@ fn decode_usage(usage: u8) -> Usage {
     }
 }
 
-fn encode_settings(settings: &SettingsRecord) -> SettingsBody {
-    SettingsBody {
-        repair_after: settings.repair_after,
-        scrub_every: settings.scrub_every,
-        scrubbed: settings.scrubbed,
-        foreground_share: settings.foreground_share,
-        full: settings.full,
-        pad_0: 0,
-    }
-}
-
-fn decode_settings(body: &[u8]) -> Result<SettingsRecord> {
-    let (settings, _) = take::<SettingsBody>(body)?;
-    Ok(SettingsRecord {
-        repair_after: settings.repair_after,
-        scrub_every: settings.scrub_every,
-        scrubbed: settings.scrubbed,
-        foreground_share: settings.foreground_share.min(90),
-        full: settings.full,
-    })
-}
-
-fn encode_job(job: &JobRecord) -> JobBody {
-    let (kind, disk, to, forget) = match job.kind {
-        JobKind::Repair => (0, DISK_ABSENT, None, false),
-        JobKind::Scrub => (1, DISK_ABSENT, None, false),
-        JobKind::Rebalance => (2, DISK_ABSENT, None, false),
-        JobKind::Evacuate { disk, to, forget } => (3, disk, to, forget),
-    };
-    JobBody {
-        id: job.id,
-        kind,
-        state: job.state as u8,
-        disk,
-        to: to.unwrap_or(DISK_ABSENT),
-        forget: forget as u8,
-        pad_0: 0,
-        cursor: job.cursor,
-        began: job.began,
-        done: job.done,
-        total: job.total,
-        bad: job.bad,
-        healed: job.healed,
-    }
-}
-
-fn decode_job(body: &[u8]) -> Result<JobRecord> {
-    let (job, _) = take::<JobBody>(body)?;
-    let kind = match job.kind {
-        0 => JobKind::Repair,
-        1 => JobKind::Scrub,
-        2 => JobKind::Rebalance,
-        3 => {
-            JobKind::Evacuate { disk: job.disk, to: (job.to != DISK_ABSENT).then_some(job.to), forget: job.forget != 0 }
-        }
-        other => return fail!(Corrupt, "jobs of kind {other} are not known"),
-    };
-    let state = match job.state {
-        0 => JobState::Waiting,
-        1 => JobState::Running,
-        2 => JobState::Paused,
-        3 => JobState::Done,
-        4 => JobState::Cancelled,
-        5 => JobState::Failed,
-        other => return fail!(Corrupt, "a job is in state {other}, which is not known"),
-    };
-    Ok(JobRecord {
-        id: job.id,
-        kind,
-        state,
-        began: job.began,
-        done: job.done,
-        total: job.total,
-        cursor: job.cursor,
-        bad: job.bad,
-        healed: job.healed,
-    })
+fn encode_event(event: &EventRecord, out: &mut Vec<u8>) {
+    let EventRecord { no, at_ms, warning, ref text } = *event;
+    let body = EventBody { no, at_ms, warning: warning as u8, pad_0: [0; 3], len: text.len() as u32 };
+    out.extend_from_slice(body.as_bytes());
+    out.extend_from_slice(text.as_bytes());
 }
 
 fn decode_event(body: &[u8]) -> Result<EventRecord> {
@@ -471,6 +385,19 @@ fn decode_segment(body: &[u8]) -> Result<SegmentRecord> {
     let sheet = PageRun { segment: segment.sheet_segment, first: segment.sheet_first, count: segment.sheet_count };
     let missed = segment.missed[0] as u128 | (segment.missed[1] as u128) << 64;
     Ok(SegmentRecord { id: segment.id, owner: segment.owner, layout, sheet, slabs: slabs.into(), missed })
+}
+
+fn encode_commit(commit: &CommitRecord<'_>, out: &mut Vec<u8>) {
+    let body = CommitBody {
+        stripe: commit.stripe,
+        table: commit.table,
+        segment: commit.segment,
+        index: commit.index,
+        sums: commit.sums.len() as u32,
+        retires: commit.retires,
+    };
+    out.extend_from_slice(body.as_bytes());
+    out.extend_from_slice(commit.sums.as_bytes());
 }
 
 fn decode_commit(body: &[u8]) -> Result<Record<'_>> {
@@ -563,6 +490,10 @@ mod tests {
             }),
             Record::JobDrop(3),
             Record::Event(EventRecord { no: 1 << 40, at_ms: 1 << 41, warning: true, text: "disk d1 löst".into() }),
+            Record::Tree(TreeRecord {
+                root: core::array::from_fn(|at| at as u8),
+                changes: vec![PageChange { segment: 3, first: 1 << 20, count: 2, taken: true }],
+            }),
         ]
     }
 

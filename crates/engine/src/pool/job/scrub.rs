@@ -89,6 +89,11 @@ impl Pool {
             dirty |= proofs.iter().any(|proof| matches!(proof, Ok(Proof::Dirty)));
             ticket.step(&self.store, 0).await?;
         }
+        for blocks in self.store.tree_blocks_in(segment).chunks(PAGES_AT_ONCE) {
+            // What is lost is named by a check, and by who needs it.
+            let _ = self.prove_tree_group(segment, blocks).await;
+            ticket.step(&self.store, 0).await?;
+        }
         Ok(dirty)
     }
 

@@ -1,0 +1,82 @@
+//! Settings and jobs as records: what the owner wants, and the long work that follows from it.
+
+use super::*;
+
+pub(super) fn encode_settings(settings: &SettingsRecord) -> SettingsBody {
+    SettingsBody {
+        repair_after: settings.repair_after,
+        scrub_every: settings.scrub_every,
+        scrubbed: settings.scrubbed,
+        foreground_share: settings.foreground_share,
+        full: settings.full,
+        pad_0: 0,
+    }
+}
+
+pub(super) fn decode_settings(body: &[u8]) -> Result<SettingsRecord> {
+    let (settings, _) = take::<SettingsBody>(body)?;
+    Ok(SettingsRecord {
+        repair_after: settings.repair_after,
+        scrub_every: settings.scrub_every,
+        scrubbed: settings.scrubbed,
+        foreground_share: settings.foreground_share.min(90),
+        full: settings.full,
+    })
+}
+
+pub(super) fn encode_job(job: &JobRecord) -> JobBody {
+    let (kind, disk, to, forget) = match job.kind {
+        JobKind::Repair => (0, DISK_ABSENT, None, false),
+        JobKind::Scrub => (1, DISK_ABSENT, None, false),
+        JobKind::Rebalance => (2, DISK_ABSENT, None, false),
+        JobKind::Evacuate { disk, to, forget } => (3, disk, to, forget),
+    };
+    JobBody {
+        id: job.id,
+        kind,
+        state: job.state as u8,
+        disk,
+        to: to.unwrap_or(DISK_ABSENT),
+        forget: forget as u8,
+        pad_0: 0,
+        cursor: job.cursor,
+        began: job.began,
+        done: job.done,
+        total: job.total,
+        bad: job.bad,
+        healed: job.healed,
+    }
+}
+
+pub(super) fn decode_job(body: &[u8]) -> Result<JobRecord> {
+    let (job, _) = take::<JobBody>(body)?;
+    let kind = match job.kind {
+        0 => JobKind::Repair,
+        1 => JobKind::Scrub,
+        2 => JobKind::Rebalance,
+        3 => {
+            JobKind::Evacuate { disk: job.disk, to: (job.to != DISK_ABSENT).then_some(job.to), forget: job.forget != 0 }
+        }
+        other => return fail!(Corrupt, "jobs of kind {other} are not known"),
+    };
+    let state = match job.state {
+        0 => JobState::Waiting,
+        1 => JobState::Running,
+        2 => JobState::Paused,
+        3 => JobState::Done,
+        4 => JobState::Cancelled,
+        5 => JobState::Failed,
+        other => return fail!(Corrupt, "a job is in state {other}, which is not known"),
+    };
+    Ok(JobRecord {
+        id: job.id,
+        kind,
+        state,
+        began: job.began,
+        done: job.done,
+        total: job.total,
+        cursor: job.cursor,
+        bad: job.bad,
+        healed: job.healed,
+    })
+}
