@@ -1,8 +1,9 @@
-//! `weft-sim streams`, `weft-sim rebuild`, `weft-sim capacity`: figures in virtual time, for people.
+//! `weft-sim streams`, `weft-sim flushes`, `weft-sim rebuild`, `weft-sim capacity`: figures in virtual time, for
+//! people.
 
 use crate::random_writes::{Load, on_mirror_in_place, on_parity};
 use crate::streams::{self, Case};
-use crate::{capacity, mixed, rebuild, refill, stream_reads};
+use crate::{capacity, flushes, mixed, rebuild, refill, stream_reads};
 use std::process::ExitCode;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos};
@@ -10,6 +11,9 @@ use weft_engine::units::{ByteCount, Nanos};
 /// Bytes that each disk gives to a pass of sequential reads: they are kept in memory, four times. What is read ahead of
 /// the end of a pass, for nobody, counts against it: some hundredths of such a short one.
 const READ_PER_DISK: ByteCount = ByteCount::mib(128);
+
+/// How many flushes of each kind are measured.
+const FLUSHES: u64 = 1000;
 
 /// How the command is called.
 pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads [--full | TEXT] | --mixed | --random]
@@ -37,6 +41,36 @@ pub fn streams_command(arguments: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     }
+    ExitCode::SUCCESS
+}
+
+/// How the command is called that measures flushes.
+pub const FLUSHES_USAGE: &str = "weft-sim flushes [--far | --ssd | --nvme] [TEXT]
+  flushes            how long flushes and writes with FUA take, alone, beside a stream, and beside small writes,
+                     in milliseconds and in revolutions of a hard disk; parity of 5 columns, mirror of 2
+  flushes --far      the same with data a quarter of the disk away from the log: every seek takes 7 ms
+  flushes --ssd      the same on SATA solid-state disks, --nvme on NVMe ones
+  flushes TEXT       only rows with TEXT in them";
+
+/// Runs `weft-sim flushes` with these further arguments.
+pub fn flushes_command(arguments: &[String]) -> ExitCode {
+    let (medium, only) = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => (flushes::Medium::Hdd, ""),
+        ["--far"] => (flushes::Medium::HddFar, ""),
+        ["--far", only] => (flushes::Medium::HddFar, only),
+        ["--ssd"] => (flushes::Medium::SataSsd, ""),
+        ["--ssd", only] => (flushes::Medium::SataSsd, only),
+        ["--nvme"] => (flushes::Medium::NvmeSsd, ""),
+        ["--nvme", only] => (flushes::Medium::NvmeSsd, only),
+        [only] if !only.starts_with('-') => (flushes::Medium::Hdd, only),
+        _ => {
+            eprintln!("usage: {FLUSHES_USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    println!("{}", flushes::HEADING);
+    let cases = flushes::cases(medium, FLUSHES).into_iter();
+    cases.filter(|case| case.to_string().contains(only)).for_each(|case| println!("{}", flushes::run(case)));
     ExitCode::SUCCESS
 }
 

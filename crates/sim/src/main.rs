@@ -8,6 +8,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         Some(("streams", rest)) => return weft_sim::figures::streams_command(rest),
+        Some(("flushes", rest)) => return weft_sim::figures::flushes_command(rest),
         Some(("rebuild", rest)) => return weft_sim::figures::rebuild_command(rest),
         Some(("refill", rest)) => return weft_sim::figures::refill_command(rest),
         Some(("capacity", [])) => return weft_sim::figures::capacity_command(),
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
         Ok(Job::Quorum(extra)) => quorum(extra),
         Err(why) => {
             eprintln!(
-                "weft-sim: {why}\nusage: weft-sim [--profile NAME] SEED | [--profile NAME] --runs N [--seed FIRST] | --exhaustive [--only SCENE | --case CASE] | --quorum [DEPTH] | streams | rebuild | refill | capacity | --mutant NAME --profile NAME --runs N"
+                "weft-sim: {why}\nusage: weft-sim [--profile NAME] SEED | [--profile NAME] --runs N [--seed FIRST] | --exhaustive [--only SCENE | --case CASE] | --quorum [DEPTH] | streams | flushes | rebuild | refill | capacity | --mutant NAME --profile NAME --runs N"
             );
             ExitCode::from(2)
         }

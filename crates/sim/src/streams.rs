@@ -232,15 +232,21 @@ impl Bench {
 
     /// A new pool, just opened, and its virtual disk.
     pub fn of(shape: &Shape) -> Bench {
-        let (class, layout) = (&shape.class, shape.layout);
+        let class = &shape.class;
         let world = SimWorld::new(1, Scheduling::Fifo);
         let disk = |_| SimDisk::new(&world, class.shape(class.capacity), Box::new(Hdd::new(class.clone())));
-        let disks: Vec<SimDisk> = (0..shape.disks).map(disk).collect();
+        let disks = (0..shape.disks).map(disk).collect();
+        Bench::on(world, disks, Media::Hdd, shape)
+    }
+
+    /// A new pool of these disks, whatever class of them the shape names, just opened, and its virtual disk.
+    pub fn on(world: SimWorld, disks: Vec<SimDisk>, media: Media, shape: &Shape) -> Bench {
+        let layout = shape.layout;
         let new_disk = |(no, disk): (usize, &SimDisk)| NewDisk {
             disk: Rc::new(disk.clone()),
             id: Id([no as u8 + 1; 16]),
             name: format!("d{no}"),
-            media: Media::Hdd,
+            media,
         };
         let new: Vec<NewDisk> = disks.iter().enumerate().map(new_disk).collect();
         let members: Vec<Rc<dyn Disk>> = new.iter().map(|new| new.disk.clone()).collect();
