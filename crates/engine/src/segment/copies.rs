@@ -26,7 +26,7 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// As many as there are disks for data with room (`ordinary`); two on whatever disks there are (`others`).
+    /// Counts one for each disk for data with room (`ordinary`), or two on whatever disks there are (`others`).
     pub fn on(ordinary: usize, others: usize) -> Copies {
         let disks = ordinary.max((ordinary + others).min(2));
         let all = disks.clamp(2, METADATA_COPIES);
@@ -82,8 +82,8 @@ impl Map {
         }
     }
 
-    /// Whether a copy of metadata that leaves disk `no` and finds no other place may be given up: the others that can be
-    /// read survive what every virtual disk does.
+    /// Whether a copy of metadata that leaves disk `no` and finds no other place may be given up: the others that can
+    /// be read survive what every virtual disk does.
     pub fn may_vanish(&self, record: &SegmentRecord, no: u16) -> bool {
         let others = self.readable_copies(record) & !(1 << no);
         let survived = self.tables.values().map(|table| table.record.layout.failures()).max().unwrap_or(0);
