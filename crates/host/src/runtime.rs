@@ -81,6 +81,8 @@ struct Inbox<S> {
     jobs: Vec<Job<S>>,
     /// No tasks are taken from outside any more; the thread ends at this moment at the latest.
     stop_by: Option<Instant>,
+    /// Timers are not waited for at the end.
+    timers_end: bool,
     /// Something here changed since the engine's thread last looked.
     news: bool,
     /// The thread has ended: no jobs either.
@@ -139,7 +141,7 @@ pub fn start<S: 'static>(options: Options, state: impl FnOnce() -> S + Send + 's
     let backend = started.recv().map_err(|why| impossible("answer from its thread", &why))??;
     let shared = Arc::new(Shared {
         alarm,
-        inbox: Mutex::new(Inbox { jobs: Vec::new(), stop_by: None, news: false, closed: false }),
+        inbox: Mutex::new(Inbox { jobs: Vec::new(), stop_by: None, timers_end: false, news: false, closed: false }),
         calls: Mutex::default(),
         backend,
         thread: thread.thread().id(),
@@ -168,8 +170,10 @@ fn run<S: 'static>(shared: &Shared<S>, local: Rc<Local<S>>) -> Vec<&'static str>
         }
         world.tell_spinning();
         let now = Instant::now();
+        // Neither a task nor a disk has anything to do.
+        let rests = || passes < PASSES_MAX && local.disks.is_idle() && shared.ends_with_timers();
         if let Some(stop_by) = stop_by
-            && (now >= stop_by || (world.alive() == 0 && shared.is_quiet()))
+            && (now >= stop_by || ((world.alive() == 0 || rests()) && shared.is_quiet()))
         {
             break;
         }
@@ -294,6 +298,13 @@ impl<S: 'static> Handle<S> {
         stopped
     }
 
+    /// Ends the thread as [`Handle::stop`] does, but does not wait for timers: as soon as none of the tasks that are left
+    /// is ready, and no disk has anything to do.
+    pub fn end(&self, grace: Duration) -> Stopped {
+        lock(&self.shared.inbox).timers_end = true;
+        self.stop(grace)
+    }
+
     /// Begins what [`Handle::stop`] waits for. Of several deadlines the earliest holds.
     pub fn begin_stop(&self, grace: Duration) {
         let now = Instant::now();
@@ -338,6 +349,10 @@ impl<S> Shared<S> {
         let mut inbox = lock(&self.inbox);
         inbox.news = false;
         (mem::take(&mut inbox.jobs), inbox.stop_by)
+    }
+
+    fn ends_with_timers(&self) -> bool {
+        lock(&self.inbox).timers_end
     }
 
     fn is_quiet(&self) -> bool {

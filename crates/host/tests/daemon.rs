@@ -101,10 +101,10 @@ fn what_was_flushed_outlives_a_crash_a_lost_disk_and_a_clean_stop() {
     let mut data = bytes(20_000_256, 1);
     machine.copy_in(&data);
     machine.crash();
-    machine.serve();
+    machine.start();
     assert!(machine.copy_out(data.len()) == data, "after a crash");
 
-    fs::remove_file(machine.disk(2)).unwrap();
+    fs::remove_file(machine.disk("d2")).unwrap();
     machine.until(&["disk", "show", "p/d2"], |disk| disk["state"] == "missing");
     assert_eq!(machine.json(&["status"])["health"], "degraded");
     assert!(machine.copy_out(data.len()) == data, "with a disk missing");
@@ -112,7 +112,7 @@ fn what_was_flushed_outlives_a_crash_a_lost_disk_and_a_clean_stop() {
     machine.copy_in(&data[..3_000_320]);
     machine.stop();
     assert!(!machine.path("nbd.sock").exists(), "a stopped server takes its socket away");
-    machine.serve();
+    machine.start();
     assert!(machine.copy_out(data.len()) == data, "after a clean stop");
     let events = machine.done(&["events", "p"]);
     assert!(events.contains("disk d2 lost"), "{events}");
@@ -128,7 +128,7 @@ fn a_disk_that_vanishes_while_clients_write_costs_them_nothing() {
     fs::write(machine.path("in"), &data).unwrap();
     let copy = machine.copy(&machine.path("in")).spawn().unwrap();
     machine.until(&["vdisk", "show", "p/v"], |vdisk| vdisk["counters"]["written_bytes"].as_u64() > Some(1 << 20));
-    fs::remove_file(machine.disk(1)).unwrap();
+    fs::remove_file(machine.disk("d1")).unwrap();
     worked(copy.wait_with_output().unwrap(), "nbdcopy in");
     machine.until(&["disk", "show", "p/d1"], |disk| disk["state"] == "missing");
     assert!(machine.copy_out(data.len()) == data);

@@ -7,22 +7,16 @@
 
 #[path = "dry_run/asked.rs"]
 mod asked;
+mod machine;
 #[path = "dry_run/states.rs"]
 mod states;
 
+use machine::{Machine, Ran};
 use serde_json::{Value, json};
-use states::Machine;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weft_engine::units::ByteCount;
 use weft_host::cli::exit::Exit;
-
-/// A command and what came of it.
-struct Ran {
-    exit: Exit,
-    out: String,
-    err: String,
-}
 
 /// States that are tried at a time: most of what they wait for are disks.
 const AT_ONCE: usize = 4;
@@ -34,15 +28,15 @@ fn what_a_dry_run_promises_is_what_happens() {
     let (next, taken, broken) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
     let try_states = || {
         while let Some((name, steps)) = states.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut machine = Machine::after(steps);
+            let mut machine = states::after(steps);
             let mut before = machine.shown();
             for line in asked::LINES {
-                match machine.promise_kept(line, &before) {
+                match promise_kept(&machine, line, &before) {
                     Ok(false) => continue,
                     Ok(true) => drop(taken.fetch_add(1, Ordering::Relaxed)),
                     Err(why) => broken.lock().unwrap().push(format!("{name}: weft {line}\n{why}")),
                 }
-                machine = Machine::after(steps);
+                machine = states::after(steps);
                 before = machine.shown();
             }
         }
@@ -54,67 +48,44 @@ fn what_a_dry_run_promises_is_what_happens() {
     assert!(!only.is_empty() || taken > asked / 10, "{taken} of {asked} changed something: they prove too little");
 }
 
-impl Machine {
-    /// Asks twice. Whether the second time changed something; what was wrong if they differ.
-    fn promise_kept(&self, line: &str, before: &Value) -> Result<bool, String> {
-        let dry = self.weft(&format!("{line} --dry-run --json"));
-        let unchanged = self.shown();
-        if unchanged != *before {
-            return Err(format!("  the dry run changed something: {}", difference(before, &unchanged)));
-        }
-        let real = self.weft(&format!("{line} --yes --json"));
-        let told = format!("  dry:  {}  real: {}", dry.told(), real.told());
-        // What is offered instead is asked the same way.
-        let offered = |ran: &Ran| ran.err.replace(" --dry-run", "").replace(" --yes", "");
-        if dry.exit != real.exit || offered(&dry) != offered(&real) {
-            return Err(told);
-        }
-        let now = self.shown();
-        if real.exit != Exit::Done {
-            let changed = || format!("{told}  a refusal changed something: {}", difference(before, &now));
-            return if now == *before { Ok(false) } else { Err(changed()) };
-        }
-        let (mut promised, done): (Value, Value) = (read(&dry.out), read(&real.out));
-        if promised["dry_run"] != true || done["dry_run"] != false {
-            return Err(told);
-        }
-        promised["dry_run"] = json!(false);
-        // The number of a job is given when it begins.
-        let already = done["outcome"] == "already-so";
-        if !already && let Some(job) = done.get("job") {
-            promised["job"] = job.clone();
-        }
-        if promised != done {
-            return Err(told);
-        }
-        numbers_are_true(line, before, &now, &done).map_err(|why| format!("{told}  {why}"))?;
-        Ok(!already)
+/// Asks twice. Whether the second time changed something; what was wrong if they differ.
+fn promise_kept(machine: &Machine, line: &str, before: &Value) -> Result<bool, String> {
+    let dry = run(machine, &format!("{line} --dry-run --json"));
+    let unchanged = machine.shown();
+    if unchanged != *before {
+        return Err(format!("  the dry run changed something: {}", difference(before, &unchanged)));
     }
+    let real = run(machine, &format!("{line} --yes --json"));
+    let told = format!("  dry:  {}  real: {}", told(&dry), told(&real));
+    // What is offered instead is asked the same way.
+    let offered = |ran: &Ran| ran.err.replace(" --dry-run", "").replace(" --yes", "");
+    if dry.exit != real.exit || offered(&dry) != offered(&real) {
+        return Err(told);
+    }
+    let now = machine.shown();
+    if real.exit != Exit::Done {
+        let changed = || format!("{told}  a refusal changed something: {}", difference(before, &now));
+        return if now == *before { Ok(false) } else { Err(changed()) };
+    }
+    let (mut promised, done): (Value, Value) = (read(&dry.out), read(&real.out));
+    if promised["dry_run"] != true || done["dry_run"] != false {
+        return Err(told);
+    }
+    promised["dry_run"] = json!(false);
+    // The number of a job is given when it begins.
+    let already = done["outcome"] == "already-so";
+    if !already && let Some(job) = done.get("job") {
+        promised["job"] = job.clone();
+    }
+    if promised != done {
+        return Err(told);
+    }
+    numbers_are_true(line, before, &now, &done).map_err(|why| format!("{told}  {why}"))?;
+    Ok(!already)
+}
 
-    /// What there is when nothing goes on by itself any more, without what is counted and measured.
-    fn shown(&self) -> Value {
-        let some = |of: &Value, keys: &[&str]| -> Value {
-            let one = |one: &Value| -> Value { keys.iter().map(|key| (key.to_string(), one[key].clone())).collect() };
-            of.as_array().unwrap().iter().map(one).collect()
-        };
-        let files = |dir| -> Vec<String> {
-            let mut files: Vec<_> = std::fs::read_dir(self.path(dir)).unwrap().map(|file| file.unwrap()).collect();
-            files.sort_by_key(|file| file.path());
-            files.iter().map(|file| format!("{:?} {}", file.file_name(), file.metadata().unwrap().len())).collect()
-        };
-        let pools = self.settled();
-        let all = |key: &str, keys: &[&str]| -> Value {
-            pools.as_array().unwrap().iter().map(|pool| some(&pool[key], keys)).collect()
-        };
-        json!({
-            "pools": some(&pools, &["id", "name", "read_only", "free", "settings", "health"]),
-            "vdisks": all("vdisks", &["name", "size", "layout", "provisioning", "footprint", "health", "exports"]),
-            "disks": all("disks", &["name", "no", "path", "state", "media", "usage", "domain"]),
-            "jobs": all("jobs", &["job", "state"]),
-            "disk files": files("disks"),
-            "other files": files("other"),
-        })
-    }
+fn run(machine: &Machine, line: &str) -> Ran {
+    machine.weft(&machine.words(line).iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// What an answer says about sizes is what is there now.
@@ -141,10 +112,8 @@ fn numbers_are_true(line: &str, before: &Value, now: &Value, done: &Value) -> Re
     Ok(())
 }
 
-impl Ran {
-    fn told(&self) -> String {
-        format!("{:?} {}{}\n", self.exit, self.out.split_whitespace().collect::<Vec<_>>().join(" "), self.err)
-    }
+fn told(ran: &Ran) -> String {
+    format!("{:?} {}{}\n", ran.exit, ran.out.split_whitespace().collect::<Vec<_>>().join(" "), ran.err)
 }
 
 fn read(text: &str) -> Value {

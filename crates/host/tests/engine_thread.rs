@@ -161,6 +161,39 @@ fn a_task_that_never_ends_is_named_and_its_caller_is_let_go() {
 }
 
 #[test]
+fn an_end_waits_for_what_is_under_way_and_for_no_timer() {
+    on_both(
+        || (),
+        |engine| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            file.as_file().set_len(1 << 20).unwrap();
+            let (path, (written, has_written), (rung, has_rung)) =
+                (file.path().to_path_buf(), mpsc::channel(), mpsc::channel());
+            let timer = engine.spawn("timer", |local| {
+                let sleep = local.world().sleep(Nanos::secs(5));
+                Box::pin(async move {
+                    sleep.await;
+                    rung.send(()).expect("the test listens");
+                })
+            });
+            let writer = engine.spawn("writer", move |local| {
+                let disk = local.open_disk(&path, &DiskOptions::default()).expect("a disk");
+                Box::pin(async move {
+                    for block in 0..64 {
+                        let wrote = disk.write(DiskOffset(block * 4096), vec![Buf::zeroed(4096).freeze()]);
+                        assert_eq!(wrote.await, Ok(()));
+                    }
+                    written.send(()).expect("the test listens");
+                })
+            });
+            assert_eq!((timer, writer), (Ok(()), Ok(())));
+            assert_eq!(engine.end(LONG).unfinished, ["timer"]);
+            assert_eq!((has_written.try_recv(), has_rung.try_recv().is_err()), (Ok(()), true));
+        },
+    );
+}
+
+#[test]
 fn a_stop_without_work_needs_no_deadline() {
     on_both(
         || (),

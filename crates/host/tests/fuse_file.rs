@@ -135,7 +135,7 @@ fn what_fsync_promised_is_there_after_a_kill_and_the_dead_mount_is_cleared() {
     machine.crash();
     assert!(file.write_at(&[1], 0).is_err(), "an error, not a wait");
     assert!(fs::metadata(machine.path("mnt")).is_err());
-    machine.serve();
+    machine.start();
     assert_eq!(machine.json(&["export", "list"])[0]["active"], Value::Bool(true));
     let mut file = machine.open();
     let mut read = vec![0; data.len()];
@@ -170,12 +170,13 @@ fn a_directory_that_cannot_be_mounted_on_is_refused_and_an_unmounted_one_is_said
     let missing = machine.path("nowhere").display().to_string();
     machine.done(&["vdisk", "create", "p/w", "--size", "16MiB"]);
     for dry in [&["--dry-run"][..], &[]] {
-        let add = |dir: &str| machine.refused(&[&["export", "add", "p/w", "--fuse", dir], dry].concat());
+        let add = |dir: &str| machine.weft(&[&["export", "add", "p/w", "--fuse", dir], dry].concat()).err;
         assert!(add(&mnt).contains("holds p/v already"));
         assert!(add(&full).contains("is not empty"));
         assert!(add(&missing).contains(&format!("try: mkdir -p {missing}")));
     }
-    assert!(machine.refused(&["export", "add", "p/w", "--fuse", &missing, "--nbd", "tcp:h:1"]).contains("exclude"));
+    let both = machine.weft(&["export", "add", "p/w", "--fuse", &missing, "--nbd", "tcp:h:1"]);
+    assert!(both.err.contains("exclude"));
     let add = ["export", "add", "p/v", "--fuse", &mnt];
     assert_eq!(machine.json(&add)["outcome"], "already-so");
     let tool = if rustix::process::geteuid().is_root() { ["umount", "-v"] } else { ["fusermount3", "-u"] };

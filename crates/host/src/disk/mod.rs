@@ -242,11 +242,16 @@ impl Disks {
         self.moved.take()
     }
 
+    /// Whether every request that was made has been answered.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.driver.in_flight() == 0
+    }
+
     /// At the end of the thread: waits a while for requests whose futures were dropped, so that their memory and their
     /// disks are given back. What does not come back in that time is leaked (invariant 1).
     pub(crate) fn end(&self) {
         let begun = Instant::now();
-        while self.driver.in_flight() > 0 && begun.elapsed() < DRAIN_MAX {
+        while !self.is_idle() && begun.elapsed() < DRAIN_MAX {
             self.turn(Some(DRAIN_MAX / 10), &|| true);
         }
     }

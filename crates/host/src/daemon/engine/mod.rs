@@ -59,8 +59,8 @@ use weft_engine::units::{ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use world::named;
 
-/// How long the end of the daemon waits for tasks of the engine. Its pools are closed by then: what is left are timers
-/// that find nothing to do.
+/// How long the end of the daemon waits for tasks of the engine that disks keep. Its pools are closed by then: what is
+/// left but those are timers that find nothing to do.
 const STOP_MAX: Duration = Duration::from_millis(250);
 
 /// The engine's thread with what lives on it.
@@ -342,7 +342,7 @@ impl Engine for HostEngine {
 
 impl Drop for HostEngine {
     fn drop(&mut self) {
-        self.thread.stop(STOP_MAX);
+        self.thread.end(STOP_MAX);
     }
 }
 
