@@ -298,8 +298,8 @@ impl<S: 'static> Handle<S> {
         stopped
     }
 
-    /// Ends the thread as [`Handle::stop`] does, but does not wait for timers: as soon as none of the tasks that are left
-    /// is ready, and no disk has anything to do.
+    /// Ends the thread as [`Handle::stop`] does, but does not wait for timers: as soon as none of the tasks that are
+    /// left is ready, and no disk has anything to do.
     pub fn end(&self, grace: Duration) -> Stopped {
         lock(&self.shared.inbox).timers_end = true;
         self.stop(grace)

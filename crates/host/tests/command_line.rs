@@ -1,12 +1,16 @@
 //! The command line, the socket and the daemon together, on the real engine and small files.
 
 mod machine;
+#[path = "command_line/stories.rs"]
+mod stories;
 #[path = "command_line/table.rs"]
 mod table;
 #[path = "command_line/upkeep.rs"]
 mod upkeep;
 #[path = "command_line/uses.rs"]
 mod uses;
+#[path = "command_line/wrong.rs"]
+mod wrong;
 
 use machine::{Machine, Nbd};
 use rustix::fs::{FlockOperation, flock, inotify};
@@ -36,15 +40,15 @@ impl Machine {
 
 #[test]
 fn a_pool_and_a_virtual_disk_come_and_go() {
-    table::play(&mut Machine::new(), table::COME_AND_GO);
+    table::play(&mut Machine::new(), stories::COME_AND_GO);
 }
 
 #[test]
 fn a_dry_run_says_what_would_change_and_changes_nothing() {
     let mut machine = Machine::new();
-    table::play(&mut machine, table::DRY_POOL);
+    table::play(&mut machine, stories::DRY_POOL);
     assert!(!Path::new(&machine.disk("d1")).exists());
-    table::play(&mut machine, table::DRY);
+    table::play(&mut machine, stories::DRY);
 }
 
 #[test]
@@ -239,14 +243,14 @@ fn wrong_commands_are_refused_with_one_that_would_work() {
     let mut machine = Machine::with_tank();
     table::play(&mut machine, "weft vdisk create tank/media --size 1GiB");
     let before = machine.shown();
-    table::play(&mut machine, table::WRONG);
+    table::play(&mut machine, wrong::COMMANDS);
     assert_eq!(machine.shown(), before, "what is refused changes nothing");
     assert!(!Path::new(&machine.disk("d9")).exists());
 }
 
 #[test]
 fn interleave_need_not_be_a_power_of_two() {
-    table::play(&mut Machine::with_tank(), table::INTERLEAVE);
+    table::play(&mut Machine::with_tank(), stories::INTERLEAVE);
 }
 
 #[test]
@@ -279,7 +283,7 @@ fn rates_events_and_plans_are_told() {
     let mut machine = Machine::with_tank();
     machine.typed("vdisk create tank/media --size 1GiB");
     machine.write("tank/media", 192 << 10);
-    table::play(&mut machine, table::TOLD);
+    table::play(&mut machine, stories::TOLD);
     let rates = machine.json(&["stat", "tank/media"]);
     let percent = rates["rows"][1]["whole_stripe_percent"].as_f64().unwrap();
     assert!(machine.done(&["stat"]).contains(&format!("{percent:.0} %")), "{rates:#}");
@@ -299,8 +303,8 @@ fn rates_events_and_plans_are_told() {
 #[test]
 fn every_command_prints_the_same_value_as_json() {
     let mut machine = Machine::with_tank();
-    table::play(&mut machine, table::SHOWN);
-    let shown = table::SHOWN.lines().filter(|line| line.starts_with("weft ") && !line.contains("create"));
+    table::play(&mut machine, stories::SHOWN);
+    let shown = stories::SHOWN.lines().filter(|line| line.starts_with("weft ") && !line.contains("create"));
     for line in shown.map(|line| line.trim_start_matches("weft ")) {
         let text = machine.typed(line);
         assert!(text.ends_with('\n') && !text.contains('\u{1b}'), "{line:?}: {text}");

@@ -1,7 +1,7 @@
 //! The life of a pool: jobs, members, settings, leaving and coming back.
 
 use super::machine::{Machine, PATIENCE};
-use super::{Exit, table};
+use super::{Exit, stories, table, wrong};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -21,12 +21,12 @@ fn jobs_are_started_steered_and_waited_for() {
     machine.typed("pool create tank $D/d1 $D/d2 $D/d3 $D/d4 --create-size 64MiB --slab-size 1MiB");
     machine.typed("vdisk create tank/media --size 64MiB");
     machine.write("tank/media", 16 << 20);
-    table::play(&mut machine, table::NO_JOBS);
+    table::play(&mut machine, stories::NO_JOBS);
     let job = machine.paused(&["scrub", "tank"]);
     let id = job.strip_prefix("tank/").unwrap().to_string();
     let next = id.parse::<u32>().unwrap() + 1;
     let names = |text: &str| text.replace("JOB", &job).replace("ID", &id).replace("NEXT", &next.to_string());
-    table::play(&mut machine, &names(table::PAUSED_JOB));
+    table::play(&mut machine, &names(stories::PAUSED_JOB));
     let ran = machine.weft(&["repair", "tank", "--wait"]);
     assert_eq!(ran.exit, Exit::Done, "{}", ran.err);
     assert!(ran.out.contains("repair of pool tank started") && ran.out.contains("done"), "{}", ran.out);
@@ -109,24 +109,24 @@ fn disks_are_added_replaced_and_removed() {
 #[test]
 fn what_a_pool_knows_of_a_disk_is_set_and_a_disk_goes_into_maintenance_and_back() {
     let mut machine = Machine::with_tank();
-    table::play(&mut machine, table::KNOWN);
+    table::play(&mut machine, stories::KNOWN);
     let line = "disk set tank d1 usage=retired media=ssd name=old domain=rack2 --json";
     let changes = machine.typed(line);
     assert!(changes.contains("weft disk remove tank old"), "{changes}");
-    table::play(&mut machine, table::MAINTENANCE);
+    table::play(&mut machine, stories::MAINTENANCE);
     machine.until(&["disk", "show", "tank/d2"], |disk| disk["state"] == "healthy");
 }
 
 #[test]
 fn settings_are_shown_as_they_are_typed() {
-    table::play(&mut Machine::with_tank(), table::SETTINGS);
+    table::play(&mut Machine::with_tank(), stories::SETTINGS);
 }
 
 #[test]
 fn an_exported_pool_stays_closed_over_a_restart_until_it_is_imported() {
     let mut machine = Machine::with_tank();
-    table::play(&mut machine, table::EXPORTED);
-    (0..2).for_each(|_| table::play(&mut machine, table::STAYS_CLOSED));
+    table::play(&mut machine, stories::EXPORTED);
+    (0..2).for_each(|_| table::play(&mut machine, stories::STAYS_CLOSED));
     // A disk of it that is away is known by its name.
     machine.hide("d3");
     let importable = machine.json(&["pool", "import"]);
@@ -134,7 +134,7 @@ fn an_exported_pool_stays_closed_over_a_restart_until_it_is_imported() {
     let away = machine.json(&["disk", "list"]).as_array().unwrap().iter().find(|disk| disk["name"] == "d3").cloned();
     assert_eq!(away.expect("it is listed")["state"], "missing");
     machine.show("d3");
-    table::play(&mut machine, table::IMPORTED);
+    table::play(&mut machine, stories::IMPORTED);
 }
 
 #[test]
@@ -220,12 +220,12 @@ fn a_pool_whose_disks_will_not_come_back_is_given_up_by_exporting_it() {
 
 #[test]
 fn writing_to_a_pool_without_most_of_its_disks_is_asked_for_twice() {
-    table::play(&mut Machine::with_tank(), table::ASKED_TWICE);
+    table::play(&mut Machine::with_tank(), stories::ASKED_TWICE);
 }
 
 #[test]
 fn pools_and_virtual_disks_are_renamed() {
-    table::play(&mut Machine::with_tank(), table::RENAMED);
+    table::play(&mut Machine::with_tank(), stories::RENAMED);
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn wrong_upkeep_is_refused_with_a_command_that_would_work_and_changes_nothing() 
     let mut machine = Machine::with_tank();
     table::play(&mut machine, "weft vdisk create tank/media --size 1GiB");
     let before = machine.shown();
-    table::play(&mut machine, table::WRONG_UPKEEP);
+    table::play(&mut machine, wrong::UPKEEP);
     assert_eq!(machine.shown(), before);
     assert!(!Path::new(&machine.disk("d9")).exists());
 }

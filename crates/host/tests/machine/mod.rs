@@ -49,7 +49,7 @@ pub struct Ran {
 
 impl Machine {
     fn bare(of_processes: bool) -> Machine {
-        let machine = Machine { dir: scratch(), daemon: Daemon::None, of_processes };
+        let machine = Machine { dir: scratch(of_processes), daemon: Daemon::None, of_processes };
         ["disks", "other", "away"].iter().for_each(|dir| fs::create_dir(machine.path(dir)).unwrap());
         machine
     }
@@ -381,9 +381,10 @@ impl Nbd {
     }
 }
 
-/// In memory where there is such a file system: nothing here is about disks that are slow.
-fn scratch() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+/// In memory, where there is such a file system: few stories are about disks, and those are told with processes.
+fn scratch(on_disk: bool) -> TempDir {
+    let in_memory = (!on_disk).then(|| tempfile::tempdir_in("/dev/shm").ok()).flatten();
+    in_memory.unwrap_or_else(|| tempfile::tempdir().unwrap())
 }
 
 impl Drop for Machine {

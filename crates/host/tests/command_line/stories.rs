@@ -1,0 +1,292 @@
+//! What is typed, and what must come of it: see `table.rs`.
+
+pub const COME_AND_GO: &str = "
+weft pool create tank $D/d1 $D/d2 $D/d3 $D/d4 --create-size 1GiB
+weft vdisk create tank/media --size 1GiB
+    says vdisk tank/media created
+    says single parity, 4 columns, 64KiB interleave
+weft vdisk show tank/media
+    json /size 1073741824
+weft vdisk list
+    json /0/name \"tank/media\"
+weft pool show tank
+    json /disks/3/name \"d4\"
+weft pool list
+    says healthy
+weft vdisk resize tank/media 2GiB
+weft vdisk resize tank/media 2GiB
+    json /outcome \"already-so\"
+weft vdisk resize tank/media max
+weft vdisk resize tank/media 50%
+    exit 5
+    try weft pool show tank
+weft vdisk remove tank/media --yes
+weft vdisk show tank/media
+    exit 4
+    try weft
+weft pool remove tank --yes
+weft pool list
+    all no pools
+weft disk list
+    json /0/state \"available\"
+    json /3/state \"available\"
+";
+
+pub const DRY_POOL: &str = "
+weft pool create tank $D/d1 --create-size 1GiB --dry-run
+    says pool tank would be created
+weft pool list
+    all no pools
+";
+
+pub const DRY: &str = "
+weft pool create tank $D/d1 $D/d2 $D/d3 $D/d4 --create-size 1GiB
+weft vdisk create tank/media --size 90% --dry-run
+    json /dry_run true
+    json /outcome \"created\"
+weft vdisk list
+    all no virtual disks
+weft vdisk create tank/media --size 1GiB
+weft export add tank/media --nbd tcp:localhost:10809 --dry-run
+weft export list
+    all no exports
+weft vdisk resize tank/media 2GiB --dry-run
+weft vdisk remove tank/media --dry-run
+weft pool remove tank --dry-run
+weft vdisk show tank/media
+    json /size 1073741824
+";
+
+pub const INTERLEAVE: &str = "
+weft vdisk create tank/v --size 1GiB --interleave 24KiB
+weft vdisk show tank/v
+    json /layout/interleave 24576
+";
+
+/// What shows something, with a part of its text and of its value.
+pub const SHOWN: &str = "
+weft vdisk create tank/media --size 1GiB
+weft version
+    json /api \"v1\"
+weft status
+    says tank
+    json /health \"healthy\"
+weft stat
+    says tank/media
+    json /rows/0/name \"tank\"
+weft pool list
+    says healthy
+    json /0/name \"tank\"
+weft pool show tank
+    says d4
+    json /disks/0/name \"d1\"
+weft pool check tank
+    says is sound
+    json /sound true
+weft disk list
+    says d3
+    json /2/name \"d3\"
+weft disk show tank/d1
+    says healthy
+    json /capacity 1073741824
+weft vdisk list tank
+    says tank/media
+    json /0/size 1073741824
+weft vdisk show tank/media
+    says single parity, 4 columns, 64KiB interleave
+    json /layout/columns 4
+weft export list
+    all no exports
+    json  []
+weft explain tank/media read 0 4KiB
+    says zeros
+    json /vdisk \"tank/media\"
+";
+
+pub const TOLD: &str = "
+weft stat tank/media
+    json /rows/1/name \"tank/media\"
+weft stat --memory
+    json /pools/0/budgets/0/keeping \"enforced\"
+    json /all/0/used 0
+    says not enforced, only counted
+    says (all)
+weft explain tank/media write 64KiB 4KiB
+    says part of a stripe
+";
+
+pub const NO_JOBS: &str = "
+weft job list
+    all no jobs
+weft scrub tank --dry-run
+    says scrub of pool tank would be started
+weft job list
+    all no jobs
+";
+
+/// While job JOB, which scrubs, is paused; the number of the next one is NEXT.
+pub const PAUSED_JOB: &str = "
+weft scrub tank
+    json /outcome \"already-so\"
+    json /job \"JOB\"
+weft scrub tank
+    says job JOB is paused
+weft job resume ID --dry-run
+weft job cancel ID --dry-run
+weft job show ID
+    json /state \"paused\"
+weft job pause JOB
+    json /outcome \"already-so\"
+weft status
+    says ! job JOB: scrub is paused
+    says try: weft job resume JOB
+    json /jobs/0/job \"JOB\"
+weft job cancel ID
+weft job resume ID
+    exit 3
+    try weft
+weft job cancel ID
+    json /outcome \"already-so\"
+";
+
+pub const SETTINGS: &str = "
+weft pool show tank
+    says repair-after      5m
+    says scrub-every       4w
+    says foreground-share  50%
+    says full              70,80,90
+weft pool set tank repair-after=never full=10,20,30 --dry-run
+    says   repair-after 5m -> never
+weft pool show tank
+    json /settings/repair_after_seconds 300
+weft pool set tank repair-after=never full=10,20,30
+weft pool set tank repair-after=never full=10,20,30
+    json /outcome \"already-so\"
+weft pool show tank
+    json /settings/repair_after_seconds null
+";
+
+pub const RENAMED: &str = "
+weft vdisk create tank/media --size 1GiB
+weft vdisk create tank/vm --size 1GiB
+weft vdisk rename tank/media vm
+    exit 3
+    try weft vdisk rename tank/media vm2
+weft vdisk rename tank/media pond/films
+    exit 2
+    try weft
+weft vdisk rename tank/media films --dry-run
+weft vdisk rename tank/media tank/films
+weft vdisk show tank/films
+weft export add tank/films --nbd unix:$O/s
+weft vdisk rename tank/films x
+    exit 3
+    try weft
+weft pool rename tank pond
+    exit 3
+    try weft
+weft export remove tank/films
+weft pool rename tank pond --dry-run
+weft pool show tank
+weft pool rename tank pond
+!restart
+weft vdisk show pond/films
+weft pool show tank
+    exit 4
+    try weft
+";
+
+pub const KNOWN: &str = "
+weft disk set tank d1 usage=auto
+    json /outcome \"already-so\"
+weft disk set tank d1 usage=retired --dry-run
+    json /dry_run true
+weft disk show tank/d1
+    json /usage \"auto\"
+";
+
+pub const MAINTENANCE: &str = "
+weft disk show tank/old
+    json /usage \"retired\"
+    json /media \"ssd\"
+    json /domain \"rack2\"
+weft disk set tank old name=d2
+    exit 3
+    try weft
+weft vdisk create tank/media --size 1GiB
+!write tank/media 196608
+weft disk set tank d2 maintenance=on
+weft status
+    says ! disk tank/d2: in maintenance
+    says try: weft disk set tank d2 maintenance=off
+weft disk set tank d3 maintenance=on
+    exit 3
+    try weft
+weft disk set tank d2 maintenance=off
+";
+
+pub const EXPORTED: &str = "
+weft vdisk create tank/media --size 1GiB
+weft export add tank/media --nbd unix:$O/s
+weft pool export tank
+    exit 3
+    try weft export remove tank/media
+weft export remove tank/media
+weft pool export tank --dry-run
+weft pool show tank
+weft pool export tank
+    says pool tank closed
+";
+
+/// A person wanted it so.
+pub const STAYS_CLOSED: &str = "
+weft pool show tank
+    exit 3
+    try weft pool import tank
+weft status
+    json /attention []
+weft disk show d1
+    json /state \"closed\"
+!restart
+";
+
+pub const IMPORTED: &str = "
+weft pool import tank --dry-run
+    says pool tank would be opened
+weft pool import tank --read-only
+weft pool import tank --read-only
+    json /outcome \"already-so\"
+!restart
+weft pool show tank
+    json /read_only true
+weft scrub tank
+    exit 3
+    try weft status tank
+weft pool import tank
+    exit 3
+    try weft pool export tank
+weft pool export tank
+weft pool import tank
+weft pool show tank
+    json /read_only false
+weft pool import
+    all no pools to import: those that were found are open
+";
+
+pub const ASKED_TWICE: &str = "
+!stop
+!hide d2
+!hide d3
+!hide d4
+!start
+weft pool import tank --degraded
+    exit 2
+    try weft pool import tank --degraded --yes
+weft pool import tank --degraded --dry-run
+    says would be opened
+weft pool list
+    all no pools
+weft pool import tank --degraded --yes
+weft pool show tank
+    json /read_only false
+";
