@@ -44,11 +44,10 @@ streams: ## Hold streams to the disks' rate: each layout, interleave and request
 	$(CARGO) build --profile proof -p weft-sim
 	@$(TARGET)/proof/weft-sim streams --full
 
-lab: ## Write docs/evidence/lab.md: the claims about Storage Spaces repeated (some minutes)
+lab: ## Write docs/evidence/lab.md and disks.md: claims about Storage Spaces repeated, model disks (some minutes)
 	@scripts/need build
 	$(CARGO) build --profile proof -p weft-lab --example report
-	$(TARGET)/proof/examples/report > $(TARGET)/lab.md
-	@mv $(TARGET)/lab.md docs/evidence/lab.md
+	$(TARGET)/proof/examples/report docs/evidence
 
 test-vm: ## Run the tests of mounted file systems in a virtual machine (LONG=1: all of them, an hour)
 	@scripts/need test-vm

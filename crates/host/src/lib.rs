@@ -10,6 +10,8 @@ pub mod errno;
 pub mod export;
 pub mod fuse;
 mod harmless;
+pub mod load;
+pub mod measure;
 pub mod mount;
 pub mod nbd;
 pub mod ops;

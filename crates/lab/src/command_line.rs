@@ -28,9 +28,14 @@ pub struct Line {
 impl Line {
     /// Runs it on the first `file` bytes.
     pub fn run(self, volume: &Rc<dyn Volume>, file: u64, span: Option<Nanos>) -> Trace {
-        let Line { writes, len, random, depth, durable, .. } = self;
+        drive(volume, self.requests(file), self.depth, self.span.or(span), false)
+    }
+
+    /// Its requests to the first `file` bytes, without end.
+    pub fn requests(self, file: u64) -> impl Iterator<Item = Ask> + Send + 'static {
+        let Line { writes, len, random, durable, .. } = self;
         let (mut rng, mut next) = (Rng::new(1), 0);
-        let asks = std::iter::repeat_with(move || {
+        std::iter::repeat_with(move || {
             let at = if random { rng.below(file / len) } else { next % (file / len) } * len;
             next += 1;
             match (rng.chance(writes), durable) {
@@ -38,8 +43,7 @@ impl Line {
                 (true, false) => Ask::Write(at, len),
                 (false, _) => Ask::Read(at, len),
             }
-        });
-        drive(volume, asks, depth, self.span.or(span), false)
+        })
     }
 }
 
@@ -79,14 +83,16 @@ impl FromStr for Line {
     }
 }
 
-/// `4K`, `1M`.
-fn bytes(text: &str) -> Option<u64> {
+/// `4K`, `1M`, `1G`.
+pub(crate) fn bytes(text: &str) -> Option<u64> {
     let (number, shift) = match text.as_bytes().last()? {
         b'K' => (&text[..text.len() - 1], 10),
         b'M' => (&text[..text.len() - 1], 20),
+        b'G' => (&text[..text.len() - 1], 30),
+        b'T' => (&text[..text.len() - 1], 40),
         _ => (text, 0),
     };
-    Some(number.parse::<u64>().ok()? << shift)
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 #[cfg(test)]

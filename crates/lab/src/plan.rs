@@ -162,13 +162,16 @@ struct Facts<'a> {
 
 /// Compares the layouts.
 pub fn plan(question: &Question) -> Result<Answer> {
-    let Some(class) = question.disks.iter().map(|disk| disk.class).min() else {
+    let Some((class, raw)) = slowest(&question.disks) else {
         return fail!(InvalidInput, "there are no disks to plan with");
     };
     if question.exact && class.hdd().is_none() {
-        return fail!(NotPossible, "only hard disks are simulated exactly; leave --exact out for an estimate");
+        return fail!(
+            NotPossible,
+            "only hard disks that are not shingled are simulated exactly; leave --exact out for an estimate"
+        );
     }
-    let facts = Facts { question, space: Space::new(&question.disks)?, raw: class.raw(), class };
+    let facts = Facts { question, space: Space::new(&question.disks)?, raw, class };
     let candidates = candidates(question, class);
     if candidates.is_empty() {
         let least = if question.failures == 1 { 2 } else { 3 };
@@ -213,6 +216,13 @@ pub fn plan(question: &Question) -> Result<Answer> {
         layouts,
         notes: facts.notes(),
     })
+}
+
+/// The class that the others wait for, and what it does.
+fn slowest(disks: &[PlannedDisk]) -> Option<(Class, Raw)> {
+    let classes: std::collections::BTreeSet<Class> = disks.iter().map(|disk| disk.class).collect();
+    let rated = classes.into_iter().map(|class| (class, class.raw()));
+    rated.min_by(|(_, a), (_, b)| a.sequential.total_cmp(&b.sequential).then(a.random_reads.total_cmp(&b.random_reads)))
 }
 
 /// Every layout that the disks allow and that survives what it has to.

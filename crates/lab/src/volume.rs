@@ -56,16 +56,13 @@ impl OnWeft {
     /// A new pool of these disks, and a virtual disk with such sectors in it.
     pub fn new(kinds: &[Kind], layout: Layout, size: u64, sector: u32) -> OnWeft {
         let world = SimWorld::new(1, Scheduling::Fifo);
-        let disk = |kind: &Kind| match kind {
-            Kind::Hdd(class) => SimDisk::new(&world, class.shape(class.capacity), kind.timing()),
-            Kind::Ssd(class) => SimDisk::new(&world, class.shape(class.capacity), kind.timing()),
-        };
+        let disk = |kind: &Kind| SimDisk::new(&world, kind.shape(), kind.timing());
         let disks: Vec<SimDisk> = kinds.iter().map(disk).collect();
         let new = disks.iter().zip(kinds).enumerate().map(|(no, (disk, kind))| NewDisk {
             disk: Rc::new(disk.clone()),
             id: Id([no as u8 + 1; 16]),
             name: format!("d{no}"),
-            media: if matches!(kind, Kind::Hdd(_)) { Media::Hdd } else { Media::Ssd },
+            media: if kind.shape().rotational { Media::Hdd } else { Media::Ssd },
         });
         let new: Vec<NewDisk> = new.collect();
         let members: Vec<Rc<dyn Disk>> = new.iter().map(|new| new.disk.clone()).collect();

@@ -46,3 +46,28 @@ fn claims_that_arithmetic_decides_are_exact() {
         assert_eq!(claim(id).unwrap().run(&lab).verdict, Verdict::Exact(true), "{id}");
     }
 }
+
+#[test]
+fn the_document_about_model_disks_is_what_the_program_writes() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/evidence/disks.md");
+    let document = weft_lab::specifications::document();
+    assert!(
+        std::fs::read_to_string(path).unwrap() == document,
+        "run `make lab`: docs/evidence/disks.md should be\n{document}"
+    );
+}
+
+#[test]
+fn every_picture_that_the_document_shows_is_there_and_says_what_it_is_about() {
+    let document = document();
+    let shown: Vec<&str> = document.lines().filter_map(|line| line.strip_prefix("![")).collect();
+    for id in ["Q5", "Q10", "Q14", "Q15", "Q16", "Q26", "Q29", "Q38"] {
+        assert!(shown.contains(&format!("{id}](lab/{id}.svg)").as_str()), "run `make lab`: no picture of {id}");
+    }
+    for line in shown {
+        let (id, name) = line.trim_end_matches(')').split_once("](").unwrap();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/evidence/").to_string() + name;
+        let svg = std::fs::read_to_string(path).expect(name);
+        assert!(svg.contains(&format!("{id}: ")) && svg.contains("</svg>"), "{id}");
+    }
+}

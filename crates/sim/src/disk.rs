@@ -72,7 +72,7 @@ impl DiskStats {
     pub(crate) fn count(&mut self, op: Op) {
         let (count, bytes, len) = match op {
             Op::Read(_, len) => (&mut self.reads, &mut self.read_bytes, len),
-            Op::Write(_, len) => (&mut self.writes, &mut self.written_bytes, len),
+            Op::Write(_, len) | Op::WriteThrough(_, len) => (&mut self.writes, &mut self.written_bytes, len),
             Op::Discard(_, len) => (&mut self.discards, &mut self.discarded_bytes, len),
             Op::Flush => return self.flushes += 1,
         };

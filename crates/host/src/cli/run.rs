@@ -1,6 +1,8 @@
 //! What each command does.
 
 mod lab;
+mod load;
+mod measure;
 mod plan;
 mod wait;
 
@@ -16,6 +18,7 @@ use crate::daemon::config::{Settings, Surroundings, default_socket};
 use crate::daemon::serve::serve;
 use crate::harmless;
 use crate::mount;
+use crate::ops::disk::Disk;
 use crate::ops::job::JobStart;
 use crate::ops::table::Style;
 use crate::ops::text::Text;
@@ -43,6 +46,7 @@ pub(super) fn command(cli: Cli, argv: &[OsString], surroundings: &Surroundings, 
         Command::Completions { shell } => manual::completions(shell, session.io.out).map(|()| Exit::Done),
         Command::Man { dir: Some(dir), .. } => manual::pages(&dir).map(|()| Exit::Done),
         Command::Man { command, .. } => manual::page(&command, session.io.out).map(|()| Exit::Done),
+        Command::Disk(Disk::Measure(told)) => session.measure(&told),
         Command::Plan(plan) => session.plan(&plan),
         Command::Lab(lab) => session.lab(&lab),
         Command::Version => session.version(),

@@ -1,7 +1,11 @@
 //! The text of what needs no daemon.
 
 mod lab;
+mod load;
+mod measure;
 mod plan;
 
 pub(super) use lab::{Claims, Findings};
+pub(super) use load::Outcomes;
+pub(super) use measure::Measurement;
 pub(super) use plan::Planned;

@@ -138,7 +138,8 @@ pub fn default_socket(surroundings: &Surroundings) -> Answer<PathBuf> {
     }
 }
 
-fn default_state(surroundings: &Surroundings) -> Answer<PathBuf> {
+/// Where a daemon remembers things, unless it is told.
+pub fn default_state(surroundings: &Surroundings) -> Answer<PathBuf> {
     let var = |name| (surroundings.var)(name).filter(|value| !value.is_empty());
     if surroundings.root {
         return Ok("/var/lib/weft".into());

@@ -20,7 +20,7 @@ pub(super) fn physical_sector(fd: &OwnedFd, kind: DiskKind) -> u32 {
 }
 
 /// Whether the device, or the one under the file system of a file, seeks; `false` where nothing is known.
-pub(super) fn is_rotational(fd: &OwnedFd, kind: DiskKind) -> bool {
+pub(crate) fn is_rotational(fd: &OwnedFd, kind: DiskKind) -> bool {
     queue_value(fd, kind, "rotational") == Some(1)
 }
 

@@ -27,6 +27,7 @@ pub use file::{DiskOptions, OpenDisk};
 
 pub(crate) use alarm::Alarm;
 pub(crate) use driver::{Driver, choose};
+pub(crate) use geometry::is_rotational;
 pub(crate) use watch::Watcher;
 
 use op::{Op, Transfer};

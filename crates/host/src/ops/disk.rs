@@ -1,5 +1,6 @@
 //! Disks, in pools and beside them: `weft disk`.
 
+use super::measure::DiskMeasure;
 use super::pool::PoolShow;
 use super::settings::DiskSetTyped;
 use super::table::{Rows, Style, Tone, cell, human, pairs};
@@ -41,6 +42,12 @@ pub enum Disk {
         weft disk set tank d3 media=ssd name=fast1 domain=rack2\n  \
         weft disk set tank d3 maintenance=on")]
     Set(DiskSetTyped),
+    /// Read a disk for a minute to see what it does, and keep that as a class for `weft plan`
+    #[command(after_help = "Examples:\n  weft disk measure /dev/sdb\n  \
+        weft disk measure /dev/sdb --name red4 --time 5m\n  weft plan --disks 4x4TB:red4\n\n\
+        Nothing is written to the disk. One that is in use (a member of an open pool, a mounted file system) is \
+        refused; --in-use measures it carefully. A file with holes, or one that memory holds, shows what memory does.")]
+    Measure(DiskMeasure),
 }
 
 impl Disk {
@@ -53,6 +60,7 @@ impl Disk {
             Disk::Remove(operation) => doer.operate(operation),
             Disk::Replace(operation) => doer.operate(operation),
             Disk::Set(typed) => doer.operate(typed.operation()),
+            Disk::Measure(_) => unreachable!("measured without the daemon"),
         }
     }
 }

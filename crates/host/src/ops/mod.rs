@@ -11,6 +11,7 @@ pub mod disk;
 pub mod export;
 pub mod job;
 pub mod line;
+pub mod measure;
 pub mod mount;
 pub mod pool;
 pub mod settings;

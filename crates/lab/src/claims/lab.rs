@@ -48,6 +48,8 @@ pub enum Disk {
     Uncached,
     /// A solid-state disk of 500/450 MB/s.
     Ssd,
+    /// Crucial M4: 170 MB/s of 4 KiB requests, as its owner measured (Q61).
+    M4,
     /// One for servers: what it has taken survives a power cut, so that a flush costs a command.
     SasSsd,
 }
@@ -89,6 +91,7 @@ impl Disk {
             Disk::Fast15k => quick(200, 4_000_000, 0.42),
             Disk::Uncached => Kind::Hdd(HddClass { write_cache: ByteCount(0), ..hdd(150) }),
             Disk::Ssd => Kind::Ssd(ssd()),
+            Disk::M4 => Kind::Ssd(SsdClass { command: 24_000, write_command: 24_000, ..ssd() }),
             Disk::SasSsd => Kind::Ssd(SsdClass { flush: 0, flush_exclusive: false, ..ssd() }),
         }
     }
@@ -206,9 +209,12 @@ pub fn twice(volume: &Rc<dyn Volume>, at: u64, bytes: u64) -> Vec<Trace> {
     (0..2).map(|_| drive(volume, in_order(at, bytes, MIB), 1, None, true)).collect()
 }
 
+/// Parts of a trace that is drawn.
+const PARTS: usize = 240;
+
 /// A trace to be drawn.
 pub fn course(of: &str, trace: &Trace) -> Course {
-    Course { of: of.into(), rates: trace.spans(60), seconds: trace.nanos as f64 / 1e9 }
+    Course { of: of.into(), rates: trace.spans(PARTS), seconds: trace.nanos as f64 / 1e9 }
 }
 
 /// MB per second.

@@ -14,7 +14,7 @@ mod small;
 mod streams;
 
 pub use lab::Lab;
-pub use report::{report, row};
+pub use report::{Report, report, row};
 
 use serde::Serialize;
 
@@ -103,6 +103,15 @@ pub struct Course {
     pub rates: Vec<f64>,
     /// All of it, in seconds.
     pub seconds: f64,
+}
+
+impl Course {
+    /// How high a picture of it has to be: its highest rate, and so many times its mean at most, as what disks swallow
+    /// at first must not flatten all the rest.
+    pub fn top(&self, times: f64) -> f64 {
+        let mean = self.rates.iter().sum::<f64>() / self.rates.len() as f64;
+        self.rates.iter().fold(1.0, |a: f64, b| a.max(*b)).min(times * mean).max(1.0)
+    }
 }
 
 struct Found {

@@ -12,8 +12,16 @@ use std::fmt::Write;
 use std::rc::Rc;
 use weft_engine::units::Nanos;
 
-/// All of it, in Markdown: what `docs/evidence/lab.md` is. `progress` is told what was found, one after the other.
-pub fn report(mut progress: impl FnMut(&Finding)) -> String {
+/// The report.
+pub struct Report {
+    /// In Markdown: what `docs/evidence/lab.md` is.
+    pub text: String,
+    /// The pictures that it shows, by the names of their files beside it.
+    pub plots: Vec<(String, String)>,
+}
+
+/// Makes it. `progress` is told what was found, one after the other.
+pub fn report(mut progress: impl FnMut(&Finding)) -> Report {
     let lab = Lab::default();
     let findings: Vec<Finding> = all()
         .into_iter()
@@ -37,9 +45,19 @@ pub fn report(mut progress: impl FnMut(&Finding)) -> String {
     text += REFERENCES;
     text += &references();
     text += COURSES;
-    findings.iter().filter(|finding| !finding.courses.is_empty()).for_each(|finding| text += &drawn(finding));
+    let moving = || findings.iter().filter(|finding| !finding.courses.is_empty());
+    moving().for_each(|finding| text += &drawn(finding));
     text += PARAMETERS;
-    text
+    Report { text, plots: moving().map(|finding| (plot_of(finding), plot(finding))).collect() }
+}
+
+/// Where the picture of a finding lies, beside the document.
+fn plot_of(finding: &Finding) -> String {
+    format!("lab/{}.svg", finding.id)
+}
+
+fn plot(finding: &Finding) -> String {
+    crate::plot::svg(&format!("{}: {}", finding.id, finding.about), finding.says, &finding.courses)
 }
 
 /// A row of the table of claims.
@@ -73,7 +91,7 @@ fn readings() -> String {
     ];
     let cases = [Case::parity(Disk::Hdd(150), 4, 4, 1, 256), Case::parity(Disk::Hdd(150), 5, 5, 1, 16)];
     for (name, unit) in units {
-        for (when, flushes) in [("flushed each time", Flushes::Each), ("flushed at the end", Flushes::Last)] {
+        for (when, flushes) in [("recorded each time", Flushes::Each), ("recorded at the end", Flushes::Last)] {
             let rates = cases.map(|case| {
                 let style = Style::Wraps(unit, flushes);
                 let volume: Rc<dyn Volume> = Rc::new(Space::new(&Spec { style, ..case.spec() }));
@@ -150,11 +168,13 @@ fn wrapped(item: &str) -> String {
 /// Rates over time, as bars.
 fn drawn(finding: &Finding) -> String {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let mut text = format!("### {}: {}\n\nThe source: {}.\n\n```\n", finding.id, finding.about, finding.says);
+    let Finding { id, about, says, .. } = finding;
+    let mut text = format!("### {id}: {about}\n\nThe source: {says}.\n\n![{id}]({})\n\n```\n", plot_of(finding));
     for Course { of, rates, seconds } in &finding.courses {
-        // What disks swallow at first must not flatten all the rest.
-        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-        let top = rates.iter().fold(1.0, |a: f64, b| a.max(*b)).min(3.0 * mean);
+        let rates: Vec<f64> =
+            rates.chunks(rates.len() / 60).map(|part| part.iter().sum::<f64>() / part.len() as f64).collect();
+        let course = Course { of: of.clone(), rates, seconds: *seconds };
+        let (rates, top) = (&course.rates, course.top(3.0));
         let bar = |rate: &f64| BARS[if *rate <= 0.0 { 0 } else { (1 + (rate / top * 7.999) as usize).min(8) }];
         let bars: String = rates.iter().map(bar).collect();
         writeln!(text, "{of} ({seconds:.0} s; full height: {} and more)\n|{bars}|", mb(top)).expect("a string grows");
@@ -186,7 +206,8 @@ const READINGS: &str = "
 ## What decides the collapse
 
 How many stripes Storage Spaces destages at once, and how often it flushes, is not known. The model takes what one slot
-of the log names, and flushes before the slot is free. The other readings, on disks of 150 MB/s, all places used before:
+of the log names, flushes, and then records that the slot is free, each time. The other readings, on disks of 150
+MB/s, all places used before:
 
 | | 4 columns, 256 KiB | 5 columns, 16 KiB, aligned |
 |---|---|---|
@@ -205,8 +226,8 @@ durable writes of 4 KiB to what was copied, 32 at once.
 const COURSES: &str = "
 ## Rates over time
 
-Sixty equal parts of each run. A gap: nothing moved. At first disks take more than their rate, into their own caches;
-the gap at the end of short runs is the flush, in which they write that.
+A picture of each, and sixty equal parts as bars. A gap: nothing moved. At first disks take more than their rate, into
+their own caches; the gap at the end of short runs is the flush, in which they write that.
 
 ";
 
@@ -224,8 +245,10 @@ Sections are those of the collection of facts and claims (STORAGE_SPACES.md) tha
 | slots of the log, entries of one | 1024, 244 | 1.10 |
 | chunk of the cache | one stripe of data | 1.10 |
 | destaged when | no slot or no chunk is free: everything | 1.10; the chunk inferred |
-| destaged at once | what one slot names, then a flush | not known; see above |
+| destaged at once | what one slot names, then a flush, then a record in a checkpoint | not known; see above |
 | cache on SSDs (2012 R2) | destaged from half full to a quarter; requests up to 256 KiB | 1.10 |
+| destaged at once from it | one chunk, then a flush and a record | not known; from Q61 and Q62 |
+| durable writes | write-through commands | 1.14 |
 | bypass | whole stripes never written, by request | 1.10 |
 | update of the pool's database | 4 KiB on up to five disks for each new row | 1.8, 1.12 |
 | dirty-region log of mirrors | one record before the first write to a row | 1.13 |

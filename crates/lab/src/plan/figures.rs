@@ -2,10 +2,10 @@
 
 use super::{Choice, Facts, GROWTH_STEPS, Growth, LayoutPlan, decimal, name_of, options_of, ratios_of};
 use crate::capacity::Space;
-use crate::disks::PlannedDisk;
+use crate::disks::{Class, PlannedDisk};
 use crate::ratios::{self, Ratios};
 use crate::survival::Risk;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weft_engine::stripe::geometry::Layout;
 
 /// A rebuild takes so many times what the bytes take at the disks' own rate: 1.4 to 1.5 on 6 and 12 disks, more on 24
@@ -237,6 +237,23 @@ impl Facts<'_> {
         }
         if classes.iter().any(|class| class.rotational()) && classes.iter().any(|class| !class.rotational()) {
             notes.push("Solid-state disks among hard disks serve best with usage=journal: the log lies on them, and flushes do not wait for an arm.".to_string());
+        }
+        if classes.contains(&Class::Smr) {
+            let words = "Shingled disks (smr) write at their rate what comes in order from the beginning of a band; \
+                         anything else fills a cache of about 20 GB, and then waits for whole bands to be read and \
+                         written. Rates here are those of streams.";
+            notes.push(words.to_string());
+        }
+        for measured in classes
+            .iter()
+            .filter_map(|class| if let Class::Measured(one) = class { Some(*one) } else { None })
+            .collect::<BTreeSet<_>>()
+        {
+            notes.push(format!(
+                "`{}` was measured by reading; its caches and what it writes are taken to be like those of {}.",
+                measured.name(),
+                measured.like()
+            ));
         }
         if !self.class.rotational() {
             notes.push(

@@ -6,11 +6,12 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use weft_engine::io::DiskShape;
 use weft_engine::store::join;
 use weft_engine::sync::Signal;
 use weft_engine::units::{ByteCount, DiskOffset};
 use weft_sim::timed::TimedDisk;
-use weft_sim::timing::{Hdd, HddClass, Op, Ssd, SsdClass, Timing};
+use weft_sim::timing::{Hdd, HddClass, Op, Smr, SmrClass, Ssd, SsdClass, Timing};
 use weft_sim::world::{Scheduling, SimWorld};
 
 /// What a disk is.
@@ -18,6 +19,8 @@ use weft_sim::world::{Scheduling, SimWorld};
 pub enum Kind {
     /// A hard disk.
     Hdd(HddClass),
+    /// A hard disk with shingled tracks.
+    Smr(SmrClass),
     /// A solid-state disk.
     Ssd(SsdClass),
 }
@@ -27,7 +30,17 @@ impl Kind {
     pub fn timing(&self) -> Box<dyn Timing> {
         match self {
             Kind::Hdd(class) => Box::new(Hdd::new(class.clone())),
+            Kind::Smr(class) => Box::new(Smr::new(class.clone())),
             Kind::Ssd(class) => Box::new(Ssd::new(class.clone())),
+        }
+    }
+
+    /// What it reports about itself, whole.
+    pub fn shape(&self) -> DiskShape {
+        match self {
+            Kind::Hdd(class) => class.shape(class.capacity),
+            Kind::Smr(class) => class.shape(class.hdd.capacity),
+            Kind::Ssd(class) => class.shape(class.capacity),
         }
     }
 }
@@ -88,6 +101,12 @@ impl Array {
     pub async fn write(&self, parts: &[Part]) {
         let one = |part: &Part| self.disks[part.disk].disk.submit(Op::Write(DiskOffset(part.at), ByteCount(part.len)));
         join(parts.iter().map(one)).await;
+    }
+
+    /// Writes all parts side by side, through the disks' caches.
+    pub async fn write_through(&self, parts: &[Part]) {
+        let op = |part: &Part| Op::WriteThrough(DiskOffset(part.at), ByteCount(part.len));
+        join(parts.iter().map(|part| self.disks[part.disk].disk.submit(op(part)))).await;
     }
 
     /// Reads all parts side by side.

@@ -9,12 +9,14 @@
 //! 4. Nothing is destaged by time. When there is no slot left, everything is. That the same happens when there is no
 //!    chunk left is inferred; a request waits meanwhile.
 //! 5. How much of that goes on at once is **not known**. [`Unit::Slot`] takes one slot's entries at a time, oldest slot
-//!    first, as a ring is emptied, and flushes the disks before the slot counts as free (P36 calls that "per-slot
-//!    flushes"); the others bound what follows from it.
+//!    first, as a ring is emptied, flushes the disks before the slot counts as free (P36 calls that "per-slot
+//!    flushes"), and records in a checkpoint where the log begins now; the others bound what follows from it.
 //! 6. What was cached is read back from the container; the rest of a stripe that is cached in part is read from the
-//!    array; then the stripe is written whole. When all is done, the disks are flushed, and a checkpoint is written.
+//!    array; then the stripe is written whole.
 //! 7. The older profile ([`Style::Levels`], 2012 R2): destaging begins when the cache is half full and ends at a
-//!    quarter (S2 L122), beside the writes; what its log is like is not known, so it has none that could wrap.
+//!    quarter (S2 L122), beside the writes; what its log is like is not known, so it has none that could wrap. What was
+//!    destaged is durable before its chunk is free; here one chunk after the other (inferred from Q61 and Q62, which
+//!    are otherwise out of reach).
 
 use super::ranges::Ranges;
 use super::rows::{Rows, SLAB, Shape, Slabs};
@@ -29,6 +31,8 @@ pub const SLOTS: usize = 1024;
 pub const SLOT: u64 = 4096;
 /// Entries that one names.
 pub const ENTRIES: usize = 244;
+/// Where the first checkpoint lies: behind the log.
+pub const CHECKPOINT: u64 = 4 << 20;
 /// Where the chunks begin: behind the log and the two checkpoints.
 const CHUNKS: u64 = 8 << 20;
 
@@ -201,7 +205,8 @@ impl Cache {
     /// Stripes to destage next; none: nothing is left.
     pub fn next_unit(&self, unit: Unit) -> Option<Vec<u64>> {
         let mut slots = self.slots.borrow_mut();
-        let mut stripes = slots.pop_front()?;
+        // Slots that name nothing, of requests that went past the cache, only make room.
+        let mut stripes = std::iter::from_fn(|| slots.pop_front()).find(|stripes| !stripes.is_empty())?;
         if let Unit::Stripes(most) = unit {
             while stripes.len() < most
                 && let Some(more) = slots.pop_front()

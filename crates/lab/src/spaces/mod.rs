@@ -14,8 +14,9 @@
 //!    to 256 KiB; longer ones go past it (1.10, semantics).
 //! 6. 1.13: a mirror notes in its dirty-region log the first write to a slab, before that write. (Cleaning it takes 30
 //!    idle seconds and is left out.)
-//! 7. 1.14: a flush, and a write that must be durable, reach the disks; ordinary writes stay in their write caches.
-//!    (Whether slots of ordinary writes are flushed one by one is not stated; here they are not.)
+//! 7. 1.14: a flush reaches the disks as a flush, and a write that must be durable as a write-through; ordinary writes
+//!    stay in their write caches. (Whether slots of ordinary writes are flushed one by one is not stated; here
+//!    they are not.)
 //! 8. S1 L44: mirrors read from either copy.
 
 pub mod array;
@@ -27,7 +28,7 @@ mod tests;
 
 use crate::volume::{Done, Volume};
 use array::{Array, Kind, Part, merged};
-use cache::{Cache, Flushes, Style, Unit};
+use cache::{CHECKPOINT, Cache, Flushes, Style, Unit};
 use ranges::Ranges;
 use rows::{Rows, Shape, Slabs};
 use std::cell::{Cell, RefCell};
@@ -294,21 +295,17 @@ impl Inner {
     async fn write_to_cache(&self, places: Vec<Range<u64>>, new: &[u64], durable: bool) {
         let Some(cache) = &self.cache else { return };
         let parts = merged(places.into_iter().flat_map(|place| cache.rows.data(place, true)).collect());
-        self.put(&parts, durable && new.is_empty()).await;
+        self.put(&parts, durable).await;
         if !new.is_empty() {
             self.note_slot(new, durable).await;
         }
-        // The slot's flush covers only the disks of the slot.
-        if durable && !new.is_empty() {
-            self.array.flush(parts.iter().map(|part| part.disk).collect::<BTreeSet<_>>().into_iter()).await;
-        }
     }
 
-    /// Writes parts, and flushes their disks if it must be durable.
+    /// Writes parts, through the disks' caches if it must be durable.
     async fn put(&self, parts: &[Part], durable: bool) {
-        self.array.write(parts).await;
-        if durable {
-            self.array.flush(parts.iter().map(|part| part.disk).collect::<BTreeSet<_>>().into_iter()).await;
+        match durable {
+            true => self.array.write_through(parts).await,
+            false => self.array.write(parts).await,
         }
     }
 
@@ -367,15 +364,21 @@ impl Inner {
         while let Some(stripes) = cache.next_unit(unit) {
             self.destage(cache, stripes).await;
             if flushes == Flushes::Each {
-                self.array.flush_all().await;
+                self.advance_tail(cache).await;
             }
         }
         cache.rewind();
-        self.array.flush_all().await;
-        let checkpoint = cache.rows.data(4 << 20..(4 << 20) + RECORD, true);
-        self.put(&checkpoint, true).await;
+        self.advance_tail(cache).await;
         self.closed.set(false);
         self.changed.notify();
+    }
+
+    /// Makes durable what was destaged, then records that its slots are free: without the record, the log would be
+    /// replayed from where it began, over slots that were used again.
+    async fn advance_tail(&self, cache: &Cache) {
+        self.array.flush_all().await;
+        let checkpoint = cache.rows.data(CHECKPOINT..CHECKPOINT + RECORD, true);
+        self.put(&checkpoint, true).await;
     }
 
     /// Begins to destage beside the writers when the cache is half full; ends at a quarter.
@@ -388,9 +391,10 @@ impl Inner {
         let task = async move {
             let Some(cache) = &space.cache else { return };
             while cache.fill() > 0.25
-                && let Some(stripes) = cache.next_unit(Unit::Slot)
+                && let Some(stripes) = cache.next_unit(Unit::Stripes(1))
             {
                 space.destage(cache, stripes).await;
+                space.advance_tail(cache).await;
                 space.changed.notify();
             }
             space.destaging.set(false);

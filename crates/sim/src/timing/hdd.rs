@@ -17,6 +17,7 @@
 //!    cache is empty.
 //! 6. **Read-ahead.** With nothing better to do after a read, the head goes on reading into the buffer, where later
 //!    reads find it. A few such segments are remembered.
+//! 7. **Write-through.** Such a write (FUA) is queued and sorted as reads are, and answered when it is on the medium.
 
 use super::extents::Extents;
 use super::{Agenda, Op, Timing, span_of};
@@ -178,10 +179,12 @@ pub struct Hdd {
     segments: VecDeque<Range<u64>>,
 }
 
+/// A read, or a write-through: what the arm has to serve before it is answered.
 struct Read {
     id: u64,
     range: Range<u64>,
     since: Nanos,
+    writes: bool,
 }
 
 enum Crossing {
@@ -278,6 +281,12 @@ impl Hdd {
             match op {
                 Op::Read(at, len) => self.take_read(now, id, at.0..at.0 + len.0),
                 Op::Write(at, len) => self.blocked.push_back((id, at.0..at.0 + len.0)),
+                Op::WriteThrough(at, len) => {
+                    self.cross(now, len.0);
+                    let range = at.0..at.0 + len.0;
+                    self.forget_stale(now, &range);
+                    self.reads.push(Read { id, range, since: now, writes: true });
+                }
                 Op::Flush => self.flush = Some(id),
                 Op::Discard(..) => self.crossing.put(now + Nanos(self.class.overhead), Crossing::Answer(id)),
             }
@@ -304,7 +313,7 @@ impl Hdd {
         if in_buffer || self.dirty.covers(range.clone()) {
             self.answer_read(now, id, range.end - range.start);
         } else {
-            self.reads.push(Read { id, range, since: now });
+            self.reads.push(Read { id, range, since: now, writes: false });
         }
     }
 
@@ -370,6 +379,10 @@ impl Hdd {
     /// Ends what ends at `now`.
     fn release_arm(&mut self, now: Nanos) {
         match std::mem::replace(&mut self.arm, Arm::Rests { at: 0 }) {
+            Arm::Reads { read, until, .. } if until <= now && read.writes => {
+                self.arm = Arm::Rests { at: read.range.end };
+                self.answer_read(now, read.id, 0);
+            }
             Arm::Reads { read, segment, until } if until <= now => {
                 self.arm = Arm::Ahead { from: read.range.end, since: now };
                 self.answer_read(now, read.id, 0);
@@ -390,7 +403,7 @@ impl Hdd {
     fn answer_from_buffer(&mut self, now: Nanos) {
         let Some(segment) = self.segments.front().cloned() else { return };
         for read in std::mem::take(&mut self.reads) {
-            if segment.start <= read.range.start && read.range.end <= segment.end {
+            if !read.writes && segment.start <= read.range.start && read.range.end <= segment.end {
                 self.answer_read(now, read.id, read.range.end - read.range.start);
             } else {
                 self.reads.push(read);
@@ -436,7 +449,11 @@ impl Hdd {
         };
         let (_, until, segment) = self.way_to_read(now, head, &self.reads[best]);
         let read = self.reads.swap_remove(best);
-        self.leave_segment(now, segment.start < read.range.start);
+        self.leave_segment(now, !read.writes && segment.start < read.range.start);
+        if read.writes {
+            // What the cache held for this place is superseded.
+            self.dirty.remove(read.range.clone());
+        }
         self.arm = Arm::Reads { read, segment, until };
     }
 
@@ -448,7 +465,7 @@ impl Hdd {
         let mut reluctance = 0;
         if let (Some((segment, true)), Arm::Ahead { from, since }) = (self.ahead(now), &self.arm) {
             let track_end = self.platter.tau(segment.end) + self.platter.revolution;
-            if segment.start <= start && self.platter.tau(start) < track_end && end > segment.end {
+            if !read.writes && segment.start <= start && self.platter.tau(start) < track_end && end > segment.end {
                 // Counted from where the read-ahead began: not a nanosecond may get lost, or the angle is missed.
                 let until = *since + Nanos(self.platter.tau(end) - self.platter.tau(*from));
                 let wait = self.platter.tau(start).saturating_sub(self.platter.tau(segment.end));
@@ -458,7 +475,8 @@ impl Hdd {
                 reluctance = self.platter.revolution / 2;
             }
         }
-        let wait = self.positioning(now, head, start, 0);
+        let settle = if read.writes { self.class.write_settle } else { 0 };
+        let wait = self.positioning(now, head, start, settle);
         let until = now + Nanos(wait + self.platter.tau(end) - self.platter.tau(start));
         (wait + reluctance, until, start..end)
     }

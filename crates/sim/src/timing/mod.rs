@@ -1,17 +1,19 @@
 //! How long a disk takes. A model is a queue on the virtual clock: operations go in, and come out when it says so, in
 //! its own order. It knows nothing of content or faults.
 //!
-//! [`Random`] is for fault runs: latencies by seed, so that completions reorder. [`Hdd`] and [`Ssd`] are for judging
-//! policies; their classes ([`HddClass::HDD_7200_8TB`], ...) agree with named drives, and a test prints and holds the
-//! table.
+//! [`Random`] is for fault runs: latencies by seed, so that completions reorder. [`Hdd`], [`Smr`] and [`Ssd`] are for
+//! judging policies; their classes ([`HddClass::HDD_7200_8TB`], ...) agree with named drives, and a test prints and
+//! holds the table.
 
 mod extents;
 mod hdd;
 mod random;
+mod smr;
 mod ssd;
 
 pub use hdd::{Hdd, HddClass};
 pub use random::{Latencies, Random};
+pub use smr::{Smr, SmrClass};
 pub use ssd::{Ssd, SsdClass};
 
 use std::collections::BTreeMap;
@@ -24,6 +26,8 @@ pub enum Op {
     Read(DiskOffset, ByteCount),
     /// Write so many bytes to this place.
     Write(DiskOffset, ByteCount),
+    /// Write them past the write cache, or through it, to the medium (FUA).
+    WriteThrough(DiskOffset, ByteCount),
     /// Empty the write cache.
     Flush,
     /// Forget so many bytes at this place.

@@ -61,7 +61,7 @@ impl Timing for Random {
         let range = match op {
             Op::Read(..) => self.latencies.read.clone(),
             Op::Write(..) | Op::Discard(..) => self.latencies.write.clone(),
-            Op::Flush => self.latencies.flush.clone(),
+            Op::Flush | Op::WriteThrough(..) => self.latencies.flush.clone(),
         };
         let mut span = self.rng.range(range);
         if self.rng.chance(self.latencies.straggle) {

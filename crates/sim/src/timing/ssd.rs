@@ -7,7 +7,8 @@
 //! 3. **Writes.** Data crosses the interface into the buffer and is answered there. The buffer empties at the sustained
 //!    program rate; with no room left, writes wait for it.
 //! 4. **Flush.** Takes until what is in the buffer is programmed, and `flush` more. On SATA it is not queued: it waits
-//!    for the commands before it, and those after it wait for it.
+//!    for the commands before it, and those after it wait for it. A write-through takes the time of both, and keeps
+//!    nobody waiting.
 //!
 //! Everything follows from the moment of submission, so the model needs no inner steps. Garbage collection and the
 //! slowing down of reads by programming are not modelled: they depend on history that no data sheet gives.
@@ -186,6 +187,11 @@ impl Timing for Ssd {
             Op::Write(_, len) => {
                 let start = self.start(now, self.class.write_command);
                 self.write(start, len.0)
+            }
+            Op::WriteThrough(_, len) => {
+                let start = self.start(now, self.class.write_command);
+                let arrived = self.write(start, len.0);
+                if self.class.flush == 0 { arrived } else { arrived.max(self.programmed) + Nanos(self.class.flush) }
             }
             Op::Flush => {
                 let start = self.start(now, self.class.command);

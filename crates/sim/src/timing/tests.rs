@@ -225,6 +225,22 @@ fn a_flush_waits_for_everything_written_before_it() {
 }
 
 #[test]
+fn a_write_through_is_answered_on_the_medium_and_many_are_sorted() {
+    let size = HddClass::HDD_7200_8TB.capacity;
+    let rate = |depth, op| random(&mut Hdd::new(HddClass::HDD_7200_8TB), depth, size, Nanos::secs(20), op);
+    // Reads take as long, but for the settling before a write.
+    let (alone, read) = (rate(1, Op::WriteThrough), rate(1, Op::Read));
+    assert!(alone < read && alone > 0.9 * read, "{alone} beside {read}");
+    let together = rate(32, Op::WriteThrough);
+    assert!(together > 1.8 * alone && together < 250.0, "{together} beside {alone}");
+    // On a solid-state disk it takes its flush, and does not keep the others waiting.
+    let (ssd, size) = (|| Ssd::new(SsdClass::SATA_SSD), SsdClass::SATA_SSD.capacity);
+    let alone = random(&mut ssd(), 1, size, Nanos::secs(1), Op::WriteThrough);
+    assert!((900.0..1000.0).contains(&alone), "{alone}");
+    assert!(random(&mut ssd(), 32, size, Nanos::secs(1), Op::WriteThrough) > 20.0 * alone);
+}
+
+#[test]
 fn no_read_starves_beside_a_nearer_crowd() {
     let mut hdd = Hdd::new(HddClass::HDD_7200_8TB);
     let mut rng = Rng::new(1);

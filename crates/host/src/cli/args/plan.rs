@@ -4,6 +4,7 @@ use crate::api::error::BadValue;
 use crate::api::size;
 use crate::ops::values;
 use clap::{Args, ValueEnum};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use weft_engine::limits::DISKS_MAX;
 use weft_lab::disks::{Class, PlannedDisk};
@@ -12,15 +13,16 @@ use weft_lab::plan::Workload;
 /// `weft plan`.
 #[derive(Args, Debug)]
 pub struct Plan {
-    /// The disks: [Nx]SIZE[:CLASS], several with commas; CLASS is hdd (7200 rpm), 5400, ssd or nvme
+    /// The disks: [Nx]SIZE[:CLASS], several with commas; CLASS is hdd (7200 rpm), 5400, 10k, 15k, smr, ssd, nvme,
+    /// or one that was measured
     #[arg(long, value_name = "DISKS", value_parser = disks, required_unless_present = "pool")]
     pub disks: Option<Disks>,
     /// The disks of this pool instead, as if they were empty
     #[arg(long, value_name = "POOL", value_parser = values::name, conflicts_with = "disks")]
     pub pool: Option<String>,
     /// What disks are for which --disks gives no class
-    #[arg(long, value_name = "CLASS", default_value = "hdd", value_parser = class)]
-    pub media: Class,
+    #[arg(long, value_name = "CLASS", default_value = "hdd")]
+    pub media: String,
     /// How many disks may fail without a loss
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::failures_or_none)]
     pub failures: u8,
@@ -43,13 +45,13 @@ pub struct Plan {
     #[arg(long, value_name = "DAYS", default_value = "3", value_parser = days)]
     pub replace_after: f64,
     /// Also draw room and rate against the number of disks, as SVG, into this file
-    #[arg(long, value_name = "FILE")]
-    pub picture: Option<PathBuf>,
+    #[arg(long, alias = "picture", value_name = "FILE")]
+    pub svg: Option<PathBuf>,
 }
 
 /// Disks of which some have no class yet.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Disks(Vec<(u64, Option<Class>)>);
+pub struct Disks(Vec<(u64, Option<String>)>);
 
 /// What the virtual disk is for.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,9 +81,20 @@ impl From<For> for Workload {
 }
 
 impl Disks {
-    /// The disks, those without a class being of this one.
-    pub fn of(&self, media: Class) -> Vec<PlannedDisk> {
-        self.0.iter().map(|(size, class)| PlannedDisk { size: *size, class: class.unwrap_or(media) }).collect()
+    /// The disks, those without a class being of this one; the others of what `find` finds under its word.
+    pub fn of<E>(&self, media: Class, find: impl Fn(&str) -> Result<Class, E>) -> Result<Vec<PlannedDisk>, E> {
+        // A class is found once: each time it would be another one.
+        let mut found: BTreeMap<&str, Class> = BTreeMap::new();
+        let mut disks = Vec::new();
+        for (size, word) in &self.0 {
+            let class = match word.as_deref() {
+                None => media,
+                Some(word) if found.contains_key(word) => found[word],
+                Some(word) => *found.entry(word).or_insert(find(word)?),
+            };
+            disks.push(PlannedDisk { size: *size, class });
+        }
+        Ok(disks)
     }
 }
 
@@ -93,7 +106,8 @@ fn disks(text: &str) -> Result<Disks, BadValue> {
             BadValue::new(message, "4x4TB")
         };
         let (sizes, class) = match group.split_once(':') {
-            Some((sizes, word)) => (sizes, Some(class(word)?)),
+            Some((_, "")) => return Err(wrong()),
+            Some((sizes, word)) => (sizes, Some(word.to_string())),
             None => (group, None),
         };
         let (count, size) = match sizes.split_once(['x', 'X']) {
@@ -105,13 +119,9 @@ fn disks(text: &str) -> Result<Disks, BadValue> {
             let message = format!("`{text}` is {} disks; a pool has 1 to {DISKS_MAX}", all.len() + count);
             return Err(BadValue::new(message, format!("{DISKS_MAX}x4TB")));
         }
-        all.extend(std::iter::repeat_n((size, class), count));
+        all.extend(std::iter::repeat_n((size, class.clone()), count));
     }
     Ok(Disks(all))
-}
-
-fn class(text: &str) -> Result<Class, BadValue> {
-    text.parse().map_err(|message: String| BadValue::new(message, "hdd"))
 }
 
 fn percent(text: &str) -> Result<f64, BadValue> {
@@ -133,14 +143,15 @@ mod tests {
 
     #[test]
     fn groups_of_disks_are_read_as_a_buyer_writes_them() {
-        let read = disks("2x4TB,500GB:ssd,1X8TiB:5400").unwrap().of(Class::Hdd7200);
+        let read = disks("2x4TB,500GB:ssd,1X8TiB:5400").unwrap().of(Class::Hdd7200, str::parse).unwrap();
         let sizes: Vec<u64> = read.iter().map(|disk| disk.size).collect();
         assert_eq!(sizes, [4_000_000_000_000, 4_000_000_000_000, 500_000_000_000, 8 << 40]);
         assert_eq!(read[0].class, Class::Hdd7200);
         assert_eq!((read[2].class, read[3].class), (Class::Ssd, Class::Hdd5400));
-        for wrong in ["", "4x", "x4TB", "0x4TB", "4TB:tape", "65x1TB", "99999999999x1TB", "4x4T", "4x-1TB", "1TB,,1TB"]
-        {
+        for wrong in ["", "4x", "x4TB", "0x4TB", "4TB:", "65x1TB", "99999999999x1TB", "4x4T", "4x-1TB", "1TB,,1TB"] {
             assert!(disks(wrong).is_err(), "{wrong}");
         }
+        let tape = disks("4TB:tape").unwrap().of(Class::Hdd7200, str::parse::<Class>);
+        assert!(tape.unwrap_err().contains("`tape` is no class"));
     }
 }

@@ -13,16 +13,21 @@ use weft_lab::plan::{Question, plan};
 
 impl Session<'_, '_> {
     pub(super) fn plan(&mut self, told: &args::Plan) -> Ran {
+        let find = |word: &str| match word.parse() {
+            Ok(class) => Ok(class),
+            Err(_) => self.classes()?.find(word),
+        };
+        let media = find(&told.media)?;
         let disks = match (&told.disks, &told.pool) {
-            (Some(disks), _) => disks.of(told.media),
+            (Some(disks), _) => disks.of(media, find)?,
             (None, pool) => {
                 let client = Client::new(self.socket()?);
-                members(&client, pool.as_deref().unwrap_or_default(), told.media)?
+                members(&client, pool.as_deref().unwrap_or_default(), media)?
             }
         };
         let question = Question {
             disks,
-            grow: told.grow.as_ref().map_or(Vec::new(), |disks| disks.of(told.media)),
+            grow: told.grow.as_ref().map_or(Ok(Vec::new()), |disks| disks.of(media, find))?,
             failures: told.failures,
             workload: told.workload.into(),
             exact: told.exact,
@@ -37,11 +42,11 @@ impl Session<'_, '_> {
             };
             ApiError::new(kind, error.to_string()).hint("weft plan --disks 4x4TB --failures 1")
         })?;
-        if let Some(path) = &told.picture {
+        if let Some(path) = &told.svg {
             let path = absolute(path)?;
             std::fs::write(&path, weft_lab::picture::svg(&answer)).map_err(|error| {
                 ApiError::new(Kind::NotPossible, format!("{} cannot be written: {error}", path.display()))
-                    .hint("weft plan --disks 4x4TB --picture plan.svg")
+                    .hint("weft plan --disks 4x4TB --svg plan.svg")
             })?;
         }
         self.print(&crate::cli::text::Planned { answer, compare: told.compare })

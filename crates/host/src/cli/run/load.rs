@@ -1,0 +1,48 @@
+//! `weft lab run --on`: a workload on something real.
+
+use super::{Ran, Session};
+use crate::api::error::{Answer, ApiError, Kind};
+use crate::cli::text::Outcomes;
+use crate::cli::usage;
+use crate::load::{Direct, Nbd, Target, run};
+use std::path::Path;
+use weft_lab::jobs::Job;
+
+impl Session<'_, '_> {
+    pub(super) fn load(&mut self, target: &str, workload: &str, yes: bool) -> Ran {
+        let jobs = jobs(workload)?;
+        let writes = jobs.iter().any(Job::writes);
+        if writes && !yes {
+            let what = format!("the workload writes, and what is on {target} would be lost; only --yes does it");
+            return Err(ApiError::new(Kind::InvalidInput, what).hint(usage::again(self.argv, "--yes")).into());
+        }
+        let mut target: Box<dyn Target> = match target.starts_with("nbd") && !Path::new(target).exists() {
+            true => {
+                let wrong = |why: String| ApiError::new(Kind::InvalidInput, why).hint("weft export list");
+                Box::new(Nbd::connect(&target.parse().map_err(wrong)?)?)
+            }
+            false => Box::new(Direct::open(Path::new(target), writes)?),
+        };
+        let outcomes = jobs.iter().map(|job| run(&mut *target, job)).collect::<Answer<Vec<_>>>()?;
+        self.print(&Outcomes(outcomes))
+    }
+}
+
+/// The jobs of a line, or of a file.
+fn jobs(workload: &str) -> Answer<Vec<Job>> {
+    let tool = workload.split_whitespace().next().unwrap_or_default().to_lowercase();
+    let (name, text) = match tool == "diskspd" || tool == "sqlio" {
+        true => (String::new(), workload.to_string()),
+        false => {
+            let text = std::fs::read_to_string(workload).map_err(|error| {
+                let what = format!("the job file {workload} cannot be read: {error}");
+                ApiError::new(Kind::NotFound, what).hint("weft lab run --on TARGET --workload \"diskspd -b4K -r -o32\"")
+            })?;
+            (format!("{workload}: "), text)
+        }
+    };
+    Job::read(&text).map_err(|why| {
+        let hint = "weft lab run --on TARGET --workload \"diskspd -b4K -r -o32\"";
+        ApiError::new(Kind::InvalidInput, format!("{name}{why}")).hint(hint)
+    })
+}
