@@ -14,6 +14,9 @@ const ROTS: usize = 0;
 const FLICKERS: usize = 1;
 const LIVES: u64 = 5;
 
+/// A part of a storm that runs beside others.
+type Piece<'a> = std::pin::Pin<Box<dyn Future<Output = Result<(), String>> + 'a>>;
+
 /// What a storm did.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
@@ -147,7 +150,7 @@ pub fn slow_readers(seed: u64) -> Result<(), String> {
         checkpoint(&pool, &expected).await?;
         for round in 0..8 {
             pool.store().tree().forget_pages();
-            let mut all: Vec<std::pin::Pin<Box<dyn Future<Output = Result<(), String>> + '_>>> = Vec::new();
+            let mut all: Vec<Piece<'_>> = Vec::new();
             for no in 0..6 {
                 let (pool, expected, mut rng) = (&pool, &expected, rng.fork(&format!("{round} {no}")));
                 all.push(Box::pin(async move {
@@ -198,8 +201,7 @@ async fn live(
             tally.borrow_mut().checkpoints += 1;
             Ok(())
         };
-        let mut all: Vec<std::pin::Pin<Box<dyn Future<Output = Result<(), String>> + '_>>> =
-            vec![Box::pin(saver), Box::pin(trouble), Box::pin(writer)];
+        let mut all: Vec<Piece<'_>> = vec![Box::pin(saver), Box::pin(trouble), Box::pin(writer)];
         readers.for_each(|reader| all.push(Box::pin(reader)));
         join_all(all).await.into_iter().collect::<Result<(), String>>()?;
         let pages = copies(&pool).len().max(tally.borrow().pages);
