@@ -345,7 +345,11 @@ fn the_help_of_every_command_shows_an_example_and_the_examples_parse() {
         assert!(!subs.is_empty() || !examples.is_empty(), "{path} has no example");
         for example in examples {
             let line = example.split([';', '|', '>']).next().unwrap();
-            let words: Vec<&str> = line.split_whitespace().collect();
+            // Every second part lies within quotation marks.
+            let parts = line.split('"').enumerate();
+            let words: Vec<&str> = parts
+                .flat_map(|(nth, part)| if nth % 2 == 1 { vec![part] } else { part.split_whitespace().collect() })
+                .collect();
             assert!(cli::args::Cli::try_parse_from(&words).is_ok(), "{example}");
             *seen += 1;
         }

@@ -105,7 +105,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::PageVersionsIgnored => Catcher::Storm(Profile::Classic, 27),
         Mutant::BatchNotRepeated => Catcher::Storm(Profile::Outage, 2),
         Mutant::FreezeIgnored => Catcher::Storm(Profile::Powerless, 230),
-        Mutant::ReturnedDiskIsWhole => Catcher::Storm(Profile::Outage, 212),
+        Mutant::ReturnedDiskIsWhole => Catcher::Storm(Profile::Blink, 60),
         Mutant::NoLabelsBeforeAck => {
             Catcher::Story(stories::a_flush_that_half_of_the_disks_acknowledged_is_never_opened_without)
         }

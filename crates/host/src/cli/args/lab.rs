@@ -12,7 +12,7 @@ pub enum Lab {
     /// Repeat some claims, or all; or run a workload on something real
     #[command(after_help = "Examples:\n  weft lab run Q8 Q51\n  weft lab run --all\n  \
         weft lab run --on nbd+unix:///tank/media?socket=/run/weft/nbd.sock --workload \"diskspd -b4K -r -o32 -d30\"\n  \
-        weft lab run --on /srv/disks/d1 --workload job.fio --yes\n\n\
+        weft lab run --on /srv/disks/d1 --workload job.fio\n\n\
         A workload that writes destroys what is there, and does so only with --yes. A line without a time of its own \
         runs for 10s.")]
     Run(Which),
