@@ -259,7 +259,8 @@ impl Storm {
                     }
                 } else {
                     victim.vanish();
-                    if let Some(after) = crash_soon {
+                    // A pool that was closed meanwhile is being opened again.
+                    if let Some(after) = crash_soon.filter(|_| !pool.store().stopping.get()) {
                         world.crash_at(world.operations() + after);
                     }
                 }
