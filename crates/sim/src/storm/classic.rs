@@ -192,6 +192,8 @@ impl Storm {
         let (world, pool) = (self.rig.world.clone(), self.rig.pool());
         let closed = world.block_on_within(PATIENCE, async move { pool.close().await });
         if closed.is_ok() {
+            // A crash that was due in a moment finds nothing to crash.
+            world.crash_at(u64::MAX);
             self.rig.pool = None;
             world.run_until_idle(world.now() + PATIENCE);
         }
