@@ -92,10 +92,12 @@ pub enum Mutant {
     TreePlacesNotGivenBack = 42,
     /// Metadata that moves leaves the pages of the tree behind.
     TreeLeftBehind = 43,
+    /// A disk that is back is given a label before the one it has is durable.
+    ReturnFlushesNothing = 44,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 43] = [
+pub const ALL: [Mutant; 44] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -139,6 +141,7 @@ pub const ALL: [Mutant; 43] = [
     Mutant::TreeReusedEarly,
     Mutant::TreePlacesNotGivenBack,
     Mutant::TreeLeftBehind,
+    Mutant::ReturnFlushesNothing,
 ];
 
 /// The mutant of this name.

@@ -104,7 +104,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::LoggerUnflushed => Catcher::Storm(Profile::Classic, 33),
         Mutant::PageVersionsIgnored => Catcher::Storm(Profile::Classic, 27),
         Mutant::BatchNotRepeated => Catcher::Storm(Profile::Outage, 2),
-        Mutant::FreezeIgnored => Catcher::Storm(Profile::Powerless, 230),
+        Mutant::FreezeIgnored => Catcher::Story(stories::two_of_five_disks_acknowledge_nothing),
         Mutant::ReturnedDiskIsWhole => Catcher::Storm(Profile::Blink, 60),
         Mutant::NoLabelsBeforeAck => {
             Catcher::Story(stories::a_flush_that_half_of_the_disks_acknowledged_is_never_opened_without)
@@ -127,6 +127,9 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         }
         Mutant::NotesAfterCommits => {
             Catcher::Story(stories::a_kill_after_all_disks_blinked_leaves_no_stripe_without_redundancy_in_silence)
+        }
+        Mutant::ReturnFlushesNothing => {
+            Catcher::Story(stories::a_disk_that_is_back_has_a_label_whenever_the_power_goes)
         }
         Mutant::LeftBehindBatchesCount => Catcher::Story(stories::what_an_opening_left_behind_does_not_come_back),
     }

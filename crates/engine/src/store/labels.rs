@@ -12,6 +12,8 @@
 //!    record that nobody knows what it lacks.
 //! 6. No label is written while the pool is frozen. So a disk that is lost and back before a label without it was
 //!    durable missed none.
+//! 7. A label replaces the one before the last, so the last is durable by then; a disk that is opened, or comes back,
+//!    is flushed first.
 
 use super::choice::{self, Candidate};
 use super::{Store, join, quorum};

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use weft_engine::error::{ErrorKind, Result};
 use weft_engine::format::Id;
+use weft_engine::format::label::{DiskPlan, Label};
 use weft_engine::format::record::{JobKind, Media, SettingsRecord, Usage};
 use weft_engine::io::DiskError;
 use weft_engine::pool::job::{JobState, has_ended};
@@ -81,6 +82,35 @@ pub fn a_flush_that_half_of_the_disks_acknowledged_is_never_opened_without() {
             }
             others.rig.halt();
         }
+    }
+}
+
+/// Three of five disks go at once, whichever they are, and a client flushes: it hears no word, for the three would open
+/// without it.
+pub fn two_of_five_disks_acknowledge_nothing() {
+    for (one, other) in (0..5).flat_map(|one| (0..one).map(move |other| (one, other))) {
+        let mut story = Story::new(11, 5, MIRROR2);
+        story.write_and_flush(0, story.stripe(), 1);
+        story.checkpoint();
+        let is_left = |no: usize| no == one || no == other;
+        let pool = story.rig.pool();
+        for no in (0..5).filter(|no| !is_left(*no)) {
+            story.rig.disks[no].vanish();
+            pool.store().disk_lost(no as u16, "the story says so");
+        }
+        drop(pool);
+        let told = Rc::new(Cell::new(false));
+        let (vdisk, tell) = (story.vdisk(), told.clone());
+        let write = async move { tell.set(vdisk.write(VirtualOffset(0), &[2; 4096], true).await.is_ok()) };
+        story.rig.world.spawn("write", Box::pin(write));
+        story.rig.world.run_until(Nanos::secs(20), || told.get());
+        story.cut();
+        let mut others = story.with_images(&story.images());
+        [one, other].iter().for_each(|no| others.rig.disks[*no].vanish());
+        others.open().expect("most of the disks are there");
+        let is_old = others.byte(0, 4096).is_ok_and(|byte| byte == 1);
+        assert!(!told.get() || !is_old, "disks {one} and {other} acknowledged what the others open without");
+        others.rig.halt();
     }
 }
 
@@ -167,6 +197,52 @@ pub fn a_kill_after_all_disks_blinked_leaves_no_stripe_without_redundancy_in_sil
             story.rig.halt();
         }
     }
+}
+
+/// Most disks go when one has its label, in its cache, and all are back with what they had; the power goes when it has
+/// the next one, in the other slot, and takes both. One label is left.
+pub fn a_disk_that_is_back_has_a_label_whenever_the_power_goes() {
+    let story = Story::new(7, 5, MIRROR2);
+    let mut rng = story.rig.world.rng("returns");
+    story.write_and_flush(0, story.stripe(), 1);
+    let (pool, world, disk) = (story.rig.pool(), story.rig.world.clone(), story.rig.disks[3].clone());
+    let slots = DiskPlan::label_slots(disk.image().shape().capacity);
+    let volatile = || {
+        let unflushed = disk.unflushed();
+        slots.iter().filter(|slot| unflushed.iter().any(|write| write.completed && write.at == **slot)).count()
+    };
+    let soon = Nanos::secs(5);
+    story.rig.disks[0].vanish();
+    pool.store().disk_lost(0, "the story says so");
+    world.run_until(soon, || volatile() == 2);
+    assert_eq!(volatile(), 2, "a label is in the cache, at both ends of the disk");
+    let gone = || (1..4).map(|no| (no as u16, story.rig.disks[no].clone()));
+    gone().for_each(|(no, disk)| {
+        disk.vanish();
+        pool.store().disk_lost(no, "the story says so");
+    });
+    world.run_until(soon, || false);
+    gone().for_each(|(_, disk)| disk.return_intact(&mut rng));
+    assert_eq!(volatile(), 2, "it never lost its power");
+    let attached = Rc::new(Cell::new(0));
+    for (_, disk) in gone() {
+        let (pool, told) = (pool.clone(), attached.clone());
+        let attach = async move {
+            let is_back = pool.attach(Rc::new(disk)).await.is_ok();
+            told.set(told.get() + u32::from(is_back));
+        };
+        world.spawn("attach", Box::pin(attach));
+    }
+    world.run_until(soon, || volatile() == 4);
+    for seed in 0..64 {
+        let fates: Vec<Fate> = (0..disk.unflushed().len() as u64).map(|no| Fate::Ruined(64 * no + seed)).collect();
+        let image = disk.after_power_cut(&fates);
+        let read = |at: &DiskOffset| image.read(*at, ByteCount(BLOCK));
+        let is_whole = |at: &DiskOffset| read(at).is_ok_and(|block| matches!(Label::decode(&block), Ok(Some(_))));
+        assert!(slots.iter().any(is_whole), "{fates:?}: no label is left");
+    }
+    world.run_until(soon, || attached.get() == 3);
+    assert_eq!(attached.get(), 3, "the disks are back in the pool");
 }
 
 /// A checkpoint is put off, for a commit is taken back while it runs, and begins anew; a power cut anywhere tears what
