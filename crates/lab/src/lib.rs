@@ -20,6 +20,7 @@ pub mod plot;
 pub mod questions;
 pub mod raid;
 pub mod ratios;
+pub mod recorded;
 pub mod spaces;
 pub mod specifications;
 pub mod survival;

@@ -7,11 +7,14 @@
 //! 3. A layout is listed unless another one survives as many failures and is worse in nothing.
 
 mod figures;
+mod own;
 mod rank;
 
 use crate::capacity::Space;
 use crate::disks::{Class, PlannedDisk, Raw};
+use crate::jobs::Job;
 use crate::ratios::Ratios;
+pub use own::JobPlan;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use weft_engine::error::Result;
@@ -38,6 +41,8 @@ pub enum Workload {
     Backup,
     /// A little of everything.
     Mixed,
+    /// What the jobs of the question do.
+    Own,
 }
 
 /// What is asked.
@@ -51,6 +56,8 @@ pub struct Question {
     pub failures: u8,
     /// What for.
     pub workload: Workload,
+    /// What [`Workload::Own`] consists of; what each job would get is answered.
+    pub jobs: Vec<Job>,
     /// Whether rates are simulated now for these very layouts and classes, and not taken from the table of 7200 rpm
     /// disks.
     pub exact: bool,
@@ -134,6 +141,9 @@ pub struct Choice {
     pub words: Vec<String>,
     /// What each figure follows from: its name, and the reason.
     pub reasons: BTreeMap<&'static str, String>,
+    /// What each job of the question would get.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<JobPlan>,
     /// With as many disks as there are now, and with one more each time.
     pub growth: Vec<Growth>,
 }
@@ -171,6 +181,9 @@ pub fn plan(question: &Question) -> Result<Answer> {
             "only hard disks that are not shingled are simulated exactly; leave --exact out for an estimate"
         );
     }
+    if question.workload == Workload::Own && question.jobs.is_empty() {
+        return fail!(InvalidInput, "the workload has no jobs");
+    }
     let facts = Facts { question, space: Space::new(&question.disks)?, raw, class };
     let candidates = candidates(question, class);
     if candidates.is_empty() {
@@ -188,7 +201,7 @@ pub fn plan(question: &Question) -> Result<Answer> {
         return fail!(NoSpace, "no layout has room on these disks; a disk needs some slabs of 64 MiB beyond its log");
     }
     rank::drop_dominated(&mut layouts);
-    rank::sort(&mut layouts, question.workload);
+    rank::sort(&mut layouts, &rank::Weights::of(question, raw));
     let mut chosen: Vec<LayoutPlan> = Vec::new();
     for layout in &layouts {
         if chosen.len() < BEST && chosen.iter().all(|other| other.layout.resiliency() != layout.layout.resiliency()) {

@@ -32,6 +32,7 @@ pub fn asked() -> Vec<Asked> {
             grow: Vec::new(),
             failures,
             workload,
+            jobs: Vec::new(),
             exact: false,
             failures_percent: None,
             replace_hours: 72.0,

@@ -15,7 +15,7 @@ use rustix::fs::{self, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fs::Metadata;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -54,13 +54,17 @@ pub struct Found {
     pub doubts: Vec<String>,
 }
 
-/// Measures a disk: a block device or a file.
+/// Measures a disk: a block device or a file. [`Kind::AlreadyExists`]: somebody uses it.
 pub fn measure(path: &Path, how: How) -> Answer<Found> {
     if !how.in_use {
         free(path)?;
     }
+    let kind = std::fs::metadata(path).map_err(|error| cannot_open(path, &error))?;
+    if !(kind.is_file() || kind.file_type().is_block_device()) {
+        let what = format!("{} is neither a block device nor a file", path.display());
+        return Err(ApiError::new(Kind::InvalidInput, what).hint("weft disk list"));
+    }
     let (fd, direct) = open(path)?;
-    let kind = std::fs::metadata(path).map_err(|error| cannot(path, &error.to_string()))?;
     let size = fs::seek(&fd, SeekFrom::End(0)).map_err(|errno| cannot(path, &errno.to_string()))? / BLOCK * BLOCK;
     if size < SIZE_MIN {
         let what = format!("{} has {size} bytes; what is measured has 64 MiB at least", path.display());
@@ -91,7 +95,7 @@ fn free(path: &Path) -> Answer<()> {
     OpenDisk::open(path, &options).map(drop).map_err(|error| match error.kind {
         ErrorKind::AlreadyExists => {
             let what = format!("{}; measuring would disturb it, and be disturbed", error.context);
-            ApiError::new(Kind::NotPossible, what).hint(format!("weft disk measure {} --in-use", path.display()))
+            ApiError::new(Kind::AlreadyExists, what)
         }
         ErrorKind::NotFound => ApiError::new(Kind::NotFound, error.context).hint("weft disk list"),
         ErrorKind::InvalidInput => ApiError::new(Kind::InvalidInput, error.context).hint("weft disk list"),
@@ -114,11 +118,16 @@ fn open(path: &Path) -> Answer<(OwnedFd, bool)> {
             Ok(fd) => Ok((fd, false)),
             Err(errno) => Err(cannot(path, &errno.to_string())),
         },
-        Err(Errno::NOENT) => {
-            let what = format!("{} does not exist", path.display());
-            Err(ApiError::new(Kind::NotFound, what).hint("weft disk list"))
+        Err(errno) => Err(cannot_open(path, &errno.into())),
+    }
+}
+
+fn cannot_open(path: &Path, error: &std::io::Error) -> ApiError {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            ApiError::new(Kind::NotFound, format!("{} does not exist", path.display())).hint("weft disk list")
         }
-        Err(errno) => Err(cannot(path, &errno.to_string())),
+        _ => cannot(path, &error.to_string()),
     }
 }
 
@@ -278,8 +287,8 @@ mod tests {
         let (_dir, path) = disk(64 << 20);
         let claimed = OpenDisk::open(&path, &DiskOptions::default()).unwrap();
         let refused = measure(&path, AT_ONCE).unwrap_err();
-        assert_eq!(refused.kind, Kind::NotPossible);
-        assert!(refused.message.contains("in use") && refused.hint.unwrap().ends_with("--in-use"));
+        assert_eq!(refused.kind, Kind::AlreadyExists);
+        assert!(refused.message.contains("in use"), "{refused:?}");
         let Found { figures, doubts } = measure(&path, How { in_use: true, ..AT_ONCE }).unwrap();
         assert!(figures.together.is_none() && doubts.iter().any(|doubt| doubt.contains("one request at a time")));
         drop(claimed);
@@ -293,6 +302,10 @@ mod tests {
         assert!(measure(&path, AT_ONCE).unwrap_err().message.contains("64 MiB at least"));
         assert_eq!(measure(dir.path(), AT_ONCE).unwrap_err().kind, Kind::InvalidInput);
         assert_eq!(measure(&dir.path().join("none"), AT_ONCE).unwrap_err().kind, Kind::NotFound);
+        // Whoever opens a pipe that nobody writes to waits for ever.
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        assert_eq!(measure(&pipe, How { in_use: true, ..AT_ONCE }).unwrap_err().kind, Kind::InvalidInput);
         assert_eq!(
             measure(&dir.path().join("none"), How { in_use: true, ..AT_ONCE }).unwrap_err().kind,
             Kind::NotFound

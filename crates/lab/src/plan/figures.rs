@@ -51,7 +51,8 @@ impl Facts<'_> {
     }
 
     pub(super) fn choice(&self, layout: LayoutPlan) -> Choice {
-        Choice { words: self.words(&layout), reasons: self.reasons(&layout), growth: self.growth(&layout), layout }
+        let (words, reasons) = (self.words(&layout), self.reasons(&layout));
+        Choice { words, reasons, jobs: self.jobs(&layout), growth: self.growth(&layout), layout }
     }
 
     /// Room on all disks but the largest.

@@ -1,10 +1,15 @@
 //! Which layout is best for what. A score is a weighted sum of logarithms: twice the room counts the same wherever one
 //! begins, and a layout is best if no other gains more, in per cent, than it loses.
 
-use super::{LayoutPlan, Workload};
+use super::own::Shares;
+use super::{LayoutPlan, Question, Workload};
+use crate::disks::Raw;
+
+/// What speed counts for somebody's own jobs, all of it together: as much as for virtual machines.
+const OWN_SPEED: f64 = 5.0;
 
 /// How much each figure counts.
-struct Weights {
+pub(super) struct Weights {
     usable: f64,
     write: f64,
     read: f64,
@@ -14,23 +19,29 @@ struct Weights {
     loss: f64,
 }
 
-impl Workload {
-    fn weights(self) -> Weights {
-        let (usable, write, read, random_read, random_write, loss) = match self {
+impl Weights {
+    /// What counts for a question about disks whose slowest class does `raw`.
+    pub(super) fn of(question: &Question, raw: Raw) -> Weights {
+        let (usable, write, read, random_read, random_write, loss) = match question.workload {
             Workload::Media => (4.0, 1.0, 1.0, 0.0, 0.0, 0.15),
             Workload::Backup => (4.0, 2.0, 0.5, 0.0, 0.0, 0.2),
             Workload::Vm => (1.0, 0.5, 0.5, 2.0, 2.0, 0.2),
             Workload::Database => (0.5, 0.2, 0.3, 2.0, 3.0, 0.25),
             Workload::Mixed => (2.0, 1.0, 1.0, 0.7, 0.7, 0.2),
+            Workload::Own => {
+                let Shares { write, read, random_write, random_read } = Shares::of(&question.jobs, raw);
+                let [write, read, random_read, random_write] =
+                    [write, read, random_read, random_write].map(|share| OWN_SPEED * share);
+                (1.0, write, read, random_read, random_write, 0.2)
+            }
         };
         Weights { usable, write, read, random_read, random_write, loss }
     }
 }
 
 /// The best first.
-pub(super) fn sort(layouts: &mut [LayoutPlan], workload: Workload) {
+pub(super) fn sort(layouts: &mut [LayoutPlan], weights: &Weights) {
     let score = |plan: &LayoutPlan| {
-        let weights = workload.weights();
         weights.usable * (plan.usable as f64).ln()
             + weights.write * plan.write_mb_s.max(1.0).ln()
             + weights.read * plan.read_mb_s.max(1.0).ln()

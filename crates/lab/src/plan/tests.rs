@@ -13,6 +13,7 @@ fn question(disks: Vec<PlannedDisk>) -> Question {
         grow: Vec::new(),
         failures: 1,
         workload: Workload::Media,
+        jobs: Vec::new(),
         exact: false,
         failures_percent: None,
         replace_hours: 72.0,
@@ -76,6 +77,29 @@ fn every_listed_layout_has_room_and_a_figure_for_everything_and_the_best_are_of_
             assert_eq!(plan(&Question { workload, ..question(disks(count, 4 * TB)) }).unwrap(), answer);
         }
     }
+}
+
+#[test]
+fn the_jobs_of_a_file_decide_and_are_told_what_they_get() {
+    let own = |text: &str| {
+        let jobs = crate::jobs::Job::read(text).unwrap();
+        plan(&Question { workload: Workload::Own, jobs, ..question(disks(8, 4 * TB)) }).unwrap()
+    };
+    let camera = own("[camera]\nrw=write\nbs=1m\nsize=100g\n");
+    assert!(camera.best[0].layout.name.contains("parity, 8 columns"), "{}", camera.best[0].layout.name);
+    let [job] = &camera.best[0].jobs[..] else { panic!("one job was asked about") };
+    assert!((job.mb_s - camera.best[0].layout.write_mb_s).abs() < 0.01, "{job:?}");
+    let pages =
+        own("[global]\nbs=4k\nruntime=60\ntime_based\n[pages]\nrw=randrw\niodepth=32\n[one]\nstonewall\nrw=randread\n");
+    assert!(pages.best[0].layout.name.contains("mirror"), "{}", pages.best[0].layout.name);
+    let [many, one] = &pages.best[0].jobs[..] else { panic!("two jobs were asked about") };
+    // One request at a time keeps one disk busy.
+    assert!((50.0..130.0).contains(&one.per_second), "{one:?}");
+    assert!(many.per_second > one.per_second && many.per_second < 2.0 * pages.best[0].layout.random_writes, "{many:?}");
+    let flushed = own("[log]\nrw=write\nbs=64k\nfsync=1\nsize=1g\n");
+    assert!((30.0..41.0).contains(&flushed.best[0].jobs[0].per_second), "{:?}", flushed.best[0].jobs);
+    let without = plan(&Question { workload: Workload::Own, ..question(disks(8, 4 * TB)) });
+    assert!(without.unwrap_err().to_string().contains("no jobs"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::api::error::BadValue;
 use crate::api::size;
 use crate::ops::values;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use weft_engine::limits::DISKS_MAX;
@@ -27,7 +27,9 @@ pub struct Plan {
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::failures_or_none)]
     pub failures: u8,
     /// What the virtual disk is for
-    #[arg(long, value_name = "WORKLOAD", default_value = "mixed", value_parser = values::one_of::<For>())]
+    /// (media, vm, database, backup, mixed), or a file: a job file of fio, what its write_iolog recorded, or a line of
+    /// diskspd
+    #[arg(long, value_name = "WORKLOAD|FILE", default_value = "mixed", value_parser = workload)]
     pub workload: For,
     /// Disks that will be added later, as in --disks [default: four more of the commonest]
     #[arg(long, value_name = "DISKS", value_parser = disks)]
@@ -54,30 +56,12 @@ pub struct Plan {
 pub struct Disks(Vec<(u64, Option<String>)>);
 
 /// What the virtual disk is for.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum For {
-    /// Large files, written once and read often.
-    Media,
-    /// Images of virtual machines.
-    Vm,
-    /// Small pages at random places, and flushes.
-    Database,
-    /// Long streams, mostly written.
-    Backup,
-    /// A little of everything.
-    Mixed,
-}
-
-impl From<For> for Workload {
-    fn from(told: For) -> Workload {
-        match told {
-            For::Media => Workload::Media,
-            For::Vm => Workload::Vm,
-            For::Database => Workload::Database,
-            For::Backup => Workload::Backup,
-            For::Mixed => Workload::Mixed,
-        }
-    }
+    /// What people call it.
+    Kind(Workload),
+    /// What a file describes.
+    File(PathBuf),
 }
 
 impl Disks {
@@ -95,6 +79,24 @@ impl Disks {
             disks.push(PlannedDisk { size: *size, class });
         }
         Ok(disks)
+    }
+}
+
+fn workload(text: &str) -> Result<For, BadValue> {
+    let kinds = [
+        ("media", Workload::Media),
+        ("vm", Workload::Vm),
+        ("database", Workload::Database),
+        ("backup", Workload::Backup),
+        ("mixed", Workload::Mixed),
+    ];
+    match kinds.into_iter().find(|(word, _)| *word == text) {
+        Some((_, kind)) => Ok(For::Kind(kind)),
+        None if PathBuf::from(text).is_file() => Ok(For::File(text.into())),
+        None => {
+            let words = kinds.map(|(word, _)| word).join(", ");
+            Err(BadValue::new(format!("`{text}` is none of {words}, and no file"), "mixed"))
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use super::{Ran, Session};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::cli::text::Measurement;
+use crate::cli::usage;
 use crate::daemon::config::default_state;
 use crate::measure::classes::{self, Classes};
 use crate::measure::{Found, How, measure};
@@ -22,7 +23,11 @@ impl Session<'_, '_> {
             None => name_of(&path, &told.disk)?,
         };
         let classes = self.classes()?;
-        let Found { figures, doubts } = measure(&path, How { span: told.time, in_use: told.in_use })?;
+        let found = measure(&path, How { span: told.time, in_use: told.in_use });
+        let Found { figures, doubts } = found.map_err(|error| match error.kind {
+            Kind::AlreadyExists => error.hint(usage::again(self.argv, "--in-use")),
+            _ => error,
+        })?;
         let wrong = |why: String| ApiError::new(Kind::NotPossible, why).hint("weft disk list");
         let fitted = Measured::fit(&name, figures.clone()).map_err(wrong)?;
         let kept = classes.keep(&name, &figures)?;

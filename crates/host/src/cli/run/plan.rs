@@ -7,9 +7,12 @@ use crate::cli::args;
 use crate::ops::pool::PoolShow;
 use crate::ops::{Perform, absolute};
 use crate::wire::client::Client;
+use std::path::Path;
 use weft_engine::error::ErrorKind;
 use weft_lab::disks::{Class, PlannedDisk};
-use weft_lab::plan::{Question, plan};
+use weft_lab::jobs::Job;
+use weft_lab::plan::{Question, Workload, plan};
+use weft_lab::recorded;
 
 impl Session<'_, '_> {
     pub(super) fn plan(&mut self, told: &args::Plan) -> Ran {
@@ -25,11 +28,16 @@ impl Session<'_, '_> {
                 members(&client, pool.as_deref().unwrap_or_default(), media)?
             }
         };
+        let (workload, jobs) = match &told.workload {
+            args::For::Kind(kind) => (*kind, Vec::new()),
+            args::For::File(path) => (Workload::Own, own(path)?),
+        };
         let question = Question {
             disks,
             grow: told.grow.as_ref().map_or(Ok(Vec::new()), |disks| disks.of(media, find))?,
             failures: told.failures,
-            workload: told.workload.into(),
+            workload,
+            jobs,
             exact: told.exact,
             failures_percent: told.disk_failures,
             replace_hours: told.replace_after * 24.0,
@@ -51,6 +59,16 @@ impl Session<'_, '_> {
         }
         self.print(&crate::cli::text::Planned { answer, compare: told.compare })
     }
+}
+
+/// The jobs that a file describes.
+fn own(path: &Path) -> Result<Vec<Job>> {
+    let bad = |kind, why: String| {
+        ApiError::new(kind, format!("{}: {why}", path.display())).hint("weft plan --disks 4x4TB --workload mixed")
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| bad(Kind::NotPossible, error.to_string()))?;
+    let jobs = if recorded::is_recording(&text) { recorded::jobs(&text) } else { Job::read(&text) };
+    jobs.map_err(|why| bad(Kind::InvalidInput, why))
 }
 
 /// The disks of an open pool. A pool knows of a disk whether it is solid-state; `media` says which hard disks the

@@ -74,6 +74,10 @@ fn recommended(nth: usize, choice: &Choice, verbose: bool) -> String {
     for sentence in &choice.words {
         text += &format!("   {sentence}\n");
     }
+    for job in &choice.jobs {
+        let why = if verbose { format!(" ({})", job.reason) } else { String::new() };
+        text += &format!("   Job {}: {:.0} requests a second, {:.1} MB/s{why}.\n", job.name, job.per_second, job.mb_s);
+    }
     if let [now, later @ ..] = choice.growth.as_slice() {
         let steps: Vec<String> =
             later.iter().map(|step| format!("{} {}", step.disks, decimal(step.usable_best))).collect();
