@@ -17,7 +17,7 @@ use crate::format::label::Anchor;
 use crate::format::record::Record;
 use crate::sync::Signal;
 use crate::units::BLOCK;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
@@ -82,6 +82,32 @@ struct State {
     /// Batches may take the room that is kept for the keeper.
     lets_through: bool,
     failed: Option<Error>,
+    /// What records said that stands in the tree, since somebody took note of it.
+    touched: BTreeSet<Touched>,
+}
+
+/// Configuration that stands in the tree, and that a record said something of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Touched {
+    /// A segment.
+    Segment(u32),
+    /// A table: it is no more, nor are its chunks.
+    Table(u32),
+    /// A chunk of a table.
+    Chunk(u32, u32),
+}
+
+impl Touched {
+    /// What `record` says something of.
+    pub fn by(record: &Record<'_>) -> Option<Touched> {
+        match record {
+            Record::Segment(segment) => Some(Touched::Segment(segment.id)),
+            Record::SegmentDrop(id) => Some(Touched::Segment(*id)),
+            Record::TableDrop(id) => Some(Touched::Table(*id)),
+            Record::Chunk(chunk) => Some(Touched::Chunk(chunk.table, chunk.chunk)),
+            _ => None,
+        }
+    }
 }
 
 /// What is remembered of a batch in the ring.
@@ -139,6 +165,7 @@ impl Log {
             // Until there is a keeper.
             lets_through: true,
             failed: None,
+            touched: BTreeSet::new(),
         };
         Log { state: RefCell::new(state), wake: Signal::new(), moved: Signal::new(), pressure: Signal::new() }
     }
@@ -159,9 +186,20 @@ impl Log {
         state.pending_peak = state.pending_peak.max(state.pending_len);
         state.pending.push_back(bytes);
         state.next_seq += 1;
+        state.touched.extend(Touched::by(record));
         drop(state);
         self.wake.notify();
         self.seq() - 1
+    }
+
+    /// Takes note that `what` is to be written to the tree.
+    pub fn touch(&self, what: Option<Touched>) {
+        self.state.borrow_mut().touched.extend(what);
+    }
+
+    /// What records said something of since this was asked last.
+    pub fn take_touched(&self) -> BTreeSet<Touched> {
+        core::mem::take(&mut self.state.borrow_mut().touched)
     }
 
     /// Puts another record in the place of record `seq`, which must still be pending.

@@ -94,10 +94,20 @@ pub enum Mutant {
     TreeLeftBehind = 43,
     /// A disk that is back is given a label before the one it has is durable.
     ReturnFlushesNothing = 44,
+    /// A checkpoint does not name the metadata segments that were made for its own tree.
+    TreeHomeUnnamed = 45,
+    /// What is replayed of the log is not written to the tree.
+    TreeReplayUntold = 46,
+    /// A checkpoint has a chunk only if it still exists when its pages were written.
+    ChunkPutLate = 47,
+    /// A tree that was begun anew has nothing of what did not change since.
+    TreeBegunAnewEmpty = 48,
+    /// A checkpoint counts although changes of the configuration did not come into the tree.
+    TreeStuckIgnored = 49,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 44] = [
+pub const ALL: [Mutant; 49] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -142,6 +152,11 @@ pub const ALL: [Mutant; 44] = [
     Mutant::TreePlacesNotGivenBack,
     Mutant::TreeLeftBehind,
     Mutant::ReturnFlushesNothing,
+    Mutant::TreeHomeUnnamed,
+    Mutant::TreeReplayUntold,
+    Mutant::TreeBegunAnewEmpty,
+    Mutant::TreeStuckIgnored,
+    Mutant::ChunkPutLate,
 ];
 
 /// The mutant of this name.

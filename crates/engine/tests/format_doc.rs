@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weft_engine::format::doc::{layouts, numbers};
-use weft_engine::store::meta::room::ROOM;
+use weft_engine::store::meta::{conf::CONF, room::ROOM};
 use weft_engine::tree;
 
 /// A structure as the document describes it: name, offset and width of each field, in the order of the rows.
@@ -95,7 +95,7 @@ fn the_fields_of_every_struct_follow_each_other_without_a_gap() {
 
 #[test]
 fn every_number_of_the_document_is_the_constant_and_every_constant_is_in_the_document() {
-    let all = numbers().into_iter().chain([("TREE_ROOM", ROOM.into())]);
+    let all = numbers().into_iter().chain([("TREE_CONF", CONF.into()), ("TREE_ROOM", ROOM.into())]);
     let expected: BTreeMap<String, u64> = all.map(|(name, value)| (name.to_string(), value)).collect();
     assert_eq!(named_numbers(&document()), expected);
 }

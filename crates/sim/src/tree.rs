@@ -18,7 +18,7 @@ use weft_engine::format::record::OWNER_METADATA;
 use weft_engine::io::{Disk, DiskShape};
 use weft_engine::pool::Pool;
 use weft_engine::store::Store;
-use weft_engine::store::meta::room::{ROOM, place_of};
+use weft_engine::store::meta::room::place_of;
 use weft_engine::tree::{At, Key, KeyRange, Place};
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos};
 
@@ -64,6 +64,8 @@ pub type Model = BTreeMap<Key, Vec<u8>>;
 /// Disks of the pools here: each has a copy of all metadata.
 pub const DISKS: usize = 3;
 const CAPACITY: ByteCount = ByteCount::mib(16);
+/// The kind of their entries.
+const KIND: u16 = 7;
 
 /// A change of the tree.
 #[derive(Clone, Debug)]
@@ -93,7 +95,7 @@ impl Change {
 }
 
 fn key(rng: &mut Rng) -> Key {
-    Key::new(7, rng.below(3), rng.below(150), 0)
+    Key::new(KIND, rng.below(3), rng.below(150), 0)
 }
 
 /// What the tree should hold.
@@ -142,7 +144,7 @@ impl Expected {
     }
 }
 
-/// All entries of the head but those that the store keeps for itself.
+/// All entries of the head but those of the pool.
 async fn entries(pool: &Pool) -> Result<Model, String> {
     let mut found = Model::new();
     let mut rest = Some(KeyRange::ALL);
@@ -151,12 +153,12 @@ async fn entries(pool: &Pool) -> Result<Model, String> {
         found.extend(scanned.entries.into_iter().map(|(key, value)| (key, value.to_vec())));
         rest = scanned.next.map(|next| KeyRange::new(next, range.last));
     }
-    found.retain(|key, _| key.kind != ROOM);
+    found.retain(|key, _| key.kind == KIND);
     Ok(found)
 }
 
 /// Where the copies of each page of the root lie.
-fn copies(pool: &Pool) -> Vec<(Place, Vec<(usize, DiskOffset)>)> {
+pub fn copies(pool: &Pool) -> Vec<(Place, Vec<(usize, DiskOffset)>)> {
     let store = pool.store();
     let map = store.map.borrow();
     let taken = store.tree_places();

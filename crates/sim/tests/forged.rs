@@ -20,7 +20,9 @@ use weft_engine::format::record::{
     ChunkRecord, DiskRecord, JobKind, JobRecord, JobState, PageRun, PoolRecord, Record, VdiskRecord, decode,
 };
 use weft_engine::pool::VdiskSpec;
+use weft_engine::store::meta::conf::CONF;
 use weft_engine::stripe::geometry::Resiliency;
+use weft_engine::tree::{At, Key, KeyRange};
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset, VirtualOffset};
 use weft_sim::disk::DiskImage;
 use weft_sim::rng::Rng;
@@ -140,13 +142,15 @@ fn a_pool_that_contradicts_itself_does_not_open() {
 fn forged_and_damaged_images_open_and_serve_or_are_refused() {
     let count: u64 = std::env::var("WEFT_FORGED").map_or(160, |count| count.parse().expect("a number of images"));
     let seed: u64 = std::env::var("WEFT_FORGED_SEED").map_or(1, |seed| seed.parse().expect("a number"));
-    let story = used();
+    let (story, whole) = (used(), used_with(true));
     let (mut opened, mut panics) = (0, Vec::new());
     for no in seed..seed + count {
         let mut rng = Rng::new(no);
+        // All of the configuration is in the checkpoint, or most of it in the tree.
+        let story = if rng.chance(0.5) { &whole } else { &story };
         let mut images = story.images();
-        let what = forge(&story, &mut images, &mut rng);
-        match catch_unwind(AssertUnwindSafe(|| serves(&story, &images))) {
+        let what = forge(story, &mut images, &mut rng);
+        match catch_unwind(AssertUnwindSafe(|| serves(story, &images))) {
             Ok(served) => opened += served as u64,
             Err(panic) => panics.push(format!("image {no} ({what}): {}", words(&*panic))),
         }
@@ -217,12 +221,21 @@ fn serves(story: &Story, images: &[DiskImage]) -> bool {
 
 /// A pool with whole stripes, landed data, a second virtual disk, a job and an event, cut off.
 fn used() -> Story {
+    used_with(false)
+}
+
+/// `whole`: the last checkpoint has all of the configuration itself, and no tree.
+fn used_with(whole: bool) -> Story {
     let mut story = Story::new(7, 3, MIRROR2);
     let layout = story.layout;
     story.rig.make_vdisk_named("second", layout, ByteCount::mib(1), 4096, true).unwrap();
     story.write_and_flush(0, 6 * story.stripe(), 1);
     story.rig.pool().note_event(5, true, "something happened".into());
     story.checkpoint();
+    if whole {
+        story.rig.pool().store().begin_tree_anew();
+        story.checkpoint();
+    }
     story.write_and_flush(2 * story.stripe(), 2 * story.stripe(), 3);
     story.write_and_flush(5 * story.stripe(), 512, 4);
     story.cut();
@@ -349,9 +362,10 @@ fn put_number(bytes: &mut [u8], from: usize, rng: &mut Rng) -> usize {
 }
 
 fn forge(story: &Story, images: &mut Vec<DiskImage>, rng: &mut Rng) -> String {
-    match rng.below(10) {
+    match rng.below(12) {
         0..3 => forge_some_label(images, rng),
         3..7 => forge_checkpoint(images, rng),
+        10.. => forge_entries(story, images, rng),
         7 => forge_log(images, rng),
         8 => forge_page(images, rng),
         _ => {
@@ -422,6 +436,42 @@ fn forge_checkpoint(images: &mut [DiskImage], rng: &mut Rng) -> String {
     let blob = records.concat();
     images.iter_mut().for_each(|image| put_checkpoint(image, &blob));
     format!("checkpoint, records of kinds {told:?}")
+}
+
+/// Changes what the tree says of segments and chunks, by its own means: every page above is right.
+fn forge_entries(story: &Story, images: &mut Vec<DiskImage>, rng: &mut Rng) -> String {
+    let mut again = story.with_images(images);
+    again.open().unwrap();
+    let pool = again.rig.pool();
+    let mut chance = Rng::new(rng.next_u64());
+    let told = again.rig.run(async move {
+        // What was replayed is in it, too.
+        pool.checkpoint().await.unwrap();
+        let tree = pool.store().tree();
+        let entries = tree.scan(At::Head, KeyRange::of_kind(CONF), 1000).await.unwrap().entries;
+        let mut told = Vec::new();
+        for _ in 0..1 + chance.below(2) {
+            let (key, value) = chance.pick(&entries).clone();
+            let (other, another) = chance.pick(&entries).clone();
+            let mut value = value.to_vec();
+            match chance.below(8) {
+                0 => tree.delete(key),
+                1 => tree.put(other, &value),
+                2 => tree.put(Key::new(CONF, chance.below(12), number(&mut chance), number(&mut chance)), &another),
+                3 => tree.put(key, &value[..chance.below(value.len() as u64) as usize]),
+                _ => {
+                    put_number(&mut value, 8, &mut chance);
+                    tree.put(key, &value);
+                }
+            }
+            told.push(key);
+        }
+        pool.checkpoint().await.unwrap();
+        told
+    });
+    again.cut();
+    *images = again.images();
+    format!("entries {told:?}")
 }
 
 /// Changes records of the log, and every checksum and chain after them.

@@ -3,6 +3,8 @@
 //! `cargo test -p weft-sim --features mutants --test mutants --profile proof`
 #![cfg(feature = "mutants")]
 
+#[path = "mutants/configuration.rs"]
+mod configuration;
 #[path = "mutants/stories.rs"]
 mod stories;
 #[allow(dead_code)]
@@ -95,15 +97,26 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::TreeRoomForgotten => Catcher::Teller(tree::found_by_crashes),
         Mutant::TreePlacesNotGivenBack => Catcher::Teller(tree::found_by_blinks),
         Mutant::TreeNotHealed | Mutant::TreeCopyBelieved => Catcher::Teller(tree::found_by_damage),
+        Mutant::TreeHomeUnnamed => {
+            Catcher::Story(configuration::a_metadata_segment_that_is_made_for_the_tree_of_a_checkpoint_is_found)
+        }
+        Mutant::TreeReplayUntold => Catcher::Story(configuration::what_is_replayed_is_in_the_next_checkpoint),
+        Mutant::ChunkPutLate => {
+            Catcher::Story(configuration::a_virtual_disk_that_is_removed_while_a_checkpoint_is_taken_is_no_riddle)
+        }
+        Mutant::TreeBegunAnewEmpty => {
+            Catcher::Story(configuration::a_checkpoint_for_whose_tree_there_is_no_room_is_taken_all_the_same)
+        }
+        Mutant::TreeStuckIgnored => Catcher::Story(configuration::what_a_lost_page_of_the_tree_held_is_written_anew),
         Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 21),
         Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),
-        Mutant::TouchedForgotten => Catcher::Storm(Profile::Flicker, 36),
-        Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 162),
+        Mutant::TouchedForgotten => Catcher::Storm(Profile::Flicker, 126),
+        Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 248),
         Mutant::MoveForgetsNewStripes => Catcher::Storm(Profile::Blink, 2),
-        Mutant::LogEndsInItsMiddle => Catcher::Storm(Profile::Classic, 3),
+        Mutant::LogEndsInItsMiddle => Catcher::Storm(Profile::Classic, 12),
         Mutant::LoggerUnflushed => Catcher::Storm(Profile::Classic, 33),
-        Mutant::PageVersionsIgnored => Catcher::Storm(Profile::Classic, 27),
-        Mutant::BatchNotRepeated => Catcher::Storm(Profile::Outage, 2),
+        Mutant::PageVersionsIgnored => Catcher::Storm(Profile::Classic, 97),
+        Mutant::BatchNotRepeated => Catcher::Storm(Profile::Outage, 81),
         Mutant::FreezeIgnored => Catcher::Story(stories::two_of_five_disks_acknowledge_nothing),
         Mutant::ReturnedDiskIsWhole => Catcher::Storm(Profile::Blink, 60),
         Mutant::NoLabelsBeforeAck => {

@@ -66,6 +66,7 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
 pub fn numbers() -> Vec<(&'static str, u64)> {
     vec![
         ("VERSION", super::VERSION as u64),
+        ("VERSION_OLDEST", super::VERSION_OLDEST as u64),
         ("POOL", kind::POOL as u64),
         ("DISK", kind::DISK as u64),
         ("VDISK", kind::VDISK as u64),

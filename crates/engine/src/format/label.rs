@@ -10,7 +10,7 @@
 //!    opened ([`Counters`]).
 
 use super::lineage::{LINEAGE_KEPT, Lineage};
-use super::{Id, VERSION, is_name, name_from_bytes, name_to_bytes};
+use super::{Id, VERSION, VERSION_OLDEST, is_name, name_from_bytes, name_to_bytes};
 use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::fail;
@@ -299,10 +299,10 @@ impl Label {
         }
         // No feature is known to this version; it neither writes what it must not write nor reads it.
         let unknown = block.features_incompatible | block.features_read_only;
-        if block.version != VERSION || unknown != 0 {
+        if !(VERSION_OLDEST..=VERSION).contains(&block.version) || unknown != 0 {
             return fail!(
                 Corrupt,
-                "the disk belongs to pool {:?}, of weft format version {} (features {unknown:#x}); this weft reads version {VERSION}: copy its data with the weft that made it",
+                "the disk belongs to pool {:?}, of weft format version {} (features {unknown:#x}); this weft reads versions {VERSION_OLDEST} to {VERSION}: copy its data with the weft that made it",
                 name_from_bytes(&block.pool_name),
                 block.version
             );

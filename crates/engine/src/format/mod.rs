@@ -16,7 +16,11 @@ use alloc::string::String;
 /// - 1: the first.
 /// - 2: labels, pages and log batches carry the lineage of the pool; labels have serial numbers; a chunk says which
 ///   version its pages have at least.
-pub const VERSION: u32 = 2;
+/// - 3: segments and chunks are entries of the tree, whose root is in the checkpoint.
+pub const VERSION: u32 = 3;
+
+/// The oldest version that it reads: opened for writing, such a pool is of [`VERSION`] from then on.
+pub const VERSION_OLDEST: u32 = 2;
 
 /// 128 random bits that name a pool or a disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

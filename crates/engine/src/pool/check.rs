@@ -8,7 +8,6 @@ use crate::store::join;
 use crate::store::proof::Proof;
 use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
-use crate::tree::Place as TreePlace;
 use crate::units::ByteCount;
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -95,10 +94,7 @@ impl Pool {
                 }
             }
             for blocks in self.store.tree_blocks_in(segment).chunks(PAGES_AT_ONCE) {
-                let lost = self.prove_tree_group(segment, blocks).await?;
-                let told =
-                    |place: TreePlace| format!("page {} of the tree of metadata: no copy of it is left", place.0);
-                report.problems.extend(lost.into_iter().map(told));
+                dirty |= self.prove_tree_group(segment, blocks).await?;
             }
             let unproven = |no: u16| format!("disk {no} does not answer: its metadata is not proven");
             report.problems.extend(late.into_iter().map(unproven));
@@ -109,11 +105,16 @@ impl Pool {
         Ok(dirty)
     }
 
-    /// Proves some pages of the tree. Returns those that no copy has.
-    pub(super) async fn prove_tree_group(&self, segment: u32, blocks: &[u32]) -> Result<Vec<TreePlace>> {
+    /// Proves some pages of the tree. Says whether there are some that no copy has: what they held is in memory, and
+    /// the tree begins anew with the next checkpoint.
+    pub(super) async fn prove_tree_group(&self, segment: u32, blocks: &[u32]) -> Result<bool> {
         // No checkpoint writes a page that is just being proven.
         let _turn = self.checkpointing.take().await;
-        self.store.prove_tree_pages(segment, blocks).await
+        let lost = !self.store.prove_tree_pages(segment, blocks).await?.is_empty();
+        if lost {
+            self.store.begin_tree_anew();
+        }
+        Ok(lost)
     }
 
     /// Proves some pages of a metadata segment, as far as they still live there. Returns those, too, of which a disk

@@ -102,7 +102,6 @@ impl Pool {
         check_rivals(&newest, &found)?;
         let store = make_store(world, &newest, &found, &options)?;
         read_configuration(&store, &newest).await?;
-        store.open_tree()?;
         *store.homes.borrow_mut() = store.metadata_homes();
         let missing = read_tables(&store).await?;
         let replayed = store.replay(&newest.anchor).await?;
@@ -512,6 +511,12 @@ async fn read_configuration(store: &Rc<Store>, newest: &Label) -> Result<()> {
         let record = record::decode(&mut rest)?;
         store.map.borrow_mut().apply(record)?;
     }
+    if store.map.borrow().tree.is_none() {
+        // All of the configuration was there: the next checkpoint puts it into the tree.
+        store.touch_everything();
+    }
+    store.open_tree()?;
+    store.load_configuration().await?;
     store.map.borrow_mut().prove_chunks()?;
     // The next checkpoint writes it anew to every voter.
     damaged.into_iter().for_each(|no| store.metadata_healed(no, "checkpoint"));

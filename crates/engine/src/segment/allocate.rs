@@ -169,7 +169,7 @@ impl Map {
             return Ok(());
         }
         self.check_config_room()?;
-        let pages = self.take_page_run(CHUNK_PAGES, records)?;
+        let pages = self.take_page_run(CHUNK_PAGES, true, records)?;
         let mut chunk = Chunk::new(pages);
         chunk.make_room();
         records.push(chunk_record(table, number, &chunk));
@@ -188,7 +188,7 @@ impl Map {
         let pages = sums.div_ceil(PAGE_SUMS as u64) as u32;
         // The slabs are taken before the pages are: a metadata segment made for them must not get the same ones.
         let id = self.insert_segment(table, layout, PageRun { segment: 0, first: 0, count: 0 }, slabs);
-        let sheet = match self.take_page_run(pages, records) {
+        let sheet = match self.take_page_run(pages, false, records) {
             Ok(sheet) => sheet,
             Err(error) => {
                 self.undo_segment(id);
@@ -366,27 +366,33 @@ impl Map {
         id
     }
 
-    fn take_page_run(&mut self, count: u32, records: &mut Vec<Record<'static>>) -> Result<PageRun> {
+    /// Takes page pairs beside each other. `last`: also those that are kept for the tree, where there are no others.
+    fn take_page_run(&mut self, count: u32, last: bool, records: &mut Vec<Record<'static>>) -> Result<PageRun> {
         assert!(count as u64 * PAGE_PAIR <= self.slab.0, "{count} pages do not fit a metadata segment");
-        let metadata: Vec<u32> = self
-            .segments
-            .values()
-            .filter(|segment| segment.record.owner == OWNER_METADATA)
-            .map(|segment| segment.record.id)
-            .collect();
-        for id in metadata {
-            let free = &mut self.segments.get_mut(&id).expect("it was just listed").free;
+        loop {
+            let found = if self.may_take_pairs(count.into()) { self.free_page_run(count) } else { None };
+            if let Some(run) = found {
+                return Ok(run);
+            }
+            // It stays where a second one would be needed and cannot be had: others will use it.
+            match self.new_metadata_segment() {
+                Ok(id) => records.push(Record::Segment(self.segments[&id].record.clone())),
+                Err(error) => return self.free_page_run(count).filter(|_| last).ok_or(error),
+            }
+        }
+    }
+
+    fn free_page_run(&mut self, count: u32) -> Option<PageRun> {
+        let metadata = self.segments.values_mut().filter(|segment| segment.record.owner == OWNER_METADATA);
+        for segment in metadata {
+            let free = &mut segment.free;
             let run = free.runs(0..free.len(), true).into_iter().find(|run| run.len() >= count as usize);
             if let Some(run) = run {
                 free.remove(run.start..run.start + count as usize);
-                return Ok(PageRun { segment: id, first: run.start as u32, count });
+                return Some(PageRun { segment: segment.record.id, first: run.start as u32, count });
             }
         }
-        let id = self.new_metadata_segment()?;
-        let segment = self.segments.get_mut(&id).expect("it was just made");
-        segment.free.remove(0..count as usize);
-        records.push(Record::Segment(segment.record.clone()));
-        Ok(PageRun { segment: id, first: 0, count })
+        None
     }
 }
 

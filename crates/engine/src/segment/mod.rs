@@ -58,6 +58,8 @@ pub struct Map {
     pub slabs_max: BTreeMap<u16, u32>,
     /// Bytes of the records of segments and chunks.
     bulk: u64,
+    /// Page pairs that are the tree's.
+    tree_pairs: u64,
     /// Numbers to give out next.
     pub next: PoolRecord,
     /// The members, present or not.
@@ -152,6 +154,7 @@ impl Map {
             config_max: ByteCount(u64::MAX),
             slabs_max: BTreeMap::new(),
             bulk: 0,
+            tree_pairs: 0,
             next: PoolRecord::default(),
             disks: BTreeMap::new(),
             vdisks: BTreeMap::new(),
@@ -170,19 +173,28 @@ impl Map {
         }
     }
 
-    /// The whole configuration as records: a checkpoint.
+    /// The whole configuration as records.
     pub fn records(&self) -> Vec<Record<'static>> {
+        let mut records = self.few_records();
+        let data = self.segments.values().filter(|segment| segment.record.owner != OWNER_METADATA);
+        records.extend(data.map(|segment| Record::Segment(segment.record.clone())));
+        for table in self.tables.values() {
+            records.extend(table.chunks.iter().map(|(number, chunk)| chunk_record(table.record.id, *number, chunk)));
+        }
+        records
+    }
+
+    /// What of the configuration a checkpoint writes each time: all but what comes with data, which is in the tree.
+    pub fn few_records(&self) -> Vec<Record<'static>> {
         let mut records = Vec::new();
         records.push(Record::Pool(self.next));
         records.push(Record::Settings(self.settings));
         records.extend(self.jobs.values().map(|job| Record::Job(job.clone())));
         records.extend(self.newest_events().map(|event| Record::Event(event.clone())));
         records.extend(self.disks.values().map(|disk| Record::Disk(disk.record.clone())));
-        records.extend(self.segments.values().map(|segment| Record::Segment(segment.record.clone())));
-        for table in self.tables.values() {
-            records.push(Record::Table(table.record));
-            records.extend(table.chunks.iter().map(|(number, chunk)| chunk_record(table.record.id, *number, chunk)));
-        }
+        let metadata = self.segments.values().filter(|segment| segment.record.owner == OWNER_METADATA);
+        records.extend(metadata.map(|segment| Record::Segment(segment.record.clone())));
+        records.extend(self.tables.values().map(|table| Record::Table(table.record)));
         records.extend(self.vdisks.values().map(|vdisk| Record::Vdisk(vdisk.clone())));
         records
     }
@@ -345,6 +357,7 @@ impl Map {
                 table.segments.insert(segment.record.id);
             }
         }
+        self.tree_pairs = 0;
         self.take_mapped()?;
         self.take_pages()?;
         let segments = self.segments.values().map(|segment| segment_len(&segment.record));

@@ -7,7 +7,8 @@ use super::allocate::{SLABS_KEPT, segments_on};
 use super::copies::Copies;
 use super::{DiskRoom, Map, PAGE_PAIR, Segment};
 use crate::format::page::PAGE_SUMS;
-use crate::format::record::OWNER_METADATA;
+use crate::format::record::{OWNER_METADATA, SEGMENT_LEN, SLAB_LEN};
+use crate::limits::METADATA_COPIES;
 use crate::stripe::geometry::Layout;
 use crate::units::ByteCount;
 use alloc::collections::BTreeMap;
@@ -15,6 +16,9 @@ use alloc::vec::Vec;
 
 /// The most steps in which metadata is placed: what goes beyond is placed several segments at a time.
 const STEPS_MAX: u64 = 1024;
+
+/// Bytes of the record of a metadata segment.
+const METADATA_LEN: u64 = SEGMENT_LEN + METADATA_COPIES as u64 * SLAB_LEN;
 
 impl Map {
     /// How many more segments of `layout` can be reserved on `disks` (bits; 0: any), with what is kept about them;
@@ -45,11 +49,22 @@ impl Map {
             let runs = segment.free.runs(0..segment.free.len(), true);
             runs.iter().map(|run| (run.len() / sheet) as u64).sum()
         };
+        let record = SEGMENT_LEN + layout.slots() as u64 * SLAB_LEN;
         let metadata = self.segments.values().filter(|segment| segment.record.owner == OWNER_METADATA);
+        let (all, there) = metadata.clone().fold((0, 0), |(all, free), one| (all + 1, free + one.free.count() as u64));
         let ready: u64 = metadata.map(ready).sum();
+        // Sheets need runs, and leave what is kept for the tree; the tree takes any pairs.
+        let made_beside = |segments: u64, made: u64| {
+            let bulk = self.bulk + segments * record + made * METADATA_LEN;
+            let pairs = segments * sheet as u64 + self.pairs_kept(bulk, all + made);
+            let runs = segments.saturating_sub(ready).div_ceil(each);
+            runs.max(pairs.saturating_sub(there).div_ceil(self.slab.0 / PAGE_PAIR))
+        };
         let fits = |segments: u64| {
             let mut free = free.clone();
-            if !self.place_metadata(segments.saturating_sub(ready).div_ceil(each), &mut free) {
+            // Those that are made have records, too.
+            let made = made_beside(segments, made_beside(segments, made_beside(segments, 0)));
+            if !self.place_metadata(made, &mut free) {
                 return false;
             }
             let left: Vec<u64> = data.iter().map(|no| free[no].saturating_sub(SLABS_KEPT as u64)).collect();

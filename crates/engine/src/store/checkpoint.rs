@@ -11,22 +11,40 @@
 //!
 //! A disk that goes or comes during 2 and 3 has them done again: what was written may be missing on it. While the pool
 //! is frozen, none of it happens.
+//!
+//! Where the tree cannot take what changed, because no page is free or one that must be changed is lost on all disks,
+//! the checkpoint is a **whole** one: it has all of the configuration itself, for which there is always room
+//! (invariant 4 of `segment/mod.rs`), and no tree. That gives every page of the tree back, and the next checkpoint puts
+//! everything into it anew. So a checkpoint never fails for want of pages. (It is also how a pool that was written
+//! before there was a tree comes to have one.)
 
 use super::{Store, join};
 use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::fail;
 use crate::format::label::Anchor;
+use crate::format::page::PageId;
 use crate::format::record::{Record, TreeRecord};
 use crate::io::{Buf, IoSlice};
 use crate::log::BatchInfo;
 use crate::mutant::{self, Mutant};
 use crate::segment::chunk_record;
-use crate::tree::Prepared;
+use crate::store::meta::PoolPages;
+use crate::store::meta::conf::is_configuration_stuck;
+use crate::tree::{Prepared, Tree, TreeError};
 use crate::units::ByteCount;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+
+/// What a checkpoint began with.
+struct Draft {
+    records: Vec<Record<'static>>,
+    redo: u64,
+    /// How often disks had come and gone.
+    seen: u64,
+    whole: bool,
+}
 
 /// A configuration that is durable, and that no label names yet.
 struct Written {
@@ -40,41 +58,85 @@ struct Written {
     root: Option<TreeRecord>,
 }
 
+/// How an attempt at a checkpoint ended.
+enum Tried {
+    Taken,
+    /// Disks went or came meanwhile, and what was written may not be on all of them.
+    Disturbed,
+    /// The tree cannot take what changed.
+    TreeFails,
+}
+
 impl Store {
     /// Takes a checkpoint. `oldest_landing` tells, when asked, the oldest log record with data that is nowhere else.
     pub async fn checkpoint(&self, oldest_landing: impl Fn() -> Option<u64>) -> Result<()> {
+        let mut whole = self.takes_tree_to_begin_anew();
         loop {
             self.thawed().await?;
-            if self.try_checkpoint(&oldest_landing).await? {
-                return Ok(());
+            match self.try_checkpoint(&oldest_landing, whole).await? {
+                Tried::Taken => return Ok(()),
+                Tried::Disturbed => {}
+                Tried::TreeFails => whole = true,
             }
         }
     }
 
-    /// Takes a checkpoint. `Ok(false)`: disks went or came meanwhile, and what was written may not be on all of them.
-    async fn try_checkpoint(&self, oldest_landing: &impl Fn() -> Option<u64>) -> Result<bool> {
+    /// Takes a checkpoint; a `whole` one has all of the configuration itself, and the tree is empty with it.
+    async fn try_checkpoint(&self, oldest_landing: &impl Fn() -> Option<u64>, whole: bool) -> Result<Tried> {
         let seen = self.comings_and_goings.get();
         let redo = self.log.seq();
-        let records = self.map.borrow().records();
+        let records = if whole { self.map.borrow().records() } else { self.map.borrow().few_records() };
+        if !whole {
+            self.put_touched();
+        }
         self.pages_unwritten.set(false);
         let pages = self.write_dirty_pages().await?;
         let tree = self.tree();
-        let prepared = match self.prepare_tree(&tree).await {
+        let prepared = match whole {
+            true => tree.prepare_empty().await.map(Some),
+            false => self.prepare_tree(&tree, &pages).await,
+        };
+        let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 self.pages_written(&pages, false);
-                return if seen != self.comings_and_goings.get() { Ok(false) } else { Err(error) };
+                let disturbed = seen != self.comings_and_goings.get();
+                let full = error == TreeError::Full;
+                return if disturbed {
+                    Ok(Tried::Disturbed)
+                } else if full {
+                    Ok(Tried::TreeFails)
+                } else {
+                    Err(error.into())
+                };
             }
         };
-        let written = self.write_configuration(records, prepared.as_ref(), oldest_landing, redo, seen).await;
+        let draft = Draft { records, redo, seen, whole };
+        let written = self.write_configuration(draft, prepared.as_ref(), oldest_landing).await;
         let written = match written {
             Ok(Some(written)) => written,
             not_written => {
+                let stuck = prepared.as_ref().is_some_and(is_configuration_stuck);
                 prepared.into_iter().for_each(|prepared| tree.cancel(prepared));
                 self.pages_written(&pages, false);
-                return not_written.map(|_| false);
+                let undisturbed = seen == self.comings_and_goings.get();
+                let tried = if stuck && undisturbed { Tried::TreeFails } else { Tried::Disturbed };
+                return not_written.map(|_| tried);
             }
         };
+        self.name_checkpoint(written, &tree, prepared, &pages, whole).await?;
+        Ok(Tried::Taken)
+    }
+
+    /// Step 4.
+    async fn name_checkpoint(
+        &self,
+        written: Written,
+        tree: &Tree<PoolPages>,
+        prepared: Option<Prepared<'_>>,
+        pages: &[PageId],
+        whole: bool,
+    ) -> Result<()> {
         // From here on the disks that are there have all of it; one that comes back does not.
         let Written { anchor, voters, tail, homes, root } = written;
         self.labels.forget_absent(self.current_set());
@@ -86,22 +148,29 @@ impl Store {
             return Err(error);
         }
         *self.homes.borrow_mut() = homes;
-        self.pages_written(&pages, true);
-        self.publish_tree(&tree, prepared, root).await?;
+        self.pages_written(pages, true);
+        self.publish_tree(tree, prepared, root).await?;
+        if whole {
+            self.counters.whole_checkpoints.set(self.counters.whole_checkpoints.get() + 1);
+            self.touch_everything();
+        }
         self.log.cut(tail);
         self.counters.checkpoints.set(self.counters.checkpoints.get() + 1);
-        Ok(true)
+        Ok(())
     }
 
-    /// The rest of step 2, and step 3. None: disks went or came since `seen`.
+    /// The rest of step 2, and step 3. None: disks went or came meanwhile, or what is prepared has not all of the
+    /// configuration.
     async fn write_configuration(
         &self,
-        mut records: Vec<Record<'static>>,
+        draft: Draft,
         prepared: Option<&Prepared<'_>>,
         oldest_landing: &impl Fn() -> Option<u64>,
-        redo: u64,
-        seen: u64,
     ) -> Result<Option<Written>> {
+        let Draft { mut records, redo, seen, whole } = draft;
+        if prepared.is_some_and(is_configuration_stuck) {
+            return Ok(None);
+        }
         let tail = oldest_landing().map_or(redo, |landing| landing.min(redo));
         self.make_logged(self.log.seq()).await?;
         // A commit that was taken back meanwhile needs its landed data again.
@@ -114,8 +183,13 @@ impl Store {
         if self.pages_unwritten.get() || seen != self.comings_and_goings.get() && !forgets {
             return Ok(None);
         }
-        self.note_versions(&mut records);
-        let root = self.add_tree(prepared, &mut records);
+        let root = match whole {
+            true => {
+                self.note_versions(&mut records);
+                None
+            }
+            false => self.add_tree(prepared, &mut records),
+        };
         let homes = self.metadata_homes();
         let mut blob = Vec::new();
         records.iter().for_each(|record| record.encode(&mut blob));

@@ -327,6 +327,8 @@ pub struct PoolCounters {
     pub log_bytes: Cell<u64>,
     /// Checkpoints taken.
     pub checkpoints: Cell<u64>,
+    /// Those of them that had all of the configuration, for the tree could not take it.
+    pub whole_checkpoints: Cell<u64>,
     /// Metadata copies found damaged and rewritten.
     pub metadata_healed: Cell<u64>,
 }

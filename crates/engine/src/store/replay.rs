@@ -24,7 +24,7 @@ use crate::format::label::Anchor;
 use crate::format::record::{self, ChunkRecord, CommitRecord, LandedRecord, Record, UnmapRecord};
 use crate::io::Buf;
 use crate::limits::CHUNKS_MAX;
-use crate::log::BatchInfo;
+use crate::log::{BatchInfo, Touched};
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::{CHUNK_ENTRIES, CHUNK_PAGES, Place, Table};
 use crate::units::{BLOCK, ByteCount};
@@ -110,6 +110,9 @@ impl Store {
 
     fn redo(&self, record: Record<'_>, seq: u64, all: bool, redo: &mut Redo) -> Result<()> {
         let landed = &mut redo.landed;
+        if all && !mutant::active(Mutant::TreeReplayUntold) {
+            self.log.touch(Touched::by(&record));
+        }
         match record {
             Record::Landed(LandedRecord { vdisk, offset, data }) => {
                 landed.add(Landed { seq, vdisk, offset, data: data.into_owned() });

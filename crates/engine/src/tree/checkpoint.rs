@@ -22,7 +22,7 @@
 //! 5. While it is not known whether a root was published, nothing is written: both are whole, and stay so.
 //! 6. Changes that could not be merged stay in memory, and are told.
 
-use super::changes::Changes;
+use super::changes::{Changes, Touch};
 use super::edit::{Made, Merge};
 use super::error::{Lost, Result, TreeError, Which};
 use super::key::KeyRange;
@@ -86,6 +86,12 @@ impl Prepared<'_> {
     pub fn freed(&self) -> &[Place] {
         &self.work.freed
     }
+
+    /// Whether changes of keys of `range` could not be merged, and are not in what is to be the truth.
+    pub fn is_stuck(&self, range: KeyRange) -> bool {
+        let stuck = self.work.content_stuck.iter().filter_map(|lost| lost.range.common(&range));
+        stuck.into_iter().any(|common| self.batch.touch(common) != Touch::Nothing)
+    }
 }
 
 /// A checkpoint on its way.
@@ -138,6 +144,19 @@ impl<S: PageStore> Tree<S> {
         }
         work.outcome.written = self.written.get() - written_before;
         Ok(Some(Prepared { batch, work, early, _turn: turn }))
+    }
+
+    /// Prepares a root that has nothing: no entry and no version; what changed before this call goes, too. It needs no
+    /// place, and reads no page.
+    pub async fn prepare_empty(&self) -> Result<Prepared<'_>> {
+        let turn = self.turn.take().await;
+        if let Some(error) = &self.state.borrow().in_doubt {
+            return Err(TreeError::InDoubt(error.clone()));
+        }
+        let (number, batch) = self.state.borrow_mut().freeze();
+        let freed = self.store.allocated().into_iter().collect();
+        let work = Work { root: Root { number, ..Root::default() }, freed, ..Work::default() };
+        Ok(Prepared { batch, work, early: None, _turn: turn })
     }
 
     /// Steps 6 and 7.

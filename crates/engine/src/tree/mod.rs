@@ -2,9 +2,10 @@
 //!
 //! It maps [`Key`]s to short values. Its pages lie in a [`PageStore`], which finds places for them, keeps copies and
 //! tells what is durable; the tree gives the store no meaning, and the store gives keys none. The pool's is in
-//! `crates/engine/src/store/meta/mod.rs`, its root in the pool's checkpoints. **Nothing of the pool is kept in it yet**
-//! (`docs/decisions/one-tree-for-all-metadata.md` has the plan): the configuration (CONF), what is free and who owns
-//! what (SPACE) and the stripe tables (MAP) are to be entries, with the log as what happened since the root.
+//! `crates/engine/src/store/meta/mod.rs`, its root in the pool's checkpoints. Of the configuration (CONF) it has
+//! segments and chunks so far; the rest of it, what is free and who owns what (SPACE) and the stripe tables (MAP) are
+//! to be entries (`docs/decisions/one-tree-for-all-metadata.md` has the plan), with the log as what happened since the
+//! root.
 //!
 //! The life of a change:
 //!

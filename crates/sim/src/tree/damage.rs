@@ -2,6 +2,7 @@
 //! on all copies but one, and on all.
 
 use super::*;
+use weft_engine::error::ErrorKind;
 
 /// What befalls a copy.
 const KINDS: [&str; 6] = ["rotten", "unreadable", "swapped", "rolled back", "lost", "of another history"];
@@ -13,6 +14,8 @@ pub struct Tally {
     pub covered: u64,
     /// Pages that were damaged on all copies.
     pub beyond: u64,
+    /// Pools that did not open, for what they say of themselves is lost.
+    pub closed: u64,
     /// Lookups that said that their key is lost.
     pub refused: u64,
     /// Lookups that were right.
@@ -138,7 +141,8 @@ pub fn all_but_one(seed: u64, rounds: u64) -> Result<Tally, String> {
 }
 
 /// Damages some pages of a pool on all copies: what is answered is right, or an error whose keys are those that were
-/// asked for; the pool opens, takes checkpoints, and gives out no page that is somebody's.
+/// asked for; a pool opens, unless its configuration is lost, takes checkpoints, and gives out no page that is
+/// somebody's.
 pub fn all(seed: u64, rounds: u64) -> Result<Tally, String> {
     let scene = Scene::new(seed);
     let mut rng = Rng::new(seed).fork("all");
@@ -151,7 +155,15 @@ pub fn all(seed: u64, rounds: u64) -> Result<Tally, String> {
             tally.beyond += 1;
         }
         let (mut rig, head) = (rig_of(&images, round, Scheduling::Random), scene.head.clone());
-        let opened = rig.open(&mut rng).map_err(|error| format!("round {round}: it does not open: {error}"))?;
+        let opened = match rig.open(&mut rng) {
+            Err(error) if error.kind == ErrorKind::Lost => {
+                // The configuration was in it, or may have been.
+                tally.closed += 1;
+                rig.halt();
+                continue;
+            }
+            opened => opened.map_err(|error| format!("round {round}: it does not open: {error}"))?,
+        };
         let mut luck = rng.fork("luck");
         rng.next_u64();
         let judged = rig.run(async move { beyond(&opened, head, &mut luck).await });

@@ -236,7 +236,7 @@ async fn read(pool: &Rc<Pool>, expected: &Shared, mut rng: Rng) -> Result<(), St
         }
         let key = key(&mut rng);
         if rng.chance(0.2) {
-            let range = KeyRange::new(Key::new(7, key.major, 0, 0), Key::new(7, key.major, u64::MAX, 0));
+            let range = KeyRange::new(Key::new(KIND, key.major, 0, 0), Key::new(KIND, key.major, u64::MAX, 0));
             tree.scan(At::Head, range, usize::MAX).await.map_err(|error| format!("a scan: {error}"))?;
             continue;
         }

@@ -90,8 +90,8 @@ impl Pool {
             ticket.step(&self.store, 0).await?;
         }
         for blocks in self.store.tree_blocks_in(segment).chunks(PAGES_AT_ONCE) {
-            // What is lost is named by a check, and by who needs it.
-            let _ = self.prove_tree_group(segment, blocks).await;
+            // What cannot be told now is told by a check, and by who needs it.
+            dirty |= self.prove_tree_group(segment, blocks).await.unwrap_or(false);
             ticket.step(&self.store, 0).await?;
         }
         Ok(dirty)

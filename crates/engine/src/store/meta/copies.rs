@@ -97,7 +97,7 @@ impl Store {
     }
 
     async fn copy_tree_page(&self, place: Place, to: SlabAt, refs: &Refs) -> Result<()> {
-        let (copies, mut found) = self.read_all_tree_copies(place).await;
+        let (copies, mut found) = self.read_all_tree_copies(place, Some(to)).await;
         for (at, found) in copies.iter().zip(&mut found) {
             // A slab that gets its pages only now has none to compare.
             let is_page = |image: &Buf| PageRef::claimed(&shape(), place, image).is_some();
@@ -146,7 +146,7 @@ impl Store {
 
     /// `false`: no copy has it.
     async fn prove_tree_page(&self, place: Place, refs: &Refs) -> Result<bool> {
-        let (copies, found) = self.read_all_tree_copies(place).await;
+        let (copies, found) = self.read_all_tree_copies(place, None).await;
         let Some(image) = self.tree_image(place, &found, refs).await? else {
             // Nothing may refer to it: places of which nobody knows better count as taken.
             let wanted = refs.get(self).await?.contains_key(&place);
@@ -181,10 +181,12 @@ impl Store {
         Ok(claims.into_iter().flatten().find(|(claimed, _)| *claimed == want).map(|(_, image)| image))
     }
 
-    async fn read_all_tree_copies(&self, place: Place) -> (Vec<SlabAt>, Vec<Copied>) {
+    /// Every copy of a page. A disk that does not answer is waited for where no copy but that in `to` was read.
+    async fn read_all_tree_copies(&self, place: Place, to: Option<SlabAt>) -> (Vec<SlabAt>, Vec<Copied>) {
         let copies = self.tree_copies(place);
         let mut found = join(copies.iter().map(|at| self.read_tree_copy(*at, place, true))).await;
-        if !found.iter().any(|found| matches!(found, Copied::Image(_))) {
+        let is_source = |(at, found): (&SlabAt, &Copied)| Some(*at) != to && matches!(found, Copied::Image(_));
+        if !copies.iter().zip(&found).any(is_source) {
             for (at, found) in copies.iter().zip(&mut found).filter(|(_, found)| matches!(found, Copied::Late)) {
                 *found = self.read_tree_copy(*at, place, false).await;
             }

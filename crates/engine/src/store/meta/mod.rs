@@ -19,25 +19,27 @@
 //!    disk missed while it was away would be missing for ever.
 //! 3. What a root frees is given out again when the labels that name it are durable, and no reader is older.
 
+pub mod conf;
 mod copies;
 pub mod room;
 
 use super::Store;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fail;
+use crate::format::page::PageId;
 use crate::format::record::{OWNER_METADATA, Record, TreeRecord};
 use crate::io::{Buf, IoSlice};
 use crate::mutant::{self, Mutant};
 use crate::sync::Turn;
 use crate::tree::{
-    At, Key, KeyRange, Opening, PageRef, PageStore, Place, Prepared, Root, Shape, StoreFuture, Tree, TreeError, Wishes,
+    At, KeyRange, Opening, PageRef, PageStore, Place, Prepared, Root, Shape, StoreFuture, Tree, TreeError, Wishes,
 };
 use crate::units::BLOCK;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
-use core::cell::{OnceCell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use room::{ROOM, Room};
 
 /// The part of the memory for metadata that pages of the tree may take, as a divisor.
@@ -61,6 +63,8 @@ pub struct Meta {
     room: RefCell<Room>,
     /// What the newest checkpoint says of the tree.
     said: RefCell<Option<TreeRecord>>,
+    /// A page is lost on all disks: the next checkpoint is to be a whole one, and the tree to begin anew.
+    begins_anew: Cell<bool>,
     /// Pages that were found wrong on some disk while the pool was being opened.
     suspects: RefCell<Vec<PageRef>>,
 }
@@ -147,6 +151,16 @@ impl Store {
         Ok(())
     }
 
+    /// Has the next checkpoint be a whole one, after which the tree begins anew: all that it holds is in memory.
+    pub fn begin_tree_anew(&self) {
+        self.meta.begins_anew.set(true);
+    }
+
+    /// Whether it is time for that.
+    pub(super) fn takes_tree_to_begin_anew(&self) -> bool {
+        self.meta.begins_anew.take()
+    }
+
     /// Heals the pages that were found wrong while the pool was being opened.
     pub(super) async fn heal_tree_suspects(&self) {
         for want in self.meta.suspects.take() {
@@ -165,8 +179,14 @@ impl Store {
         self.meta.room.borrow().rooted()
     }
 
-    /// Has the changes of the tree written to pages, if there are any; the root is not the truth yet.
-    pub(super) async fn prepare_tree<'a>(&self, tree: &'a Tree<PoolPages>) -> Result<Option<Prepared<'a>>> {
+    /// Has the changes of the tree written to pages, if there are any, after these `pages` of stripe tables; the root
+    /// is not the truth yet.
+    pub(super) async fn prepare_tree<'a>(
+        &self,
+        tree: &'a Tree<PoolPages>,
+        pages: &[PageId],
+    ) -> core::result::Result<Option<Prepared<'a>>, TreeError> {
+        self.put_versions(pages);
         if tree.changed() == 0 {
             return Ok(None);
         }
@@ -176,7 +196,7 @@ impl Store {
                 None => tree.delete(key),
             }
         }
-        Ok(tree.prepare(Wishes::default()).await?)
+        tree.prepare(Wishes::default()).await
     }
 
     /// What the checkpoint is to say of the tree: its root, and the metadata segments that are not in `records`
@@ -204,7 +224,8 @@ impl Store {
             .collect();
         let map = self.map.borrow();
         let metadata = map.segments.values().filter(|found| found.record.owner == OWNER_METADATA);
-        let made = metadata.filter(|found| !named.contains(&found.record.id));
+        let unnamed = mutant::active(Mutant::TreeHomeUnnamed);
+        let made = metadata.filter(|found| !named.contains(&found.record.id) && !unnamed);
         records.extend(made.map(|found| Record::Segment(found.record.clone())));
         records.push(Record::Tree(record.clone()));
         Some(record)
@@ -298,11 +319,4 @@ impl PageStore for PoolPages {
     fn allocated(&self) -> BTreeSet<Place> {
         self.with_room(|_, room| room.rooted()).unwrap_or_default()
     }
-}
-
-/// A key of the configuration.
-pub fn conf_key(kind: u16, id: u64) -> Key {
-    /// The kind of the tree's entries for the configuration.
-    const CONF: u16 = 3;
-    Key::new(CONF, u64::from(kind), id, 0)
 }

@@ -47,7 +47,7 @@ pub struct Room {
     spare: BTreeSet<Place>,
     /// Pieces (segment, number) whose entries are not those of the present root.
     soiled: BTreeSet<(u32, u32)>,
-    /// Where the last page was given out: the next one lies behind it, if that is free.
+    /// Where the last page was given out: the next one lies behind it, if there is room.
     cursor: u64,
 }
 
@@ -71,8 +71,7 @@ impl Room {
                 place
             }
             None => {
-                let (segment, block) = block_of(Place(self.cursor));
-                let (segment, pair) = map.take_pair((segment, block / 2), records)?;
+                let (segment, pair) = map.take_pair(records)?;
                 self.spare.insert(place_of(segment, pair * 2 + 1));
                 place_of(segment, pair * 2)
             }
