@@ -3,6 +3,7 @@
 use crate::api::pool::{Media, Usage};
 pub use crate::ops::Run;
 use std::path::PathBuf;
+use weft_engine::format::label;
 use weft_engine::units::ByteCount;
 
 /// What a disk's label says.
@@ -10,7 +11,7 @@ use weft_engine::units::ByteCount;
 pub struct Label {
     /// The pool's identity, 32 hexadecimal digits.
     pub pool_id: String,
-    /// The pool's name.
+    /// The pool's name. A label that is older than others of its pool may know another one.
     pub pool_name: String,
     /// The disk's identity, 32 hexadecimal digits.
     pub disk_id: String,
@@ -19,6 +20,8 @@ pub struct Label {
     /// Whether the disk is as long as when it joined. A file that is still being copied is not, nor is one that was cut
     /// off.
     pub whole: bool,
+    /// The label itself, which is compared with those of other disks.
+    pub said: Box<label::Label>,
 }
 
 /// A pool to make.

@@ -312,7 +312,7 @@ impl Daemon {
         }
     }
 
-    /// The labels on everything found that is of no open pool.
+    /// The labels on everything found that is of no open pool. All those of one pool call it what its newest one does.
     pub(super) fn labelled(&self, open: &[PoolInfo]) -> Vec<(PathBuf, Answer<Option<Label>>)> {
         let there = |state: DiskState| !matches!(state, DiskState::Missing | DiskState::Maintenance);
         let members = open.iter().flat_map(|pool| &pool.disks).filter(|disk| there(disk.state));
@@ -324,6 +324,7 @@ impl Daemon {
             (path, label)
         };
         let mut found: Vec<_> = free.map(read).collect();
+        labels::agree(found.iter_mut().filter_map(|(_, label)| label.as_mut().ok()?.as_mut()).collect());
         found
     }
 
