@@ -191,7 +191,8 @@ pub(super) fn beyond_room(candidates: &[Candidate]) -> Vec<String> {
         let free = find::room_below(dir)?;
         (sum > free).then(|| {
             format!(
-                "they may grow to {}, and the file system of {} has {} free: when it is full, the pool waits until it has room",
+                "they may grow to {}, and the file system of {} has {} free: when it is full, the pool waits until it \
+                has room",
                 ByteCount(sum),
                 dir.display(),
                 ByteCount(free)

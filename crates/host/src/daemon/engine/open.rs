@@ -138,7 +138,8 @@ impl OpenPool {
         self.refused_for_room.set(Some(now));
         let pool = self.pool.name();
         let text = format!(
-            "the pool is full: writes of clients to {pool}/{vdisk} fail with \"no space left\"; add a disk, or delete or discard data"
+            "the pool is full: writes of clients to {pool}/{vdisk} fail with \"no space left\"; add a disk, or delete \
+            or discard data"
         );
         self.journal.warn(Some(&pool), text);
     }

@@ -211,7 +211,8 @@ impl Daemon {
         Ok(change)
     }
 
-    /// Serves every remembered export that is not served yet and can be, with these pools open (the daemon's invariant 3).
+    /// Serves every remembered export that is not served yet and can be: of these pools, which are open (the daemon's
+    /// invariant 3).
     pub(in crate::daemon) fn restore_exports(&self, pools: &[PoolInfo]) {
         let mut exports = lock(&self.state).exports.clone();
         let first_time = !std::mem::replace(&mut *lock(&self.restored), true);
