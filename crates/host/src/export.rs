@@ -12,10 +12,8 @@ mod payload;
 
 pub use payload::{PART, Payload, PayloadPool};
 
-use std::ops::Range;
 use std::sync::Arc;
 use weft_engine::error::ErrorKind;
-use weft_engine::io::IoSlice;
 use weft_engine::limits::REQUEST_MAX;
 
 /// What an export offers.
@@ -188,7 +186,7 @@ pub enum ExtentKind {
     Hole,
 }
 
-/// The bytes of a read: parts of shared buffers and runs of zeroes, handed on without being copied.
+/// The bytes of a read: buffers and runs of zeroes, handed on without being copied.
 #[derive(Default, Debug)]
 pub struct Pieces {
     pieces: Vec<Piece>,
@@ -198,8 +196,6 @@ pub struct Pieces {
 /// One part of [`Pieces`]; never empty.
 #[derive(Debug)]
 pub enum Piece {
-    /// The bytes in `range` of a shared buffer.
-    Shared(IoSlice, Range<usize>),
     /// Bytes of their own.
     Owned(Vec<u8>),
     /// Bytes in memory that goes back to its pool when they were sent.
@@ -212,12 +208,6 @@ impl Pieces {
     /// No bytes.
     pub fn new() -> Pieces {
         Pieces::default()
-    }
-
-    /// Appends the bytes in `range` of `slice` (any range inside it, not only whole blocks).
-    pub fn push_shared(&mut self, slice: IoSlice, range: Range<usize>) {
-        assert!(range.start <= range.end && range.end <= slice.len());
-        self.push(range.len() as u64, Piece::Shared(slice, range));
     }
 
     /// Appends `bytes`.
@@ -267,7 +257,6 @@ impl Piece {
     /// Its bytes; `None` for zeroes.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
-            Piece::Shared(slice, range) => Some(&slice[range.clone()]),
             Piece::Owned(bytes) => Some(bytes),
             Piece::Pooled(bytes) => Some(bytes),
             Piece::Zeroes(_) => None,
@@ -293,7 +282,6 @@ const _: () = assert!(REQUEST_MAX.0 <= u32::MAX as u64);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_engine::io::Buf;
 
     #[test]
     fn runs_of_zeroes_join_and_empty_pieces_vanish() {
@@ -301,7 +289,7 @@ mod tests {
         pieces.push_zeroes(512);
         pieces.push_zeroes(512);
         pieces.push_owned(Vec::new());
-        pieces.push_shared(Buf::copy_of(b"weft").freeze(), 1..3);
+        pieces.push_owned(b"ef".to_vec());
         assert_eq!((pieces.len(), pieces.iter().count()), (1026, 2));
         assert_eq!(pieces.iter().last().and_then(Piece::bytes), Some(&b"ef"[..]));
     }

@@ -14,7 +14,7 @@
 
 mod world;
 
-use crate::disk::{Alarm, Backend, BackendChoice, DiskOptions, Disks, HostDisk, OpenDisk, choose};
+use crate::disk::{Alarm, Backend, BackendChoice, DiskOptions, Disks, HostDisk, choose};
 use slab::Slab;
 use std::any::Any;
 use std::future::Future;
@@ -204,14 +204,9 @@ impl<S: 'static> Local<S> {
         &self.state
     }
 
-    /// Opens and claims a disk (briefly blocking this thread); see [`OpenDisk::open`] for the errors.
+    /// Opens and claims a disk (briefly blocking this thread); see [`crate::disk::OpenDisk::open`] for the errors.
     pub fn open_disk(&self, path: &Path, options: &DiskOptions) -> Result<Rc<HostDisk>> {
         self.disks.open(path, options)
-    }
-
-    /// Takes over a disk that another thread opened.
-    pub fn adopt_disk(&self, file: OpenDisk) -> Rc<HostDisk> {
-        self.disks.adopt(file)
     }
 
     /// Runs `task` to its end. `name` is for people.

@@ -18,6 +18,8 @@ use crate::io::Buf;
 use crate::limits::{DISK_SIZE_MAX, DISKS_MAX, SLAB_MAX, SLAB_MIN};
 use crate::units::{BLOCK, ByteCount, DiskOffset};
 use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Deref;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Marks a label.
@@ -286,6 +288,29 @@ impl Label {
             records: [log_tail_batch, self.opened_batch, log_seq],
             bytes: log_redo,
         }
+    }
+
+    /// The labels that stand in the slots of a disk; a slot that could not be read is left out.
+    ///
+    /// Errors: those of [`Label::decode`].
+    pub fn decode_slots<B: Deref<Target = [u8]>>(slots: impl IntoIterator<Item = B>) -> Result<Vec<Label>> {
+        let mut labels = Vec::new();
+        for slot in slots {
+            labels.extend(Label::decode(&slot)?);
+        }
+        Ok(labels)
+    }
+
+    /// The newest of the labels of one disk that are `believed`, and how many of its slots hold none of these.
+    pub fn newest(slots: Vec<Label>, believed: impl Fn(&Label) -> bool) -> Option<(Label, usize)> {
+        let sound: Vec<Label> = slots.into_iter().filter(believed).collect();
+        let damaged = (2 * LABEL_SLOTS as usize).saturating_sub(sound.len());
+        sound.into_iter().max_by_key(|label| label.serial).map(|label| (label, damaged))
+    }
+
+    /// The newest label of one disk, as far as it can be told by that disk alone, and how many of its slots hold none.
+    pub fn newest_alone(slots: Vec<Label>) -> Option<(Label, usize)> {
+        Label::newest(slots, |label| label.counters().are_possible())
     }
 
     /// Reads a label. `Ok(None)`: this is no label of weft, or it is damaged. `Err`: it is one, but of a version this

@@ -61,14 +61,7 @@ pub struct OpenOptions {
 
 /// The newest sound label of a disk, and how many of its four slots are damaged. `Ok(None)`: it carries none.
 pub async fn probe(disk: &Rc<dyn Disk>) -> Result<Option<(Label, usize)>> {
-    Ok(newest_slot(read_slots(disk).await?, |label| label.counters().are_possible()))
-}
-
-/// The newest of the labels in the four slots of a disk that are `believed`, and how many are not, or cannot be read.
-pub(super) fn newest_slot(slots: Vec<Label>, believed: impl Fn(&Label) -> bool) -> Option<(Label, usize)> {
-    let sound: Vec<Label> = slots.into_iter().filter(believed).collect();
-    let damaged = 4usize.saturating_sub(sound.len());
-    sound.into_iter().max_by_key(|label| label.serial).map(|label| (label, damaged))
+    Ok(Label::newest_alone(read_slots(disk).await?))
 }
 
 /// The labels in the four slots of a disk, those that can be read.
@@ -78,11 +71,7 @@ pub(super) async fn read_slots(disk: &Rc<dyn Disk>) -> Result<Vec<Label>> {
         return Ok(Vec::new());
     }
     let reads = DiskPlan::label_slots(capacity).into_iter().map(|at| disk.read(at, Buf::zeroed(BLOCK as usize)));
-    let mut labels = Vec::new();
-    for slot in join(reads).await {
-        labels.extend(slot.ok().map(|block| Label::decode(&block)).transpose()?.flatten());
-    }
-    Ok(labels)
+    Label::decode_slots(join(reads).await.into_iter().flatten())
 }
 
 /// One of the disks a pool is opened with.
@@ -278,7 +267,7 @@ async fn read_labels(disks: Vec<Rc<dyn Disk>>) -> Result<Vec<Found>> {
             let counters = label.counters();
             others.map_or(counters.are_possible(), |others| counters.are_likely_beside(&others))
         };
-        let Some((label, damaged)) = newest_slot(slots[no].clone(), believed) else { continue };
+        let Some((label, damaged)) = Label::newest(slots[no].clone(), believed) else { continue };
         if found.iter().any(|other| other.label.pool_id != label.pool_id) {
             return fail!(
                 InvalidInput,

@@ -85,7 +85,7 @@ pub fn rival<'a>(newest: &Label, labels: &'a [&'a Label]) -> Option<&'a Label> {
         let believed = labels.iter().filter(|other| standing(label, other) == Standing::Current);
         durable && may_open(label.membership.voters, believed.fold(0, |set, other| set | 1 << other.disk_no))
     };
-    others.filter(opens_alone).max_by_key(|label| (label.lineage.opened, label.epoch))
+    self::newest(others.filter(opens_alone))
 }
 
 #[cfg(test)]

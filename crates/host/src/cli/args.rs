@@ -51,7 +51,8 @@ pub struct Common {
     #[arg(long, short, global = true, help_heading = "Common options")]
     pub verbose: bool,
     /// Colour the output
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", value_parser = values::one_of::<When>(), help_heading = "Common options")]
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", value_parser = values::one_of::<When>())]
+    #[arg(help_heading = "Common options")]
     pub color: When,
     /// The daemon's control socket [default: WEFT_SOCKET, else /run/weft/weft.sock for root, else
     /// $XDG_RUNTIME_DIR/weft.sock]
@@ -76,7 +77,8 @@ pub enum Command {
     /// Run the daemon, in the foreground, until SIGTERM
     #[command(after_help = "Examples:\n  weft serve --disks /srv/disks\n  \
         weft serve --config /etc/weft.toml --state /var/lib/weft --socket /run/weft/weft.sock\n\n\
-        The configuration file is TOML with the keys state, socket, disks, degraded, memory and events.hook; flags win over it.")]
+        The configuration file is TOML with the keys state, socket, disks, degraded, memory and events.hook; flags \
+        win over it.")]
     Serve(Serve),
     /// Make, show, change, check, move and remove pools
     #[command(subcommand)]
@@ -106,8 +108,8 @@ pub enum Command {
     #[command(after_help = "Examples:\n  weft mount tank/media /srv/media --format ext4\n  \
         weft mount tank/media /srv/media --persist\n  \
         weft mount tank/media /srv/media --device loop\n\n\
-        The virtual disk becomes a block device: with ublk if the kernel has it (modprobe ublk_drv), else with NBD (modprobe nbd, and \
-        the package nbd-client), else with FUSE + loop, on any kernel. --device chooses by hand.\n\
+        The virtual disk becomes a block device: with ublk if the kernel has it (modprobe ublk_drv), else with NBD \
+        (modprobe nbd, and the package nbd-client), else with FUSE + loop, on any kernel. --device chooses by hand.\n\
         mkfs is told the stripes; the file system is mounted so that deletes give their space back.")]
     Mount(Mount),
     /// Unmount a virtual disk (root)
@@ -154,8 +156,8 @@ pub enum Command {
     #[command(after_help = "Examples:\n  weft plan --disks 4x4TB\n  \
         weft plan --disks 7x4TB,2x8TB --failures 2 --workload media --compare\n  \
         weft plan --disks 5x18TB --exact\n  weft plan --pool tank --grow 2x8TB\n\n\
-        Needs neither the daemon nor root, but for --pool. Room is what the engine would allocate; rates are measured on the engine with \
-        simulated disks.")]
+        Needs neither the daemon nor root, but for --pool. Room is what the engine would allocate; rates are measured \
+        on the engine with simulated disks.")]
     Plan(Plan),
     /// Repeat what was published about Storage Spaces: the source, its rules, weft
     #[command(subcommand)]
@@ -180,9 +182,8 @@ pub enum Command {
         shell: clap_complete::Shell,
     },
     /// Print the manual page of weft or of one of its commands
-    #[command(
-        after_help = "Examples:\n  weft man | man -l -\n  weft man vdisk create | man -l -\n  weft man --dir /usr/local/share/man/man1"
-    )]
+    #[command(after_help = "Examples:\n  weft man | man -l -\n  weft man vdisk create | man -l -\n  weft man --dir \
+        /usr/local/share/man/man1")]
     Man {
         /// The command; weft itself unless given
         #[arg(value_name = "COMMAND")]

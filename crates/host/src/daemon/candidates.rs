@@ -1,8 +1,10 @@
 //! Disks that are to become members of a pool: judged before anything is changed, then made ready.
 
+use super::Daemon;
 use super::backend::NewMember;
+use super::engine::labels;
 use super::find::{self, Look};
-use super::{Daemon, probe};
+use super::probe::{self, Ends};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::judge;
 use crate::api::pool::{DiskState, PoolInfo};
@@ -55,8 +57,10 @@ impl More {
 /// A disk that can become a member, and what that would do to it.
 pub(super) struct Candidate {
     pub(super) path: PathBuf,
-    /// Make the file, of this size.
-    create: Option<ByteCount>,
+    /// The size it has, or will have.
+    pub(super) capacity: ByteCount,
+    /// Make the file.
+    create: bool,
     /// Overwrite what is on it.
     holds: Option<String>,
 }
@@ -97,7 +101,7 @@ impl Daemon {
             (Look::File(_) | Look::Block, _) => {}
             (Look::Missing, Some(size)) if path.parent().is_some_and(Path::is_dir) => {
                 can_be_made(path, size).map_err(|error| cannot_prepare(path, &error))?;
-                return Ok(Candidate { path: path.into(), create: Some(size), holds: None });
+                return Ok(Candidate { path: path.into(), create: true, capacity: size, holds: None });
             }
             (Look::Missing, Some(_)) => {
                 let dir = path.parent().unwrap_or(path).display();
@@ -114,10 +118,12 @@ impl Daemon {
             }
         }
         in_use(path, open)?;
-        let label = self.parts.engine.probe(path)?;
-        let mut holds = probe::look(path).map_err(|error| {
+        let unreadable = |error: std::io::Error| {
             ApiError::new(Kind::NotPossible, format!("cannot read {shown}: {error}")).offer(&DiskList::default())
-        })?;
+        };
+        let ends = Ends::read(path).map_err(unreadable)?;
+        let label = labels::of(&ends)?;
+        let mut holds = ends.look().map_err(unreadable)?;
         if let Some(label) = label {
             let name = self.member_name(&label.disk_id).unwrap_or(label.disk_name);
             holds = vec![format!("disk {name} of pool {}", label.pool_name)];
@@ -128,7 +134,7 @@ impl Daemon {
                 let message = format!("{shown} holds {holds}; only --force overwrites it");
                 Err(ApiError::new(Kind::NotPossible, message).hint(asked.hint(More::Force)))
             }
-            holds => Ok(Candidate { path: path.into(), create: None, holds }),
+            holds => Ok(Candidate { path: path.into(), create: false, capacity: ByteCount(ends.size()), holds }),
         }
     }
 
@@ -163,16 +169,11 @@ impl Daemon {
 impl Candidate {
     pub(super) fn describe(&self, name: &str) -> String {
         let path = self.path.display();
-        match (&self.create, &self.holds) {
-            (Some(size), _) => format!("disk {name}: {path}, a new sparse file of {}", typed(*size)),
-            (None, Some(holds)) => format!("disk {name}: {path}, overwriting {holds}"),
-            (None, None) => format!("disk {name}: {path}"),
+        match (self.create, &self.holds) {
+            (true, _) => format!("disk {name}: {path}, a new sparse file of {}", typed(self.capacity)),
+            (false, Some(holds)) => format!("disk {name}: {path}, overwriting {holds}"),
+            (false, None) => format!("disk {name}: {path}"),
         }
-    }
-
-    /// The size it has, or will have.
-    pub(super) fn capacity(&self) -> ByteCount {
-        self.create.unwrap_or_else(|| ByteCount(size_of_disk(&self.path)))
     }
 }
 
@@ -180,17 +181,18 @@ impl Candidate {
 /// these.
 pub(super) fn beyond_room(candidates: &[Candidate]) -> Vec<String> {
     let mut wanted: BTreeMap<u64, (u64, &Path)> = BTreeMap::new();
-    for candidate in candidates {
+    for candidate in candidates.iter().filter(|candidate| candidate.create) {
         let dir = candidate.path.parent().unwrap_or(&candidate.path);
-        if let (Some(size), Some((device, _))) = (candidate.create, find::identity(dir)) {
-            wanted.entry(device).or_insert((0, dir)).0 += size.0;
+        if let Some((device, _)) = find::identity(dir) {
+            wanted.entry(device).or_insert((0, dir)).0 += candidate.capacity.0;
         }
     }
     let over = wanted.into_values().filter_map(|(sum, dir)| {
         let free = find::room_below(dir)?;
         (sum > free).then(|| {
             format!(
-                "they may grow to {}, and the file system of {} has {} free: when it is full, the pool waits until it has room",
+                "they may grow to {}, and the file system of {} has {} free: when it is full, the pool waits until it \
+                has room",
                 ByteCount(sum),
                 dir.display(),
                 ByteCount(free)
@@ -300,12 +302,12 @@ fn create_private(path: &Path) -> std::io::Result<File> {
 fn make_ready(candidates: &[Candidate], made: &mut Vec<PathBuf>) -> Answer<()> {
     for candidate in candidates {
         let result = match (candidate.create, &candidate.holds) {
-            (Some(size), _) => create_private(&candidate.path).and_then(|file| {
+            (true, _) => create_private(&candidate.path).and_then(|file| {
                 made.push(candidate.path.clone());
-                file.set_len(size.0)
+                file.set_len(candidate.capacity.0)
             }),
-            (None, Some(_)) => probe::wipe(&candidate.path),
-            (None, None) => Ok(()),
+            (false, Some(_)) => probe::wipe(&candidate.path),
+            (false, None) => Ok(()),
         };
         result.map_err(|error| cannot_prepare(&candidate.path, &error))?;
     }

@@ -20,8 +20,8 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
     let mut found = Vec::new();
     if let Some(frozen) = &pool.frozen {
         let message = format!(
-            "frozen {frozen}; it is read as far as its disks are there, all else waits, nothing that was flushed is lost, and it goes on by itself when \
-             enough of them are back"
+            "frozen {frozen}; it is read as far as its disks are there, all else waits, nothing that was flushed is \
+            lost, and it goes on by itself when enough of them are back"
         );
         found.push(concern(format!("pool {}", pool.name), message, DiskList::of(&pool.name).line()));
     }
@@ -101,13 +101,15 @@ fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
         }
         DiskState::Failed if disk.out_of_room => (
             format!(
-                "taken out{last_seen}: the file system of its file is full; it is used again by itself when there is room"
+                "taken out{last_seen}: the file system of its file is full; it is used again by itself when there is \
+                room"
             ),
             format!("df {}", disk.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()),
         ),
         DiskState::Failed if pool.frozen.is_some() => (
             format!(
-                "failed{last_seen}: it answered with errors and was taken out; the pool waits for it, it can be given another chance"
+                "failed{last_seen}: it answered with errors and was taken out; the pool waits for it, it can be given \
+                another chance"
             ),
             again,
         ),
@@ -155,7 +157,8 @@ fn short_of_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
     let short = pool.vdisks.iter().filter(|vdisk| pool.frozen.is_none() && vdisk.is_short_of_disks());
     short.map(|vdisk| {
         let message = format!(
-            "less redundancy than it asks for: too few disks take new data, and new writes {}; it takes {} disks to survive {}",
+            "less redundancy than it asks for: too few disks take new data, and new writes {}; it takes {} disks to \
+            survive {}",
             survive(vdisk.failures_new),
             vdisk.layout.disks_needed(),
             vdisk.layout.resiliency.failures()
@@ -349,8 +352,8 @@ mod tests {
         let mut tank = pool(vec![disk("d0", 10), disk("d1", 12), disk("d2", 1200), disk("d3", 12)]);
         assert!(told(&tank).is_empty(), "the engine judges");
         tank.disks[2].slow = true;
-        let expected = "disk tank/d2: slow: 1 in 100 of its requests waits 1.2 s or longer, its peers' 12.0 ms; writes wait \
-                        for it, reads that wait too long are computed from the others | weft disk replace tank d2 DISK";
+        let expected = "disk tank/d2: slow: 1 in 100 of its requests waits 1.2 s or longer, its peers' 12.0 ms; \
+        writes wait for it, reads that wait too long are computed from the others | weft disk replace tank d2 DISK";
         assert_eq!(told(&tank), [expected]);
         tank.disks.iter_mut().for_each(|disk| disk.latency = None);
         assert!(told(&tank)[0].starts_with("disk tank/d2: slow; writes wait"));
@@ -388,8 +391,8 @@ mod tests {
         assert_eq!(
             told(&tank),
             [format!(
-                "disk tank/d1: failed, last seen as /srv/d1: it answered with errors and was taken out; {never}; it can be given another chance \
-                 | weft disk set tank d1 maintenance=off"
+                "disk tank/d1: failed, last seen as /srv/d1: it answered with errors and was taken out; {never}; it \
+                can be given another chance | weft disk set tank d1 maintenance=off"
             )]
         );
         // It has failed again and again.
@@ -415,8 +418,8 @@ mod tests {
         let list = "weft disk list --pool tank";
         let expected = [
             format!(
-                "pool tank: frozen for 12s: why; it is read as far as its disks are there, all else waits, nothing that was flushed is \
-                 lost, and it goes on by itself when enough of them are back | {list}"
+                "pool tank: frozen for 12s: why; it is read as far as its disks are there, all else waits, nothing \
+                that was flushed is lost, and it goes on by itself when enough of them are back | {list}"
             ),
             format!("vdisk tank/media: some of its data cannot be read without d1, d2 | {list}"),
             "disk tank/d1: missing; the pool waits for it | weft disk show tank/d1".into(),

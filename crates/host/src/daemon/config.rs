@@ -81,7 +81,10 @@ impl Settings {
             let why = error.message().replace('\n', " ");
             refused(
                 Kind::InvalidInput,
-                format!("{why}; it knows `state`, `socket`, `disks`, `degraded`, `memory`, `wait.read`, `wait.write`, `wait.frozen` and `events.hook`"),
+                format!(
+                    "{why}; it knows `state`, `socket`, `disks`, `degraded`, `memory`, `wait.read`, `wait.write`, \
+                `wait.frozen` and `events.hook`"
+                ),
             )
         })
     }

@@ -127,8 +127,7 @@ impl Daemon {
         let waiting = !lock(&self.unopened).is_empty();
         let mut claimed = false;
         if missing || waiting {
-            claimed = self.open_found_pools(Instant::now(), Looking::Again);
-            self.restore_exports();
+            claimed = self.look_around(Instant::now(), Looking::Again);
         }
         known.hurry = claimed || pools.iter().any(|pool| pool.frozen.is_some());
         self.try_failed(&pools, &mut known.chances);

@@ -36,8 +36,8 @@ mod teller;
 use crate::api::error::Answer;
 use crate::api::{error::ApiError, error::Kind};
 use crate::wire::server::Server;
-use backend::{Engine, ExportServer};
 use config::Options;
+use engine::{HostEngine, HostExports};
 use event_log::EventLog;
 use events::Journal;
 use hook::Hook;
@@ -61,11 +61,11 @@ const CLAIMS_END_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Parts {
     /// The pools.
-    pub engine: Arc<dyn Engine>,
+    engine: Arc<HostEngine>,
     /// The export servers.
-    pub exports: Arc<dyn ExportServer>,
+    exports: Arc<HostExports>,
     /// What happened.
-    pub journal: Arc<Journal>,
+    journal: Arc<Journal>,
 }
 
 /// A daemon that answers.
@@ -169,8 +169,15 @@ impl Daemon {
     /// waited for until `patience` is over. Says whether one that an open pool misses is claimed even then.
     fn rescan(&self, patience: Instant, looking: Looking) -> bool {
         let _alone = lock(&self.changing);
+        self.look_around(patience, looking)
+    }
+
+    /// Looks as [`Daemon::rescan`] does, for who keeps others from changing anything.
+    fn look_around(&self, patience: Instant, looking: Looking) -> bool {
         let claimed = self.open_found_pools(patience, looking);
-        self.restore_exports();
+        if let Ok(pools) = self.parts.engine.pools() {
+            self.restore_exports(&pools);
+        }
         claimed
     }
 

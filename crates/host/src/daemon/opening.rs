@@ -6,6 +6,7 @@
 //!    given up, is never looked into.
 
 use super::backend::{Label, OpenHow, Run};
+use super::engine::labels;
 use super::events::since_1970;
 use super::state::{MemberRecord, PoolRecord, State, Wanted};
 use super::{Daemon, find, lock};
@@ -60,6 +61,25 @@ pub(super) enum Looking {
 
 type Found = (PathBuf, Label);
 
+/// How pools that are found are opened.
+#[derive(Clone, Copy)]
+struct Attempt {
+    looking: Looking,
+    /// Until when disks are waited for that are claimed by somebody.
+    patience: Instant,
+    /// Without those that are claimed even then.
+    partly: bool,
+}
+
+/// What became of the disks that open pools miss.
+#[derive(Default)]
+struct Back {
+    /// One was given back to its pool.
+    attached: bool,
+    /// One is still claimed by somebody: it is to be tried again at once.
+    claimed: bool,
+}
+
 /// Whether a pool with so many disks there, and missing, has a copy of everything that it takes to read it: where as
 /// many are missing as hold copies of metadata, it may be that which is not there.
 pub(super) fn may_be_read(there: usize, missing: usize) -> bool {
@@ -86,8 +106,7 @@ impl Daemon {
     /// somebody still claims a disk that an open pool misses.
     pub(super) fn open_found_pools(&self, patience: Instant, looking: Looking) -> bool {
         let Ok(open) = self.parts.engine.pools() else { return false };
-        let partly = Instant::now() < patience;
-        let mut claimed = false;
+        let how = Attempt { looking, patience, partly: Instant::now() < patience };
         let mut found: BTreeMap<String, Vec<Found>> = BTreeMap::new();
         for (path, label) in self.labelled(&open) {
             if let Ok(Some(label)) = label
@@ -97,48 +116,68 @@ impl Daemon {
             }
         }
         let mut names: Vec<String> = open.iter().map(|pool| pool.name.clone()).collect();
-        let (mut opened_now, mut unopened) = (Vec::new(), Vec::new());
-        unopened.extend(self.without_disks(&open, &found));
+        let mut unopened = self.without_disks(&open, &found);
+        let (mut opened_now, mut back) = (Vec::new(), Back::default());
         for (id, members) in found {
             if let Some(pool) = open.iter().find(|pool| pool.id == id) {
-                claimed |= self.take_back(pool, &members);
+                self.take_back(pool, &members, &mut back);
                 continue;
             }
-            let record = lock(&self.state).pools.iter().find(|record| record.id == id).cloned();
-            let name = members[0].1.pool_name.clone();
-            if let Some(tried) = self.tried(&id, &members).filter(|_| looking == Looking::Again) {
-                unopened.push(tried);
-                continue;
-            }
-            let left = |why, reason: &str| Err((why, reason.to_string()));
-            let opened = match record.as_ref().map(|record| record.wanted) {
-                Some(Wanted::Closed) => left(Why::Exported, "it was exported"),
-                None if matches!(looking, Looking::Around | Looking::Again) => {
-                    left(Why::Unasked, "it appeared while the daemon ran")
-                }
-                _ if looking == Looking::Survey => left(Why::Unasked, "it was not asked for yet"),
-                wanted => self
-                    .open_pool(&name, &names, &members, self.how(wanted.unwrap_or(Wanted::Open)), patience, partly)
-                    .map_err(|error| {
-                        (if error.kind == Kind::AlreadyExists { Why::Busy } else { Why::Failed }, error.message)
-                    }),
-            };
-            match opened {
-                Ok(()) => {
-                    self.parts.journal.note(Some(&name), format!("pool {name} found on {} disks", members.len()));
-                    names.push(name);
+            match self.open_found(&id, &members, &names, how) {
+                Some(left) => unopened.push(left),
+                None => {
+                    names.push(members[0].1.pool_name.clone());
                     opened_now.push((id, members));
                 }
-                Err((why, reason)) => unopened.push(not_open(name, id, &members, record.as_ref(), why, reason)),
             }
         }
         // What was found beside the disks that a pool took.
-        let open = self.parts.engine.pools().unwrap_or_default();
+        let open = if opened_now.is_empty() { open } else { self.parts.engine.pools().unwrap_or_default() };
         for (id, members) in opened_now {
             for pool in open.iter().filter(|pool| pool.id == id) {
-                claimed |= self.take_back(pool, &members);
+                self.take_back(pool, &members, &mut back);
             }
         }
+        self.keep_unopened(unopened, looking);
+        match back.attached {
+            true => self.note_pools(),
+            false => self.note_open(&open),
+        }
+        back.claimed
+    }
+
+    /// Opens a pool that was found, if it is to be open. What is left of it when it is not.
+    fn open_found(&self, id: &str, members: &[Found], open: &[String], how: Attempt) -> Option<Unopened> {
+        let Attempt { looking, patience, partly } = how;
+        if let Some(tried) = self.tried(id, members).filter(|_| looking == Looking::Again) {
+            return Some(tried);
+        }
+        let record = lock(&self.state).pools.iter().find(|record| record.id == id).cloned();
+        let name = members[0].1.pool_name.clone();
+        let left = |why, reason: &str| Err((why, reason.to_string()));
+        let opened = match record.as_ref().map(|record| record.wanted) {
+            Some(Wanted::Closed) => left(Why::Exported, "it was exported"),
+            None if matches!(looking, Looking::Around | Looking::Again) => {
+                left(Why::Unasked, "it appeared while the daemon ran")
+            }
+            _ if looking == Looking::Survey => left(Why::Unasked, "it was not asked for yet"),
+            wanted => self
+                .open_pool(&name, open, members, self.how(wanted.unwrap_or(Wanted::Open)), patience, partly)
+                .map_err(|error| {
+                    (if error.kind == Kind::AlreadyExists { Why::Busy } else { Why::Failed }, error.message)
+                }),
+        };
+        match opened {
+            Ok(()) => {
+                self.parts.journal.note(Some(&name), format!("pool {name} found on {} disks", members.len()));
+                None
+            }
+            Err((why, reason)) => Some(not_open(name, id.into(), members, record.as_ref(), why, reason)),
+        }
+    }
+
+    /// Keeps what was found and is not open in place of what was known, and tells of what is new.
+    fn keep_unopened(&self, mut unopened: Vec<Unopened>, looking: Looking) {
         let mut before = lock(&self.unopened);
         if looking == Looking::Survey {
             // What was tried before is known better.
@@ -153,9 +192,6 @@ impl Daemon {
             self.parts.journal.warn(Some(name), format!("pool {name} not opened: {reason}"));
         }
         *before = unopened;
-        drop(before);
-        self.note_pools();
-        claimed
     }
 
     /// What is known of a pool that could not be opened with these very disks.
@@ -242,10 +278,8 @@ impl Daemon {
         }
     }
 
-    /// Gives the disks that were found to the open pool that misses them (invariant 2). Says whether one of them is to
-    /// be tried again at once.
-    fn take_back(&self, pool: &PoolInfo, found: &[Found]) -> bool {
-        let mut again = false;
+    /// Gives the disks that were found to the open pool that misses them (invariant 2).
+    fn take_back(&self, pool: &PoolInfo, found: &[Found], back: &mut Back) {
         for (path, label) in found {
             let member = pool.disks.iter().find(|disk| disk.id.as_ref() == Some(&label.disk_id));
             let shown = path.display();
@@ -255,11 +289,12 @@ impl Daemon {
                         Ok(_) => {
                             let text = format!("disk {} was found as {shown}", disk.name);
                             self.parts.journal.note(Some(&pool.name), text);
+                            back.attached = true;
                             None
                         }
                         // Its last requests still hold it: the next look will find it free.
                         Err(error) if error.kind == Kind::AlreadyExists => {
-                            again = true;
+                            back.claimed = true;
                             continue;
                         }
                         Err(error) => Some(format!("disk {} is back as {shown}, but: {}", disk.name, error.message)),
@@ -275,21 +310,22 @@ impl Daemon {
                 self.parts.journal.warn(Some(&pool.name), text);
             }
         }
-        again
     }
 
-    /// The labels on everything found that is of no open pool.
+    /// The labels on everything found that is of no open pool. All those of one pool call it what its newest one does.
     pub(super) fn labelled(&self, open: &[PoolInfo]) -> Vec<(PathBuf, Answer<Option<Label>>)> {
         let there = |state: DiskState| !matches!(state, DiskState::Missing | DiskState::Maintenance);
         let members = open.iter().flat_map(|pool| &pool.disks).filter(|disk| there(disk.state));
         let taken: Vec<_> = members.filter_map(|disk| disk.path.as_deref()).filter_map(find::identity).collect();
         let free = self.scanned().into_iter();
         let free = free.filter(|path| find::identity(path).is_some_and(|identity| !taken.contains(&identity)));
-        free.map(|path| {
-            let label = self.parts.engine.probe(&path);
+        let read = |path: PathBuf| {
+            let label = labels::probe(&path);
             (path, label)
-        })
-        .collect()
+        };
+        let mut found: Vec<_> = free.map(read).collect();
+        labels::agree(found.iter_mut().filter_map(|(_, label)| label.as_mut().ok()?.as_mut()).collect());
+        found
     }
 
     /// Every place where a disk may be now.
@@ -298,12 +334,8 @@ impl Daemon {
         find::scan(self.places.as_deref(), &hints)
     }
 
-    /// Remembers what the open pools and their disks are called, and where they are.
-    pub(super) fn remember_pools(&self) -> Answer<()> {
-        self.remember_open(&self.parts.engine.pools()?)
-    }
-
-    fn remember_open(&self, open: &[PoolInfo]) -> Answer<()> {
+    /// Remembers what open pools and their disks are called, and where they are.
+    pub(super) fn remember_open(&self, open: &[PoolInfo]) -> Answer<()> {
         let mut next = lock(&self.state).clone();
         open.iter().for_each(|pool| note_pool(&mut next, pool));
         if *lock(&self.state) == next { Ok(()) } else { self.remember(|state| *state = next) }

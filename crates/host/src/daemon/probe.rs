@@ -44,24 +44,56 @@ const CONTENTS: [(usize, &[u8], &str); 14] = [
     (0, b"vhdxfile", "a VHDX image"),
 ];
 
+/// Both ends of a disk, read once.
+pub struct Ends {
+    file: File,
+    size: u64,
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
 /// What is on the disk or file at `path`, in the order of being found; empty when it is blank.
 pub fn look(path: &Path) -> io::Result<Vec<String>> {
-    let mut file = File::open(path)?;
-    let size = file.seek(SeekFrom::End(0))?;
-    let window = WINDOW.min(size);
-    let mut head = vec![0; window as usize];
-    let mut tail = vec![0; window as usize];
-    file.read_exact_at(&mut head, 0)?;
-    file.read_exact_at(&mut tail, size - window)?;
-    let known = identify(&head, &tail, size);
-    if !known.is_empty() {
-        return Ok(known);
+    Ends::read(path)?.look()
+}
+
+impl Ends {
+    /// Reads the ends of the disk or file at `path`.
+    pub fn read(path: &Path) -> io::Result<Ends> {
+        let mut file = File::open(path)?;
+        let size = file.seek(SeekFrom::End(0))?;
+        let window = WINDOW.min(size);
+        let mut head = vec![0; window as usize];
+        let mut tail = vec![0; window as usize];
+        file.read_exact_at(&mut head, 0)?;
+        file.read_exact_at(&mut tail, size - window)?;
+        Ok(Ends { file, size, head, tail })
     }
-    if let Some(what) = unknown(&head, &tail) {
-        return Ok(vec![what]);
+
+    /// How long the disk is.
+    pub fn size(&self) -> u64 {
+        self.size
     }
-    let blank = head.first().copied().unwrap_or_default();
-    Ok(between(&file, window..size.saturating_sub(window).max(window), blank)?.into_iter().collect())
+
+    /// The bytes at `at`, when they lie in one of the ends.
+    pub fn bytes(&self, at: u64, len: usize) -> Option<&[u8]> {
+        Disk { head: &self.head, tail: &self.tail, size: self.size }.bytes(at, len)
+    }
+
+    /// What is on the disk, in the order of being found; empty when it is blank.
+    pub fn look(&self) -> io::Result<Vec<String>> {
+        let Ends { file, size, head, tail } = self;
+        let known = identify(head, tail, *size);
+        if !known.is_empty() {
+            return Ok(known);
+        }
+        if let Some(what) = unknown(head, tail) {
+            return Ok(vec![what]);
+        }
+        let blank = head.first().copied().unwrap_or_default();
+        let window = head.len() as u64;
+        Ok(between(file, window..size.saturating_sub(window).max(window), blank)?.into_iter().collect())
+    }
 }
 
 /// What lies in `range`, which is blank, as far as it is looked at, where it holds nothing but this byte.
@@ -219,9 +251,9 @@ const SIGNATURES: [Signature; 22] = [
     signature("a qcow2 image", 0, b"QFI\xfb", None),
 ];
 
-impl Disk<'_> {
+impl<'a> Disk<'a> {
     /// The bytes at `at`, when they lie in one of the two windows.
-    fn bytes(&self, at: u64, len: usize) -> Option<&[u8]> {
+    fn bytes(&self, at: u64, len: usize) -> Option<&'a [u8]> {
         let tail_start = self.size.saturating_sub(self.tail.len() as u64);
         let part = |window: &'_ [u8], start: u64| {
             let start = usize::try_from(at.checked_sub(start)?).ok()?;

@@ -20,7 +20,8 @@ pub fn serve(options: &Options, parts: impl FnOnce(Tuning) -> Answer<Parts>) -> 
         memory::begin_with_all_of_the_heap(heap);
         if let Err(error) = memory::never_wait_for_own_writes() {
             say(&format!(
-                "not marked as a flusher of I/O ({error}): it lacks CAP_SYS_RESOURCE; short of memory it may wait for its own writes"
+                "not marked as a flusher of I/O ({error}): it lacks CAP_SYS_RESOURCE; short of memory it may wait for \
+                its own writes"
             ));
         }
     }

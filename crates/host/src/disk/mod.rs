@@ -206,11 +206,7 @@ impl Disks {
     }
 
     pub(crate) fn open(&self, path: &Path, options: &DiskOptions) -> Result<Rc<HostDisk>> {
-        Ok(self.adopt(OpenDisk::open(path, options)?))
-    }
-
-    pub(crate) fn adopt(&self, file: OpenDisk) -> Rc<HostDisk> {
-        let file = Arc::new(file);
+        let file = Arc::new(OpenDisk::open(path, options)?);
         self.watcher.add(file.presence());
         let state = Rc::new(DiskState {
             file,
@@ -223,7 +219,7 @@ impl Disks {
         let mut open = self.open.borrow_mut();
         open.retain(|disk| disk.strong_count() > 0);
         open.push(Rc::downgrade(&state));
-        Rc::new(HostDisk { state })
+        Ok(Rc::new(HostDisk { state }))
     }
 
     /// Submits, takes completions and the watcher's news; with `wait`, sleeps until something of that, the alarm, or

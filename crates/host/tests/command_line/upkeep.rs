@@ -184,7 +184,8 @@ fn a_pool_that_waits_for_its_disks_says_so_and_opens_by_itself_when_enough_are_b
         let one = attention.find(|one| one["subject"] == "pool tank").unwrap_or_else(|| panic!("{status}"));
         (one["message"].as_str().unwrap().to_string(), one["hint"].as_str().unwrap().to_string())
     };
-    let expected = "not open: none of its disks is there (not found: d1, d2, d3, d4); it opens by itself when enough of them are back";
+    let expected = "not open: none of its disks is there (not found: d1, d2, d3, d4); it opens by itself when enough \
+                    of them are back";
     assert_eq!(waits(), (expected.into(), "weft disk list".into()));
     assert_eq!(machine.refused(&["pool", "show", "tank"], Exit::NotPossible), "weft disk list");
     fs::rename(away("d1"), machine.disk("d1")).unwrap();

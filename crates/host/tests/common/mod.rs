@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use weft_engine::error::ErrorKind;
-use weft_engine::io::Buf;
 use weft_host::export::{Done, Exports, Extent, ExtentKind, Op, Pieces, Reply, Volume, VolumeShape};
 
 const PAGE: u64 = 4096;
@@ -32,9 +31,7 @@ impl Memory {
         let mut pieces = Pieces::new();
         for (page, at, len) in pages_of(offset, len.into()) {
             match pages.get(&page) {
-                // Both kinds of piece must do.
-                Some(bytes) if page % 2 == 0 => pieces.push_owned(bytes[at..at + len].to_vec()),
-                Some(bytes) => pieces.push_shared(Buf::copy_of(bytes).freeze(), at..at + len),
+                Some(bytes) => pieces.push_owned(bytes[at..at + len].to_vec()),
                 None => pieces.push_zeroes(len as u64),
             }
         }

@@ -53,8 +53,9 @@ impl Ids {
     /// Whether this copy of disk `at` carries the identity that the disk has now.
     pub(super) fn is_its_own(&self, at: usize, copy: &DiskImage) -> bool {
         let slots = DiskPlan::label_slots(copy.shape().capacity).into_iter();
-        let labels = slots.filter_map(|slot| Label::decode(&copy.read(slot, ByteCount(BLOCK)).ok()?).ok().flatten());
-        labels.max_by_key(|label| label.serial).is_some_and(|label| label.disk_id == self.ids.borrow()[at])
+        let labels = Label::decode_slots(slots.filter_map(|slot| copy.read(slot, ByteCount(BLOCK)).ok()));
+        let newest = Label::newest_alone(labels.unwrap_or_default());
+        newest.is_some_and(|(label, _)| label.disk_id == self.ids.borrow()[at])
     }
 
     /// The number in the pool of disk `at`, if it is a member.

@@ -43,7 +43,8 @@ impl Text for Findings {
             let Finding { id, about, says, spaces, weft, verdict, note, .. } = finding;
             let verdict = verdict.to_string().replace("**", "");
             format!(
-                "{id}  {about}\n    the source says  {says}\n    Storage Spaces   {spaces} (a model of it)\n    weft             {weft}\n    the model gives what the source says: {verdict}\n    {note}\n"
+                "{id}  {about}\n    the source says  {says}\n    Storage Spaces   {spaces} (a model of it)\n\
+                \x20   weft             {weft}\n    the model gives what the source says: {verdict}\n    {note}\n"
             )
         };
         self.0.iter().map(one).collect()

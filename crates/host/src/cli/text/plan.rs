@@ -61,7 +61,8 @@ impl Text for Planned {
         }
         text += match self.answer.estimate {
             true => {
-                "Rates are estimates; --exact simulates them, --verbose says what each follows from, --compare lists every layout.\n"
+                "Rates are estimates; --exact simulates them, --verbose says what each follows from, --compare lists \
+                every layout.\n"
             }
             false => "Rates are simulated on the engine itself; --verbose says what each figure follows from.\n",
         };

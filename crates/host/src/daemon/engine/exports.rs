@@ -9,7 +9,6 @@ use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::export::{Address, Place, Terms};
 use crate::api::name::VdiskName;
 use crate::api::pool::{Keeping, MemoryBudget};
-use crate::daemon::backend::ExportServer;
 use crate::daemon::memory;
 use crate::daemon::sockets::give_socket;
 use crate::export::{Exports, Volume};
@@ -53,8 +52,9 @@ impl HostExports {
     }
 }
 
-impl ExportServer for HostExports {
-    fn start(&self, vdisk: &VdiskName, at: &Place, terms: &Terms) -> Answer<()> {
+impl HostExports {
+    /// Offers `vdisk` under its name on `at`, beside whatever else is offered there.
+    pub fn start(&self, vdisk: &VdiskName, at: &Place, terms: &Terms) -> Answer<()> {
         match at {
             Place::Nbd(address) => self.nbd.start(vdisk, address, terms),
             Place::Fuse(dir) => self.fuse.start(vdisk, dir, terms.read_only),
@@ -62,7 +62,8 @@ impl ExportServer for HostExports {
         }
     }
 
-    fn stop(&self, vdisk: &VdiskName, at: &Place) -> Answer<()> {
+    /// Stops offering `vdisk` on `at`: its clients are disconnected.
+    pub fn stop(&self, vdisk: &VdiskName, at: &Place) -> Answer<()> {
         match at {
             Place::Nbd(address) => self.nbd.stop(vdisk, address),
             Place::Fuse(dir) => self.fuse.stop(vdisk, dir),
@@ -70,14 +71,16 @@ impl ExportServer for HostExports {
         }
     }
 
-    fn memory(&self) -> Vec<MemoryBudget> {
+    /// What clients' requests hold in memory, of all pools.
+    pub fn memory(&self) -> Vec<MemoryBudget> {
         let (limit, used, peak) = self.nbd.room.memory();
         let [limit, used, peak] = [limit, used, peak].map(|bytes| bytes as u64);
         let name = "requests of NBD clients".into();
         vec![MemoryBudget { name, keeping: Keeping::Enforced, limit: Some(limit), used, peak }]
     }
 
-    fn serves(&self, _: &VdiskName, at: &Place) -> bool {
+    /// Whether what was started is still served; somebody else may have ended it.
+    pub fn serves(&self, _: &VdiskName, at: &Place) -> bool {
         match at {
             Place::Nbd(address) => lock(&self.nbd.servers).contains_key(address),
             Place::Fuse(dir) => self.fuse.serves(dir),
@@ -85,7 +88,8 @@ impl ExportServer for HostExports {
         }
     }
 
-    fn connections(&self, vdisk: &VdiskName, at: &Place) -> Option<usize> {
+    /// How many connections clients have to it, where clients connect.
+    pub fn connections(&self, vdisk: &VdiskName, at: &Place) -> Option<usize> {
         let Place::Nbd(address) = at else { return None };
         lock(&self.nbd.servers).get(address).map(|listening| listening.server.connections_to(&vdisk.to_string()))
     }

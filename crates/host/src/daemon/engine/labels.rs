@@ -2,50 +2,67 @@
 
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::daemon::backend::Label;
+use crate::daemon::probe::Ends;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Seek, SeekFrom};
+use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use weft_engine::format::Id;
-use weft_engine::format::label;
+use weft_engine::format::label::{self, DiskPlan};
+use weft_engine::store::quorum;
 use weft_engine::units::{BLOCK, ByteCount};
 
 /// The newest sound label of the disk at `path`.
 pub fn probe(path: &Path) -> Answer<Option<Label>> {
-    Ok(newest(path)?.map(|(label, capacity)| Label {
-        whole: label.plan.disk_len <= capacity,
-        pool_id: hex(label.pool_id),
-        pool_name: label.pool_name,
-        disk_id: hex(label.disk_id),
-        // Its name is part of the pool's configuration; the label knows its number.
-        disk_name: label.disk_no.to_string(),
-    }))
-}
-
-/// The newest sound label of the disk at `path`, and its size.
-fn newest(path: &Path) -> Answer<Option<(label::Label, ByteCount)>> {
     let failed = |error: std::io::Error| {
         let kind = if error.kind() == ErrorKind::NotFound { Kind::NotFound } else { Kind::NotPossible };
         ApiError::new(kind, format!("cannot read {}: {error}", path.display()))
     };
     let mut file = File::open(path).map_err(failed)?;
     let capacity = file.seek(SeekFrom::End(0)).map_err(failed)?;
+    newest(capacity, |at| {
+        let mut block = vec![0; BLOCK as usize];
+        // A slot that cannot be read is one of four.
+        file.read_exact_at(&mut block, at).is_ok().then_some(block)
+    })
+}
+
+/// The newest sound label of a disk whose ends were read.
+pub fn of(ends: &Ends) -> Answer<Option<Label>> {
+    newest(ends.size(), |at| ends.bytes(at, BLOCK as usize))
+}
+
+/// The newest label of a disk of `capacity` bytes, of the blocks that `read` finds.
+fn newest<B: Deref<Target = [u8]>>(capacity: u64, mut read: impl FnMut(u64) -> Option<B>) -> Answer<Option<Label>> {
     if capacity < 4 * BLOCK {
         return Ok(None);
     }
-    let mut newest: Option<label::Label> = None;
-    for at in label::DiskPlan::label_slots(ByteCount(capacity)) {
-        let mut block = vec![0; BLOCK as usize];
-        // A slot that cannot be read is one of four.
-        if file.read_exact_at(&mut block, at.0).is_err() {
-            continue;
-        }
-        match label::Label::decode(&block)? {
-            Some(label) if newest.as_ref().is_none_or(|best| label.serial > best.serial) => newest = Some(label),
-            _ => {}
+    let slots = DiskPlan::label_slots(ByteCount(capacity)).into_iter().filter_map(|at| read(at.0));
+    Ok(label::Label::newest_alone(label::Label::decode_slots(slots)?).map(|(label, _)| Label {
+        whole: label.plan.disk_len.0 <= capacity,
+        pool_id: hex(label.pool_id),
+        pool_name: label.pool_name.clone(),
+        disk_id: hex(label.disk_id),
+        // Its name is part of the pool's configuration; the label knows its number.
+        disk_name: label.disk_no.to_string(),
+        said: Box::new(label),
+    }))
+}
+
+/// Has all labels of one pool call it what the newest of them does. A disk that is not whole has no say.
+pub fn agree(mut found: Vec<&mut Label>) {
+    let mut names = BTreeMap::new();
+    for id in found.iter().map(|label| label.said.pool_id).collect::<BTreeSet<Id>>() {
+        let of_pool = found.iter().filter(|label| label.whole && label.said.pool_id == id).map(|label| &*label.said);
+        names.extend(quorum::newest(of_pool).map(|newest| (id, newest.pool_name.clone())));
+    }
+    for label in &mut found {
+        if let Some(name) = names.get(&label.said.pool_id) {
+            label.pool_name.clone_from(name);
         }
     }
-    Ok(newest.map(|label| (label, ByteCount(capacity))))
 }
 
 /// An identity as the API writes it: 32 hexadecimal digits.

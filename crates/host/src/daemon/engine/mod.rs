@@ -14,7 +14,7 @@ mod exports;
 mod fuse_exports;
 mod history;
 mod info;
-mod labels;
+pub(super) mod labels;
 mod open;
 mod socket;
 mod ublk_exports;
@@ -25,7 +25,7 @@ mod world;
 
 pub use exports::HostExports;
 
-use super::backend::{DiskChange, Engine, Label, NewMember, NewPool, OpenHow, Run};
+use super::backend::{DiskChange, NewMember, NewPool, OpenHow, Run};
 use super::events::Journal;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobAction, StartKind};
@@ -142,6 +142,8 @@ impl HostEngine {
         T: Send + 'static,
         F: Future<Output = Answer<T>> + 'static,
     {
+        #[cfg(test)]
+        TRIPS.set(TRIPS.get() + 1);
         self.thread.call(name, ask)?
     }
 
@@ -156,12 +158,7 @@ impl HostEngine {
         T: Send + 'static,
         F: Future<Output = Answer<T>> + 'static,
     {
-        let pool = pool.to_string();
-        self.ask(name, move |local| async move {
-            let open = local.state().pool(&pool)?;
-            let border = open.border.clone();
-            border.guard(ask(open)).await.unwrap_or_else(|| Err(broken(&pool)))
-        })
+        self.ask_of(pool, name, move |local, pool| async move { ask(local.state().pool(&pool)?).await })
     }
 
     /// Runs `ask`, which looks for the open pool itself, inside the border of that pool.
@@ -183,23 +180,22 @@ impl HostEngine {
     }
 }
 
-impl Engine for HostEngine {
-    fn probe(&self, disk: &Path) -> Answer<Option<Label>> {
-        labels::probe(disk)
-    }
-
-    fn pool_create_judge(&self, name: &str, slab_size: ByteCount, capacities: &[ByteCount]) -> Answer<()> {
+impl HostEngine {
+    /// Refuses whatever making a pool of disks with these capacities would refuse.
+    pub fn pool_create_judge(&self, name: &str, slab_size: ByteCount, capacities: &[ByteCount]) -> Answer<()> {
         let options = PoolOptions { id: Id::default(), name: name.into(), slab: slab_size, log_len: None };
         plan_pool(capacities, &options)?;
         Ok(())
     }
 
-    fn pool_create(&self, new: &NewPool) -> Answer<()> {
+    /// Writes a new pool on its disks, and opens it. The pool.
+    pub fn pool_create(&self, new: &NewPool) -> Answer<PoolInfo> {
         let (new, journal) = (new.clone(), self.journal.clone());
         self.ask("pool create", move |local| open::create(local, new, journal))
     }
 
-    fn pool_open(&self, members: &[PathBuf], how: OpenHow) -> Answer<()> {
+    /// Opens the pool whose members these are, in any order.
+    pub fn pool_open(&self, members: &[PathBuf], how: OpenHow) -> Answer<()> {
         let (members, journal) = (members.to_vec(), self.journal.clone());
         match how.run {
             Run::Dry => self.ask("pool open", move |local| open::plan(local, members, how)),
@@ -207,7 +203,9 @@ impl Engine for HostEngine {
         }
     }
 
-    fn disk_names(&self, pool: &str, names: BTreeMap<u16, String>) {
+    /// What disks of a pool were called by their numbers, when it was last open: those that left it are told of by
+    /// name.
+    pub fn disk_names(&self, pool: &str, names: BTreeMap<u16, String>) {
         // Where the pool is gone again, nobody asks for them.
         let _ = self.ask_pool(pool, "disk names", move |open| async move {
             open.know_names(names);
@@ -215,15 +213,18 @@ impl Engine for HostEngine {
         });
     }
 
-    fn pool_close(&self, pool: &str) -> Answer<()> {
+    /// Closes a pool cleanly.
+    pub fn pool_close(&self, pool: &str) -> Answer<()> {
         self.ask_of(pool, "pool close", move |local, pool| async move { open::close(local, &pool, false).await })
     }
 
-    fn pool_remove(&self, pool: &str, run: Run) -> Answer<()> {
+    /// Closes a pool and takes the labels off its disks.
+    pub fn pool_remove(&self, pool: &str, run: Run) -> Answer<()> {
         self.ask_of(pool, "pool remove", move |local, pool| open::remove(local, pool, run))
     }
 
-    fn pools(&self) -> Answer<Vec<PoolInfo>> {
+    /// The open pools, by name, with paths but without exports.
+    pub fn pools(&self) -> Answer<Vec<PoolInfo>> {
         let look = |local: Rc<Local<Pools>>| async move {
             let failed = local.state().look(OpenPool::failed_disks);
             Ok((look_at_all(&local), failed.into_iter().flatten().collect::<Vec<FailedDisk>>()))
@@ -240,93 +241,110 @@ impl Engine for HostEngine {
         })
     }
 
-    fn pool_check(&self, pool: &str, repair: bool) -> Answer<CheckReport> {
+    /// Proves that a pool is sound, or says where it is not.
+    pub fn pool_check(&self, pool: &str, repair: bool) -> Answer<CheckReport> {
         self.ask_pool(pool, "pool check", move |open| async move {
             let report = open.pool.check(repair).await?;
             Ok(info::check_report(&open.pool.name(), repair, &report))
         })
     }
 
-    fn pool_rename(&self, pool: &str, name: &str, run: Run) -> Answer<()> {
+    /// Gives a pool another name. The pool as it is then.
+    pub fn pool_rename(&self, pool: &str, name: &str, run: Run) -> Answer<PoolInfo> {
         let name = name.to_string();
         self.ask_of(pool, "pool rename", move |local, pool| upkeep::rename(local, pool, name, run))
     }
 
-    fn pool_set(&self, pool: &str, settings: &PoolSettings, run: Run) -> Answer<()> {
+    /// Changes what a pool does by itself; when it was scrubbed is kept.
+    pub fn pool_set(&self, pool: &str, settings: &PoolSettings, run: Run) -> Answer<()> {
         let settings = *settings;
         self.ask_pool(pool, "pool set", move |open| upkeep::set(open, settings, run))
     }
 
-    fn job_start(&self, pool: &str, kind: StartKind, now: u64, run: Run) -> Answer<Option<u32>> {
+    /// Starts a job at the moment `now` (seconds since 1970 UTC); one of its kind that has not ended is it already. Its
+    /// number, when it was started.
+    pub fn job_start(&self, pool: &str, kind: StartKind, now: u64, run: Run) -> Answer<Option<u32>> {
         self.ask_pool(pool, "job start", move |open| upkeep::start(open, kind, now, run))
     }
 
-    fn job_steer(&self, pool: &str, id: u32, action: JobAction, run: Run) -> Answer<()> {
+    /// Pauses, resumes or cancels a job.
+    pub fn job_steer(&self, pool: &str, id: u32, action: JobAction, run: Run) -> Answer<()> {
         self.ask_pool(pool, "job steer", move |open| upkeep::steer(open, id, action, run))
     }
 
-    fn disk_add_judge(&self, pool: &str, capacity: ByteCount, name: &str) -> Answer<()> {
-        let name = name.to_string();
-        self.ask_pool(pool, "disk add judge", move |open| upkeep::judge_add(open, capacity, name))
+    /// Refuses whatever making disks with these capacities and names members would refuse.
+    pub fn disk_add_judge(&self, pool: &str, new: Vec<(ByteCount, String)>) -> Answer<()> {
+        self.ask_pool(pool, "disk add judge", move |open| upkeep::judge_add(open, new))
     }
 
-    fn disk_add(&self, pool: &str, member: &NewMember, usage: Usage) -> Answer<u16> {
+    /// Refuses whatever making a disk with this capacity and name a member would refuse; then says what it comes to
+    /// when the disk takes the place of another, as [`HostEngine::disk_remove_judge`] does.
+    pub fn disk_replace_judge(&self, pool: &str, disk: u16, new: (ByteCount, String)) -> Answer<Answer<Leaving>> {
+        self.ask_pool(pool, "disk replace judge", move |open| upkeep::judge_replacement(open, disk, new))
+    }
+
+    /// Makes a disk a member of a pool. Its number, and the pool as it is then.
+    pub fn disk_add(&self, pool: &str, member: &NewMember, usage: Usage) -> Answer<(u16, PoolInfo)> {
         let member = member.clone();
         self.ask_of(pool, "disk add", move |local, pool| upkeep::add(local, pool, member, usage))
     }
 
-    fn disk_remove_judge(&self, pool: &str, disk: u16, instead: Instead) -> Answer<Leaving> {
+    /// How much would move off the disk, when it could, and what virtual disks would lose by it: `NoSpace` and
+    /// `NotPossible` say what is missing.
+    pub fn disk_remove_judge(&self, pool: &str, disk: u16, instead: Instead) -> Answer<Leaving> {
         self.ask_pool(pool, "disk remove judge", move |open| upkeep::judge_removal(open, disk, instead))
     }
 
-    fn disk_remove(&self, pool: &str, disk: u16, to: Option<u16>, now: u64) -> Answer<u32> {
+    /// Starts the job, at the moment `now`, that moves everything off a disk, onto `to` alone if given, and forgets the
+    /// disk at the end. Its number.
+    pub fn disk_remove(&self, pool: &str, disk: u16, to: Option<u16>, now: u64) -> Answer<u32> {
         self.ask_pool(pool, "disk remove", move |open| upkeep::remove(open, disk, to, now))
     }
 
-    fn disk_set(&self, pool: &str, disk: u16, change: &DiskChange, run: Run) -> Answer<()> {
+    /// Changes what a pool knows of a disk, and whether it is in maintenance. The pool as it is then.
+    pub fn disk_set(&self, pool: &str, disk: u16, change: &DiskChange, run: Run) -> Answer<PoolInfo> {
         let change = change.clone();
-        self.ask_pool(pool, "disk set", move |open| upkeep::set_disk(open, disk, change, run))
+        self.ask_of(pool, "disk set", move |local, pool| upkeep::set_disk(local, pool, disk, change, run))
     }
 
-    fn disk_offline(&self, pool: &str, disk: u16, run: Run) -> Answer<()> {
-        self.ask_pool(pool, "disk offline", move |open| upkeep::offline(open, disk, run))
-    }
-
-    fn disk_online(&self, pool: &str, disk: u16, run: Run) -> Answer<()> {
-        self.ask_pool(pool, "disk online", move |open| upkeep::online(open, disk, run))
-    }
-
-    fn disk_attach(&self, pool: &str, path: &Path) -> Answer<u16> {
+    /// A member that was missing, or failed, is at `path`: what it missed is brought to it. Its number.
+    pub fn disk_attach(&self, pool: &str, path: &Path) -> Answer<u16> {
         let path = path.to_path_buf();
         self.ask_of(pool, "disk attach", move |local, pool| upkeep::attach(local, pool, path))
     }
 
-    fn vdisk_create(&self, pool: &str, wanted: &Wanted, run: Run) -> Answer<Result<VdiskPlan, Refusal>> {
+    /// Makes a virtual disk: what it is, or why it cannot be.
+    pub fn vdisk_create(&self, pool: &str, wanted: &Wanted, run: Run) -> Answer<Result<VdiskPlan, Refusal>> {
         let wanted = wanted.clone();
         self.ask_pool(pool, "vdisk create", move |open| vdisks::create(open, wanted, run))
     }
 
-    fn vdisk_resize(&self, vdisk: &VdiskName, size: Amount, run: Run) -> Answer<Result<Growth, Refusal>> {
+    /// Makes a virtual disk larger: what it is, or why it cannot be.
+    pub fn vdisk_resize(&self, vdisk: &VdiskName, size: Amount, run: Run) -> Answer<Result<Growth, Refusal>> {
         let name = vdisk.vdisk.clone();
         self.ask_pool(&vdisk.pool, "vdisk resize", move |open| vdisks::resize(open, name, size, run))
     }
 
-    fn vdisk_rename(&self, vdisk: &VdiskName, name: &str, run: Run) -> Answer<()> {
+    /// Gives a virtual disk another name within its pool.
+    pub fn vdisk_rename(&self, vdisk: &VdiskName, name: &str, run: Run) -> Answer<()> {
         let (old, new) = (vdisk.vdisk.clone(), name.to_string());
         self.ask_pool(&vdisk.pool, "vdisk rename", move |open| vdisks::rename(open, old, new, run))
     }
 
-    fn vdisk_remove(&self, vdisk: &VdiskName, run: Run) -> Answer<()> {
+    /// Removes a virtual disk with all it holds.
+    pub fn vdisk_remove(&self, vdisk: &VdiskName, run: Run) -> Answer<()> {
         let name = vdisk.vdisk.clone();
         self.ask_pool(&vdisk.pool, "vdisk remove", move |open| vdisks::remove(open, name, run))
     }
 
-    fn vdisk_clear(&self, vdisk: &VdiskName, run: Run) -> Answer<Vec<Range<u64>>> {
+    /// Lets a virtual disk serve again that lost writes. The ranges, in bytes, whose last writes are given up.
+    pub fn vdisk_clear(&self, vdisk: &VdiskName, run: Run) -> Answer<Vec<Range<u64>>> {
         let name = vdisk.clone();
         self.ask_pool(&vdisk.pool, "vdisk clear", move |open| vdisks::clear(open, name, run))
     }
 
-    fn explain(&self, request: &Explain) -> Answer<Vec<String>> {
+    /// The plan of one request, line by line.
+    pub fn explain(&self, request: &Explain) -> Answer<Vec<String>> {
         let asked = request.clone();
         self.ask_pool(&request.vdisk.pool, "explain", move |open| async move {
             let vdisk = open.vdisk(&asked.vdisk)?;
@@ -360,6 +378,12 @@ impl Pools {
         let open = self.open.borrow();
         open.values().filter_map(|open| open.border.look(|| look(open))).collect()
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has waited for an answer of an engine's.
+    pub static TRIPS: Cell<usize> = const { Cell::new(0) };
 }
 
 fn look_at_all(local: &Local<Pools>) -> Vec<PoolInfo> {

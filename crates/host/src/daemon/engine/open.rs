@@ -4,9 +4,10 @@ use super::border::Border;
 use super::labels::hex;
 use super::socket::Sockets;
 use super::world::PoolWorld;
-use super::{Pools, history, labels, upkeep};
+use super::{Pools, history, info, labels, upkeep};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
+use crate::api::pool::PoolInfo;
 use crate::daemon::backend::{Label, NewMember, NewPool, OpenHow, Run};
 use crate::daemon::events::{Journal, now_ms};
 use crate::daemon::find;
@@ -137,7 +138,8 @@ impl OpenPool {
         self.refused_for_room.set(Some(now));
         let pool = self.pool.name();
         let text = format!(
-            "the pool is full: writes of clients to {pool}/{vdisk} fail with \"no space left\"; add a disk, or delete or discard data"
+            "the pool is full: writes of clients to {pool}/{vdisk} fail with \"no space left\"; add a disk, or delete \
+            or discard data"
         );
         self.journal.warn(Some(&pool), text);
     }
@@ -183,7 +185,7 @@ fn sharing(identities: &BTreeMap<u16, Option<(u64, u64)>>) -> BTreeSet<u16> {
 }
 
 /// Writes a new pool on its disks, and opens it.
-pub async fn create(local: Rc<Local<Pools>>, new: NewPool, journal: Arc<Journal>) -> Answer<()> {
+pub async fn create(local: Rc<Local<Pools>>, new: NewPool, journal: Arc<Journal>) -> Answer<PoolInfo> {
     let mut disks = Vec::new();
     let mut members = Vec::new();
     for member in &new.members {
@@ -193,7 +195,8 @@ pub async fn create(local: Rc<Local<Pools>>, new: NewPool, journal: Arc<Journal>
     }
     let options = PoolOptions { id: random_id()?, name: new.name, slab: new.slab_size, log_len: None };
     create::create(disks, &options).await?;
-    open_disks(&local, members, OpenOptions::default(), journal).await
+    open_disks(&local, members, OpenOptions::default(), journal).await?;
+    Ok(info::pool(&*local.state().pool(&options.name)?, local.world().now()))
 }
 
 /// Claims a disk that is to become a member.
@@ -413,7 +416,6 @@ fn random<const N: usize>() -> Answer<[u8; N]> {
 mod tests {
     use super::super::{HostEngine, info};
     use super::*;
-    use crate::daemon::backend::Engine;
     use crate::ops::watch::EventList;
     use std::fs::File;
     use weft_engine::event::{DiskNo, Event};

@@ -2,11 +2,10 @@
 
 use super::open::{OpenPool, new_disk};
 use super::world::named;
-use super::{Pools, labels};
+use super::{Pools, info, labels};
 use crate::api::error::{Answer, ApiError};
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
-use crate::api::pool::Media;
-use crate::api::pool::{PoolSettings, Usage};
+use crate::api::pool::{Media, PoolInfo, PoolSettings, Usage};
 use crate::daemon::backend::{DiskChange, NewMember, Run};
 use crate::disk::DiskOptions;
 use crate::runtime::Local;
@@ -21,16 +20,18 @@ use weft_engine::units::ByteCount;
 const NEVER: u32 = u32::MAX;
 
 /// Gives an open pool another name.
-pub async fn rename(local: Rc<Local<Pools>>, pool: String, name: String, run: Run) -> Answer<()> {
+pub async fn rename(local: Rc<Local<Pools>>, pool: String, name: String, run: Run) -> Answer<PoolInfo> {
     let open = local.state().pool(&pool)?;
-    if run == Run::Dry {
-        return Ok(open.pool.plan_rename(&name)?);
+    match run {
+        Run::Dry => open.pool.plan_rename(&name)?,
+        Run::Real => {
+            open.pool.rename(&name).await?;
+            let mut pools = local.state().open.borrow_mut();
+            pools.remove(&pool);
+            pools.insert(name, open.clone());
+        }
     }
-    open.pool.rename(&name).await?;
-    let mut pools = local.state().open.borrow_mut();
-    pools.remove(&pool);
-    pools.insert(name, open);
-    Ok(())
+    Ok(info::pool(&open, local.world().now()))
 }
 
 /// What the pool does by itself, in the words of the API.
@@ -134,20 +135,29 @@ pub async fn steer(open: Rc<OpenPool>, id: u32, action: JobAction, run: Run) -> 
     Ok(())
 }
 
-/// Refuses whatever adding a disk would refuse.
-pub async fn judge_add(open: Rc<OpenPool>, capacity: ByteCount, name: String) -> Answer<()> {
-    open.pool.plan_disk_add(capacity, &name)?;
-    Ok(())
+/// Refuses whatever adding these disks would refuse.
+pub async fn judge_add(open: Rc<OpenPool>, new: Vec<(ByteCount, String)>) -> Answer<()> {
+    Ok(new.iter().try_for_each(|(capacity, name)| open.pool.plan_disk_add(*capacity, name).map(drop))?)
 }
 
-/// Makes a disk a member. Its number.
-pub async fn add(local: Rc<Local<Pools>>, pool: String, member: NewMember, usage: Usage) -> Answer<u16> {
+/// Refuses whatever adding this disk would refuse, then says what it comes to when it takes the place of another.
+pub async fn judge_replacement(
+    open: Rc<OpenPool>,
+    disk: u16,
+    (capacity, name): (ByteCount, String),
+) -> Answer<Answer<Leaving>> {
+    open.pool.plan_disk_add(capacity, &name)?;
+    Ok(open.pool.plan_disk_remove(disk, Instead::New(capacity)).map_err(ApiError::from))
+}
+
+/// Makes a disk a member. Its number, and the pool as it is then.
+pub async fn add(local: Rc<Local<Pools>>, pool: String, member: NewMember, usage: Usage) -> Answer<(u16, PoolInfo)> {
     let open = local.state().pool(&pool)?;
     let (disk, new) = new_disk(&local, &member)?;
     let new = NewDisk { disk: open.sockets.plug(disk.clone()), ..new };
     let no = open.pool.disk_add(new, engine_usage(usage)).await?;
     open.found(no, member.path, &disk);
-    Ok(no)
+    Ok((no, info::pool(&open, local.world().now())))
 }
 
 /// What the leaving of a disk comes to.
@@ -160,32 +170,41 @@ pub async fn remove(open: Rc<OpenPool>, disk: u16, to: Option<u16>, now: u64) ->
     Ok(open.pool.disk_remove(disk, to, now).await?)
 }
 
-/// Changes what the pool knows of a disk.
-pub async fn set_disk(open: Rc<OpenPool>, disk: u16, change: DiskChange, run: Run) -> Answer<()> {
+/// Changes what the pool knows of a disk, then whether it is in maintenance. The pool as it is then.
+pub async fn set_disk(
+    local: Rc<Local<Pools>>,
+    pool: String,
+    disk: u16,
+    asked: DiskChange,
+    run: Run,
+) -> Answer<PoolInfo> {
+    let open = local.state().pool(&pool)?;
+    let rests_only = DiskChange { maintenance: None, ..asked.clone() } == DiskChange::default();
     let change = weft_engine::pool::DiskChange {
-        usage: change.usage.map(engine_usage),
-        media: change.media.map(|media| match media {
+        usage: asked.usage.map(engine_usage),
+        media: asked.media.map(|media| match media {
             Media::Hdd => record::Media::Hdd,
             Media::Ssd => record::Media::Ssd,
             Media::Unspecified => record::Media::Unspecified,
         }),
-        name: change.name,
-        domain: change.domain,
+        name: asked.name,
+        domain: asked.domain,
     };
-    match run {
-        Run::Dry => open.pool.plan_disk_set(disk, &change)?,
-        Run::Real => open.pool.disk_set(disk, change).await?,
+    if !rests_only {
+        match run {
+            Run::Dry => open.pool.plan_disk_set(disk, &change)?,
+            Run::Real => open.pool.disk_set(disk, change).await?,
+        }
     }
-    Ok(())
-}
-
-/// Takes a disk out for maintenance.
-pub async fn offline(open: Rc<OpenPool>, disk: u16, run: Run) -> Answer<()> {
-    let done = match run {
-        Run::Dry => open.pool.plan_disk_offline(disk),
-        Run::Real => open.pool.disk_offline(disk).await,
+    let rests = match (asked.maintenance, run) {
+        (None, _) => Ok(()),
+        (Some(true), Run::Dry) => open.pool.plan_disk_offline(disk),
+        (Some(true), Run::Real) => open.pool.disk_offline(disk).await,
+        (Some(false), Run::Dry) => open.pool.plan_disk_online(disk),
+        (Some(false), Run::Real) => open.pool.disk_online(disk).await,
     };
-    done.map_err(|error| with_names(&open, error))
+    rests.map_err(|error| with_names(&open, error))?;
+    Ok(info::pool(&open, local.world().now()))
 }
 
 /// The engine's error, with disks called by their names.
@@ -193,15 +212,6 @@ fn with_names(open: &OpenPool, error: weft_engine::error::Error) -> ApiError {
     let error = ApiError::from(error);
     let message = named(&error.message, &|no| open.disk_name(no));
     ApiError { message, ..error }
-}
-
-/// Ends the maintenance of a disk.
-pub async fn online(open: Rc<OpenPool>, disk: u16, run: Run) -> Answer<()> {
-    let done = match run {
-        Run::Dry => open.pool.plan_disk_online(disk),
-        Run::Real => open.pool.disk_online(disk).await,
-    };
-    done.map_err(|error| with_names(&open, error))
 }
 
 /// Uses a member again that was missing, or failed, and is at `path` now. Its number.

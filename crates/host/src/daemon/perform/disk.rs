@@ -8,6 +8,7 @@ use crate::api::pool::{DiskInfo, DiskState, PoolInfo, Usage};
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::backend::{DiskChange, Label, Run};
 use crate::daemon::candidates::{Asked, More, beyond_room, fixed_size, name_members, size_of_disk};
+use crate::daemon::engine::labels;
 use crate::daemon::opening::wall_clock;
 use crate::daemon::{Daemon, find, lock, probe};
 use crate::ops::Perform;
@@ -179,8 +180,10 @@ impl Daemon {
         let members = name_members(&candidates, &names(pool));
         let mut change =
             Change::new(Outcome::Created, subject(pool, members.iter().map(|m| &m.name)), request.changing.dry_run);
-        for (candidate, member) in candidates.iter().zip(&members) {
-            self.parts.engine.disk_add_judge(&pool.name, candidate.capacity(), &member.name)?;
+        let both = || candidates.iter().zip(&members);
+        let new = both().map(|(candidate, member)| (candidate.capacity, member.name.clone())).collect();
+        self.parts.engine.disk_add_judge(&pool.name, new)?;
+        for (candidate, member) in both() {
             change = change.line(candidate.describe(&member.name));
         }
         change.changes.extend(beyond_room(&candidates));
@@ -197,19 +200,19 @@ impl Daemon {
         if request.changing.dry_run {
             return Ok(change);
         }
-        for (n, (candidate, member)) in candidates.iter().zip(&members).enumerate() {
+        for (n, (candidate, member)) in both().enumerate() {
             let one = std::slice::from_ref(candidate);
-            let added = self.with_candidates(one, || self.parts.engine.disk_add(&pool.name, member, usage));
-            if let Err(mut error) = added {
-                if n > 0 {
-                    let before: Vec<&str> = members[..n].iter().map(|member| member.name.as_str()).collect();
-                    error.message += &format!("; added before that: {}", before.join(", "));
-                    self.note_pools();
+            match self.with_candidates(one, || self.parts.engine.disk_add(&pool.name, member, usage)) {
+                Ok((_, pool)) => self.note_open(&[pool]),
+                Err(mut error) => {
+                    if n > 0 {
+                        let before: Vec<&str> = members[..n].iter().map(|member| member.name.as_str()).collect();
+                        error.message += &format!("; added before that: {}", before.join(", "));
+                    }
+                    return Err(error);
                 }
-                return Err(error);
             }
         }
-        self.note_pools();
         Ok(change)
     }
 
@@ -245,8 +248,7 @@ impl Daemon {
             let message = format!("disk {} leaves already: job {} is {}", old.name, job.job, job.state);
             return Err(ApiError::new(Kind::NotPossible, message).offer(&JobSteer::of(&job.job, JobAction::Cancel)));
         }
-        let judge = |instead: Instead| {
-            let leaving = self.parts.engine.disk_remove_judge(&pool.name, no, instead);
+        let judge = |leaving: Answer<Leaving>| {
             let leaving = leaving.map_err(|error| error.or_hint(|| DiskAdd::some(&pool.name).line()))?;
             let losses = self.accepted(pool, old, &leaving, request.force)?;
             Ok::<_, ApiError>((leaving.moves, losses))
@@ -261,7 +263,7 @@ impl Daemon {
                     ApiError::new(Kind::NotPossible, message).hint(DiskReplace::some(&pool.name, &old.name).line())
                 );
             }
-            let (moving, losses) = judge(Instead::Member(to))?;
+            let (moving, losses) = judge(self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Member(to)))?;
             let change = Change::new(Outcome::Started, what(&new.name), request.changing.dry_run)
                 .line(format!("{moving} move to disk {}, and to others what it has no room for", new.name));
             let change = losses.into_iter().fold(change, Change::line);
@@ -281,9 +283,8 @@ impl Daemon {
         let asked = Asked { disks: &disks, create_size, force: request.force, again: &again };
         let candidates = self.candidates(&asked, &seen.open)?;
         let member = name_members(&candidates, &names(pool)).remove(0);
-        let capacity = candidates[0].capacity();
-        self.parts.engine.disk_add_judge(&pool.name, capacity, &member.name)?;
-        let (moving, losses) = judge(Instead::New(capacity))?;
+        let new = (candidates[0].capacity, member.name.clone());
+        let (moving, losses) = judge(self.parts.engine.disk_replace_judge(&pool.name, no, new)?)?;
         let change = Change::new(Outcome::Started, what(&member.name), request.changing.dry_run)
             .line(candidates[0].describe(&member.name))
             .line(format!("{moving} move to it"));
@@ -293,8 +294,8 @@ impl Daemon {
         }
         let usage = old.usage.filter(|usage| *usage != Usage::Retired).unwrap_or(Usage::Auto);
         let add = || self.parts.engine.disk_add(&pool.name, &member, usage);
-        let to = self.with_candidates(&candidates, add)?;
-        self.note_pools();
+        let (to, now) = self.with_candidates(&candidates, add)?;
+        self.note_open(&[now]);
         self.start_replacing(pool, no, to, false, change)
     }
 
@@ -332,12 +333,6 @@ impl Daemon {
             return Err(ApiError::new(Kind::AlreadyExists, message).hint(hint));
         }
         let domain = request.domain.as_ref().filter(|domain| disk.domain.as_deref().unwrap_or("") != domain.as_str());
-        let change = DiskChange {
-            usage: request.usage.filter(|usage| disk.usage != Some(*usage)),
-            media: request.media.filter(|media| disk.media != *media),
-            name: name.cloned(),
-            domain: domain.cloned(),
-        };
         // A disk that failed was taken out by the pool: it is put back as one that a person took out is.
         let again = request.maintenance == Some(false) && disk.state == DiskState::Failed;
         let maintenance = match (request.maintenance, disk.state) {
@@ -352,8 +347,15 @@ impl Daemon {
                     .offer(&DiskShow::of(format!("{}/{}", pool.name, disk.name))));
             }
         };
-        self.change_disk(pool, disk, no, (&change, maintenance, again), Run::Dry)?;
-        let mut lines = told(disk, &change, maintenance);
+        let change = DiskChange {
+            usage: request.usage.filter(|usage| disk.usage != Some(*usage)),
+            media: request.media.filter(|media| disk.media != *media),
+            name: name.cloned(),
+            domain: domain.cloned(),
+            maintenance,
+        };
+        self.change_disk(pool, disk, no, (&change, again), Run::Dry)?;
+        let mut lines = told(disk, &change);
         lines.extend(self.told_of_leaving(pool, disk, no, &change));
         if again {
             lines.push("it failed, and is given another chance: what it missed is brought to it".into());
@@ -364,7 +366,7 @@ impl Daemon {
         if request.changing.dry_run {
             return Ok(answer);
         }
-        self.change_disk(pool, disk, no, (&change, maintenance, again), Run::Real)?;
+        self.change_disk(pool, disk, no, (&change, again), Run::Real)?;
         Ok(answer)
     }
 
@@ -374,27 +376,20 @@ impl Daemon {
         pool: &PoolInfo,
         disk: &DiskInfo,
         no: u16,
-        (change, maintenance, again): (&DiskChange, Option<bool>, bool),
+        (change, again): (&DiskChange, bool),
         run: Run,
     ) -> Answer<()> {
-        let engine = &self.parts.engine;
         if *change != DiskChange::default() {
-            engine.disk_set(&pool.name, no, change, run)?;
-        }
-        match maintenance {
-            None => {}
-            Some(true) => engine.disk_offline(&pool.name, no, run)?,
-            Some(false) => engine.disk_online(&pool.name, no, run)?,
+            let now = self.parts.engine.disk_set(&pool.name, no, change, run)?;
+            if run == Run::Real {
+                self.note_open(&[now]);
+            }
         }
         match (again, run) {
-            (false, _) => {}
-            (true, Run::Dry) => drop(self.may_try_again(pool, disk)?),
-            (true, Run::Real) => self.try_again(pool, disk)?,
+            (false, _) => Ok(()),
+            (true, Run::Dry) => self.may_try_again(pool, disk).map(drop),
+            (true, Run::Real) => self.try_again(pool, disk),
         }
-        if run == Run::Real && *change != DiskChange::default() {
-            self.note_pools();
-        }
-        Ok(())
     }
 
     /// What becomes of the data of a disk that shall take no more of it, one line each.
@@ -436,7 +431,7 @@ impl Daemon {
             Err(ApiError::new(Kind::NotPossible, message).offer(&DiskReplace::some(&pool.name, &disk.name)))
         };
         let Some(path) = &disk.path else { return replace(format!("where disk {} is, is not known", disk.name)) };
-        match self.parts.engine.probe(path) {
+        match labels::probe(path) {
             Ok(Some(label)) if label.whole && Some(&label.disk_id) == disk.id.as_ref() => Ok(path.clone()),
             Ok(_) => replace(format!("what is at {} is not disk {} any more", path.display(), disk.name)),
             Err(error) => replace(error.message),
@@ -462,7 +457,7 @@ impl Daemon {
 }
 
 /// What a change of a disk means, one line each.
-fn told(disk: &DiskInfo, change: &DiskChange, maintenance: Option<bool>) -> Vec<String> {
+fn told(disk: &DiskInfo, change: &DiskChange) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(usage) = change.usage {
         let before = disk.usage.map(|usage| format!("{usage} -> ")).unwrap_or_default();
@@ -477,7 +472,7 @@ fn told(disk: &DiskInfo, change: &DiskChange, maintenance: Option<bool>) -> Vec<
         let or_none = |text: &str| if text.is_empty() { "none".to_string() } else { text.to_string() };
         format!("domain {} -> {}", or_none(disk.domain.as_deref().unwrap_or("")), or_none(domain))
     }));
-    lines.extend(maintenance.map(|on| match on {
+    lines.extend(change.maintenance.map(|on| match on {
         true => "in maintenance: nothing is read from it or written to it; what it misses is noted".into(),
         false => "out of maintenance: what it missed is brought to it".into(),
     }));

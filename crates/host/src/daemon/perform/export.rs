@@ -3,6 +3,7 @@
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::export::{Address, ExportInfo, Network, Place, Terms};
 use crate::api::name::VdiskName;
+use crate::api::pool::PoolInfo;
 use crate::api::vdisk::VdiskInfo;
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::state::ExportRecord;
@@ -210,9 +211,9 @@ impl Daemon {
         Ok(change)
     }
 
-    /// Serves every remembered export that is not served yet and can be (the daemon's invariant 3).
-    pub(in crate::daemon) fn restore_exports(&self) {
-        let Ok(pools) = self.parts.engine.pools() else { return };
+    /// Serves every remembered export that is not served yet and can be: of these pools, which are open (the daemon's
+    /// invariant 3).
+    pub(in crate::daemon) fn restore_exports(&self, pools: &[PoolInfo]) {
         let mut exports = lock(&self.state).exports.clone();
         let first_time = !std::mem::replace(&mut *lock(&self.restored), true);
         let idle_before = lock(&self.idle).clone();

@@ -6,6 +6,8 @@ mod job;
 mod leaving;
 mod mount;
 mod pool;
+#[cfg(test)]
+mod trips;
 mod vdisk;
 mod watch;
 

@@ -10,7 +10,7 @@ use crate::api::span::Span;
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::backend::NewPool;
 use crate::daemon::backend::OpenHow;
-use crate::daemon::candidates::{Asked, Candidate, More, beyond_room, fixed_size, name_members};
+use crate::daemon::candidates::{Asked, More, beyond_room, fixed_size, name_members};
 use crate::daemon::opening::{Looking, Why, may_be_read};
 use crate::daemon::state::{ExportRecord, Wanted};
 use crate::daemon::{Daemon, lock};
@@ -76,7 +76,7 @@ impl Perform<PoolExport> for Daemon {
     fn perform(&self, export: &PoolExport) -> Answer<Change> {
         // One that is waited for is not there.
         if let Err(error) = self.pool(&export.pool)
-            && self.waited_for(&export.pool).is_none()
+            && self.waited_for(&export.pool, &self.pools()?).is_none()
         {
             return Err(error);
         }
@@ -177,12 +177,12 @@ impl Daemon {
         self.parts.engine.pool_create_judge(
             &request.name,
             slab_size,
-            &candidates.iter().map(Candidate::capacity).collect::<Vec<_>>(),
+            &candidates.iter().map(|candidate| candidate.capacity).collect::<Vec<_>>(),
         )?;
         if !request.changing.dry_run {
             let new = NewPool { name: request.name.clone(), slab_size, members };
-            self.with_candidates(&candidates, || self.parts.engine.pool_create(&new))?;
-            self.remember_pools()?;
+            let made = self.with_candidates(&candidates, || self.parts.engine.pool_create(&new))?;
+            self.remember_open(&[made])?;
         }
         Ok(change)
     }
@@ -233,9 +233,9 @@ impl Daemon {
             return Err(ApiError::new(Kind::AlreadyExists, message).hint(hint));
         }
         nothing_offered(pool, "know it by its name")?;
-        self.parts.engine.pool_rename(&pool.name, &request.name, request.changing.run())?;
+        let now = self.parts.engine.pool_rename(&pool.name, &request.name, request.changing.run())?;
         if !request.changing.dry_run {
-            self.note_pools();
+            self.note_open(&[now]);
         }
         Ok(Change::new(Outcome::Changed, subject, request.changing.dry_run)
             .line(format!("name {} -> {}", pool.name, request.name)))
@@ -273,8 +273,9 @@ impl Daemon {
     }
 
     fn export_pool(&self, request: &PoolExport) -> Answer<Change> {
-        let (pool, dry_run) = (request.pool.as_str(), request.changing.dry_run);
-        if let Some(absent) = self.waited_for(pool) {
+        let (name, dry_run) = (request.pool.as_str(), request.changing.dry_run);
+        let open = self.pools()?;
+        if let Some(absent) = self.waited_for(name, &open) {
             let change = Change::new(Outcome::Closed, format!("pool {}", absent.name), dry_run).line(format!(
                 "it is not waited for any more, also over a restart, until `{}`",
                 PoolImport::of(&absent.name).line()
@@ -285,10 +286,9 @@ impl Daemon {
             }
             return Ok(change);
         }
-        let pool = self.pools()?.into_iter().find(|open| open.name == pool);
-        let gone = || ApiError::new(Kind::NotFound, format!("no pool {}", request.pool)).offer(&PoolList {});
-        let pool = pool.ok_or_else(gone)?;
-        nothing_offered(&pool, "would lose it")?;
+        let gone = || ApiError::new(Kind::NotFound, format!("no pool {name}")).offer(&PoolList {});
+        let pool = open.iter().find(|open| open.name == name).ok_or_else(gone)?;
+        nothing_offered(pool, "would lose it")?;
         let change = Change::new(Outcome::Closed, format!("pool {}", pool.name), dry_run).line(format!(
             "until `{}`, also over a restart; its disks may be taken away",
             PoolImport::of(&pool.name).line()
@@ -296,7 +296,7 @@ impl Daemon {
         if dry_run {
             return Ok(change);
         }
-        self.note_pools();
+        self.note_open(&open);
         self.want(&pool.id, Wanted::Closed)?;
         self.parts.engine.pool_close(&pool.name)?;
         self.open_found_pools(Instant::now(), Looking::Survey);
@@ -304,8 +304,8 @@ impl Daemon {
     }
 
     /// A pool that was open here and could not be opened again: its disks are away, for one.
-    fn waited_for(&self, pool: &str) -> Option<Importable> {
-        let open = self.pools().ok()?.iter().any(|open| open.name == pool);
+    fn waited_for(&self, pool: &str, open: &[PoolInfo]) -> Option<Importable> {
+        let open = open.iter().any(|open| open.name == pool);
         let unopened = lock(&self.unopened);
         let mut known = unopened.iter().filter(|known| !open && known.found.name == pool && known.why == Why::Failed);
         known.next().map(|known| known.found.clone())
@@ -370,7 +370,8 @@ impl Daemon {
             return Ok(change);
         }
         lock(&self.unopened).retain(|unopened| unopened.found.id != id);
-        self.note_pools();
+        let open = self.parts.engine.pools().unwrap_or_default();
+        self.note_open(&open);
         self.want(
             &id,
             match (*read_only, *degraded) {
@@ -379,7 +380,7 @@ impl Daemon {
                 (true, true) => Wanted::ReadOnlyDegraded,
             },
         )?;
-        self.restore_exports();
+        self.restore_exports(&open);
         Ok(change)
     }
 
