@@ -104,10 +104,12 @@ pub enum Mutant {
     TreeBegunAnewEmpty = 48,
     /// A checkpoint counts although changes of the configuration did not come into the tree.
     TreeStuckIgnored = 49,
+    /// A pool whose disks were given up goes on.
+    ReleasedPoolGoesOn = 50,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 49] = [
+pub const ALL: [Mutant; 50] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -156,6 +158,7 @@ pub const ALL: [Mutant; 49] = [
     Mutant::TreeReplayUntold,
     Mutant::TreeBegunAnewEmpty,
     Mutant::TreeStuckIgnored,
+    Mutant::ReleasedPoolGoesOn,
     Mutant::ChunkPutLate,
 ];
 

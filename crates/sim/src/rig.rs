@@ -165,7 +165,9 @@ impl Rig {
     /// Closes the pool as a clean stop does.
     pub fn close(&mut self) -> Result<()> {
         let pool = self.pool();
+        let released = pool.clone();
         let closed = self.run(async move { pool.close().await });
+        drop(released.release());
         self.forget_pool();
         self.world.run_until_idle(self.world.now() + PATIENCE);
         closed

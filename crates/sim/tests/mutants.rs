@@ -141,6 +141,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::NotesAfterCommits => {
             Catcher::Story(stories::a_kill_after_all_disks_blinked_leaves_no_stripe_without_redundancy_in_silence)
         }
+        Mutant::ReleasedPoolGoesOn => Catcher::Story(stories::a_pool_whose_disks_were_given_up_writes_nothing_and_ends),
         Mutant::ReturnFlushesNothing => {
             Catcher::Story(stories::a_disk_that_is_back_has_a_label_whenever_the_power_goes)
         }

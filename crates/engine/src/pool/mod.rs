@@ -17,10 +17,13 @@ pub mod open;
 pub mod plan;
 pub mod room;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::fail;
 use crate::format::Id;
+use crate::format::label::DiskPlan;
 use crate::format::record::Record;
+use crate::io::Disk;
+use crate::mutant::{self, Mutant};
 use crate::store::Store;
 use crate::stripe::geometry::Resiliency;
 use crate::units::ByteCount;
@@ -243,6 +246,17 @@ impl Pool {
         self.store.work.notify();
         self.store.drains.notify();
         result
+    }
+
+    /// Gives up the disks of a pool that was closed. Whoever still wants to write to them (a record that came after the
+    /// last checkpoint) is refused, and ends.
+    pub fn release(&self) -> Vec<(Rc<dyn Disk>, DiskPlan)> {
+        self.store.stop_tasks();
+        if !mutant::active(Mutant::ReleasedPoolGoesOn) {
+            self.store.log.fail(Error::new(ErrorKind::Closed, "the pool is closed"));
+        }
+        let mut members = self.store.members.borrow_mut();
+        members.values_mut().filter_map(|member| Some((member.disk.take()?, member.plan))).collect()
     }
 
     /// Takes a checkpoint, one at a time.

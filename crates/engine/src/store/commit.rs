@@ -13,6 +13,7 @@
 
 use super::{Store, join};
 use crate::error::{ErrorKind, Result};
+use crate::fail;
 use crate::format::batch::{self, BatchHead};
 use crate::io::IoSlice;
 use crate::log::Taken;
@@ -207,8 +208,12 @@ impl Store {
                 self.write_labels().await?;
             }
             let loggers = self.loggers();
+            if loggers.is_empty() && self.frozen().is_none() {
+                // Losses freeze the pool: nobody lost these, they were taken away.
+                return fail!(Closed, "no disk is left to write the log to");
+            }
             let all_have = loggers.iter().all(|no| have.contains(no)) || mutant::active(Mutant::BatchNotRepeated);
-            if self.frozen().is_none() && !loggers.is_empty() && all_have {
+            if self.frozen().is_none() && all_have {
                 return Ok(crc);
             }
         }

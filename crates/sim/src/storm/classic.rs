@@ -194,7 +194,7 @@ impl Storm {
         if closed.is_ok() {
             // A crash that was due in a moment finds nothing to crash.
             world.crash_at(u64::MAX);
-            self.rig.pool = None;
+            self.rig.pool.take().into_iter().for_each(|pool| drop(pool.release()));
             world.run_until_idle(world.now() + PATIENCE);
         }
         world.crash_at(u64::MAX);

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 use weft_engine::error::{ErrorKind, Result};
+use weft_engine::event::Event;
 use weft_engine::format::Id;
 use weft_engine::format::label::{DiskPlan, Label};
 use weft_engine::format::record::{JobKind, Media, SettingsRecord, Usage};
@@ -197,6 +198,24 @@ pub fn a_kill_after_all_disks_blinked_leaves_no_stripe_without_redundancy_in_sil
             story.rig.halt();
         }
     }
+}
+
+/// Something is noted after the last checkpoint of a pool that is closed, and its disks are given up: whoever was to
+/// write that ends, and the pool has not failed.
+pub fn a_pool_whose_disks_were_given_up_writes_nothing_and_ends() {
+    let story = Story::new(7, 3, MIRROR2);
+    story.write_and_flush(0, story.stripe(), 1);
+    let (pool, world) = (story.rig.pool(), story.rig.world.clone());
+    let closing = pool.clone();
+    story.rig.run(async move { closing.close().await.unwrap() });
+    let noted = pool.store().map.borrow_mut().change_disk(1, |disk| disk.usage = Usage::Retired);
+    pool.store().append_changes(noted);
+    assert_eq!(pool.release().len(), 3);
+    story.events();
+    world.run_until(Nanos::secs(5), || false);
+    let failed = |event: &Event| matches!(event, Event::PoolFailed { .. });
+    assert!(!story.events().iter().any(failed), "the pool was closed, and has failed");
+    assert_eq!(world.tasks(), Vec::<&str>::new(), "nobody waits for anything");
 }
 
 /// Most disks go when one has its label, in its cache, and all are back with what they had; the power goes when it has

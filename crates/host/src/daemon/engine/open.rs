@@ -23,7 +23,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weft_engine::error::{Error, ErrorKind};
 use weft_engine::format::Id;
-use weft_engine::format::label::DiskPlan;
 use weft_engine::format::record::Media;
 use weft_engine::io::Disk;
 use weft_engine::pool::create::{self, NewDisk, PoolOptions};
@@ -245,7 +244,7 @@ async fn plan_inside(local: Rc<Local<Pools>>, members: Vec<PathBuf>, how: OpenHo
     let options = OpenOptions { read_only: true, degraded: how.degraded, tuning, ..OpenOptions::default() };
     let pool = Pool::open(local.world(), disks, options).await.map_err(said_by_disks)?;
     let closed = pool.close().await;
-    pool.store().members.borrow_mut().values_mut().for_each(|member| drop(member.disk.take()));
+    drop(pool.release());
     Ok(closed?)
 }
 
@@ -388,10 +387,7 @@ pub async fn close(local: Rc<Local<Pools>>, name: &str, wipe: bool) -> Answer<()
     let closed = open.pool.close().await;
     local.state().open.borrow_mut().remove(name);
     // Tasks that end a moment later still hold the pool; the disks are free at once.
-    let disks: Vec<(Rc<dyn Disk>, DiskPlan)> = {
-        let mut members = open.pool.store().members.borrow_mut();
-        members.values_mut().filter_map(|member| Some((member.disk.take()?, member.plan))).collect()
-    };
+    let disks = open.pool.release();
     if wipe {
         for (disk, plan) in &disks {
             create::give_back(disk, plan).await?;
