@@ -320,6 +320,8 @@ pub fn a_writer_beside_readers_that_never_rest() -> Option<String> {
         host.now().since(began)
     });
     let held = pool.store().turns.held.get();
+    // Nobody reads from a pool that is closed.
+    world.run_until(READ_FOR, || false);
     drop((vdisk, pool));
     rig.close().expect("the pool closes");
     if took > WRITTEN_WITHIN {
