@@ -14,6 +14,7 @@ pub mod flushes;
 pub mod growth;
 pub mod many;
 pub mod mixed;
+pub mod mkpool;
 pub mod oracle;
 pub mod quorum;
 pub mod random_writes;

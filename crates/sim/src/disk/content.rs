@@ -121,6 +121,11 @@ impl Content {
         self.block(block).harm
     }
 
+    /// Where anything was ever written: from which byte on, and how many bytes.
+    pub fn written(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.chunks.keys().map(|chunk| (chunk * CHUNK_BLOCKS * BLOCK, CHUNK_BLOCKS * BLOCK))
+    }
+
     /// Every harmed block, lowest first.
     pub fn harmed(&self) -> Vec<(DiskOffset, Harm)> {
         let blocks = self.chunks.iter().flat_map(|(no, chunk)| {

@@ -32,6 +32,13 @@ impl DiskImage {
         Ok(bytes)
     }
 
+    /// The ranges in which anything was ever written; everything else is zeros.
+    pub fn written(&self) -> Vec<(DiskOffset, ByteCount)> {
+        let end = self.shape.capacity.0;
+        let cut = |(at, len): (u64, u64)| (DiskOffset(at), ByteCount(len.min(end - at)));
+        self.content.written().map(cut).collect()
+    }
+
     /// Puts whole blocks of `bytes` at `at`: how tests damage a label or plant a foreign one.
     pub fn overwrite(&mut self, at: DiskOffset, bytes: &[u8]) {
         let len = ByteCount(bytes.len() as u64);
