@@ -69,7 +69,7 @@ impl Pool {
     async fn prove_pages(&self, report: &mut CheckReport) -> Result<bool> {
         let metadata: Vec<u32> = {
             let map = self.store.map.borrow();
-            let segments = map.segments.values().filter(|found| found.record.owner == OWNER_METADATA);
+            let segments = map.metadata_segments();
             segments.map(|found| found.record.id).collect()
         };
         let mut dirty = false;

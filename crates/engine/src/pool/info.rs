@@ -3,7 +3,7 @@
 use super::Pool;
 use super::leaving::{Instead, losses_without, survivable};
 use crate::format::Id;
-use crate::format::record::{Away, Media, OWNER_METADATA, Usage};
+use crate::format::record::{Away, Media, Usage};
 use crate::health::{DiskFacts, disk_health, disk_state, pool_health, vdisk_health};
 use crate::store::DiskCounters;
 use crate::stripe::geometry::Layout;
@@ -164,7 +164,7 @@ impl Pool {
         let slabs = |count: usize| store.slab * count as u64;
         let capacity: ByteCount = slabs(map.disks.values().map(|disk| disk.free.len()).sum());
         let free = slabs(map.disks.keys().map(|no| map.free_soon(*no)).sum());
-        let metadata = map.segments.values().filter(|segment| segment.record.owner == OWNER_METADATA);
+        let metadata = map.metadata_segments();
         let metadata = slabs(metadata.map(|segment| segment.record.slabs.iter().flatten().count()).sum());
         let (log_used, log_len) = store.log.fill();
         PoolInfo {

@@ -362,7 +362,7 @@ impl Map {
             table.free += indexes as u64;
         }
         self.bulk += segment_len(&record);
-        self.segments.insert(id, Segment::new(record, indexes));
+        self.put_segment(Segment::new(record, indexes));
         id
     }
 
@@ -383,16 +383,17 @@ impl Map {
     }
 
     fn free_page_run(&mut self, count: u32) -> Option<PageRun> {
-        let metadata = self.segments.values_mut().filter(|segment| segment.record.owner == OWNER_METADATA);
-        for segment in metadata {
-            let free = &mut segment.free;
-            let run = free.runs(0..free.len(), true).into_iter().find(|run| run.len() >= count as usize);
-            if let Some(run) = run {
-                free.remove(run.start..run.start + count as usize);
-                return Some(PageRun { segment: segment.record.id, first: run.start as u32, count });
-            }
-        }
-        None
+        let run_in = |segment: &Segment| {
+            let free = &segment.free;
+            // Most of them are full.
+            let runs = if free.count() < count as usize { Vec::new() } else { free.runs(0..free.len(), true) };
+            let run = runs.into_iter().find(|run| run.len() >= count as usize)?;
+            Some(PageRun { segment: segment.record.id, first: run.start as u32, count })
+        };
+        let run = self.metadata_segments().find_map(run_in)?;
+        let segment = self.segments.get_mut(&run.segment)?;
+        segment.free.remove(run.first as usize..(run.first + count) as usize);
+        Some(run)
     }
 }
 

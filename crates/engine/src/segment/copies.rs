@@ -92,7 +92,7 @@ impl Map {
 
     /// How many disks may fail before metadata that is in use is out of reach; none: there is none.
     pub fn metadata_failures_left(&self) -> Option<u32> {
-        let used = self.segments.values().filter(|found| found.record.owner == OWNER_METADATA && !found.free.is_full());
+        let used = self.metadata_segments().filter(|found| !found.free.is_full());
         used.map(|found| self.readable_copies(&found.record).count_ones().saturating_sub(1)).min()
     }
 

@@ -36,7 +36,7 @@ use crate::stripe::table::{CHUNK_PAGES, Chunk, Place, Table};
 use crate::units::ByteCount;
 use ahead::Ahead;
 use alloc::borrow::Cow;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 pub use allocate::segments_on;
@@ -70,6 +70,8 @@ pub struct Map {
     pub tables: BTreeMap<u32, Table>,
     /// Segments, metadata segments included.
     pub segments: BTreeMap<u32, Segment>,
+    /// Which of them are metadata segments.
+    metadata: BTreeSet<u32>,
     /// The tree's root, as the newest checkpoint has it.
     pub tree: Option<TreeRecord>,
     /// What the owner set.
@@ -160,6 +162,7 @@ impl Map {
             vdisks: BTreeMap::new(),
             tables: BTreeMap::new(),
             segments: BTreeMap::new(),
+            metadata: BTreeSet::new(),
             tree: None,
             settings: SettingsRecord::default(),
             jobs: BTreeMap::new(),
@@ -192,7 +195,7 @@ impl Map {
         records.extend(self.jobs.values().map(|job| Record::Job(job.clone())));
         records.extend(self.newest_events().map(|event| Record::Event(event.clone())));
         records.extend(self.disks.values().map(|disk| Record::Disk(disk.record.clone())));
-        let metadata = self.segments.values().filter(|segment| segment.record.owner == OWNER_METADATA);
+        let metadata = self.metadata_segments();
         records.extend(metadata.map(|segment| Record::Segment(segment.record.clone())));
         records.extend(self.tables.values().map(|table| Record::Table(table.record)));
         records.extend(self.vdisks.values().map(|vdisk| Record::Vdisk(vdisk.clone())));
@@ -271,10 +274,11 @@ impl Map {
                     return fail!(Corrupt, "segment {} has no room for a stripe", record.id);
                 }
                 let indexes = self.indexes(&record) as usize;
-                self.segments.insert(record.id, Segment::new(record, indexes));
+                self.put_segment(Segment::new(record, indexes));
             }
             Record::SegmentDrop(id) => {
                 self.segments.remove(&id);
+                self.metadata.remove(&id);
             }
             Record::Chunk(record) => {
                 if record.chunk >= CHUNKS_MAX {
@@ -452,8 +456,23 @@ impl Map {
         self.put_pages_back(record.sheet);
     }
 
+    /// The segments that hold metadata pages.
+    pub fn metadata_segments(&self) -> impl Iterator<Item = &Segment> + Clone {
+        self.metadata.iter().map(|id| &self.segments[id])
+    }
+
+    fn put_segment(&mut self, segment: Segment) {
+        let SegmentRecord { id, owner, .. } = segment.record;
+        match owner {
+            OWNER_METADATA => self.metadata.insert(id),
+            _ => self.metadata.remove(&id),
+        };
+        self.segments.insert(id, segment);
+    }
+
     fn take_segment(&mut self, id: u32) -> Segment {
         let segment = self.segments.remove(&id).expect("a segment that is dropped exists");
+        self.metadata.remove(&id);
         self.ahead.forget_segment(id);
         self.bulk -= segment_len(&segment.record);
         if let Some(table) = self.tables.get_mut(&segment.record.owner) {

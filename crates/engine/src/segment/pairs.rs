@@ -19,8 +19,8 @@ impl Map {
     /// the beginning; else one of a new segment, whose record is added to `records`. None where there is no room for a
     /// segment.
     pub fn take_pair(&mut self, records: &mut Vec<Record<'static>>) -> Option<Pair> {
-        let mut all = self.segments.values().filter(|segment| segment.record.owner == OWNER_METADATA);
-        let id = match all.find(|segment| !segment.free.is_empty()).map(|segment| segment.record.id) {
+        let free = self.metadata_segments().find(|segment| !segment.free.is_empty()).map(|segment| segment.record.id);
+        let id = match free {
             Some(id) => id,
             None => {
                 let id = self.new_metadata_segment().ok()?;
@@ -72,7 +72,7 @@ impl Map {
 
     /// Whether so many pairs may be taken by others than the tree.
     pub(super) fn may_take_pairs(&self, count: u64) -> bool {
-        let metadata = self.segments.values().filter(|segment| segment.record.owner == OWNER_METADATA);
+        let metadata = self.metadata_segments();
         let (free, all) = metadata.fold((0, 0), |(free, all), segment| (free + segment.free.count() as u64, all + 1));
         free >= count + self.pairs_kept(self.bulk, all)
     }

@@ -127,7 +127,7 @@ impl Map {
 
     /// Makes room for one chunk that the log has made.
     pub fn make_chunk_room(&mut self, table: u32, number: u32) -> Result<()> {
-        let metadata = self.segments.values().filter(|segment| segment.record.owner == OWNER_METADATA);
+        let metadata = self.metadata_segments();
         let pages: u64 = metadata.map(|segment| segment.free.len() as u64).sum();
         let chunks: u64 = self.tables.values().map(|table| table.chunks.len() as u64).sum();
         if chunks > 2 * (pages / CHUNK_PAGES as u64) + CHUNKS_BESIDE {

@@ -7,7 +7,7 @@ use super::allocate::{SLABS_KEPT, segments_on};
 use super::copies::Copies;
 use super::{DiskRoom, Map, PAGE_PAIR, Segment};
 use crate::format::page::PAGE_SUMS;
-use crate::format::record::{OWNER_METADATA, SEGMENT_LEN, SLAB_LEN};
+use crate::format::record::{SEGMENT_LEN, SLAB_LEN};
 use crate::limits::METADATA_COPIES;
 use crate::stripe::geometry::Layout;
 use crate::units::ByteCount;
@@ -50,7 +50,7 @@ impl Map {
             runs.iter().map(|run| (run.len() / sheet) as u64).sum()
         };
         let record = SEGMENT_LEN + layout.slots() as u64 * SLAB_LEN;
-        let metadata = self.segments.values().filter(|segment| segment.record.owner == OWNER_METADATA);
+        let metadata = self.metadata_segments();
         let (all, there) = metadata.clone().fold((0, 0), |(all, free), one| (all + 1, free + one.free.count() as u64));
         let ready: u64 = metadata.map(ready).sum();
         // Sheets need runs, and leave what is kept for the tree; the tree takes any pairs.

@@ -11,7 +11,6 @@
 use super::{Store, quorum};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
-use crate::format::record::OWNER_METADATA;
 use crate::mutant::{self, Mutant};
 use crate::units::Nanos;
 use alloc::collections::BTreeMap;
@@ -210,15 +209,14 @@ impl Store {
         let map = self.map.borrow();
         let before = self.homes.borrow();
         let before = before.iter().filter(|(id, _)| map.segments.contains_key(id)).map(|(_, on)| *on);
-        let now = map.segments.values().filter(|found| found.record.owner == OWNER_METADATA).map(|found| found.disks());
+        let now = map.metadata_segments().map(|found| found.disks());
         now.chain(before).find(|on| on & current == 0)
     }
 
     /// The disks (bits) of each metadata segment.
     pub fn metadata_homes(&self) -> BTreeMap<u32, u64> {
         let map = self.map.borrow();
-        let all = map.segments.iter().filter(|(_, found)| found.record.owner == OWNER_METADATA);
-        all.map(|(id, found)| (*id, found.disks())).collect()
+        map.metadata_segments().map(|found| (found.record.id, found.disks())).collect()
     }
 
     fn names_of(&self, set: u64) -> String {

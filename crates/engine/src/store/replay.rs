@@ -31,6 +31,7 @@ use crate::units::{BLOCK, ByteCount};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Stripes whose checksums are brought up to date at once.
 const SUMS_AT_ONCE: usize = 64;
@@ -277,40 +278,18 @@ impl Store {
         !left_behind && head.chain == chain && head.position % ring + head.ring_len() <= ring
     }
 
-    /// Whether a batch was begun at the end that was found; and invariant 4: no successor of it counts.
+    /// Whether a batch was begun at the end that was found; and invariant 4: no successor of it counts. The log disks
+    /// are asked side by side.
     async fn prove_end(&self, position: u64, number: u64) -> Result<bool> {
         let ring = self.ring_len();
-        let (mut torn, mut readable) = (false, false);
         // The longest batch is an eighth of the ring and one record; what does not fit before the ring's end begins at
         // its start.
         let end = (position + 2 * (ring / 8 + self.longest_record() + BLOCK)).min(position + ring);
-        for no in self.loggers() {
-            for start in [position, position.next_multiple_of(ring)] {
-                let first = self.disk_read(no, self.log_offset(no, start), BLOCK as usize).await;
-                readable |= first.is_ok() && start == position;
-                torn |= first.is_ok_and(|block| decode_head(self.id, start, number, &block).is_some());
-            }
-            let mut at = position + BLOCK;
-            let mut most = 1u64 << 20;
-            while at < end {
-                let len = most.min(ring - at % ring).min(end - at);
-                let piece = self.disk_read(no, self.log_offset(no, at), len as usize).await;
-                if piece.is_err() && len > BLOCK && self.has_disk(no) {
-                    // One block of it cannot be read; the others may hold what is looked for.
-                    most = BLOCK;
-                    continue;
-                }
-                if let Ok(piece) = piece
-                    && !mutant::active(Mutant::LogEndsInItsMiddle)
-                    && self.holds_batch(no, at, number + 1, &piece).await
-                {
-                    return fail!(
-                        Corrupt,
-                        "log batch {number} cannot be read on any disk, but its successor can: the log is damaged beyond its redundancy"
-                    );
-                }
-                at += len;
-            }
+        let (mut torn, mut readable) = (false, false);
+        for told in join(self.loggers().into_iter().map(|no| self.prove_end_on(no, position..end, number))).await {
+            let (begun, read) = told?;
+            torn |= begun;
+            readable |= read;
         }
         if !readable {
             return fail!(
@@ -319,6 +298,40 @@ impl Store {
             );
         }
         Ok(torn)
+    }
+
+    /// Whether batch `number` was begun on log disk `no`, where `range` begins, and whether that can be read there. An
+    /// error: its successor lies in `range`.
+    async fn prove_end_on(&self, no: u16, range: Range<u64>, number: u64) -> Result<(bool, bool)> {
+        let (ring, position) = (self.ring_len(), range.start);
+        let (mut torn, mut readable) = (false, false);
+        for start in [position, position.next_multiple_of(ring)] {
+            let first = self.disk_read(no, self.log_offset(no, start), BLOCK as usize).await;
+            readable |= first.is_ok() && start == position;
+            torn |= first.is_ok_and(|block| decode_head(self.id, start, number, &block).is_some());
+        }
+        let mut at = position + BLOCK;
+        let mut most = 1u64 << 20;
+        while at < range.end {
+            let len = most.min(ring - at % ring).min(range.end - at);
+            let piece = self.disk_read(no, self.log_offset(no, at), len as usize).await;
+            if piece.is_err() && len > BLOCK && self.has_disk(no) {
+                // One block of it cannot be read; the others may hold what is looked for.
+                most = BLOCK;
+                continue;
+            }
+            if let Ok(piece) = piece
+                && !mutant::active(Mutant::LogEndsInItsMiddle)
+                && self.holds_batch(no, at, number + 1, &piece).await
+            {
+                return fail!(
+                    Corrupt,
+                    "log batch {number} cannot be read on any disk, but its successor can: the log is damaged beyond its redundancy"
+                );
+            }
+            at += len;
+        }
+        Ok((torn, readable))
     }
 
     /// The most bytes of one record: a commit of the table with the most checksums, or landed data.

@@ -374,7 +374,7 @@ impl Pool {
 
     fn metadata_on(&self, no: u16) -> Vec<(u32, SlabAt)> {
         let map = self.store.map.borrow();
-        let segments = map.segments.values().filter(|found| found.record.owner == OWNER_METADATA);
+        let segments = map.metadata_segments();
         segments
             .flat_map(|found| {
                 found.record.slabs.iter().flatten().filter(|at| at.disk == no).map(|at| (found.record.id, *at))

@@ -27,7 +27,7 @@ use super::Store;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fail;
 use crate::format::page::PageId;
-use crate::format::record::{OWNER_METADATA, Record, TreeRecord};
+use crate::format::record::{Record, TreeRecord};
 use crate::io::{Buf, IoSlice};
 use crate::mutant::{self, Mutant};
 use crate::sync::Turn;
@@ -223,7 +223,7 @@ impl Store {
             })
             .collect();
         let map = self.map.borrow();
-        let metadata = map.segments.values().filter(|found| found.record.owner == OWNER_METADATA);
+        let metadata = map.metadata_segments();
         let unnamed = mutant::active(Mutant::TreeHomeUnnamed);
         let made = metadata.filter(|found| !named.contains(&found.record.id) && !unnamed);
         records.extend(made.map(|found| Record::Segment(found.record.clone())));

@@ -260,7 +260,7 @@ impl Room {
         if lost.is_empty() {
             return;
         }
-        let metadata = map.segments.values().filter(|found| found.record.owner == OWNER_METADATA);
+        let metadata = map.metadata_segments();
         let metadata: Vec<u32> = metadata.map(|found| found.record.id).collect();
         let blocks = map.tree_blocks();
         for segment in metadata {
