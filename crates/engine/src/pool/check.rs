@@ -40,6 +40,8 @@ pub struct CheckReport {
     pub healed_pages: u64,
     /// Stripes with data beyond the redundancy.
     pub lost_stripes: u64,
+    /// Disks that took too long to tell what they have of the metadata.
+    pub silent: BTreeSet<u16>,
     /// Whatever should never be: sentences for people.
     pub problems: Vec<String>,
 }
@@ -48,7 +50,7 @@ impl CheckReport {
     /// Whether nothing at all is wrong.
     pub fn is_sound(&self) -> bool {
         let healed = self.bad_blocks == self.healed_blocks && self.bad_pages == self.healed_pages;
-        self.problems.is_empty() && healed && self.lost_stripes == 0
+        self.problems.is_empty() && self.silent.is_empty() && healed && self.lost_stripes == 0
     }
 }
 
@@ -109,7 +111,6 @@ impl Pool {
         };
         let mut dirty = false;
         for segment in metadata {
-            let mut late = BTreeSet::new();
             for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
                 let (began, mut left) = (self.store.world.now(), group.to_vec());
                 loop {
@@ -123,7 +124,7 @@ impl Pool {
                     // A disk that stalls is waited for as long as for a write.
                     let waited = self.store.world.now().since(began);
                     if again.is_empty() || waited > self.store.tuning.write_limit {
-                        late.extend(again.into_iter().map(|(no, _)| no));
+                        report.silent.extend(again.into_iter().map(|(no, _)| no));
                         break;
                     }
                     self.store.pause().await;
@@ -135,8 +136,6 @@ impl Pool {
                 dirty |= !proof.lost.is_empty();
                 damaged.tree.extend(proof.damaged.into_iter().chain(proof.lost));
             }
-            let unproven = |no: u16| format!("disk {no} does not answer: its metadata is not proven");
-            report.problems.extend(late.into_iter().map(unproven));
         }
         if dirty && repair {
             self.checkpoint().await?;

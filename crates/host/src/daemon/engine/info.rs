@@ -208,6 +208,8 @@ pub fn check_report(pool: &str, repair: bool, report: &check::CheckReport) -> Ch
     if bad > 0 {
         problems.push(format!("{bad} copies of metadata are unreadable or wrong{}", until("read from")));
     }
+    let unproven = |no: &u16| format!("disk {no} does not answer: its metadata is not proven");
+    problems.extend(report.silent.iter().map(unproven));
     if report.lost_stripes > 0 {
         problems.push(format!("{} stripes are lost: more failed than their layout survives", report.lost_stripes));
     }
