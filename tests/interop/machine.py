@@ -14,7 +14,7 @@ MIB = 1 << 20
 # Far more than anything here takes; when it is over the case has failed. A machine without hardware help takes longer.
 PATIENCE = int(os.environ.get("WEFT_PATIENCE") or (1200 if os.environ.get("WEFT_VM") else 240))
 # What a check says of blocks that are bad and not beyond the redundancy.
-COVERED = "they are computed from the others until they are repaired"
+COVERED = "until they are repaired"
 
 
 class Machine:

@@ -148,14 +148,13 @@ class Crowd(Machine):
         while (known := self.known_missing()) != names:
             assert time.monotonic() - begun < machines.PATIENCE, f"{names} are away, and it says {known}:\n{self.weft('status')}"
             time.sleep(0.05)
-        status = self.json("status")
+        status, pool = self.looked()
         of_pool = [one["message"] for one in status["attention"] if one["subject"] == "pool p"]
-        if not status["pools"]:
+        if not pool:
             words = [message for message in of_pool if message.startswith("not open")]
             assert words and all(name in words[0] for name in names) and "by itself" in words[0], (names, status)
             self.type_hints(status["attention"])
             return words[0]
-        pool = self.json("pool", "show", "p")
         assert {disk["name"] for disk in pool["disks"] if disk["state"] == "missing"} == names, pool["disks"]
         assert all(f"disk p/{name}" in [one["subject"] for one in status["attention"]] for name in names), status
         assert pool["health"] != "healthy" and not pool["read_only"], pool
@@ -168,6 +167,21 @@ class Crowd(Machine):
         self.type_hints(status["attention"])
         return words[0] if words else status["attention"][0]["message"]
 
+    def looked(self):
+        """The status, and the pool if it is open, of one moment: pools open and freeze by themselves."""
+        def shown():
+            return self.json("pool", "show", "p") if self.json("pool", "list") else None
+
+        def essence(pool):
+            return pool and (pool["health"], bool(pool["frozen"]), [disk["state"] for disk in pool["disks"]])
+
+        begun = time.monotonic()
+        while True:
+            pool, status = shown(), self.json("status")
+            if essence(pool) == essence(shown()) and bool(pool) == bool(status["pools"]):
+                return status, pool
+            assert time.monotonic() - begun < machines.PATIENCE, f"it never stays as it is: {pool}"
+
     def known_missing(self):
         """The names of the disks that the pool misses, open or not, as the daemon knows it."""
         if self.json("pool", "list"):
@@ -175,14 +189,18 @@ class Crowd(Machine):
         return {name for pool in self.json("pool", "import") for name in pool["missing"]}
 
     def type_hints(self, attention):
-        """Every command that is offered works when it is typed."""
+        """Every command that is offered works when it is typed, as long as it is offered: what was waited for may have
+        happened meanwhile."""
         for one in attention:
             words = (one["hint"] or "weft status").split()[1:]
             if "DISK" in words:
                 words = [self.path("spare") if word == "DISK" else word for word in words] + ["--create-size", DISK]
             changes = words[:2] in (["disk", "replace"], ["disk", "remove"], ["disk", "set"], ["disk", "add"], ["pool", "import"], ["export", "remove"])
             ran = self.ran(*words, *(["--dry-run"] if changes else []))
-            assert ran.returncode == 0, f"{one}\nbut weft {' '.join(words)}: {ran.returncode}\n{ran.stdout}{ran.stderr}"
+            if ran.returncode != 0:
+                still = [(other["subject"], other["hint"]) for other in self.attention()]
+                assert (one["subject"], one["hint"]) not in still, \
+                    f"{one}\nbut weft {' '.join(words)}: {ran.returncode}\n{ran.stdout}{ran.stderr}"
 
     def heals(self):
         """The pool becomes whole by itself. The limit is on what happens: nothing may stand still for minutes."""

@@ -72,7 +72,9 @@ def loadable(module):
 
 
 def formatted_and_mounted(host):
+    would = host.json("mount", "p/v", host.mnt, "--format", "ext4", "--device", host.kind, "--dry-run")["changes"]
     told = host.mount("--format", "ext4")
+    assert would and all(line in told for line in would), (would, told)
     assert "stride 64, stripe width 192: a stripe is 3 x 256 KiB" in told and f"/dev/{host.kind}" in told and "as asked" in told, told
     options = subprocess.check_output(["findmnt", "-no", "OPTIONS", host.mnt], text=True)
     assert "discard" in options and "stripe=192" in options, options

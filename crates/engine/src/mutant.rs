@@ -106,10 +106,12 @@ pub enum Mutant {
     TreeStuckIgnored = 49,
     /// A pool whose disks were given up goes on.
     ReleasedPoolGoesOn = 50,
+    /// A check that is to look only puts right what it finds.
+    CheckHeals = 51,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 50] = [
+pub const ALL: [Mutant; 51] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -160,6 +162,7 @@ pub const ALL: [Mutant; 50] = [
     Mutant::TreeStuckIgnored,
     Mutant::ReleasedPoolGoesOn,
     Mutant::ChunkPutLate,
+    Mutant::CheckHeals,
 ];
 
 /// The mutant of this name.

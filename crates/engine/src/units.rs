@@ -23,10 +23,6 @@ pub struct VirtualOffset(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct DiskOffset(pub u64);
 
-/// The number of a stripe within one stripe table: virtual offset / stripe data length.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Debug)]
-pub struct StripeNo(pub u64);
-
 /// A moment or a span on the world's monotonic clock, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Debug)]
 pub struct Nanos(pub u64);

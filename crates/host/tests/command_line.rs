@@ -16,13 +16,14 @@ mod uses;
 #[path = "command_line/wrong.rs"]
 mod wrong;
 
-use machine::{Machine, Nbd};
+use machine::{Machine, Nbd, PATIENCE};
 use rustix::fs::{FlockOperation, flock, inotify};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use weft_engine::store::Tuning;
 use weft_engine::units::Nanos;
 use weft_host::cli;
@@ -39,6 +40,34 @@ impl Machine {
         let machine = Machine::new();
         machine.typed("pool create tank $D/d1 $D/d2 $D/d3 $D/d4 --create-size 1GiB");
         machine
+    }
+
+    /// Starts the daemon while somebody claims a disk. `meanwhile` happens when the daemon has looked what is there and
+    /// waits for that disk; then the claim ends.
+    fn start_claimed(&mut self, disk: &str, meanwhile: impl FnOnce() + Send) {
+        let claimed = File::open(self.disk(disk)).unwrap();
+        flock(&claimed, FlockOperation::LockExclusive).unwrap();
+        let watch = inotify::init(inotify::CreateFlags::empty()).unwrap();
+        inotify::add_watch(&watch, self.disk(disk), inotify::WatchFlags::OPEN).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut buffer = [const { MaybeUninit::uninit() }; 4096];
+                let mut opened = inotify::Reader::new(&watch, &mut buffer);
+                (0..OPENED_CLAIMED).for_each(|_| assert!(opened.next().is_ok()));
+                meanwhile();
+                flock(&claimed, FlockOperation::Unlock).unwrap();
+            });
+            self.start();
+        });
+    }
+
+    /// Waits until one of the pool's events has these words.
+    fn until_told(&self, pool: &str, words: &str) {
+        let begun = Instant::now();
+        while !self.done(&["events", pool]).contains(words) {
+            assert!(begun.elapsed() < PATIENCE, "never told: {words}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -144,24 +173,21 @@ fn a_daemon_waits_for_disks_that_a_killed_one_still_claims() {
     let at = format!("unix:{}", machine.path("nbd.sock").display());
     machine.done(&["export", "add", "tank/media", "--nbd", &at]);
     machine.stop();
-    // The daemon looks at its disks, and then finds one of them claimed.
-    let killed = File::open(machine.disk("d3")).unwrap();
-    flock(&killed, FlockOperation::LockExclusive).unwrap();
-    let watch = inotify::init(inotify::CreateFlags::empty()).unwrap();
-    inotify::add_watch(&watch, machine.disk("d3"), inotify::WatchFlags::OPEN).unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut buffer = [const { MaybeUninit::uninit() }; 4096];
-            let mut opened = inotify::Reader::new(&watch, &mut buffer);
-            (0..OPENED_CLAIMED).for_each(|_| assert!(opened.next().is_ok()));
-            drop(killed);
-        });
-        machine.start();
-    });
+    machine.start_claimed("d3", || {});
     assert_eq!(machine.json(&["status"])["health"], "healthy");
     assert!(machine.path("nbd.sock").exists());
     let events = machine.done(&["events", "tank"]);
     assert!(!events.contains("not opened"), "{events}");
+}
+
+#[test]
+fn a_disk_that_appears_while_the_daemon_starts_is_noticed() {
+    let mut machine = Machine::with_tank();
+    machine.stop();
+    let (away, there) = (machine.path("away/copy"), machine.path("disks/copy"));
+    fs::copy(machine.disk("d1"), &away).unwrap();
+    machine.start_claimed("d3", || fs::rename(&away, &there).unwrap());
+    machine.until_told("tank", "is a copy of disk d1, which is there");
 }
 
 #[test]

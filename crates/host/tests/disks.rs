@@ -3,6 +3,7 @@
 //! The disks are files in cargo's scratch directory (direct I/O where its file system allows it). A block device that
 //! may be overwritten can be given instead: `WEFT_TEST_BLOCK_DEVICE=/dev/loop7 cargo test ... -- --ignored`.
 
+use rustix::io::dup;
 use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +14,7 @@ use weft_engine::error::ErrorKind;
 use weft_engine::io::{Buf, Disk, DiskError, IoFuture, IoSlice};
 use weft_engine::sync::join_all;
 use weft_engine::units::{ByteCount, DiskOffset, Nanos};
-use weft_host::disk::{BackendChoice, DiskOptions, HostDisk};
+use weft_host::disk::{BackendChoice, DiskOptions, HostDisk, OpenDisk};
 use weft_host::runtime::{Handle, Local, Options, start};
 
 const B: usize = 4096;
@@ -423,4 +424,17 @@ fn with_engine<F: Future<Output = ()> + 'static>(
     let engine = start(Options { io, unwind: true, ..Options::default() }, || ()).expect("the back end is there");
     engine.call("story", story).expect("the engine's thread answers");
     assert_eq!(engine.stop(Duration::from_secs(60)).unfinished, Vec::<&str>::new());
+}
+
+/// A process that is being started has every descriptor until it has become another program.
+#[test]
+fn a_claim_ends_with_its_disk_whoever_inherited_the_descriptor() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (path, options) = (dir.path().join("disk"), DiskOptions { create: Some(SIZE), ..DiskOptions::default() });
+    let disk = OpenDisk::open(&path, &options).unwrap();
+    let inherited = dup(&disk).unwrap();
+    assert_eq!(OpenDisk::open(&path, &options).err().map(|error| error.kind), Some(ErrorKind::AlreadyExists));
+    drop(disk);
+    OpenDisk::open(&path, &options).expect("nobody has it any more");
+    drop(inherited);
 }

@@ -4,6 +4,8 @@
 //! 1. Both answers are the same, word for word: the refusal with what it offers, or the promise with its numbers.
 //! 2. A dry run changes nothing, nor does a refusal.
 //! 3. The numbers that are promised are what is there afterwards.
+//! 4. A check that does not repair, as a dry run or plainly, finds the same each time, and counts nothing against a
+//!    disk; the repair puts right what it counted.
 
 #[path = "dry_run/asked.rs"]
 mod asked;
@@ -13,13 +15,16 @@ mod states;
 
 use machine::{Machine, Ran};
 use serde_json::{Value, json};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use weft_engine::units::ByteCount;
 use weft_host::cli::exit::Exit;
+use weft_host::ublk;
 
 /// States that are tried at a time: most of what they wait for are disks.
 const AT_ONCE: usize = 4;
+/// Who may make a block device.
+static UBLK: Mutex<()> = Mutex::new(());
 
 #[test]
 fn what_a_dry_run_promises_is_what_happens() {
@@ -31,7 +36,10 @@ fn what_a_dry_run_promises_is_what_happens() {
             let mut machine = states::after(steps);
             let mut before = machine.shown();
             for line in asked::LINES {
-                match promise_kept(&machine, line, &before) {
+                // Block devices have numbers that all of the machine shares.
+                let _alone = line.contains("--ublk").then(|| UBLK.lock().unwrap_or_else(PoisonError::into_inner));
+                let kept = if line.starts_with("pool check") { check_kept } else { promise_kept };
+                match kept(&machine, line, &before) {
                     Ok(false) => continue,
                     Ok(true) => drop(taken.fetch_add(1, Ordering::Relaxed)),
                     Err(why) => broken.lock().unwrap().push(format!("{name}: weft {line}\n{why}")),
@@ -42,6 +50,9 @@ fn what_a_dry_run_promises_is_what_happens() {
         }
     };
     std::thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(try_states))));
+    if !std::path::Path::new(ublk::CONTROL).exists() {
+        eprintln!("SKIPPED: ublk devices that are made: this kernel has none, so that they were only refused");
+    }
     let (asked, taken, broken) = (states.len() * asked::LINES.len(), taken.into_inner(), broken.into_inner().unwrap());
     eprintln!("{asked} commands in {} states, of which {taken} changed something", states.len());
     assert!(broken.is_empty(), "{} promises were broken\n\n{}", broken.len(), broken.join("\n\n"));
@@ -82,6 +93,39 @@ fn promise_kept(machine: &Machine, line: &str, before: &Value) -> Result<bool, S
     }
     numbers_are_true(line, before, &now, &done).map_err(|why| format!("{told}  {why}"))?;
     Ok(!already)
+}
+
+/// Looks twice, and then does what the line says. Whether that put something right; what was wrong (head, 4).
+fn check_kept(machine: &Machine, line: &str, before: &Value) -> Result<bool, String> {
+    let errors = || -> Vec<Value> {
+        let disks = machine.json(&["disk", "list"]);
+        disks.as_array().unwrap().iter().map(|disk| disk["counters"]["errors"].clone()).collect()
+    };
+    let counted = errors();
+    let dry = run(machine, &format!("{line} --dry-run --json"));
+    let again = run(machine, &format!("{line} --dry-run --json"));
+    let unchanged = machine.shown();
+    if unchanged != *before {
+        return Err(format!("  the dry run changed something: {}", difference(before, &unchanged)));
+    }
+    if (&dry.out, &dry.err) != (&again.out, &again.err) || errors() != counted {
+        return Err(format!("  once: {}  again: {}  errors: {counted:?}, {:?}", told(&dry), told(&again), errors()));
+    }
+    let real = run(machine, &format!("{line} --yes --json"));
+    let told = format!("  dry:  {}  real: {}", told(&dry), told(&real));
+    if dry.out.is_empty() {
+        return if (dry.exit, &dry.err) == (real.exit, &real.err.replace(" --yes", "")) {
+            Ok(false)
+        } else {
+            Err(told)
+        };
+    }
+    let (looked, done) = (read(&dry.out), read(&real.out));
+    let repairs = line.ends_with("--repair");
+    let promised = if repairs { looked["repairable"].clone() } else { json!(0) };
+    let left = read(&run(machine, "pool check p --json").out)["repairable"].clone();
+    let kept = done["repaired"] == promised && (left == json!(0) || !repairs && left == looked["repairable"]);
+    if kept { Ok(promised != json!(0)) } else { Err(format!("{told}  {left} are left to repair")) }
 }
 
 fn run(machine: &Machine, line: &str) -> Ran {

@@ -88,7 +88,8 @@ pub const USAGE: &str = "weft-sim mkpool [DISKSxSIZE [--columns N] [--interleave
   mkpool 8x4TB --files DIR  makes its disks as sparse files d0, d1, ... for `weft serve --disks DIR`, without the data";
 
 /// The heading of a table of [`Costs`].
-pub const HEADING: &str = "pool                stripes  metadata  open, then read  processor       read    memory   checkpoint  processor  segment    status";
+pub const HEADING: &str = "pool                stripes  metadata  open, then read  processor       read    memory   \
+    checkpoint  processor   segment    status";
 
 /// Runs `weft-sim mkpool` with these further arguments.
 pub fn command(arguments: &[String]) -> ExitCode {

@@ -3,6 +3,9 @@
 //! `cargo test -p weft-sim --features mutants --test mutants --profile proof`
 #![cfg(feature = "mutants")]
 
+#[allow(dead_code)]
+#[path = "mutants/check.rs"]
+mod check;
 #[path = "mutants/configuration.rs"]
 mod configuration;
 #[path = "mutants/stories.rs"]
@@ -13,6 +16,7 @@ mod story;
 
 use std::panic::catch_unwind;
 use std::rc::Rc;
+use stories::a_page_write_that_was_put_off_leaves_the_last_image_alone;
 use weft_engine::error::ErrorKind;
 use weft_engine::format::label::{DiskPlan, Label};
 use weft_engine::format::page::{PAGE_MAGIC, PageKind};
@@ -107,6 +111,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::TreeBegunAnewEmpty => {
             Catcher::Story(configuration::a_checkpoint_for_whose_tree_there_is_no_room_is_taken_all_the_same)
         }
+        Mutant::CheckHeals => Catcher::Story(check::a_check_that_only_looks_changes_nothing),
         Mutant::TreeStuckIgnored => Catcher::Story(configuration::what_a_lost_page_of_the_tree_held_is_written_anew),
         Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 21),
         Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),
@@ -131,9 +136,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
             Catcher::Story(stories::a_disk_that_blinks_while_the_job_that_fills_it_rests_loses_nothing)
         }
         Mutant::ReadmitCopiesNothing => Catcher::Story(stories::a_disk_that_is_back_gets_the_pages_that_it_missed),
-        Mutant::LastImageOverwritten => {
-            Catcher::Story(stories::a_page_write_that_was_put_off_leaves_the_last_image_alone)
-        }
+        Mutant::LastImageOverwritten => Catcher::Story(a_page_write_that_was_put_off_leaves_the_last_image_alone),
         Mutant::SuccessorsNotAwaited => Catcher::Story(stories::a_flush_waits_for_what_replaced_a_lost_version),
         Mutant::UnknownAbsenceTracked => {
             Catcher::Story(stories::a_disk_that_is_put_back_from_an_older_copy_is_proven_as_a_whole)

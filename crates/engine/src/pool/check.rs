@@ -1,13 +1,20 @@
 //! The proof that a pool is sound: everything that is recorded is there, agrees with everything else, and verifies.
+//!
+//! Invariants
+//! 1. A check that does not repair changes nothing: no block of data or metadata, and nobody's count of bad blocks.
+//! 2. What it counts as curable, a repair right after it heals, and nothing else.
 
 use super::Pool;
 use super::moves::{Homed, PAGES_AT_ONCE};
 use crate::error::Result;
+use crate::format::page::PageId;
 use crate::format::record::OWNER_METADATA;
 use crate::store::join;
+use crate::store::meta::copies::TreeProof;
 use crate::store::proof::Proof;
 use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
+use crate::tree;
 use crate::units::ByteCount;
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -23,10 +30,18 @@ pub struct CheckReport {
     pub bytes: ByteCount,
     /// Blocks that are missing, unreadable or wrong, but covered by redundancy.
     pub bad_blocks: u64,
+    /// Bad blocks that can be computed and rewritten where they lie.
+    pub curable_blocks: u64,
     /// Bad blocks that were rewritten from redundancy.
     pub healed_blocks: u64,
+    /// Pages of metadata that some copy, or every copy of what is in memory, lacks.
+    pub bad_pages: u64,
+    /// Those of them whose copies were put right.
+    pub healed_pages: u64,
     /// Stripes with data beyond the redundancy.
     pub lost_stripes: u64,
+    /// Disks that took too long to tell what they have of the metadata.
+    pub silent: BTreeSet<u16>,
     /// Whatever should never be: sentences for people.
     pub problems: Vec<String>,
 }
@@ -34,39 +49,61 @@ pub struct CheckReport {
 impl CheckReport {
     /// Whether nothing at all is wrong.
     pub fn is_sound(&self) -> bool {
-        self.problems.is_empty() && self.bad_blocks == self.healed_blocks && self.lost_stripes == 0
+        let healed = self.bad_blocks == self.healed_blocks && self.bad_pages == self.healed_pages;
+        self.problems.is_empty() && self.silent.is_empty() && healed && self.lost_stripes == 0
+    }
+}
+
+/// Pages of which a copy was found wrong, each once.
+#[derive(Default)]
+struct Damaged {
+    pages: BTreeSet<PageId>,
+    tree: BTreeSet<tree::Place>,
+}
+
+impl Damaged {
+    fn count(&self) -> u64 {
+        (self.pages.len() + self.tree.len()) as u64
     }
 }
 
 impl Pool {
-    /// Proves the pool sound. With `repair`, blocks that can be computed are rewritten; else nothing is changed.
+    /// Proves the pool sound. With `repair`, blocks that can be computed are rewritten; else nothing is changed
+    /// (invariant 1).
     pub async fn check(&self, repair: bool) -> Result<CheckReport> {
+        if repair {
+            self.store.check_changeable()?;
+        }
         let mut report = CheckReport::default();
         self.check_space(&mut report);
-        report.problems.extend(self.store.check_tree().await?);
         let losses = self.store.losses_of_all();
         let tables: Vec<u32> = self.store.map.borrow().tables.keys().copied().collect();
         for table in tables {
             self.check_table(table, repair, &mut report).await?;
         }
+        let mut damaged = Damaged::default();
+        // When a page was written anew, the other slot of each copy may still be damaged.
+        if self.prove_pages(repair, &mut damaged, &mut report).await? && repair {
+            self.prove_pages(repair, &mut damaged, &mut report).await?;
+        }
+        report.bad_pages = damaged.count();
+        report.problems.extend(self.store.check_tree().await?);
         if repair {
-            // When a page was written anew, the other slot of each copy may still be damaged.
-            if self.prove_pages(&mut report).await? {
-                self.prove_pages(&mut report).await?;
-            }
+            report.healed_pages = report.bad_pages;
             // What counts as healed must stay so when the power goes.
             self.store.flush_all(self.store.unflushed()).await;
             if self.store.losses_of_all() != losses {
                 // Which of them a disk has that was lost meanwhile, nobody knows.
                 report.healed_blocks = 0;
+                report.healed_pages = 0;
             }
         }
         Ok(report)
     }
 
-    /// Proves every metadata page, and puts right what is wrong with its copies. Says whether some were written anew
-    /// from memory.
-    async fn prove_pages(&self, report: &mut CheckReport) -> Result<bool> {
+    /// Proves every metadata page; a repair puts right what is wrong with its copies. Says whether some are to be
+    /// written anew from memory, which a repair has done.
+    async fn prove_pages(&self, repair: bool, damaged: &mut Damaged, report: &mut CheckReport) -> Result<bool> {
         let metadata: Vec<u32> = {
             let map = self.store.map.borrow();
             let segments = map.metadata_segments();
@@ -74,19 +111,20 @@ impl Pool {
         };
         let mut dirty = false;
         for segment in metadata {
-            let mut late = BTreeSet::new();
             for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
                 let (began, mut left) = (self.store.world.now(), group.to_vec());
                 loop {
-                    let (proofs, again) = self.prove_group(&left).await;
-                    dirty |= proofs.iter().any(|proof| matches!(proof, Ok(Proof::Dirty)));
-                    report
-                        .problems
-                        .extend(proofs.into_iter().filter_map(|proof| proof.err()).map(|error| error.context));
+                    let (proofs, again) = self.prove_group(&left, repair).await;
+                    dirty |= proofs.iter().any(|(_, proof)| matches!(proof, Ok(Proof::Behind { .. })));
+                    let is_wrong = |proof: &Proof| matches!(proof, Proof::Damaged | Proof::Behind { awaited: false });
+                    let wrong = proofs.iter().filter(|(_, proof)| proof.as_ref().is_ok_and(is_wrong));
+                    damaged.pages.extend(wrong.map(|(id, _)| *id));
+                    let errors = proofs.into_iter().filter_map(|(_, proof)| proof.err());
+                    report.problems.extend(errors.map(|error| error.context));
                     // A disk that stalls is waited for as long as for a write.
                     let waited = self.store.world.now().since(began);
                     if again.is_empty() || waited > self.store.tuning.write_limit {
-                        late.extend(again.into_iter().map(|(no, _)| no));
+                        report.silent.extend(again.into_iter().map(|(no, _)| no));
                         break;
                     }
                     self.store.pause().await;
@@ -94,42 +132,46 @@ impl Pool {
                 }
             }
             for blocks in self.store.tree_blocks_in(segment).chunks(PAGES_AT_ONCE) {
-                dirty |= self.prove_tree_group(segment, blocks).await?;
+                let proof = self.prove_tree_group(segment, blocks, repair).await?;
+                dirty |= !proof.lost.is_empty();
+                damaged.tree.extend(proof.damaged.into_iter().chain(proof.lost));
             }
-            let unproven = |no: u16| format!("disk {no} does not answer: its metadata is not proven");
-            report.problems.extend(late.into_iter().map(unproven));
         }
-        if dirty {
+        if dirty && repair {
             self.checkpoint().await?;
         }
         Ok(dirty)
     }
 
-    /// Proves some pages of the tree. Says whether there are some that no copy has: what they held is in memory, and
-    /// the tree begins anew with the next checkpoint.
-    pub(super) async fn prove_tree_group(&self, segment: u32, blocks: &[u32]) -> Result<bool> {
+    /// Proves some pages of the tree. What those held that no copy has is in memory: where it `mends`, the tree begins
+    /// anew with the next checkpoint.
+    pub(super) async fn prove_tree_group(&self, segment: u32, blocks: &[u32], mends: bool) -> Result<TreeProof> {
         // No checkpoint writes a page that is just being proven.
         let _turn = self.checkpointing.take().await;
-        let lost = !self.store.prove_tree_pages(segment, blocks).await?.is_empty();
-        if lost {
+        let proof = self.store.prove_tree_pages(segment, blocks, mends).await?;
+        if mends && !proof.lost.is_empty() {
             self.store.begin_tree_anew();
         }
-        Ok(lost)
+        Ok(proof)
     }
 
     /// Proves some pages of a metadata segment, as far as they still live there. Returns those, too, of which a disk
     /// takes too long to tell.
-    pub(super) async fn prove_group(&self, group: &[Homed]) -> (Vec<Result<Proof>>, Vec<(u16, Homed)>) {
+    pub(super) async fn prove_group(
+        &self,
+        group: &[Homed],
+        mends: bool,
+    ) -> (Vec<(PageId, Result<Proof>)>, Vec<(u16, Homed)>) {
         // No checkpoint writes a page that is just being proven.
         let _turn = self.checkpointing.take().await;
         let still: Vec<Homed> = group.iter().copied().filter(|(id, home)| self.store.is_home(*id, home.0)).collect();
-        let proofs = join(still.iter().map(|(id, home)| self.store.prove_page(*id, *home))).await;
+        let proofs = join(still.iter().map(|(id, home)| self.store.prove_page(*id, *home, mends))).await;
         let late = still.iter().zip(&proofs).filter_map(|(page, proof)| match proof {
             Ok(Proof::Late(no)) => Some((*no, *page)),
             _ => None,
         });
         let late = late.collect();
-        (proofs, late)
+        (still.into_iter().map(|(id, _)| id).zip(proofs).collect(), late)
     }
 
     /// Every slab, stripe and page is owned at most once, and what is free is what nobody owns.
@@ -233,19 +275,15 @@ impl Pool {
     }
 
     async fn check_stripe(&self, place: Place, repair: bool, report: &mut CheckReport) -> Result<()> {
-        let Some(target) = Target::new(&self.store, place) else { return Ok(()) };
-        let (bad, healed) = self.store.prove_stripe(&target, repair).await?;
+        let target = if repair { Target::new(&self.store, place) } else { Target::to_look_at(&self.store, place) };
+        let Some(target) = target else { return Ok(()) };
+        let proven = self.store.prove_stripe(&target).await?;
         report.stripes += 1;
         report.bytes += target.layout.raw_len();
-        report.bad_blocks += bad;
-        report.healed_blocks += healed;
-        if bad > 0 && !repair {
-            let all = crate::stripe::plan::Want { column: 0, blocks: 0..target.layout.strip_blocks() };
-            let wants: Vec<_> = (0..target.layout.data_columns())
-                .map(|column| crate::stripe::plan::Want { column, ..all.clone() })
-                .collect();
-            report.lost_stripes += self.store.read_stripe(&target, &wants).await.is_err() as u64;
-        }
+        report.bad_blocks += proven.bad() + proven.absent;
+        report.curable_blocks += self.store.curable(&target, &proven);
+        report.healed_blocks += proven.healed;
+        report.lost_stripes += self.store.is_lost(&target, &proven) as u64;
         Ok(())
     }
 }

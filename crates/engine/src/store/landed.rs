@@ -6,7 +6,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// See the head of this file.
+/// Landed data that a replay has found and no stripe holds yet, by where it belongs.
 #[derive(Default)]
 pub(super) struct LandedIndex {
     /// By virtual disk, byte offset and sequence number.

@@ -242,9 +242,9 @@ impl Pages {
         }
     }
 
-    /// The version of the last image of a checksum page, if the page is in memory.
-    pub(super) fn written(&self, id: PageId) -> Option<u64> {
-        self.sheets.borrow().get(&(id.owner, id.number)).map(|sheet| sheet.version)
+    /// The version of the last image of a checksum page, and whether another one is due, if the page is in memory.
+    pub(super) fn written(&self, id: PageId) -> Option<(u64, bool)> {
+        self.sheets.borrow().get(&(id.owner, id.number)).map(|sheet| (sheet.version, sheet.dirty))
     }
 
     /// The next checkpoint writes this checksum page, if it is in memory.
@@ -283,8 +283,18 @@ impl Store {
         Ok(self.pages.get(segment, range).expect("held pages are in memory"))
     }
 
+    /// The checksums `range` of `segment`, for whoever only looks: copies that lack a page of them are left so.
+    pub async fn sums_as_they_lie(&self, segment: u32, range: Range<u64>) -> Result<Vec<u32>> {
+        let _held = self.load(segment, range.clone(), false).await?;
+        Ok(self.pages.get(segment, range).expect("held pages are in memory"))
+    }
+
     /// Brings the checksum pages of `range` into memory and keeps them there.
     pub async fn load_sums(&self, segment: u32, range: Range<u64>) -> Result<Held<'_>> {
+        self.load(segment, range, true).await
+    }
+
+    async fn load(&self, segment: u32, range: Range<u64>, heals: bool) -> Result<Held<'_>> {
         let held = self.pages.hold(segment, range.clone());
         loop {
             let absent = self.pages.absent(segment, range.clone());
@@ -292,18 +302,18 @@ impl Store {
                 return Ok(held);
             }
             self.pages.shrink(self.tuning.sheet_memory.saturating_sub(absent.len() as u64 * BLOCK));
-            let loaded = join(absent.into_iter().map(|number| self.load_sheet(segment, number))).await;
+            let loaded = join(absent.into_iter().map(|number| self.load_sheet(segment, number, heals))).await;
             loaded.into_iter().collect::<Result<()>>()?;
         }
     }
 
-    async fn load_sheet(&self, segment: u32, number: u32) -> Result<()> {
+    async fn load_sheet(&self, segment: u32, number: u32, heals: bool) -> Result<()> {
         let home = match self.map.borrow().segments.get(&segment) {
             Some(segment) => (segment.record.sheet, number),
             None => (PageRun { segment: u32::MAX, first: 0, count: 0 }, number),
         };
         let id = PageId { kind: PageKind::Sheet, owner: segment, number };
-        let image = self.read_page(id, home).await?;
+        let image = self.read_page_and(id, home, heals).await?;
         // No image: no stripe of this page was ever checkpointed, or every copy is damaged. The sums are 0 then, which
         // verifies nothing.
         let (version, sums) = image.map_or((0, vec![0; PAGE_SUMS]), |(version, block)| {
@@ -334,6 +344,11 @@ impl Store {
     /// was read ([`Store::heal_suspects`]). `Ok(None)`: it was never written. An error: no copy of it can be read that
     /// must have it.
     pub async fn read_page(&self, id: PageId, home: (PageRun, u32)) -> Result<Option<(u64, Buf)>> {
+        self.read_page_and(id, home, true).await
+    }
+
+    /// [`Store::read_page`], but unless it `heals` the copies are left as they are.
+    async fn read_page_and(&self, id: PageId, home: (PageRun, u32), heals: bool) -> Result<Option<(u64, Buf)>> {
         // Held until the last write below: a slab, or a page of it, is nobody else's as long as somebody knows it.
         let _used = self.pages.using(id);
         let _slabs = self.map.borrow().segments.get(&home.0.segment).map(|segment| segment.record.slabs.clone());
@@ -353,9 +368,9 @@ impl Store {
         let lacks =
             |found: &Copied| !matches!(found, Copied::Late) && found.image().is_none_or(|(version, _)| *version < best);
         let lacking = found.iter().any(lacks);
-        if lacking && !self.writing.get() {
+        if lacking && heals && !self.writing.get() {
             self.suspects.borrow_mut().push((id, home));
-        } else if lacking {
+        } else if lacking && heals {
             for (at, found) in copies.iter().zip(&found) {
                 if lacks(found) {
                     self.metadata_healed(at.disk, "metadata page");

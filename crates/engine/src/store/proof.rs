@@ -1,4 +1,5 @@
-//! The proof of a metadata page: every copy of it can be read, in both slots, and has its newest image.
+//! The proof of a metadata page: every copy of it can be read, in both slots, and has its newest image. It is mended,
+//! or only looked at.
 //!
 //! A slot that cannot be read is damage even where the other one holds the newest image: nobody can tell from that copy
 //! alone that the lost slot held nothing newer, so a pool that has only that copy left does not open.
@@ -23,18 +24,23 @@ use crate::units::BLOCK;
 /// How the proof of a page ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proof {
-    /// Every copy on the current disks is what it should be, now.
+    /// Every copy on the current disks is what it should be.
     Sound,
-    /// It is in memory, and dirty now: a checkpoint makes it sound.
-    Dirty,
+    /// Some copies were not what they should be; those that are mended are now.
+    Damaged,
+    /// No copy has what is in memory. The next checkpoint writes it: it was about to anyway, or the page is mended.
+    Behind {
+        /// A checkpoint was about to write it anyway.
+        awaited: bool,
+    },
     /// This disk takes longer to tell than the read timeout.
     Late(u16),
 }
 
 impl Store {
-    /// Proves a page; what is wrong with its copies is put right. An error: what it held is lost. No checkpoint may run
-    /// meanwhile.
-    pub async fn prove_page(&self, id: PageId, home: (PageRun, u32)) -> Result<Proof> {
+    /// Proves a page; what is wrong with its copies is put right where it `mends`. An error: what it held is lost. No
+    /// checkpoint may run meanwhile.
+    pub async fn prove_page(&self, id: PageId, home: (PageRun, u32), mends: bool) -> Result<Proof> {
         let _used = self.pages.using(id);
         let _slabs = self.map.borrow().segments.get(&home.0.segment).map(|segment| segment.record.slabs.clone());
         let (copies, found) = self.read_copies(id, home, true).await;
@@ -45,9 +51,11 @@ impl Store {
         let best = newest.map_or(0, |(version, _)| *version);
         let certain = found.iter().any(|found| matches!(found, Copied::Whole(_) | Copied::Blank));
         match self.page_written(id) {
-            Some(written) if best < written => {
-                self.write_again(id);
-                return Ok(Proof::Dirty);
+            Some((written, awaited)) if best < written => {
+                if mends {
+                    self.write_again(id);
+                }
+                return Ok(Proof::Behind { awaited });
             }
             None if !certain => {
                 let (PageId { kind, owner, number }, copies) = (id, copies.len());
@@ -58,21 +66,24 @@ impl Store {
             }
             _ => {}
         }
+        let mut proof = Proof::Sound;
         for (at, found) in copies.iter().zip(&found) {
-            self.mend_copy(*at, first_block(home), found, newest).await;
+            let (lacks, unreadable) = wrong_with(found, newest);
+            if lacks || unreadable {
+                proof = Proof::Damaged;
+            }
+            if mends && (lacks || unreadable) {
+                self.mend_copy(*at, first_block(home), found, newest).await;
+            }
         }
-        Ok(Proof::Sound)
+        Ok(proof)
     }
 
     /// Writes what is wrong in one copy, whose pair of slots begins at block `pair`. A disk that fails this is taken
     /// out; the page has other copies.
     async fn mend_copy(&self, at: SlabAt, pair: u64, found: &Copied, newest: Option<&(u64, Buf)>) {
         let best = newest.map_or(0, |(version, _)| *version);
-        let lacks = newest.is_some() && found.image().is_none_or(|(version, _)| *version < best);
-        let unreadable = matches!(found, Copied::Partly(_) | Copied::Unreadable);
-        if !lacks && !unreadable {
-            return;
-        }
+        let (lacks, unreadable) = wrong_with(found, newest);
         let block = |slot: u64| match newest {
             Some((version, block)) if slot_of(*version) == slot => block.clone(),
             _ => Buf::zeroed(BLOCK as usize),
@@ -87,14 +98,14 @@ impl Store {
         let _ = self.disk_write(at.disk, self.slab_offset(at, pair + first), slices).await;
     }
 
-    /// The version of the last image that was written of a page, if it is in memory.
-    fn page_written(&self, id: PageId) -> Option<u64> {
+    /// The version of the last image that was written of a page, and whether another one is due, if it is in memory.
+    fn page_written(&self, id: PageId) -> Option<(u64, bool)> {
         match id.kind {
             PageKind::Sheet => self.pages.written(id),
             PageKind::Table => {
                 let mut map = self.map.borrow_mut();
                 let (chunk, page) = map.chunk_of(id)?;
-                Some(chunk.versions[page])
+                Some((chunk.versions[page], chunk.dirty >> page & 1 == 1))
             }
         }
     }
@@ -110,4 +121,10 @@ impl Store {
             }
         }
     }
+}
+
+/// Whether a copy lacks the newest image of its page, if there is one, and whether something of it cannot be read.
+fn wrong_with(found: &Copied, newest: Option<&(u64, Buf)>) -> (bool, bool) {
+    let lacks = newest.is_some_and(|(best, _)| found.image().is_none_or(|(version, _)| version < best));
+    (lacks, matches!(found, Copied::Partly(_) | Copied::Unreadable))
 }

@@ -6,6 +6,7 @@
 //!    nothing immutable changes.
 //! 3. Nothing is rewritten in a slab that the segment has given up since the read was planned: it may be somebody
 //!    else's.
+//! 4. Who only looks at a stripe changes nothing: no block, no copy of its checksums, and nobody's count of bad blocks.
 
 use super::geometry::Layout;
 use super::plan::{self, Plan, SlotRead, Want};
@@ -37,6 +38,25 @@ pub struct Target {
     pub layout: Layout,
     /// The slabs of its segment, as they were when this was made.
     pub slabs: Rc<[Option<SlabAt>]>,
+    /// Whether it is only looked at: what is found bad is counted against no disk, told to nobody, and left as it is.
+    pub looks: bool,
+}
+
+/// What the proof of one stripe found.
+pub struct Proven {
+    /// Blocks that cannot be read, or are not what was written.
+    bad: BTreeSet<Block>,
+    /// Blocks whose disk is away.
+    pub absent: u64,
+    /// Bad blocks that were rewritten from redundancy.
+    pub healed: u64,
+}
+
+impl Proven {
+    /// How many blocks cannot be read, or are not what was written.
+    pub fn bad(&self) -> u64 {
+        self.bad.len() as u64
+    }
 }
 
 /// A block of a stripe: (slot, block within the strip).
@@ -57,7 +77,12 @@ impl Target {
     pub fn new(store: &Store, place: Place) -> Option<Target> {
         let map = store.map.borrow();
         let segment = map.segments.get(&place.segment)?;
-        Some(Target { place, layout: segment.record.layout, slabs: segment.record.slabs.clone() })
+        Some(Target { place, layout: segment.record.layout, slabs: segment.record.slabs.clone(), looks: false })
+    }
+
+    /// The stripe at `place`, if its segment exists, for whoever only looks (invariant 4).
+    pub fn to_look_at(store: &Store, place: Place) -> Option<Target> {
+        Target::new(store, place).map(|target| Target { looks: !mutant::active(Mutant::CheckHeals), ..target })
     }
 
     /// The disk and the block of its slab at which `block` of `slot` lies.
@@ -266,7 +291,9 @@ impl Store {
                 }
                 Err(DiskError::Gone) => bad.push((read.slot, usize::MAX)),
                 Err(_) if read.blocks.len() == 1 => {
-                    if let Some((at, block)) = target.locate(read.slot, read.blocks.start) {
+                    if let Some((at, block)) = target.locate(read.slot, read.blocks.start)
+                        && !target.looks
+                    {
                         self.bad_block(at.disk, self.slab_offset(at, block), false);
                     }
                     bad.push((read.slot, read.blocks.start));
@@ -305,7 +332,7 @@ impl Store {
         let address = BlockAddress { segment: target.place.segment, slot: read.slot as u32, block: first };
         block_checksums(address, buf, &mut computed);
         // That a slot lacks what it is known to have missed is no news.
-        let tell = !self.misses(target, read.slot);
+        let tell = !self.misses(target, read.slot) && !target.looks;
         let mut wrong = Vec::new();
         for (nth, block) in read.blocks.clone().enumerate() {
             if computed[nth] != sums[target.sum_of(read.slot, block)] {
@@ -320,7 +347,7 @@ impl Store {
 
     /// Rewrites the bad blocks whose disks are still there.
     async fn heal(&self, target: &Target, sums: &[u32], bad: BTreeSet<Block>) {
-        if self.read_only {
+        if self.read_only || target.looks {
             return;
         }
         let blocks: Vec<Block> = bad.iter().filter(|(_, block)| *block != usize::MAX).copied().collect();
@@ -396,22 +423,51 @@ impl Store {
         Ok(Some(whole.freeze()))
     }
 
-    /// Reads every strip of a stripe, parity included, and proves it. With `repair`, bad blocks are rewritten. Returns
-    /// (bad, healed) counts; strips without a disk count as bad in full. The caller has pinned the stripe, and it is
-    /// committed.
-    pub async fn prove_stripe(&self, target: &Target, repair: bool) -> Result<(u64, u64)> {
-        let sums = self.sums(target.place.segment, target.sums_range()).await?;
+    /// Reads every strip of a stripe, parity included, and proves it. Bad blocks are rewritten, unless it is only
+    /// looked at. The caller has pinned the stripe, and it is committed.
+    pub async fn prove_stripe(&self, target: &Target) -> Result<Proven> {
+        let sums = self.sums_of(target).await?;
         let proven = join((0..target.layout.slots()).map(|slot| self.prove_strip(target, slot, &sums))).await;
         let blocks = target.layout.strip_blocks() as u64;
         let absent = proven.iter().filter(|proven| proven.is_none()).count() as u64 * blocks;
         let bad: BTreeSet<Block> = proven.into_iter().flatten().flatten().collect();
         let mut healed = 0;
-        if repair {
-            for (slot, block) in bad.clone() {
-                healed += self.heal_block(target, slot, block, &sums, &bad).await as u64;
+        if !target.looks {
+            for (slot, block) in &bad {
+                healed += self.heal_block(target, *slot, *block, &sums, &bad).await as u64;
             }
         }
-        Ok((bad.len() as u64 + absent, healed))
+        Ok(Proven { bad, absent, healed })
+    }
+
+    /// How many of the bad blocks can be computed from what is left of their stripe.
+    pub fn curable(&self, target: &Target, proven: &Proven) -> u64 {
+        let can_be_had = |(slot, block): &&Block| {
+            let column = target.layout.column(target.place.index, *slot);
+            self.plan_read(target, &[Want { column, blocks: *block..*block + 1 }], &proven.bad).is_some()
+        };
+        proven.bad.iter().filter(can_be_had).count() as u64
+    }
+
+    /// Whether some of the stripe's data cannot be had any more.
+    pub fn is_lost(&self, target: &Target, proven: &Proven) -> bool {
+        if proven.bad.is_empty() && proven.absent == 0 {
+            return false;
+        }
+        let rows: BTreeSet<usize> = proven.bad.iter().map(|(_, block)| *block).collect();
+        // Rows that nothing is wrong with but absent disks are all alike.
+        let other = (0..target.layout.strip_blocks()).find(|block| !rows.contains(block));
+        rows.into_iter().chain(other).any(|block| {
+            let want = |column| Want { column, blocks: block..block + 1 };
+            let wants: Vec<Want> = (0..target.layout.data_columns()).map(want).collect();
+            self.plan_read(target, &wants, &proven.bad).is_none()
+        })
+    }
+
+    /// The stripe's checksums. Who only looks leaves the copies of their pages as they are.
+    async fn sums_of(&self, target: &Target) -> Result<Vec<u32>> {
+        let (segment, range) = (target.place.segment, target.sums_range());
+        if target.looks { self.sums_as_they_lie(segment, range).await } else { self.sums(segment, range).await }
     }
 
     /// The slots (bits) whose strip has no disk, or is not all there. The caller has pinned the stripe, and it is

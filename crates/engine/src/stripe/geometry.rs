@@ -206,11 +206,6 @@ impl Layout {
             _ => slot / self.copies(),
         }
     }
-
-    /// User bytes per raw byte, in per mille.
-    pub const fn efficiency_permille(self) -> u32 {
-        (self.data_columns() * 1000 / self.slots()) as u32
-    }
 }
 
 impl fmt::Display for Resiliency {

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// See the head of this file.
+/// The bytes of a stripe that are nowhere but in the log, each with the newest record that has it.
 #[derive(Clone, Default, Debug)]
 pub struct Landed(Vec<(u64, Range<usize>)>);
 

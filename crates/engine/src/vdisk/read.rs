@@ -300,7 +300,12 @@ pub(super) fn resolve(map: &Map, tables: &[u32], range: Range<u64>, extents: &mu
         match map.place_of(*first, stripe) {
             Some(place) => {
                 let slabs = map.segments.get(&place.segment).map(|segment| segment.record.slabs.clone());
-                let target = Target { place, layout: table.record.layout, slabs: slabs.unwrap_or_else(|| Rc::new([])) };
+                let target = Target {
+                    place,
+                    layout: table.record.layout,
+                    slabs: slabs.unwrap_or_else(|| Rc::new([])),
+                    looks: false,
+                };
                 extents.push(Extent { range: at..end, source: Some((target, (at % data_len) as usize)) });
             }
             None => resolve(map, below, at..end, extents),

@@ -305,7 +305,9 @@ pub struct CheckReport {
     pub sound: bool,
     /// What is wrong, one sentence each.
     pub problems: Vec<String>,
-    /// How many of the problems were repaired.
+    /// How many blocks, and pages of metadata, a repair would put right: they can be had from the others.
+    pub repairable: u64,
+    /// How many were put right.
     pub repaired: u64,
     /// What was looked at, one line each.
     pub checked: Vec<String>,

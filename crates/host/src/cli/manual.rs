@@ -3,6 +3,7 @@
 use super::Failure;
 use super::args::Cli;
 use crate::api::error::{ApiError, Kind};
+use crate::ops::line::on_path;
 use clap::CommandFactory;
 use std::io::Write;
 use std::path::Path;
@@ -41,9 +42,8 @@ pub(super) fn page(words: &[String], out: &mut dyn Write) -> Result<(), Failure>
 /// All pages, into `dir`.
 pub(super) fn pages(dir: &Path) -> Result<(), Failure> {
     clap_mangen::generate_to(Cli::command(), dir).map_err(|error| {
-        let dir = dir.display();
-        ApiError::new(Kind::NotPossible, format!("cannot write the pages into {dir}: {error}"))
-            .hint(format!("mkdir -p {dir}"))
+        ApiError::new(Kind::NotPossible, format!("cannot write the pages into {}: {error}", dir.display()))
+            .hint(on_path("mkdir -p", dir))
     })?;
     Ok(())
 }

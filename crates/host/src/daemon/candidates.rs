@@ -10,6 +10,7 @@ use crate::api::judge;
 use crate::api::pool::{DiskState, PoolInfo};
 use crate::api::size::{Size, typed};
 use crate::ops::disk::DiskList;
+use crate::ops::line::on_path;
 use crate::ops::pool::PoolShow;
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
@@ -104,9 +105,9 @@ impl Daemon {
                 return Ok(Candidate { path: path.into(), create: true, capacity: size, holds: None });
             }
             (Look::Missing, Some(_)) => {
-                let dir = path.parent().unwrap_or(path).display();
-                return Err(ApiError::new(Kind::NotFound, format!("{shown}: no directory {dir}"))
-                    .hint(format!("mkdir -p {dir}")));
+                let dir = path.parent().unwrap_or(path);
+                return Err(ApiError::new(Kind::NotFound, format!("{shown}: no directory {}", dir.display()))
+                    .hint(on_path("mkdir -p", dir)));
             }
             (Look::Missing, None) => {
                 let hint = asked.hint(More::CreateSize);
@@ -242,7 +243,7 @@ fn in_use(path: &Path, open: &[PoolInfo]) -> Answer<()> {
         Ok(file) => unclaimed(&file, path),
         Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
             let message = format!("{shown} is in use: mounted, or part of something that is");
-            Err(ApiError::new(Kind::NotPossible, message).hint(format!("lsblk {shown}")))
+            Err(ApiError::new(Kind::NotPossible, message).hint(on_path("lsblk", path)))
         }
         Err(error) => {
             let message = format!("cannot open {shown} for writing: {error}");
@@ -265,8 +266,10 @@ fn unclaimed(file: &File, path: &Path) -> Answer<()> {
         }
         let shown = path.display();
         let message = format!("{shown} is in use: another program has locked it");
-        return Err(ApiError::new(Kind::NotPossible, message).hint(format!("fuser -v {shown}")));
+        return Err(ApiError::new(Kind::NotPossible, message).hint(on_path("fuser -v", path)));
     }
+    // To close the file would not be enough: see `OpenDisk`.
+    let _ = flock(file, FlockOperation::NonBlockingUnlock);
     Ok(())
 }
 

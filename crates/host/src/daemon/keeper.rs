@@ -7,6 +7,8 @@
 //!    or a pool is frozen.
 //! 2. A scrub that is due is begun once: while one has not ended, none is due.
 //! 3. A pool that stays near a threshold is warned of once.
+//! 4. What appears is looked into, whenever it does: what a look compares with was seen before the last time that
+//!    pools were looked for.
 
 use super::backend::Run;
 use super::concerns::full_percent;
@@ -66,14 +68,15 @@ struct Known {
 }
 
 /// What is at a place where a disk may be. A file that is being copied grows.
-type Seen = Vec<(PathBuf, Option<(u64, u64)>, Look)>;
+pub(super) type Seen = Vec<(PathBuf, Option<(u64, u64)>, Look)>;
 
 impl Keeper {
-    pub(super) fn start(daemon: Arc<Daemon>) -> Answer<Keeper> {
+    /// Starts it. `seen`: what was there before the daemon looked for pools; whatever appeared since is news.
+    pub(super) fn start(daemon: Arc<Daemon>, seen: Seen) -> Answer<Keeper> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stopped = stop.clone();
         let keep = move || {
-            let (seen, pools_at) = (daemon.seen(), Instant::now());
+            let pools_at = Instant::now();
             let (full, chances, full_tried) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
             let mut known = Known { seen, pools_at, event: 0, hurry: false, full, chances, full_tried };
             loop {
@@ -99,7 +102,8 @@ impl Keeper {
 }
 
 impl Daemon {
-    fn seen(&self) -> Seen {
+    /// What is at the places where disks may be now.
+    pub(super) fn seen(&self) -> Seen {
         self.scanned()
             .into_iter()
             .map(|path| {

@@ -18,7 +18,15 @@ use std::path::{Path, PathBuf};
 
 /// A lock, held until it is dropped or the process ends.
 pub struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    /// Ends the lock. To close the file is not enough: until a process that was started meanwhile has become another
+    /// program, it has the file, too, and with it the lock.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::NonBlockingUnlock);
+    }
 }
 
 /// The listening socket, removed when it is dropped.
@@ -51,7 +59,7 @@ impl Lock {
         let write =
             file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
         write.map_err(|error| failed("write the lock", path, &error))?;
-        Ok(Lock { _file: file })
+        Ok(Lock { file })
     }
 }
 
@@ -123,6 +131,18 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists(), "a crashed daemon leaves its socket");
         assert!(Socket::listen(&path).is_ok());
+    }
+
+    #[test]
+    fn a_lock_ends_although_a_process_that_is_being_started_has_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let lock = Lock::take(&path, "what is locked").unwrap();
+        let inherited = lock.file.try_clone().unwrap();
+        assert!(Lock::take(&path, "what is locked").is_err());
+        drop(lock);
+        assert!(Lock::take(&path, "what is locked").is_ok());
+        drop(inherited);
     }
 
     #[test]

@@ -131,10 +131,11 @@ pub fn start(options: &Options, parts: Parts) -> Answer<Running> {
         restored: Mutex::new(false),
     });
     daemon.meet_old_mounts()?;
+    let seen = daemon.seen();
     daemon.rescan(Instant::now() + CLAIMS_END_WITHIN, Looking::Asked);
     let server = Server::start(listener, daemon.clone());
     let server = server.map_err(|error| ApiError::new(Kind::Internal, format!("cannot serve the socket: {error}")))?;
-    let keeper = Keeper::start(daemon.clone())?;
+    let keeper = Keeper::start(daemon.clone(), seen)?;
     Ok(Running { daemon, server, keeper, hook, teller, event_log, _socket: socket, _state_lock: state_lock })
 }
 

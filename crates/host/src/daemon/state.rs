@@ -10,6 +10,7 @@ use crate::api::error::{Answer, ApiError, BadValue, Kind};
 use crate::api::export::{Address, Network, Place, SocketMode, SocketOwner, Terms};
 use crate::api::mount::MountInfo;
 use crate::api::name::VdiskName;
+use crate::ops::line::{on_path, quoted};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -221,9 +222,10 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> ApiError {
 }
 
 fn unusable(path: &Path, why: &str) -> ApiError {
-    let path = path.display();
-    ApiError::new(Kind::Corrupt, format!("{path} is not as weft wrote it: {why}"))
-        .hint(format!("mv {path} {path}.bad && weft serve"))
+    let shown = path.display();
+    let aside = format!("{} && weft serve", quoted(&format!("{shown}.bad")));
+    ApiError::new(Kind::Corrupt, format!("{shown} is not as weft wrote it: {why}"))
+        .hint(format!("{} {aside}", on_path("mv", path)))
 }
 
 #[cfg(test)]

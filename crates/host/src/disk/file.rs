@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. An open disk is locked: `flock` on a file, `O_EXCL` on a block device. A second opener, here or in any other
 //!    process that keeps the same rule (mounts, LVM, MD, other weft daemons), is refused. The lock goes with the
-//!    file descriptor.
+//!    [`OpenDisk`], a file's also where a process that is just being started still has the descriptor.
 //! 2. An existing file is never created over, resized or otherwise changed by opening it.
 //! 3. `O_DIRECT` is used only after a direct read of one block has worked.
 
@@ -177,6 +177,16 @@ impl OpenDisk {
 
     pub(super) fn cannot_discard(&self) {
         self.discards.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Drop for OpenDisk {
+    /// Ends the claim. To close the descriptor is not enough: until a process that was started meanwhile has become
+    /// another program, it has all descriptors of this one, and with them their locks.
+    fn drop(&mut self) {
+        if self.kind == DiskKind::File {
+            let _ = fs::flock(&self.fd, FlockOperation::NonBlockingUnlock);
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use crate::api::mount::{MountInfo, Via};
 use crate::api::watch::{Change, Outcome};
 use crate::fuse::mounts;
 use crate::ops::Perform;
+use crate::ops::line::Line;
 use crate::ops::mount::{MountForget, MountList};
+use crate::ops::vdisk::VdiskList;
 use crate::wire::client::Client;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::fs;
@@ -45,7 +47,7 @@ pub(super) struct User {
 /// Unmounts a virtual disk. Everything written is durable in it before.
 pub fn unmount(weft: &Client, socket: &Path, request: &Request) -> Answer<Change> {
     let shown = request.dir.display();
-    only_root(&format!("weft unmount {shown}"))?;
+    only_root(Line::new("unmount").word(shown.to_string()))?;
     let dir = mounts::resolved(&request.dir).unwrap_or_else(|_| request.dir.clone());
     let known = match weft.perform(&MountList {}) {
         Err(error) if error.kind == Kind::Unreachable => return without_daemon(socket, &dir, request, error),
@@ -53,7 +55,7 @@ pub fn unmount(weft: &Client, socket: &Path, request: &Request) -> Answer<Change
     };
     let Some(mount) = known.into_iter().find(|mount| mount.dir == dir) else {
         let message = format!("weft has mounted nothing on {shown}");
-        return Err(ApiError::new(Kind::NotFound, message).hint("weft vdisk list"));
+        return Err(ApiError::new(Kind::NotFound, message).offer(&VdiskList::default()));
     };
     let change = Change::new(Outcome::Removed, format!("mount of {} on {shown}", mount.vdisk), request.dry_run)
         .line(format!("{}, {}", mount.device.display(), mount.filesystem));
@@ -152,7 +154,8 @@ fn busy(dir: &Path, users: &[User], said: String) -> ApiError {
     let shown = dir.display();
     let names: Vec<String> = users.iter().map(|user| format!("{} ({})", user.name, user.pid)).collect();
     let by = if names.is_empty() { said } else { format!("used by {}", names.join(", ")) };
-    ApiError::new(Kind::NotPossible, format!("{shown} is busy: {by}")).hint(format!("weft unmount {shown} --force"))
+    ApiError::new(Kind::NotPossible, format!("{shown} is busy: {by}"))
+        .hint(Line::new("unmount").word(shown).word("--force"))
 }
 
 /// Unmounts what is dead, as far as it goes: whoever still uses it keeps the rest of it until they let go. Where

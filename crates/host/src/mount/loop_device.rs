@@ -2,6 +2,7 @@
 
 use super::tools::LOSETUP;
 use crate::api::error::{Answer, ApiError, Kind};
+use crate::ops::line::on_path;
 use serde::Deserialize;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -36,7 +37,7 @@ pub(super) fn gone(device: &Path) -> Answer<()> {
     while backing(device).is_some() {
         if begun.elapsed() > GONE_WITHIN {
             return Err(ApiError::new(Kind::NotPossible, format!("{} is still in use", device.display()))
-                .hint(format!("losetup --detach {}", device.display())));
+                .hint(on_path("losetup --detach", device)));
         }
         std::thread::sleep(Duration::from_millis(5));
     }

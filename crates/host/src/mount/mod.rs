@@ -30,6 +30,7 @@ pub mod up;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::mount::MountInfo;
 use crate::api::name::VdiskName;
+use crate::ops::line::Line;
 use crate::wire::client::Client;
 use std::path::{Path, PathBuf};
 
@@ -49,11 +50,12 @@ fn devices_dir(socket: &Path) -> PathBuf {
 }
 
 /// Refuses anybody but root.
-fn only_root(again: &str) -> Answer<()> {
+fn only_root(again: Line) -> Answer<()> {
     if rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    Err(ApiError::new(Kind::NotPossible, "only root mounts block devices").hint(format!("sudo {again}")))
+    Err(ApiError::new(Kind::NotPossible, "only root mounts block devices")
+        .hint(format!("sudo {}", String::from(again))))
 }
 
 /// How a remembered mount is now.

@@ -1,19 +1,20 @@
 //! `weft mount`.
 
-use super::choice::choices;
+use super::choice::{Choice, choices};
 use super::device::{self, Made};
 use super::filesystem::{found_on, mount_options};
 use super::tools::{MOUNT, UMOUNT};
 use super::{State, down, only_root, state};
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::export::{ExportInfo, Place};
+use crate::api::export::ExportInfo;
 use crate::api::mount::{FileSystem, MountInfo, Via};
 use crate::api::name::VdiskName;
 use crate::api::vdisk::VdiskInfo;
 use crate::api::watch::{Change, Outcome};
 use crate::fuse::mounts;
 use crate::ops::Perform;
-use crate::ops::export::ExportList;
+use crate::ops::export::{ExportList, ExportRemove};
+use crate::ops::line::{Line, on_path};
 use crate::ops::mount::MountList;
 use crate::ops::vdisk::VdiskShow;
 use crate::wire::client::Client;
@@ -47,7 +48,7 @@ pub struct Request {
 /// `socket`: the daemon's control socket. Errors leave nothing behind.
 pub fn mount(weft: &Client, socket: &Path, request: &Request) -> Answer<Change> {
     let Request { vdisk, dir, .. } = request;
-    only_root(&format!("weft mount {vdisk} {}", dir.display()))?;
+    only_root(again(vdisk, dir))?;
     let info = weft.perform(&VdiskShow { vdisk: vdisk.clone() })?;
     let subject = format!("mount of {vdisk} on {}", dir.display());
     let (mut persist, mut via) = (request.persist, request.via);
@@ -68,7 +69,7 @@ pub fn mount(weft: &Client, socket: &Path, request: &Request) -> Answer<Change> 
         }
         let there = mount.dir.display();
         return Err(ApiError::new(Kind::AlreadyExists, format!("{vdisk} is mounted on {there} already"))
-            .hint(format!("weft unmount {there}")));
+            .hint(Line::new("unmount").word(there)));
     }
     for tool in [MOUNT].into_iter().chain(request.format.map(FileSystem::maker)) {
         tool.installed()?;
@@ -76,18 +77,14 @@ pub fn mount(weft: &Client, socket: &Path, request: &Request) -> Answer<Change> 
     let choices = choices(via)?;
     judge_used(request, &info)?;
     judge_offered(weft, vdisk, &earlier)?;
-    let mut change = Change::new(Outcome::Created, subject, request.dry_run);
+    let change = Change::new(Outcome::Created, subject, request.dry_run);
     if request.dry_run {
         let dead = mounts::is_dead(dir) || weft.perform(&MountList {})?.iter().any(|mount| mount.dir == *dir);
         if !dead {
             free(request)?;
         }
-        change = choices.first().into_iter().fold(change, |change, choice| change.line(choice.why.clone()));
-        if let Some(format) = request.format {
-            let recipe = format.recipe(&info, request.force, &request.mkfs);
-            change = change.line(format!("{} {}", recipe.tool.name, recipe.args.join(" "))).line(recipe.why);
-        }
-        return Ok(change);
+        let plan = choices.first().map(|choice| planned(request, &info, choice));
+        return Ok(plan.into_iter().flatten().fold(change, Change::line));
     }
     let dir = free(request)?;
     let request = Request { persist, ..request.clone() };
@@ -112,6 +109,13 @@ pub fn mount(weft: &Client, socket: &Path, request: &Request) -> Answer<Change> 
     }
 }
 
+/// What is known of a mount before it is made: the kind of its device, and how its file system is made.
+fn planned(request: &Request, info: &VdiskInfo, choice: &Choice) -> Vec<String> {
+    let recipe = request.format.map(|format| format.recipe(info, request.force, &request.mkfs));
+    let made = recipe.map(|recipe| [format!("{} {}", recipe.tool.name, recipe.args.join(" ")), recipe.why]);
+    [choice.why.clone()].into_iter().chain(made.into_iter().flatten()).collect()
+}
+
 /// Formats, mounts and remembers; what is remembered, and what was done in words.
 fn on_device(
     weft: &Client,
@@ -121,14 +125,14 @@ fn on_device(
     dir: &Path,
 ) -> Answer<(MountInfo, Vec<String>)> {
     let device = made.device.as_path();
-    let mut lines = vec![format!("{}: {}", device.display(), made.choice.why)];
+    let mut lines = planned(request, info, &made.choice);
+    lines.push(format!("the device is {}", device.display()));
     let found = found_on(device)?;
     let kind = match (request.format, found) {
         (Some(_), Some(found)) if !request.force => return Err(holds(request, &found)),
         (Some(format), _) => {
             let recipe = format.recipe(info, request.force, &request.mkfs);
             recipe.tool.run(recipe.args.iter().map(AsRef::as_ref).chain([device.as_os_str()]))?;
-            lines.push(format!("{} made: {}", format.kind(), recipe.why));
             format.kind().to_string()
         }
         (None, Some(found)) => {
@@ -173,12 +177,12 @@ fn already(weft: &Client, request: &Request, mount: MountInfo, subject: String) 
             Kind::NotPossible,
             format!("{} is mounted on {dir}; formatting would destroy it", mount.vdisk),
         )
-        .hint(format!("weft unmount {dir}")));
+        .hint(Line::new("unmount").word(dir)));
     }
     if let Some(via) = request.via.filter(|via| *via != mount.via) {
         let dir = mount.dir.display();
         let message = format!("{} is mounted on {dir} with {}; it cannot go on with {via}", mount.vdisk, mount.via);
-        return Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft unmount {dir}")));
+        return Err(ApiError::new(Kind::NotPossible, message).hint(Line::new("unmount").word(dir)));
     }
     if mount.persist || !request.persist {
         return Ok(Change::new(Outcome::AlreadySo, subject, request.dry_run).line(mount.device.display().to_string()));
@@ -211,24 +215,24 @@ fn judge_offered(weft: &Client, vdisk: &VdiskName, earlier: &[MountInfo]) -> Ans
     let message = format!(
         "{vdisk} is offered on {at}, where clients write to it; a file system mounted beside them would be destroyed"
     );
-    let only = match &at {
-        Place::Nbd(address) => format!("--nbd {address}"),
-        Place::Fuse(dir) => format!("--fuse {}", dir.display()),
-        Place::Ublk(number) => format!("--ublk {number}"),
-    };
-    Err(ApiError::new(Kind::NotPossible, message).hint(format!("weft export remove {vdisk} {only}")))
+    Err(ApiError::new(Kind::NotPossible, message).offer(&ExportRemove::at(vdisk, at)))
+}
+
+/// The command that mounts a virtual disk.
+fn again(vdisk: &VdiskName, dir: &Path) -> Line {
+    Line::new("mount").word(vdisk).word(dir.display())
 }
 
 fn holds(request: &Request, what: &str) -> ApiError {
     let Request { vdisk, dir, .. } = request;
     let message = format!("{vdisk} holds {what}, which formatting would destroy; only --force does it");
-    ApiError::new(Kind::NotPossible, message).hint(format!("weft mount {vdisk} {}", dir.display()))
+    ApiError::new(Kind::NotPossible, message).hint(again(vdisk, dir))
 }
 
 fn holds_nothing(request: &Request) -> ApiError {
     let Request { vdisk, dir, .. } = request;
     ApiError::new(Kind::NotPossible, format!("{vdisk} holds no file system that this system knows"))
-        .hint(format!("weft mount {vdisk} {} --format ext4", dir.display()))
+        .hint(again(vdisk, dir).word("--format").word("ext4"))
 }
 
 /// The directory without symbolic links, if it can be mounted on.
@@ -236,20 +240,18 @@ fn free(request: &Request) -> Answer<PathBuf> {
     let (vdisk, shown) = (&request.vdisk, request.dir.display());
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => {
-            ApiError::new(Kind::NotFound, format!("no directory {shown}")).hint(format!("mkdir -p {shown}"))
+            ApiError::new(Kind::NotFound, format!("no directory {shown}")).hint(on_path("mkdir -p", &request.dir))
         }
         _ => ApiError::new(Kind::NotPossible, format!("cannot mount on {shown}: {error}")),
     };
     let dir = mounts::resolved(&request.dir).map_err(failed)?;
     if let Some(found) = mounts::mounted_at(&dir).map_err(failed)? {
         return Err(ApiError::new(Kind::NotPossible, format!("{shown} is busy: {} is mounted on it", found.source))
-            .hint(format!("umount {shown}")));
+            .hint(on_path("umount", &request.dir)));
     }
     if dir.read_dir().map_err(failed)?.next().is_some() {
         let message = format!("{shown} is not empty; what is in it would be hidden");
-        return Err(
-            ApiError::new(Kind::NotPossible, message).hint(format!("weft mount {vdisk} {shown}/{}", vdisk.vdisk))
-        );
+        return Err(ApiError::new(Kind::NotPossible, message).hint(again(vdisk, &request.dir.join(&vdisk.vdisk))));
     }
     Ok(dir)
 }

@@ -5,6 +5,7 @@ use crate::api::error::ApiError;
 use clap::{Args, Command};
 use serde_json::Value;
 use std::fmt::Display;
+use std::path::Path;
 
 /// An operation that prints itself as people would type it: a hint.
 pub trait ToLine {
@@ -78,6 +79,11 @@ impl From<Line> for String {
     fn from(line: Line) -> String {
         line.0.join(" ")
     }
+}
+
+/// A command of another program that ends with a path.
+pub(crate) fn on_path(command: &str, path: &Path) -> String {
+    format!("{command} {}", quoted(&path.display().to_string()))
 }
 
 /// A word as a shell takes it.

@@ -202,11 +202,11 @@ pub struct PoolCheck {
     #[arg(value_parser = values::name)]
     #[serde(skip)]
     pub pool: String,
-    /// Repair what can be repaired; otherwise nothing is written.
+    /// Repair what can be repaired; otherwise nothing is written, and bad blocks are only counted.
     #[arg(long)]
     #[serde(default)]
     pub repair: bool,
-    /// With `repair`: only say what is wrong.
+    /// With `repair`: only look, and say what would be repaired.
     #[command(flatten)]
     #[serde(default, rename = "dry_run")]
     #[param(value_type = bool)]
@@ -404,11 +404,15 @@ impl Text for CheckReport {
             1 => "1 problem".into(),
             n => format!("{n} problems"),
         };
-        let repaired = if self.repaired > 0 { format!(", {} repaired", self.repaired) } else { String::new() };
-        text + &match (self.sound, self.problems.is_empty()) {
-            (true, true) => format!("pool {} is sound\n", self.pool),
-            (true, false) => format!("pool {} is sound again: {found}{repaired}\n", self.pool),
-            (false, _) => format!("pool {} is not sound: {found}{repaired}\n", self.pool),
+        let cured = match (self.repaired, self.repairable) {
+            (0, 0) => String::new(),
+            (0, n) => format!(", of which a repair puts {n} blocks and copies right"),
+            (n, _) => format!(", {n} blocks and copies repaired"),
+        };
+        text + &match (self.sound, self.repaired) {
+            (true, 0) => format!("pool {} is sound\n", self.pool),
+            (true, n) => format!("pool {} is sound again: {n} blocks and copies repaired\n", self.pool),
+            (false, _) => format!("pool {} is not sound: {found}{cured}\n", self.pool),
         }
     }
 

@@ -254,16 +254,12 @@ fn a_disk_that_returns_to_an_open_pool_is_taken_back_and_a_stranger_is_not() {
     machine.start();
     assert_eq!(machine.weft(&["disk", "remove", "tank", "d3", "--wait"]).exit, Exit::Done);
     fs::rename(&away, &there).unwrap();
-    let told = |events: &str| events.matches("was a disk of this pool and is none any more").count();
-    let begun = Instant::now();
-    while told(&machine.done(&["events", "tank"])) == 0 {
-        assert!(begun.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let stranger = "was a disk of this pool and is none any more";
+    machine.until_told("tank", stranger);
     assert_eq!(machine.json(&["disk", "show", &there])["state"], "foreign");
     assert_eq!(machine.disk_names(), ["d1", "d2", "d4"]);
     machine.done(&["disk", "list"]);
-    assert_eq!(told(&machine.done(&["events", "tank"])), 1);
+    assert_eq!(machine.done(&["events", "tank"]).matches(stranger).count(), 1);
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub const LINES: &[&str] = &[
     "pool import p --read-only",
     "pool import p --read-only --degraded",
     "pool import p --degraded",
+    "pool check p",
+    "pool check p --repair",
     // Disks.
     "disk add p $D/n1 --create-size 64MiB",
     "disk add p $D/n1 $D/n2 --create-size 64MiB --usage spare",
@@ -117,5 +119,14 @@ pub const LINES: &[&str] = &[
     "export add p/v --nbd unix:$O/t",
     "export add p/f --nbd unix:$O/gone/s",
     "export add p/f --nbd unix:$D/d1",
+    "export add p/v --ublk 7",
+    "export add p/none --ublk 7",
+    "export remove p/v --ublk 7",
     "export remove p/v",
+    // Mounts, as far as they are refused: what is mounted is mounted on this machine, and tests/mount does it.
+    "mount p/v $O/gone",
+    "mount p/v $D/d1",
+    "mount p/none $O/empty",
+    "unmount $O/empty",
+    "unmount $O/gone --force",
 ];

@@ -2,6 +2,7 @@
 
 use super::machine::Machine;
 use std::fs::{self, File};
+use weft_engine::format::page::PAGE_MAGIC;
 
 const FOUR: &str = "pool create p $D/d1 $D/d2 $D/d3 $D/d4 --create-size 64MiB --slab-size 1MiB";
 const PARITY: &str = "vdisk create p/v --size 16MiB --resiliency parity --columns 3 --interleave 16KiB";
@@ -65,8 +66,24 @@ pub const STATES: &[(&str, &[&str])] = &[
         &[FOUR, "pool export p", "pool create p $O/x --create-size 64MiB --slab-size 1MiB"],
     ),
     ("a closed pool that is damaged", &[FOUR, PARITY, "pool export p", "!damage"]),
+    ("bad blocks", &[FOUR, PARITY, FIXED, "!write p/v 4194304", "!stop", "!rot d2", "!start"]),
+    (
+        "bad blocks beyond the redundancy",
+        &[FOUR, PARITY, FIXED, "!write p/v 4194304", "!stop", "!rot d2", "!hide d3", "!start"],
+    ),
     ("things in the way", &[FOUR, PARITY, "!foreign d5", "!empty d6 65536", "!empty d7 67108864"]),
 ];
+
+/// Blocks of data and of metadata are not any more what was written, and nothing says so.
+fn rot(disk: &str) {
+    let mut bytes = fs::read(disk).unwrap();
+    // What `!write` writes, and its parity, changes from byte to byte and begins anew every 256.
+    let is_data = |block: &[u8]| block[..256] == block[256..512] && block[..256].iter().any(|byte| *byte != block[0]);
+    let wrong = |(no, block): &(usize, &mut [u8])| no % 5 == 0 && is_data(block) || block.starts_with(&PAGE_MAGIC);
+    let rotten = bytes.chunks_mut(4096).enumerate().filter(wrong).map(|(_, block)| block.fill(0x5a)).count();
+    assert!(rotten > 20, "{rotten} blocks");
+    fs::write(disk, bytes).unwrap();
+}
 
 /// A machine that is in the state which `steps` lead to.
 pub fn after(steps: &[&str]) -> Machine {
@@ -94,6 +111,7 @@ fn take(machine: &mut Machine, step: &str) {
                 std::os::unix::fs::FileExt::write_all_at(&file, &[0x5a; 2 << 20], 64 << 10).unwrap();
             }
         }
+        ["!rot", disk] => rot(&machine.disk(disk)),
         ["!pause"] => drop(machine.paused(&["scrub", "p"])),
         ["!write", vdisk, len] => machine.write(vdisk, len.parse().unwrap()),
         _ => drop(machine.typed(step)),

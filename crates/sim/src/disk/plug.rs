@@ -5,7 +5,7 @@ use std::rc::Rc;
 use weft_engine::io::{Buf, Disk, DiskError, DiskShape, IoFuture, IoSlice};
 use weft_engine::units::{ByteCount, DiskOffset};
 
-/// See the head of the file.
+/// A disk as it was plugged in once.
 struct Plugged {
     disk: SimDisk,
     time: u64,

@@ -1,9 +1,23 @@
 //! One story or more for every numbered invariant of the engine that a simulated world can show. Each says which it is
 //! about: the file, and the number in its head.
 
+#[path = "../mutants/check.rs"]
+mod check;
 mod crashes;
 mod members;
 mod metadata;
 mod service;
 mod space;
 mod story;
+
+/// pool/check.rs, both invariants, and stripe/execute.rs, invariant 4.
+#[test]
+fn a_check_that_only_looks_changes_nothing() {
+    check::a_check_that_only_looks_changes_nothing();
+}
+
+/// pool/check.rs, invariant 2, beyond the redundancy.
+#[test]
+fn what_is_lost_is_told_by_a_look_as_by_a_repair() {
+    check::what_is_lost_is_told_by_a_look_as_by_a_repair();
+}

@@ -101,7 +101,7 @@ impl Pool {
         Some(Nanos(member.gone.unwrap_or_default().0 + Nanos::secs(map.settings.repair_after as u64).0))
     }
 
-    /// See the head of this file.
+    /// Gives every slot of every segment all its strips on a disk that is there. What there is to say in the end.
     pub(super) async fn repair(&self, ticket: &Ticket) -> core::result::Result<String, Halt> {
         let changes = self.store.changes.get();
         // Also of those whose metadata is up to date: a disk that lost log batches which it had called durable may have

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 const AT_ONCE: u64 = 32 << 20;
 
 impl Pool {
-    /// See the head of this file.
+    /// Reads and proves everything in use, and rewrites what is wrong. What there is to say in the end.
     pub(super) async fn scrub(&self, ticket: &Ticket) -> core::result::Result<String, Halt> {
         let before = bad_blocks(&self.store);
         ticket.expect(self.bytes_from(ticket.cursor.get()));
@@ -85,13 +85,13 @@ impl Pool {
         let mut dirty = false;
         for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
             // Copies on disks that do not answer are no finding of a scrub.
-            let (proofs, _) = self.prove_group(group).await;
-            dirty |= proofs.iter().any(|proof| matches!(proof, Ok(Proof::Dirty)));
+            let (proofs, _) = self.prove_group(group, true).await;
+            dirty |= proofs.iter().any(|(_, proof)| matches!(proof, Ok(Proof::Behind { .. })));
             ticket.step(&self.store, 0).await?;
         }
         for blocks in self.store.tree_blocks_in(segment).chunks(PAGES_AT_ONCE) {
             // What cannot be told now is told by a check, and by who needs it.
-            dirty |= self.prove_tree_group(segment, blocks).await.unwrap_or(false);
+            dirty |= self.prove_tree_group(segment, blocks, true).await.is_ok_and(|proof| !proof.lost.is_empty());
             ticket.step(&self.store, 0).await?;
         }
         Ok(dirty)
@@ -109,10 +109,8 @@ impl Pool {
         }
         let proven = match Target::new(&self.store, place) {
             Some(target) => {
-                let away = |slot: &usize| !target.slabs[*slot].is_some_and(|at| self.store.has_disk(at.disk));
-                let absent = (0..target.layout.slots()).filter(away).count() * target.layout.strip_blocks();
-                let proven = self.store.prove_stripe(&target, true).await;
-                proven.map_or((0, 0), |(bad, healed)| (bad.saturating_sub(absent as u64), healed))
+                let proven = self.store.prove_stripe(&target).await;
+                proven.map_or((0, 0), |proven| (proven.bad(), proven.healed))
             }
             None => (0, 0),
         };

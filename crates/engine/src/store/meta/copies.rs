@@ -4,7 +4,7 @@
 //! 1. A copy counts only if it is what the page's parent refers to. So every disk that is there may be asked, also one
 //!    that missed updates: what it has proves itself, or is nothing. Those that missed nothing are asked first.
 //! 2. A disk that does not answer within the read timeout is waited for only if no other copy proves itself.
-//! 3. A copy that was found wrong is written anew, from one that proved itself.
+//! 3. A copy that was found wrong is written anew, from one that proved itself, unless somebody only looks.
 //! 4. A page was written only if a disk took it whose metadata is up to date.
 //! 5. Who copies a page without knowing who refers to it believes what all copies say alike; where they differ, the
 //!    tree is asked.
@@ -27,6 +27,15 @@ enum Copied {
     Image(Buf),
     Unreadable,
     Late,
+}
+
+/// What the proof of some pages of the tree found.
+#[derive(Default)]
+pub struct TreeProof {
+    /// Pages of which some copies were wrong; those that are mended are right now.
+    pub damaged: Vec<Place>,
+    /// Pages that no copy has.
+    pub lost: Vec<Place>,
 }
 
 impl Store {
@@ -60,6 +69,9 @@ impl Store {
             let tried = copies.len();
             return fail!(Lost, "page {} of the tree cannot be read: {tried} copies were tried", want.place.0);
         };
+        if self.meta.looked_at.get() > 0 {
+            return Ok(good);
+        }
         if !bad.is_empty() && !self.writing.get() {
             self.meta.suspects.borrow_mut().push(want);
         } else {
@@ -125,32 +137,36 @@ impl Store {
         Ok(())
     }
 
-    /// Proves every copy of these pages of the tree; what is wrong is put right. Returns the places that no copy has.
-    /// No checkpoint may run meanwhile.
-    pub async fn prove_tree_pages(&self, segment: u32, blocks: &[u32]) -> Result<Vec<Place>> {
+    /// Proves every copy of these pages of the tree; what is wrong is put right where it `mends`. No checkpoint may run
+    /// meanwhile.
+    pub async fn prove_tree_pages(&self, segment: u32, blocks: &[u32], mends: bool) -> Result<TreeProof> {
+        let _looks = (!mends).then(|| self.meta.looks());
         let refs = Refs::default();
         let rooted = |block: &u32| {
             let place = place_of(segment, *block);
             self.meta.room.borrow().is_rooted(place).then_some(place)
         };
         let places: Vec<Place> = blocks.iter().filter_map(rooted).collect();
-        let proven = join(places.iter().map(|place| self.prove_tree_page(*place, &refs))).await;
-        let mut lost = Vec::new();
+        let proven = join(places.iter().map(|place| self.prove_tree_page(*place, &refs, mends))).await;
+        let mut proof = TreeProof::default();
         for (place, proven) in places.into_iter().zip(proven) {
-            if !proven? {
-                lost.push(place);
+            match proven? {
+                None => proof.lost.push(place),
+                Some(0) => {}
+                Some(_) => proof.damaged.push(place),
             }
         }
-        Ok(lost)
+        Ok(proof)
     }
 
-    /// `false`: no copy has it.
-    async fn prove_tree_page(&self, place: Place, refs: &Refs) -> Result<bool> {
+    /// How many copies of a page are wrong; `None`: no copy has it.
+    async fn prove_tree_page(&self, place: Place, refs: &Refs, mends: bool) -> Result<Option<usize>> {
         let (copies, found) = self.read_all_tree_copies(place, None).await;
         let Some(image) = self.tree_image(place, &found, refs).await? else {
             // Nothing may refer to it: places of which nobody knows better count as taken.
             let wanted = refs.get(self).await?.contains_key(&place);
-            return Ok(!wanted || found.iter().any(|found| matches!(found, Copied::Late)));
+            let is_open = !wanted || found.iter().any(|found| matches!(found, Copied::Late));
+            return Ok(is_open.then_some(0));
         };
         let is_wrong = |found: &Copied| match found {
             Copied::Image(own) => own[..] != image[..],
@@ -158,8 +174,11 @@ impl Store {
             Copied::Late => false,
         };
         let bad = copies.iter().zip(&found).filter(|(_, found)| is_wrong(found)).map(|(at, _)| *at);
-        self.heal_tree_copies(place, &bad.collect::<Vec<_>>(), &image).await;
-        Ok(true)
+        let bad: Vec<SlabAt> = bad.collect();
+        if mends {
+            self.heal_tree_copies(place, &bad, &image).await;
+        }
+        Ok(Some(bad.len()))
     }
 
     /// The image of what lies at `place`, of what its copies gave (invariant 5).

@@ -5,6 +5,7 @@ use crate::api::error::{Answer, ApiError, Kind};
 use crate::cli::text::Outcomes;
 use crate::cli::usage;
 use crate::load::{Direct, Nbd, Target, run};
+use crate::ops::export::ExportList;
 use std::path::Path;
 use weft_lab::jobs::Job;
 
@@ -18,7 +19,7 @@ impl Session<'_, '_> {
         }
         let mut target: Box<dyn Target> = match target.starts_with("nbd") && !Path::new(target).exists() {
             true => {
-                let wrong = |why: String| ApiError::new(Kind::InvalidInput, why).hint("weft export list");
+                let wrong = |why: String| ApiError::new(Kind::InvalidInput, why).offer(&ExportList {});
                 Box::new(Nbd::connect(&target.parse().map_err(wrong)?)?)
             }
             false => Box::new(Direct::open(Path::new(target), writes)?),

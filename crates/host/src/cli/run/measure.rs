@@ -8,6 +8,7 @@ use crate::cli::usage;
 use crate::daemon::config::default_state;
 use crate::measure::classes::{self, Classes};
 use crate::measure::{Found, How, measure};
+use crate::ops::disk::DiskList;
 use crate::ops::disk::DiskShow;
 use crate::ops::measure::DiskMeasure;
 use crate::ops::{Perform, absolute};
@@ -28,7 +29,7 @@ impl Session<'_, '_> {
             Kind::AlreadyExists => error.hint(usage::again(self.argv, "--in-use")),
             _ => error,
         })?;
-        let wrong = |why: String| ApiError::new(Kind::NotPossible, why).hint("weft disk list");
+        let wrong = |why: String| ApiError::new(Kind::NotPossible, why).offer(&DiskList::default());
         let fitted = Measured::fit(&name, figures.clone()).map_err(wrong)?;
         let kept = classes.keep(&name, &figures)?;
         let (like, model_together) = (fitted.like(), fitted.together());
@@ -48,9 +49,11 @@ impl Session<'_, '_> {
         }
         let known = Client::new(self.socket()?).perform(&DiskShow::of(disk)).map_err(|error| {
             let what = format!("there is no file or device `{disk}`, and {}", error.message);
-            ApiError::new(error.kind, what).hint("weft disk list")
+            ApiError::new(error.kind, what).offer(&DiskList::default())
         })?;
-        known.path.ok_or_else(|| ApiError::new(Kind::NotFound, format!("{disk} is not there")).hint("weft disk list"))
+        known
+            .path
+            .ok_or_else(|| ApiError::new(Kind::NotFound, format!("{disk} is not there")).offer(&DiskList::default()))
     }
 }
 

@@ -6,6 +6,7 @@ use crate::api::job::{JobInfo, JobState};
 use crate::cli::exit::Exit;
 use crate::ops::Perform;
 use crate::ops::job::{JobShow, progress};
+use crate::ops::watch::StatusShow;
 use crate::wire::client::Client;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::SIGINT;
@@ -43,7 +44,7 @@ impl Session<'_, '_> {
         };
         let why = if job.note.is_empty() { String::new() } else { format!(": {}", job.note) };
         let message = format!("job {} ({}) {how}{why}", job.job, job.name);
-        Err(ApiError::new(kind, message).hint(format!("weft status {}", job.pool)).into())
+        Err(ApiError::new(kind, message).offer(&StatusShow::of(&job.pool)).into())
     }
 
     /// The job when it has ended; `None` when nobody wants to wait any more.

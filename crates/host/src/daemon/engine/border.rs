@@ -21,7 +21,7 @@ use std::task::{Context, Poll, Waker};
 /// What is told of a panic, once.
 type OnDeath = Box<dyn FnOnce(String)>;
 
-/// See the head of this file.
+/// The border of one pool: whether its engine has panicked, and who is to know.
 #[derive(Default)]
 pub struct Border {
     dead: Cell<bool>,

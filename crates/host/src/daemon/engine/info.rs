@@ -199,10 +199,17 @@ fn health(health: info::Health) -> Health {
 pub fn check_report(pool: &str, repair: bool, report: &check::CheckReport) -> CheckReport {
     let mut problems = report.problems.clone();
     let bad = report.bad_blocks - report.healed_blocks;
+    let until =
+        |how| if repair { String::new() } else { format!("; they are {how} the others until they are repaired") };
     if bad > 0 {
-        let advice = if repair { "" } else { "; they are computed from the others until they are repaired" };
-        problems.push(format!("{bad} blocks are missing, unreadable or wrong{advice}"));
+        problems.push(format!("{bad} blocks are missing, unreadable or wrong{}", until("computed from")));
     }
+    let bad = report.bad_pages - report.healed_pages;
+    if bad > 0 {
+        problems.push(format!("{bad} copies of metadata are unreadable or wrong{}", until("read from")));
+    }
+    let unproven = |no: &u16| format!("disk {no} does not answer: its metadata is not proven");
+    problems.extend(report.silent.iter().map(unproven));
     if report.lost_stripes > 0 {
         problems.push(format!("{} stripes are lost: more failed than their layout survives", report.lost_stripes));
     }
@@ -210,10 +217,12 @@ pub fn check_report(pool: &str, repair: bool, report: &check::CheckReport) -> Ch
         pool: pool.to_string(),
         sound: report.is_sound(),
         problems,
-        repaired: report.healed_blocks,
+        repairable: if repair { 0 } else { report.curable_blocks + report.bad_pages },
+        repaired: report.healed_blocks + report.healed_pages,
         checked: vec![
             "every slab and every stripe is owned once, and what is free is what nobody owns".into(),
             format!("{} stripes, {} with their redundancy, read and proven", report.stripes, report.bytes),
+            "every copy of the metadata read and proven".into(),
         ],
     }
 }

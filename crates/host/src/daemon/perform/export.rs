@@ -10,7 +10,7 @@ use crate::daemon::state::ExportRecord;
 use crate::daemon::{Daemon, lock, sockets};
 use crate::ops::Perform;
 use crate::ops::export::{ExportAdd, ExportList, ExportRemove, ExportShow, Offered};
-use crate::ops::line::{Line, ToLine};
+use crate::ops::line::{Line, ToLine, on_path};
 use crate::ublk;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -293,7 +293,7 @@ impl Daemon {
         }
         drop(state);
         crate::fuse::server::judge(dir).map_err(ApiError::from).map_err(|error| match error.kind {
-            Kind::NotFound => error.hint(format!("mkdir -p {shown}")),
+            Kind::NotFound => error.hint(on_path("mkdir -p", dir)),
             _ => error.offer(&fuse(format!("{shown}/{}", vdisk.vdisk))),
         })
     }
@@ -408,9 +408,9 @@ fn socket_free(vdisk: &VdiskName, nbd: &Address) -> Answer<()> {
             .offer(&unix("/run/weft/nbd.sock".into())));
     }
     if !path.parent().is_some_and(std::path::Path::is_dir) {
-        let dir = path.parent().unwrap_or(path).display();
-        return Err(ApiError::new(Kind::NotFound, format!("no directory {dir} for the socket {shown}"))
-            .hint(format!("mkdir -p {dir}")));
+        let dir = path.parent().unwrap_or(path);
+        return Err(ApiError::new(Kind::NotFound, format!("no directory {} for the socket {shown}", dir.display()))
+            .hint(on_path("mkdir -p", dir)));
     }
     match fs::symlink_metadata(path) {
         Ok(meta) if !meta.file_type().is_socket() => {

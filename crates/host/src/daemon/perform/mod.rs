@@ -78,21 +78,22 @@ struct Seen {
 impl Seen {
     /// The pool, for an operation that writes to it.
     fn writable(&self) -> Answer<&PoolInfo> {
-        let pool = &self.pool;
-        let refused = |kind, message| Err(ApiError::new(kind, message).offer(&StatusShow::of(&pool.name)));
-        if pool.read_only {
-            return refused(Kind::ReadOnly, format!("pool {} accepts no writes", pool.name));
-        }
-        match &pool.frozen {
-            None => Ok(pool),
-            Some(frozen) => refused(
-                Kind::Frozen,
-                format!(
-                    "pool {} is frozen {frozen}; it goes on by itself when enough of its disks are back",
-                    pool.name
-                ),
-            ),
-        }
+        writable(&self.pool).map(|()| &self.pool)
+    }
+}
+
+/// Refuses a pool to which nothing can be written now.
+fn writable(pool: &PoolInfo) -> Answer<()> {
+    let refused = |kind, message| Err(ApiError::new(kind, message).offer(&StatusShow::of(&pool.name)));
+    if pool.read_only {
+        return refused(Kind::ReadOnly, format!("pool {} accepts no writes", pool.name));
+    }
+    match &pool.frozen {
+        None => Ok(()),
+        Some(frozen) => refused(
+            Kind::Frozen,
+            format!("pool {} is frozen {frozen}; it goes on by itself when enough of its disks are back", pool.name),
+        ),
     }
 }
 

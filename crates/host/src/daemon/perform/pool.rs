@@ -1,7 +1,7 @@
 //! Pools and their disks: showing, making and removing.
 
-use super::Seen;
 use super::export::ending;
+use super::{Seen, writable};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::judge;
 use crate::api::pool::{CheckReport, Importable, PoolInfo, PoolSettings};
@@ -47,7 +47,10 @@ impl Perform<PoolCreate> for Daemon {
 
 impl Perform<PoolCheck> for Daemon {
     fn perform(&self, check: &PoolCheck) -> Answer<CheckReport> {
-        self.pool(&check.pool)?;
+        let pool = self.pool(&check.pool)?;
+        if check.repair {
+            writable(&pool)?;
+        }
         let repair = check.repair && !check.changing.dry_run;
         let _alone = repair.then(|| lock(&self.changing));
         self.parts.engine.pool_check(&check.pool, repair)
