@@ -45,6 +45,7 @@ impl Vdisk {
                 self.store.budgets.kept.give(sealed.memory() as u64);
             }
             drop(self.store.limbo.forget(table, stripe, self.store.log.seq()));
+            self.store.map.borrow_mut().fine_given_up(table, stripe);
             self.abandoned.borrow_mut().remove(&stripe);
             self.seal_if_whole(stripe);
         }

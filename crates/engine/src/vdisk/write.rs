@@ -371,7 +371,7 @@ impl Vdisk {
     }
 
     /// Takes up to `count` free stripes. Where all of them are in segments whose move ends just now, it waits for that.
-    async fn take_stripes(&self, table: u32, count: u32) -> Result<(Place, u32)> {
+    pub(super) async fn take_stripes(&self, table: u32, count: u32) -> Result<(Place, u32)> {
         loop {
             let mut records = Vec::new();
             let taken = self.store.map.borrow_mut().take_stripes(table, count, &mut records);
@@ -477,7 +477,7 @@ impl Vdisk {
     }
 
     /// Writes one slot's strips of all stripes of a run. `false`: that slot has no disk, or lost it.
-    async fn write_slot(&self, target: &Target, slot: usize, sealed: &[Rc<Sealed>]) -> bool {
+    pub(super) async fn write_slot(&self, target: &Target, slot: usize, sealed: &[Rc<Sealed>]) -> bool {
         let Some((at, block)) = target.locate(slot, 0) else { return false };
         let mut slices = Vec::new();
         for (nth, sealed) in sealed.iter().enumerate() {
@@ -502,6 +502,7 @@ impl Vdisk {
             let mut map = self.store.map.borrow_mut();
             let before = map.tables[&table].get(stripe);
             map.commit(table, stripe, Some(place), seq);
+            map.fine_replaced(table, stripe, seq);
             before
         };
         let stripe_of = StripeOf { table, stripe, vdisk: self.id };
@@ -517,7 +518,7 @@ impl Vdisk {
     }
 
     /// A flying stripe is down: its buffers go, and what gathered meanwhile may follow.
-    fn is_down(self: &Rc<Self>, stripe: u64, sealed: &Sealed) {
+    pub(super) fn is_down(self: &Rc<Self>, stripe: u64, sealed: &Sealed) {
         let mut stripes = self.stripes.borrow_mut();
         let gathering = stripes.get_mut(&stripe).expect("a flying stripe has its buffers");
         gathering.flying = None;
