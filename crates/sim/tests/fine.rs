@@ -135,6 +135,7 @@ fn small_writes_leave_packed_and_read_nothing_with_every_resiliency() {
         assert!(story.packed() > 60, "{} units are packed", story.packed());
         assert_eq!(vdisk.counters.read_for_write.get(), 0);
         story.prove();
+        story.flush();
         story.crash();
         assert!(story.packed() > 60);
         story.prove();
@@ -188,7 +189,7 @@ fn a_whole_stripe_and_a_discard_make_fine_units_void() {
     story.write(0, 4 * per, 7);
     let (vdisk, len) = (story.vdisk(), 4 * per * UNIT);
     story.rig.run(async move { vdisk.discard(VirtualOffset(len), len, false).await.unwrap() });
-    (4 * per..8 * per).for_each(|unit| drop(story.words.insert(unit, 0)));
+    story.words.extend((4 * per..8 * per).map(|unit| (unit, 0)));
     story.flush();
     assert_eq!(story.packed(), 12);
     story.prove();
@@ -197,7 +198,7 @@ fn a_whole_stripe_and_a_discard_make_fine_units_void() {
     story.prove();
     let (vdisk, at) = (story.vdisk(), 8 * per * UNIT);
     story.rig.run(async move { vdisk.write_zeroes(VirtualOffset(at), len + UNIT, false, true).await.unwrap() });
-    (8 * per..12 * per + 1).for_each(|unit| drop(story.words.insert(unit, 0)));
+    story.words.extend((8 * per..12 * per + 1).map(|unit| (unit, 0)));
     story.prove();
     story.crash();
     story.prove();
@@ -297,7 +298,10 @@ fn a_virtual_disk_with_packed_stripes_is_removed_beside_the_mover_and_leaves_not
     assert!(story.packed() > 0);
     let pool = story.rig.pool();
     let mover = pool.clone();
-    story.rig.world.spawn("mover", Box::pin(async move { drop(mover.move_everything_down().await) }));
+    let moving = async move {
+        mover.move_everything_down().await;
+    };
+    story.rig.world.spawn("mover", Box::pin(moving));
     let removed = pool.clone();
     story.rig.run(async move { removed.vdisk_remove("vdisk").await.unwrap() });
     story.rig.close().unwrap();

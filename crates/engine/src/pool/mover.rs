@@ -21,7 +21,7 @@ const RESTS: Nanos = Nanos::secs(1);
 /// Moves what is packed, until the pool stops or fails.
 pub async fn mover(pool: Rc<Pool>) {
     let store = pool.store.clone();
-    let mut seen = store.requests.get();
+    let (mut seen, mut since) = (store.requests.get(), store.world.now());
     loop {
         let packed = store.packed.changed();
         if store.stopping.get() || store.is_closing() || store.log.failure().is_some() {
@@ -32,9 +32,11 @@ pub async fn mover(pool: Rc<Pool>) {
             packed.await;
             continue;
         }
-        // A moment in which nobody asked for anything.
-        let (now, idle) = (store.requests.get(), store.requests.get() == seen);
-        seen = now;
+        // Nobody has asked for anything for a while.
+        if store.requests.get() != seen {
+            (seen, since) = (store.requests.get(), store.world.now());
+        }
+        let idle = store.world.now().since(since) >= store.tuning.idle_land;
         let mut moved = 0;
         for vdisk in vdisks.iter().filter(|vdisk| idle || is_due(vdisk, BEGINS)) {
             let began = store.world.now();
