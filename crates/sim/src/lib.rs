@@ -9,6 +9,7 @@ pub mod blink;
 pub mod capacity;
 pub mod disk;
 pub mod exhaustive;
+pub mod fine;
 pub mod figures;
 pub mod flushes;
 pub mod growth;

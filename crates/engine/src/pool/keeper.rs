@@ -164,6 +164,11 @@ impl Pool {
                 .collect();
             self.destage_all(everything, For::Memory).await;
             store.make_logged(store.log.seq()).await?;
+            if self.move_everything_down().await > 0 {
+                // What it replaced is void, and then free.
+                store.make_logged(store.log.seq()).await?;
+                store.make_logged(store.log.seq()).await?;
+            }
             // Stripes that still fly wake the waiting writer when they are down, and what drains when it is free; to
             // wake it before would be to spin.
             if store.flying.get() == 0 && !store.map.borrow().is_draining() {

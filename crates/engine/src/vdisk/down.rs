@@ -44,6 +44,9 @@ struct Lifted {
 impl Vdisk {
     /// How many fine units there are, how many packed stripes, and how many of these there may be.
     pub fn packed(&self) -> (u64, u64, u64) {
+        if self.removed.get() {
+            return (0, 0, 0);
+        }
         let map = self.store.map.borrow();
         let found = map.fine(self.table_of(&map)).map_or((0, 0), |fine| (fine.len(), fine.stripes()));
         (found.0, found.1, self.packs_max())

@@ -89,11 +89,10 @@ impl Vdisk {
 
     /// Whether small writes are packed, as things stand now.
     fn may_pack(&self) -> bool {
-        let per_stripe = self.layout().data_len().0 / UNIT;
         self.store.tuning.fine_share > 0
-            && per_stripe > 1
-            && self.has_one_table()
             && !self.removed.get()
+            && self.has_one_table()
+            && self.layout().data_len().0 > UNIT
             && self.unpackable.get() != Some(self.store.changes.get())
             && self.failure().is_none()
             && self.pack_room() > 0
@@ -315,7 +314,11 @@ impl Vdisk {
         let mut rest = parcels;
         let mut written = Vec::new();
         while !rest.is_empty() {
-            let Ok((place, count)) = self.take_stripes(table, rest.len() as u32).await else { break };
+            // What is frozen waits for what was taken before: nothing here waits for it.
+            let mut records = Vec::new();
+            let taken = self.store.map.borrow_mut().take_stripes(table, rest.len() as u32, &mut records);
+            self.store.append_all(records);
+            let Ok((place, count)) = taken else { break };
             let later = rest.split_off(count as usize);
             let now = core::mem::replace(&mut rest, later);
             let _turn = self.store.await_turn(place, count, Room::Destage).await;

@@ -371,7 +371,7 @@ impl Vdisk {
     }
 
     /// Takes up to `count` free stripes. Where all of them are in segments whose move ends just now, it waits for that.
-    pub(super) async fn take_stripes(&self, table: u32, count: u32) -> Result<(Place, u32)> {
+    async fn take_stripes(&self, table: u32, count: u32) -> Result<(Place, u32)> {
         loop {
             let mut records = Vec::new();
             let taken = self.store.map.borrow_mut().take_stripes(table, count, &mut records);
