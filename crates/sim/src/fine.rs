@@ -123,6 +123,8 @@ impl Story {
             disk.vanish();
             disk.power_cut_with(&[]);
         });
+        // Whoever has something to flush finds that they are gone.
+        self.rig.world.run_until(Nanos::secs(5), || false);
     }
 
     /// All disks are back as they are.
@@ -372,6 +374,7 @@ pub fn what_a_lost_stripe_had_replaced_is_there_when_that_is_given_up() {
         story.come_back();
         story.rig.world.run_until(Nanos::secs(20), || false);
         let vdisk = story.vdisk();
+        println!("after {wait} ms: {}", vdisk.describe());
         if vdisk.failure().is_some() {
             vdisk.clear().unwrap();
             story.words = before;

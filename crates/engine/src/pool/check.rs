@@ -225,9 +225,7 @@ impl Pool {
                 (stripe, place)
             };
             next = stripe + 1;
-            let (b0, l0) = (report.bad_blocks, report.lost_stripes);
             let proven = self.check_stripe(place, repair, report).await;
-            if report.lost_stripes > l0 { report.problems.push(format!("DEBUG lost: table {table} stripe {stripe} {place:?} bad {}", report.bad_blocks - b0)); }
             let records = self.store.map.borrow_mut().unpin(place);
             self.store.append_all(records);
             proven?;

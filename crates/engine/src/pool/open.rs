@@ -11,8 +11,8 @@
 
 use super::Pool;
 use super::job::{due_watch, runner};
-use super::mover::mover;
 use super::keeper::{log_keeper, memory_keeper, metadata_keeper};
+use super::mover::mover;
 use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::event::{DiskNo, Event};

@@ -269,9 +269,7 @@ impl Fine {
                     return None;
                 }
             }
-            match runs.last_mut().filter(|run| {
-                run.unit + run.count as u64 == unit && run.index + run.count == index
-            }) {
+            match runs.last_mut().filter(|run| run.unit + run.count as u64 == unit && run.index + run.count == index) {
                 Some(run) => run.count += 1,
                 None => runs.push(PackRun { unit, index, count: 1 }),
             }

@@ -128,10 +128,10 @@ impl Vdisk {
         each_of(whole, |stripe| {
             let went = &went;
             async move {
-            // One that cannot leave now gathers on.
-            went.set(went.get() + self.send(stripe, by).await.is_ok() as usize);
-            let left = self.with_filling(stripe, |buffer| core::mem::take(&mut buffer.lent));
-            self.store.buffered_changed(left.unwrap_or(0) as i64);
+                // One that cannot leave now gathers on.
+                went.set(went.get() + self.send(stripe, by).await.is_ok() as usize);
+                let left = self.with_filling(stripe, |buffer| core::mem::take(&mut buffer.lent));
+                self.store.buffered_changed(left.unwrap_or(0) as i64);
             }
         })
         .await;
@@ -190,7 +190,8 @@ impl Vdisk {
         for ((part, (place, from, to)), read) in parts.into_iter().zip(ranges).zip(read) {
             let bytes = read.ok().map(|slices| {
                 let mut bytes = vec![0; to - from];
-                let strips = part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
+                let strips =
+                    part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
                 super::read::copy(part.target.layout, from, strips, &mut bytes);
                 slices.into_iter().for_each(|slice| self.store.spare.give(slice));
                 add(&self.counters.read_for_write, (to - from) as u64);

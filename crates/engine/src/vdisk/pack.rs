@@ -205,8 +205,8 @@ impl Vdisk {
         groups
     }
 
-    /// Writes a packed stripe for each of `groups`, and adds to `packed` whose units they hold. `false`: not all could be
-    /// written.
+    /// Writes a packed stripe for each of `groups`, and adds to `packed` whose units they hold. `false`: not all could
+    /// be written.
     async fn pack_group(self: &Rc<Self>, groups: Vec<Vec<u64>>, by: By, packed: &mut BTreeSet<u64>) -> bool {
         // A record that is written anew may be longer, but says less.
         let sums = self.layout().stripe_sums() as u64 * 4;
@@ -283,12 +283,10 @@ impl Vdisk {
             let found = &map.tables[&packs];
             let (layout, disks) = (found.record.layout, found.record.disks);
             let free = found.free > found.claims + 1;
-            let may = free
-                || map.segments_possible_now(layout, disks) > SEGMENTS_LEFT && map.can_place_whole(packs);
+            let may = free || map.segments_possible_now(layout, disks) > SEGMENTS_LEFT && map.can_place_whole(packs);
             let number = map.take_pack(table);
-            let claimed = may
-                && map.ensure_chunk(packs, number, &mut records).is_ok()
-                && map.claim(packs, false, &mut records);
+            let claimed =
+                may && map.ensure_chunk(packs, number, &mut records).is_ok() && map.claim(packs, false, &mut records);
             if !claimed {
                 map.untake_pack(table, number);
             }
@@ -339,7 +337,8 @@ impl Vdisk {
             self.store.flush_all(disks.into_iter().collect()).await;
         }
         for (place, parcels, target, slots) in written {
-            let of: Vec<u64> = parcels.iter().flat_map(|parcel| parcel.parts.iter().map(|(stripe, _)| *stripe)).collect();
+            let of: Vec<u64> =
+                parcels.iter().flat_map(|parcel| parcel.parts.iter().map(|(stripe, _)| *stripe)).collect();
             match self.commit_parcels(place, parcels, target, slots).await {
                 true => packed.extend(of),
                 false => sound = false,

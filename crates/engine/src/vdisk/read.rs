@@ -349,7 +349,12 @@ pub(super) fn wants(layout: Layout, at: usize, len: usize) -> Vec<Want> {
 }
 
 /// Copies the bytes of a stripe from `at` on from its strips: (column, first block, blocks).
-pub(super) fn copy<'a>(layout: Layout, at: usize, strips: impl Iterator<Item = (usize, usize, &'a IoSlice)>, into: &mut [u8]) {
+pub(super) fn copy<'a>(
+    layout: Layout,
+    at: usize,
+    strips: impl Iterator<Item = (usize, usize, &'a IoSlice)>,
+    into: &mut [u8],
+) {
     let interleave = layout.interleave().as_usize();
     for (column, block, slice) in strips {
         let first = column * interleave + block * BLOCK as usize;

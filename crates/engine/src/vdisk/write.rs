@@ -507,8 +507,7 @@ impl Vdisk {
         };
         let stripe_of = StripeOf { table, stripe, vdisk: self.id };
         let fresh = Fresh { seq, stripe: stripe_of, place, before, retires: sealed.retires, landed: None };
-        let landed = sealed.landed_from();
-        let kept = self.forget_kept(stripe, sealed);
+        let (landed, kept) = (sealed.landed_from(), self.forget_kept(stripe, sealed));
         let in_limbo = self.store.limbo.committed(fresh, sealed);
         // The record retires them all.
         [landed, kept, in_limbo].into_iter().for_each(|seq| self.store.relist(self.id, stripe, seq, None));
