@@ -133,8 +133,11 @@ impl Story {
         self.rig.disks.iter().for_each(|disk| disk.return_intact(&mut self.rng));
         for no in (0..self.rig.disks.len()).filter(|no| !pool.store().has_disk(*no as u16)) {
             let (pool, disk) = (pool.clone(), Rc::new(self.rig.disks[no].clone()) as Rc<dyn Disk>);
-            self.rig.run(async move { pool.attach(disk).await.map(drop).unwrap() });
+            // One alone may wait for the others.
+            let back = async move { pool.attach(disk).await.map(drop).unwrap() };
+            self.rig.world.spawn("disk back", Box::pin(back));
         }
+        self.rig.world.run_until(Nanos::secs(2), || false);
     }
 
     fn checkpoint(&self) {
@@ -374,7 +377,6 @@ pub fn what_a_lost_stripe_had_replaced_is_there_when_that_is_given_up() {
         story.come_back();
         story.rig.world.run_until(Nanos::secs(20), || false);
         let vdisk = story.vdisk();
-        println!("after {wait} ms: {}", vdisk.describe());
         if vdisk.failure().is_some() {
             vdisk.clear().unwrap();
             story.words = before;
