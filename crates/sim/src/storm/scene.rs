@@ -61,6 +61,7 @@ impl Scene {
             auto_jobs: true,
             // Groups of a few stripes: more can happen between them.
             move_memory: 1 << 20,
+            fine_share: *rng.fork("fine share").pick(&[0, 0, 100, 500]),
         }
     }
 
