@@ -4,8 +4,8 @@
 //! Layers, lowest first; imports only point down:
 //! `units limits error event health histogram` - `format parity checksum io exec sync world` -
 //! `tree` -
-//! `bits stripe/{geometry, plan, buffer, table}` (pure) - `log segment` - `store` - `stripe/execute` - `vdisk` -
-//! `pool`.
+//! `bits stripe/{geometry, plan, buffer, table}` (pure) - `log segment` - `store` - `stripe/execute` -
+//! `vdisk dump` - `pool`.
 #![no_std]
 #![warn(missing_docs)]
 
@@ -14,6 +14,7 @@ pub extern crate alloc;
 
 pub mod bits;
 pub mod checksum;
+pub mod dump;
 pub mod error;
 pub mod event;
 pub mod exec;

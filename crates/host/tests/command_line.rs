@@ -1,5 +1,7 @@
 //! The command line, the socket and the daemon together, on the real engine and small files.
 
+#[path = "command_line/dumped.rs"]
+mod dumped;
 #[path = "command_line/found.rs"]
 mod found;
 mod machine;

@@ -10,8 +10,10 @@
 mod story;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use story::*;
 use weft_engine::checksum::crc32c;
+use weft_engine::dump::{Wanted, dump};
 use weft_engine::error::ErrorKind;
 use weft_engine::format::batch::BATCH_HEAD;
 use weft_engine::format::label::{DiskPlan, Label};
@@ -19,6 +21,7 @@ use weft_engine::format::page::PAGE_MAGIC;
 use weft_engine::format::record::{
     ChunkRecord, DiskRecord, JobKind, JobRecord, JobState, PageRun, PoolRecord, Record, VdiskRecord, decode,
 };
+use weft_engine::io::Disk;
 use weft_engine::pool::VdiskSpec;
 use weft_engine::store::meta::conf::CONF;
 use weft_engine::stripe::geometry::Resiliency;
@@ -171,9 +174,13 @@ fn words(panic: &(dyn std::any::Any + Send)) -> String {
 /// Opens the pool, if it opens, and does with it whatever a daemon may.
 fn serves(story: &Story, images: &[DiskImage]) -> bool {
     let mut again = story.with_images(images);
+    let disks: Vec<Rc<dyn Disk>> = again.rig.disks.iter().map(|disk| Rc::new(disk.clone()) as Rc<dyn Disk>).collect();
+    let told = again.rig.run(async move { dump(disks, &Wanted { records: true, keys: Some(KeyRange::ALL) }).await });
+    assert_same(&again.images(), images);
     if again.open().is_err() {
         return false;
     }
+    assert!(!told.pools.is_empty(), "what opens is told");
     let pool = again.rig.pool();
     let _ = pool.info();
     let _ = (pool.jobs(), pool.events(), pool.settings());

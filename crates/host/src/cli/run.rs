@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod dump;
 mod lab;
 mod load;
 mod measure;
@@ -20,6 +21,7 @@ use crate::harmless;
 use crate::mount;
 use crate::ops::disk::Disk;
 use crate::ops::job::JobStart;
+use crate::ops::pool::Pool;
 use crate::ops::table::Style;
 use crate::ops::text::Text;
 use crate::ops::watch::{EventList, StatShow, VersionShow};
@@ -47,6 +49,7 @@ pub(super) fn command(cli: Cli, argv: &[OsString], surroundings: &Surroundings, 
         Command::Man { dir: Some(dir), .. } => manual::pages(&dir).map(|()| Exit::Done),
         Command::Man { command, .. } => manual::page(&command, session.io.out).map(|()| Exit::Done),
         Command::Disk(Disk::Measure(told)) => session.measure(&told),
+        Command::Pool(Pool::Dump(told)) => session.dump(&told),
         Command::Plan(plan) => session.plan(&plan),
         Command::Lab(lab) => session.lab(&lab),
         Command::Version => session.version(),

@@ -16,6 +16,7 @@ mod belled;
 mod driver;
 pub mod file;
 mod geometry;
+pub mod onlooker;
 mod op;
 mod threads;
 pub mod ublk;

@@ -10,8 +10,9 @@ pub mod classes;
 
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::disk::file::DiskKind;
+use crate::disk::onlooker::open_to_read;
 use crate::disk::{DiskOptions, OpenDisk, is_rotational};
-use rustix::fs::{self, Mode, OFlags, SeekFrom};
+use rustix::fs::{self, SeekFrom};
 use rustix::io::Errno;
 use std::fs::Metadata;
 use std::os::fd::OwnedFd;
@@ -64,7 +65,7 @@ pub fn measure(path: &Path, how: How) -> Answer<Found> {
         let what = format!("{} is neither a block device nor a file", path.display());
         return Err(ApiError::new(Kind::InvalidInput, what).hint("weft disk list"));
     }
-    let (fd, direct) = open(path)?;
+    let (fd, direct) = open_to_read(path).map_err(|errno| cannot_open(path, &errno.into()))?;
     let size = fs::seek(&fd, SeekFrom::End(0)).map_err(|errno| cannot(path, &errno.to_string()))? / BLOCK * BLOCK;
     if size < SIZE_MIN {
         let what = format!("{} has {size} bytes; what is measured has 64 MiB at least", path.display());
@@ -101,25 +102,6 @@ fn free(path: &Path) -> Answer<()> {
         ErrorKind::InvalidInput => ApiError::new(Kind::InvalidInput, error.context).hint("weft disk list"),
         _ => ApiError::new(Kind::NotPossible, error.context),
     })
-}
-
-/// Opens for reading, past the page cache where that is possible.
-fn open(path: &Path) -> Answer<(OwnedFd, bool)> {
-    let flags = OFlags::CLOEXEC | OFlags::RDONLY;
-    let direct = fs::open(path, flags | OFlags::DIRECT, Mode::empty()).and_then(|fd| {
-        match rustix::io::pread(&fd, &mut Buf::zeroed(BLOCK as usize)[..], 0) {
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => Err(Errno::INVAL),
-            _ => Ok(fd),
-        }
-    });
-    match direct {
-        Ok(fd) => Ok((fd, true)),
-        Err(Errno::INVAL | Errno::OPNOTSUPP) => match fs::open(path, flags, Mode::empty()) {
-            Ok(fd) => Ok((fd, false)),
-            Err(errno) => Err(cannot(path, &errno.to_string())),
-        },
-        Err(errno) => Err(cannot_open(path, &errno.into())),
-    }
 }
 
 fn cannot_open(path: &Path, error: &std::io::Error) -> ApiError {
@@ -304,7 +286,7 @@ mod tests {
         assert_eq!(measure(&dir.path().join("none"), AT_ONCE).unwrap_err().kind, Kind::NotFound);
         // Whoever opens a pipe that nobody writes to waits for ever.
         let pipe = dir.path().join("pipe");
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, fs::Mode::RUSR, 0).unwrap();
         assert_eq!(measure(&pipe, How { in_use: true, ..AT_ONCE }).unwrap_err().kind, Kind::InvalidInput);
         assert_eq!(
             measure(&dir.path().join("none"), How { in_use: true, ..AT_ONCE }).unwrap_err().kind,

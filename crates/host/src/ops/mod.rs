@@ -8,6 +8,7 @@
 //! 3. A command that weft offers is an operation that prints itself, with the names of whoever is told.
 
 pub mod disk;
+pub mod dump;
 pub mod export;
 pub mod job;
 pub mod line;

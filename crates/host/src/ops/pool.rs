@@ -1,6 +1,7 @@
 //! Pools: `weft pool`.
 
 use super::disk::health;
+use super::dump::PoolDump;
 use super::settings::PoolSetTyped;
 use super::table::{Rows, Style, cell, human, pairs, percent};
 use super::text::Text;
@@ -34,6 +35,12 @@ pub enum Pool {
     /// Prove that a pool is sound, or say where it is not
     #[command(after_help = "Examples:\n  weft pool check tank\n  weft pool check tank --repair")]
     Check(PoolCheck),
+    /// Tell what lies on the disks of a pool: labels, checkpoint, log and tree; without the daemon, and read only
+    #[command(after_help = "Examples:\n  weft pool dump tank\n  weft pool dump /dev/sdb /dev/sdc --records\n  \
+        weft pool dump tank --key segment/12\n\n\
+        For people who have to find out what happened. The disks are opened for reading and claimed by nobody: a \
+        daemon may use them meanwhile, and then the parts may be of different moments.")]
+    Dump(PoolDump),
     /// Give a pool another name
     #[command(after_help = "Examples:\n  weft pool rename tank pond")]
     Rename(PoolRename),
@@ -63,6 +70,7 @@ impl Pool {
             Pool::Show(operation) => doer.operate(operation),
             Pool::Remove(operation) => doer.operate(operation),
             Pool::Check(operation) => doer.operate(operation),
+            Pool::Dump(_) => unreachable!("read without the daemon"),
             Pool::Rename(operation) => doer.operate(operation),
             Pool::Set(typed) => doer.operate(typed.operation()),
             Pool::Import(PoolImportTyped { pool: None, .. }) => doer.operate(PoolImportable {}),

@@ -26,8 +26,10 @@ use alloc::vec::Vec;
 
 /// The kind of the tree's entries for the configuration.
 pub const CONF: u16 = 3;
-const SEGMENT: u64 = 7;
-const CHUNK: u64 = 9;
+/// The part of a key that says: a segment.
+pub const SEGMENT: u64 = 7;
+/// The part of a key that says: a chunk.
+pub const CHUNK: u64 = 9;
 /// Entries that are read at once.
 const BATCH: usize = 256;
 /// The most bytes of a record in one entry: that of a segment with many slots has several, one after the other.
