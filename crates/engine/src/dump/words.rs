@@ -81,6 +81,7 @@ fn in_words(record: &Record<'_>) -> (&'static str, String) {
         Record::Commit(_)
         | Record::Unmap(_)
         | Record::Landed(_)
+        | Record::Pack(_)
         | Record::Settings(_)
         | Record::Job(_)
         | Record::Event(_) => done_in_words(record),
@@ -106,6 +107,11 @@ fn done_in_words(record: &Record<'_>) -> (&'static str, String) {
         ),
         Record::Landed(landed) => {
             ("LANDED", format!("{} bytes at {} of virtual disk {}", landed.data.len(), landed.offset, landed.vdisk))
+        }
+        Record::Pack(pack) => {
+            let units: u64 = pack.runs.iter().map(|run| run.count as u64).sum();
+            let what = format!("{units} units in stripe {} of table {}", pack.stripe, pack.table);
+            ("PACK", format!("{what}; retires landed records below {}", pack.retires))
         }
         Record::Settings(settings) => (
             "SETTINGS",
