@@ -121,7 +121,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::MoveForgetsNewStripes => Catcher::Storm(Profile::Blink, 2),
         Mutant::LogEndsInItsMiddle => Catcher::Storm(Profile::Classic, 12),
         Mutant::LoggerUnflushed => Catcher::Storm(Profile::Classic, 33),
-        Mutant::PageVersionsIgnored => Catcher::Storm(Profile::Classic, 97),
+        Mutant::PageVersionsIgnored => Catcher::Storm(Profile::Classic, 1008),
         Mutant::BatchNotRepeated => Catcher::Storm(Profile::Outage, 81),
         Mutant::FreezeIgnored => Catcher::Story(stories::two_of_five_disks_acknowledge_nothing),
         Mutant::ReturnedDiskIsWhole => Catcher::Storm(Profile::Blink, 60),

@@ -33,12 +33,19 @@ pub(super) struct Sweep {
     changes: u64,
 }
 
+/// Where bytes of a stripe come from: the first of them, how many, and the byte of which stripe on the disks; none:
+/// zeros.
+type Piece = (usize, usize, Option<(Place, usize)>);
+
+/// Bytes of a stripe: where they begin, how many, and which byte of which stripe on the disks they begin with; zeros
+/// if there is none.
+type Piece = (usize, usize, Option<(Place, usize)>);
+
 /// A stripe that is moved, its buffer, and where each of its bytes is to come from.
 struct Lifted {
     stripe: u64,
     id: u64,
-    /// Where bytes of it come from: its first byte of them, how many, and the byte of which stripe on the disks.
-    from: Vec<(usize, usize, Option<(Place, usize)>)>,
+    from: Vec<Piece>,
 }
 
 impl Vdisk {
@@ -212,7 +219,7 @@ impl Vdisk {
         &self,
         stripe: u64,
         id: u64,
-        from: &[(usize, usize, Option<(Place, usize)>)],
+        from: &[Piece],
         bytes: &BTreeMap<Place, Option<(usize, Vec<u8>)>>,
     ) -> bool {
         let there = |source: &Option<(Place, usize)>| {

@@ -279,6 +279,10 @@ impl Vdisk {
         let number = {
             let mut map = self.store.map.borrow_mut();
             let table = self.table_of(&map);
+            if map.fine(table).is_none() {
+                // A table more is a record more in every checkpoint.
+                map.check_config_room().ok()?;
+            }
             let packs = map.packs_of(table, &mut records);
             let found = &map.tables[&packs];
             let (layout, disks) = (found.record.layout, found.record.disks);
