@@ -37,10 +37,6 @@ pub(super) struct Sweep {
 /// zeros.
 type Piece = (usize, usize, Option<(Place, usize)>);
 
-/// Bytes of a stripe: where they begin, how many, and which byte of which stripe on the disks they begin with; zeros
-/// if there is none.
-type Piece = (usize, usize, Option<(Place, usize)>);
-
 /// A stripe that is moved, its buffer, and where each of its bytes is to come from.
 struct Lifted {
     stripe: u64,
