@@ -191,7 +191,8 @@ pub fn what_is_moved_down_is_as_it_was_and_its_packed_stripes_are_free() {
         story.destage();
         story.prove();
     }
-    assert!(story.packed() > 100);
+    // The mover may have begun where it found time.
+    assert!(story.packed() > 0);
     while story.move_down() > 0 {}
     story.flush();
     story.checkpoint();
