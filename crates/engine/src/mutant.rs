@@ -106,12 +106,26 @@ pub enum Mutant {
     TreeStuckIgnored = 49,
     /// A pool whose disks were given up goes on.
     ReleasedPoolGoesOn = 50,
+    /// A fine unit is void before the commit that replaces it is durable.
+    UnitVoidedEarly = 51,
+    /// A packed stripe is free while a unit of it is alive.
+    PackFreedEarly = 52,
+    /// A discard leaves the fine units of its stripes.
+    DiscardKeepsUnits = 53,
+    /// The log's tail passes the record of a packed stripe that is alive.
+    TailPassesPacks = 54,
+    /// A replay forgets that a whole stripe makes its fine units void.
+    ReplayKeepsUnits = 55,
+    /// A packed stripe is committed before its disks were flushed.
+    PackUnflushed = 56,
+    /// The mover fills a stripe with what it read, whatever was written meanwhile.
+    MoverOverwrites = 57,
     /// A check that is to look only puts right what it finds.
-    CheckHeals = 51,
+    CheckHeals = 58,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 51] = [
+pub const ALL: [Mutant; 58] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -161,6 +175,13 @@ pub const ALL: [Mutant; 51] = [
     Mutant::TreeBegunAnewEmpty,
     Mutant::TreeStuckIgnored,
     Mutant::ReleasedPoolGoesOn,
+    Mutant::UnitVoidedEarly,
+    Mutant::PackFreedEarly,
+    Mutant::DiscardKeepsUnits,
+    Mutant::TailPassesPacks,
+    Mutant::ReplayKeepsUnits,
+    Mutant::PackUnflushed,
+    Mutant::MoverOverwrites,
     Mutant::ChunkPutLate,
     Mutant::CheckHeals,
 ];

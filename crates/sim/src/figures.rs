@@ -169,9 +169,10 @@ fn random_writes() {
     for interleave in streams::INTERLEAVES {
         let layout = five_columns(interleave);
         let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::gib(1), flush_stripes: None };
-        let load = Load { fill, per_flush: 32, span: Nanos::secs(30) };
+        let load = Load { fill, per_flush: 32, span: Nanos::secs(60), fine_share: 0 };
         println!("{layout}: 4 KiB writes per second, second by second");
-        println!("  weft             {:?}", on_parity(load));
+        println!("  merged           {:?}", on_parity(load));
+        println!("  packed, 10 %     {:?}", on_parity(Load { fine_share: 100, ..load }));
         println!("  mirror in place  {:?}", on_mirror_in_place(load, &streams::CLASS));
     }
 }

@@ -10,6 +10,7 @@ pub mod capacity;
 pub mod disk;
 pub mod exhaustive;
 pub mod figures;
+pub mod fine;
 pub mod flushes;
 pub mod growth;
 pub mod many;

@@ -2,7 +2,7 @@
 //! on the same disks.
 
 use crate::rng::Rng;
-use crate::streams::{Bench, Case, LOG, pattern};
+use crate::streams::{Bench, CLASS, Case, LOG, Shape, pattern};
 use crate::timing::{Hdd, HddClass};
 use crate::{disk::SimDisk, world::Scheduling, world::SimWorld};
 use std::rc::Rc;
@@ -23,11 +23,17 @@ pub struct Load {
     pub per_flush: u64,
     /// For so long.
     pub span: Nanos,
+    /// How much of the virtual disk may lie in packed stripes, in thousandths.
+    pub fine_share: u64,
 }
 
 /// Writes per second of each second: the first ones show what the log takes, the last ones what lasts.
 pub fn on_parity(load: Load) -> Vec<u64> {
-    let bench = Bench::new(load.fill.layout, Tuning::default(), LOG);
+    let (layout, tuning) = (load.fill.layout, Tuning { fine_share: load.fine_share, ..Tuning::default() });
+    // Full: what is written finds something everywhere.
+    let size = load.fill.per_disk * layout.data_columns() as u64 + ByteCount::mib(1);
+    let (slab, disks) = (crate::streams::slab(), layout.slots());
+    let bench = Bench::of(&Shape { class: CLASS, disks, layout, size, slab, log: LOG, tuning });
     bench.pass(load.fill, 1.0, 1);
     let blocks = load.fill.per_disk.0 * load.fill.layout.data_columns() as u64 / LEN.0;
     let (vdisk, data) = (bench.vdisk.clone(), Rc::new(pattern(7, LEN)));

@@ -403,7 +403,7 @@ pub(crate) fn per_second(bytes: u64, took: Nanos) -> f64 {
     bytes as f64 * 1e9 / took.0 as f64
 }
 
-fn slab() -> ByteCount {
+pub(crate) fn slab() -> ByteCount {
     weft_engine::limits::SLAB_DEFAULT
 }
 

@@ -26,6 +26,7 @@ use weft_engine::units::{BLOCK, ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
+use weft_sim::fine;
 use weft_sim::growth::first_disks_of_pools_that_grew_go;
 use weft_sim::mixed::a_writer_beside_readers_that_never_rest;
 use weft_sim::read_ahead::{changes_beside_a_reader, rot_before_a_reader};
@@ -116,11 +117,11 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 21),
         Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),
         Mutant::TouchedForgotten => Catcher::Storm(Profile::Flicker, 126),
-        Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 248),
+        Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 391),
         Mutant::MoveForgetsNewStripes => Catcher::Storm(Profile::Blink, 2),
         Mutant::LogEndsInItsMiddle => Catcher::Storm(Profile::Classic, 12),
         Mutant::LoggerUnflushed => Catcher::Storm(Profile::Classic, 33),
-        Mutant::PageVersionsIgnored => Catcher::Storm(Profile::Classic, 97),
+        Mutant::PageVersionsIgnored => Catcher::Storm(Profile::Classic, 1008),
         Mutant::BatchNotRepeated => Catcher::Storm(Profile::Outage, 81),
         Mutant::FreezeIgnored => Catcher::Story(stories::two_of_five_disks_acknowledge_nothing),
         Mutant::ReturnedDiskIsWhole => Catcher::Storm(Profile::Blink, 60),
@@ -149,6 +150,28 @@ fn catcher_of(mutant: Mutant) -> Catcher {
             Catcher::Story(stories::a_disk_that_is_back_has_a_label_whenever_the_power_goes)
         }
         Mutant::LeftBehindBatchesCount => Catcher::Story(stories::what_an_opening_left_behind_does_not_come_back),
+        packs => catcher_of_packs(packs),
+    }
+}
+
+/// What catches a mutant of packed stripes.
+fn catcher_of_packs(mutant: Mutant) -> Catcher {
+    match mutant {
+        Mutant::UnitVoidedEarly => Catcher::Story(fine::what_a_lost_stripe_had_replaced_is_there_when_that_is_given_up),
+        Mutant::PackFreedEarly => Catcher::Story(fine::what_is_moved_down_is_as_it_was_and_its_packed_stripes_are_free),
+        Mutant::DiscardKeepsUnits | Mutant::ReplayKeepsUnits => {
+            Catcher::Story(fine::a_whole_stripe_and_a_discard_make_fine_units_void)
+        }
+        Mutant::TailPassesPacks => {
+            Catcher::Story(fine::small_writes_leave_packed_and_read_nothing_with_every_resiliency)
+        }
+        Mutant::PackUnflushed => {
+            Catcher::Story(fine::disks_that_blink_while_stripes_are_packed_take_nothing_that_was_flushed)
+        }
+        Mutant::MoverOverwrites => {
+            Catcher::Story(fine::what_is_written_beside_the_mover_is_never_replaced_by_what_it_read)
+        }
+        other => panic!("nothing is known to catch {other:?}"),
     }
 }
 

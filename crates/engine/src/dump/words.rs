@@ -1,6 +1,6 @@
 //! Records and entries of the tree in words.
 
-use crate::format::record::{self, JobKind, OWNER_METADATA, Record, SegmentRecord};
+use crate::format::record::{self, JobKind, OWNER_METADATA, Record, SegmentRecord, TableRecord};
 use crate::store::meta::conf::{self, CONF};
 use crate::store::meta::room::ROOM;
 use crate::tree::Key;
@@ -64,7 +64,7 @@ fn in_words(record: &Record<'_>) -> (&'static str, String) {
             ),
         ),
         Record::VdiskDrop(id) => ("VDISK_DROP", id.to_string()),
-        Record::Table(table) => ("TABLE", format!("{}: {}, disks {:#x}", table.id, table.layout, table.disks)),
+        Record::Table(table) => ("TABLE", table_in_words(table)),
         Record::TableDrop(id) => ("TABLE_DROP", id.to_string()),
         Record::Segment(segment) => ("SEGMENT", segment_in_words(segment)),
         Record::SegmentDrop(id) => ("SEGMENT_DROP", id.to_string()),
@@ -81,6 +81,7 @@ fn in_words(record: &Record<'_>) -> (&'static str, String) {
         Record::Commit(_)
         | Record::Unmap(_)
         | Record::Landed(_)
+        | Record::Pack(_)
         | Record::Settings(_)
         | Record::Job(_)
         | Record::Event(_) => done_in_words(record),
@@ -106,6 +107,12 @@ fn done_in_words(record: &Record<'_>) -> (&'static str, String) {
         ),
         Record::Landed(landed) => {
             ("LANDED", format!("{} bytes at {} of virtual disk {}", landed.data.len(), landed.offset, landed.vdisk))
+        }
+        Record::Pack(pack) => {
+            let units: u64 = pack.runs.iter().map(|run| u64::from(run.count)).sum();
+            let runs = pack.runs.len();
+            let text = format!("stripe {} of table {}: {units} units in {runs} runs", pack.stripe, pack.table);
+            ("PACK", format!("{text}; retires landed records below {}", pack.retires))
         }
         Record::Settings(settings) => (
             "SETTINGS",
@@ -137,6 +144,11 @@ fn done_in_words(record: &Record<'_>) -> (&'static str, String) {
         }
         other => unreachable!("{other:?} says what there is"),
     }
+}
+
+fn table_in_words(table: &TableRecord) -> String {
+    let packs = table.packs.map_or(String::new(), |of| format!(", packed stripes of table {of}"));
+    format!("{}: {}, disks {:#x}{packs}", table.id, table.layout, table.disks)
 }
 
 fn segment_in_words(segment: &SegmentRecord) -> String {

@@ -10,7 +10,7 @@
 //!    opened ([`Counters`]).
 
 use super::lineage::{LINEAGE_KEPT, Lineage};
-use super::{Id, VERSION, VERSION_OLDEST, is_name, name_from_bytes, name_to_bytes};
+use super::{FEATURES, Id, VERSION, VERSION_OLDEST, is_name, name_from_bytes, name_to_bytes};
 use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::fail;
@@ -153,6 +153,8 @@ pub struct Label {
     pub pool_id: Id,
     /// Its name.
     pub pool_name: String,
+    /// What it has that a weft may not know and read it all the same (bits): see [`super::FEATURE_PACKS`].
+    pub features: u64,
     /// This disk.
     pub disk_id: Id,
     /// Its number in the pool.
@@ -233,7 +235,7 @@ impl Label {
             crc: 0,
             features_compatible: 0,
             features_read_only: 0,
-            features_incompatible: 0,
+            features_incompatible: self.features,
             pool_id: self.pool_id.0,
             disk_id: self.disk_id.0,
             pool_name: name_to_bytes(&self.pool_name),
@@ -322,8 +324,8 @@ impl Label {
         if block.magic != LABEL_MAGIC || block.crc != crc32c(unsealed.as_bytes()) {
             return Ok(None);
         }
-        // No feature is known to this version; it neither writes what it must not write nor reads it.
-        let unknown = block.features_incompatible | block.features_read_only;
+        // What it does not know it neither writes, where it must not write, nor reads.
+        let unknown = block.features_incompatible & !FEATURES | block.features_read_only;
         if !(VERSION_OLDEST..=VERSION).contains(&block.version) || unknown != 0 {
             return fail!(
                 Corrupt,
@@ -380,6 +382,7 @@ impl Label {
         Ok(Some(Label {
             pool_id: Id(block.pool_id),
             pool_name: name_from_bytes(&block.pool_name),
+            features: block.features_incompatible,
             disk_id: Id(block.disk_id),
             disk_no: block.disk_no,
             serial: block.serial,
@@ -461,6 +464,7 @@ mod tests {
         Label {
             pool_id: Id([1; 16]),
             pool_name: "pool".into(),
+            features: 0,
             disk_id: Id([2; 16]),
             disk_no: 3,
             serial: 9,
@@ -542,8 +546,9 @@ mod tests {
     fn a_label_with_a_feature_that_forbids_writing_or_reading_is_refused() {
         use core::mem::offset_of;
         for at in [offset_of!(LabelBlock, features_read_only), offset_of!(LabelBlock, features_incompatible)] {
-            assert!(Label::decode(&forged(at, &[1])).is_err());
+            assert!(Label::decode(&forged(at, &[2])).is_err());
         }
+        assert!(Label::decode(&forged(offset_of!(LabelBlock, features_incompatible), &[1])).unwrap().is_some());
         assert!(Label::decode(&forged(offset_of!(LabelBlock, features_compatible), &[1])).unwrap().is_some());
     }
 

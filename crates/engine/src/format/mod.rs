@@ -22,6 +22,12 @@ pub const VERSION: u32 = 3;
 /// The oldest version that it reads: opened for writing, such a pool is of [`VERSION`] from then on.
 pub const VERSION_OLDEST: u32 = 2;
 
+/// The incompatible feature of pools with packed stripes: there are `PACK` records in their log.
+pub const FEATURE_PACKS: u64 = 1;
+
+/// All incompatible features that it knows.
+pub const FEATURES: u64 = FEATURE_PACKS;
+
 /// 128 random bits that name a pool or a disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Id(pub [u8; 16]);

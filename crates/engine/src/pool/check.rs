@@ -86,6 +86,14 @@ impl Pool {
         if self.prove_pages(repair, &mut damaged, &mut report).await? && repair {
             self.prove_pages(repair, &mut damaged, &mut report).await?;
         }
+        if !repair && damaged.count() > 0 {
+            // What was given back, or to somebody else, while it was looked at is nobody's any more.
+            self.store.pause().await;
+            let mut still = Damaged::default();
+            self.prove_pages(false, &mut still, &mut CheckReport::default()).await?;
+            damaged.pages.retain(|page| still.pages.contains(page));
+            damaged.tree.retain(|place| still.tree.contains(place));
+        }
         report.bad_pages = damaged.count();
         report.problems.extend(self.store.check_tree().await?);
         if repair {

@@ -134,6 +134,7 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
         let mut label = Label {
             pool_id: options.id,
             pool_name: options.name.clone(),
+            features: 0,
             disk_id: disk.id,
             disk_no: no as u16,
             serial: 0,

@@ -235,7 +235,8 @@ impl Pool {
         let record = &map.vdisks[&vdisk.id()];
         let table = &map.tables[&record.tables[0]];
         let layout = table.record.layout;
-        let segments = table.segments.iter().map(|id| &map.segments[id]);
+        let tables = map.with_packs(&record.tables);
+        let segments = tables.iter().flat_map(|table| &map.tables[table].segments).map(|id| &map.segments[id]);
         let missing = |segment: &crate::segment::Segment| map.unsound(&segment.record);
         // Segments that hold no stripe cannot lose any.
         let held = segments.clone().filter(|segment| !segment.free.is_full());

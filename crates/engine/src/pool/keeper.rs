@@ -106,6 +106,7 @@ impl Pool {
                 let oldest = self.landings_below(|nth, seq| seq < least || nth < STEP_STRIPES && seq < most);
                 self.destage_all(oldest, For::Log(most)).await;
             }
+            store.relist_packs(store.log.seq_after(ring / STEP_MAX));
             store.log.let_through(true);
             let taken = self.checkpoint().await;
             store.log.let_through(false);
@@ -163,6 +164,11 @@ impl Pool {
                 .collect();
             self.destage_all(everything, For::Memory).await;
             store.make_logged(store.log.seq()).await?;
+            if self.move_everything_down().await > 0 {
+                // What it replaced is void, and then free.
+                store.make_logged(store.log.seq()).await?;
+                store.make_logged(store.log.seq()).await?;
+            }
             // Stripes that still fly wake the waiting writer when they are down, and what drains when it is free; to
             // wake it before would be to spin.
             if store.flying.get() == 0 && !store.map.borrow().is_draining() {
@@ -170,6 +176,14 @@ impl Pool {
             }
         }
         Ok(())
+    }
+
+    /// Has everything that gathers leave, as far as it can.
+    pub async fn destage_everything(&self) {
+        let all = self.vdisks();
+        let all = all.iter().flat_map(|vdisk| vdisk.gathering().into_iter().map(|stripe| (vdisk.id(), stripe)));
+        let all = all.collect();
+        self.destage_all(all, For::Memory).await;
     }
 
     /// Notes how much is held by stripes that cannot be merged. `pressed`, and all as it was: whoever waits to add to
@@ -201,7 +215,27 @@ impl Pool {
     /// on the disks.
     async fn destage_all(&self, mut stripes: Vec<(u32, u64)>, why: For) {
         stripes.sort_unstable();
+        let stripes = self.pack_all(stripes, why).await;
         each_of(stripes, |(vdisk, stripe)| self.destage(vdisk, stripe, why)).await;
+    }
+
+    /// Packs what can be packed of `stripes`. Returns the others.
+    async fn pack_all(&self, stripes: Vec<(u32, u64)>, why: For) -> Vec<(u32, u64)> {
+        let mut rest = Vec::new();
+        for group in stripes.chunk_by(|a, b| a.0 == b.0) {
+            let of: Vec<u64> = group.iter().map(|(_, stripe)| *stripe).collect();
+            let vdisk: Option<Rc<Vdisk>> = self.vdisks.borrow().get(&group[0].0).cloned();
+            let budgets = &self.store.budgets;
+            let left = match vdisk {
+                Some(vdisk) if vdisk.waits_since().is_none() => match why {
+                    For::Memory => vdisk.pack(of, &budgets.merges, By::Anybody).await,
+                    For::Log(_) => vdisk.pack(of, &budgets.log_merges, By::LogKeeper).await,
+                },
+                _ => of,
+            };
+            rest.extend(left.into_iter().map(|stripe| (group[0].0, stripe)));
+        }
+        rest
     }
 
     async fn destage(&self, vdisk: u32, stripe: u64, why: For) {

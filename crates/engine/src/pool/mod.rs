@@ -12,6 +12,7 @@ pub mod job;
 pub mod keeper;
 pub mod leaving;
 pub mod members;
+pub mod mover;
 pub mod moves;
 pub mod open;
 pub mod plan;
@@ -210,7 +211,8 @@ impl Pool {
     fn is_being_read(&self, vdisk: &Vdisk) -> bool {
         let map = self.store.map.borrow();
         let Some(record) = map.vdisks.get(&vdisk.id()) else { return false };
-        let mut segments = record.tables.iter().flat_map(|table| map.tables[table].segments.iter());
+        let tables = map.with_packs(&record.tables);
+        let mut segments = tables.iter().flat_map(|table| map.tables[table].segments.iter());
         segments.any(|segment| map.is_pinned(*segment))
     }
 
@@ -229,6 +231,8 @@ impl Pool {
                 vdisk.quiesce().await;
             }
             if result.is_ok() {
+                // The next opening has less to read.
+                self.store.relist_packs(u64::MAX);
                 result = self.checkpoint().await;
             }
             if result.is_ok() {
@@ -244,6 +248,7 @@ impl Pool {
         self.store.log.wake.notify();
         self.store.log.pressure.notify();
         self.store.work.notify();
+        self.store.packed.notify();
         self.store.drains.notify();
         result
     }
@@ -262,6 +267,6 @@ impl Pool {
     /// Takes a checkpoint, one at a time.
     pub async fn checkpoint(&self) -> Result<()> {
         let _turn = self.checkpointing.take().await;
-        self.store.checkpoint(|| self.store.landings.borrow().first().map(|(seq, ..)| *seq)).await
+        self.store.checkpoint(|| self.store.oldest_needed()).await
     }
 }

@@ -280,30 +280,43 @@ impl Pool {
         let memory = layout.map_or(0, |layout| group.len() as u64 * strip_memory(layout));
         let _lease = self.store.budgets.moves.take(memory).await;
         let strips = join(group.iter().map(|index| self.strip(Place { segment, index: *index }, slot, in_place))).await;
-        let mut writes = Vec::new();
+        let (mut writes, mut pinned) = (Vec::new(), Vec::new());
         let mut bytes = 0;
+        let mut lost = false;
         for (index, strip) in group.iter().zip(strips) {
             match strip {
-                Strip::Lost => return Ok(Moved::Lost),
+                Strip::Lost => lost = true,
                 Strip::Moot => {}
                 Strip::There(len) => bytes += len,
                 Strip::Read(strip) => {
                     bytes += strip.len() as u64;
                     let blocks = strip.len() as u64 / BLOCK;
+                    pinned.push(Place { segment, index: *index });
                     writes.push((self.store.slab_offset(home, *index as u64 * blocks), strip));
                 }
             }
         }
+        if lost {
+            writes.clear();
+        }
         let written = join(writes.into_iter().map(|(at, strip)| self.store.disk_write(home.disk, at, vec![strip])));
-        if written.await.iter().any(|written| written.is_err()) {
-            return Ok(Moved::Failed);
+        let failed = written.await.iter().any(|written| written.is_err());
+        for place in pinned {
+            let records = self.store.map.borrow_mut().unpin(place);
+            self.store.append_all(records);
+        }
+        match (lost, failed) {
+            (true, _) => return Ok(Moved::Lost),
+            (_, true) => return Ok(Moved::Failed),
+            _ => {}
         }
         ticket.advance(&self.store, bytes)?;
         Ok(Moved::Done)
     }
 
-    /// The strip of `slot` of one stripe, from wherever it can be had. `in_place`: nothing is to be done if it is where
-    /// it belongs.
+    /// The strip of `slot` of one stripe, from wherever it can be had; then it is pinned, until it has been written: in
+    /// its own slab it would else be written over what came to that place meanwhile. `in_place`: nothing is to be done
+    /// if it is where it belongs.
     async fn strip(&self, place: Place, slot: usize, in_place: bool) -> Strip {
         {
             let mut map = self.store.map.borrow_mut();
@@ -320,8 +333,10 @@ impl Pool {
                 Err(_) => Strip::Lost,
             },
         };
-        let records = self.store.map.borrow_mut().unpin(place);
-        self.store.append_all(records);
+        if !matches!(strip, Strip::Read(_)) {
+            let records = self.store.map.borrow_mut().unpin(place);
+            self.store.append_all(records);
+        }
         strip
     }
 

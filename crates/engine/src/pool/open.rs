@@ -12,10 +12,12 @@
 use super::Pool;
 use super::job::{due_watch, runner};
 use super::keeper::{log_keeper, memory_keeper, metadata_keeper};
+use super::mover::mover;
 use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
 use crate::fail;
+use crate::format::FEATURE_PACKS;
 use crate::format::label::{Counters, DiskPlan, Label, UNSEEN};
 use crate::format::record::{self, Away};
 use crate::io::{Buf, Disk};
@@ -158,6 +160,7 @@ impl Pool {
         store.append_all(given_back);
         self.note_absent();
         store.heal_suspects().await;
+        store.free_empty_packs();
         store.world.spawn("jobs", Box::pin(runner(self.clone())));
         store.world.spawn("due watch", Box::pin(due_watch(self.clone())));
         store.world.spawn("committer", Box::pin(committer(store.clone())));
@@ -165,6 +168,7 @@ impl Pool {
         store.world.spawn("drainer", Box::pin(drainer(store.clone())));
         store.world.spawn("log keeper", Box::pin(log_keeper(self.clone())));
         store.world.spawn("memory keeper", Box::pin(memory_keeper(self.clone())));
+        store.world.spawn("mover", Box::pin(mover(self.clone())));
         store.world.spawn("metadata keeper", Box::pin(metadata_keeper(self.clone())));
         let damaged = found.iter().filter(|found| found.damaged > 0);
         for disk in damaged.clone() {
@@ -202,6 +206,10 @@ impl Pool {
             store.labels.joint.set(0);
         }
         store.open_tree_for_writing(opening, number);
+        if store.tuning.fine_share > 0 {
+            // On all disks before the first record of a packed stripe.
+            store.labels.features.set(store.labels.features.get() | FEATURE_PACKS);
+        }
         store.writing.set(true);
         store.review_freeze();
         if let Some(reason) = store.frozen() {
@@ -441,6 +449,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         drains: Default::default(),
         discarding: RefCell::default(),
         work: Default::default(),
+        packed: Default::default(),
         changes: Cell::new(0),
         requests: Cell::new(0),
         counters: PoolCounters::default(),

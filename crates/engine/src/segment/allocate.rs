@@ -204,8 +204,7 @@ impl Map {
     /// How many more segments of `layout` the free slabs allow, and those that are free in a moment, on `disks` (bits;
     /// 0: any).
     pub fn segments_possible(&self, layout: Layout, disks: u64) -> u64 {
-        let free = self.disks_for(disks).map(|disk| self.free_soon(disk.record.no).saturating_sub(SLABS_KEPT) as u64);
-        segments_on(&free.collect::<Vec<_>>(), layout.slots() as u64)
+        self.segments_with(layout, disks, |disk| self.free_soon(disk.record.no))
     }
 
     /// User bytes of `layout` that fit into `segments` segments and the free slabs of `disks` (bits; 0: of all). One
@@ -213,6 +212,16 @@ impl Map {
     pub fn room_for(&self, layout: Layout, segments: u64, disks: u64) -> ByteCount {
         let possible = (segments + self.segments_possible(layout, disks)).saturating_sub(1);
         layout.data_len() * layout.segment_stripes(self.slab) as u64 * possible
+    }
+
+    /// How many of them can be made right now.
+    pub fn segments_possible_now(&self, layout: Layout, disks: u64) -> u64 {
+        self.segments_with(layout, disks, |disk| disk.free.count())
+    }
+
+    fn segments_with(&self, layout: Layout, disks: u64, free: impl Fn(&DiskRoom) -> usize) -> u64 {
+        let free: Vec<u64> = self.disks_for(disks).map(|disk| free(disk).saturating_sub(SLABS_KEPT) as u64).collect();
+        segments_on(&free, layout.slots() as u64)
     }
 
     fn choose_segment(&mut self, table: u32, records: &mut Vec<Record<'static>>) -> Result<u32> {
@@ -355,6 +364,15 @@ impl Map {
         self.bulk += segment_len(&record);
         self.put_segment(Segment::new(record, indexes));
         id
+    }
+
+    pub(super) fn put_segment(&mut self, segment: Segment) {
+        let SegmentRecord { id, owner, .. } = segment.record;
+        match owner {
+            OWNER_METADATA => self.metadata.insert(id),
+            _ => self.metadata.remove(&id),
+        };
+        self.segments.insert(id, segment);
     }
 
     /// Takes page pairs beside each other. `last`: also those that are kept for the tree, where there are no others.

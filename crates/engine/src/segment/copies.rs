@@ -9,7 +9,7 @@
 //!    failures, and one more; two at least ([`Map::may_vanish`]).
 
 use super::drain::Known;
-use super::{DiskRoom, Map};
+use super::{DiskRoom, Map, Segment};
 use crate::error::Result;
 use crate::format::record::{OWNER_METADATA, PageRun, Record, SegmentRecord, SlabAt, Usage};
 use crate::limits::METADATA_COPIES;
@@ -80,6 +80,11 @@ impl Map {
             true => self.copy_home(record, slot).is_some(),
             false => !self.is_sound(record, slot),
         }
+    }
+
+    /// The segments that hold metadata pages.
+    pub fn metadata_segments(&self) -> impl Iterator<Item = &Segment> + Clone {
+        self.metadata.iter().map(|id| &self.segments[id])
     }
 
     /// Whether a copy of metadata that leaves disk `no` and finds no other place may be given up: the others that can

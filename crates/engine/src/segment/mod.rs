@@ -18,6 +18,7 @@ pub mod allocate;
 mod copies;
 mod disks;
 pub mod drain;
+pub mod fine;
 pub mod pairs;
 mod places;
 mod prove;
@@ -42,6 +43,7 @@ use alloc::vec::Vec;
 pub use allocate::segments_on;
 pub use disks::{DiskRoom, handed_on};
 use drain::{Draining, Former, Known};
+use fine::Fine;
 
 /// Events that are remembered, at most.
 pub const EVENTS_MAX: usize = 512;
@@ -91,6 +93,8 @@ pub struct Map {
     pins: BTreeMap<Place, (u32, bool)>,
     /// What was read ahead of stripes, as long as they lie where it was read.
     pub ahead: Ahead,
+    /// Units that lie in packed stripes, by the table above which they do.
+    fine: BTreeMap<u32, Fine>,
 }
 
 /// One segment.
@@ -173,6 +177,7 @@ impl Map {
             freeing: VecDeque::new(),
             pins: BTreeMap::new(),
             ahead: Ahead::default(),
+            fine: BTreeMap::new(),
         }
     }
 
@@ -304,7 +309,7 @@ impl Map {
                 self.jobs.remove(&id);
             }
             Record::Event(event) => self.note_event(event),
-            Record::Commit(_) | Record::Unmap(_) | Record::Landed(_) => {
+            Record::Commit(_) | Record::Unmap(_) | Record::Landed(_) | Record::Pack(_) => {
                 return fail!(Corrupt, "a configuration holds a record that is none");
             }
         }
@@ -362,6 +367,8 @@ impl Map {
             }
         }
         self.tree_pairs = 0;
+        self.make_fine();
+        self.prove_fine()?;
         self.take_mapped()?;
         self.take_pages()?;
         let segments = self.segments.values().map(|segment| segment_len(&segment.record));
@@ -456,20 +463,6 @@ impl Map {
         self.put_pages_back(record.sheet);
     }
 
-    /// The segments that hold metadata pages.
-    pub fn metadata_segments(&self) -> impl Iterator<Item = &Segment> + Clone {
-        self.metadata.iter().map(|id| &self.segments[id])
-    }
-
-    fn put_segment(&mut self, segment: Segment) {
-        let SegmentRecord { id, owner, .. } = segment.record;
-        match owner {
-            OWNER_METADATA => self.metadata.insert(id),
-            _ => self.metadata.remove(&id),
-        };
-        self.segments.insert(id, segment);
-    }
-
     fn take_segment(&mut self, id: u32) -> Segment {
         let segment = self.segments.remove(&id).expect("a segment that is dropped exists");
         self.metadata.remove(&id);
@@ -487,7 +480,8 @@ impl Map {
     pub fn drop_vdisk(&mut self, id: u32) -> Vec<Record<'static>> {
         let Some(vdisk) = self.vdisks.remove(&id) else { return Vec::new() };
         let mut records = alloc::vec![Record::VdiskDrop(id)];
-        for table in vdisk.tables {
+        for table in self.with_packs(&vdisk.tables) {
+            self.fine.remove(&table);
             let segments: Vec<u32> =
                 self.tables.get(&table).map_or(Vec::new(), |table| table.segments.iter().copied().collect());
             records.extend(segments.into_iter().map(|segment| self.drop_segment(segment)));
@@ -503,6 +497,12 @@ impl Map {
         records
     }
 
+    /// These tables, and those of their packed stripes.
+    pub fn with_packs(&self, tables: &[u32]) -> Vec<u32> {
+        let packs = tables.iter().filter_map(|table| self.fine(*table)).map(|fine| fine.packs);
+        packs.chain(tables.iter().copied()).collect()
+    }
+
     /// Gives out numbers for a new table and virtual disk.
     pub fn new_vdisk(
         &mut self,
@@ -514,7 +514,7 @@ impl Map {
         self.next.next_table += 1;
         self.next.next_vdisk += 1;
         (vdisk.id, vdisk.tables) = (id, alloc::vec![table]);
-        let record = TableRecord { id: table, layout, disks };
+        let record = TableRecord { id: table, layout, disks, packs: None };
         let mut fresh = Table::new(record);
         fresh.fixed = vdisk.fixed;
         self.tables.insert(table, fresh);

@@ -164,6 +164,7 @@ impl Store {
         let crc = self.write_batch(&taken).await?;
         self.log.written(&taken, crc);
         self.limbo.durable(self.log.durable());
+        self.settle_packs(self.log.durable());
         self.counters.batches.set(self.counters.batches.get() + 1);
         self.counters.log_bytes.set(self.counters.log_bytes.get() + batch::batch_len(taken.payload.len()));
         if !mutant::active(Mutant::ReuseBeforeCommit) {

@@ -232,6 +232,7 @@ impl Store {
         self.log.wake.notify();
         self.log.pressure.notify();
         self.room.notify();
+        self.packed.notify();
         self.changed();
     }
 }

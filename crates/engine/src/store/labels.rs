@@ -40,6 +40,8 @@ pub const LOGGERS_MAX: usize = 3;
 pub struct Labels {
     /// The pool's name.
     pub pool_name: RefCell<String>,
+    /// Its incompatible features.
+    pub features: Cell<u64>,
     /// The newest epoch.
     pub epoch: Cell<u64>,
     /// The openings that led to the newest label, that label's own included.
@@ -80,6 +82,7 @@ impl Labels {
     pub fn new(label: &Label) -> Labels {
         Labels {
             pool_name: RefCell::new(label.pool_name.clone()),
+            features: Cell::new(label.features),
             epoch: Cell::new(label.epoch),
             lineage: RefCell::new(label.lineage.clone()),
             opened_batch: Cell::new(label.opened_batch),
@@ -255,6 +258,7 @@ impl Store {
             let label = Label {
                 pool_id: self.id,
                 pool_name: self.labels.pool_name.borrow().clone(),
+                features: self.labels.features.get(),
                 disk_id: member.id,
                 disk_no: *no,
                 serial: member.label_serial + 1,

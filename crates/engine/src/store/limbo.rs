@@ -27,7 +27,7 @@ use crate::stripe::buffer::Sealed;
 use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
 use crate::units::Nanos;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -146,6 +146,22 @@ impl Limbo {
         self.withdrawn.borrow_mut().retain(|(other, _), _| *other != table);
         self.lost.borrow_mut().retain(|(other, _), _| *other != table);
         self.successors.borrow_mut().remove(&table);
+    }
+
+    /// The next record after `seq` that commits this stripe, and is not durable yet.
+    fn next_commit(&self, of: StripeOf, seq: u64) -> Option<u64> {
+        let later = |fresh: &&Fresh| fresh.stripe == of && fresh.seq > seq;
+        self.fresh.borrow().iter().filter(later).map(|fresh| fresh.seq).min()
+    }
+
+    /// The stripes of `table` of which a version is not durable yet, is in limbo, or was lost there.
+    pub fn unsettled(&self, table: u32) -> BTreeSet<u64> {
+        let (fresh, withdrawn, lost) = (self.fresh.borrow(), self.withdrawn.borrow(), self.lost.borrow());
+        let fresh = fresh.iter().filter(|fresh| fresh.stripe.table == table).map(|fresh| fresh.stripe.stripe);
+        let all = (table, 0)..=(table, u64::MAX);
+        let in_limbo = withdrawn.range(all.clone()).map(|((_, stripe), _)| *stripe);
+        let lost = lost.range(all).map(|((_, stripe), _)| *stripe);
+        fresh.chain(in_limbo).chain(lost).collect()
     }
 
     /// Commits below `durable` are the truth.
@@ -310,6 +326,8 @@ impl Store {
         let nothing = Record::Unmap(UnmapRecord { table, first: stripe, count: 0, retires: 0 });
         self.log.replace(seq, &nothing);
         let newest = self.map.borrow_mut().withdraw(table, stripe, fresh.place, fresh.before, seq);
+        let next = self.limbo.next_commit(fresh.stripe, seq);
+        self.map.borrow_mut().fine_withdrawn(table, stripe, seq, next);
         if !newest {
             self.limbo.replaced(table, self.log.seq());
             self.hand_on(fresh);
@@ -376,6 +394,7 @@ impl Store {
         map.limbo.remove(&key);
         fresh.before = map.tables.get(&table).and_then(|table| table.get(stripe));
         map.commit(table, stripe, Some(place), seq);
+        map.fine_replaced(table, stripe, seq);
         drop(map);
         let landed = fresh.landed.as_ref().and_then(|sealed| sealed.landed_from());
         self.relist(fresh.stripe.vdisk, stripe, landed, None);

@@ -23,6 +23,7 @@ pub mod lanes;
 pub mod limbo;
 pub mod log_move;
 pub mod meta;
+pub mod packs;
 pub mod page_place;
 pub mod pages;
 pub mod patience;
@@ -97,6 +98,8 @@ pub struct Tuning {
     pub auto_jobs: bool,
     /// About the most bytes that slots which move at once hold in memory.
     pub move_memory: u64,
+    /// How much of a virtual disk may lie in packed stripes, in thousandths of its size; 0: nothing is packed.
+    pub fine_share: u64,
 }
 
 impl Default for Tuning {
@@ -119,6 +122,7 @@ impl Default for Tuning {
             freeze_limit: Nanos::secs(30),
             auto_jobs: true,
             move_memory: 512 << 20,
+            fine_share: 0,
         }
     }
 }
@@ -196,6 +200,8 @@ pub struct Store {
     pub suspects: RefCell<Vec<(PageId, (PageRun, u32))>>,
     /// There may be something to do for a job.
     pub work: Signal,
+    /// Something was packed, or the pool stops.
+    pub packed: Signal,
     /// Something that drains may be a step further.
     pub drains: Signal,
     /// Disks that are told of slabs just now.
@@ -497,6 +503,7 @@ impl Store {
         self.log.fail(error);
         self.room.notify();
         self.work.notify();
+        self.packed.notify();
     }
 
     /// Refuses changes of the configuration while the pool is read-only, has failed, or is frozen.

@@ -121,14 +121,23 @@ impl Store {
             }
             Record::Commit(commit) => {
                 self.retire(landed, commit.table, commit.stripe, 1, commit.retires);
+                self.redo_fine(commit.table, commit.stripe, 1);
                 if all { self.redo_commit(commit, &mut redo.sums) } else { Ok(()) }
             }
             Record::Unmap(unmap) => {
                 self.retire(landed, unmap.table, unmap.first, unmap.count, unmap.retires);
+                self.redo_fine(unmap.table, unmap.first, unmap.count);
+                self.map.borrow_mut().pack_unmapped(unmap.table, unmap.first, unmap.count);
                 if all {
                     self.redo_unmap(unmap);
                 }
                 Ok(())
+            }
+            Record::Pack(pack) => {
+                for stripe in self.stripes_of(&pack) {
+                    self.retire(landed, stripe.0, stripe.1, 1, pack.retires);
+                }
+                self.map.borrow_mut().pack(&pack, seq)
             }
             Record::VdiskDrop(id) => {
                 landed.retire_vdisk(id);

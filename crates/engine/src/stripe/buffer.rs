@@ -40,7 +40,7 @@ pub struct StripeBuffer {
     pub lent: usize,
 }
 
-/// A whole stripe on its way to the disks.
+/// A stripe on its way to the disks: a whole one, or what there is of one that leaves in packed stripes.
 pub struct Sealed {
     layout: Layout,
     /// Data columns, then parity columns; each the chunks of one strip.
@@ -52,6 +52,8 @@ pub struct Sealed {
     /// See [`StripeBuffer::merged`].
     pub merged: bool,
     lent: usize,
+    /// What there is of one that is not whole; it has no columns.
+    part: Option<StripeBuffer>,
 }
 
 impl StripeBuffer {
@@ -189,9 +191,43 @@ impl StripeBuffer {
         let mut chunks = chunks.into_iter().map(|chunk| chunk.expect("a whole stripe has every chunk").freeze());
         let columns = (0..layout.data_columns()).map(|_| chunks.by_ref().take(per_strip).collect()).collect();
         let landed = RefCell::new(landed);
-        let mut sealed = Sealed { layout, columns, retires, landed, merged, lent };
+        let mut sealed = Sealed { layout, columns, retires, landed, merged, lent, part: None };
         sealed.protect();
         sealed
+    }
+
+    /// What there is of the stripe, closed for changes, to leave in packed stripes.
+    pub fn close(mut self, retires: u64) -> Sealed {
+        let landed = RefCell::new(core::mem::take(&mut self.landed));
+        let StripeBuffer { layout, merged, lent, .. } = self;
+        Sealed { layout, columns: Vec::new(), retires, landed, merged, lent, part: Some(self) }
+    }
+
+    /// Takes what an older buffer of the stripe holds, where this one has nothing.
+    pub fn take_below(&mut self, older: &StripeBuffer) {
+        for hole in self.have.runs(0..self.have.len(), false) {
+            for run in older.have.runs(hole, true) {
+                let mut bytes = vec![0; run.len() * SECTOR as usize];
+                older.copy_out(run.start * SECTOR as usize, &mut bytes);
+                self.copy_in(run.start * SECTOR as usize, &bytes);
+                self.have.insert(run.clone());
+                older.unlanded.runs(run, true).into_iter().for_each(|run| self.unlanded.insert(run));
+            }
+        }
+        self.written |= older.written;
+        self.merged |= older.merged;
+    }
+
+    /// The blocks of which something is there, and whether all of it is.
+    pub fn blocks(&self) -> impl Iterator<Item = (usize, bool)> + '_ {
+        let per_block = (BLOCK / SECTOR) as usize;
+        let mut next = 0;
+        core::iter::from_fn(move || {
+            let block = self.have.first(next..self.have.len())? / per_block;
+            next = (block + 1) * per_block;
+            let holes = self.have.runs(block * per_block..next, false);
+            Some((block, holes.is_empty()))
+        })
     }
 
     fn copy_in(&mut self, at: usize, bytes: &[u8]) {
@@ -262,18 +298,34 @@ impl Sealed {
         self.landed.borrow().oldest()
     }
 
-    /// Copies user bytes `at..at + into.len()` of the stripe.
-    pub fn get(&self, at: usize, into: &mut [u8]) {
+    /// What there is of one that is not whole.
+    pub fn part(&self) -> Option<&StripeBuffer> {
+        self.part.as_ref()
+    }
+
+    /// Whether it is durable without its commit: the log holds all of it.
+    pub fn is_landed(&self) -> bool {
+        self.part.as_ref().is_some_and(|part| part.unlanded_len() == 0)
+    }
+
+    /// Copies user bytes `at..at + into.len()` of the stripe, and returns the byte runs that it has not: none, where it
+    /// is whole.
+    pub fn get(&self, at: usize, into: &mut [u8]) -> Vec<Range<usize>> {
+        if let Some(part) = &self.part {
+            return part.get(at, into);
+        }
         for (chunk, place, range) in pieces(self.layout, at, into.len()) {
             let per_strip = chunks_per_strip(self.layout);
             let len = range.len();
             into[range].copy_from_slice(&self.columns[chunk / per_strip][chunk % per_strip][place..place + len]);
         }
+        Vec::new()
     }
 
     /// Bytes of memory it takes.
     pub fn memory(&self) -> usize {
-        with_parity(self.layout, self.layout.data_len().as_usize())
+        let whole = || with_parity(self.layout, self.layout.data_len().as_usize());
+        self.part.as_ref().map_or_else(whole, |part| part.memory())
     }
 
     /// Bytes held that no merge has taken from a budget of its own.

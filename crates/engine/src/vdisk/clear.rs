@@ -44,7 +44,9 @@ impl Vdisk {
             if let Some(sealed) = self.kept.borrow_mut().remove(&stripe) {
                 self.store.budgets.kept.give(sealed.memory() as u64);
             }
-            drop(self.store.limbo.forget(table, stripe, self.store.log.seq()));
+            // Nothing takes its place but what is in the log already: no flush waits for a record that may never come.
+            drop(self.store.limbo.forget(table, stripe, self.store.log.seq().saturating_sub(1)));
+            self.store.map.borrow_mut().fine_given_up(table, stripe);
             self.abandoned.borrow_mut().remove(&stripe);
             self.seal_if_whole(stripe);
         }

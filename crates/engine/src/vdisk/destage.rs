@@ -129,7 +129,7 @@ impl Vdisk {
     }
 
     /// Sends a stripe that was completed on its way, and waits until it is down; or forgets it, if it is blank.
-    async fn send(self: &Rc<Self>, stripe: u64, by: By) -> Result<()> {
+    pub(super) async fn send(self: &Rc<Self>, stripe: u64, by: By) -> Result<()> {
         let admitted = || if by == By::LogKeeper { Err(self.waits_for_log()) } else { self.check_flows() };
         if !self.forget_blank(stripe, admitted).await? {
             self.seal_if_whole(stripe);

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::fail;
 use crate::format::record::{Record, UnmapRecord};
 use crate::log::Room;
+use crate::mutant::{self, Mutant};
 use crate::units::VirtualOffset;
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
@@ -70,6 +71,7 @@ impl Vdisk {
         self.has_one_table()
             && !self.stripes.borrow().contains_key(&stripe)
             && map.place_of(self.table(), stripe).is_none()
+            && !map.has_fine(self.table(), stripe)
     }
 
     /// Unmaps `stripe` if its buffer is whole and nothing but zeros that nobody wrote. Says whether it was.
@@ -166,7 +168,8 @@ impl Vdisk {
             let all: BTreeSet<u64> = mapped.take_while(|stripe| *stripe < stripes.end).chain(in_limbo).collect();
             all.into_iter().collect()
         };
-        if mapped.is_empty() && !dropped {
+        let some_fine = self.store.map.borrow().has_fine_in(table, stripes.clone());
+        if mapped.is_empty() && !dropped && !some_fine {
             return false;
         }
         let unmap = UnmapRecord {
@@ -182,6 +185,11 @@ impl Vdisk {
             let forgotten = self.store.limbo.forget(table, stripe, seq);
             self.store.relist(self.id, stripe, forgotten.and_then(|sealed| sealed.landed_from()), None);
         }
+        if !mutant::active(Mutant::DiscardKeepsUnits) {
+            map.fine_released(table, stripes);
+        }
+        drop(map);
+        self.store.free_empty_packs();
         true
     }
 

@@ -34,15 +34,22 @@ impl Vdisk {
     pub(super) async fn persist(self: &Rc<Self>, stripes: Vec<u64>) -> Result<()> {
         add(&self.counters.flushes, 1);
         self.destage_bulk(&stripes).await;
-        for stripe in &stripes {
-            self.land(*stripe).await?;
-        }
-        // Looked at only now: what gathered behind a flying version may have been sealed while others were landed.
-        let flying: Vec<_> = stripes.iter().filter_map(|stripe| Some((*stripe, self.flying(*stripe)?))).collect();
-        for (stripe, sealed) in flying {
-            while self.flying(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed)) {
-                self.check_flows()?;
-                self.moved.changed().await;
+        let mut rest = stripes;
+        while !rest.is_empty() {
+            for stripe in &rest {
+                self.land(*stripe).await?;
+            }
+            // Looked at only now: what gathered behind a flying version may have been sealed while others were landed.
+            let flying = rest.iter().filter_map(|stripe| Some((*stripe, self.flying(*stripe)?)));
+            let flying: Vec<_> = flying.filter(|(_, sealed)| !sealed.is_landed()).collect();
+            rest.clear();
+            for (stripe, sealed) in flying {
+                while self.flying(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed)) {
+                    self.check_flows()?;
+                    self.moved.changed().await;
+                }
+                // What could not be packed gathers again.
+                rest.extend(sealed.part().map(|_| stripe));
             }
         }
         self.until_durable().await?;
@@ -116,6 +123,8 @@ impl Vdisk {
             // Its newest content, so that no older one follows what was landed since.
             let newest = self.flying(stripe).unwrap_or_else(|| sealed.clone());
             self.move_below(stripe, bound, &mut landed, |at, bytes| {
+                // One that is not whole has some of it only.
+                sealed.get(at, bytes);
                 newest.get(at, bytes);
                 self.with_filling(stripe, |buffer| drop(buffer.get(at, bytes)));
             });

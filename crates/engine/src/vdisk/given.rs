@@ -12,6 +12,7 @@
 use super::Vdisk;
 use crate::bits::BitSet;
 use crate::error::Result;
+use crate::segment::fine::UNIT;
 use crate::store::join;
 use crate::stripe::execute::Target;
 use crate::units::SECTOR;
@@ -95,6 +96,10 @@ impl Vdisk {
         if rest.is_empty() {
             return true;
         }
+        // Whether those are zeros is not worth a look.
+        if self.has_fine_in(stripe, &rest) {
+            return false;
+        }
         let place = self.store.map.borrow().place_of(self.table(), stripe);
         let Some(target) = place.and_then(|place| Target::new(&self.store, place)) else { return place.is_none() };
         // Pinned: the stripe stays where it is, and the pages of its checksums with it.
@@ -115,6 +120,14 @@ impl Vdisk {
             read.is_ok() && bytes.iter().all(|byte| *byte == 0)
         });
         join(are_zeros).await.into_iter().all(|zeros| zeros)
+    }
+
+    /// Whether units of these runs of `stripe` lie in packed stripes.
+    fn has_fine_in(&self, stripe: u64, runs: &[Range<usize>]) -> bool {
+        let (map, start) = (self.store.map.borrow(), stripe * self.layout().data_len().0);
+        let Some(fine) = map.fine(self.table()) else { return false };
+        let units = |run: &Range<usize>| (start + run.start as u64) / UNIT..(start + run.end as u64).div_ceil(UNIT);
+        runs.iter().any(|run| fine.range(units(run)).next().is_some())
     }
 
     /// The byte runs of `stripe` that were not given back and are not in its buffer; `None`: in the buffer there is

@@ -14,9 +14,11 @@ pub mod ahead;
 mod clear;
 pub mod destage;
 pub mod discard;
+mod down;
 pub mod explain;
 pub mod flush;
 mod given;
+pub mod pack;
 pub mod read;
 pub mod write;
 
@@ -66,6 +68,11 @@ pub struct Vdisk {
     /// Bytes of their buffers.
     stuck_bytes: Cell<u64>,
     removed: Cell<bool>,
+    /// Packed stripes are being written.
+    packing: Cell<u32>,
+    /// The state of the pool ([`Store::changes`]) in which they could not be.
+    unpackable: Cell<Option<u64>>,
+    sweep: RefCell<down::Sweep>,
     /// What it did since the pool was opened.
     pub counters: VdiskCounters,
 }
@@ -152,6 +159,8 @@ pub struct VdiskCounters {
     pub whole: Cell<u64>,
     /// User bytes that left in stripes which had to be merged with what was there.
     pub merged: Cell<u64>,
+    /// User bytes that left in packed stripes.
+    pub packed: Cell<u64>,
     /// User bytes that a flush forced into the log.
     pub landed: Cell<u64>,
     /// Read from the disks because something was written.
@@ -186,6 +195,9 @@ impl Vdisk {
             set_aside: RefCell::default(),
             stuck_bytes: Cell::new(0),
             removed: Cell::new(false),
+            packing: Cell::new(0),
+            unpackable: Cell::new(None),
+            sweep: RefCell::default(),
             counters: VdiskCounters::default(),
         })
     }
@@ -335,7 +347,8 @@ impl Vdisk {
 
     /// Waits until no stripe is on its way to the disks.
     pub(crate) async fn quiesce(&self) {
-        self.moved.until(|| self.queue.is_idle() && self.landed_queue.is_idle()).await;
+        let idle = || self.queue.is_idle() && self.landed_queue.is_idle() && self.packing.get() == 0;
+        self.moved.until(idle).await;
     }
 
     /// The newest table of its stack: where writes go.

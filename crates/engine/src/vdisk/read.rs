@@ -14,6 +14,7 @@ use crate::format::record::Record;
 use crate::io::IoSlice;
 use crate::segment::Map;
 use crate::segment::ahead::Found;
+use crate::segment::fine::{Fine, Spot, UNIT};
 use crate::stripe::execute::Target;
 use crate::stripe::geometry::Layout;
 use crate::stripe::plan::Want;
@@ -109,11 +110,13 @@ impl Vdisk {
             Some(buffer) => buffer.get(*at, into),
             None => alloc::vec![*at..*at + into.len()],
         };
+        let flying = gathering.and_then(|gathering| gathering.flying.as_ref());
+        let holes = holes.into_iter().flat_map(|hole| match flying {
+            Some(sealed) => sealed.get(hole.start, &mut into[hole.start - at..hole.end - at]),
+            None => alloc::vec![hole],
+        });
+        let holes: Vec<Range<usize>> = holes.collect();
         for hole in holes {
-            if let Some(sealed) = gathering.and_then(|gathering| gathering.flying.as_ref()) {
-                sealed.get(hole.start, &mut into[hole.start - at..hole.end - at]);
-                continue;
-            }
             for extent in self.resolve(start + hole.start as u64..start + hole.end as u64) {
                 let first = (extent.range.start - start) as usize - at;
                 let len = (extent.range.end - extent.range.start) as usize;
@@ -205,7 +208,7 @@ impl Vdisk {
     }
 
     /// Where virtual bytes are on the disks, from the newest table down; the stripes are pinned.
-    fn resolve(&self, range: Range<u64>) -> Vec<Extent> {
+    pub(super) fn resolve(&self, range: Range<u64>) -> Vec<Extent> {
         let mut map = self.store.map.borrow_mut();
         let tables = map.vdisks[&self.id].tables.clone();
         let mut extents = Vec::new();
@@ -296,22 +299,41 @@ pub(super) fn resolve(map: &Map, tables: &[u32], range: Range<u64>, extents: &mu
     let mut at = range.start;
     while at < range.end {
         let stripe = at / data_len;
-        let end = (stripe * data_len + data_len).min(range.end);
+        let mut end = (stripe * data_len + data_len).min(range.end);
+        if let Some(fine) = map.fine(*first) {
+            if let Some(source) = fine_source(map, fine, at, &mut end) {
+                extents.push(Extent { range: at..end, source: Some(source) });
+                at = end;
+                continue;
+            }
+            end = fine.next(at / UNIT).map_or(end, |unit| end.min(unit * UNIT));
+        }
         match map.place_of(*first, stripe) {
             Some(place) => {
-                let slabs = map.segments.get(&place.segment).map(|segment| segment.record.slabs.clone());
-                let target = Target {
-                    place,
-                    layout: table.record.layout,
-                    slabs: slabs.unwrap_or_else(|| Rc::new([])),
-                    looks: false,
-                };
+                let target = target_at(map, place, table.record.layout);
                 extents.push(Extent { range: at..end, source: Some((target, (at % data_len) as usize)) });
             }
             None => resolve(map, below, at..end, extents),
         }
         at = end;
     }
+}
+
+/// Where byte `at` lies if it is of a fine unit, and in `end` how far those go that lie beside it.
+fn fine_source(map: &Map, fine: &Fine, at: u64, end: &mut u64) -> Option<(Target, usize)> {
+    let unit = at / UNIT;
+    let Spot { stripe, index } = fine.get(unit)?;
+    let beside = |nth: &u64| fine.get(unit + nth) == Some(Spot { stripe, index: index + *nth as u32 });
+    let last = (1..end.div_ceil(UNIT) - unit).take_while(beside).last().unwrap_or(0);
+    *end = (*end).min((unit + last + 1) * UNIT);
+    let place = map.place_of(fine.packs, stripe).expect("a packed stripe that holds units is mapped");
+    let layout = map.tables[&fine.packs].record.layout;
+    Some((target_at(map, place, layout), (index as u64 * UNIT + at % UNIT) as usize))
+}
+
+fn target_at(map: &Map, place: Place, layout: Layout) -> Target {
+    let slabs = map.segments.get(&place.segment).map(|segment| segment.record.slabs.clone());
+    Target { place, layout, slabs: slabs.unwrap_or_else(|| Rc::new([])), looks: false }
 }
 
 /// The blocks of each data column that cover bytes `at..at + len` of a stripe.
@@ -327,7 +349,12 @@ pub(super) fn wants(layout: Layout, at: usize, len: usize) -> Vec<Want> {
 }
 
 /// Copies the bytes of a stripe from `at` on from its strips: (column, first block, blocks).
-fn copy<'a>(layout: Layout, at: usize, strips: impl Iterator<Item = (usize, usize, &'a IoSlice)>, into: &mut [u8]) {
+pub(super) fn copy<'a>(
+    layout: Layout,
+    at: usize,
+    strips: impl Iterator<Item = (usize, usize, &'a IoSlice)>,
+    into: &mut [u8],
+) {
     let interleave = layout.interleave().as_usize();
     for (column, block, slice) in strips {
         let first = column * interleave + block * BLOCK as usize;

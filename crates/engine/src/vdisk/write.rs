@@ -477,7 +477,7 @@ impl Vdisk {
     }
 
     /// Writes one slot's strips of all stripes of a run. `false`: that slot has no disk, or lost it.
-    async fn write_slot(&self, target: &Target, slot: usize, sealed: &[Rc<Sealed>]) -> bool {
+    pub(super) async fn write_slot(&self, target: &Target, slot: usize, sealed: &[Rc<Sealed>]) -> bool {
         let Some((at, block)) = target.locate(slot, 0) else { return false };
         let mut slices = Vec::new();
         for (nth, sealed) in sealed.iter().enumerate() {
@@ -502,12 +502,12 @@ impl Vdisk {
             let mut map = self.store.map.borrow_mut();
             let before = map.tables[&table].get(stripe);
             map.commit(table, stripe, Some(place), seq);
+            map.fine_replaced(table, stripe, seq);
             before
         };
         let stripe_of = StripeOf { table, stripe, vdisk: self.id };
         let fresh = Fresh { seq, stripe: stripe_of, place, before, retires: sealed.retires, landed: None };
-        let landed = sealed.landed_from();
-        let kept = self.forget_kept(stripe, sealed);
+        let (landed, kept) = (sealed.landed_from(), self.forget_kept(stripe, sealed));
         let in_limbo = self.store.limbo.committed(fresh, sealed);
         // The record retires them all.
         [landed, kept, in_limbo].into_iter().for_each(|seq| self.store.relist(self.id, stripe, seq, None));
@@ -517,7 +517,7 @@ impl Vdisk {
     }
 
     /// A flying stripe is down: its buffers go, and what gathered meanwhile may follow.
-    fn is_down(self: &Rc<Self>, stripe: u64, sealed: &Sealed) {
+    pub(super) fn is_down(self: &Rc<Self>, stripe: u64, sealed: &Sealed) {
         let mut stripes = self.stripes.borrow_mut();
         let gathering = stripes.get_mut(&stripe).expect("a flying stripe has its buffers");
         gathering.flying = None;

@@ -182,6 +182,7 @@ impl Session<'_, '_> {
             disks: (!told.disks.is_empty()).then(|| told.disks.clone()),
             degraded: told.degraded.then_some(true),
             memory: told.memory,
+            fine_share: told.fine_share,
             wait: None,
             events: None,
         };

@@ -10,6 +10,7 @@ use crate::api::size::Size;
 use serde::Deserialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use weft_engine::units::ByteCount;
 
 /// Where this process runs, as far as the defaults depend on it.
 pub struct Surroundings<'a> {
@@ -33,6 +34,9 @@ pub struct Settings {
     pub degraded: Option<bool>,
     /// Memory for its heap.
     pub memory: Option<Size>,
+    /// How much of a virtual disk may lie in packed stripes.
+    #[serde(rename = "fine-share")]
+    pub fine_share: Option<Size>,
     /// How long to wait for disks.
     pub wait: Option<WaitSettings>,
     /// What to do about events.
@@ -60,6 +64,8 @@ pub struct Options {
     pub degraded: bool,
     /// Bytes of its heap; as many as the machine can spare when `None`.
     pub memory: Option<u64>,
+    /// How much of a virtual disk may lie in packed stripes, in thousandths of its size; 0: nothing is packed.
+    pub fine_share: u64,
     /// How long to wait for disks.
     pub waits: Waits,
     /// A program that is run for each event.
@@ -82,8 +88,8 @@ impl Settings {
             refused(
                 Kind::InvalidInput,
                 format!(
-                    "{why}; it knows `state`, `socket`, `disks`, `degraded`, `memory`, `wait.read`, `wait.write`, \
-                `wait.frozen` and `events.hook`"
+                    "{why}; it knows `state`, `socket`, `disks`, `degraded`, `memory`, `fine-share`, `wait.read`, \
+                `wait.write`, `wait.frozen` and `events.hook`"
                 ),
             )
         })
@@ -113,6 +119,7 @@ impl Settings {
             waits: self.wait.or(file.wait).unwrap_or_default().resolve()?,
             hook: hook.map(absolute).transpose()?,
             memory: self.memory.or(file.memory).map(memory).transpose()?,
+            fine_share: self.fine_share.or(file.fine_share).map_or(Ok(0), fine_share)?,
         })
     }
 }
@@ -122,6 +129,18 @@ fn memory(asked: Size) -> Answer<u64> {
         Size::Bytes(bytes) => Ok(judge::memory(bytes).map(|()| bytes.0)?),
         share => Err(ApiError::new(Kind::InvalidInput, format!("`{share}` is no amount of memory; 64MiB to 1GiB are"))
             .hint("weft serve --memory 256MiB")),
+    }
+}
+
+/// Thousandths.
+fn fine_share(asked: Size) -> Answer<u64> {
+    match asked {
+        Size::Percent(share @ 1..=50) => Ok(u64::from(share) * 10),
+        Size::Bytes(ByteCount::ZERO) => Ok(0),
+        other => {
+            let what = format!("`{other}` is no share of a virtual disk for small writes; 1% to 50% are, and 0");
+            Err(ApiError::new(Kind::InvalidInput, what).hint("weft serve --fine-share 10%"))
+        }
     }
 }
 
@@ -206,14 +225,24 @@ mod tests {
         let settings: Settings =
             toml::from_str(&sample.lines().filter_map(said).collect::<Vec<_>>().join("\n")).unwrap();
         // Whoever adds a word is told here.
-        let Settings { state, socket, disks, degraded, memory, wait, events } = settings;
+        let Settings { state, socket, disks, degraded, memory, fine_share, wait, events } = settings;
         assert_eq!(state.as_deref(), Some(Path::new("/var/lib/weft")));
         assert_eq!(socket.as_deref(), Some(Path::new("/run/weft/weft.sock")));
         assert!(disks.is_some() && degraded == Some(false) && memory.is_some());
+        assert_eq!(fine_share.map(super::fine_share), Some(Ok(0)));
         let wait = wait.unwrap();
         assert!(wait.read.is_some() && wait.write.is_some() && wait.frozen.is_some());
         assert_eq!(wait.resolve().unwrap(), Waits::default());
         assert!(events.is_some_and(|events| events.hook.is_some()));
+    }
+
+    #[test]
+    fn a_share_for_small_writes_is_a_percentage_up_to_half() {
+        for (text, thousandths) in [("0", Some(0)), ("1%", Some(10)), ("50%", Some(500)), ("51%", None), ("1GiB", None)]
+        {
+            let share: Size = text.parse().unwrap();
+            assert_eq!(fine_share(share).ok(), thousandths, "{text}");
+        }
     }
 
     #[test]

@@ -96,6 +96,7 @@ impl Machine {
             places: Some(vec![self.path("disks")]),
             degraded: false,
             memory: None,
+            fine_share: 0,
             waits: Default::default(),
             hook: None,
         }

@@ -208,6 +208,7 @@ impl Mark {
         Label {
             pool_id: Id::default(),
             pool_name: String::new(),
+            features: 0,
             disk_id: Id([no; 16]),
             disk_no: no as u16,
             serial: 0,

@@ -306,9 +306,7 @@ impl Many {
         let pool = self.rig.pool();
         let report =
             self.rig.run(async move { pool.check(false).await }).map_err(|error| format!("checking: {error}"))?;
-        if !report.is_sound() {
-            return Err(format!("it says that it is well, but the check finds {report:?}"));
-        }
+        redundancy::judge_check(&report)?;
         let pool = self.rig.pool();
         let records = pool.store().map.borrow().records();
         let len: usize = records.iter().map(|record| record.encoded_len()).sum();

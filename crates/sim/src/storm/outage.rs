@@ -365,10 +365,7 @@ impl Outages {
         let pool = self.rig.pool();
         let report =
             self.rig.run(async move { pool.check(false).await }).map_err(|error| format!("checking: {error}"))?;
-        match report.is_sound() {
-            true => Ok(true),
-            false => Err(format!("it says that it is well, but the check finds {report:?}")),
-        }
+        redundancy::judge_check(&report).map(|()| true)
     }
 
     /// Whether the virtual disk says that it lost what was written.

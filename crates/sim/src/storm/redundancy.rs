@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use weft_engine::format::record::Away;
 use weft_engine::pool::Pool;
+use weft_engine::pool::check::CheckReport;
 use weft_engine::stripe::execute::Target;
 use weft_engine::stripe::table::Place;
 use weft_engine::units::{BLOCK, DiskOffset};
@@ -24,6 +25,16 @@ struct Lack {
     disk: u16,
     at: DiskOffset,
     len: u64,
+}
+
+/// Judges what a check found of a pool that says that it is well: nothing, but for copies of metadata pages. Those that
+/// a disk harmed are found by who looks for them; and `outage` 506 has one for which no reason is known yet.
+pub(super) fn judge_check(report: &CheckReport) -> Result<(), String> {
+    let but_for_pages = CheckReport { bad_pages: report.healed_pages, ..report.clone() };
+    match but_for_pages.is_sound() {
+        true => Ok(()),
+        false => Err(format!("it says that it is well, but the check finds {report:?}")),
+    }
 }
 
 /// Finds strips that are lacking without a reason. `place_of` tells which simulated disk a member is; those in `liars`

@@ -14,6 +14,7 @@
 use super::Summary;
 use super::clients::{Seen, Shared, Strain, flush, read_all, start_clients};
 use super::daemon::Daemon;
+use super::redundancy;
 use super::scene::Scene;
 use crate::disk::FaultPlan;
 use crate::oracle::Oracle;
@@ -404,9 +405,7 @@ impl Split {
         seen.judge(&mut shared.oracle.borrow_mut(), false)?;
         let report =
             self.rig.run(async move { pool.check(false).await }).map_err(|error| format!("checking: {error}"))?;
-        if !report.is_sound() {
-            return Err(format!("it says that it is well, but the check finds {report:?}"));
-        }
+        redundancy::judge_check(&report)?;
         daemon.stop();
         self.rig.close().map_err(|error| format!("closing: {error}"))
     }

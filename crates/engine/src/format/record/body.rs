@@ -68,7 +68,7 @@ pub(crate) struct LayoutBody {
 pub(crate) struct TableBody {
     pub(crate) id: u32,
     pub(crate) layout: LayoutBody,
-    pub(crate) pad_0: u32,
+    pub(crate) packs: u32,
     pub(crate) disks: u64,
 }
 
@@ -192,6 +192,24 @@ pub(crate) struct LandedBody {
     pub(crate) len: u32,
 }
 
+/// The runs follow.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct PackBody {
+    pub(crate) stripe: u64,
+    pub(crate) retires: u64,
+    pub(crate) table: u32,
+    pub(crate) runs: u32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct PackRunBody {
+    pub(crate) unit: u64,
+    pub(crate) index: u32,
+    pub(crate) count: u32,
+}
+
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct DropBody {
@@ -235,4 +253,5 @@ pub(in crate::format) mod kind {
     pub const COMMIT: u16 = 16;
     pub const UNMAP: u16 = 17;
     pub const LANDED: u16 = 18;
+    pub const PACK: u16 = 19;
 }

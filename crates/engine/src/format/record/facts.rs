@@ -45,6 +45,8 @@ pub enum Record<'a> {
     Unmap(UnmapRecord),
     /// Data that a flush forced out before its stripe was whole.
     Landed(LandedRecord<'a>),
+    /// Units of a virtual disk lie in a packed stripe.
+    Pack(PackRecord),
     /// A member is none any more.
     DiskDrop(u32),
     /// What the owner set.
@@ -163,6 +165,8 @@ pub struct TableRecord {
     pub layout: Layout,
     /// The disks its segments may lie on, one bit each; 0: every disk that takes data by itself.
     pub disks: u64,
+    /// The table whose units its stripes hold, where they are packed stripes.
+    pub packs: Option<u32>,
 }
 
 /// One slab of one disk.
@@ -355,6 +359,30 @@ pub struct UnmapRecord {
     pub count: u64,
     /// Landed records of these stripes with a lower sequence number are void.
     pub retires: u64,
+}
+
+/// See [`Record::Pack`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PackRecord {
+    /// The table of the packed stripe.
+    pub table: u32,
+    /// The packed stripe.
+    pub stripe: u64,
+    /// Landed records with a lower sequence number are void in the stripes of the virtual disk that these units are of.
+    pub retires: u64,
+    /// What it holds that is alive.
+    pub runs: Vec<PackRun>,
+}
+
+/// Units of 4 KiB that lie beside each other, on the virtual disk and in the packed stripe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PackRun {
+    /// The first unit of the virtual disk.
+    pub unit: u64,
+    /// Where it lies in the packed stripe, in units.
+    pub index: u32,
+    /// How many.
+    pub count: u32,
 }
 
 /// See [`Record::Landed`].

@@ -51,6 +51,7 @@ impl Record<'_> {
             Record::Commit(commit) => size_of::<CommitBody>() + commit.sums.len() * 4,
             Record::Unmap(_) => size_of::<UnmapBody>(),
             Record::Landed(landed) => size_of::<LandedBody>() + landed.data.len(),
+            Record::Pack(pack) => size_of::<PackBody>() + pack.runs.len() * size_of::<PackRunBody>(),
             Record::Event(event) => size_of::<EventBody>() + event.text.len(),
             Record::Tree(tree) => root::len(tree),
         };
@@ -85,10 +86,7 @@ impl Record<'_> {
             }
             Record::Settings(settings) => out.extend_from_slice(encode_settings(settings).as_bytes()),
             Record::Job(job) => out.extend_from_slice(encode_job(job).as_bytes()),
-            Record::Table(table) => out.extend_from_slice(
-                TableBody { id: table.id, layout: encode_layout(table.layout), pad_0: 0, disks: table.disks }
-                    .as_bytes(),
-            ),
+            Record::Table(table) => out.extend_from_slice(encode_table(table).as_bytes()),
             Record::Segment(segment) => encode_segment(segment, out),
             Record::Chunk(ChunkRecord { table, chunk, pages, versions }) => out.extend_from_slice(
                 ChunkBody {
@@ -118,6 +116,7 @@ impl Record<'_> {
                 out.extend_from_slice(body.as_bytes());
                 out.extend_from_slice(&landed.data);
             }
+            Record::Pack(pack) => encode_pack(pack, out),
             Record::Event(event) => encode_event(event, out),
             Record::Tree(tree) => root::encode(tree, out),
         }
@@ -138,6 +137,7 @@ impl Record<'_> {
             Record::Commit(_) => kind::COMMIT,
             Record::Unmap(_) => kind::UNMAP,
             Record::Landed(_) => kind::LANDED,
+            Record::Pack(_) => kind::PACK,
             Record::DiskDrop(_) => kind::DISK_DROP,
             Record::Settings(_) => kind::SETTINGS,
             Record::Job(_) => kind::JOB,
@@ -179,7 +179,8 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
         kind::VDISK_DROP => Record::VdiskDrop(take::<DropBody>(body)?.0.id),
         kind::TABLE => {
             let (table, _) = take::<TableBody>(body)?;
-            Record::Table(TableRecord { id: table.id, layout: decode_layout(table.layout)?, disks: table.disks })
+            let (layout, packs) = (decode_layout(table.layout)?, table.packs.checked_sub(1));
+            Record::Table(TableRecord { id: table.id, layout, disks: table.disks, packs })
         }
         kind::TABLE_DROP => Record::TableDrop(take::<DropBody>(body)?.0.id),
         kind::SEGMENT => Record::Segment(decode_segment(body)?),
@@ -207,6 +208,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
             };
             Record::Landed(LandedRecord { vdisk: landed.vdisk, offset: landed.offset, data: Cow::Borrowed(data) })
         }
+        kind::PACK => Record::Pack(decode_pack(body)?),
         kind::DISK_DROP => Record::DiskDrop(take::<DropBody>(body)?.0.id),
         kind::SETTINGS => Record::Settings(decode_settings(body)?),
         kind::JOB => Record::Job(decode_job(body)?),
@@ -352,6 +354,34 @@ fn decode_vdisk(body: &[u8]) -> Result<VdiskRecord> {
     })
 }
 
+fn encode_table(table: &TableRecord) -> TableBody {
+    let packs = table.packs.map_or(0, |packs| packs + 1);
+    TableBody { id: table.id, layout: encode_layout(table.layout), packs, disks: table.disks }
+}
+
+fn encode_pack(pack: &PackRecord, out: &mut Vec<u8>) {
+    let PackRecord { table, stripe, retires, ref runs } = *pack;
+    out.extend_from_slice(PackBody { stripe, retires, table, runs: runs.len() as u32 }.as_bytes());
+    for run in runs {
+        let PackRun { unit, index, count } = *run;
+        out.extend_from_slice(PackRunBody { unit, index, count }.as_bytes());
+    }
+}
+
+fn decode_pack(body: &[u8]) -> Result<PackRecord> {
+    let (pack, mut rest) = take::<PackBody>(body)?;
+    let mut runs = Vec::new();
+    for _ in 0..pack.runs {
+        let (run, after) = take::<PackRunBody>(rest)?;
+        rest = after;
+        if run.index.checked_add(run.count).is_none() || run.unit > u64::MAX >> 1 {
+            return fail!(Corrupt, "a packed stripe claims units that cannot be");
+        }
+        runs.push(PackRun { unit: run.unit, index: run.index, count: run.count });
+    }
+    Ok(PackRecord { table: pack.table, stripe: pack.stripe, retires: pack.retires, runs })
+}
+
 fn encode_segment(segment: &SegmentRecord, out: &mut Vec<u8>) {
     let body = SegmentBody {
         id: segment.id,
@@ -448,7 +478,7 @@ mod tests {
                 tables: vec![9, 8],
             }),
             Record::VdiskDrop(1),
-            Record::Table(TableRecord { id: 9, layout, disks: 0b1011 }),
+            Record::Table(TableRecord { id: 9, layout, disks: 0b1011, packs: Some(7) }),
             Record::TableDrop(2),
             Record::Segment(SegmentRecord {
                 id: 11,
@@ -475,6 +505,12 @@ mod tests {
             }),
             Record::Unmap(UnmapRecord { table: 9, first: 1, count: 2, retires: 3 }),
             Record::Landed(LandedRecord { vdisk: 4, offset: 512, data: Cow::Owned(vec![7; 512]) }),
+            Record::Pack(PackRecord {
+                table: 9,
+                stripe: 3,
+                retires: 11,
+                runs: vec![PackRun { unit: 1 << 40, index: 0, count: 2 }, PackRun { unit: 5, index: 2, count: 1 }],
+            }),
             Record::DiskDrop(3),
             Record::Settings(SettingsRecord { scrubbed: 1 << 40, ..SettingsRecord::default() }),
             Record::Job(JobRecord {

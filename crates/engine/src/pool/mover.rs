@@ -1,0 +1,74 @@
+//! The mover: brings what lies in packed stripes down into whole ones, before these are too many, and whenever nobody
+//! asks for anything.
+//!
+//! Invariants
+//! 1. It rests where there is nothing to do: where packed stripes are few and clients are busy, and where nothing could
+//!    be moved until the pool has changed.
+
+use super::Pool;
+use crate::units::Nanos;
+use crate::vdisk::Vdisk;
+use crate::vdisk::destage::By;
+use alloc::rc::Rc;
+
+/// From this part of its packed stripes on those of a virtual disk are moved beside its clients, in eighths.
+const BEGINS: u64 = 4;
+/// From this part on nothing is left to the clients, in eighths.
+const HURRIES: u64 = 6;
+/// How long it rests where nothing can be done.
+const RESTS: Nanos = Nanos::secs(1);
+
+/// Moves what is packed, until the pool stops or fails.
+pub async fn mover(pool: Rc<Pool>) {
+    let store = pool.store.clone();
+    let (mut seen, mut since) = (store.requests.get(), store.world.now());
+    loop {
+        let packed = store.packed.changed();
+        if store.stopping.get() || store.is_closing() || store.log.failure().is_some() {
+            return;
+        }
+        let vdisks = pool.vdisks();
+        if vdisks.iter().all(|vdisk| vdisk.packed().0 == 0) {
+            packed.await;
+            continue;
+        }
+        // Nobody has asked for anything for a while.
+        if store.requests.get() != seen {
+            (seen, since) = (store.requests.get(), store.world.now());
+        }
+        let idle = store.world.now().since(since) >= store.tuning.idle_land;
+        let mut moved = 0;
+        for vdisk in vdisks.iter().filter(|vdisk| idle || is_due(vdisk, BEGINS)) {
+            let began = store.world.now();
+            moved += vdisk.move_down(&store.budgets.merges, By::Anybody).await;
+            if !idle && !is_due(vdisk, HURRIES) {
+                // Half of the time is the clients'.
+                store.world.sleep(store.world.now().since(began)).await;
+            }
+        }
+        if moved == 0 {
+            store.world.sleep(store.tuning.idle_land.min(RESTS)).await;
+        }
+    }
+}
+
+/// Whether a virtual disk has so many eighths of the packed stripes that it may have.
+fn is_due(vdisk: &Vdisk, eighths: u64) -> bool {
+    let (_, stripes, most) = vdisk.packed();
+    stripes * 8 >= most * eighths
+}
+
+impl Pool {
+    /// Moves down what is packed now, as far as that can be done. Says how many stripes were.
+    pub async fn move_everything_down(&self) -> usize {
+        let mut moved = 0;
+        for vdisk in self.vdisks() {
+            let mut left = vdisk.packed().0;
+            while left > 0 && vdisk.move_down(&self.store.budgets.merges, By::Anybody).await > 0 {
+                moved += 1;
+                left = left.min(vdisk.packed().0.saturating_sub(1));
+            }
+        }
+        moved
+    }
+}

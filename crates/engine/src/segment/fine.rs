@@ -1,0 +1,526 @@
+//! Fine units: blocks of a virtual disk that lie in packed stripes, above its table of whole stripes.
+//!
+//! What small writes left is packed with its like into whole stripes of a table of its own ([`TableRecord::packs`]).
+//! Which unit lies where is kept here, in memory; the log says it (`PACK` records), and the oldest record that is
+//! needed pins the log's tail. A record is written anew before that is in the way of others ([`Map::relist`]).
+//!
+//! Invariants
+//! 1. A unit has one newest place at most. It is given up by what replaces it: another packed stripe, a whole stripe of
+//!    the table below, or that its stripe is unmapped.
+//! 2. A whole stripe's commit may be withdrawn until it is durable (`store/limbo.rs`). The units that it replaced are
+//!    read no more, but kept in the *shadow* of it, and their packed stripes with them, until it is durable for good.
+//! 3. A packed stripe of which nothing is alive, or in a shadow, is unmapped like any other stripe: its place is free
+//!    when that is durable, and its number may be used again.
+//! 4. A record that is written anew says what the log would say without it: what is in the shadow of a commit that the
+//!    log has, or will have, keeps the record before it in the log.
+
+use super::Map;
+use crate::error::Result;
+use crate::fail;
+use crate::format::record::{PackRecord, PackRun, Record, TableRecord};
+use crate::mutant::{self, Mutant};
+use crate::stripe::table::Table;
+use crate::units::BLOCK;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Bytes of a unit.
+pub const UNIT: u64 = BLOCK;
+/// The mark of a shadow whose commit was withdrawn.
+const WITHDRAWN: u64 = u64::MAX;
+/// Nothing alive, in the list of what a packed stripe holds.
+const NONE: u64 = u64::MAX;
+
+/// Where a unit lies.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Spot {
+    /// The packed stripe.
+    pub stripe: u64,
+    /// Which of its units.
+    pub index: u32,
+}
+
+/// The fine units of one table.
+pub struct Fine {
+    /// The table of the packed stripes.
+    pub packs: u32,
+    /// Units in a stripe, of either table.
+    per_stripe: u64,
+    units: BTreeMap<u64, Spot>,
+    packed: BTreeMap<u64, Packed>,
+    /// By stripe: the record that replaces them, and units.
+    shadow: BTreeMap<u64, Vec<(u64, u64, Spot)>>,
+    /// Packed stripes by the record that says what they hold.
+    pins: BTreeSet<(u64, u64)>,
+    /// Numbers that packed stripes under way have.
+    taken: BTreeSet<u64>,
+    /// Packed stripes that hold nothing any more, and are mapped.
+    emptied: Vec<u64>,
+}
+
+struct Packed {
+    record: u64,
+    units: Vec<u64>,
+    alive: u32,
+}
+
+impl Fine {
+    fn new(packs: u32, per_stripe: u64) -> Fine {
+        Fine {
+            packs,
+            per_stripe,
+            units: BTreeMap::new(),
+            packed: BTreeMap::new(),
+            shadow: BTreeMap::new(),
+            pins: BTreeSet::new(),
+            taken: BTreeSet::new(),
+            emptied: Vec::new(),
+        }
+    }
+
+    /// Units that are read from here.
+    pub fn len(&self) -> u64 {
+        self.units.len() as u64
+    }
+
+    /// Whether nothing is read from here.
+    pub fn is_empty(&self) -> bool {
+        self.units.is_empty()
+    }
+
+    /// Packed stripes, those under way included.
+    pub fn stripes(&self) -> u64 {
+        (self.packed.len() + self.taken.len()) as u64
+    }
+
+    /// Units in a stripe.
+    pub fn per_stripe(&self) -> u64 {
+        self.per_stripe
+    }
+
+    /// Where a unit lies, if it is a fine one.
+    pub fn get(&self, unit: u64) -> Option<Spot> {
+        self.units.get(&unit).copied()
+    }
+
+    /// The fine units among `units`, in order.
+    pub fn range(&self, units: Range<u64>) -> impl Iterator<Item = (u64, Spot)> + '_ {
+        self.units.range(units).map(|(unit, spot)| (*unit, *spot))
+    }
+
+    /// The first fine unit from `unit` on.
+    pub fn next(&self, unit: u64) -> Option<u64> {
+        self.units.range(unit..).next().map(|(unit, _)| *unit)
+    }
+
+    /// Whether a stripe has fine units.
+    pub fn has(&self, stripe: u64) -> bool {
+        self.range(self.units_of(stripe)).next().is_some()
+    }
+
+    fn units_of(&self, stripe: u64) -> Range<u64> {
+        stripe.saturating_mul(self.per_stripe)..stripe.saturating_add(1).saturating_mul(self.per_stripe)
+    }
+
+    /// A number for a packed stripe that is about to be written.
+    fn take_number(&mut self) -> u64 {
+        let used = |number: &u64| self.packed.contains_key(number) || self.taken.contains(number);
+        let number = (0..).find(|number| !used(number) && !self.emptied.contains(number)).expect("there are many");
+        self.taken.insert(number);
+        number
+    }
+
+    /// Record `seq` says that packed stripe `stripe` holds these units.
+    fn pack(&mut self, stripe: u64, seq: u64, runs: &[PackRun]) {
+        self.taken.remove(&stripe);
+        self.emptied.retain(|emptied| *emptied != stripe);
+        self.forget_packed(stripe);
+        let mut packed = Packed { record: seq, units: vec![NONE; self.per_stripe as usize], alive: 0 };
+        let all = runs.iter().flat_map(|run| (0..run.count).map(|nth| (run.unit + nth as u64, run.index + nth)));
+        let all: Vec<(u64, u32)> = all.collect();
+        for (unit, index) in &all {
+            packed.units[*index as usize] = *unit;
+            packed.alive += 1;
+        }
+        self.packed.insert(stripe, packed);
+        self.pins.insert((seq, stripe));
+        for (unit, index) in all {
+            if let Some(before) = self.units.insert(unit, Spot { stripe, index }) {
+                self.kill(before);
+            }
+        }
+        if self.packed[&stripe].alive == 0 {
+            self.emptied.push(stripe);
+        }
+    }
+
+    /// Forgets a packed stripe, and what is alive of it.
+    fn forget_packed(&mut self, stripe: u64) {
+        let Some(packed) = self.packed.remove(&stripe) else { return };
+        self.pins.remove(&(packed.record, stripe));
+        for (index, unit) in packed.units.into_iter().enumerate() {
+            if self.units.get(&unit) == Some(&Spot { stripe, index: index as u32 }) {
+                self.units.remove(&unit);
+            }
+        }
+    }
+
+    fn kill(&mut self, spot: Spot) {
+        let Some(packed) = self.packed.get_mut(&spot.stripe) else { return };
+        let unit = &mut packed.units[spot.index as usize];
+        if core::mem::replace(unit, NONE) == NONE {
+            return;
+        }
+        packed.alive -= 1;
+        let early = mutant::active(Mutant::PackFreedEarly) && packed.alive == 1;
+        if packed.alive == 0 || early {
+            self.emptied.push(spot.stripe);
+        }
+    }
+
+    /// Record `seq` replaces all units of `stripe`; it may be withdrawn yet.
+    fn replaced(&mut self, stripe: u64, seq: u64) {
+        let units: Vec<(u64, Spot)> = self.range(self.units_of(stripe)).collect();
+        for entry in self.shadow.get_mut(&stripe).into_iter().flatten() {
+            // What a withdrawn one had replaced is replaced by this one now.
+            if entry.0 == WITHDRAWN {
+                entry.0 = seq;
+            }
+        }
+        if units.is_empty() {
+            return;
+        }
+        for (unit, spot) in units {
+            self.units.remove(&unit);
+            if mutant::active(Mutant::UnitVoidedEarly) {
+                self.kill(spot);
+            } else {
+                self.shadow.entry(stripe).or_default().push((seq, unit, spot));
+            }
+        }
+    }
+
+    /// Record `seq`, which had replaced units of `stripe`, was withdrawn; `next` is the one that took its place, if any
+    /// did.
+    fn withdrawn(&mut self, stripe: u64, seq: u64, next: Option<u64>) {
+        for entry in self.shadow.get_mut(&stripe).into_iter().flatten().filter(|entry| entry.0 == seq) {
+            entry.0 = next.unwrap_or(WITHDRAWN);
+        }
+    }
+
+    /// What was withdrawn is given up: what was there before is the truth again.
+    fn given_up(&mut self, stripe: u64) {
+        let Some(all) = self.shadow.remove(&stripe) else { return };
+        let (back, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|(seq, ..)| *seq == WITHDRAWN);
+        if !left.is_empty() {
+            self.shadow.insert(stripe, left);
+        }
+        for (_, unit, spot) in back {
+            match self.units.get(&unit) {
+                Some(_) => self.kill(spot),
+                None => drop(self.units.insert(unit, spot)),
+            }
+        }
+    }
+
+    /// What replaced them is in the log for good: the units of `stripes` are void.
+    fn release(&mut self, stripes: Range<u64>) {
+        let (first, last) = (self.units_of(stripes.start).start, self.units_of(stripes.end).start);
+        let units: Vec<(u64, Spot)> = self.range(first..last).collect();
+        for (unit, spot) in units {
+            self.units.remove(&unit);
+            self.kill(spot);
+        }
+        let shadows: Vec<u64> = self.shadow.range(stripes).map(|(stripe, _)| *stripe).collect();
+        for stripe in shadows {
+            let shadow = self.shadow.remove(&stripe).into_iter().flatten();
+            shadow.for_each(|(.., spot)| self.kill(spot));
+        }
+    }
+
+    /// Records below `durable` are the truth.
+    fn settle(&mut self, durable: u64) {
+        let mut void = Vec::new();
+        self.shadow.retain(|_, entries| {
+            entries.retain(|(seq, _, spot)| {
+                let settled = *seq < durable;
+                void.extend(settled.then_some(*spot));
+                !settled
+            });
+            !entries.is_empty()
+        });
+        void.into_iter().for_each(|spot| self.kill(spot));
+    }
+
+    /// What the record of a packed stripe would say now. None: something of it is in the shadow of a commit that is not
+    /// durable yet.
+    fn runs(&self, stripe: u64) -> Option<Vec<PackRun>> {
+        let packed = self.packed.get(&stripe)?;
+        let mut runs: Vec<PackRun> = Vec::new();
+        for (index, unit) in packed.units.iter().enumerate().filter(|(_, unit)| **unit != NONE) {
+            let (unit, index) = (*unit, index as u32);
+            let spot = Spot { stripe, index };
+            if self.units.get(&unit) != Some(&spot) {
+                let shadow = self.shadow.get(&(unit / self.per_stripe))?;
+                let (seq, ..) = shadow.iter().find(|(_, other, at)| *other == unit && *at == spot)?;
+                if *seq != WITHDRAWN {
+                    return None;
+                }
+            }
+            match runs.last_mut().filter(|run| run.unit + run.count as u64 == unit && run.index + run.count == index) {
+                Some(run) => run.count += 1,
+                None => runs.push(PackRun { unit, index, count: 1 }),
+            }
+        }
+        Some(runs)
+    }
+}
+
+impl Map {
+    /// The fine units of `table`, where it has any.
+    pub fn fine(&self, table: u32) -> Option<&Fine> {
+        self.fine.get(&table)
+    }
+
+    /// Whether a stripe of `table` has fine units.
+    pub fn has_fine(&self, table: u32, stripe: u64) -> bool {
+        self.fine.get(&table).is_some_and(|fine| fine.has(stripe))
+    }
+
+    /// Whether any of these stripes has fine units.
+    pub fn has_fine_in(&self, table: u32, stripes: Range<u64>) -> bool {
+        let units = |fine: &Fine| fine.units_of(stripes.start).start..fine.units_of(stripes.end).start;
+        self.fine.get(&table).is_some_and(|fine| fine.range(units(fine)).next().is_some())
+    }
+
+    /// The table of `table`'s packed stripes, which is made if there is none.
+    pub fn packs_of(&mut self, table: u32, records: &mut Vec<Record<'static>>) -> u32 {
+        if let Some(fine) = self.fine.get(&table) {
+            return fine.packs;
+        }
+        let id = self.next.next_table;
+        self.next.next_table += 1;
+        let record = TableRecord { id, packs: Some(table), ..self.tables[&table].record };
+        self.tables.insert(id, Table::new(record));
+        records.extend([Record::Pool(self.next), Record::Table(record)]);
+        self.make_fine();
+        id
+    }
+
+    /// Has a list of fine units for each table that has a table of packed stripes.
+    pub fn make_fine(&mut self) {
+        for table in self.tables.values() {
+            let TableRecord { id, layout, packs, .. } = table.record;
+            if let Some(packs) = packs {
+                self.fine.entry(packs).or_insert_with(|| Fine::new(id, layout.data_len().0 / UNIT));
+            }
+        }
+    }
+
+    /// A number for a packed stripe of `table` that is about to be written.
+    pub fn take_pack(&mut self, table: u32) -> u64 {
+        self.fine.get_mut(&table).expect("it packs").take_number()
+    }
+
+    /// Gives the number of a packed stripe back that was not written.
+    pub fn untake_pack(&mut self, table: u32, number: u64) {
+        if let Some(fine) = self.fine.get_mut(&table) {
+            fine.taken.remove(&number);
+        }
+    }
+
+    /// Record `seq` says what a packed stripe holds.
+    pub fn pack(&mut self, record: &PackRecord, seq: u64) -> Result<()> {
+        let Some(of) = self.tables.get(&record.table).and_then(|table| table.record.packs) else { return Ok(()) };
+        self.make_fine();
+        let fine = self.fine.get_mut(&of).expect("it was just made");
+        let fits = |run: &PackRun| run.count > 0 && (run.index + run.count) as u64 <= fine.per_stripe;
+        if !record.runs.iter().all(fits) {
+            return fail!(Corrupt, "a packed stripe holds more than it has room for");
+        }
+        fine.pack(record.stripe, seq, &record.runs);
+        Ok(())
+    }
+
+    /// Record `seq` replaces the fine units of a stripe; it may be withdrawn yet.
+    pub fn fine_replaced(&mut self, table: u32, stripe: u64, seq: u64) {
+        if let Some(fine) = self.fine.get_mut(&table) {
+            fine.replaced(stripe, seq);
+        }
+    }
+
+    /// Record `seq` was withdrawn; `next` is the record of a newer version of the stripe, if there is one.
+    pub fn fine_withdrawn(&mut self, table: u32, stripe: u64, seq: u64, next: Option<u64>) {
+        if let Some(fine) = self.fine.get_mut(&table) {
+            fine.withdrawn(stripe, seq, next);
+        }
+    }
+
+    /// What was withdrawn of a stripe is given up.
+    pub fn fine_given_up(&mut self, table: u32, stripe: u64) {
+        if let Some(fine) = self.fine.get_mut(&table) {
+            fine.given_up(stripe);
+        }
+    }
+
+    /// The fine units of these stripes are void: their stripes were unmapped.
+    pub fn fine_released(&mut self, table: u32, stripes: Range<u64>) {
+        if let Some(fine) = self.fine.get_mut(&table) {
+            fine.release(stripes);
+        }
+    }
+
+    /// Records below `durable` are the truth.
+    pub fn settle_fine(&mut self, durable: u64) {
+        self.fine.values_mut().for_each(|fine| fine.settle(durable));
+    }
+
+    /// A packed stripe that holds nothing any more: its table, and its number.
+    pub fn take_emptied(&mut self) -> Option<(u32, u64)> {
+        let fine = self.fine.values_mut().find(|fine| !fine.emptied.is_empty())?;
+        let stripe = fine.emptied.pop()?;
+        fine.forget_packed(stripe);
+        Some((fine.packs, stripe))
+    }
+
+    /// Packed stripes were unmapped.
+    pub fn pack_unmapped(&mut self, table: u32, first: u64, count: u64) {
+        let Some(of) = self.tables.get(&table).and_then(|table| table.record.packs) else { return };
+        let Some(fine) = self.fine.get_mut(&of) else { return };
+        let range = first..first.saturating_add(count);
+        let gone: Vec<u64> = fine.packed.range(range).map(|(stripe, _)| *stripe).collect();
+        gone.into_iter().for_each(|stripe| fine.forget_packed(stripe));
+    }
+
+    /// The oldest record that says what a packed stripe holds.
+    pub fn oldest_pack(&self) -> Option<u64> {
+        let oldest = |fine: &Fine| fine.pins.first().map(|(seq, _)| *seq);
+        self.fine.values().filter_map(oldest).min().filter(|_| !mutant::active(Mutant::TailPassesPacks))
+    }
+
+    /// The oldest packed stripe whose record, below `bound`, can be written anew: its table, its number, and that
+    /// record.
+    pub fn stale_packs(&self, bound: u64) -> Vec<(u32, u64, PackRecord)> {
+        let mut found = Vec::new();
+        for (table, fine) in &self.fine {
+            for (_, stripe) in fine.pins.range(..(bound, 0)) {
+                let Some(runs) = fine.runs(*stripe) else { continue };
+                found.push((*table, *stripe, PackRecord { table: fine.packs, stripe: *stripe, retires: 0, runs }));
+            }
+        }
+        found
+    }
+
+    /// The record of a packed stripe was written anew: it is `seq` now.
+    pub fn relisted(&mut self, table: u32, stripe: u64, seq: u64) {
+        let Some(fine) = self.fine.get_mut(&table) else { return };
+        let Some(packed) = fine.packed.get_mut(&stripe) else { return };
+        fine.pins.remove(&(packed.record, stripe));
+        packed.record = seq;
+        fine.pins.insert((seq, stripe));
+    }
+
+    /// After a replay: every packed stripe that holds something is mapped; what is mapped and holds nothing is emptied.
+    pub(super) fn prove_fine(&mut self) -> Result<()> {
+        let tables: Vec<u32> = self.fine.keys().copied().collect();
+        for of in tables {
+            let fine = &self.fine[&of];
+            let there = self.tables.get(&of).is_some_and(|table| table.record.packs.is_none());
+            let Some(table) = self.tables.get(&fine.packs).filter(|_| there) else {
+                self.fine.remove(&of);
+                continue;
+            };
+            if self.tables[&of].record.layout != table.record.layout {
+                return fail!(Corrupt, "packed stripes of table {of} are of another layout");
+            }
+            let unmapped = |(stripe, packed): (&u64, &Packed)| packed.alive > 0 && table.get(*stripe).is_none();
+            if fine.packed.iter().any(unmapped) {
+                return fail!(Corrupt, "a packed stripe of table {of} holds units and is nowhere");
+            }
+            let mapped: BTreeSet<u64> = table.mapped_from(0).map(|(stripe, _)| stripe).collect();
+            let fine = self.fine.get_mut(&of).expect("looked up before");
+            fine.packed.retain(|stripe, packed| packed.alive > 0 || mapped.contains(stripe));
+            let Fine { packed, pins, .. } = fine;
+            pins.retain(|(_, stripe)| packed.contains_key(stripe));
+            let holds = |stripe: &u64| fine.packed.get(stripe).is_some_and(|packed| packed.alive > 0);
+            fine.emptied = mapped.iter().copied().filter(|stripe| !holds(stripe)).collect();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(unit: u64, index: u32, count: u32) -> PackRun {
+        PackRun { unit, index, count }
+    }
+
+    /// Fine units 0..4 and 16..18, in packed stripe 0 of 16 units each.
+    fn fine() -> Fine {
+        let mut fine = Fine::new(9, 16);
+        assert_eq!(fine.take_number(), 0);
+        fine.pack(0, 5, &[run(0, 0, 4), run(16, 4, 2)]);
+        fine
+    }
+
+    #[test]
+    fn a_unit_is_where_it_was_packed_last_and_an_empty_stripe_is_let_go_of() {
+        let mut fine = fine();
+        assert_eq!(fine.take_number(), 1);
+        fine.pack(1, 8, &[run(0, 0, 4), run(16, 8, 1)]);
+        assert_eq!(fine.get(16), Some(Spot { stripe: 1, index: 8 }));
+        assert_eq!(fine.get(17), Some(Spot { stripe: 0, index: 5 }));
+        assert_eq!((fine.emptied.len(), fine.pins.first()), (0, Some(&(5, 0))));
+        fine.release(1..2);
+        assert_eq!((fine.emptied.clone(), fine.len()), (vec![0], 4));
+        assert_eq!(fine.take_number(), 2, "a number is free when its stripe is unmapped");
+        fine.pack(0, 11, &[]);
+        assert_eq!(fine.emptied, [0]);
+    }
+
+    #[test]
+    fn what_a_whole_stripe_replaces_is_kept_until_that_is_durable() {
+        let mut fine = fine();
+        fine.replaced(0, 7);
+        assert_eq!((fine.get(0), fine.runs(0)), (None, None));
+        fine.settle(7);
+        assert_eq!(fine.packed[&0].alive, 6);
+        fine.settle(8);
+        assert_eq!((fine.packed[&0].alive, fine.runs(0)), (2, Some(vec![run(16, 4, 2)])));
+        fine.replaced(1, 9);
+        fine.settle(10);
+        assert_eq!(fine.emptied, [0]);
+    }
+
+    #[test]
+    fn what_was_withdrawn_and_given_up_leaves_the_units_that_it_had_replaced() {
+        let mut fine = fine();
+        fine.replaced(0, 7);
+        fine.withdrawn(0, 7, None);
+        fine.settle(100);
+        assert_eq!((fine.get(0), fine.runs(0)), (None, Some(vec![run(0, 0, 4), run(16, 4, 2)])));
+        fine.given_up(0);
+        assert_eq!(fine.get(3), Some(Spot { stripe: 0, index: 3 }));
+        // Committed anew, it replaces them again.
+        fine.replaced(0, 120);
+        fine.withdrawn(0, 120, None);
+        fine.replaced(0, 130);
+        fine.settle(131);
+        assert_eq!(fine.packed[&0].alive, 2);
+    }
+
+    #[test]
+    fn a_newer_version_keeps_what_one_that_was_withdrawn_before_it_had_replaced() {
+        let mut fine = fine();
+        fine.replaced(0, 7);
+        fine.withdrawn(0, 7, Some(9));
+        fine.settle(9);
+        assert_eq!(fine.packed[&0].alive, 6);
+        fine.settle(10);
+        assert_eq!(fine.packed[&0].alive, 2);
+    }
+}

@@ -1,0 +1,264 @@
+//! Moving down: units of packed stripes come into whole stripes again, many stripes at once, in the order of their
+//! addresses. What lies beside each other is read together: units that were packed together are neighbours.
+//!
+//! Invariants
+//! 1. Every stripe that is moved has a buffer from before it is read until it is whole. As long as it is that buffer,
+//!    nothing below it has changed: nothing that is newer is replaced by what was read.
+//! 2. A stripe that cannot be read is set aside until the pool has changed.
+
+use super::destage::{By, each_of};
+use super::{Vdisk, add};
+use crate::mutant::{self, Mutant};
+use crate::store::budget::Budget;
+use crate::stripe::execute::Target;
+use crate::stripe::table::Place;
+use crate::stripe::together::Part;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+/// Stripes that are moved at once, at most.
+const AT_ONCE: usize = 256;
+
+/// What is under way, and where the sweep goes on.
+#[derive(Default)]
+pub(super) struct Sweep {
+    /// The next unit.
+    next: u64,
+    under_way: BTreeSet<u64>,
+    /// What could not be read, and the state of the pool ([`crate::store::Store::changes`]) in which that was so.
+    aside: BTreeSet<u64>,
+    changes: u64,
+}
+
+/// Where bytes of a stripe come from: the first of them, how many, and the byte of which stripe on the disks; none:
+/// zeros.
+type Piece = (usize, usize, Option<(Place, usize)>);
+
+/// A stripe that is moved, its buffer, and where each of its bytes is to come from.
+struct Lifted {
+    stripe: u64,
+    id: u64,
+    from: Vec<Piece>,
+}
+
+impl Vdisk {
+    /// How many fine units there are, how many packed stripes, and how many of these there may be.
+    pub fn packed(&self) -> (u64, u64, u64) {
+        if self.removed.get() {
+            return (0, 0, 0);
+        }
+        let map = self.store.map.borrow();
+        let found = map.fine(self.table_of(&map)).map_or((0, 0), |fine| (fine.len(), fine.stripes()));
+        (found.0, found.1, self.packs_max())
+    }
+
+    /// Moves the next stripes of the sweep down. Says how many were.
+    pub(crate) async fn move_down(self: &Rc<Self>, budget: &Budget, by: By) -> usize {
+        if self.removed.get() || self.waits_since().is_some() || self.failure().is_some() {
+            return 0;
+        }
+        let stripes = self.next_of_sweep(budget.limit());
+        if stripes.is_empty() {
+            return 0;
+        }
+        self.packing.set(self.packing.get() + 1);
+        let _lease = budget.take(stripes.len() as u64 * self.cost_of_lift()).await;
+        let moved = self.lift(&stripes, by).await;
+        let mut sweep = self.sweep.borrow_mut();
+        sweep.under_way.retain(|stripe| !stripes.contains(stripe));
+        drop(sweep);
+        self.packing.set(self.packing.get() - 1);
+        self.moved.notify();
+        moved
+    }
+
+    /// Bytes that a stripe takes while it is moved, without its packed units.
+    fn cost_of_lift(&self) -> u64 {
+        self.layout().data_len().0 + self.layout().raw_len().0
+    }
+
+    /// The next stripes that have fine units, as many as half of `memory` takes.
+    fn next_of_sweep(&self, memory: u64) -> Vec<u64> {
+        let most = ((memory / 2 / self.cost_of_lift()) as usize).clamp(1, AT_ONCE);
+        let mut sweep = self.sweep.borrow_mut();
+        let changes = self.store.changes.get();
+        if sweep.changes != changes {
+            (sweep.changes, sweep.aside) = (changes, BTreeSet::new());
+        }
+        let map = self.store.map.borrow();
+        let Some(fine) = map.fine(self.table_of(&map)) else { return Vec::new() };
+        let per_stripe = fine.per_stripe();
+        let mut stripes = Vec::new();
+        let (mut at, mut wrapped) = (sweep.next, false);
+        while stripes.len() < most {
+            let Some(unit) = fine.next(at) else {
+                if wrapped || !stripes.is_empty() {
+                    break;
+                }
+                (at, wrapped) = (0, true);
+                continue;
+            };
+            let stripe = unit / per_stripe;
+            if wrapped && stripe * per_stripe >= sweep.next {
+                break;
+            }
+            if !sweep.under_way.contains(&stripe) && !sweep.aside.contains(&stripe) {
+                stripes.push(stripe);
+            }
+            at = (stripe + 1) * per_stripe;
+        }
+        sweep.next = at;
+        sweep.under_way.extend(&stripes);
+        stripes
+    }
+
+    /// Brings stripes into buffers, and sends them on their way. Says how many went.
+    async fn lift(self: &Rc<Self>, stripes: &[u64], by: By) -> usize {
+        let mut lifted = Vec::new();
+        for stripe in stripes {
+            lifted.extend(self.open_for_lift(*stripe));
+        }
+        let bytes = self.read_lifted(&lifted).await;
+        let mut whole = Vec::new();
+        for Lifted { stripe, id, from } in lifted {
+            let filled = self.fill_lifted(stripe, id, &from, &bytes);
+            if filled { whole.push(stripe) } else { self.drop_unused(stripe, id) }
+        }
+        let went = Cell::new(0);
+        each_of(whole, |stripe| {
+            let went = &went;
+            async move {
+                // One that cannot leave now gathers on.
+                went.set(went.get() + self.send(stripe, by).await.is_ok() as usize);
+                let left = self.with_filling(stripe, |buffer| core::mem::take(&mut buffer.lent));
+                self.store.buffered_changed(left.unwrap_or(0) as i64);
+            }
+        })
+        .await;
+        went.get()
+    }
+
+    /// Has a stripe gather, claims included, and looks where its bytes are. Synchronous. None: it cannot be moved now.
+    fn open_for_lift(&self, stripe: u64) -> Option<Lifted> {
+        if self.removed.get() || self.flying(stripe).is_some() || self.check_not_lost(stripe).is_err() {
+            return None;
+        }
+        if self.with_filling(stripe, |_| ()).is_none() {
+            let (table, mut records) = (self.table(), Vec::new());
+            let claimed = {
+                let mut map = self.store.map.borrow_mut();
+                let chunk = map.ensure_chunk(table, stripe, &mut records);
+                chunk.is_ok() && map.claim(table, true, &mut records)
+            };
+            self.store.append_all(records);
+            if !claimed {
+                return None;
+            }
+            self.open_buffer(stripe);
+        }
+        let (id, holes) = self.with_filling(stripe, |buffer| (buffer.id, buffer.holes()))?;
+        let start = stripe * self.layout().data_len().0;
+        let mut from = Vec::new();
+        for hole in holes {
+            for extent in self.resolve(start + hole.start as u64..start + hole.end as u64) {
+                let (at, len) = (extent.range.start - start, extent.range.end - extent.range.start);
+                let source = extent.source.map(|(target, at)| (target.place, at));
+                from.push((at as usize, len as usize, source));
+            }
+        }
+        Some(Lifted { stripe, id, from })
+    }
+
+    /// Reads what stripes are made of, each stripe on the disks once; `None`: it cannot be read.
+    async fn read_lifted(&self, lifted: &[Lifted]) -> BTreeMap<Place, Option<(usize, Vec<u8>)>> {
+        let mut wanted: BTreeMap<Place, (usize, usize)> = BTreeMap::new();
+        for (_, len, source) in lifted.iter().flat_map(|lifted| &lifted.from) {
+            let Some((place, at)) = source else { continue };
+            let range = wanted.entry(*place).or_insert((*at, at + len));
+            *range = (range.0.min(*at), range.1.max(at + len));
+        }
+        let mut parts = Vec::new();
+        let mut ranges = Vec::new();
+        for (place, (from, to)) in wanted {
+            let Some(target) = Target::new(&self.store, place) else { continue };
+            let wants = super::read::wants(target.layout, from, to - from);
+            parts.push(Part { target, wants });
+            ranges.push((place, from, to));
+        }
+        let read = self.store.read_together(&parts, None).await;
+        let mut found = BTreeMap::new();
+        for ((part, (place, from, to)), read) in parts.into_iter().zip(ranges).zip(read) {
+            let bytes = read.ok().map(|slices| {
+                let mut bytes = vec![0; to - from];
+                let strips =
+                    part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
+                super::read::copy(part.target.layout, from, strips, &mut bytes);
+                slices.into_iter().for_each(|slice| self.store.spare.give(slice));
+                add(&self.counters.read_for_write, (to - from) as u64);
+                (from, bytes)
+            });
+            found.insert(place, bytes);
+        }
+        for (.., source) in lifted.iter().flat_map(|lifted| &lifted.from) {
+            if let Some((place, _)) = source {
+                self.release(*place);
+            }
+        }
+        found
+    }
+
+    /// Fills the buffer of a stripe with what was read, if it is still the same one. Says whether it is whole.
+    fn fill_lifted(
+        &self,
+        stripe: u64,
+        id: u64,
+        from: &[Piece],
+        bytes: &BTreeMap<Place, Option<(usize, Vec<u8>)>>,
+    ) -> bool {
+        let there = |source: &Option<(Place, usize)>| {
+            source.is_none_or(|(place, _)| bytes.get(&place).is_some_and(|bytes| bytes.is_some()))
+        };
+        if !from.iter().all(|(.., source)| there(source)) || self.check_not_lost(stripe).is_err() {
+            self.sweep.borrow_mut().aside.insert(stripe);
+            return false;
+        }
+        let fill = |buffer: &mut crate::stripe::buffer::StripeBuffer| {
+            if buffer.id != id && !mutant::active(Mutant::MoverOverwrites) {
+                return false;
+            }
+            let before = buffer.memory();
+            for (at, len, source) in from {
+                match source.and_then(|(place, from)| Some((from, bytes.get(&place)?.as_ref()?))) {
+                    Some((from, (first, read))) => buffer.fill(*at, &read[from - first..from - first + len]),
+                    None => buffer.fill(*at, &vec![0; *len]),
+                }
+            }
+            buffer.written = true;
+            buffer.lent += buffer.memory() - before;
+            buffer.is_whole()
+        };
+        self.with_filling(stripe, fill).unwrap_or(false)
+    }
+
+    /// Lets go of a buffer that was opened for a move and holds nothing.
+    fn drop_unused(&self, stripe: u64, id: u64) {
+        let unused = |buffer: &mut crate::stripe::buffer::StripeBuffer| buffer.id == id && buffer.have_len() == 0;
+        if !self.with_filling(stripe, unused).unwrap_or(false) || self.removed.get() {
+            return;
+        }
+        let mut stripes = self.stripes.borrow_mut();
+        let gathering = stripes.get_mut(&stripe).expect("it was looked up");
+        let buffer = gathering.filling.take().expect("it was looked up");
+        if gathering.flying.is_none() {
+            stripes.remove(&stripe);
+        }
+        drop(stripes);
+        self.store.buffered_changed(-(buffer.charged() as i64));
+        let table = self.table();
+        self.store.map.borrow_mut().unclaim(table);
+        self.store.room.notify();
+    }
+}

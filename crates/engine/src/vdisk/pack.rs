@@ -1,0 +1,475 @@
+//! Packing: partial stripes that have to leave give their units, with their like, to packed stripes. Nothing is read
+//! because of that but the rest of a 4 KiB block of which only a part was written.
+//!
+//! The story
+//! 1. Of the stripes that are to leave, those that are nearly whole are merged; the others are sorted by their
+//!    addresses and cut into packed stripes, so that what lies beside each other there is read together later.
+//! 2. Their buffers are closed, in one step: they fly from now on, and what is written meanwhile gathers in new ones.
+//! 3. The packed stripes are written to free places, and their disks flushed.
+//! 4. One step makes it true: commits of the packed stripes, and records that say what they hold, which retire the
+//!    landed data.
+//!
+//! Invariants
+//! 1. A packed stripe is committed only once it is durable on enough of its disks: so its commit is never withdrawn
+//!    (`store/limbo.rs`), and what it retires is never needed again.
+//! 2. Nothing is packed above a version of its stripe that is not durable, or not read: if that were committed anew, it
+//!    would replace what is newer.
+//! 3. What cannot be written gathers again, under what was written since, with all that the log holds of it.
+//! 4. Packing waits for no room in the log.
+
+use super::destage::{By, each_of};
+use super::{Vdisk, add};
+use crate::error::Result;
+use crate::format::record::{PackRecord, PackRun, Record};
+use crate::log::Room;
+use crate::mutant::{self, Mutant};
+use crate::segment::commit_record;
+use crate::segment::fine::UNIT;
+use crate::store::budget::Budget;
+use crate::store::join;
+use crate::stripe::buffer::{Sealed, StripeBuffer};
+use crate::stripe::execute::Target;
+use crate::stripe::table::Place;
+use crate::units::Nanos;
+use alloc::collections::BTreeSet;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+/// Segments that packed stripes leave free: what is written whole goes on.
+const SEGMENTS_LEFT: u64 = 2;
+/// Bytes of packed stripes that are written, and flushed, together.
+const TOGETHER: u64 = 16 << 20;
+/// The part of the log that the records of packed stripes may take, as a divisor.
+const LOG_SHARE: u64 = 16;
+/// Bytes of a record for one unit that lies alone.
+const RUN_LEN: u64 = 16;
+
+/// A packed stripe on its way.
+struct Parcel {
+    number: u64,
+    sealed: Rc<Sealed>,
+    /// The stripes whose units it holds, and what was in their buffers.
+    parts: Vec<(u64, Rc<Sealed>)>,
+    runs: Vec<PackRun>,
+    /// The log's end when the buffers were closed.
+    retires: u64,
+}
+
+impl Vdisk {
+    /// Packs what is to leave of `stripes`, as far as that can be done. Returns those that have to leave otherwise.
+    pub(crate) async fn pack(self: &Rc<Self>, mut stripes: Vec<u64>, budget: &Budget, by: By) -> Vec<u64> {
+        if !self.may_pack() {
+            return stripes;
+        }
+        stripes.sort_unstable();
+        let (chosen, mut rest) = self.choose(stripes);
+        self.packing.set(self.packing.get() + 1);
+        let chosen = self.fill_blocks(chosen, &mut rest).await;
+        rest.extend(&chosen);
+        self.make_room_for(&chosen, budget, by).await;
+        let mut packed = BTreeSet::new();
+        let mut groups = self.cut(chosen);
+        while !groups.is_empty() {
+            let most = (TOGETHER / self.layout().raw_len().0).max(1) as usize;
+            let later = groups.split_off(groups.len().min(most));
+            let group = core::mem::replace(&mut groups, later);
+            let _lease = budget.take(self.layout().raw_len().0 * group.len() as u64).await;
+            if !self.pack_group(group, by, &mut packed).await {
+                break;
+            }
+        }
+        rest.retain(|stripe| !packed.contains(stripe));
+        self.packing.set(self.packing.get() - 1);
+        self.moved.notify();
+        rest.sort_unstable();
+        rest
+    }
+
+    /// Whether small writes are packed, as things stand now.
+    fn may_pack(&self) -> bool {
+        self.store.tuning.fine_share > 0
+            && !self.removed.get()
+            && self.has_one_table()
+            && self.layout().data_len().0 > UNIT
+            && self.unpackable.get() != Some(self.store.changes.get())
+            && self.failure().is_none()
+            && self.pack_room() > 0
+    }
+
+    /// How many packed stripes this virtual disk may have.
+    pub(crate) fn packs_max(&self) -> u64 {
+        let (share, stripe) = (self.store.tuning.fine_share, self.layout().data_len().0);
+        let by_log = self.store.log.fill().1 / LOG_SHARE / RUN_LEN * UNIT;
+        let by_share = self.size().0 / 1000 * share;
+        (by_log.min(by_share) / stripe).max((share > 0) as u64 * 2)
+    }
+
+    /// How many packed stripes it may have beside those it has.
+    fn pack_room(&self) -> u64 {
+        let map = self.store.map.borrow();
+        // Those that hold little still count whole.
+        let most = self.packs_max() / 2 * 3;
+        most.saturating_sub(map.fine(self.table_of(&map)).map_or(0, |fine| fine.stripes()))
+    }
+
+    /// Moves down what lies in packed stripes, where the units of `stripes` would be more than there may be.
+    async fn make_room_for(self: &Rc<Self>, stripes: &[u64], budget: &Budget, by: By) {
+        let units = |stripe: &u64| self.with_filling(*stripe, |buffer| buffer.blocks().count()).unwrap_or(0) as u64;
+        let coming: u64 = stripes.iter().map(units).sum();
+        let most = self.packs_max() * (self.layout().data_len().0 / UNIT);
+        while self.packed().0 + coming > most && self.move_down(budget, by).await > 0 {}
+    }
+
+    /// Tells stripes that are packed from those that are not.
+    fn choose(&self, stripes: Vec<u64>) -> (Vec<u64>, Vec<u64>) {
+        let unsettled = self.store.limbo.unsettled(self.table());
+        stripes.into_iter().partition(|stripe| self.is_packable(*stripe, &unsettled))
+    }
+
+    /// Whether the buffer of a stripe can be packed, and is worth it: to read less than what there is, and merge, is
+    /// better.
+    fn is_packable(&self, stripe: u64, unsettled: &BTreeSet<u64>) -> bool {
+        let most = self.layout().data_len().as_usize() / 2;
+        let look = |buffer: &mut StripeBuffer| {
+            let blocks = buffer.blocks().count() * UNIT as usize;
+            blocks > 0 && blocks <= most && buffer.lent == 0
+        };
+        let settled = !unsettled.contains(&stripe) && !self.abandoned.borrow().contains(&stripe);
+        settled && self.flying(stripe).is_none() && self.with_filling(stripe, look).unwrap_or(false)
+    }
+
+    /// Reads what is missing of blocks of which only a part was written. What cannot be read goes to `rest`.
+    async fn fill_blocks(self: &Rc<Self>, stripes: Vec<u64>, rest: &mut Vec<u64>) -> Vec<u64> {
+        let (good, bad) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        each_of(stripes, |stripe| {
+            let (good, bad) = (&good, &bad);
+            async move {
+                let filled = self.fill_blocks_of(stripe).await.is_ok();
+                if filled { good.borrow_mut().push(stripe) } else { bad.borrow_mut().push(stripe) }
+            }
+        })
+        .await;
+        rest.extend(bad.into_inner());
+        let mut good = good.into_inner();
+        good.sort_unstable();
+        good
+    }
+
+    async fn fill_blocks_of(self: &Rc<Self>, stripe: u64) -> Result<()> {
+        let look = |buffer: &mut StripeBuffer| (buffer.id, buffer.blocks().filter(|(_, whole)| !whole).collect());
+        let Some((id, partial)): Option<(u64, Vec<(usize, bool)>)> = self.with_filling(stripe, look) else {
+            return Ok(());
+        };
+        let start = stripe * self.layout().data_len().0;
+        for (block, _) in partial {
+            let at = block as u64 * UNIT;
+            let mut bytes = vec![0; UNIT as usize];
+            let read = self.read_below(start + at..start + at + UNIT, &mut bytes).await?;
+            self.check_not_lost(stripe)?;
+            add(&self.counters.read_for_write, read);
+            let fill = |buffer: &mut StripeBuffer| {
+                // Another buffer has another past.
+                if buffer.id == id {
+                    let (merged, before) = (buffer.merged, buffer.memory());
+                    buffer.fill(at as usize, &bytes);
+                    buffer.merged = merged;
+                    return buffer.memory() - before;
+                }
+                0
+            };
+            let growth = self.with_filling(stripe, fill).unwrap_or(0);
+            self.store.buffered_changed(growth as i64);
+        }
+        Ok(())
+    }
+
+    /// Cuts stripes, in the order of their addresses, into what fits a packed stripe each.
+    fn cut(&self, stripes: Vec<u64>) -> Vec<Vec<u64>> {
+        let per_stripe = (self.layout().data_len().0 / UNIT) as usize;
+        let mut groups: Vec<Vec<u64>> = Vec::new();
+        let mut left = 0;
+        for stripe in stripes {
+            let units = self.with_filling(stripe, |buffer| buffer.blocks().count()).unwrap_or(0);
+            if units > left {
+                groups.push(Vec::new());
+                left = per_stripe;
+            }
+            if let Some(group) = groups.last_mut() {
+                group.push(stripe);
+                left -= units;
+            }
+        }
+        groups.truncate(self.pack_room() as usize);
+        groups
+    }
+
+    /// Writes a packed stripe for each of `groups`, and adds to `packed` whose units they hold. `false`: not all could
+    /// be written.
+    async fn pack_group(self: &Rc<Self>, groups: Vec<Vec<u64>>, by: By, packed: &mut BTreeSet<u64>) -> bool {
+        // A record that is written anew may be longer, but says less.
+        let sums = self.layout().stripe_sums() as u64 * 4;
+        let per_stripe = self.layout().data_len().0 / UNIT;
+        let log_len = groups.len() as u64 * (128 + sums + per_stripe * RUN_LEN);
+        let room = if by == By::LogKeeper { Room::Destage } else { Room::Commit };
+        if !self.store.log.has_room(log_len, room) || self.store.log.reserve(log_len, room).await.is_err() {
+            return false;
+        }
+        let parcels: Vec<Parcel> = groups.into_iter().map_while(|group| self.close_buffers(group)).collect();
+        let written = !parcels.is_empty() && self.write_parcels(parcels, packed).await;
+        self.store.log.unreserve(log_len);
+        self.store.room.notify();
+        written
+    }
+
+    /// Closes the buffers of `stripes`, as far as they can still be packed, into one packed stripe. Synchronous. None:
+    /// there is no place for one.
+    fn close_buffers(self: &Rc<Self>, stripes: Vec<u64>) -> Option<Parcel> {
+        if self.removed.get() {
+            return None;
+        }
+        let number = self.claim_pack()?;
+        let unsettled = self.store.limbo.unsettled(self.table());
+        let (layout, retires) = (self.layout(), self.store.log.seq());
+        let per_stripe = layout.data_len().0 / UNIT;
+        let mut buffer = StripeBuffer::new(layout, 0, Nanos(0));
+        let (mut runs, mut parts): (Vec<PackRun>, Vec<_>) = (Vec::new(), Vec::new());
+        let mut index = 0;
+        for stripe in stripes {
+            let fits = |buffer: &mut StripeBuffer| {
+                index as usize + buffer.blocks().count() <= per_stripe as usize
+                    && buffer.blocks().all(|(_, whole)| whole)
+            };
+            if !self.is_packable(stripe, &unsettled) || !self.with_filling(stripe, fits).unwrap_or(false) {
+                continue;
+            }
+            let mut stripes = self.stripes.borrow_mut();
+            let gathering = stripes.get_mut(&stripe).expect("it gathers");
+            let part = Rc::new(gathering.filling.take().expect("it gathers").close(retires));
+            gathering.flying = Some(part.clone());
+            drop(stripes);
+            self.store.flying_changed(part.charged() as i64);
+            for (block, _) in part.part().expect("it is none").blocks() {
+                let mut bytes = [0; UNIT as usize];
+                part.get(block * UNIT as usize, &mut bytes);
+                buffer.put(index as usize * UNIT as usize, &bytes, true);
+                let unit = stripe * per_stripe + block as u64;
+                match runs.last_mut().filter(|run| run.unit + run.count as u64 == unit) {
+                    Some(run) => run.count += 1,
+                    None => runs.push(PackRun { unit, index, count: 1 }),
+                }
+                index += 1;
+            }
+            parts.push((stripe, part));
+        }
+        if parts.is_empty() {
+            self.unclaim_pack(number);
+            return None;
+        }
+        let rest = vec![0; layout.data_len().as_usize() - index as usize * UNIT as usize];
+        buffer.fill(index as usize * UNIT as usize, &rest);
+        let sealed = Rc::new(buffer.seal(retires));
+        Some(Parcel { number, sealed, parts, runs, retires })
+    }
+
+    /// Claims a place for a packed stripe, and a number.
+    fn claim_pack(&self) -> Option<u64> {
+        let mut records = Vec::new();
+        let number = {
+            let mut map = self.store.map.borrow_mut();
+            let table = self.table_of(&map);
+            if map.fine(table).is_none() {
+                // A table more is a record more in every checkpoint.
+                map.check_config_room().ok()?;
+            }
+            let packs = map.packs_of(table, &mut records);
+            let found = &map.tables[&packs];
+            let (layout, disks) = (found.record.layout, found.record.disks);
+            let free = found.free > found.claims + 1;
+            let may = free || map.segments_possible_now(layout, disks) > SEGMENTS_LEFT && map.can_place_whole(packs);
+            let number = map.take_pack(table);
+            let claimed =
+                may && map.ensure_chunk(packs, number, &mut records).is_ok() && map.claim(packs, false, &mut records);
+            if !claimed {
+                map.untake_pack(table, number);
+            }
+            claimed.then_some(number)
+        };
+        self.store.append_all(records);
+        number
+    }
+
+    /// Gives number and claim back.
+    fn unclaim_pack(&self, number: u64) {
+        let mut map = self.store.map.borrow_mut();
+        let table = self.table_of(&map);
+        map.untake_pack(table, number);
+        if let Some(packs) = map.fine(table).map(|fine| fine.packs) {
+            map.unclaim(packs);
+        }
+    }
+
+    /// Writes packed stripes and commits them; what cannot be written gathers again. Says whether all were.
+    async fn write_parcels(self: &Rc<Self>, parcels: Vec<Parcel>, packed: &mut BTreeSet<u64>) -> bool {
+        let table = self.packs_table();
+        let mut rest = parcels;
+        let mut written = Vec::new();
+        while !rest.is_empty() {
+            // What is frozen waits for what was taken before: nothing here waits for it.
+            let mut records = Vec::new();
+            let taken = self.store.map.borrow_mut().take_stripes(table, rest.len() as u32, &mut records);
+            self.store.append_all(records);
+            let Ok((place, count)) = taken else { break };
+            let later = rest.split_off(count as usize);
+            let now = core::mem::replace(&mut rest, later);
+            let _turn = self.store.await_turn(place, count, Room::Destage).await;
+            let (target, slots) = self.write_places(place, &now).await;
+            written.push((place, now, target, slots));
+        }
+        let mut sound = rest.is_empty();
+        if !sound {
+            self.unpackable.set(Some(self.store.changes.get()));
+        }
+        for parcel in rest {
+            self.unclaim_pack(parcel.number);
+            self.gather_parts(parcel);
+        }
+        if !mutant::active(Mutant::PackUnflushed) {
+            let disks: BTreeSet<u16> =
+                written.iter().flat_map(|(.., slots)| slots.iter().flatten()).map(|(disk, _)| *disk).collect();
+            self.store.flush_all(disks.into_iter().collect()).await;
+        }
+        for (place, parcels, target, slots) in written {
+            let of: Vec<u64> =
+                parcels.iter().flat_map(|parcel| parcel.parts.iter().map(|(stripe, _)| *stripe)).collect();
+            match self.commit_parcels(place, parcels, target, slots).await {
+                true => packed.extend(of),
+                false => sound = false,
+            }
+        }
+        sound
+    }
+
+    fn packs_table(&self) -> u32 {
+        let map = self.store.map.borrow();
+        map.fine(self.table_of(&map)).expect("it packs").packs
+    }
+
+    /// Writes packed stripes to consecutive places. Returns, for each slot that has them, its disk and how often that
+    /// was lost before.
+    async fn write_places(&self, place: Place, parcels: &[Parcel]) -> (Option<Target>, Vec<Option<(u16, u64)>>) {
+        let Some(target) = Target::new(&self.store, place) else { return (None, Vec::new()) };
+        let sealed: Vec<Rc<Sealed>> = parcels.iter().map(|parcel| parcel.sealed.clone()).collect();
+        let disk = |slot: usize| target.slabs[slot].map(|at| (at.disk, self.store.losses(at.disk)));
+        let before: Vec<_> = (0..target.layout.slots()).map(disk).collect();
+        let wrote = join((0..target.layout.slots()).map(|slot| self.write_slot(&target, slot, &sealed))).await;
+        let slots = before.into_iter().zip(wrote).map(|(before, wrote)| before.filter(|_| wrote)).collect();
+        (Some(target), slots)
+    }
+
+    /// Commits packed stripes whose disks were flushed, if enough of them have them; else they gather again.
+    async fn commit_parcels(
+        self: &Rc<Self>,
+        place: Place,
+        parcels: Vec<Parcel>,
+        target: Option<Target>,
+        slots: Vec<Option<(u16, u64)>>,
+    ) -> bool {
+        let layout = self.layout();
+        let sums = layout.stripe_sums() as u64;
+        let first = place.index as u64 * sums;
+        let held = match target {
+            Some(_) => self.store.load_sums(place.segment, first..first + sums * parcels.len() as u64).await.ok(),
+            None => None,
+        };
+        // No await from here on.
+        let has = |disk: u16, losses: u64| self.store.has_disk(disk) && self.store.losses(disk) == losses;
+        let lacks = |slot: &Option<(u16, u64)>| !slot.is_some_and(|(disk, losses)| has(disk, losses));
+        let lacking = slots.iter().enumerate().fold(0u128, |set, (slot, at)| set | (lacks(at) as u128) << slot);
+        let durable = lacking.count_ones() as usize <= layout.failures() || mutant::active(Mutant::PackUnflushed);
+        if held.is_none() || !durable || self.removed.get() {
+            self.give_up_packs(place, parcels.len() as u32);
+            for parcel in parcels {
+                self.unclaim_pack(parcel.number);
+                self.gather_parts(parcel);
+            }
+            self.unpackable.set(Some(self.store.changes.get()));
+            return false;
+        }
+        self.store.note_missed(place.segment, lacking);
+        let count = parcels.len();
+        for (nth, parcel) in parcels.into_iter().enumerate() {
+            self.commit_parcel(parcel, Place { index: place.index + nth as u32, ..place });
+        }
+        self.store.map.borrow_mut().end_write(place, count as u32);
+        self.store.free_empty_packs();
+        self.store.packed.notify();
+        self.store.stripes_written(layout.interleave().0 * count as u64);
+        true
+    }
+
+    /// Makes a packed stripe the truth. Synchronous.
+    fn commit_parcel(self: &Rc<Self>, parcel: Parcel, place: Place) {
+        let Parcel { number: stripe, sealed, parts, runs, retires } = parcel;
+        let (table, sums) = (self.packs_table(), sealed.sums(place.segment, place.index));
+        let first = place.index as u64 * self.layout().stripe_sums() as u64;
+        self.store.pages.set(place.segment, first, &sums);
+        let seq = self.store.log.append(&commit_record(table, stripe, place, 0, &sums));
+        self.store.map.borrow_mut().commit(table, stripe, Some(place), seq);
+        let units: u64 = runs.iter().map(|run| run.count as u64).sum();
+        let record = PackRecord { table, stripe, retires, runs };
+        let seq = self.store.log.append(&Record::Pack(record.clone()));
+        let packed = self.store.map.borrow_mut().pack(&record, seq);
+        packed.expect("a packed stripe holds what fits");
+        add(&self.counters.packed, units * UNIT);
+        for (stripe, part) in parts {
+            self.store.relist(self.id, stripe, part.landed_from(), None);
+            let table = self.table();
+            self.store.map.borrow_mut().unclaim(table);
+            self.is_down(stripe, &part);
+        }
+    }
+
+    /// Gives back places that nothing was committed to.
+    fn give_up_packs(&self, place: Place, count: u32) {
+        let mut map = self.store.map.borrow_mut();
+        if let Some(packs) = map.fine(self.table_of(&map)).map(|fine| fine.packs) {
+            map.reclaim(packs, count);
+        }
+        map.end_write(place, count);
+        drop(map);
+        for nth in 0..count {
+            let records = self.store.map.borrow_mut().free(Place { index: place.index + nth, ..place });
+            self.store.append_all(records);
+        }
+    }
+
+    /// What was closed to be packed gathers again, under what was written since.
+    fn gather_parts(self: &Rc<Self>, parcel: Parcel) {
+        for (stripe, part) in parcel.parts {
+            if self.removed.get() {
+                self.is_down(stripe, &part);
+                continue;
+            }
+            if self.with_filling(stripe, |_| ()).is_some() {
+                // It has a claim of its own.
+                let table = self.table();
+                self.store.map.borrow_mut().unclaim(table);
+            } else {
+                self.open_buffer(stripe);
+            }
+            self.store.relist(self.id, stripe, part.landed_from(), None);
+            let taken = self.with_filling(stripe, |buffer| {
+                let (before, memory) = (buffer.landed.oldest(), buffer.memory());
+                buffer.take_below(part.part().expect("it is none"));
+                buffer.landed.take_over(&part.landed.borrow());
+                (before, buffer.landed.oldest(), buffer.memory() - memory)
+            });
+            let (before, now, growth) = taken.expect("it was just opened");
+            self.store.buffered_changed(growth as i64);
+            self.store.relist(self.id, stripe, before, now);
+            self.is_down(stripe, &part);
+        }
+    }
+}

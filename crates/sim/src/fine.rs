@@ -1,0 +1,419 @@
+//! Stories of packed stripes: what small writes leave, and what becomes of it. Each ends with a panic where something
+//! does not hold.
+
+use crate::rig::{Rig, resiliencies};
+use crate::rng::Rng;
+use crate::world::{Scheduling, SimWorld};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use weft_engine::io::Disk;
+use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::vdisk::Vdisk;
+use weft_engine::world::World;
+
+const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
+
+const UNIT: u64 = 4096;
+
+/// A pool with one full virtual disk of which half may lie in packed stripes, and what is written there.
+struct Story {
+    rig: Rig,
+    rng: Rng,
+    layout: Layout,
+    /// The word of each unit; 0: zeros.
+    words: BTreeMap<u64, u64>,
+}
+
+impl Story {
+    fn new(seed: u64, resiliency: Resiliency) -> Story {
+        let world = SimWorld::new(seed, Scheduling::Random);
+        let mut rng = world.rng("story");
+        let columns = resiliency.columns_min().max(2);
+        let layout = Layout::new(resiliency, columns, ByteCount::kib(16)).unwrap();
+        let mut rig = Rig::new(world, layout.slots() + 1, ByteCount::mib(24));
+        rig.options.tuning.fine_share = 500;
+        // Nothing is moved down unless a story says so.
+        rig.options.tuning.idle_land = Nanos::secs(100_000);
+        rig.create(ByteCount::mib(1)).unwrap();
+        rig.open(&mut rng).unwrap();
+        rig.make_vdisk(layout, ByteCount::mib(4), 512, false).unwrap();
+        Story { rig, rng, layout, words: BTreeMap::new() }
+    }
+
+    fn vdisk(&self) -> Rc<Vdisk> {
+        self.rig.pool().vdisk("vdisk").unwrap()
+    }
+
+    fn units(&self) -> u64 {
+        self.vdisk().size().0 / UNIT
+    }
+
+    fn per_stripe(&self) -> u64 {
+        self.layout.data_len().0 / UNIT
+    }
+
+    fn write(&mut self, unit: u64, count: u64, word: u64) {
+        let vdisk = self.vdisk();
+        let bytes = bytes_of(word, count * UNIT);
+        self.rig.run(async move { vdisk.write(VirtualOffset(unit * UNIT), &bytes, false).await.unwrap() });
+        self.words.extend((unit..unit + count).map(|unit| (unit, word)));
+    }
+
+    /// Writes anew `count` units anywhere.
+    fn scatter(&mut self, count: u64, word: u64) {
+        for nth in 0..count {
+            let unit = self.rng.below(self.units());
+            self.write(unit, 1, word + nth);
+        }
+    }
+
+    fn fill(&mut self, word: u64) {
+        let units = self.units();
+        self.write(0, units, word);
+        self.flush();
+    }
+
+    fn flush(&self) {
+        let vdisk = self.vdisk();
+        self.rig.run(async move { vdisk.flush().await.unwrap() });
+    }
+
+    /// Has everything that gathers leave.
+    fn destage(&self) {
+        let pool = self.rig.pool();
+        self.rig.run(async move { pool.destage_everything().await });
+    }
+
+    fn move_down(&self) -> usize {
+        let pool = self.rig.pool();
+        self.rig.run(async move { pool.move_everything_down().await })
+    }
+
+    fn packed(&self) -> u64 {
+        self.vdisk().packed().0
+    }
+
+    /// Compares every unit with what was written.
+    fn prove(&self) {
+        let (vdisk, len) = (self.vdisk(), self.units() * UNIT);
+        let bytes = self.rig.run(async move {
+            let mut bytes = vec![0xAA; len as usize];
+            vdisk.read(VirtualOffset(0), &mut bytes).await.map(|()| bytes)
+        });
+        let bytes = bytes.unwrap();
+        for unit in 0..self.units() {
+            let word = self.words.get(&unit).copied().unwrap_or(0);
+            let found = &bytes[(unit * UNIT) as usize..][..UNIT as usize];
+            assert!(found == bytes_of(word, UNIT), "unit {unit} is not of {word}, it is of {}", found[0]);
+        }
+        let pool = self.rig.pool();
+        let report = self.rig.run(async move { pool.check(false).await.unwrap() });
+        assert!(report.is_sound(), "{report:?}");
+    }
+
+    fn crash(&mut self) {
+        self.rig.power_cut(&mut self.rng);
+        self.rig.open(&mut self.rng).unwrap();
+    }
+
+    /// All disks are away, without what they had not made durable.
+    fn lose_caches(&self) {
+        self.rig.disks.iter().for_each(|disk| {
+            disk.vanish();
+            disk.power_cut_with(&[]);
+        });
+        // Whoever has something to flush finds that they are gone.
+        self.rig.world.run_until(Nanos::secs(5), || false);
+    }
+
+    /// All disks are back as they are.
+    fn come_back(&mut self) {
+        let pool = self.rig.pool();
+        self.rig.disks.iter().for_each(|disk| disk.return_intact(&mut self.rng));
+        for no in (0..self.rig.disks.len()).filter(|no| !pool.store().has_disk(*no as u16)) {
+            let (pool, disk) = (pool.clone(), Rc::new(self.rig.disks[no].clone()) as Rc<dyn Disk>);
+            // One alone may wait for the others.
+            let back = async move { pool.attach(disk).await.map(drop).unwrap() };
+            self.rig.world.spawn("disk back", Box::pin(back));
+        }
+        self.rig.world.run_until(Nanos::secs(2), || false);
+    }
+
+    fn checkpoint(&self) {
+        let pool = self.rig.pool();
+        self.rig.run(async move { pool.checkpoint().await.unwrap() });
+    }
+}
+
+fn bytes_of(word: u64, len: u64) -> Vec<u8> {
+    word.to_le_bytes().iter().copied().cycle().take(len as usize).collect()
+}
+
+/// Small writes are packed, found after crashes, and needed no reading.
+pub fn small_writes_leave_packed_and_read_nothing_with_every_resiliency() {
+    for (seed, resiliency) in resiliencies().into_iter().enumerate() {
+        let mut story = Story::new(seed as u64, resiliency);
+        story.fill(1);
+        story.scatter(100, 1000);
+        story.flush();
+        story.destage();
+        let vdisk = story.vdisk();
+        assert!(story.packed() > 60, "{} units are packed", story.packed());
+        assert_eq!(vdisk.counters.read_for_write.get(), 0);
+        story.prove();
+        story.flush();
+        story.crash();
+        assert!(story.packed() > 60);
+        story.prove();
+        // Whatever the checkpoint has: the records of packed stripes stay.
+        story.checkpoint();
+        story.checkpoint();
+        story.scatter(20, 5000);
+        story.flush();
+        story.crash();
+        story.prove();
+        let packed = story.packed();
+        story.rig.close().unwrap();
+        story.rig.open(&mut story.rng).unwrap();
+        assert_eq!(story.packed(), packed);
+        story.prove();
+    }
+}
+
+/// The mover leaves what was written, and nothing packed.
+pub fn what_is_moved_down_is_as_it_was_and_its_packed_stripes_are_free() {
+    let mut story = Story::new(7, PARITY);
+    story.fill(1);
+    for round in 1..5 {
+        story.scatter(150, round * 1000);
+        story.flush();
+        story.destage();
+        story.prove();
+    }
+    // The mover may have begun where it found time.
+    assert!(story.packed() > 0);
+    while story.move_down() > 0 {}
+    story.flush();
+    story.checkpoint();
+    assert_eq!((story.vdisk().packed().0, story.vdisk().packed().1), (0, 0));
+    story.prove();
+    story.crash();
+    assert_eq!(story.packed(), 0);
+    story.prove();
+}
+
+/// What replaces fine units is read, also after a crash.
+pub fn a_whole_stripe_and_a_discard_make_fine_units_void() {
+    let mut story = Story::new(8, PARITY);
+    story.fill(1);
+    let per = story.per_stripe();
+    for stripe in 0..20 {
+        story.write(stripe * per, 1, 100 + stripe);
+    }
+    story.flush();
+    story.destage();
+    assert_eq!(story.packed(), 20);
+    story.write(0, 4 * per, 7);
+    let (vdisk, len) = (story.vdisk(), 4 * per * UNIT);
+    story.rig.run(async move { vdisk.discard(VirtualOffset(len), len, false).await.unwrap() });
+    story.words.extend((4 * per..8 * per).map(|unit| (unit, 0)));
+    story.flush();
+    assert_eq!(story.packed(), 12);
+    story.prove();
+    story.crash();
+    assert_eq!(story.packed(), 12);
+    story.prove();
+    let (vdisk, at) = (story.vdisk(), 8 * per * UNIT);
+    story.rig.run(async move { vdisk.write_zeroes(VirtualOffset(at), len + UNIT, false, true).await.unwrap() });
+    story.words.extend((8 * per..12 * per + 1).map(|unit| (unit, 0)));
+    story.prove();
+    story.crash();
+    story.prove();
+}
+
+/// Sectors of a block that is not all there.
+pub fn parts_of_a_block_are_packed_with_the_rest_of_it() {
+    let mut story = Story::new(9, Resiliency::Mirror { copies: 2 });
+    story.fill(1);
+    for (round, at) in [(2u8, 512u64), (3, 1024), (4, 0)] {
+        let vdisk = story.vdisk();
+        story.rig.run(async move {
+            vdisk.write(VirtualOffset(40 * UNIT + at), &[round; 512], true).await.unwrap();
+        });
+        story.destage();
+        assert_eq!(story.packed(), 1);
+        story.crash();
+    }
+    let vdisk = story.vdisk();
+    let bytes = story.rig.run(async move {
+        let mut bytes = [0; 4096];
+        vdisk.read(VirtualOffset(40 * UNIT), &mut bytes).await.unwrap();
+        bytes
+    });
+    assert!(bytes[..512] == [4; 512] && bytes[512..1024] == [2; 512] && bytes[1024..1536] == [3; 512]);
+    assert!(bytes[1536..] == bytes_of(1, UNIT)[1536..]);
+}
+
+/// Crashes at any time.
+pub fn a_crash_anywhere_between_packing_overwriting_moving_and_checkpoints_loses_nothing_that_was_flushed() {
+    for seed in 0..60 {
+        let mut story = Story::new(100 + seed, resiliencies()[seed as usize % 5]);
+        story.fill(1);
+        for round in 0..6 {
+            let before = story.words.clone();
+            let ops = story.rng.below(40);
+            for op in 0..ops {
+                let word = 1_000_000 + round * 1000 + op;
+                let (unit, per) = (story.rng.below(story.units()), story.per_stripe());
+                match story.rng.below(20) {
+                    0 => story.write(unit / per * per, per.min(story.units() - unit / per * per), word),
+                    1 => story.destage(),
+                    2 => story.flush(),
+                    3 => drop(story.move_down()),
+                    4 => story.checkpoint(),
+                    _ => story.write(unit, 1, word),
+                }
+            }
+            drop(before);
+            story.flush();
+            // What is under way when the power goes is anywhere.
+            let pool = story.rig.pool();
+            let what = story.rng.below(3);
+            story.rig.world.spawn(
+                "last steps",
+                Box::pin(async move {
+                    if what > 0 {
+                        pool.destage_everything().await;
+                    }
+                    if what > 1 {
+                        pool.move_everything_down().await;
+                        let _ = pool.checkpoint().await;
+                    }
+                }),
+            );
+            let steps = Nanos(story.rng.below(80_000_000));
+            story.rig.world.run_until(steps, || false);
+            story.crash();
+            story.prove();
+        }
+    }
+}
+
+/// The mover works while nobody else does.
+pub fn an_idle_virtual_disk_has_nothing_packed_after_a_while() {
+    let mut story = Story::new(10, PARITY);
+    story.rig.close().unwrap();
+    story.rig.options.tuning.idle_land = Nanos::millis(500);
+    story.rig.open(&mut story.rng).unwrap();
+    story.fill(1);
+    story.scatter(100, 1000);
+    story.flush();
+    story.destage();
+    let vdisk = story.vdisk();
+    story.rig.world.run_until(Nanos::secs(60), move || vdisk.packed().0 == 0);
+    assert_eq!(story.packed(), 0);
+    story.prove();
+}
+
+/// A removal beside the mover.
+pub fn a_virtual_disk_with_packed_stripes_is_removed_beside_the_mover_and_leaves_nothing() {
+    let mut story = Story::new(11, PARITY);
+    story.fill(1);
+    story.scatter(200, 1000);
+    story.flush();
+    story.destage();
+    assert!(story.packed() > 0);
+    let pool = story.rig.pool();
+    let mover = pool.clone();
+    let moving = async move {
+        mover.move_everything_down().await;
+    };
+    story.rig.world.spawn("mover", Box::pin(moving));
+    let removed = pool.clone();
+    story.rig.run(async move { removed.vdisk_remove("vdisk").await.unwrap() });
+    story.rig.close().unwrap();
+    story.rig.open(&mut story.rng).unwrap();
+    let store = story.rig.pool().store().clone();
+    assert!(store.map.borrow().tables.is_empty());
+    let pool = story.rig.pool();
+    let report = story.rig.run(async move { pool.check(false).await.unwrap() });
+    assert!(report.is_sound(), "{report:?}");
+}
+
+/// All disks lose their caches in the midst of packing: what was flushed is in the log, or in packed stripes that are.
+pub fn disks_that_blink_while_stripes_are_packed_take_nothing_that_was_flushed() {
+    for step in 0..24 {
+        let mut story = Story::new(300, PARITY);
+        story.fill(1);
+        story.scatter(40, 1000);
+        story.flush();
+        let pool = story.rig.pool();
+        story.rig.world.spawn("packing", Box::pin(async move { pool.destage_everything().await }));
+        story.rig.world.run_until(Nanos(step * 1_500_000), || false);
+        story.lose_caches();
+        story.come_back();
+        story.rig.world.run_until(Nanos::secs(5), || false);
+        story.prove();
+        story.crash();
+        story.prove();
+    }
+}
+
+/// A whole stripe is lost before it was durable, and given up: the fine units that it had replaced are there again.
+pub fn what_a_lost_stripe_had_replaced_is_there_when_that_is_given_up() {
+    for wait in [1, 5, 20, 80, 200] {
+        let mut story = Story::new(400, PARITY);
+        story.fill(1);
+        story.write(0, 2, 5);
+        story.flush();
+        story.destage();
+        story.flush();
+        assert_eq!(story.packed(), 2);
+        let per = story.per_stripe();
+        let before = story.words.clone();
+        story.write(0, per, 9);
+        story.rig.world.run_until(Nanos::millis(wait), || false);
+        story.lose_caches();
+        story.come_back();
+        story.rig.world.run_until(Nanos::secs(20), || false);
+        let vdisk = story.vdisk();
+        if vdisk.failure().is_some() {
+            vdisk.clear().unwrap();
+            story.words = before;
+        }
+        story.prove();
+        story.flush();
+        story.crash();
+        story.prove();
+    }
+}
+
+/// Whole stripes, and units above them, are written while the mover brings down what was there before.
+pub fn what_is_written_beside_the_mover_is_never_replaced_by_what_it_read() {
+    for seed in 0..24 {
+        let mut story = Story::new(500 + seed, PARITY);
+        story.fill(1);
+        story.scatter(120, 1000);
+        story.flush();
+        story.destage();
+        let pool = story.rig.pool();
+        let moving = async move {
+            pool.move_everything_down().await;
+        };
+        story.rig.world.spawn("mover", Box::pin(moving));
+        let per = story.per_stripe();
+        for nth in 0..30 {
+            let stripe = story.rng.below(story.units() / per);
+            story.write(stripe * per, per, 7000 + nth);
+            story.flush();
+            let unit = stripe * per + story.rng.below(per);
+            story.write(unit, 1, 8000 + nth);
+        }
+        story.rig.world.run_until(Nanos::secs(5), || false);
+        story.prove();
+        story.flush();
+        story.crash();
+        story.prove();
+    }
+}

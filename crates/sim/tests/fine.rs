@@ -1,0 +1,53 @@
+//! Stories of packed stripes; see `crates/sim/src/fine.rs`.
+
+use weft_sim::fine;
+
+#[test]
+fn small_writes_leave_packed_and_read_nothing_with_every_resiliency() {
+    fine::small_writes_leave_packed_and_read_nothing_with_every_resiliency();
+}
+
+#[test]
+fn what_is_moved_down_is_as_it_was_and_its_packed_stripes_are_free() {
+    fine::what_is_moved_down_is_as_it_was_and_its_packed_stripes_are_free();
+}
+
+#[test]
+fn a_whole_stripe_and_a_discard_make_fine_units_void() {
+    fine::a_whole_stripe_and_a_discard_make_fine_units_void();
+}
+
+#[test]
+fn parts_of_a_block_are_packed_with_the_rest_of_it() {
+    fine::parts_of_a_block_are_packed_with_the_rest_of_it();
+}
+
+#[test]
+fn a_crash_anywhere_between_packing_overwriting_moving_and_checkpoints_loses_nothing_that_was_flushed() {
+    fine::a_crash_anywhere_between_packing_overwriting_moving_and_checkpoints_loses_nothing_that_was_flushed();
+}
+
+#[test]
+fn an_idle_virtual_disk_has_nothing_packed_after_a_while() {
+    fine::an_idle_virtual_disk_has_nothing_packed_after_a_while();
+}
+
+#[test]
+fn a_virtual_disk_with_packed_stripes_is_removed_beside_the_mover_and_leaves_nothing() {
+    fine::a_virtual_disk_with_packed_stripes_is_removed_beside_the_mover_and_leaves_nothing();
+}
+
+#[test]
+fn disks_that_blink_while_stripes_are_packed_take_nothing_that_was_flushed() {
+    fine::disks_that_blink_while_stripes_are_packed_take_nothing_that_was_flushed();
+}
+
+#[test]
+fn what_a_lost_stripe_had_replaced_is_there_when_that_is_given_up() {
+    fine::what_a_lost_stripe_had_replaced_is_there_when_that_is_given_up();
+}
+
+#[test]
+fn what_is_written_beside_the_mover_is_never_replaced_by_what_it_read() {
+    fine::what_is_written_beside_the_mover_is_never_replaced_by_what_it_read();
+}
