@@ -122,10 +122,12 @@ pub enum Mutant {
     MoverOverwrites = 57,
     /// A check that is to look only puts right what it finds.
     CheckHeals = 58,
+    /// A page of the tree is copied from disks that missed updates, where they agree.
+    StalePagesBelieved = 59,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 58] = [
+pub const ALL: [Mutant; 59] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -184,6 +186,7 @@ pub const ALL: [Mutant; 58] = [
     Mutant::MoverOverwrites,
     Mutant::ChunkPutLate,
     Mutant::CheckHeals,
+    Mutant::StalePagesBelieved,
 ];
 
 /// The mutant of this name.

@@ -3,10 +3,12 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use weft_engine::error::ErrorKind;
 use weft_engine::pool::{OpenOptions, VdiskSpec};
 use weft_engine::store::Tuning;
 use weft_engine::store::budget::{BudgetInfo, Keeping};
 use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::stripe::table::{CHUNK_BYTES, CHUNK_ENTRIES};
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
@@ -213,6 +215,7 @@ fn no_budget_is_exceeded_by_more_than_one_request_whatever_clients_do() {
         let resiliency = resiliencies()[seed as usize % 5];
         let tuning =
             Tuning { buffer_memory: LIMIT, sheet_memory: 16 << 10, move_memory: 64 << 10, ..Tuning::default() };
+        let tuning = Tuning { request_memory: REQUEST as u64 * 2, ..tuning };
         let (rig, rng) = opened(100 + seed, 5, tuning);
         let vdisk = make(&rig, "vdisk", resiliency, resiliency.columns_min(), 0);
         let clients = (0..8u64).map(|no| Box::pin(client(vdisk.clone(), no << 20, rng.fork(&format!("{no}")))) as _);
@@ -228,6 +231,8 @@ fn no_budget_is_exceeded_by_more_than_one_request_whatever_clients_do() {
         let stripe = vdisk.layout().raw_len().0;
         for budget in rig.pool().store().memory() {
             let one = match budget.name {
+                // The last read of each is larger than all of it.
+                "reads" | "writes" => OWN as u64,
                 "stripe buffers" => 2 * (REQUEST as u64 + (64 << 10)),
                 // One stripe: what is read, as blocks and as bytes, and what it grows by.
                 _ => 3 * stripe,
@@ -239,4 +244,89 @@ fn no_budget_is_exceeded_by_more_than_one_request_whatever_clients_do() {
         drop(vdisk);
         rig.close().unwrap();
     }
+}
+
+#[test]
+fn reads_do_not_wait_for_writes_that_wait_and_neither_are_more_than_their_memory() {
+    let tuning = Tuning { request_memory: 128 << 10, ..Tuning::default() };
+    let (rig, _) = opened(7, 4, tuning);
+    let (weak, strong) = (make(&rig, "weak", Resiliency::Simple, 1, 0b0001), make(&rig, "strong", PARITY, 3, 0b1110));
+    let filled = strong.clone();
+    rig.run(async move {
+        for at in 0..16 {
+            filled.write(VirtualOffset(at << 16), &[1; 64 << 10], true).await.unwrap();
+        }
+    });
+    rig.pool().store().disk_lost(0, "the story says so");
+    // They wait for the disk, and with them those for which there is no memory.
+    for at in 0..16u64 {
+        let vdisk = weak.clone();
+        let write = async move { drop(vdisk.write(VirtualOffset(at << 16), &[2; 64 << 10], true).await) };
+        rig.world.spawn("write", Box::pin(write));
+    }
+    let (world, reads) = (rig.world.clone(), strong.clone());
+    let waited = rig.run(async move {
+        let began = world.now();
+        for at in 0..16 {
+            reads.read(VirtualOffset(at << 16), &mut [0; 64 << 10]).await.unwrap();
+        }
+        world.now().since(began)
+    });
+    assert!(waited < Nanos::secs(1), "{waited:?}");
+    let memory = rig.pool().store().memory();
+    let writes = memory.iter().find(|budget| budget.name == "writes").unwrap();
+    assert_eq!((writes.limit, writes.used, writes.peak), (128 << 10, 128 << 10, 128 << 10));
+    let mut rig = rig;
+    drop((weak, strong));
+    rig.halt();
+}
+
+#[test]
+fn stripe_tables_that_fill_their_memory_refuse_new_places_and_serve_all_others() {
+    /// Bytes of a virtual disk of which one chunk of its table tells.
+    const CHUNK: u64 = CHUNK_ENTRIES * (8 << 10);
+    let tuning = Tuning { table_memory: 3 * CHUNK_BYTES, ..Tuning::default() };
+    let (mut rig, mut rng) = opened(8, 4, tuning);
+    let spec = |name: &str, chunks: u64, fixed: bool| VdiskSpec {
+        name: name.into(),
+        size: ByteCount(chunks * CHUNK),
+        resiliency: PARITY,
+        columns: Some(3),
+        interleave: Some(ByteCount::kib(4)),
+        fixed,
+        sector: 4096,
+        disks: 0,
+    };
+    let (pool, thin, fixed) = (rig.pool(), spec("thin", 8, false), spec("fixed", 1, true));
+    let too_much = pool.plan_vdisk(&spec("large", 4, true)).map(drop).unwrap_err();
+    assert!(too_much.to_string().contains("of memory"), "{too_much}");
+    let (thin, fixed) =
+        rig.run(async move { (pool.vdisk_create(&thin).await.unwrap(), pool.vdisk_create(&fixed).await.unwrap()) });
+    let write = |vdisk: &Rc<Vdisk>, chunk: u64, value: u8| {
+        let vdisk = vdisk.clone();
+        rig.run(async move { vdisk.write(VirtualOffset(chunk * CHUNK), &[value; 4096], true).await })
+    };
+    // The third is the fixed one's, which has not written yet.
+    write(&thin, 0, 1).unwrap();
+    write(&thin, 5, 2).unwrap();
+    let refused = write(&thin, 2, 3).unwrap_err();
+    assert!(refused.kind == ErrorKind::NoSpace && refused.context.contains("memory"), "{refused:?}");
+    write(&thin, 5, 4).unwrap();
+    write(&fixed, 0, 5).unwrap();
+    let told = rig.pool().store().memory().into_iter().find(|budget| budget.name == "stripe tables").unwrap();
+    assert_eq!((told.keeping, told.limit, told.used), (Keeping::Refuses, 3 * CHUNK_BYTES, 3 * CHUNK_BYTES));
+    drop((thin, fixed));
+    rig.close().unwrap();
+    // With less memory it opens all the same, and what is written there is read.
+    rig.options.tuning.table_memory = CHUNK_BYTES;
+    let pool = rig.open(&mut rng).unwrap();
+    let thin = pool.vdisk("thin").unwrap();
+    let read = rig.run(async move {
+        let mut into = [0; 4096];
+        thin.write(VirtualOffset(0), &[6; 4096], true).await.unwrap();
+        thin.read(VirtualOffset(5 * CHUNK), &mut into).await.map(|()| into)
+    });
+    assert_eq!(read.unwrap(), [4; 4096]);
+    drop(pool);
+    rig.close().unwrap();
 }

@@ -137,6 +137,9 @@ fn catcher_of(mutant: Mutant) -> Catcher {
             Catcher::Story(stories::a_disk_that_blinks_while_the_job_that_fills_it_rests_loses_nothing)
         }
         Mutant::ReadmitCopiesNothing => Catcher::Story(stories::a_disk_that_is_back_gets_the_pages_that_it_missed),
+        Mutant::StalePagesBelieved => {
+            Catcher::Story(stories::disks_that_are_back_get_pages_of_the_tree_from_the_one_that_has_them)
+        }
         Mutant::LastImageOverwritten => Catcher::Story(a_page_write_that_was_put_off_leaves_the_last_image_alone),
         Mutant::SuccessorsNotAwaited => Catcher::Story(stories::a_flush_waits_for_what_replaced_a_lost_version),
         Mutant::UnknownAbsenceTracked => {

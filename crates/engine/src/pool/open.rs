@@ -37,7 +37,7 @@ use crate::store::quorum::{self, Standing};
 use crate::store::replay::Replayed;
 use crate::store::spare::Spare;
 use crate::store::{Member, PoolCounters, Store, Tuning, join};
-use crate::stripe::table::CHUNK_PAGES;
+use crate::stripe::table::{CHUNK_BYTES, CHUNK_PAGES};
 use crate::units::{BLOCK, ByteCount, Nanos};
 use crate::vdisk::Vdisk;
 use crate::world::World;
@@ -408,6 +408,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
     let mut map = Map::new(newest.slab_len);
     let there = members.iter().filter(|(_, member)| member.disk.is_some());
     map.slabs_max = there.map(|(no, member)| (*no, member.plan.slabs)).collect();
+    map.chunks_max = options.tuning.table_memory / CHUNK_BYTES;
     map.config_max = members.values().map(|member| member.plan.blob_len).min().unwrap_or(ByteCount::ZERO);
     let patience = Patience::new(world.clone(), options.tuning.read_patience);
     let write_patience = Patience::new(world.clone(), options.tuning.write_limit);

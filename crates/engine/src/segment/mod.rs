@@ -56,6 +56,8 @@ pub struct Map {
     pub slab: ByteCount,
     /// Bytes that a checkpoint may have: those of the smallest checkpoint area.
     pub config_max: ByteCount,
+    /// Chunks of stripe tables for which there is memory.
+    pub chunks_max: u64,
     /// The most slabs that the disks that are there can have.
     pub slabs_max: BTreeMap<u16, u32>,
     /// Bytes of the records of segments and chunks.
@@ -158,6 +160,7 @@ impl Map {
         Map {
             slab,
             config_max: ByteCount(u64::MAX),
+            chunks_max: u64::MAX,
             slabs_max: BTreeMap::new(),
             bulk: 0,
             tree_pairs: 0,

@@ -8,7 +8,7 @@
 //! 4. Who merges to empty the log has a budget of its own: it waits for nobody who waits for the log.
 
 use super::{Store, Tuning};
-use crate::stripe::table::CHUNK_ENTRIES;
+use crate::stripe::table::CHUNK_BYTES;
 use crate::sync::Signal;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -24,6 +24,8 @@ pub enum Keeping {
     Waits,
     /// What is over it is dropped, or written away, soon.
     Trims,
+    /// Whoever wants more is refused.
+    Refuses,
     /// It is counted only.
     Counts,
 }
@@ -70,9 +72,12 @@ pub struct Budgets {
     pub log_merges: Budget,
     /// Strips that move from disk to disk.
     pub moves: Budget,
-    /// Reads and writes of clients under way.
-    pub requests: Budget,
-    /// Stripes that could be written nowhere, of which the log holds flushed data.
+    /// Reads of clients under way.
+    pub reads: Budget,
+    /// Writes of clients under way. They wait for more than reads do, which therefore do not wait for them.
+    pub writes: Budget,
+    /// Stripes that could be written nowhere, of which the log holds flushed data. Their virtual disk takes no more
+    /// writes, so they are no more than it had in its buffers.
     pub kept: Budget,
 }
 
@@ -97,7 +102,8 @@ impl Budgets {
             merges: Budget::new("merges", Keeping::Waits, merges),
             log_merges: Budget::new("merges for the log", Keeping::Waits, merges),
             moves: Budget::new("moves", Keeping::Waits, tuning.move_memory),
-            requests: Budget::new("requests", Keeping::Counts, 0),
+            reads: Budget::new("reads", Keeping::Waits, tuning.request_memory),
+            writes: Budget::new("writes", Keeping::Waits, tuning.request_memory),
             kept: Budget::new("unwritable stripes", Keeping::Counts, 0),
         }
     }
@@ -228,9 +234,9 @@ impl Drop for Ticket<'_> {
 impl Store {
     /// Every budget of the pool.
     pub fn memory(&self) -> Vec<BudgetInfo> {
-        let Budgets { buffers, merges, log_merges, moves, requests, kept } = &self.budgets;
+        let Budgets { buffers, merges, log_merges, moves, reads, writes, kept } = &self.budgets;
         let mut all: Vec<BudgetInfo> =
-            [buffers, merges, log_merges, moves, requests, kept].iter().map(|budget| budget.info()).collect();
+            [buffers, merges, log_merges, moves, reads, writes, kept].iter().map(|budget| budget.info()).collect();
         let (used, peak) = self.pages.memory();
         all.push(BudgetInfo {
             name: "checksum pages",
@@ -244,10 +250,15 @@ impl Store {
         all.push(BudgetInfo { name: "read ahead", keeping: Keeping::Trims, limit, used, peak });
         let (used, peak, limit) = self.spare.memory();
         all.push(BudgetInfo { name: "buffers for reads", keeping: Keeping::Trims, limit, used, peak });
-        let chunks: usize = self.map.borrow().tables.values().map(|table| table.chunks.len()).sum();
-        let tables = chunks as u64 * CHUNK_ENTRIES * size_of::<u64>() as u64;
+        let tables = self.map.borrow().chunks() * CHUNK_BYTES;
         // Tables never shrink while a pool is open.
-        all.push(BudgetInfo { name: "stripe tables", keeping: Keeping::Counts, limit: 0, used: tables, peak: tables });
+        all.push(BudgetInfo {
+            name: "stripe tables",
+            keeping: Keeping::Refuses,
+            limit: self.tuning.table_memory,
+            used: tables,
+            peak: tables,
+        });
         let (used, peak, limit) = self.log.memory();
         all.push(BudgetInfo { name: "log records", keeping: Keeping::Waits, limit, used, peak });
         all

@@ -16,6 +16,8 @@ use alloc::vec;
 pub const CHUNK_PAGES: u32 = 16;
 /// Entries of a chunk.
 pub const CHUNK_ENTRIES: u64 = CHUNK_PAGES as u64 * PAGE_ENTRIES as u64;
+/// Bytes of memory that the entries of a chunk take.
+pub const CHUNK_BYTES: u64 = CHUNK_ENTRIES * size_of::<u64>() as u64;
 
 /// Where a stripe is: stripe `index` of segment `segment`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -59,11 +59,12 @@ pub struct Allocation {
 impl Vdisk {
     /// Fills `into` from `offset`.
     pub async fn read(&self, offset: VirtualOffset, into: &mut [u8]) -> Result<()> {
+        // Before it is admitted: what is admitted is begun in the same step.
+        let _held = self.store.budgets.reads.take(into.len() as u64).await;
         self.admit(offset, into.len())?;
         add(&self.counters.reads, 1);
         add(&self.store.requests, 1);
         add(&self.counters.read, into.len() as u64);
-        let _held = self.store.budgets.requests.hold(into.len() as u64);
         self.follow(offset.0, into.len() as u64);
         let pieces: Vec<Piece> = self.pieces(offset, into.len()).collect();
         let changes = self.store.changes.get();

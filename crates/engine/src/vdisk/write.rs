@@ -40,19 +40,19 @@ pub(super) const RETRY: Nanos = Nanos::millis(100);
 impl Vdisk {
     /// Writes `data` at `offset`. It is durable after a later flush, or on return if `fua`.
     pub async fn write(self: &Rc<Self>, offset: VirtualOffset, data: &[u8], fua: bool) -> Result<()> {
+        // What is admitted is begun in the same step.
+        let _held = self.store.budgets.writes.take(data.len() as u64).await;
         self.admit_write(offset, data.len())?;
         add(&self.counters.writes, 1);
         add(&self.store.requests, 1);
         add(&self.counters.written, data.len() as u64);
-        let _held = self.store.budgets.requests.hold(data.len() as u64);
         for (stripe, at, range) in self.pieces(offset, data.len()) {
             self.gather(stripe, at, &data[range], true).await?;
         }
         self.start_idle_timer();
-        if fua {
-            self.persist(self.pieces(offset, data.len()).map(|(stripe, ..)| stripe).collect()).await
-        } else {
-            Ok(())
+        match fua {
+            true => self.persist(self.pieces(offset, data.len()).map(|(stripe, ..)| stripe).collect()).await,
+            false => Ok(()),
         }
     }
 
@@ -177,9 +177,9 @@ impl Vdisk {
             let mut records = Vec::new();
             let claimed = {
                 let mut map = self.store.map.borrow_mut();
-                let chunk = map.ensure_chunk(table, stripe, &mut records);
+                map.check_table_memory(table, stripe)?;
                 let overwrite = map.place_of(table, stripe).is_some();
-                chunk.is_ok() && map.claim(table, overwrite, &mut records)
+                map.ensure_chunk(table, stripe, &mut records).is_ok() && map.claim(table, overwrite, &mut records)
             };
             self.store.append_all(records);
             if claimed {

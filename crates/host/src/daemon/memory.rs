@@ -76,6 +76,10 @@ const OOM_SCORE_ADJ: i32 = -900;
 const MEMORY_MIN: u64 = 16 << 20;
 /// The most that the engine makes use of, and what `judge::memory` allows.
 const HEAP_MAX: u64 = 1 << 30;
+/// The part of the heap that stripe tables may always have, as a divisor.
+const TABLES_OF_HEAP: u64 = 4;
+/// The part of all memory that they may have where that is more, as a divisor: who has large pools has memory for them.
+const TABLES_OF_ALL: u64 = 8;
 /// The largest requests there are, two of them.
 const CLIENTS_MIN: u64 = 2 * REQUEST_MAX.0;
 /// The most that eight clients make use of.
@@ -120,6 +124,9 @@ pub(super) fn tuning(heap: u64) -> Tuning {
         sheet_memory: part(usual.sheet_memory),
         move_memory: part(usual.move_memory),
         ahead_memory: part(usual.ahead_memory),
+        // What clients have under way is theirs to hold, and bounded there; here it only must not be less.
+        request_memory: usual.request_memory.max(for_clients(&usual) as u64),
+        table_memory: (heap / TABLES_OF_HEAP).max(memory_here() / TABLES_OF_ALL),
         ..usual
     }
 }

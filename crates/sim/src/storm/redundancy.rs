@@ -27,11 +27,9 @@ struct Lack {
     len: u64,
 }
 
-/// Judges what a check found of a pool that says that it is well: nothing, but for copies of metadata pages. Those that
-/// a disk harmed are found by who looks for them; and `outage` 506 has one for which no reason is known yet.
+/// Judges what a check found of a pool that says that it is well: nothing.
 pub(super) fn judge_check(report: &CheckReport) -> Result<(), String> {
-    let but_for_pages = CheckReport { bad_pages: report.healed_pages, ..report.clone() };
-    match but_for_pages.is_sound() {
+    match report.is_sound() {
         true => Ok(()),
         false => Err(format!("it says that it is well, but the check finds {report:?}")),
     }

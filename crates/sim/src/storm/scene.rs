@@ -61,6 +61,8 @@ impl Scene {
             auto_jobs: true,
             // Groups of a few stripes: more can happen between them.
             move_memory: 1 << 20,
+            request_memory: Tuning::default().request_memory,
+            table_memory: Tuning::default().table_memory,
             fine_share: if packs() { *rng.fork("fine share").pick(&[0, 0, 100, 500]) } else { 0 },
         }
     }
@@ -69,6 +71,7 @@ impl Scene {
     pub(super) fn shrink(&mut self, rng: &mut Rng) {
         let raw = self.layout.raw_len().0;
         self.tuning.buffer_memory = *rng.pick(&[4096, raw, raw * 2]);
+        self.tuning.request_memory = *rng.fork("requests").pick(&[4096, 64 << 10, 1 << 20]);
         self.tuning.sheet_memory = *rng.pick(&[4096, 16 << 10]);
         self.tuning.move_memory = *rng.pick(&[4096, raw]);
         self.tuning.ahead_memory = *rng.fork("read ahead").pick(&[0, raw, raw * 8]);

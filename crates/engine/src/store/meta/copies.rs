@@ -6,8 +6,8 @@
 //! 2. A disk that does not answer within the read timeout is waited for only if no other copy proves itself.
 //! 3. A copy that was found wrong is written anew, from one that proved itself, unless somebody only looks.
 //! 4. A page was written only if a disk took it whose metadata is up to date.
-//! 5. Who copies a page without knowing who refers to it believes what all copies say alike; where they differ, the
-//!    tree is asked.
+//! 5. Who copies a page without knowing who refers to it believes what all copies say alike, if a disk that missed
+//!    nothing is among them; else the tree is asked. (The disk that has the newest page may take too long to tell.)
 
 use super::room::{block_of, place_of};
 use super::{Refs, shape};
@@ -119,7 +119,7 @@ impl Store {
         }
         let known = copies.iter().zip(&found).filter(|(at, _)| **at != to);
         let unreadable = known.clone().all(|(_, found)| !matches!(found, Copied::Image(_)));
-        let Some(image) = self.tree_image(place, &found, refs).await? else {
+        let Some(image) = self.tree_image(place, &copies, &found, refs).await? else {
             if unreadable && self.meta.room.borrow().is_rooted(place) {
                 return fail!(Lost, "page {} of the tree cannot be read, and so not be copied", place.0);
             }
@@ -162,7 +162,7 @@ impl Store {
     /// How many copies of a page are wrong; `None`: no copy has it.
     async fn prove_tree_page(&self, place: Place, refs: &Refs, mends: bool) -> Result<Option<usize>> {
         let (copies, found) = self.read_all_tree_copies(place, None).await;
-        let Some(image) = self.tree_image(place, &found, refs).await? else {
+        let Some(image) = self.tree_image(place, &copies, &found, refs).await? else {
             // Nothing may refer to it: places of which nobody knows better count as taken.
             let wanted = refs.get(self).await?.contains_key(&place);
             let is_open = !wanted || found.iter().any(|found| matches!(found, Copied::Late));
@@ -182,7 +182,7 @@ impl Store {
     }
 
     /// The image of what lies at `place`, of what its copies gave (invariant 5).
-    async fn tree_image(&self, place: Place, found: &[Copied], refs: &Refs) -> Result<Option<Buf>> {
+    async fn tree_image(&self, place: Place, copies: &[SlabAt], found: &[Copied], refs: &Refs) -> Result<Option<Buf>> {
         let claims = |found: &Copied| match found {
             Copied::Image(image) => PageRef::claimed(&shape(), place, image).map(|claimed| (claimed, image.clone())),
             _ => None,
@@ -193,11 +193,20 @@ impl Store {
         let alike = sound.all(|(claimed, _)| first.is_some_and(|(first, _)| first == claimed));
         let missing =
             found.iter().zip(&claims).any(|(found, claim)| matches!(found, Copied::Image(_)) && claim.is_none());
-        if let Some((_, image)) = first.filter(|_| alike && !missing) {
+        let of_current = |(at, claim): (&SlabAt, &Option<_>)| claim.is_some() && self.is_current(at.disk);
+        let current = copies.iter().zip(&claims).any(of_current) || mutant::active(Mutant::StalePagesBelieved);
+        if let Some((_, image)) = first.filter(|_| alike && !missing && current) {
             return Ok(Some(image.clone()));
         }
         let Some(want) = refs.get(self).await?.get(&place).copied() else { return Ok(None) };
-        Ok(claims.into_iter().flatten().find(|(claimed, _)| *claimed == want).map(|(_, image)| image))
+        if let Some((_, image)) = claims.into_iter().flatten().find(|(claimed, _)| *claimed == want) {
+            return Ok(Some(image));
+        }
+        match found.iter().any(|found| matches!(found, Copied::Late)) {
+            // That disk is waited for.
+            true => Ok(self.read_tree_page(want).await.ok()),
+            false => Ok(None),
+        }
     }
 
     /// Every copy of a page. A disk that does not answer is waited for where no copy but that in `to` was read.
