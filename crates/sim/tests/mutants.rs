@@ -97,23 +97,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::ReadsUnproven => Catcher::Teller(rot_before_a_reader),
         Mutant::TurnNeverEnds => Catcher::Teller(a_writer_beside_readers_that_never_rest),
         Mutant::CopiesStayTogether => Catcher::Teller(first_disks_of_pools_that_grew_go),
-        Mutant::TreeWrittenOnce | Mutant::TreeLeftBehind => Catcher::Teller(tree::found_by_storms),
-        Mutant::TreeReusedEarly => Catcher::Teller(tree::found_by_slow_readers),
-        Mutant::TreeRoomForgotten => Catcher::Teller(tree::found_by_crashes),
-        Mutant::TreePlacesNotGivenBack => Catcher::Teller(tree::found_by_blinks),
-        Mutant::TreeNotHealed | Mutant::TreeCopyBelieved => Catcher::Teller(tree::found_by_damage),
-        Mutant::TreeHomeUnnamed => {
-            Catcher::Story(configuration::a_metadata_segment_that_is_made_for_the_tree_of_a_checkpoint_is_found)
-        }
-        Mutant::TreeReplayUntold => Catcher::Story(configuration::what_is_replayed_is_in_the_next_checkpoint),
-        Mutant::ChunkPutLate => {
-            Catcher::Story(configuration::a_virtual_disk_that_is_removed_while_a_checkpoint_is_taken_is_no_riddle)
-        }
-        Mutant::TreeBegunAnewEmpty => {
-            Catcher::Story(configuration::a_checkpoint_for_whose_tree_there_is_no_room_is_taken_all_the_same)
-        }
         Mutant::CheckHeals => Catcher::Story(check::a_check_that_only_looks_changes_nothing),
-        Mutant::TreeStuckIgnored => Catcher::Story(configuration::what_a_lost_page_of_the_tree_held_is_written_anew),
         Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 21),
         Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),
         Mutant::TouchedForgotten => Catcher::Storm(Profile::Flicker, 126),
@@ -137,9 +121,6 @@ fn catcher_of(mutant: Mutant) -> Catcher {
             Catcher::Story(stories::a_disk_that_blinks_while_the_job_that_fills_it_rests_loses_nothing)
         }
         Mutant::ReadmitCopiesNothing => Catcher::Story(stories::a_disk_that_is_back_gets_the_pages_that_it_missed),
-        Mutant::StalePagesBelieved => {
-            Catcher::Story(stories::disks_that_are_back_get_pages_of_the_tree_from_the_one_that_has_them)
-        }
         Mutant::LastImageOverwritten => Catcher::Story(a_page_write_that_was_put_off_leaves_the_last_image_alone),
         Mutant::SuccessorsNotAwaited => Catcher::Story(stories::a_flush_waits_for_what_replaced_a_lost_version),
         Mutant::UnknownAbsenceTracked => {
@@ -153,6 +134,32 @@ fn catcher_of(mutant: Mutant) -> Catcher {
             Catcher::Story(stories::a_disk_that_is_back_has_a_label_whenever_the_power_goes)
         }
         Mutant::LeftBehindBatchesCount => Catcher::Story(stories::what_an_opening_left_behind_does_not_come_back),
+        tree => catcher_of_tree(tree),
+    }
+}
+
+/// What catches a mutant of the tree of metadata.
+fn catcher_of_tree(mutant: Mutant) -> Catcher {
+    match mutant {
+        Mutant::TreeWrittenOnce | Mutant::TreeLeftBehind => Catcher::Teller(tree::found_by_storms),
+        Mutant::TreeReusedEarly => Catcher::Teller(tree::found_by_slow_readers),
+        Mutant::TreeRoomForgotten => Catcher::Teller(tree::found_by_crashes),
+        Mutant::TreePlacesNotGivenBack => Catcher::Teller(tree::found_by_blinks),
+        Mutant::TreeNotHealed | Mutant::TreeCopyBelieved => Catcher::Teller(tree::found_by_damage),
+        Mutant::TreeHomeUnnamed => {
+            Catcher::Story(configuration::a_metadata_segment_that_is_made_for_the_tree_of_a_checkpoint_is_found)
+        }
+        Mutant::TreeReplayUntold => Catcher::Story(configuration::what_is_replayed_is_in_the_next_checkpoint),
+        Mutant::ChunkPutLate => {
+            Catcher::Story(configuration::a_virtual_disk_that_is_removed_while_a_checkpoint_is_taken_is_no_riddle)
+        }
+        Mutant::TreeBegunAnewEmpty => {
+            Catcher::Story(configuration::a_checkpoint_for_whose_tree_there_is_no_room_is_taken_all_the_same)
+        }
+        Mutant::TreeStuckIgnored => Catcher::Story(configuration::what_a_lost_page_of_the_tree_held_is_written_anew),
+        Mutant::StalePagesBelieved => {
+            Catcher::Story(stories::disks_that_are_back_get_pages_of_the_tree_from_the_one_that_has_them)
+        }
         packs => catcher_of_packs(packs),
     }
 }

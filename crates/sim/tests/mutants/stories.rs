@@ -526,8 +526,8 @@ pub fn a_disk_that_is_back_gets_the_pages_that_it_missed() {
     story.close();
 }
 
-/// Two of the three disks with a copy of the tree were away for a checkpoint, and agree with each other; the third takes
-/// too long to tell, at any moment of the repair that brings them up to date.
+/// Two of the three disks with a copy of the tree were away for a checkpoint, and agree with each other; the third
+/// takes too long to tell, at any moment of the repair that brings them up to date.
 pub fn disks_that_are_back_get_pages_of_the_tree_from_the_one_that_has_them() {
     for delay in 0..24 {
         let mut story = Story::new(13, 6, MIRROR3);
