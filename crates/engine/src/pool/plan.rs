@@ -7,7 +7,7 @@
 use super::{DiskChange, Pool, VdiskSpec};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fail;
-use crate::format::record::{JobRecord, JobState, Media, SettingsRecord, VdiskRecord};
+use crate::format::record::{JobRecord, JobState, Media, SettingsRecord, TABLE_LEN, VDISK_LEN, VdiskRecord};
 use crate::limits::{CHUNKS_MAX, FOREGROUND_SHARE_MAX, NAME_MAX, VDISK_SIZE_MAX};
 use crate::stripe::geometry::{Layout, Resiliency};
 use crate::stripe::table::CHUNK_ENTRIES;
@@ -206,9 +206,9 @@ impl Pool {
         let layout = self.plan_layout(spec)?;
         check_fits_tables(layout, size)?;
         let room = self.room(layout, 0, spec.disks, spec.fixed);
+        self.store.map.borrow().check_config_room((VDISK_LEN + TABLE_LEN) as u64)?;
         if spec.fixed {
             let map = self.store.map.borrow();
-            map.check_config_room()?;
             if segments_for(layout, size, map.slab) > map.segments_reservable(layout, spec.disks) {
                 return Err(Refusal::NoRoom { layout, size: Some(size), room });
             }
@@ -257,7 +257,7 @@ impl Pool {
         check_fits_tables(layout, to)?;
         if fixed && to > from {
             let map = self.store.map.borrow();
-            map.check_config_room()?;
+            map.check_config_room(0)?;
             let needed = segments_for(layout, to, map.slab).saturating_sub(have);
             if needed > map.segments_reservable(layout, disks) {
                 return Err(Refusal::NoRoom { layout, size: Some(to), room });

@@ -248,6 +248,9 @@ impl Store {
         let tables = chunks as u64 * CHUNK_ENTRIES * size_of::<u64>() as u64;
         // Tables never shrink while a pool is open.
         all.push(BudgetInfo { name: "stripe tables", keeping: Keeping::Counts, limit: 0, used: tables, peak: tables });
+        let (used, peak) = (self.map.borrow().fine_takes().memory, self.map.borrow().fine_peak);
+        let limit = self.tuning.fine_memory;
+        all.push(BudgetInfo { name: "packed units", keeping: Keeping::Trims, limit, used, peak });
         let (used, peak, limit) = self.log.memory();
         all.push(BudgetInfo { name: "log records", keeping: Keeping::Waits, limit, used, peak });
         all

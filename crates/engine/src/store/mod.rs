@@ -46,6 +46,7 @@ use crate::log::Log;
 use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::segment::drain::Former;
+pub use crate::sync::join;
 use crate::sync::{Signal, Turn};
 use crate::units::{BLOCK, ByteCount, DiskOffset, Nanos};
 use crate::world::World;
@@ -100,6 +101,8 @@ pub struct Tuning {
     pub move_memory: u64,
     /// How much of a virtual disk may lie in packed stripes, in thousandths of its size; 0: nothing is packed.
     pub fine_share: u64,
+    /// Bytes of what says where units lie in packed stripes: where that is full, they are no more.
+    pub fine_memory: u64,
 }
 
 impl Default for Tuning {
@@ -123,6 +126,7 @@ impl Default for Tuning {
             auto_jobs: true,
             move_memory: 512 << 20,
             fine_share: 0,
+            fine_memory: 64 << 20,
         }
     }
 }
@@ -202,6 +206,8 @@ pub struct Store {
     pub work: Signal,
     /// Something was packed, or the pool stops.
     pub packed: Signal,
+    /// See [`packs::PacksSaid`].
+    pub packs_said: packs::PacksSaid,
     /// Something that drains may be a step further.
     pub drains: Signal,
     /// Disks that are told of slabs just now.
@@ -579,11 +585,6 @@ impl Store {
             add(&mut member.counters);
         }
     }
-}
-
-/// Drives several futures of one kind to their ends at once.
-pub async fn join<'a, T, F: Future<Output = T> + 'a>(futures: impl Iterator<Item = F>) -> Vec<T> {
-    crate::sync::join_all(futures.map(|future| alloc::boxed::Box::pin(future) as _).collect()).await
 }
 
 /// The slots (bits) of a segment that lie on disk `no`.

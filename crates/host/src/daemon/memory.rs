@@ -120,6 +120,7 @@ pub(super) fn tuning(heap: u64) -> Tuning {
         sheet_memory: part(usual.sheet_memory),
         move_memory: part(usual.move_memory),
         ahead_memory: part(usual.ahead_memory),
+        fine_memory: part(usual.fine_memory),
         ..usual
     }
 }
@@ -132,7 +133,8 @@ pub(super) fn for_clients(tuning: &Tuning) -> usize {
 
 fn engine_memory(tuning: &Tuning) -> u64 {
     // A quarter as much as is read ahead lies in buffers that wait to be used again.
-    tuning.buffer_memory + tuning.sheet_memory + tuning.move_memory + tuning.ahead_memory / 4 * 5
+    let others = tuning.sheet_memory + tuning.move_memory + tuning.fine_memory;
+    tuning.buffer_memory + others + tuning.ahead_memory / 4 * 5
 }
 
 /// Bytes of memory that this process may use at most: the machine's, or what the smallest of its control groups allows.
