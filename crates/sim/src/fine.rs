@@ -188,14 +188,16 @@ pub fn small_writes_leave_packed_and_read_nothing_with_every_resiliency() {
 pub fn what_is_moved_down_is_as_it_was_and_its_packed_stripes_are_free() {
     let mut story = Story::new(7, PARITY);
     story.fill(1);
+    let mut most = 0;
     for round in 1..5 {
         story.scatter(150, round * 1000);
         story.flush();
         story.destage();
+        most = most.max(story.packed());
         story.prove();
     }
-    // The mover may have begun where it found time.
-    assert!(story.packed() > 0);
+    // The mover may have brought down all of it since, in one go: the virtual disk is small.
+    assert!(most > 0);
     while story.move_down() > 0 {}
     story.flush();
     story.checkpoint();
