@@ -122,12 +122,20 @@ pub enum Mutant {
     MoverOverwrites = 57,
     /// A check that is to look only puts right what it finds.
     CheckHeals = 58,
+    /// Packed stripes take what memory they like.
+    PackMemoryUncounted = 59,
+    /// Packed stripes are written before the labels say that there may be some.
+    PackBitUnannounced = 60,
+    /// The labels say that there are no packed stripes while the log still has records of them.
+    PackBitGoesEarly = 61,
+    /// What comes to the configuration with data is counted when it is there.
+    ConfigRoomUncounted = 62,
     /// A page of the tree is copied from disks that missed updates, where they agree.
-    StalePagesBelieved = 59,
+    StalePagesBelieved = 63,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 59] = [
+pub const ALL: [Mutant; 63] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -186,6 +194,10 @@ pub const ALL: [Mutant; 59] = [
     Mutant::MoverOverwrites,
     Mutant::ChunkPutLate,
     Mutant::CheckHeals,
+    Mutant::PackMemoryUncounted,
+    Mutant::PackBitUnannounced,
+    Mutant::PackBitGoesEarly,
+    Mutant::ConfigRoomUncounted,
     Mutant::StalePagesBelieved,
 ];
 

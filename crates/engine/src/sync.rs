@@ -119,6 +119,11 @@ impl Drop for TurnGuard<'_> {
     }
 }
 
+/// Drives several futures of one kind to their ends at once.
+pub async fn join<'a, T, F: Future<Output = T> + 'a>(futures: impl Iterator<Item = F>) -> Vec<T> {
+    join_all(futures.map(|future| alloc::boxed::Box::pin(future) as _).collect()).await
+}
+
 /// Drives all of `futures` to their ends at once; the answers in the same order.
 pub async fn join_all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
     let mut running: Vec<_> = futures.into_iter().map(Some).collect();

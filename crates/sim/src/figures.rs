@@ -1,9 +1,9 @@
 //! `weft-sim streams`, `weft-sim flushes`, `weft-sim rebuild`, `weft-sim capacity`: figures in virtual time, for
 //! people.
 
-use crate::random_writes::{Load, on_mirror_in_place, on_parity};
+use crate::random_writes::{Load, on_mirror_in_place, on_raid5_in_place, on_weft};
 use crate::streams::{self, Case};
-use crate::{capacity, flushes, mixed, rebuild, refill, stream_reads};
+use crate::{capacity, flushes, mixed, random_writes, rebuild, refill, stream_reads};
 use std::process::ExitCode;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos};
@@ -16,7 +16,7 @@ const READ_PER_DISK: ByteCount = ByteCount::mib(128);
 const FLUSHES: u64 = 1000;
 
 /// How the command is called.
-pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads [--full | TEXT] | --mixed | --random]
+pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads [--full | TEXT] | --mixed | --random [TEXT]]
   streams            sequential writes to every parity layout and interleave, request sizes by turns, beside one raw disk;
                      fails when one is slower than it must be
   streams --full     the same with every request size
@@ -24,7 +24,9 @@ pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads [--full | TE
                      raw disks; fails when one is slower than it must be (--reads --full: with every interleave;
                      --reads TEXT: layouts with TEXT in their names)
   streams --mixed    a reader beside writers: what each gets of what it gets alone, and how long reads take
-  streams --random   4 KiB writes with a flush every 32, beside a mirror that writes in place";
+  streams --random   4 KiB writes with a flush after 1, 32 or 1024, beside a mirror and RAID 5 that write in place, and
+                     sequential reads before them, right after them, and when the mover rests (--random TEXT: rows with
+                     TEXT in their names)";
 
 /// Runs `weft-sim streams` with these further arguments.
 pub fn streams_command(arguments: &[String]) -> ExitCode {
@@ -35,7 +37,8 @@ pub fn streams_command(arguments: &[String]) -> ExitCode {
         ["--reads", "--full"] => return read_streams(true, ""),
         ["--reads", only] => return read_streams(false, only),
         ["--mixed"] => return mixed_streams(),
-        ["--random"] => random_writes(),
+        ["--random"] => random(""),
+        ["--random", only] => random(only),
         _ => {
             eprintln!("usage: {STREAMS_USAGE}");
             return ExitCode::from(2);
@@ -165,15 +168,28 @@ fn mixed_streams() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn random_writes() {
-    for interleave in streams::INTERLEAVES {
-        let layout = five_columns(interleave);
-        let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::gib(1), flush_stripes: None };
-        let load = Load { fill, per_flush: 32, span: Nanos::secs(60), fine_share: 0 };
-        println!("{layout}: 4 KiB writes per second, second by second");
-        println!("  merged           {:?}", on_parity(load));
-        println!("  packed, 10 %     {:?}", on_parity(Load { fine_share: 100, ..load }));
-        println!("  mirror in place  {:?}", on_mirror_in_place(load, &streams::CLASS));
+fn random(only: &str) {
+    println!("{}", random_writes::HEADING);
+    let row = |load: Load, kind: &str, run: &dyn Fn(Load) -> random_writes::Random| {
+        let name = format!("{}, flush after {}, {kind}", load.fill.layout, load.per_flush);
+        if name.contains(only) {
+            println!("{name:<64} {}", run(load));
+        }
+    };
+    let parity = streams::INTERLEAVES.map(five_columns);
+    let mirror = Layout::new(Resiliency::Mirror { copies: 2 }, 2, ByteCount::kib(64)).expect("this layout is valid");
+    for layout in parity.into_iter().chain([mirror]) {
+        for per_flush in [1, 32, 1024] {
+            let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::gib(1), flush_stripes: None };
+            let load = Load { fill, per_flush, span: Nanos::secs(60), fine_share: 0 };
+            row(load, "merged", &on_weft);
+            row(Load { fine_share: 100, ..load }, "packed, 10 %", &on_weft);
+            // In place nothing depends on the interleave.
+            if layout == parity[0] {
+                row(load, "RAID 5 in place", &|load| on_raid5_in_place(load, &streams::CLASS));
+                row(load, "mirror in place", &|load| on_mirror_in_place(load, &streams::CLASS));
+            }
+        }
     }
 }
 

@@ -6,9 +6,12 @@ use crate::rng::Rng;
 use crate::world::{Scheduling, SimWorld};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use weft_engine::format::FEATURE_PACKS;
+use weft_engine::format::label::{DiskPlan, Label};
 use weft_engine::io::Disk;
+use weft_engine::store::Tuning;
 use weft_engine::stripe::geometry::{Layout, Resiliency};
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{BLOCK, ByteCount, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
 
@@ -185,14 +188,16 @@ pub fn small_writes_leave_packed_and_read_nothing_with_every_resiliency() {
 pub fn what_is_moved_down_is_as_it_was_and_its_packed_stripes_are_free() {
     let mut story = Story::new(7, PARITY);
     story.fill(1);
+    let mut most = 0;
     for round in 1..5 {
         story.scatter(150, round * 1000);
         story.flush();
         story.destage();
+        most = most.max(story.packed());
         story.prove();
     }
-    // The mover may have begun where it found time.
-    assert!(story.packed() > 0);
+    // The mover may have brought down all of it since, in one go: the virtual disk is small.
+    assert!(most > 0);
     while story.move_down() > 0 {}
     story.flush();
     story.checkpoint();
@@ -339,6 +344,157 @@ pub fn a_virtual_disk_with_packed_stripes_is_removed_beside_the_mover_and_leaves
     let pool = story.rig.pool();
     let report = story.rig.run(async move { pool.check(false).await.unwrap() });
     assert!(report.is_sound(), "{report:?}");
+}
+
+/// Whether the labels on the disks say that there may be packed stripes: on all, or on none.
+fn says_packed(story: &Story) -> bool {
+    let found = story.rig.disks.iter().map(|disk| {
+        let slots = DiskPlan::label_slots(disk.shape().capacity);
+        let labels =
+            slots.map(|at| disk.peek(at, ByteCount(BLOCK)).ok().and_then(|block| Label::decode(&block).ok()?));
+        let newest = labels.into_iter().flatten().max_by_key(|label| label.serial).expect("it has a label");
+        newest.features & FEATURE_PACKS != 0
+    });
+    let found: Vec<bool> = found.collect();
+    assert!(found.iter().all(|says| *says == found[0]), "{found:?}");
+    found[0]
+}
+
+/// Who does not know packed stripes may open a pool that has none: before the first, and after the last.
+pub fn the_bit_of_packed_stripes_is_set_before_the_first_and_goes_with_the_last() {
+    let mut story = Story::new(12, PARITY);
+    story.fill(1);
+    story.rig.close().unwrap();
+    assert!(!says_packed(&story), "nothing was packed yet");
+    story.rig.open(&mut story.rng).unwrap();
+    story.scatter(60, 1000);
+    story.flush();
+    story.destage();
+    assert!(story.packed() > 0 && says_packed(&story));
+    story.crash();
+    story.prove();
+    // From now on nothing is packed.
+    story.rig.close().unwrap();
+    story.rig.options.tuning.fine_share = 0;
+    story.rig.open(&mut story.rng).unwrap();
+    story.checkpoint();
+    assert!(says_packed(&story), "there still are some");
+    while story.move_down() > 0 {}
+    story.flush();
+    story.rig.world.run_until(Nanos::secs(5), || false);
+    let store = story.rig.pool().store().clone();
+    assert!(!store.map.borrow().has_packs(), "the table of packed stripes is gone");
+    drop(store);
+    story.scatter(20, 2000);
+    story.flush();
+    story.destage();
+    assert_eq!(story.packed(), 0);
+    story.checkpoint();
+    story.checkpoint();
+    assert!(!says_packed(&story));
+    story.crash();
+    assert!(!says_packed(&story));
+    story.prove();
+    // And anew, with another table.
+    story.rig.close().unwrap();
+    story.rig.options.tuning.fine_share = 500;
+    story.rig.open(&mut story.rng).unwrap();
+    story.scatter(60, 3000);
+    story.flush();
+    story.destage();
+    assert!(story.packed() > 0 && says_packed(&story));
+    story.crash();
+    story.prove();
+}
+
+/// Room for the configuration is counted before it is taken, and packed stripes take none of the last of it.
+pub fn packed_stripes_leave_room_for_the_configuration_of_whole_ones() {
+    let len = |story: &Story| {
+        let records = story.rig.pool().store().map.borrow().records();
+        records.iter().map(|record| record.encoded_len() as u64).sum::<u64>()
+    };
+    for more in (0..1600).step_by(40) {
+        let mut story = Story::new(13, PARITY);
+        // It has a segment that is not full: overwriting needs no other.
+        let units = 16 * story.per_stripe();
+        story.write(0, units, 1);
+        story.flush();
+        let max = len(&story) + more;
+        story.rig.pool().store().map.borrow_mut().config_max = ByteCount(max);
+        for nth in 0..30 {
+            let unit = story.rng.below(units);
+            story.write(unit, 1, 1000 + nth);
+        }
+        story.flush();
+        story.destage();
+        let found = len(&story);
+        assert!(found <= max, "the configuration has {found} bytes, and room for {max}");
+        assert!(more < 1600 - 80 || story.packed() > 0, "there is room, and nothing is packed");
+        story.prove();
+        story.rig.close().unwrap();
+    }
+}
+
+/// What says where units lie in packed stripes stays within its budget, however many virtual disks want some: what has
+/// no room there is merged, as it is where nothing is packed, and nothing fails.
+pub fn packed_units_are_no_more_than_their_memory_takes() {
+    for (limit, some, all) in [(0, 0, 0), (16 << 10, 1, 300), (64 << 20, 700, u64::MAX)] {
+        let tuning = Tuning {
+            fine_share: 500,
+            fine_memory: limit,
+            // Nothing is moved down but for want of room.
+            idle_land: Nanos::secs(100_000),
+            ..Tuning::default()
+        };
+        let world = SimWorld::new(6, Scheduling::Random);
+        let mut rng = world.rng("story");
+        let mut rig = Rig::new(world, 4, ByteCount::mib(64));
+        rig.options.tuning = tuning;
+        rig.create(ByteCount::mib(1)).unwrap();
+        rig.open(&mut rng).unwrap();
+        let layout = Layout::new(PARITY, 3, ByteCount::kib(64)).unwrap();
+        let made = |name: &str| {
+            rig.make_vdisk_named(name, layout, ByteCount::mib(8), 4096, false).unwrap();
+            rig.pool().vdisk(name).unwrap()
+        };
+        let vdisks: Vec<Rc<Vdisk>> = ["a", "b", "c"].map(made).into();
+        for vdisk in vdisks.clone() {
+            rig.run(async move { vdisk.write(VirtualOffset(0), &vec![1; 8 << 20], true).await.unwrap() });
+        }
+        let mut words = BTreeMap::new();
+        let mut most = 0;
+        for nth in 0..1200 {
+            let (no, unit) = (nth as usize % 3, rng.below(2048));
+            let word = 2 + (nth % 250) as u8;
+            words.insert((no, unit), word);
+            let vdisk = vdisks[no].clone();
+            rig.run(async move { vdisk.write(VirtualOffset(unit << 12), &[word; 4096], false).await.unwrap() });
+            if nth % 60 == 59 {
+                let (pool, vdisks) = (rig.pool(), vdisks.clone());
+                rig.run(async move {
+                    for vdisk in vdisks {
+                        vdisk.flush().await.unwrap();
+                    }
+                    pool.destage_everything().await;
+                });
+            }
+            let memory = rig.pool().store().memory();
+            let units = memory.iter().find(|budget| budget.name == "packed units").unwrap();
+            assert!(units.peak <= limit && units.limit == limit, "{units:?}");
+            most = most.max(vdisks.iter().map(|vdisk| vdisk.packed().0).sum());
+        }
+        assert!(most >= some && most <= all, "of {limit} bytes: {most} units were packed at most");
+        for ((no, unit), word) in words {
+            let vdisk = vdisks[no].clone();
+            rig.run(async move {
+                let mut bytes = [0; 4096];
+                vdisk.read(VirtualOffset(unit << 12), &mut bytes).await.unwrap();
+                assert!(bytes == [word; 4096], "unit {unit} of {no}");
+            });
+        }
+        drop(vdisks);
+        rig.close().unwrap();
+    }
 }
 
 /// All disks lose their caches in the midst of packing: what was flushed is in the log, or in packed stripes that are.

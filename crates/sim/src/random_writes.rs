@@ -1,10 +1,11 @@
-//! Small random writes with frequent flushes on simulated hard disks, beside a model of a mirror that writes in place
-//! on the same disks.
+//! Small random writes with frequent flushes on simulated hard disks, beside models of a mirror and of RAID 5 that
+//! write in place on the same disks.
 
 use crate::rng::Rng;
 use crate::streams::{Bench, CLASS, Case, LOG, Shape, pattern};
 use crate::timing::{Hdd, HddClass};
 use crate::{disk::SimDisk, world::Scheduling, world::SimWorld};
+use std::fmt;
 use std::rc::Rc;
 use weft_engine::io::{Buf, Disk};
 use weft_engine::store::{Tuning, join};
@@ -13,6 +14,14 @@ use weft_engine::world::World;
 
 /// Bytes of a write.
 const LEN: ByteCount = ByteCount::kib(4);
+
+/// The columns of what [`Random`] prints.
+pub const HEADING: &str = concat!(
+    "                                                                 4 KiB writes/s  a round, ms     ",
+    "reads in order, MB/s\n",
+    "row                                                              median  worst      p99 longest   ",
+    "before at once rested   rests after s"
+);
 
 /// What is to be run.
 #[derive(Clone, Copy, Debug)]
@@ -27,17 +36,69 @@ pub struct Load {
     pub fine_share: u64,
 }
 
-/// Writes per second of each second: the first ones show what the log takes, the last ones what lasts.
-pub fn on_parity(load: Load) -> Vec<u64> {
+/// What a minute of them was like.
+pub struct Random {
+    /// Writes per second, second by second.
+    pub rates: Vec<u64>,
+    /// How long a round took, its writes and its flush, the quickest first.
+    rounds: Vec<Nanos>,
+    /// Sequential reads, bytes per second: before the writes, right after them, and when the mover had come to rest.
+    pub reads: Option<[f64; 3]>,
+    /// How long that took.
+    pub rested: Nanos,
+}
+
+/// The seconds in which the log fills: they show nothing of what lasts.
+const WARM_UP: usize = 10;
+/// The longest that is waited for the mover.
+const REST: Nanos = Nanos::secs(1800);
+
+impl Random {
+    /// Median and worst second after the warm-up.
+    pub fn seconds(&self) -> (u64, u64) {
+        let mut lasting: Vec<u64> = self.rates.iter().copied().skip(WARM_UP).collect();
+        lasting.sort_unstable();
+        (lasting[lasting.len() / 2], lasting[0])
+    }
+
+    /// The time within which 99 of 100 rounds are done, and the longest.
+    pub fn round(&self) -> (Nanos, Nanos) {
+        (crate::mixed::quantile(&self.rounds, 990), *self.rounds.last().expect("there was one"))
+    }
+}
+
+impl fmt::Display for Random {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((median, worst), (p99, longest)) = (self.seconds(), self.round());
+        let ms = |time: Nanos| time.0 / 1_000_000;
+        write!(f, "{median:>6} {worst:>6}   {:>6} {:>6}", ms(p99), ms(longest))?;
+        if let Some([before, at_once, rested]) = self.reads {
+            let mb = |rate: f64| rate / 1e6;
+            write!(
+                f,
+                "   {:>5.0} {:>5.0} {:>5.0}   {:>4}",
+                mb(before),
+                mb(at_once),
+                mb(rested),
+                self.rested.0 / 1_000_000_000
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Measures them on a virtual disk that is full.
+pub fn on_weft(load: Load) -> Random {
     let (layout, tuning) = (load.fill.layout, Tuning { fine_share: load.fine_share, ..Tuning::default() });
     // Full: what is written finds something everywhere.
     let size = load.fill.per_disk * layout.data_columns() as u64 + ByteCount::mib(1);
     let (slab, disks) = (crate::streams::slab(), layout.slots());
     let bench = Bench::of(&Shape { class: CLASS, disks, layout, size, slab, log: LOG, tuning });
     bench.pass(load.fill, 1.0, 1);
+    let before = bench.read(load.fill);
     let blocks = load.fill.per_disk.0 * load.fill.layout.data_columns() as u64 / LEN.0;
     let (vdisk, data) = (bench.vdisk.clone(), Rc::new(pattern(7, LEN)));
-    let rates = measure(&bench.world, load, blocks, move |places| {
+    let mut random = measure(&bench.world, load, blocks, move |places| {
         let (vdisk, data) = (vdisk.clone(), data.clone());
         async move {
             let write = |at: &u64| vdisk.write(VirtualOffset(at * LEN.0), &data, false);
@@ -45,51 +106,93 @@ pub fn on_parity(load: Load) -> Vec<u64> {
             vdisk.flush().await.expect("flushes work");
         }
     });
+    let at_once = bench.read(load.fill);
+    let (began, vdisk) = (bench.world.now(), bench.vdisk.clone());
+    // What the log still holds leaves it first.
+    let pool = bench.pool.clone();
+    crate::streams::block_on(&bench.world, async move { pool.destage_everything().await });
+    bench.world.run_until(REST, move || vdisk.packed().0 == 0);
+    random.rested = bench.world.now().since(began);
+    random.reads = Some([before, at_once, bench.read(load.fill)]);
     bench.world.halt();
-    rates
+    random
 }
 
-/// Measures the writes on as many disks, each to two of them in place, with as many bytes in use.
-pub fn on_mirror_in_place(load: Load, class: &HddClass) -> Vec<u64> {
+/// Measures the writes on as many disks in place, with as many bytes in use: each to two of them.
+pub fn on_mirror_in_place(load: Load, class: &HddClass) -> Random {
+    in_place(load, class, |block, disks| {
+        let copy = |nth: u64| (((block * 2 + nth) % disks) as usize, DiskOffset(block * 2 / disks * LEN.0));
+        (copy(0), copy(1), false)
+    })
+}
+
+/// Measures the writes on as many disks in place, as RAID 5 does them: data and parity are read, and written.
+pub fn on_raid5_in_place(load: Load, class: &HddClass) -> Random {
+    in_place(load, class, |block, disks| {
+        let (row, column) = (block / (disks - 1), block % (disks - 1));
+        let (parity, at) = (row % disks, DiskOffset(row * LEN.0));
+        ((((parity + 1 + column) % disks) as usize, at), (parity as usize, at), true)
+    })
+}
+
+/// Where a block lies on a disk.
+type At = (usize, DiskOffset);
+
+/// Measures writes to two disks each; `places` says where, and whether they are read before.
+fn in_place(load: Load, class: &HddClass, places: impl Fn(u64, u64) -> (At, At, bool) + Copy + 'static) -> Random {
     let world = SimWorld::new(1, Scheduling::Fifo);
     let disk = |_| SimDisk::new(&world, class.shape(class.capacity), Box::new(Hdd::new(class.clone())));
     let disks: Rc<Vec<SimDisk>> = Rc::new((0..load.fill.layout.slots()).map(disk).collect());
     let blocks = load.fill.per_disk.0 * load.fill.layout.data_columns() as u64 / LEN.0;
     let slice = Buf::copy_of(&pattern(7, LEN)).freeze();
-    measure(&world, load, blocks, move |places| {
+    let random = measure(&world, load, blocks, move |chosen| {
         let (disks, slice) = (disks.clone(), slice.clone());
         async move {
-            let count = disks.len() as u64;
-            let copy = |block: u64, nth: u64| {
-                let row = DiskOffset(block * 2 / count * LEN.0);
-                disks[((block * 2 + nth) % count) as usize].write(row, vec![slice.clone()])
+            let write = async |block: u64| {
+                let (one, other, reads) = places(block, disks.len() as u64);
+                if reads {
+                    let read = |(disk, at): At| disks[disk].read(at, Buf::zeroed(LEN.as_usize()));
+                    join([one, other].into_iter().map(read))
+                        .await
+                        .into_iter()
+                        .for_each(|read| drop(read.expect("reads work")));
+                }
+                let write = |(disk, at): At| disks[disk].write(at, vec![slice.clone()]);
+                join([one, other].into_iter().map(write)).await.into_iter().for_each(|done| done.expect("writes work"));
             };
-            let writes = places.iter().flat_map(|block| [copy(*block, 0), copy(*block, 1)]);
-            join(writes).await.into_iter().for_each(|written| written.expect("writes work"));
+            join(chosen.iter().map(|block| write(*block))).await;
             join(disks.iter().map(|disk| disk.flush())).await.into_iter().for_each(|done| done.expect("flushes work"));
         }
-    })
+    });
+    world.halt();
+    random
 }
 
-/// Calls `round` with random places for `load.span`; writes per second, second by second.
+/// Calls `round` with random places for `load.span`.
 fn measure<F: Future<Output = ()> + 'static>(
     world: &SimWorld,
     load: Load,
     blocks: u64,
     round: impl Fn(Vec<u64>) -> F + 'static,
-) -> Vec<u64> {
+) -> Random {
     let host = world.clone();
-    let rates = world.block_on(async move {
+    let random = world.block_on(async move {
         let (mut rng, start) = (Rng::new(3), host.now());
-        let mut rates = vec![0; (load.span.0 / 1_000_000_000) as usize];
+        let rates = vec![0; (load.span.0 / 1_000_000_000) as usize];
+        let mut random = Random { rates, rounds: Vec::new(), reads: None, rested: Nanos(0) };
         loop {
+            let began = host.now();
             round((0..load.per_flush).map(|_| rng.below(blocks)).collect()).await;
+            random.rounds.push(host.now().since(began));
             let second = (host.now().since(start).0 / 1_000_000_000) as usize;
-            match rates.get_mut(second) {
+            match random.rates.get_mut(second) {
                 Some(rate) => *rate += load.per_flush,
-                None => return rates,
+                None => {
+                    random.rounds.sort_unstable();
+                    return random;
+                }
             }
         }
     });
-    rates.expect("it ends")
+    random.expect("it ends")
 }

@@ -167,6 +167,11 @@ fn dirty_checksum_pages_are_written_before_they_are_too_many() {
     rig.close().unwrap();
 }
 
+#[test]
+fn packed_units_are_no_more_than_their_memory_takes() {
+    weft_sim::fine::packed_units_are_no_more_than_their_memory_takes();
+}
+
 /// A client with a part of the virtual disk of its own: it does everything at random and knows what it wrote.
 async fn client(vdisk: Rc<Vdisk>, start: u64, mut rng: Rng) {
     let mut model = vec![0; OWN];

@@ -38,6 +38,16 @@ fn a_virtual_disk_with_packed_stripes_is_removed_beside_the_mover_and_leaves_not
 }
 
 #[test]
+fn the_bit_of_packed_stripes_is_set_before_the_first_and_goes_with_the_last() {
+    fine::the_bit_of_packed_stripes_is_set_before_the_first_and_goes_with_the_last();
+}
+
+#[test]
+fn packed_stripes_leave_room_for_the_configuration_of_whole_ones() {
+    fine::packed_stripes_leave_room_for_the_configuration_of_whole_ones();
+}
+
+#[test]
 fn disks_that_blink_while_stripes_are_packed_take_nothing_that_was_flushed() {
     fine::disks_that_blink_while_stripes_are_packed_take_nothing_that_was_flushed();
 }

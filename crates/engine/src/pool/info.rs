@@ -5,6 +5,7 @@ use super::leaving::{Instead, losses_without, survivable};
 use crate::format::Id;
 use crate::format::record::{Away, Media, Usage};
 use crate::health::{DiskFacts, disk_health, disk_state, pool_health, vdisk_health};
+use crate::segment::fine::UNIT;
 use crate::store::DiskCounters;
 use crate::stripe::geometry::Layout;
 use crate::units::ByteCount;
@@ -121,6 +122,10 @@ pub struct VdiskInfo {
     pub mapped: ByteCount,
     /// Bytes of its slabs.
     pub footprint: ByteCount,
+    /// Bytes of it that lie in packed stripes, above the others.
+    pub packed: ByteCount,
+    /// How many bytes packed stripes of it may have, as things stand now; 0: small writes are merged.
+    pub packed_max: ByteCount,
     /// See [`Health`].
     pub health: Health,
     /// Segments with a missing slot or disk.
@@ -148,6 +153,7 @@ pub struct VdiskStat {
     pub merged: u64,
     pub landed: u64,
     pub read_for_write: u64,
+    pub packed: u64,
 }
 
 impl Pool {
@@ -246,6 +252,7 @@ impl Pool {
         let metadata = map.metadata_failures_left().unwrap_or(u32::MAX);
         let health = vdisk_health(worst, layout.failures(), failure.is_some());
         let counters = &vdisk.counters;
+        let (units, _, stripes_max) = vdisk.packed();
         VdiskInfo {
             name: record.name.clone(),
             size: record.size,
@@ -255,6 +262,8 @@ impl Pool {
             mapped: layout.data_len() * table.mapped,
             footprint: self.store.slab
                 * segments.map(|segment| segment.record.slabs.iter().flatten().count() as u64).sum::<u64>(),
+            packed: ByteCount(units * UNIT),
+            packed_max: layout.data_len() * stripes_max,
             health,
             degraded_segments,
             failures_left: (layout.failures().saturating_sub(worst) as u32).min(metadata),
@@ -270,6 +279,7 @@ impl Pool {
                 merged: counters.merged.get(),
                 landed: counters.landed.get(),
                 read_for_write: counters.read_for_write.get(),
+                packed: counters.packed.get(),
             },
         }
     }

@@ -27,6 +27,7 @@ pub async fn mover(pool: Rc<Pool>) {
         if store.stopping.get() || store.is_closing() || store.log.failure().is_some() {
             return;
         }
+        store.drop_packs();
         let vdisks = pool.vdisks();
         if vdisks.iter().all(|vdisk| vdisk.packed().0 == 0) {
             packed.await;

@@ -17,7 +17,6 @@ use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
 use crate::fail;
-use crate::format::FEATURE_PACKS;
 use crate::format::label::{Counters, DiskPlan, Label, UNSEEN};
 use crate::format::record::{self, Away};
 use crate::io::{Buf, Disk};
@@ -30,6 +29,7 @@ use crate::store::commit::committer;
 use crate::store::drain::drainer;
 use crate::store::freeze::{freeze_watch, frozen};
 use crate::store::labels::Labels;
+use crate::store::packs::PacksSaid;
 use crate::store::page_place::table_page;
 use crate::store::pages::Pages;
 use crate::store::patience::Patience;
@@ -206,10 +206,6 @@ impl Pool {
             store.labels.joint.set(0);
         }
         store.open_tree_for_writing(opening, number);
-        if store.tuning.fine_share > 0 {
-            // On all disks before the first record of a packed stripe.
-            store.labels.features.set(store.labels.features.get() | FEATURE_PACKS);
-        }
         store.writing.set(true);
         store.review_freeze();
         if let Some(reason) = store.frozen() {
@@ -451,6 +447,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         discarding: RefCell::default(),
         work: Default::default(),
         packed: Default::default(),
+        packs_said: PacksSaid::new(newest.features),
         changes: Cell::new(0),
         requests: Cell::new(0),
         counters: PoolCounters::default(),

@@ -7,7 +7,7 @@
 use super::{DiskChange, Pool, VdiskSpec};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fail;
-use crate::format::record::{JobRecord, JobState, Media, SettingsRecord, VdiskRecord};
+use crate::format::record::{JobRecord, JobState, Media, SettingsRecord, TABLE_LEN, VDISK_LEN, VdiskRecord};
 use crate::limits::{CHUNKS_MAX, FOREGROUND_SHARE_MAX, NAME_MAX, VDISK_SIZE_MAX};
 use crate::segment::allocate::chunks_for;
 use crate::stripe::geometry::{Layout, Resiliency};
@@ -207,9 +207,9 @@ impl Pool {
         let layout = self.plan_layout(spec)?;
         check_fits_tables(layout, size)?;
         let room = self.room(layout, 0, spec.disks, spec.fixed);
+        self.store.map.borrow().check_config_room((VDISK_LEN + TABLE_LEN) as u64)?;
         if spec.fixed {
             let map = self.store.map.borrow();
-            map.check_config_room()?;
             check_table_memory(chunks_for(layout, size), map.chunks_left())?;
             if segments_for(layout, size, map.slab) > map.segments_reservable(layout, spec.disks) {
                 return Err(Refusal::NoRoom { layout, size: Some(size), room });
@@ -259,7 +259,7 @@ impl Pool {
         check_fits_tables(layout, to)?;
         if fixed && to > from {
             let map = self.store.map.borrow();
-            map.check_config_room()?;
+            map.check_config_room(0)?;
             // Those of its present size are reserved already.
             let more = chunks_for(layout, to) - chunks_for(layout, from);
             check_table_memory(more, map.chunks_left())?;

@@ -12,7 +12,9 @@ use super::{DiskRoom, Map, PAGE_PAIR, Segment, chunk_record, segment_len};
 use crate::error::Result;
 use crate::fail;
 use crate::format::page::PAGE_SUMS;
-use crate::format::record::{CHUNK_LEN, OWNER_METADATA, PageRun, Record, SegmentRecord, SlabAt, TableRecord, Usage};
+use crate::format::record::{
+    CHUNK_LEN, OWNER_METADATA, PageRun, Record, SEGMENT_LEN, SLAB_LEN, SegmentRecord, SlabAt, TableRecord, Usage,
+};
 use crate::stripe::geometry::Layout;
 use crate::stripe::table::{CHUNK_BYTES, CHUNK_ENTRIES, CHUNK_PAGES, Chunk, Place, Table};
 use crate::units::ByteCount;
@@ -168,7 +170,7 @@ impl Map {
         if self.tables[&table].chunks.contains_key(&number) {
             return Ok(());
         }
-        self.check_config_room()?;
+        self.check_config_room(CHUNK_LEN)?;
         let pages = self.take_page_run(CHUNK_PAGES, true, records)?;
         let mut chunk = Chunk::new(pages);
         chunk.make_room();
@@ -210,8 +212,12 @@ impl Map {
     /// Adds a segment to `table`: on healthy disks if enough have room, else with as many slots absent as the layout
     /// bears.
     pub fn new_segment(&mut self, table: u32, records: &mut Vec<Record<'static>>) -> Result<u32> {
-        self.check_config_room()?;
-        let TableRecord { layout, disks, .. } = self.tables[&table].record;
+        let TableRecord { layout, disks, packs, .. } = self.tables[&table].record;
+        let len = SEGMENT_LEN + layout.slots() as u64 * SLAB_LEN;
+        self.check_config_room(len)?;
+        if packs.is_some() && !self.has_config_room_for_packs(len) {
+            return fail!(NoSpace, "what is left for the pool's configuration is kept for whole stripes");
+        }
         let slabs = self.place(layout.slots(), SLABS_KEPT, layout.failures(), disks)?;
         let sums = layout.stripe_sums() as u64 * layout.segment_stripes(self.slab) as u64;
         let pages = sums.div_ceil(PAGE_SUMS as u64) as u32;

@@ -13,11 +13,15 @@
 //!    when that is durable, and its number may be used again.
 //! 4. A record that is written anew says what the log would say without it: what is in the shadow of a commit that the
 //!    log has, or will have, keeps the record before it in the log.
+//! 5. What all of it takes of memory, and of the log, is known at any time, and what a packed stripe on its way will
+//!    take is counted when its number is taken ([`Taken`]).
 
 use super::Map;
+use super::numbers::Numbers;
+use super::taken::Taken;
 use crate::error::Result;
 use crate::fail;
-use crate::format::record::{PackRecord, PackRun, Record, TableRecord};
+use crate::format::record::{CHUNK_LEN, PackRecord, PackRun, Record, TABLE_LEN, TableRecord};
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::Table;
 use crate::units::BLOCK;
@@ -52,12 +56,16 @@ pub struct Fine {
     packed: BTreeMap<u64, Packed>,
     /// By stripe: the record that replaces them, and units.
     shadow: BTreeMap<u64, Vec<(u64, u64, Spot)>>,
+    /// How many units are in shadows.
+    shadowed: u64,
     /// Packed stripes by the record that says what they hold.
     pins: BTreeSet<(u64, u64)>,
     /// Numbers that packed stripes under way have.
     taken: BTreeSet<u64>,
     /// Packed stripes that hold nothing any more, and are mapped.
-    emptied: Vec<u64>,
+    emptied: BTreeSet<u64>,
+    /// Numbers of packed stripes: in use are those that are packed, taken, or emptied.
+    numbers: Numbers,
 }
 
 struct Packed {
@@ -74,10 +82,23 @@ impl Fine {
             units: BTreeMap::new(),
             packed: BTreeMap::new(),
             shadow: BTreeMap::new(),
+            shadowed: 0,
             pins: BTreeSet::new(),
             taken: BTreeSet::new(),
-            emptied: Vec::new(),
+            emptied: BTreeSet::new(),
+            numbers: Numbers::default(),
         }
+    }
+
+    /// What all of it takes.
+    pub fn takes(&self) -> Taken {
+        let (stripes, on_way) = (self.packed.len() as u64, self.taken.len() as u64);
+        Taken::by(self.per_stripe, self.len(), self.shadowed, stripes, on_way)
+    }
+
+    /// Whether there is nothing of it at all.
+    fn is_blank(&self) -> bool {
+        self.packed.is_empty() && self.taken.is_empty() && self.emptied.is_empty() && self.shadow.is_empty()
     }
 
     /// Units that are read from here.
@@ -126,8 +147,7 @@ impl Fine {
 
     /// A number for a packed stripe that is about to be written.
     fn take_number(&mut self) -> u64 {
-        let used = |number: &u64| self.packed.contains_key(number) || self.taken.contains(number);
-        let number = (0..).find(|number| !used(number) && !self.emptied.contains(number)).expect("there are many");
+        let number = self.numbers.take();
         self.taken.insert(number);
         number
     }
@@ -135,7 +155,7 @@ impl Fine {
     /// Record `seq` says that packed stripe `stripe` holds these units.
     fn pack(&mut self, stripe: u64, seq: u64, runs: &[PackRun]) {
         self.taken.remove(&stripe);
-        self.emptied.retain(|emptied| *emptied != stripe);
+        self.emptied.remove(&stripe);
         self.forget_packed(stripe);
         let mut packed = Packed { record: seq, units: vec![NONE; self.per_stripe as usize], alive: 0 };
         let all = runs.iter().flat_map(|run| (0..run.count).map(|nth| (run.unit + nth as u64, run.index + nth)));
@@ -152,7 +172,7 @@ impl Fine {
             }
         }
         if self.packed[&stripe].alive == 0 {
-            self.emptied.push(stripe);
+            self.emptied.insert(stripe);
         }
     }
 
@@ -176,7 +196,7 @@ impl Fine {
         packed.alive -= 1;
         let early = mutant::active(Mutant::PackFreedEarly) && packed.alive == 1;
         if packed.alive == 0 || early {
-            self.emptied.push(spot.stripe);
+            self.emptied.insert(spot.stripe);
         }
     }
 
@@ -192,13 +212,15 @@ impl Fine {
         if units.is_empty() {
             return;
         }
-        for (unit, spot) in units {
-            self.units.remove(&unit);
-            if mutant::active(Mutant::UnitVoidedEarly) {
-                self.kill(spot);
-            } else {
-                self.shadow.entry(stripe).or_default().push((seq, unit, spot));
-            }
+        let shadow = self.shadow.entry(stripe).or_default();
+        shadow.reserve_exact(units.len());
+        for (unit, spot) in &units {
+            self.units.remove(unit);
+            shadow.push((seq, *unit, *spot));
+        }
+        self.shadowed += units.len() as u64;
+        if mutant::active(Mutant::UnitVoidedEarly) {
+            self.settle(u64::MAX);
         }
     }
 
@@ -217,6 +239,7 @@ impl Fine {
         if !left.is_empty() {
             self.shadow.insert(stripe, left);
         }
+        self.shadowed -= back.len() as u64;
         for (_, unit, spot) in back {
             match self.units.get(&unit) {
                 Some(_) => self.kill(spot),
@@ -235,8 +258,9 @@ impl Fine {
         }
         let shadows: Vec<u64> = self.shadow.range(stripes).map(|(stripe, _)| *stripe).collect();
         for stripe in shadows {
-            let shadow = self.shadow.remove(&stripe).into_iter().flatten();
-            shadow.for_each(|(.., spot)| self.kill(spot));
+            let shadow = self.shadow.remove(&stripe).unwrap_or_default();
+            self.shadowed -= shadow.len() as u64;
+            shadow.into_iter().for_each(|(.., spot)| self.kill(spot));
         }
     }
 
@@ -251,6 +275,7 @@ impl Fine {
             });
             !entries.is_empty()
         });
+        self.shadowed -= void.len() as u64;
         void.into_iter().for_each(|spot| self.kill(spot));
     }
 
@@ -284,6 +309,11 @@ impl Map {
         self.fine.get(&table)
     }
 
+    /// What all fine units of the pool take.
+    pub fn fine_takes(&self) -> Taken {
+        self.fine.values().map(Fine::takes).sum()
+    }
+
     /// Whether a stripe of `table` has fine units.
     pub fn has_fine(&self, table: u32, stripe: u64) -> bool {
         self.fine.get(&table).is_some_and(|fine| fine.has(stripe))
@@ -309,6 +339,11 @@ impl Map {
         id
     }
 
+    /// Whether the table of `table`'s packed stripes, and a chunk of it, are there or have room.
+    pub fn may_have_packs(&self, table: u32) -> bool {
+        self.fine.contains_key(&table) || self.has_config_room_for_packs(TABLE_LEN as u64 + CHUNK_LEN)
+    }
+
     /// Has a list of fine units for each table that has a table of packed stripes.
     pub fn make_fine(&mut self) {
         for table in self.tables.values() {
@@ -327,7 +362,9 @@ impl Map {
     /// Gives the number of a packed stripe back that was not written.
     pub fn untake_pack(&mut self, table: u32, number: u64) {
         if let Some(fine) = self.fine.get_mut(&table) {
-            fine.taken.remove(&number);
+            if fine.taken.remove(&number) {
+                fine.numbers.give(number);
+            }
         }
     }
 
@@ -341,6 +378,7 @@ impl Map {
             return fail!(Corrupt, "a packed stripe holds more than it has room for");
         }
         fine.pack(record.stripe, seq, &record.runs);
+        self.fine_peak = self.fine_peak.max(self.fine_takes().memory);
         Ok(())
     }
 
@@ -380,9 +418,35 @@ impl Map {
     /// A packed stripe that holds nothing any more: its table, and its number.
     pub fn take_emptied(&mut self) -> Option<(u32, u64)> {
         let fine = self.fine.values_mut().find(|fine| !fine.emptied.is_empty())?;
-        let stripe = fine.emptied.pop()?;
+        let stripe = fine.emptied.pop_first()?;
         fine.forget_packed(stripe);
+        fine.numbers.give(stripe);
         Some((fine.packs, stripe))
+    }
+
+    /// Drops the table of `table`'s packed stripes, if there is nothing of them and nobody reads what was there.
+    pub fn drop_packs(&mut self, table: u32) -> Vec<Record<'static>> {
+        let Some(fine) = self.fine.get(&table).filter(|fine| fine.is_blank()) else { return Vec::new() };
+        let packs = fine.packs;
+        let is_done = |found: &Table| {
+            let pinned = found.segments.iter().any(|segment| self.is_pinned(*segment));
+            found.mapped == 0 && found.claims == 0 && !pinned
+        };
+        if !self.tables.get(&packs).is_some_and(is_done) {
+            return Vec::new();
+        }
+        self.fine.remove(&table);
+        self.drop_table(packs)
+    }
+
+    /// Whether any table has packed stripes.
+    pub fn has_packs(&self) -> bool {
+        self.tables.values().any(|table| table.record.packs.is_some())
+    }
+
+    /// Table `packs` is no more.
+    pub(super) fn forget_packs(&mut self, packs: u32) {
+        self.fine.retain(|_, fine| fine.packs != packs);
     }
 
     /// Packed stripes were unmapped.
@@ -446,6 +510,8 @@ impl Map {
             pins.retain(|(_, stripe)| packed.contains_key(stripe));
             let holds = |stripe: &u64| fine.packed.get(stripe).is_some_and(|packed| packed.alive > 0);
             fine.emptied = mapped.iter().copied().filter(|stripe| !holds(stripe)).collect();
+            let in_use: BTreeSet<u64> = fine.packed.keys().chain(&fine.emptied).copied().collect();
+            fine.numbers = Numbers::but(in_use.into_iter());
         }
         Ok(())
     }
@@ -476,10 +542,10 @@ mod tests {
         assert_eq!(fine.get(17), Some(Spot { stripe: 0, index: 5 }));
         assert_eq!((fine.emptied.len(), fine.pins.first()), (0, Some(&(5, 0))));
         fine.release(1..2);
-        assert_eq!((fine.emptied.clone(), fine.len()), (vec![0], 4));
+        assert_eq!((fine.emptied.clone(), fine.len()), (BTreeSet::from([0]), 4));
         assert_eq!(fine.take_number(), 2, "a number is free when its stripe is unmapped");
         fine.pack(0, 11, &[]);
-        assert_eq!(fine.emptied, [0]);
+        assert_eq!(fine.emptied, BTreeSet::from([0]));
     }
 
     #[test]
@@ -493,7 +559,7 @@ mod tests {
         assert_eq!((fine.packed[&0].alive, fine.runs(0)), (2, Some(vec![run(16, 4, 2)])));
         fine.replaced(1, 9);
         fine.settle(10);
-        assert_eq!(fine.emptied, [0]);
+        assert_eq!(fine.emptied, BTreeSet::from([0]));
     }
 
     #[test]

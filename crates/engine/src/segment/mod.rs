@@ -15,22 +15,25 @@
 
 pub mod ahead;
 pub mod allocate;
+mod config;
 mod copies;
 mod disks;
 pub mod drain;
 pub mod fine;
+mod numbers;
 pub mod pairs;
 mod places;
 mod prove;
 mod reserve;
+pub mod taken;
 
 use crate::bits::BitSet;
 use crate::error::Result;
 use crate::fail;
 use crate::format::page::{PageId, PageKind};
 use crate::format::record::{
-    CHUNK_LEN, DISK_LEN, EVENT_LEN, EventRecord, JobRecord, OWNER_METADATA, PoolRecord, Record, SEGMENT_LEN, SLAB_LEN,
-    SegmentRecord, SettingsRecord, SlabAt, TABLE_LEN, TableRecord, TreeRecord, VDISK_LEN, VdiskRecord,
+    CHUNK_LEN, EVENT_LEN, EventRecord, JobRecord, OWNER_METADATA, PoolRecord, Record, SEGMENT_LEN, SLAB_LEN,
+    SegmentRecord, SettingsRecord, SlabAt, TableRecord, TreeRecord, VdiskRecord,
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
 use crate::stripe::table::{CHUNK_PAGES, Chunk, Place, Table};
@@ -97,6 +100,8 @@ pub struct Map {
     pub ahead: Ahead,
     /// Units that lie in packed stripes, by the table above which they do.
     fine: BTreeMap<u32, Fine>,
+    /// The most bytes of memory that they took.
+    pub fine_peak: u64,
 }
 
 /// One segment.
@@ -181,6 +186,7 @@ impl Map {
             pins: BTreeMap::new(),
             ahead: Ahead::default(),
             fine: BTreeMap::new(),
+            fine_peak: 0,
         }
     }
 
@@ -229,21 +235,6 @@ impl Map {
         }
     }
 
-    /// Refuses what comes with data once the configuration fills seven eighths of its area (invariant 4).
-    pub fn check_config_room(&self) -> Result<()> {
-        let few = self.disks.len() * DISK_LEN + self.tables.len() * TABLE_LEN + self.vdisks.len() * VDISK_LEN;
-        let len = self.bulk + few as u64;
-        if len > self.config_max.0 / 8 * 7 {
-            return fail!(
-                NoSpace,
-                "the pool's configuration has {} of {}: larger slabs or a larger interleave need less of it",
-                ByteCount(len),
-                self.config_max
-            );
-        }
-        Ok(())
-    }
-
     /// Applies a configuration record, as found in a checkpoint or in the log. Free space is not kept while records are
     /// applied; call [`Map::recount`] after the last one. A chunk has no room for its entries before
     /// [`Map::make_chunk_room`] or [`Map::prove_chunks`].
@@ -271,6 +262,7 @@ impl Map {
             }
             Record::TableDrop(id) => {
                 self.tables.remove(&id);
+                self.forget_packs(id);
             }
             Record::Segment(record) => {
                 let record = copies::with_a_slot_for_each(record);
@@ -485,16 +477,21 @@ impl Map {
         let mut records = alloc::vec![Record::VdiskDrop(id)];
         for table in self.with_packs(&vdisk.tables) {
             self.fine.remove(&table);
-            let segments: Vec<u32> =
-                self.tables.get(&table).map_or(Vec::new(), |table| table.segments.iter().copied().collect());
-            records.extend(segments.into_iter().map(|segment| self.drop_segment(segment)));
-            if let Some(table) = self.tables.remove(&table) {
-                self.bulk -= table.chunks.len() as u64 * CHUNK_LEN;
-                let pages = table.chunks.values().map(|chunk| chunk.pages).collect();
-                self.drain(Former::Table(table.record.id), Vec::new(), Vec::new(), pages);
-                records.push(Record::TableDrop(table.record.id));
-            }
+            records.extend(self.drop_table(table));
         }
+        records
+    }
+
+    /// Forgets a table and its segments.
+    fn drop_table(&mut self, id: u32) -> Vec<Record<'static>> {
+        let Some(table) = self.tables.get(&id) else { return Vec::new() };
+        let segments: Vec<u32> = table.segments.iter().copied().collect();
+        let mut records: Vec<_> = segments.into_iter().map(|segment| self.drop_segment(segment)).collect();
+        let table = self.tables.remove(&id).expect("it was looked up");
+        self.bulk -= table.chunks.len() as u64 * CHUNK_LEN;
+        let pages = table.chunks.values().map(|chunk| chunk.pages).collect();
+        self.drain(Former::Table(id), Vec::new(), Vec::new(), pages);
+        records.push(Record::TableDrop(id));
         self.freeing.retain(|(_, place)| self.segments.contains_key(&place.segment));
         self.limbo.retain(|_, place| self.segments.contains_key(&place.segment));
         records

@@ -4,11 +4,11 @@
 //! disks, the order is of no consequence: what fits when all metadata is placed first, fits as it comes.
 
 use super::allocate::{SLABS_KEPT, segments_on};
+use super::config::METADATA_LEN;
 use super::copies::Copies;
 use super::{DiskRoom, Map, PAGE_PAIR, Segment};
 use crate::format::page::PAGE_SUMS;
 use crate::format::record::{SEGMENT_LEN, SLAB_LEN};
-use crate::limits::METADATA_COPIES;
 use crate::stripe::geometry::Layout;
 use crate::units::ByteCount;
 use alloc::collections::BTreeMap;
@@ -16,9 +16,6 @@ use alloc::vec::Vec;
 
 /// The most steps in which metadata is placed: what goes beyond is placed several segments at a time.
 const STEPS_MAX: u64 = 1024;
-
-/// Bytes of the record of a metadata segment.
-const METADATA_LEN: u64 = SEGMENT_LEN + METADATA_COPIES as u64 * SLAB_LEN;
 
 impl Map {
     /// How many more segments of `layout` can be reserved on `disks` (bits; 0: any), with what is kept about them;

@@ -89,6 +89,7 @@ impl Store {
         if !whole {
             self.put_touched();
         }
+        self.note_packs(redo);
         self.pages_unwritten.set(false);
         let pages = self.write_dirty_pages().await?;
         let tree = self.tree();
@@ -142,6 +143,7 @@ impl Store {
         self.labels.forget_absent(self.current_set());
         self.labels.voters.set(voters);
         self.labels.anchor.set(anchor);
+        self.revoke_packs(anchor.log_seq);
         self.labels.outdated.set(true);
         if let Err(error) = self.write_labels().await {
             prepared.into_iter().for_each(|prepared| drop(tree.doubt(prepared, error.clone())));

@@ -47,6 +47,7 @@ use crate::log::Log;
 use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::segment::drain::Former;
+pub use crate::sync::join;
 use crate::sync::{Signal, Turn};
 use crate::units::{BLOCK, ByteCount, DiskOffset, Nanos};
 use crate::world::World;
@@ -137,6 +138,8 @@ pub struct Store {
     pub work: Signal,
     /// Something was packed, or the pool stops.
     pub packed: Signal,
+    /// See [`packs::PacksSaid`].
+    pub packs_said: packs::PacksSaid,
     /// Something that drains may be a step further.
     pub drains: Signal,
     /// Disks that are told of slabs just now.
@@ -514,11 +517,6 @@ impl Store {
             add(&mut member.counters);
         }
     }
-}
-
-/// Drives several futures of one kind to their ends at once.
-pub async fn join<'a, T, F: Future<Output = T> + 'a>(futures: impl Iterator<Item = F>) -> Vec<T> {
-    crate::sync::join_all(futures.map(|future| alloc::boxed::Box::pin(future) as _).collect()).await
 }
 
 /// The slots (bits) of a segment that lie on disk `no`.

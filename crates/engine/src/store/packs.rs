@@ -2,13 +2,77 @@
 //! `segment/fine.rs` says what they are about.
 
 use super::Store;
+use crate::format::FEATURE_PACKS;
 use crate::format::record::{PackRecord, Record, UnmapRecord};
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::segment::fine::UNIT;
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+/// What labels and log say of packed stripes.
+pub struct PacksSaid {
+    /// Whether the labels of all disks say that there may be some.
+    announced: Cell<bool>,
+    /// From this record on the log has nothing of them: a checkpoint began there, and there were none.
+    gone: Cell<Option<u64>>,
+}
+
+impl PacksSaid {
+    /// The newest label has these `features`: nothing is written before those of this opening are on all disks.
+    pub fn new(features: u64) -> PacksSaid {
+        PacksSaid { announced: Cell::new(features & FEATURE_PACKS != 0), gone: Cell::new(None) }
+    }
+}
 
 impl Store {
+    /// Has the labels of all disks say that there may be packed stripes, before the first of their records is written.
+    /// `false`: they cannot now.
+    pub async fn announce_packs(&self) -> bool {
+        if mutant::active(Mutant::PackBitUnannounced) {
+            return true;
+        }
+        let features = &self.labels.features;
+        if features.get() & FEATURE_PACKS == 0 {
+            features.set(features.get() | FEATURE_PACKS);
+            self.packs_said.announced.set(false);
+            self.labels.outdated.set(true);
+        }
+        if !self.packs_said.announced.get() {
+            self.packs_said.announced.set(self.write_labels().await.is_ok());
+        }
+        self.packs_said.announced.get()
+    }
+
+    /// A checkpoint began at `redo`: from there on the log has nothing of packed stripes, if there are none.
+    pub(super) fn note_packs(&self, redo: u64) {
+        let gone = self.packs_said.gone.get().or(Some(redo));
+        self.packs_said.gone.set(gone.filter(|_| !self.map.borrow().has_packs()));
+    }
+
+    /// The log begins at `tail` from now on: where there is nothing of packed stripes in it, and nothing will be, the
+    /// labels say so again, and who does not know them may read the pool.
+    pub(super) fn revoke_packs(&self, tail: u64) {
+        let gone = self.packs_said.gone.get().is_some_and(|gone| gone <= tail);
+        let gone = gone || mutant::active(Mutant::PackBitGoesEarly);
+        if gone && self.tuning.fine_share == 0 {
+            self.labels.features.set(self.labels.features.get() & !FEATURE_PACKS);
+        }
+    }
+
+    /// Drops the tables of packed stripes of which nothing is left, where nothing is packed any more.
+    pub fn drop_packs(&self) {
+        if self.tuning.fine_share > 0 {
+            return;
+        }
+        let tables: Vec<u32> = self.map.borrow().vdisks.values().flat_map(|vdisk| vdisk.tables.clone()).collect();
+        for table in tables {
+            let records = self.map.borrow_mut().drop_packs(table);
+            self.append_all(records);
+        }
+    }
+
     /// Records below `durable` are the truth: what they replaced is void.
     pub(super) fn settle_packs(&self, durable: u64) {
         self.map.borrow_mut().settle_fine(durable);
@@ -23,6 +87,7 @@ impl Store {
             let unmap = UnmapRecord { table, first, count: 1, retires: 0 };
             let seq = self.log.append(&Record::Unmap(unmap));
             map.commit(table, first, None, seq);
+            self.packed.notify();
         }
     }
 

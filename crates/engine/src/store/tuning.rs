@@ -46,6 +46,8 @@ pub struct Tuning {
     pub table_memory: u64,
     /// How much of a virtual disk may lie in packed stripes, in thousandths of its size; 0: nothing is packed.
     pub fine_share: u64,
+    /// Bytes of what says where units lie in packed stripes: where that is full, they are no more.
+    pub fine_memory: u64,
 }
 
 impl Default for Tuning {
@@ -71,6 +73,7 @@ impl Default for Tuning {
             request_memory: 256 << 20,
             table_memory: 1 << 30,
             fine_share: 0,
+            fine_memory: 64 << 20,
         }
     }
 }

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 /// What decides about a write to one stripe.
+#[derive(Debug)]
 struct WriteCase {
     layout: Layout,
     /// The bytes of the stripe that are written.
@@ -23,6 +24,8 @@ struct WriteCase {
     flies: bool,
     /// Bytes that a merge would read from the disks.
     merge_reads: u64,
+    /// Small writes leave packed.
+    packs: bool,
     /// The disks that carry the log: each gets a copy of every record.
     loggers: Vec<u16>,
     /// The longest log record, in bytes.
@@ -88,6 +91,7 @@ impl Vdisk {
                 holes,
                 flies,
                 merge_reads,
+                packs: self.may_pack(),
                 loggers: self.store.loggers(),
                 record_max: self.store.log.record_max(),
             };
@@ -112,6 +116,13 @@ impl Vdisk {
         extents
     }
 
+    /// Whether a segment is of packed stripes.
+    fn is_packed(&self, segment: u32) -> bool {
+        let map = self.store.map.borrow();
+        let owner = map.segments.get(&segment).and_then(|segment| map.tables.get(&segment.record.owner));
+        owner.is_some_and(|table| table.record.packs.is_some())
+    }
+
     fn explain_extent(&self, extent: Extent, lines: &mut Vec<String>) {
         let len = (extent.range.end - extent.range.start) as usize;
         let Some((target, at)) = extent.source else {
@@ -119,7 +130,8 @@ impl Vdisk {
             return;
         };
         let place = target.place;
-        lines.push(format!("  {len} bytes from segment {}, stripe {}: {}", place.segment, place.index, target.layout));
+        let of = if self.is_packed(place.segment) { "packed stripe" } else { "stripe" };
+        lines.push(format!("  {len} bytes from segment {}, {of} {}: {}", place.segment, place.index, target.layout));
         let Some(plan) = self.store.plan_read(&target, &wants(target.layout, at, len), &Default::default()) else {
             lines.push(String::from("  lost: more disks failed than the layout survives"));
             return;
@@ -171,6 +183,10 @@ fn explain_stripe(case: &WriteCase) -> Vec<String> {
         lines.push(format!("flush   lands {landing} in the log, {copies} copies: {}", disks.join(", ")));
     }
     lines.push(String::from("filled  when the rest is written: leaves whole, nothing is read"));
+    if case.packs && left as u64 >= layout.data_len().0 / 2 {
+        lines.push(String::from("packed  if it must leave before: with other small writes, nothing is read"));
+        return lines;
+    }
     lines.push(match case.merge_reads {
         0 => String::from("merged  if it must leave before: the rest is not mapped, nothing is read"),
         bytes => format!("merged  if it must leave before: {} are read from the disks", ByteCount(bytes)),
@@ -207,6 +223,7 @@ mod tests {
             unlanded: 0,
             flies: false,
             merge_reads: 0,
+            packs: false,
             loggers: vec![0, 1, 4],
             record_max: 1 << 20,
         }
@@ -231,6 +248,10 @@ mod tests {
         assert!(lines.last().unwrap().ends_with("not mapped, nothing is read"), "{lines:?}");
         partial.merge_reads = 131072;
         assert!(explain_stripe(&partial).last().unwrap().ends_with("128 KiB are read from the disks"));
+        partial.packs = true;
+        assert!(explain_stripe(&partial).last().unwrap().starts_with("packed"), "{partial:?}");
+        let nearly = WriteCase { packs: true, ..case(4096..8192, vec![0..12288]) };
+        assert!(explain_stripe(&nearly).last().unwrap().starts_with("merged"), "{nearly:?}");
         partial.record_max = 4096;
         assert!(explain_stripe(&partial)[1].contains("too much for a log record"));
     }

@@ -25,6 +25,7 @@ use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::segment::commit_record;
 use crate::segment::fine::UNIT;
+use crate::segment::taken::Taken;
 use crate::store::budget::Budget;
 use crate::store::join;
 use crate::stripe::buffer::{Sealed, StripeBuffer};
@@ -41,10 +42,10 @@ use core::cell::RefCell;
 const SEGMENTS_LEFT: u64 = 2;
 /// Bytes of packed stripes that are written, and flushed, together.
 const TOGETHER: u64 = 16 << 20;
-/// The part of the log that the records of packed stripes may take, as a divisor.
+/// The part of the log that the records of packed stripes may take, as a divisor, and of their memory; half as much
+/// again is room for what is half empty.
 const LOG_SHARE: u64 = 16;
-/// Bytes of a record for one unit that lies alone.
-const RUN_LEN: u64 = 16;
+const MEMORY_SHARE: (u64, u64) = (2, 3);
 
 /// A packed stripe on its way.
 struct Parcel {
@@ -64,8 +65,12 @@ impl Vdisk {
             return stripes;
         }
         stripes.sort_unstable();
-        let (chosen, mut rest) = self.choose(stripes);
+        let (mut chosen, mut rest) = self.choose(stripes);
         self.packing.set(self.packing.get() + 1);
+        if !chosen.is_empty() && !self.store.announce_packs().await {
+            rest.extend(chosen.iter());
+            chosen.clear();
+        }
         let chosen = self.fill_blocks(chosen, &mut rest).await;
         rest.extend(&chosen);
         self.make_room_for(&chosen, budget, by).await;
@@ -88,7 +93,7 @@ impl Vdisk {
     }
 
     /// Whether small writes are packed, as things stand now.
-    fn may_pack(&self) -> bool {
+    pub(super) fn may_pack(&self) -> bool {
         self.store.tuning.fine_share > 0
             && !self.removed.get()
             && self.has_one_table()
@@ -98,20 +103,43 @@ impl Vdisk {
             && self.pack_room() > 0
     }
 
-    /// How many packed stripes this virtual disk may have.
+    /// How many packed stripes this virtual disk may have: its share, as far as log and memory take them beside all
+    /// others of the pool.
     pub(crate) fn packs_max(&self) -> u64 {
-        let (share, stripe) = (self.store.tuning.fine_share, self.layout().data_len().0);
-        let by_log = self.store.log.fill().1 / LOG_SHARE / RUN_LEN * UNIT;
-        let by_share = self.size().0 / 1000 * share;
-        (by_log.min(by_share) / stripe).max((share > 0) as u64 * 2)
+        let map = self.store.map.borrow();
+        let have = map.fine(self.table_of(&map)).map_or(0, |fine| fine.stripes());
+        self.packs_shared().min(have + self.packs_left(map.fine_takes(), false))
     }
 
     /// How many packed stripes it may have beside those it has.
     fn pack_room(&self) -> u64 {
         let map = self.store.map.borrow();
+        let have = map.fine(self.table_of(&map)).map_or(0, |fine| fine.stripes());
         // Those that hold little still count whole.
-        let most = self.packs_max() / 2 * 3;
-        most.saturating_sub(map.fine(self.table_of(&map)).map_or(0, |fine| fine.stripes()))
+        let most = self.packs_shared() / 2 * 3;
+        most.saturating_sub(have).min(self.packs_left(map.fine_takes(), true))
+    }
+
+    /// The share of a virtual disk, in packed stripes.
+    fn packs_shared(&self) -> u64 {
+        let share = self.store.tuning.fine_share;
+        (self.size().0 / 1000 * share / self.layout().data_len().0).max((share > 0) as u64 * 2)
+    }
+
+    /// How many more packed stripes of this layout log and memory of the pool take, where they have `taken` so much;
+    /// `all`: the room for what is half empty, too.
+    fn packs_left(&self, taken: Taken, all: bool) -> u64 {
+        let each = Taken::by_stripe(self.layout().data_len().0 / UNIT);
+        if each.log > self.store.log.record_max() {
+            return 0;
+        }
+        let (memory, log) = (self.store.tuning.fine_memory, self.store.log.fill().1 / LOG_SHARE);
+        let (memory, log) = if all { (memory, log / 2 * 3) } else { (memory / MEMORY_SHARE.1 * MEMORY_SHARE.0, log) };
+        let (memory, log) = (memory.saturating_sub(taken.memory), log.saturating_sub(taken.log));
+        match mutant::active(Mutant::PackMemoryUncounted) {
+            true => log / each.log,
+            false => (memory / each.memory).min(log / each.log),
+        }
     }
 
     /// Moves down what lies in packed stripes, where the units of `stripes` would be more than there may be.
@@ -210,8 +238,8 @@ impl Vdisk {
     async fn pack_group(self: &Rc<Self>, groups: Vec<Vec<u64>>, by: By, packed: &mut BTreeSet<u64>) -> bool {
         // A record that is written anew may be longer, but says less.
         let sums = self.layout().stripe_sums() as u64 * 4;
-        let per_stripe = self.layout().data_len().0 / UNIT;
-        let log_len = groups.len() as u64 * (128 + sums + per_stripe * RUN_LEN);
+        let each = Taken::by_stripe(self.layout().data_len().0 / UNIT);
+        let log_len = groups.len() as u64 * (128 + sums + each.log);
         let room = if by == By::LogKeeper { Room::Destage } else { Room::Commit };
         if !self.store.log.has_room(log_len, room) || self.store.log.reserve(log_len, room).await.is_err() {
             return false;
@@ -226,7 +254,7 @@ impl Vdisk {
     /// Closes the buffers of `stripes`, as far as they can still be packed, into one packed stripe. Synchronous. None:
     /// there is no place for one.
     fn close_buffers(self: &Rc<Self>, stripes: Vec<u64>) -> Option<Parcel> {
-        if self.removed.get() {
+        if self.removed.get() || self.pack_room() == 0 {
             return None;
         }
         let number = self.claim_pack()?;
@@ -279,9 +307,9 @@ impl Vdisk {
         let number = {
             let mut map = self.store.map.borrow_mut();
             let table = self.table_of(&map);
-            if map.fine(table).is_none() {
-                // A table more is a record more in every checkpoint.
-                map.check_config_room().ok()?;
+            // A table more is a record more in every checkpoint.
+            if !map.may_have_packs(table) {
+                return None;
             }
             let packs = map.packs_of(table, &mut records);
             let found = &map.tables[&packs];

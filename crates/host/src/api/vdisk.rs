@@ -80,6 +80,9 @@ pub struct VdiskCounters {
     pub landed_bytes: u64,
     /// Bytes read from disks because of writes.
     pub write_caused_read_bytes: u64,
+    /// Bytes of small writes that left in packed stripes.
+    #[serde(default)]
+    pub packed_bytes: u64,
 }
 
 /// One virtual disk.
@@ -100,6 +103,12 @@ pub struct VdiskInfo {
     pub used: u64,
     /// Bytes of the pool's disks it occupies.
     pub footprint: u64,
+    /// Bytes of small writes that lie in packed stripes, until the mover has brought them into whole ones.
+    #[serde(default)]
+    pub packed: u64,
+    /// The most bytes of packed stripes it may have, as things stand now; 0: small writes are merged.
+    #[serde(default)]
+    pub packed_max: u64,
     /// The share of its raw bytes that is data, 0 to 1, by its layout.
     pub efficiency: f64,
     /// How well it is.

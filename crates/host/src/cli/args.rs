@@ -219,9 +219,9 @@ pub struct Serve {
     /// of that, at most 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = values::memory)]
     pub memory: Option<Size>,
-    /// How much of a virtual disk may lie in packed stripes, 1% to 50%: small writes then leave the log side by side,
-    /// and nothing is read because of them. New, and off unless said: an older weft refuses pools that were opened with
-    /// it [default: 0]
+    /// How much of a virtual disk may lie in packed stripes, 1% to 50%: small writes leave the log side by side, and
+    /// nothing is read because of them. With 0 they are merged with what is on the disks, and what is packed is brought
+    /// into whole stripes; an older weft refuses a pool until that is done [default: 0]
     #[arg(long, value_name = "SHARE")]
     pub fine_share: Option<Size>,
 }

@@ -166,6 +166,7 @@ fn combine(one: VdiskCounters, other: VdiskCounters, with: impl Fn(u64, u64) -> 
         whole_stripe_bytes: with(one.whole_stripe_bytes, other.whole_stripe_bytes),
         landed_bytes: with(one.landed_bytes, other.landed_bytes),
         write_caused_read_bytes: with(one.write_caused_read_bytes, other.write_caused_read_bytes),
+        packed_bytes: with(one.packed_bytes, other.packed_bytes),
     }
 }
 

@@ -286,6 +286,8 @@ mod tests {
             sector: 512,
             used: 1,
             footprint: 1,
+            packed: 0,
+            packed_max: 0,
             efficiency: 0.75,
             health: Health::Healthy,
             failures_left: u32::from(layout.resiliency.failures()),

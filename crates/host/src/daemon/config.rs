@@ -119,7 +119,7 @@ impl Settings {
             waits: self.wait.or(file.wait).unwrap_or_default().resolve()?,
             hook: hook.map(absolute).transpose()?,
             memory: self.memory.or(file.memory).map(memory).transpose()?,
-            fine_share: self.fine_share.or(file.fine_share).map_or(Ok(0), fine_share)?,
+            fine_share: self.fine_share.or(file.fine_share).map_or(Ok(FINE_SHARE), fine_share)?,
         })
     }
 }
@@ -131,6 +131,9 @@ fn memory(asked: Size) -> Answer<u64> {
             .hint("weft serve --memory 256MiB")),
     }
 }
+
+/// What may lie in packed stripes of a virtual disk unless somebody says otherwise, in thousandths.
+const FINE_SHARE: u64 = 0;
 
 /// Thousandths.
 fn fine_share(asked: Size) -> Answer<u64> {
@@ -229,7 +232,7 @@ mod tests {
         assert_eq!(state.as_deref(), Some(Path::new("/var/lib/weft")));
         assert_eq!(socket.as_deref(), Some(Path::new("/run/weft/weft.sock")));
         assert!(disks.is_some() && degraded == Some(false) && memory.is_some());
-        assert_eq!(fine_share.map(super::fine_share), Some(Ok(0)));
+        assert_eq!(fine_share.map(super::fine_share), Some(Ok(FINE_SHARE)));
         let wait = wait.unwrap();
         assert!(wait.read.is_some() && wait.write.is_some() && wait.frozen.is_some());
         assert_eq!(wait.resolve().unwrap(), Waits::default());

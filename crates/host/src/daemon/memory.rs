@@ -127,6 +127,7 @@ pub(super) fn tuning(heap: u64) -> Tuning {
         // What clients have under way is theirs to hold, and bounded there; here it only must not be less.
         request_memory: usual.request_memory.max(for_clients(&usual) as u64),
         table_memory: (heap / TABLES_OF_HEAP).max(memory_here() / TABLES_OF_ALL),
+        fine_memory: part(usual.fine_memory),
         ..usual
     }
 }
@@ -139,7 +140,8 @@ pub(super) fn for_clients(tuning: &Tuning) -> usize {
 
 fn engine_memory(tuning: &Tuning) -> u64 {
     // A quarter as much as is read ahead lies in buffers that wait to be used again.
-    tuning.buffer_memory + tuning.sheet_memory + tuning.move_memory + tuning.ahead_memory / 4 * 5
+    let others = tuning.sheet_memory + tuning.move_memory + tuning.fine_memory;
+    tuning.buffer_memory + others + tuning.ahead_memory / 4 * 5
 }
 
 /// Bytes of memory that this process may use at most: the machine's, or what the smallest of its control groups allows.

@@ -159,6 +159,8 @@ mod tests {
             sector: 512,
             used: 0,
             footprint: 0,
+            packed: 0,
+            packed_max: 0,
             efficiency: 0.75,
             health: Health::Healthy,
             failures_left: u32::from(resiliency.failures()),

@@ -504,14 +504,33 @@ impl Text for VdiskInfo {
             ("efficiency", percent(self.efficiency * 100.0)),
             ("data", human(self.used)),
             ("on disk", human(self.footprint)),
+            ("small writes", small_writes(self.packed, self.packed_max)),
             ("exports", exports),
             ("read", format!("{} in {} reads", human(counters.read_bytes), counters.reads)),
             ("written", format!("{} in {} writes", human(counters.written_bytes), counters.writes)),
             ("flushes", counters.flushes.to_string()),
             ("whole stripes", human(counters.whole_stripe_bytes)),
             ("landed", human(counters.landed_bytes)),
+            ("packed", human(counters.packed_bytes)),
             ("reads caused by writes", human(counters.write_caused_read_bytes)),
         ])
+    }
+}
+
+/// What becomes of small writes, of which `packed` bytes lie in packed stripes, that may have `most`.
+fn small_writes(packed: u64, most: u64) -> String {
+    match (packed, most) {
+        (0, 0) => "are merged with what is on the disks".into(),
+        (0, most) => format!("leave packed, up to {}; none are now", human(most)),
+        (packed, 0) => format!("{} lie packed, and are moved into whole stripes", human(packed)),
+        (packed, most) => {
+            let when = if packed >= most / 2 { "now" } else { "when the pool is idle" };
+            format!(
+                "{} lie packed, of at most {}; the mover brings them into whole stripes {when}",
+                human(packed),
+                human(most)
+            )
+        }
     }
 }
 

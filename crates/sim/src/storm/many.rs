@@ -312,7 +312,14 @@ impl Many {
         let len: usize = records.iter().map(|record| record.encoded_len()).sum();
         match len as u64 <= self.config_max.0 {
             true => Ok(()),
-            false => Err(format!("the configuration has {len} bytes, and room for {}", self.config_max)),
+            false => {
+                let map = pool.store().map.borrow();
+                let (tables, segments) = (map.tables.len(), map.segments.len());
+                let (vdisks, jobs, disks) = (map.vdisks.len(), map.jobs.len(), map.disks.len());
+                let few = format!("{disks} disks, {vdisks} virtual disks, {tables} tables, {jobs} jobs");
+                let max = self.config_max;
+                Err(format!("the configuration has {len} bytes, and room for {max}: {few}, {segments} segments"))
+            }
         }
     }
 

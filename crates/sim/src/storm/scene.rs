@@ -63,7 +63,8 @@ impl Scene {
             move_memory: 1 << 20,
             request_memory: Tuning::default().request_memory,
             table_memory: Tuning::default().table_memory,
-            fine_share: if packs() { *rng.fork("fine share").pick(&[0, 0, 100, 500]) } else { 0 },
+            fine_share: *rng.fork("fine share").pick(&[0, 0, 100, 500]),
+            fine_memory: *rng.fork("fine memory").pick(&[8 << 10, 64 << 10, 64 << 20]),
         }
     }
 
@@ -137,10 +138,4 @@ impl Scene {
             upkeep,
         }
     }
-}
-
-/// Whether stripes are packed in half of the scenes. It is off in weft, too, until storms with it are clean: of 5,000
-/// `many` 50035 and 510002 and `classic` 520064 failed.
-fn packs() -> bool {
-    std::env::var_os("WEFT_SIM_PACKS").is_some()
 }

@@ -220,6 +220,8 @@ pub(crate) struct DropBody {
 pub(super) const HEAD: usize = size_of::<RecordHead>();
 /// Bytes of an encoded record of a disk.
 pub const DISK_LEN: usize = HEAD + size_of::<DiskBody>();
+/// Bytes of an encoded record of a job.
+pub const JOB_LEN: usize = HEAD + size_of::<JobBody>();
 /// Bytes of an encoded record of a table.
 pub const TABLE_LEN: usize = HEAD + size_of::<TableBody>();
 /// Bytes of an encoded record of a virtual disk.

@@ -14,7 +14,7 @@ mod root;
 
 pub(super) use body::kind;
 pub(crate) use body::*;
-pub use body::{CHUNK_LEN, DISK_LEN, EVENT_LEN, RecordHead, SEGMENT_LEN, SLAB_LEN, TABLE_LEN, VDISK_LEN};
+pub use body::{CHUNK_LEN, DISK_LEN, EVENT_LEN, JOB_LEN, RecordHead, SEGMENT_LEN, SLAB_LEN, TABLE_LEN, VDISK_LEN};
 pub use facts::*;
 
 use super::{name_from_bytes, name_to_bytes};

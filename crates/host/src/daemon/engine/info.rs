@@ -169,6 +169,8 @@ fn vdisk(pool: &str, vdisk: &info::VdiskInfo) -> VdiskInfo {
         sector: vdisk.sector as u16,
         used: vdisk.mapped.0,
         footprint: vdisk.footprint.0,
+        packed: vdisk.packed.0,
+        packed_max: vdisk.packed_max.0,
         efficiency: layout.efficiency(),
         health: health(vdisk.health),
         failures_left: vdisk.failures_left,
@@ -183,6 +185,7 @@ fn vdisk(pool: &str, vdisk: &info::VdiskInfo) -> VdiskInfo {
             whole_stripe_bytes: counters.whole,
             landed_bytes: counters.landed,
             write_caused_read_bytes: counters.read_for_write,
+            packed_bytes: counters.packed,
         },
         exports: Vec::new(),
     }

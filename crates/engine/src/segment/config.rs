@@ -1,0 +1,45 @@
+//! Room for the configuration: all of it must fit a checkpoint area, so what it grows by is counted before it is
+//! promised.
+
+use super::{EVENTS_SHARE, Map};
+use crate::error::Result;
+use crate::fail;
+use crate::format::record::{DISK_LEN, JOB_LEN, Record, SEGMENT_LEN, SLAB_LEN, TABLE_LEN, VDISK_LEN};
+use crate::limits::METADATA_COPIES;
+use crate::mutant::{self, Mutant};
+use crate::units::ByteCount;
+
+/// Bytes of the record of a metadata segment.
+pub(super) const METADATA_LEN: u64 = SEGMENT_LEN + METADATA_COPIES as u64 * SLAB_LEN;
+
+impl Map {
+    /// Refuses `more` bytes of records that come with data once the configuration fills seven eighths of its area with
+    /// them, and what may come with them (invariant 4).
+    pub fn check_config_room(&self, more: u64) -> Result<()> {
+        let len = self.config_len();
+        let more = if mutant::active(Mutant::ConfigRoomUncounted) { 0 } else { more + METADATA_LEN };
+        if len + more > self.config_max.0 / 8 * 7 {
+            return fail!(
+                NoSpace,
+                "the pool's configuration has {} of {}: larger slabs or a larger interleave need less of it",
+                ByteCount(len),
+                self.config_max
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for the records of packed stripes: they are refused before those without which a write
+    /// fails.
+    pub(super) fn has_config_room_for_packs(&self, more: u64) -> bool {
+        let room = self.config_len() + more + METADATA_LEN <= self.config_max.0 / 8 * 6;
+        room || mutant::active(Mutant::ConfigRoomUncounted)
+    }
+
+    /// Bytes of the configuration, with all the events that it may keep.
+    fn config_len(&self) -> u64 {
+        let few = self.disks.len() * DISK_LEN + self.tables.len() * TABLE_LEN + self.vdisks.len() * VDISK_LEN;
+        let one = Record::Pool(self.next).encoded_len() + Record::Settings(self.settings).encoded_len();
+        self.bulk + (few + one + self.jobs.len() * JOB_LEN) as u64 + self.config_max.0 / EVENTS_SHARE
+    }
+}
