@@ -41,8 +41,8 @@ pub struct Drive {
     reads: Vec<Command>,
     /// Writes that wait for room in the cache, and the epochs that they came in.
     blocked: VecDeque<(Command, u64)>,
-    /// Flushes, and the epochs that they end.
-    flushes: VecDeque<(u64, u64)>,
+    /// Flushes, the epochs that they end, and when they came.
+    flushes: VecDeque<(u64, u64, u64)>,
     dirty: Vec<Dirty>,
     dirty_bytes: u64,
     epoch: u64,
@@ -171,7 +171,7 @@ impl Drive {
         self.inside += 1;
         let Range { start, end } = command.bytes;
         if start == end {
-            self.flushes.push_back((command.id, self.epoch));
+            self.flushes.push_back((command.id, self.epoch, now));
             self.epoch += 1;
             return self.end_flushes(now);
         }
@@ -274,7 +274,7 @@ impl Drive {
     }
 
     fn end_flushes(&mut self, now: u64) {
-        while let Some((id, epoch)) = self.flushes.front().copied() {
+        while let Some((id, epoch, _)) = self.flushes.front().copied() {
             let writing = matches!(&self.work, Some(Work { what: What::WritesBack(of), .. }) if *of <= epoch);
             let dirty = self.dirty.iter().any(|dirty| dirty.epoch <= epoch);
             if writing || dirty || self.blocked.front().is_some_and(|(_, of)| *of <= epoch) {
@@ -335,7 +335,9 @@ impl Drive {
         let urgent = full || !self.flushes.is_empty() || !self.blocked.is_empty();
         let oldest = self.dirty.iter().take(8).map(|dirty| dirty.since).min().unwrap_or(first.since);
         let quiet = self.last_host + self.policy.idle;
-        (urgent, Some(if urgent { self.free } else { self.free.max(quiet).max(oldest) }))
+        let wanted = if full { 0 } else { self.flushes.front().map_or(0, |(_, _, since)| *since) };
+        let alone = if self.dirty.len() == 1 { oldest } else { 0 };
+        (urgent, Some(self.free.max(if urgent { wanted.max(alone) } else { quiet.max(oldest) })))
     }
 
     fn end(&mut self, work: Work) {
@@ -409,7 +411,7 @@ impl Drive {
     /// Writes back what is nearest, or oldest; whether there is anything.
     fn write_back(&mut self, at: u64) -> bool {
         let head = self.head(at);
-        let until = self.flushes.front().map_or(u64::MAX, |(_, epoch)| *epoch);
+        let until = self.flushes.front().map_or(u64::MAX, |(_, epoch, _)| *epoch);
         let border = self.dirty.partition_point(|dirty| dirty.bytes.end <= head);
         let due = |nth: &usize| self.dirty[*nth].epoch <= until;
         let above = (border..self.dirty.len()).filter(due).take(self.policy.compared);
