@@ -44,7 +44,7 @@ streams: ## Hold streams to the disks' rate: each layout, interleave and request
 	$(CARGO) build --profile proof -p weft-sim
 	@$(TARGET)/proof/weft-sim streams --full
 
-lab: ## Write docs/evidence/lab.md and disks.md: claims about Storage Spaces repeated, model disks (some minutes)
+lab: ## Write docs/evidence/lab.md, disks.md and raid.md: claims about Storage Spaces repeated, models (some minutes)
 	@scripts/need build
 	$(CARGO) build --profile proof -p weft-lab --example report
 	$(TARGET)/proof/examples/report docs/evidence

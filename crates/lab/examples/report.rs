@@ -1,5 +1,5 @@
-//! Writes `lab.md`, its pictures and `disks.md` anew into a directory (`make lab`); what is found on the way goes
-//! to stderr. Given numbers of claims instead, it prints their rows only.
+//! Writes `lab.md`, its pictures, `disks.md` and `raid.md` anew into a directory (`make lab`); what is found on
+//! the way goes to stderr. Given numbers of claims instead, it prints their rows only.
 
 use weft_lab::claims::{Lab, claim, row};
 
@@ -21,6 +21,7 @@ fn main() {
     });
     std::fs::create_dir_all(dir.join("lab")).expect("the directory can be made");
     std::fs::write(dir.join("disks.md"), weft_lab::specifications::document()).expect("the document can be written");
+    std::fs::write(dir.join("raid.md"), weft_lab::beside_md::document()).expect("the document can be written");
     std::fs::write(dir.join("lab.md"), report.text).expect("the document can be written");
     for (name, svg) in report.plots {
         std::fs::write(dir.join(name), svg).expect("a picture can be written");

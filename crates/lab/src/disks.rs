@@ -2,6 +2,7 @@
 
 use crate::measured::Measured;
 use crate::spaces::array::Kind;
+use crate::spaces::drive::Policy;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
@@ -158,7 +159,7 @@ impl Class {
     pub fn hdd(self) -> Option<HddClass> {
         match self.kind() {
             Kind::Hdd(class) => Some(class),
-            Kind::Smr(_) | Kind::Ssd(_) => None,
+            Kind::Smr(_) | Kind::Ssd(_) | Kind::Waits(_) => None,
         }
     }
 
@@ -173,6 +174,7 @@ impl Class {
         let sequential = match self.kind() {
             Kind::Hdd(hdd) | Kind::Smr(SmrClass { hdd, .. }) => over_all_zones(&hdd),
             Kind::Ssd(ssd) => ssd.program_rate.min(ssd.read_rate) as f64,
+            Kind::Waits(Policy { class, .. }) => over_all_zones(&class),
         };
         Raw { sequential, random_reads: random_reads(&self.kind(), 32, 640) }
     }

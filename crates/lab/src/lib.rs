@@ -6,6 +6,7 @@
 //! at a real disk, a clock or a file.
 #![warn(missing_docs)]
 
+pub mod beside_md;
 pub mod capacity;
 pub mod claims;
 pub mod command_line;

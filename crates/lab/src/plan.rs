@@ -78,8 +78,7 @@ pub struct Answer {
     pub described: String,
     /// What for.
     pub workload: Workload,
-    /// Whether rates are estimates (a table measured on simulated 7200 rpm disks) and not a simulation of these very
-    /// layouts.
+    /// Whether rates are estimates (a table measured on simulated disks of the class) and not a simulation made now.
     pub estimate: bool,
     /// The best layouts, the best first; one of each resiliency.
     pub best: Vec<Choice>,
@@ -291,8 +290,8 @@ fn options_of(layout: Layout) -> String {
 }
 
 /// The measured shares for a layout; what is asked for explicitly wins over the table.
-fn ratios_of(layout: Layout, exact: Option<Ratios>) -> Ratios {
-    exact.or_else(|| crate::ratios::known(layout)).expect("every candidate is in the table")
+fn ratios_of(layout: Layout, class: Class, exact: Option<Ratios>) -> Ratios {
+    exact.or_else(|| crate::ratios::known(layout, class)).expect("every candidate is in the table")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What of the disks' own rates clients get, layout by layout: measured on the engine in virtual time.
 //!
-//! A measurement takes seconds, so the layouts that a plan considers are measured beforehand on the class of 7200 rpm
+//! A measurement takes seconds, so the layouts that a plan considers are measured beforehand on each class of hard
 //! disks and kept in `ratios.tsv` (`cargo run --profile proof -p weft-lab --example ratios` makes it anew);
 //! [`simulate`] does it again for one layout and class. A test holds the file to the engine.
 
@@ -50,12 +50,20 @@ pub fn layouts() -> Vec<Layout> {
     simple.chain(mirrors).chain(single).chain(of(Resiliency::Parity { parity: 2 }, 4..=10)).collect()
 }
 
+/// The classes that were measured. Another one is taken to be like the first.
+pub const CLASSES: [Class; 4] = [Class::Hdd7200, Class::Hdd5400, Class::Hdd10k, Class::Hdd15k];
+
+/// The class whose shares are taken for this one.
+pub fn like(class: Class) -> Class {
+    if CLASSES.contains(&class) { class } else { CLASSES[0] }
+}
+
 /// What was measured beforehand for this resiliency and number of columns, if it is one of [`layouts`].
-pub fn known(layout: Layout) -> Option<Ratios> {
-    let wanted = key(layout);
+pub fn known(layout: Layout, class: Class) -> Option<Ratios> {
+    let (wanted, class) = (key(layout), like(class).to_string());
     include_str!("ratios.tsv").lines().find_map(|line| {
         let mut fields = line.split('\t');
-        if fields.next()? != wanted {
+        if fields.next()? != class || fields.next()? != wanted {
             return None;
         }
         let mut number = || fields.next()?.parse::<f64>().ok();
@@ -64,9 +72,9 @@ pub fn known(layout: Layout) -> Option<Ratios> {
 }
 
 /// A row of `ratios.tsv`.
-pub fn row(layout: Layout, ratios: Ratios) -> String {
+pub fn row(layout: Layout, class: Class, ratios: Ratios) -> String {
     let Ratios { write, read, degraded, random_read } = ratios;
-    format!("{}\t{write:.3}\t{read:.3}\t{degraded:.3}\t{random_read:.3}", key(layout))
+    format!("{class}\t{}\t{write:.3}\t{read:.3}\t{degraded:.3}\t{random_read:.3}", key(layout))
 }
 
 fn key(layout: Layout) -> String {

@@ -58,6 +58,16 @@ fn the_document_about_model_disks_is_what_the_program_writes() {
 }
 
 #[test]
+fn the_document_about_models_of_raid_is_what_the_program_writes() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/evidence/raid.md");
+    let document = weft_lab::beside_md::document();
+    assert!(
+        std::fs::read_to_string(path).unwrap() == document,
+        "run `make lab`: docs/evidence/raid.md should be\n{document}"
+    );
+}
+
+#[test]
 fn every_picture_that_the_document_shows_is_there_and_says_what_it_is_about() {
     let document = document();
     let shown: Vec<&str> = document.lines().filter_map(|line| line.strip_prefix("![")).collect();

@@ -23,7 +23,7 @@ impl Facts<'_> {
         }
         let disks = &self.question.disks;
         let raw: u64 = disks.iter().map(|disk| disk.size).sum();
-        let ratios = ratios_of(layout, exact);
+        let ratios = ratios_of(layout, self.class, exact);
         let (data, slots) = (layout.data_columns() as f64, disks.len() as f64);
         let sequential = self.raw.sequential * data / 1e6;
         let (stranded, why) = self.space.stranded(layout);
@@ -149,9 +149,9 @@ impl Facts<'_> {
         let rate = self.raw.sequential / 1e6;
         let of = |what: f64| what / (rate * data as f64);
         let source = if self.question.exact {
-            "simulated now on this layout and class"
+            "simulated now on this layout and class".to_string()
         } else {
-            "measured on the engine with simulated 7200 rpm disks"
+            format!("measured on the engine with simulated {} disks", ratios::like(self.class))
         };
         let sequential = |what: f64| {
             format!(
@@ -217,7 +217,7 @@ impl Facts<'_> {
                 |layout: &Layout| layout.resiliency() == plan.layout.resiliency() && layout.slots() <= disks.len();
             let widest = ratios::layouts().into_iter().filter(same).max_by_key(|layout| space.room(*layout));
             let best = widest.unwrap_or(plan.layout);
-            let ratio = ratios::known(best).map_or(0.0, |ratios| ratios.write);
+            let ratio = ratios::known(best, self.class).map_or(0.0, |ratios| ratios.write);
             growth.push(Growth {
                 disks: disks.len(),
                 usable: space.room(plan.layout).0,

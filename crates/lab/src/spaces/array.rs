@@ -4,6 +4,7 @@
 //! Invariant: a flush covers every write that ended before it was asked for; flushes that are asked for while one is
 //! under way share the next.
 
+use super::drive::{Drive, Policy};
 use std::cell::Cell;
 use std::rc::Rc;
 use weft_engine::io::DiskShape;
@@ -23,6 +24,8 @@ pub enum Kind {
     Smr(SmrClass),
     /// A solid-state disk.
     Ssd(SsdClass),
+    /// A hard disk that waits for its host before it writes back.
+    Waits(Policy),
 }
 
 impl Kind {
@@ -32,6 +35,7 @@ impl Kind {
             Kind::Hdd(class) => Box::new(Hdd::new(class.clone())),
             Kind::Smr(class) => Box::new(Smr::new(class.clone())),
             Kind::Ssd(class) => Box::new(Ssd::new(class.clone())),
+            Kind::Waits(policy) => Box::new(Drive::new(policy.clone())),
         }
     }
 
@@ -41,6 +45,7 @@ impl Kind {
             Kind::Hdd(class) => class.shape(class.capacity),
             Kind::Smr(class) => class.shape(class.hdd.capacity),
             Kind::Ssd(class) => class.shape(class.capacity),
+            Kind::Waits(Policy { class, .. }) => class.shape(class.capacity),
         }
     }
 }

@@ -21,6 +21,7 @@
 
 pub mod array;
 pub mod cache;
+pub mod drive;
 pub mod ranges;
 pub mod rows;
 #[cfg(test)]
