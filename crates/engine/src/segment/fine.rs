@@ -361,10 +361,10 @@ impl Map {
 
     /// Gives the number of a packed stripe back that was not written.
     pub fn untake_pack(&mut self, table: u32, number: u64) {
-        if let Some(fine) = self.fine.get_mut(&table) {
-            if fine.taken.remove(&number) {
-                fine.numbers.give(number);
-            }
+        if let Some(fine) = self.fine.get_mut(&table)
+            && fine.taken.remove(&number)
+        {
+            fine.numbers.give(number);
         }
     }
 
