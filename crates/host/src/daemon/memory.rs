@@ -117,9 +117,9 @@ fn usual_heap(total: u64) -> u64 {
 pub(super) fn tuning(heap: u64) -> Tuning {
     let usual = Tuning::default();
     let (share, all) = (heap / 5 * 4, engine_memory(&usual));
-    let scaled = |memory: u64| (u128::from(memory) * u128::from(share) / u128::from(all)) as u64;
-    let part = |memory: u64| scaled(memory).clamp(MEMORY_MIN, memory);
-    Tuning {
+    let part =
+        |memory: u64| ((u128::from(memory) * u128::from(share) / u128::from(all)) as u64).clamp(MEMORY_MIN, memory);
+    let others = Tuning {
         buffer_memory: part(usual.buffer_memory),
         sheet_memory: part(usual.sheet_memory),
         move_memory: part(usual.move_memory),
@@ -127,10 +127,12 @@ pub(super) fn tuning(heap: u64) -> Tuning {
         // What clients have under way is theirs to hold, and bounded there; here it only must not be less.
         request_memory: usual.request_memory.max(for_clients(&usual) as u64),
         table_memory: (heap / TABLES_OF_HEAP).max(memory_here() / TABLES_OF_ALL),
-        // Where there is little of it, small writes are merged.
-        fine_memory: scaled(usual.fine_memory).min(usual.fine_memory),
+        fine_memory: 0,
         ..usual
-    }
+    };
+    // Where little is left, small writes are merged.
+    let left = share.saturating_sub(engine_memory(&others));
+    Tuning { fine_memory: left.min(usual.fine_memory), ..others }
 }
 
 /// What requests of NBD clients may hold beside the engine, all together: half of what stripes may, so that a client
