@@ -132,10 +132,12 @@ pub enum Mutant {
     ConfigRoomUncounted = 62,
     /// A page of the tree is copied from disks that missed updates, where they agree.
     StalePagesBelieved = 63,
+    /// A label that an opening has repeated with its promise does not count as seen.
+    PromiseNotSeen = 64,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 63] = [
+pub const ALL: [Mutant; 64] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -199,6 +201,7 @@ pub const ALL: [Mutant; 63] = [
     Mutant::PackBitGoesEarly,
     Mutant::ConfigRoomUncounted,
     Mutant::StalePagesBelieved,
+    Mutant::PromiseNotSeen,
 ];
 
 /// The mutant of this name.

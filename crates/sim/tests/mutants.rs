@@ -8,6 +8,8 @@
 mod check;
 #[path = "mutants/configuration.rs"]
 mod configuration;
+#[path = "mutants/put_back.rs"]
+mod put_back;
 #[path = "mutants/stories.rs"]
 mod stories;
 #[allow(dead_code)]
@@ -124,7 +126,10 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::LastImageOverwritten => Catcher::Story(a_page_write_that_was_put_off_leaves_the_last_image_alone),
         Mutant::SuccessorsNotAwaited => Catcher::Story(stories::a_flush_waits_for_what_replaced_a_lost_version),
         Mutant::UnknownAbsenceTracked => {
-            Catcher::Story(stories::a_disk_that_is_put_back_from_an_older_copy_is_proven_as_a_whole)
+            Catcher::Story(put_back::a_disk_that_is_put_back_from_an_older_copy_is_proven_as_a_whole)
+        }
+        Mutant::PromiseNotSeen => {
+            Catcher::Story(put_back::a_disk_that_an_opening_lost_is_proven_when_it_is_put_back_from_before_that)
         }
         Mutant::NotesAfterCommits => {
             Catcher::Story(stories::a_kill_after_all_disks_blinked_leaves_no_stripe_without_redundancy_in_silence)

@@ -59,7 +59,7 @@ fn seeds_that_once_failed_pass() {
 
 /// Storms of other profiles that found something: a pool that was closed while disks went and came waited for ever; and
 /// half of the disks went on although a label that was cut short let the other half be opened elsewhere.
-const OTHERS: [(Profile, u64); 23] = [
+const OTHERS: [(Profile, u64); 24] = [
     (Profile::Split, 1442),
     (Profile::Split, 1478),
     (Profile::Split, 1506),
@@ -93,6 +93,8 @@ const OTHERS: [(Profile, u64); 23] = [
     // Disks that came back while the repair before the judgement ran were not waited for.
     (Profile::Damage, 60787),
     (Profile::Damage, 30278),
+    // A disk was lost with the second label of an opening, and put back from before the label that it was opened with.
+    (Profile::Damage, 1_000_701),
 ];
 
 #[test]

@@ -24,6 +24,7 @@ use crate::format::label::{Anchor, DiskPlan, Label, Membership, UNSEEN};
 use crate::format::lineage::Lineage;
 use crate::format::record::DiskRecord;
 use crate::limits::DISKS_MAX;
+use crate::mutant::{self, Mutant};
 use crate::segment::DiskRoom;
 use crate::sync::Turn;
 use alloc::string::String;
@@ -134,12 +135,7 @@ impl Store {
             let Some((_, any)) = labels.first() else { return fail!(Lost, "no disk is left") };
             let membership = any.membership;
             self.labels.attempted.borrow_mut().push(membership.voters);
-            let written = join(labels.iter().map(|(no, label)| self.write_label(*no, label))).await;
-            for ((no, _), _) in labels.iter().zip(written).filter(|(_, written)| *written) {
-                if let Some(member) = self.members.borrow_mut().get_mut(no).filter(|member| !member.out_of_step) {
-                    member.seen_epoch = epoch;
-                }
-            }
+            join(labels.iter().map(|(no, label)| self.write_label(*no, label))).await;
             // A disk that did not take it was lost, and the labels are outdated again.
             if !self.labels.outdated.get() {
                 self.labels.durable.set(membership);
@@ -280,7 +276,8 @@ impl Store {
         there.map(label).collect()
     }
 
-    /// Writes a label to its disk and makes it durable there. Says whether it is.
+    /// Writes a label to its disk and makes it durable there: later labels say that it was seen there. Says whether it
+    /// is.
     async fn write_label(&self, no: u16, label: &Label) -> bool {
         if let Some(member) = self.members.borrow_mut().get_mut(&no) {
             member.label_serial = label.serial;
@@ -291,7 +288,16 @@ impl Store {
         let both = [slots[parity], slots[2 + parity]];
         let written = join(both.into_iter().map(|at| self.disk_write(no, at, vec![block.clone()]))).await;
         // A failed write or flush takes the disk out, and the next epoch says so.
-        written.iter().all(|written| written.is_ok()) && self.disk_flush(no).await.is_ok()
+        let durable = written.iter().all(|written| written.is_ok()) && self.disk_flush(no).await.is_ok();
+        // One that an opening repeats with its promise counts, too: the label that it repeats names those before it.
+        let promises = label.promised > self.labels.promised.get();
+        if durable && !(promises && mutant::active(Mutant::PromiseNotSeen)) {
+            let mut members = self.members.borrow_mut();
+            if let Some(member) = members.get_mut(&no).filter(|member| !member.out_of_step) {
+                member.seen_epoch = label.epoch;
+            }
+        }
+        durable
     }
 }
 
