@@ -134,10 +134,12 @@ pub enum Mutant {
     StalePagesBelieved = 63,
     /// A label that an opening has repeated with its promise does not count as seen.
     PromiseNotSeen = 64,
+    /// An old image of a checksum page is believed where all disks lost the newest one.
+    SheetVersionsIgnored = 65,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 64] = [
+pub const ALL: [Mutant; 65] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -202,6 +204,7 @@ pub const ALL: [Mutant; 64] = [
     Mutant::ConfigRoomUncounted,
     Mutant::StalePagesBelieved,
     Mutant::PromiseNotSeen,
+    Mutant::SheetVersionsIgnored,
 ];
 
 /// The mutant of this name.

@@ -95,7 +95,11 @@ fn the_fields_of_every_struct_follow_each_other_without_a_gap() {
 
 #[test]
 fn every_number_of_the_document_is_the_constant_and_every_constant_is_in_the_document() {
-    let all = numbers().into_iter().chain([("TREE_CONF", CONF.into()), ("TREE_ROOM", ROOM.into())]);
+    let all = numbers().into_iter().chain([
+        ("TREE_CONF", CONF.into()),
+        ("TREE_ROOM", ROOM.into()),
+        ("TREE_SHEETS", SHEETS.into()),
+    ]);
     let expected: BTreeMap<String, u64> = all.map(|(name, value)| (name.to_string(), value)).collect();
     assert_eq!(named_numbers(&document()), expected);
 }

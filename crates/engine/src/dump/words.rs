@@ -3,6 +3,7 @@
 use crate::format::record::{self, JobKind, OWNER_METADATA, Record, SegmentRecord, TableRecord};
 use crate::store::meta::conf::{self, CONF};
 use crate::store::meta::room::ROOM;
+use crate::store::meta::sheets::SHEETS;
 use crate::tree::Key;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -182,6 +183,7 @@ pub(super) fn kind_of(key: Key) -> &'static str {
         CONF if key.major == conf::CHUNK => "chunk",
         CONF => "configuration",
         ROOM => "places",
+        SHEETS => "checksum page",
         _ => "unknown",
     }
 }

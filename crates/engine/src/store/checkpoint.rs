@@ -155,6 +155,7 @@ impl Store {
         if whole {
             self.counters.whole_checkpoints.set(self.counters.whole_checkpoints.get() + 1);
             self.touch_everything();
+            self.put_sheet_versions(&self.pages.clean());
         }
         self.log.cut(tail);
         self.counters.checkpoints.set(self.counters.checkpoints.get() + 1);

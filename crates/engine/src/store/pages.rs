@@ -7,7 +7,9 @@
 //! 3. Version `v` of a page is written to slot `v % 2` of every copy; the largest version that verifies is the page.
 //! 4. A page that cannot be read is an error, and never taken for one that was never written.
 //! 5. An image that reached no current disk was not written: its page stays dirty.
-//! 6. While an image is not known to be durable, the next one of its page goes to the same slot: the other slot has the
+//! 6. An image is the page only if it is no older than the tree says (`meta/sheets.rs`): an older one is what a write
+//!    left that all disks lost. What it held is lost, then, and no older checksum verifies anything.
+//! 7. While an image is not known to be durable, the next one of its page goes to the same slot: the other slot has the
 //!    last that is.
 
 use super::page_place::{first_block, newest, parts, same_slot, slot_of, table_page};
@@ -242,6 +244,13 @@ impl Pages {
         }
     }
 
+    /// The checksum pages in memory of which the disks have the newest image.
+    pub(super) fn clean(&self) -> Vec<PageId> {
+        let sheets = self.sheets.borrow();
+        let clean = sheets.iter().filter(|(_, sheet)| sheet.version > 0 && !sheet.dirty && !sheet.leaving);
+        clean.map(|(key, _)| PageId { kind: PageKind::Sheet, owner: key.0, number: key.1 }).collect()
+    }
+
     /// The version of the last image of a checksum page, and whether another one is due, if the page is in memory.
     pub(super) fn written(&self, id: PageId) -> Option<(u64, bool)> {
         self.sheets.borrow().get(&(id.owner, id.number)).map(|sheet| (sheet.version, sheet.dirty))
@@ -313,10 +322,11 @@ impl Store {
             None => (PageRun { segment: u32::MAX, first: 0, count: 0 }, number),
         };
         let id = PageId { kind: PageKind::Sheet, owner: segment, number };
-        let image = self.read_page_and(id, home, heals).await?;
-        // No image: no stripe of this page was ever checkpointed, or every copy is damaged. The sums are 0 then, which
-        // verifies nothing.
-        let (version, sums) = image.map_or((0, vec![0; PAGE_SUMS]), |(version, block)| {
+        let least = self.least_version(id, heals).await;
+        let image = self.read_page_and(id, home, least, heals).await?;
+        // No image: no stripe of this page was ever checkpointed, or every copy is damaged, or older than the last one
+        // that was durable. The sums are 0 then, which verifies nothing.
+        let (version, sums) = image.map_or((least, vec![0; PAGE_SUMS]), |(version, block)| {
             let words = block[64..].chunks_exact(4);
             (version, words.map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect())
         });
@@ -344,26 +354,36 @@ impl Store {
     /// was read ([`Store::heal_suspects`]). `Ok(None)`: it was never written. An error: no copy of it can be read that
     /// must have it.
     pub async fn read_page(&self, id: PageId, home: (PageRun, u32)) -> Result<Option<(u64, Buf)>> {
-        self.read_page_and(id, home, true).await
+        let least = self.least_version(id, true).await;
+        self.read_page_and(id, home, least, true).await
     }
 
-    /// [`Store::read_page`], but unless it `heals` the copies are left as they are.
-    async fn read_page_and(&self, id: PageId, home: (PageRun, u32), heals: bool) -> Result<Option<(u64, Buf)>> {
+    /// [`Store::read_page`], of an image that has version `least` at least; but unless it `heals` the copies are left
+    /// as they are.
+    async fn read_page_and(
+        &self,
+        id: PageId,
+        home: (PageRun, u32),
+        least: u64,
+        heals: bool,
+    ) -> Result<Option<(u64, Buf)>> {
         // Held until the last write below: a slab, or a page of it, is nobody else's as long as somebody knows it.
         let _used = self.pages.using(id);
         let _slabs = self.map.borrow().segments.get(&home.0.segment).map(|segment| segment.record.slabs.clone());
-        let (copies, found) = self.read_copies(id, home, true).await;
+        let (copies, found) = self.read_copies(id, home, least, true).await;
         let pair = first_block(home);
-        if found.iter().all(|found| matches!(found, Copied::Unreadable | Copied::Partly(..))) {
+        let is_torn = |found: &Copied| matches!(found, Copied::Unreadable | Copied::Partly(..));
+        let newest = found.iter().filter_map(Copied::image).max_by_key(|(version, _)| *version);
+        let newest = newest.filter(|(version, _)| *version >= least);
+        // A copy that cannot be read whole may hold what none of the others has.
+        if found.iter().all(is_torn) || newest.is_none() && least > 0 && found.iter().any(is_torn) {
             let (PageId { kind, owner, number }, copies) = (id, copies.len());
             return fail!(
                 Lost,
                 "metadata page {number} of {kind:?} {owner} cannot be read: {copies} copies were tried"
             );
         }
-        let Some((best, block)) = found.iter().filter_map(Copied::image).max_by_key(|(version, _)| *version) else {
-            return Ok(None);
-        };
+        let Some((best, block)) = newest else { return Ok(None) };
         let (best, block) = (*best, block.clone());
         let lacks =
             |found: &Copied| !matches!(found, Copied::Late) && found.image().is_none_or(|(version, _)| *version < best);
@@ -434,24 +454,25 @@ impl Store {
 
     /// The version of the newest sound image of a page on the current disks; 0: there is none.
     pub async fn page_version(&self, id: PageId, home: (PageRun, u32)) -> u64 {
-        let (_, found) = self.read_copies(id, home, false).await;
+        let (_, found) = self.read_copies(id, home, 0, false).await;
         found.iter().filter_map(Copied::image).map(|(version, _)| *version).max().unwrap_or(0)
     }
 
     /// Every copy of a page on the current disks, and the newest sound image there. With `patiently`, a disk that
-    /// stalls is waited for only where no other copy was read whole; and never while a pool is being opened, when a
-    /// copy that is behind could be taken for the newest.
+    /// stalls is waited for only where no other copy was read whole, with version `least` at least; and never while a
+    /// pool is being opened, when a copy that is behind could be taken for the newest.
     pub(super) async fn read_copies(
         &self,
         id: PageId,
         home: (PageRun, u32),
+        least: u64,
         patiently: bool,
     ) -> (Vec<SlabAt>, Vec<Copied>) {
         let copies = self.page_copies(home.0.segment, true);
         let first = first_block(home);
         let patiently = patiently && (self.writing.get() || self.read_only);
         let mut found = join(copies.iter().map(|at| self.read_copy(id, *at, first, patiently))).await;
-        if !found.iter().any(|found| matches!(found, Copied::Whole(_))) {
+        if !found.iter().any(|found| matches!(found, Copied::Whole((version, _)) if *version >= least)) {
             for (at, found) in copies.iter().zip(&mut found).filter(|(_, found)| matches!(found, Copied::Late)) {
                 *found = self.read_copy(id, *at, first, false).await;
             }

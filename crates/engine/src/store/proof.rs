@@ -15,7 +15,7 @@ use super::page_place::{first_block, slot_of};
 use super::pages::Copied;
 use crate::error::Result;
 use crate::fail;
-use crate::format::page::{PageId, PageKind};
+use crate::format::page::{PAGE_SUMS, PageId, PageKind};
 use crate::format::record::{PageRun, SlabAt};
 use crate::io::Buf;
 use crate::segment::PAGE_PAIR;
@@ -28,7 +28,8 @@ pub enum Proof {
     Sound,
     /// Some copies were not what they should be; those that are mended are now.
     Damaged,
-    /// No copy has what is in memory. The next checkpoint writes it: it was about to anyway, or the page is mended.
+    /// No copy has what is in memory, or what the tree says that they have. The next checkpoint writes it: it was about
+    /// to anyway, or the page is mended.
     Behind {
         /// A checkpoint was about to write it anyway.
         awaited: bool,
@@ -43,7 +44,8 @@ impl Store {
     pub async fn prove_page(&self, id: PageId, home: (PageRun, u32), mends: bool) -> Result<Proof> {
         let _used = self.pages.using(id);
         let _slabs = self.map.borrow().segments.get(&home.0.segment).map(|segment| segment.record.slabs.clone());
-        let (copies, found) = self.read_copies(id, home, true).await;
+        let least = self.least_version(id, mends).await;
+        let (copies, found) = self.read_copies(id, home, least, true).await;
         if let Some((at, _)) = copies.iter().zip(&found).find(|(_, found)| matches!(found, Copied::Late)) {
             return Ok(Proof::Late(at.disk));
         }
@@ -56,6 +58,15 @@ impl Store {
                     self.write_again(id);
                 }
                 return Ok(Proof::Behind { awaited });
+            }
+            None if certain && best < least => {
+                if mends {
+                    // What the page held is lost, and known as that once it is in memory.
+                    let first = u64::from(id.number) * PAGE_SUMS as u64;
+                    let _held = self.load_sums(id.owner, first..first + 1).await?;
+                    self.write_again(id);
+                }
+                return Ok(Proof::Behind { awaited: false });
             }
             None if !certain => {
                 let (PageId { kind, owner, number }, copies) = (id, copies.len());

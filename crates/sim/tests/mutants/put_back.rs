@@ -1,10 +1,13 @@
-//! Disks that are put back from older copies: what was written to them since is proven, whatever the copy says of
-//! itself. Each story ends with a panic if one rule is broken.
+//! Disks that are put back from older copies, and writes that all disks lost: what is older than what was called durable
+//! is never believed, whatever it says of itself. Each story ends with a panic if one rule is broken.
 
 use crate::stories::repair;
 use crate::story::*;
-use weft_engine::units::{ByteCount, Nanos};
+use weft_engine::error::ErrorKind;
+use weft_engine::format::page::{PAGE_MAGIC, PageKind};
+use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos};
 use weft_engine::world::World;
+use weft_sim::disk::DiskImage;
 
 /// Nobody knows what a disk lacks that was put back from an older copy: all of it is proven.
 pub fn a_disk_that_is_put_back_from_an_older_copy_is_proven_as_a_whole() {
@@ -64,4 +67,67 @@ pub fn a_disk_that_an_opening_lost_is_proven_when_it_is_put_back_from_before_tha
         story.close();
     }
     assert!(noticed > 0, "no opening got as far as its promise");
+}
+
+/// All disks lost what was written to the places of data, and to checksum pages, since some time: what lies there agrees
+/// with the checksums of then.
+pub fn old_data_that_agrees_with_old_checksums_is_an_error() {
+    for resiliency in [MIRROR2, MIRROR3, PARITY] {
+        let mut story = Story::new(13, 4, resiliency);
+        let count = 8;
+        for value in 1..20 {
+            story.write_and_flush(0, count * story.stripe(), value);
+            story.checkpoint();
+        }
+        story.cut();
+        let before = story.images();
+        story.open().unwrap();
+        for value in 20..30 {
+            story.write_and_flush(0, count * story.stripe(), value);
+            story.checkpoint();
+        }
+        story.close();
+        let images: Vec<DiskImage> =
+            story.images().iter().zip(&before).map(|(now, before)| lose(now, before)).collect();
+        let mut story = story.with_images(&images);
+        story.open().unwrap();
+        let stripe = story.stripe();
+        let mut lost = 0;
+        for no in 0..count {
+            match story.byte(no * stripe, stripe) {
+                Ok(byte) => assert_eq!(byte, 29, "stripe {no} of {resiliency:?} is as it was before"),
+                Err(error) => {
+                    assert_eq!(error.kind, ErrorKind::Lost, "{error}");
+                    lost += 1;
+                }
+            }
+        }
+        assert!(lost > 0, "no place was used again");
+        // What is written anew is sound, and stays so; and so are the checksum pages, once they are mended.
+        story.write_and_flush(0, count * stripe, 30);
+        story.checkpoint();
+        story.close();
+        story.open().unwrap();
+        assert_eq!(story.byte(0, count * stripe).unwrap(), 30);
+        let pool = story.rig.pool();
+        story.rig.run(async move { pool.check(true).await.unwrap() });
+        assert_eq!(story.prove(), 0);
+        story.close();
+    }
+}
+
+/// A disk as it is `now`, but that what lies in its slabs is as it was `before`, except stripe tables and the tree.
+fn lose(now: &DiskImage, before: &DiskImage) -> DiskImage {
+    let plan = label_of(now).plan;
+    let mut image = now.clone();
+    for at in (plan.data_at.0..plan.disk_len.0).step_by(BLOCK as usize).map(DiskOffset) {
+        let [now, before] = [now, before].map(|image| image.read(at, ByteCount(BLOCK)).unwrap());
+        let sheet =
+            |block: &[u8]| block.starts_with(&PAGE_MAGIC) && block[24..26] == (PageKind::Sheet as u16).to_le_bytes();
+        let data = |block: &[u8]| block.iter().all(|byte| *byte == block[0]);
+        if now != before && (sheet(&now) || data(&now)) && (sheet(&before) || data(&before)) {
+            image.overwrite(at, &before);
+        }
+    }
+    image
 }

@@ -57,7 +57,10 @@ impl Store {
                         let bytes = bytes_of(&Record::Segment(found.record.clone()));
                         bytes.chunks(PART).enumerate().for_each(|(no, part)| tree.put(segment_key(id, no), part));
                     }
-                    None => (0..PARTS_MAX).for_each(|part| tree.delete(segment_key(id, part))),
+                    None => {
+                        (0..PARTS_MAX).for_each(|part| tree.delete(segment_key(id, part)));
+                        self.clear_sheet_versions(id);
+                    }
                 },
                 Touched::Table(id) if !map.tables.contains_key(&id) => {
                     tree.clear(KeyRange::new(chunk_key(id, 0), chunk_key(id, u32::MAX)));

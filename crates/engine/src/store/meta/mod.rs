@@ -22,6 +22,7 @@
 pub mod conf;
 pub mod copies;
 pub mod room;
+pub mod sheets;
 
 use super::Store;
 use crate::error::{Error, ErrorKind, Result};
@@ -205,6 +206,7 @@ impl Store {
         pages: &[PageId],
     ) -> core::result::Result<Option<Prepared<'a>>, TreeError> {
         self.put_versions(pages);
+        self.put_sheet_versions(pages);
         if tree.changed() == 0 {
             return Ok(None);
         }
