@@ -60,6 +60,11 @@ pub fn block_checksums(first: BlockAddress, data: &[u8], sums: &mut [u32]) {
     }
 }
 
+/// The mark of the owner of a stripe: of its table, and its number there. Never 0, as no checksum is.
+pub fn owner_mark(table: u32, stripe: u64) -> u32 {
+    crc32c_append(crc32c(&table.to_le_bytes()), &stripe.to_le_bytes()).max(1)
+}
+
 /// The checksums that blocks of zeros have from `first` on.
 pub fn zero_checksums(first: BlockAddress) -> impl Iterator<Item = u32> {
     let kernel = Kernel::best();

@@ -136,10 +136,12 @@ pub enum Mutant {
     PromiseNotSeen = 64,
     /// An old image of a checksum page is believed where all disks lost the newest one.
     SheetVersionsIgnored = 65,
+    /// Whose stripe lies at a place is not compared with whose is wanted.
+    OwnerNotCompared = 66,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 65] = [
+pub const ALL: [Mutant; 66] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -205,6 +207,7 @@ pub const ALL: [Mutant; 65] = [
     Mutant::StalePagesBelieved,
     Mutant::PromiseNotSeen,
     Mutant::SheetVersionsIgnored,
+    Mutant::OwnerNotCompared,
 ];
 
 /// The mutant of this name.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weft_engine::format::doc::{layouts, numbers};
-use weft_engine::store::meta::{conf::CONF, room::ROOM};
+use weft_engine::store::meta::{conf::CONF, room::ROOM, sheets::SHEETS};
 use weft_engine::tree;
 
 /// A structure as the document describes it: name, offset and width of each field, in the order of the rows.

@@ -48,7 +48,7 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
         layout!(DropBody { id pad_0 }),
         layout!(LayoutBody { resiliency copies columns pad_0 interleave }),
         layout!(TableBody { id layout packs disks }),
-        layout!(SegmentBody { id owner layout sheet_segment sheet_first sheet_count slots missed }),
+        layout!(SegmentBody { id owner layout sheet_segment sheet_first sheet_count slots flags missed }),
         layout!(SlabBody { disk pad_0 slab }),
         layout!(ChunkBody { table chunk segment first count pad_0 versions }),
         layout!(CommitBody { stripe table segment index sums retires }),

@@ -6,7 +6,7 @@
 
 use super::Pool;
 use super::moves::{Homed, PAGES_AT_ONCE};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::format::page::PageId;
 use crate::format::record::OWNER_METADATA;
 use crate::store::join;
@@ -275,19 +275,33 @@ impl Pool {
                 (stripe, place)
             };
             next = stripe + 1;
-            let proven = self.check_stripe(place, repair, report).await;
+            let proven = self.check_stripe(place, (table, stripe), repair, report).await;
             let records = self.store.map.borrow_mut().unpin(place);
             self.store.append_all(records);
             proven?;
         }
     }
 
-    async fn check_stripe(&self, place: Place, repair: bool, report: &mut CheckReport) -> Result<()> {
+    async fn check_stripe(
+        &self,
+        place: Place,
+        (table, stripe): (u32, u64),
+        repair: bool,
+        report: &mut CheckReport,
+    ) -> Result<()> {
         let target = if repair { Target::new(&self.store, place) } else { Target::to_look_at(&self.store, place) };
         let Some(target) = target else { return Ok(()) };
-        let proven = self.store.prove_stripe(&target).await?;
+        let target = target.owned_by(table, stripe);
         report.stripes += 1;
         report.bytes += target.layout.raw_len();
+        let proven = match self.store.prove_stripe(&target).await {
+            Err(error) if error.kind == ErrorKind::Lost => {
+                report.lost_stripes += 1;
+                report.problems.push(format!("stripe {stripe} of table {table}: {}", error.context));
+                return Ok(());
+            }
+            proven => proven?,
+        };
         report.bad_blocks += proven.bad() + proven.absent;
         report.curable_blocks += self.store.curable(&target, &proven);
         report.healed_blocks += proven.healed;

@@ -219,8 +219,7 @@ impl Map {
             return fail!(NoSpace, "what is left for the pool's configuration is kept for whole stripes");
         }
         let slabs = self.place(layout.slots(), SLABS_KEPT, layout.failures(), disks)?;
-        let sums = layout.stripe_sums() as u64 * layout.segment_stripes(self.slab) as u64;
-        let pages = sums.div_ceil(PAGE_SUMS as u64) as u32;
+        let pages = self.sheet_pages(layout);
         // The slabs are taken before the pages are: a metadata segment made for them must not get the same ones.
         let id = self.insert_segment(table, layout, PageRun { segment: 0, first: 0, count: 0 }, slabs);
         let sheet = match self.take_page_run(pages, false, records) {
@@ -234,6 +233,12 @@ impl Map {
         segment.record.sheet = sheet;
         records.push(Record::Segment(segment.record.clone()));
         Ok(id)
+    }
+
+    /// Pages with the checksums of a new segment, and with the mark of each stripe's owner.
+    pub(super) fn sheet_pages(&self, layout: Layout) -> u32 {
+        let sums = (layout.stripe_sums() as u64 + 1) * layout.segment_stripes(self.slab) as u64;
+        sums.div_ceil(PAGE_SUMS as u64) as u32
     }
 
     /// How many more segments of `layout` the free slabs allow, and those that are free in a moment, on `disks` (bits;
@@ -390,7 +395,8 @@ impl Map {
     ) -> u32 {
         let id = self.next.next_segment;
         self.next.next_segment += 1;
-        let record = SegmentRecord { id, owner, layout, sheet, slabs: slabs.into(), missed: 0 };
+        let owners = owner != OWNER_METADATA;
+        let record = SegmentRecord { id, owner, layout, sheet, owners, slabs: slabs.into(), missed: 0 };
         let indexes = self.indexes(&record) as usize;
         if let Some(table) = self.tables.get_mut(&owner) {
             table.segments.insert(id);

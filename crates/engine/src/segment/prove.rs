@@ -104,7 +104,7 @@ impl Map {
             let Some(table) = self.tables.get(&segment.record.owner) else {
                 return fail!(Corrupt, "segment {} belongs to a table that does not exist", segment.record.id);
             };
-            let sums = table.record.layout.stripe_sums() as u64 * self.indexes(&segment.record) as u64;
+            let sums = segment.record.sums_range(0, self.indexes(&segment.record)).end;
             let sheet = segment.record.sheet.count as u64 >= sums.div_ceil(PAGE_SUMS as u64);
             if table.record.layout != segment.record.layout || !sheet {
                 return fail!(Corrupt, "segment {} does not fit its table", segment.record.id);

@@ -7,7 +7,6 @@ use super::allocate::{SLABS_KEPT, segments_on};
 use super::config::METADATA_LEN;
 use super::copies::Copies;
 use super::{DiskRoom, Map, PAGE_PAIR, Segment};
-use crate::format::page::PAGE_SUMS;
 use crate::format::record::{SEGMENT_LEN, SLAB_LEN};
 use crate::stripe::geometry::Layout;
 use crate::units::ByteCount;
@@ -39,8 +38,7 @@ impl Map {
     fn reservable_with(&self, layout: Layout, disks: u64, free: impl Fn(&DiskRoom) -> usize) -> u64 {
         let free: BTreeMap<u16, u64> = self.disks.iter().map(|(no, disk)| (*no, free(disk) as u64)).collect();
         let data: Vec<u16> = self.disks_for(disks).map(|disk| disk.record.no).collect();
-        let sheet = layout.stripe_sums() as u64 * layout.segment_stripes(self.slab) as u64;
-        let sheet = (sheet.div_ceil(PAGE_SUMS as u64) as usize).max(1);
+        let sheet = (self.sheet_pages(layout) as usize).max(1);
         let each = ((self.slab.0 / PAGE_PAIR) as usize / sheet).max(1) as u64;
         let ready = |segment: &Segment| -> u64 {
             let runs = segment.free.runs(0..segment.free.len(), true);

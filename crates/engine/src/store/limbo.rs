@@ -384,7 +384,7 @@ impl Store {
     async fn commit_anew(&self, key: (u32, u64)) -> Result<()> {
         let Some(place) = self.map.borrow().limbo.get(&key).copied() else { return Ok(()) };
         let Some(target) = Target::new(self, place) else { return Ok(()) };
-        let sums = self.sums(place.segment, target.sums_range()).await?;
+        let sums = self.sums_of(&target).await?;
         // No await from here on.
         let Some(Withdrawn { mut fresh, .. }) = self.limbo.withdrawn.borrow_mut().remove(&key) else { return Ok(()) };
         let (table, stripe) = key;

@@ -59,12 +59,15 @@ pub struct Landed {
     pub data: Vec<u8>,
 }
 
+/// The checksums of a stripe, and whose it is: its table, and its number there.
+type Sums = ((u32, u64), Vec<u32>);
+
 /// What a replay has gathered on its way.
 #[derive(Default)]
 struct Redo {
     landed: LandedIndex,
     /// The checksums of the stripes that were committed, for the checksum pages.
-    sums: BTreeMap<Place, Vec<u32>>,
+    sums: BTreeMap<Place, Sums>,
     /// Chunks that no checkpoint knows.
     chunks: Vec<ChunkRecord>,
 }
@@ -176,7 +179,7 @@ impl Store {
         landed.retire(vdisk.id, range, retires);
     }
 
-    fn redo_commit(&self, commit: CommitRecord<'_>, sums: &mut BTreeMap<Place, Vec<u32>>) -> Result<()> {
+    fn redo_commit(&self, commit: CommitRecord<'_>, sums: &mut BTreeMap<Place, Sums>) -> Result<()> {
         let place = Place { segment: commit.segment, index: commit.index };
         let mut map = self.map.borrow_mut();
         // The table was dropped by a later record, and the configuration read first knows that already.
@@ -193,13 +196,13 @@ impl Store {
         if commit.sums.len() != expected || commit.index >= map.indexes(&segment.record) {
             return fail!(Corrupt, "a commit to {place:?} does not fit its segment");
         }
-        sums.insert(place, commit.sums.into_owned());
+        sums.insert(place, ((commit.table, commit.stripe), commit.sums.into_owned()));
         Ok(())
     }
 
     /// Brings the metadata pages up to what the log says: checksums, and the versions of pages that no checkpoint
     /// knows. A checkpoint that a crash cut short may have written images of those: the next ones must count as newer.
-    async fn redo_pages(&self, mut sums: BTreeMap<Place, Vec<u32>>, fresh: Vec<ChunkRecord>) -> Result<()> {
+    async fn redo_pages(&self, mut sums: BTreeMap<Place, Sums>, fresh: Vec<ChunkRecord>) -> Result<()> {
         for chunk in fresh {
             let of = |page| self.page_version(table_page(chunk.table, chunk.chunk, page), (chunk.pages, page));
             if !self.map.borrow().has_chunk(chunk.table, chunk.chunk) {
@@ -211,18 +214,17 @@ impl Store {
             found.expect("nothing is dropped meanwhile").versions.copy_from_slice(&versions);
         }
         while !sums.is_empty() {
-            let group: Vec<(Place, Vec<u32>)> = core::iter::from_fn(|| sums.pop_first()).take(SUMS_AT_ONCE).collect();
-            let set = |(place, sums): (Place, Vec<u32>)| async move {
+            let group: Vec<(Place, Sums)> = core::iter::from_fn(|| sums.pop_first()).take(SUMS_AT_ONCE).collect();
+            let set = |(place, (owner, sums)): (Place, Sums)| async move {
                 if !self.map.borrow().segments.contains_key(&place.segment) {
                     return Ok(()); // it was dropped by a later record
                 }
-                let first = place.index as u64 * sums.len() as u64;
-                let _held = match self.load_sums(place.segment, first..first + sums.len() as u64).await {
+                let _held = match self.load_sums_at(place, 1).await {
                     // Who only reads gets what is there: the stripes of this page are errors, as the page is.
                     Err(_) if self.read_only => return Ok(()),
                     held => held?,
                 };
-                self.pages.set(place.segment, first, &sums);
+                self.set_sums(place, owner, &sums);
                 Ok(())
             };
             join(group.into_iter().map(set)).await.into_iter().collect::<Result<()>>()?;

@@ -6,20 +6,24 @@
 //!    nothing immutable changes.
 //! 3. Nothing is rewritten in a slab that the segment has given up since the read was planned: it may be somebody
 //!    else's.
-//! 4. Who only looks at a stripe changes nothing: no block, no copy of its checksums, and nobody's count of bad blocks.
+//! 4. Where the reader knows whose stripe it wants, the mark at its place says that it lies there: a place that came to
+//!    be another's is an error, however sound its blocks are.
+//! 5. Who only looks at a stripe changes nothing: no block, no copy of its checksums, and nobody's count of bad blocks.
 
 use super::geometry::Layout;
 use super::plan::{self, Plan, SlotRead, Want};
 use super::table::Place;
 use super::together::Part;
-use crate::checksum::{BlockAddress, block_checksums, zero_checksums};
+use crate::checksum::{BlockAddress, block_checksums, owner_mark, zero_checksums};
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
-use crate::format::record::SlabAt;
+use crate::fail;
+use crate::format::record::{SegmentRecord, SlabAt};
 use crate::io::{Buf, DiskError, IoSlice};
 use crate::mutant::{self, Mutant};
 use crate::parity;
 use crate::store::lanes::CHUNK;
+use crate::store::pages::Held;
 use crate::store::{Store, join, lost};
 use crate::units::BLOCK;
 use alloc::collections::BTreeSet;
@@ -38,6 +42,10 @@ pub struct Target {
     pub layout: Layout,
     /// The slabs of its segment, as they were when this was made.
     pub slabs: Rc<[Option<SlabAt>]>,
+    /// Whether its checksums are followed by the mark of its owner.
+    pub owners: bool,
+    /// The mark of whose stripe it is, if whoever reads it knows.
+    pub owner: Option<u32>,
     /// Whether it is only looked at: what is found bad is counted against no disk, told to nobody, and left as it is.
     pub looks: bool,
 }
@@ -76,11 +84,17 @@ impl Target {
     /// The stripe at `place`, if its segment exists.
     pub fn new(store: &Store, place: Place) -> Option<Target> {
         let map = store.map.borrow();
-        let segment = map.segments.get(&place.segment)?;
-        Some(Target { place, layout: segment.record.layout, slabs: segment.record.slabs.clone(), looks: false })
+        let SegmentRecord { layout, owners, slabs, .. } = &map.segments.get(&place.segment)?.record;
+        let (layout, owners, slabs) = (*layout, *owners, slabs.clone());
+        Some(Target { place, layout, slabs, owners, owner: None, looks: false })
     }
 
-    /// The stripe at `place`, if its segment exists, for whoever only looks (invariant 4).
+    /// That one, as stripe `stripe` of `table`: if its place is another's, no byte of it is read.
+    pub fn owned_by(self, table: u32, stripe: u64) -> Target {
+        Target { owner: Some(owner_mark(table, stripe)), ..self }
+    }
+
+    /// The stripe at `place`, if its segment exists, for whoever only looks (invariant 5).
     pub fn to_look_at(store: &Store, place: Place) -> Option<Target> {
         Target::new(store, place).map(|target| Target { looks: !mutant::active(Mutant::CheckHeals), ..target })
     }
@@ -91,10 +105,11 @@ impl Target {
         self.slabs[slot].map(|at| (at, first + block as u64))
     }
 
-    /// The first of the stripe's checksums within its segment's sheet, and one past the last.
-    pub fn sums_range(&self) -> Range<u64> {
-        let sums = self.layout.stripe_sums() as u64;
-        self.place.index as u64 * sums..(self.place.index as u64 + 1) * sums
+    /// The first of the stripe's checksums within its segment's sheet, and one past the last, the mark of its owner
+    /// included.
+    fn sums_range(&self) -> Range<u64> {
+        let each = self.layout.stripe_sums() as u64 + u64::from(self.owners);
+        u64::from(self.place.index) * each..(u64::from(self.place.index) + 1) * each
     }
 
     /// Whether `sums`, those of the stripe, are those of zeros for all blocks of `wants`. The blocks may be others all
@@ -395,7 +410,7 @@ impl Store {
     /// The strip of `slot`, to be written somewhere: read where it is, or computed from the others. `Ok(None)`: with
     /// `in_place`, it is where it belongs. The caller has pinned the stripe.
     pub async fn rebuild_strip(&self, target: &Target, slot: usize, in_place: bool) -> Result<Option<IoSlice>> {
-        let sums = self.sums(target.place.segment, target.sums_range()).await?;
+        let sums = self.sums_of(target).await?;
         let blocks = 0..target.layout.strip_blocks();
         let column = target.layout.column(target.place.index, slot);
         let missed = self.misses(target, slot);
@@ -464,16 +479,51 @@ impl Store {
         })
     }
 
-    /// The stripe's checksums. Who only looks leaves the copies of their pages as they are.
-    async fn sums_of(&self, target: &Target) -> Result<Vec<u32>> {
+    /// The checksums of the stripe's blocks. Who only looks leaves the copies of their pages as they are. An error
+    /// (`Lost`): its place is another stripe's (invariant 4).
+    pub async fn sums_of(&self, target: &Target) -> Result<Vec<u32>> {
         let (segment, range) = (target.place.segment, target.sums_range());
-        if target.looks { self.sums_as_they_lie(segment, range).await } else { self.sums(segment, range).await }
+        let sums =
+            if target.looks { self.sums_as_they_lie(segment, range).await } else { self.sums(segment, range).await };
+        let mut sums = sums?;
+        let mark = if target.owners { sums.pop() } else { None };
+        // No mark: the page with it is lost. Those with the checksums may not be.
+        if let (Some(mark), Some(owner)) = (mark.filter(|mark| *mark != 0), target.owner)
+            && mark != owner
+            && !mutant::active(Mutant::OwnerNotCompared)
+        {
+            let Place { segment, index } = target.place;
+            return fail!(Lost, "what lies at stripe {index} of segment {segment} is not what is looked for there");
+        }
+        Ok(sums)
+    }
+
+    /// Notes the checksums of a stripe that was just written, and whose it is. Their pages are in memory. Synchronous.
+    pub fn set_sums(&self, place: Place, (table, stripe): (u32, u64), sums: &[u32]) {
+        let map = self.map.borrow();
+        let record = &map.segments.get(&place.segment).expect("the segment of a stripe that is written exists").record;
+        let first = record.sums_range(place.index, 1).start;
+        self.pages.set(place.segment, first, sums);
+        if record.owners {
+            self.pages.set(place.segment, first + sums.len() as u64, &[owner_mark(table, stripe)]);
+        }
+    }
+
+    /// Brings the pages with the checksums of `count` stripes from `place` on into memory, and keeps them there.
+    pub async fn load_sums_at(&self, place: Place, count: usize) -> Result<Held<'_>> {
+        let range = self
+            .map
+            .borrow()
+            .segments
+            .get(&place.segment)
+            .map(|segment| segment.record.sums_range(place.index, count as u32));
+        self.load_sums(place.segment, range.unwrap_or(0..0)).await
     }
 
     /// The slots (bits) whose strip has no disk, or is not all there. The caller has pinned the stripe, and it is
     /// committed.
     pub async fn slots_lacking(&self, target: &Target) -> Result<u128> {
-        let sums = self.sums(target.place.segment, target.sums_range()).await?;
+        let sums = self.sums_of(target).await?;
         let proven = join((0..target.layout.slots()).map(|slot| self.prove_strip(target, slot, &sums))).await;
         let lacks = |proven: &Option<Vec<Block>>| proven.as_ref().is_none_or(|bad| !bad.is_empty());
         Ok(proven.iter().enumerate().fold(0, |set, (slot, proven)| set | (lacks(proven) as u128) << slot))

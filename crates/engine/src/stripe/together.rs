@@ -65,7 +65,7 @@ impl Store {
     /// Reads parts of stripes, each as [`Store::read_stripe`] does; the answers in the same order. `fetch`: ahead of
     /// those who want them, so that others go first.
     pub async fn read_together(&self, parts: &[Part], fetch: Option<&Rc<Fetch>>) -> Vec<Result<Vec<IoSlice>>> {
-        let sums = join(parts.iter().map(|part| self.sums(part.target.place.segment, part.target.sums_range()))).await;
+        let sums = join(parts.iter().map(|part| self.sums_of(&part.target))).await;
         let chunk = fetch.map_or(CHUNK[0], |fetch| fetch.chunk.get());
         let mut work = Vec::new();
         let mut plans = Vec::with_capacity(parts.len());

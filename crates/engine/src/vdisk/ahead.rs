@@ -282,6 +282,7 @@ impl Vdisk {
                 return (parts, stripe);
             }
             let Some(target) = Target::new(&self.store, place) else { continue };
+            let target = target.owned_by(self.table(), stripe);
             let mut map = self.store.map.borrow_mut();
             map.pin(place);
             map.ahead.expect(place, data_len, fetch.clone());

@@ -35,7 +35,7 @@ pub(super) struct Sweep {
 
 /// Where bytes of a stripe come from: the first of them, how many, and the byte of which stripe on the disks; none:
 /// zeros.
-type Piece = (usize, usize, Option<(Place, usize)>);
+type Piece = (usize, usize, Option<(Target, usize)>);
 
 /// A stripe that is moved, its buffer, and where each of its bytes is to come from.
 struct Lifted {
@@ -165,8 +165,7 @@ impl Vdisk {
         for hole in holes {
             for extent in self.resolve(start + hole.start as u64..start + hole.end as u64) {
                 let (at, len) = (extent.range.start - start, extent.range.end - extent.range.start);
-                let source = extent.source.map(|(target, at)| (target.place, at));
-                from.push((at as usize, len as usize, source));
+                from.push((at as usize, len as usize, extent.source));
             }
         }
         Some(Lifted { stripe, id, from })
@@ -174,16 +173,16 @@ impl Vdisk {
 
     /// Reads what stripes are made of, each stripe on the disks once; `None`: it cannot be read.
     async fn read_lifted(&self, lifted: &[Lifted]) -> BTreeMap<Place, Option<(usize, Vec<u8>)>> {
-        let mut wanted: BTreeMap<Place, (usize, usize)> = BTreeMap::new();
+        let mut wanted: BTreeMap<Place, (&Target, usize, usize)> = BTreeMap::new();
         for (_, len, source) in lifted.iter().flat_map(|lifted| &lifted.from) {
-            let Some((place, at)) = source else { continue };
-            let range = wanted.entry(*place).or_insert((*at, at + len));
-            *range = (range.0.min(*at), range.1.max(at + len));
+            let Some((target, at)) = source else { continue };
+            let (_, from, to) = wanted.entry(target.place).or_insert((target, *at, at + len));
+            (*from, *to) = ((*from).min(*at), (*to).max(at + len));
         }
         let mut parts = Vec::new();
         let mut ranges = Vec::new();
-        for (place, (from, to)) in wanted {
-            let Some(target) = Target::new(&self.store, place) else { continue };
+        for (place, (target, from, to)) in wanted {
+            let target = target.clone();
             let wants = super::read::wants(target.layout, from, to - from);
             parts.push(Part { target, wants });
             ranges.push((place, from, to));
@@ -203,8 +202,8 @@ impl Vdisk {
             found.insert(place, bytes);
         }
         for (.., source) in lifted.iter().flat_map(|lifted| &lifted.from) {
-            if let Some((place, _)) = source {
-                self.release(*place);
+            if let Some((target, _)) = source {
+                self.release(target.place);
             }
         }
         found
@@ -218,8 +217,8 @@ impl Vdisk {
         from: &[Piece],
         bytes: &BTreeMap<Place, Option<(usize, Vec<u8>)>>,
     ) -> bool {
-        let there = |source: &Option<(Place, usize)>| {
-            source.is_none_or(|(place, _)| bytes.get(&place).is_some_and(|bytes| bytes.is_some()))
+        let there = |source: &Option<(Target, usize)>| {
+            source.as_ref().is_none_or(|(target, _)| bytes.get(&target.place).is_some_and(|bytes| bytes.is_some()))
         };
         if !from.iter().all(|(.., source)| there(source)) || self.check_not_lost(stripe).is_err() {
             self.sweep.borrow_mut().aside.insert(stripe);
@@ -231,7 +230,7 @@ impl Vdisk {
             }
             let before = buffer.memory();
             for (at, len, source) in from {
-                match source.and_then(|(place, from)| Some((from, bytes.get(&place)?.as_ref()?))) {
+                match source.as_ref().and_then(|(target, from)| Some((*from, bytes.get(&target.place)?.as_ref()?))) {
                     Some((from, (first, read))) => buffer.fill(*at, &read[from - first..from - first + len]),
                     None => buffer.fill(*at, &vec![0; *len]),
                 }

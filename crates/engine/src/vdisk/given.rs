@@ -104,7 +104,7 @@ impl Vdisk {
         let Some(target) = place.and_then(|place| Target::new(&self.store, place)) else { return place.is_none() };
         // Pinned: the stripe stays where it is, and the pages of its checksums with it.
         self.store.map.borrow_mut().pin(target.place);
-        let sums = self.store.sums(target.place.segment, target.sums_range()).await;
+        let sums = self.store.sums_of(&target).await;
         self.release(target.place);
         let seem_zeros = |sums: &Vec<u32>| {
             rest.iter().all(|run| target.seem_zeros(&super::read::wants(target.layout, run.start, run.len()), sums))

@@ -405,10 +405,8 @@ impl Vdisk {
         slots: Vec<Option<(u16, u64)>>,
     ) -> bool {
         let layout = self.layout();
-        let sums = layout.stripe_sums() as u64;
-        let first = place.index as u64 * sums;
         let held = match target {
-            Some(_) => self.store.load_sums(place.segment, first..first + sums * parcels.len() as u64).await.ok(),
+            Some(_) => self.store.load_sums_at(place, parcels.len()).await.ok(),
             None => None,
         };
         // No await from here on.
@@ -441,8 +439,7 @@ impl Vdisk {
     fn commit_parcel(self: &Rc<Self>, parcel: Parcel, place: Place) {
         let Parcel { number: stripe, sealed, parts, runs, retires } = parcel;
         let (table, sums) = (self.packs_table(), sealed.sums(place.segment, place.index));
-        let first = place.index as u64 * self.layout().stripe_sums() as u64;
-        self.store.pages.set(place.segment, first, &sums);
+        self.store.set_sums(place, (table, stripe), &sums);
         let seq = self.store.log.append(&commit_record(table, stripe, place, 0, &sums));
         self.store.map.borrow_mut().commit(table, stripe, Some(place), seq);
         let units: u64 = runs.iter().map(|run| run.count as u64).sum();

@@ -311,7 +311,7 @@ pub(super) fn resolve(map: &Map, tables: &[u32], range: Range<u64>, extents: &mu
         }
         match map.place_of(*first, stripe) {
             Some(place) => {
-                let target = target_at(map, place, table.record.layout);
+                let target = target_at(map, place, (*first, stripe));
                 extents.push(Extent { range: at..end, source: Some((target, (at % data_len) as usize)) });
             }
             None => resolve(map, below, at..end, extents),
@@ -328,13 +328,15 @@ fn fine_source(map: &Map, fine: &Fine, at: u64, end: &mut u64) -> Option<(Target
     let last = (1..end.div_ceil(UNIT) - unit).take_while(beside).last().unwrap_or(0);
     *end = (*end).min((unit + last + 1) * UNIT);
     let place = map.place_of(fine.packs, stripe).expect("a packed stripe that holds units is mapped");
-    let layout = map.tables[&fine.packs].record.layout;
-    Some((target_at(map, place, layout), (index as u64 * UNIT + at % UNIT) as usize))
+    Some((target_at(map, place, (fine.packs, stripe)), (index as u64 * UNIT + at % UNIT) as usize))
 }
 
-fn target_at(map: &Map, place: Place, layout: Layout) -> Target {
-    let slabs = map.segments.get(&place.segment).map(|segment| segment.record.slabs.clone());
-    Target { place, layout, slabs: slabs.unwrap_or_else(|| Rc::new([])), looks: false }
+fn target_at(map: &Map, place: Place, (table, stripe): (u32, u64)) -> Target {
+    let layout = map.tables[&table].record.layout;
+    let record = map.segments.get(&place.segment).map(|segment| &segment.record);
+    let slabs = record.map_or_else(|| Rc::new([]) as Rc<[_]>, |record| record.slabs.clone());
+    let owners = record.is_some_and(|record| record.owners);
+    Target { place, layout, slabs, owners, owner: None, looks: false }.owned_by(table, stripe)
 }
 
 /// The blocks of each data column that cover bytes `at..at + len` of a stripe.

@@ -400,9 +400,7 @@ impl Vdisk {
             self.give_up(place, stripes.len() as u32);
             return self.write_elsewhere(place, stripes, missing).await;
         }
-        let sums = layout.stripe_sums() as u64;
-        let first = place.index as u64 * sums;
-        let _held = match self.store.load_sums(place.segment, first..first + sums * stripes.len() as u64).await {
+        let _held = match self.store.load_sums_at(place, stripes.len()).await {
             Ok(held) => held,
             Err(error) => {
                 self.give_up(place, stripes.len() as u32);
@@ -495,8 +493,8 @@ impl Vdisk {
     fn commit(self: &Rc<Self>, stripe: u64, sealed: &Rc<Sealed>, place: Place) {
         let layout = self.layout();
         let sums = sealed.sums(place.segment, place.index);
-        self.store.pages.set(place.segment, place.index as u64 * layout.stripe_sums() as u64, &sums);
         let table = self.table();
+        self.store.set_sums(place, (table, stripe), &sums);
         let seq = self.store.log.append(&commit_record(table, stripe, place, sealed.retires, &sums));
         let before = {
             let mut map = self.store.map.borrow_mut();

@@ -131,3 +131,38 @@ fn lose(now: &DiskImage, before: &DiskImage) -> DiskImage {
     }
     image
 }
+
+/// The map says of two stripes that each lies where the other does.
+pub fn a_place_that_came_to_be_another_stripe_s_is_an_error() {
+    for resiliency in [SIMPLE, MIRROR2, PARITY] {
+        let mut story = Story::new(14, 4, resiliency);
+        let stripe = story.stripe();
+        (0..4).for_each(|no| story.write_and_flush(no * stripe, stripe, 1 + no as u8));
+        {
+            let pool = story.rig.pool();
+            let mut map = pool.store().map.borrow_mut();
+            let table = map.vdisks.values().next().unwrap().tables[0];
+            let table = map.tables.get_mut(&table).unwrap();
+            let places = [table.get(1), table.get(2)];
+            table.set(1, places[1]);
+            table.set(2, places[0]);
+        }
+        for no in 0..4 {
+            let read = story.byte(no * stripe, stripe);
+            match no {
+                1 | 2 => assert_eq!(kind(read), Some(ErrorKind::Lost), "stripe {no} of {resiliency:?}"),
+                _ => assert_eq!(read.unwrap(), 1 + no as u8),
+            }
+            // What is merged with it would make it the truth.
+            if no == 1 {
+                let _ = story.write(no * stripe + 512, 512, 9);
+                assert_eq!(kind(story.flush().and_then(|()| story.byte(no * stripe, 512))), Some(ErrorKind::Lost));
+            }
+        }
+        let pool = story.rig.pool();
+        let report = story.rig.run(async move { pool.check(false).await.unwrap() });
+        assert_eq!(report.lost_stripes, 2, "{report:?}");
+        assert!(report.problems.iter().any(|problem| problem.contains("not what is looked for")), "{report:?}");
+        story.rig.halt();
+    }
+}

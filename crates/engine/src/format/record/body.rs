@@ -81,7 +81,8 @@ pub(crate) struct SegmentBody {
     pub(crate) sheet_segment: u32,
     pub(crate) sheet_first: u32,
     pub(crate) sheet_count: u32,
-    pub(crate) slots: u32,
+    pub(crate) slots: u16,
+    pub(crate) flags: u16,
     pub(crate) missed: [u64; 2],
 }
 

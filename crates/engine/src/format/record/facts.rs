@@ -7,6 +7,7 @@ use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// The most tables of one virtual disk's stack.
 pub const TABLES_MAX: usize = 8;
@@ -200,10 +201,26 @@ pub struct SegmentRecord {
     pub layout: Layout,
     /// Where its checksums are kept; none for metadata segments (`count` 0).
     pub sheet: PageRun,
+    /// Whether the checksums of each stripe are followed by the mark of its owner. Segments that were made before format
+    /// version 4 have none.
+    pub owners: bool,
     /// Its slabs, by slot; `None`: that slot has no disk yet.
     pub slabs: Rc<[Option<SlabAt>]>,
     /// Slots (one bit each) that lack strips of stripes in use: their disk was away when those were written.
     pub missed: u128,
+}
+
+impl SegmentRecord {
+    /// Checksums that the sheet has for each stripe, with the mark of its owner.
+    pub fn sums_each(&self) -> u64 {
+        self.layout.stripe_sums() as u64 + u64::from(self.owners)
+    }
+
+    /// Which checksums of the sheet are those of `count` stripes from `index` on.
+    pub fn sums_range(&self, index: u32, count: u32) -> Range<u64> {
+        let first = u64::from(index) * self.sums_each();
+        first..first + u64::from(count) * self.sums_each()
+    }
 }
 
 /// See [`Record::Settings`].

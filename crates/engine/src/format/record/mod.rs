@@ -390,7 +390,8 @@ fn encode_segment(segment: &SegmentRecord, out: &mut Vec<u8>) {
         sheet_segment: segment.sheet.segment,
         sheet_first: segment.sheet.first,
         sheet_count: segment.sheet.count,
-        slots: segment.slabs.len() as u32,
+        slots: segment.slabs.len() as u16,
+        flags: if segment.owners { SEGMENT_OWNERS } else { 0 },
         missed: [segment.missed as u64, (segment.missed >> 64) as u64],
     };
     out.extend_from_slice(body.as_bytes());
@@ -400,12 +401,19 @@ fn encode_segment(segment: &SegmentRecord, out: &mut Vec<u8>) {
     }
 }
 
+/// The flag of segments whose sheets have the mark of each stripe's owner.
+pub const SEGMENT_OWNERS: u16 = 1;
+
 fn decode_segment(body: &[u8]) -> Result<SegmentRecord> {
     let (segment, mut rest) = take::<SegmentBody>(body)?;
     let layout = decode_layout(segment.layout)?;
     if segment.slots as usize != layout.slots() || layout.slots() > SLOTS_MAX {
         return fail!(Corrupt, "a segment of {} slots claims {}", layout.slots(), segment.slots);
     }
+    if segment.flags & !SEGMENT_OWNERS != 0 {
+        return fail!(Corrupt, "a segment has flags {:#x}, of which nothing is known", segment.flags);
+    }
+    let owners = segment.flags & SEGMENT_OWNERS != 0;
     let mut slabs = Vec::with_capacity(layout.slots());
     for _ in 0..segment.slots {
         let (at, after) = take::<SlabBody>(rest)?;
@@ -414,7 +422,7 @@ fn decode_segment(body: &[u8]) -> Result<SegmentRecord> {
     }
     let sheet = PageRun { segment: segment.sheet_segment, first: segment.sheet_first, count: segment.sheet_count };
     let missed = segment.missed[0] as u128 | (segment.missed[1] as u128) << 64;
-    Ok(SegmentRecord { id: segment.id, owner: segment.owner, layout, sheet, slabs: slabs.into(), missed })
+    Ok(SegmentRecord { id: segment.id, owner: segment.owner, layout, sheet, owners, slabs: slabs.into(), missed })
 }
 
 fn encode_commit(commit: &CommitRecord<'_>, out: &mut Vec<u8>) {
@@ -485,6 +493,7 @@ mod tests {
                 owner: 9,
                 layout,
                 sheet: PageRun { segment: 1, first: 2, count: 3 },
+                owners: true,
                 slabs: Rc::new([Some(SlabAt { disk: 0, slab: 5 }), None, Some(SlabAt { disk: 2, slab: 6 })]),
                 missed: 1 << 95 | 4,
             }),
