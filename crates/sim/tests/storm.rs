@@ -59,7 +59,7 @@ fn seeds_that_once_failed_pass() {
 
 /// Storms of other profiles that found something: a pool that was closed while disks went and came waited for ever; and
 /// half of the disks went on although a label that was cut short let the other half be opened elsewhere.
-const OTHERS: [(Profile, u64); 24] = [
+const OTHERS: [(Profile, u64); 25] = [
     (Profile::Split, 1442),
     (Profile::Split, 1478),
     (Profile::Split, 1506),
@@ -95,6 +95,8 @@ const OTHERS: [(Profile, u64); 24] = [
     (Profile::Damage, 30278),
     // A disk was lost with the second label of an opening, and put back from before the label that it was opened with.
     (Profile::Damage, 1_000_701),
+    // A pool was given up amid a write, which looked for other disks for ever, without waiting.
+    (Profile::Flicker, 2_100_047),
 ];
 
 #[test]

@@ -260,6 +260,8 @@ impl Pool {
         if !mutant::active(Mutant::ReleasedPoolGoesOn) {
             self.store.log.fail(Error::new(ErrorKind::Closed, "the pool is closed"));
         }
+        // A stripe that is being written looks for disks that take it elsewhere: there are none.
+        self.store.map.borrow_mut().disks.values_mut().for_each(|room| (room.healthy, room.current) = (false, false));
         let mut members = self.store.members.borrow_mut();
         members.values_mut().filter_map(|member| Some((member.disk.take()?, member.plan))).collect()
     }

@@ -31,6 +31,7 @@ pub mod proof;
 pub mod quorum;
 pub mod replay;
 pub mod spare;
+mod sums;
 pub mod tuning;
 pub mod turns;
 

@@ -286,24 +286,9 @@ impl Pages {
 }
 
 impl Store {
-    /// The checksums `range` of `segment`, read from the disks where they are not in memory.
-    pub async fn sums(&self, segment: u32, range: Range<u64>) -> Result<Vec<u32>> {
-        let _held = self.load_sums(segment, range.clone()).await?;
-        Ok(self.pages.get(segment, range).expect("held pages are in memory"))
-    }
-
-    /// The checksums `range` of `segment`, for whoever only looks: copies that lack a page of them are left so.
-    pub async fn sums_as_they_lie(&self, segment: u32, range: Range<u64>) -> Result<Vec<u32>> {
-        let _held = self.load(segment, range.clone(), false).await?;
-        Ok(self.pages.get(segment, range).expect("held pages are in memory"))
-    }
-
-    /// Brings the checksum pages of `range` into memory and keeps them there.
-    pub async fn load_sums(&self, segment: u32, range: Range<u64>) -> Result<Held<'_>> {
-        self.load(segment, range, true).await
-    }
-
-    async fn load(&self, segment: u32, range: Range<u64>, heals: bool) -> Result<Held<'_>> {
+    /// Brings the checksum pages of `range` into memory and keeps them there; copies that lack a page are left so
+    /// unless it `heals`.
+    pub(super) async fn load(&self, segment: u32, range: Range<u64>, heals: bool) -> Result<Held<'_>> {
         let held = self.pages.hold(segment, range.clone());
         loop {
             let absent = self.pages.absent(segment, range.clone());

@@ -17,13 +17,11 @@ use super::together::Part;
 use crate::checksum::{BlockAddress, block_checksums, owner_mark, zero_checksums};
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
-use crate::fail;
 use crate::format::record::{SegmentRecord, SlabAt};
 use crate::io::{Buf, DiskError, IoSlice};
 use crate::mutant::{self, Mutant};
 use crate::parity;
 use crate::store::lanes::CHUNK;
-use crate::store::pages::Held;
 use crate::store::{Store, join, lost};
 use crate::units::BLOCK;
 use alloc::collections::BTreeSet;
@@ -107,7 +105,7 @@ impl Target {
 
     /// The first of the stripe's checksums within its segment's sheet, and one past the last, the mark of its owner
     /// included.
-    fn sums_range(&self) -> Range<u64> {
+    pub(crate) fn sums_range(&self) -> Range<u64> {
         let each = self.layout.stripe_sums() as u64 + u64::from(self.owners);
         u64::from(self.place.index) * each..(u64::from(self.place.index) + 1) * each
     }
@@ -477,47 +475,6 @@ impl Store {
             let wants: Vec<Want> = (0..target.layout.data_columns()).map(want).collect();
             self.plan_read(target, &wants, &proven.bad).is_none()
         })
-    }
-
-    /// The checksums of the stripe's blocks. Who only looks leaves the copies of their pages as they are. An error
-    /// (`Lost`): its place is another stripe's (invariant 4).
-    pub async fn sums_of(&self, target: &Target) -> Result<Vec<u32>> {
-        let (segment, range) = (target.place.segment, target.sums_range());
-        let sums =
-            if target.looks { self.sums_as_they_lie(segment, range).await } else { self.sums(segment, range).await };
-        let mut sums = sums?;
-        let mark = if target.owners { sums.pop() } else { None };
-        // No mark: the page with it is lost. Those with the checksums may not be.
-        if let (Some(mark), Some(owner)) = (mark.filter(|mark| *mark != 0), target.owner)
-            && mark != owner
-            && !mutant::active(Mutant::OwnerNotCompared)
-        {
-            let Place { segment, index } = target.place;
-            return fail!(Lost, "what lies at stripe {index} of segment {segment} is not what is looked for there");
-        }
-        Ok(sums)
-    }
-
-    /// Notes the checksums of a stripe that was just written, and whose it is. Their pages are in memory. Synchronous.
-    pub fn set_sums(&self, place: Place, (table, stripe): (u32, u64), sums: &[u32]) {
-        let map = self.map.borrow();
-        let record = &map.segments.get(&place.segment).expect("the segment of a stripe that is written exists").record;
-        let first = record.sums_range(place.index, 1).start;
-        self.pages.set(place.segment, first, sums);
-        if record.owners {
-            self.pages.set(place.segment, first + sums.len() as u64, &[owner_mark(table, stripe)]);
-        }
-    }
-
-    /// Brings the pages with the checksums of `count` stripes from `place` on into memory, and keeps them there.
-    pub async fn load_sums_at(&self, place: Place, count: usize) -> Result<Held<'_>> {
-        let range = self
-            .map
-            .borrow()
-            .segments
-            .get(&place.segment)
-            .map(|segment| segment.record.sums_range(place.index, count as u32));
-        self.load_sums(place.segment, range.unwrap_or(0..0)).await
     }
 
     /// The slots (bits) whose strip has no disk, or is not all there. The caller has pinned the stripe, and it is

@@ -5,7 +5,8 @@ use std::pin::Pin;
 use weft_engine::error::{ErrorKind, Result};
 use weft_engine::pool::info::Health;
 use weft_engine::stripe::geometry::Resiliency;
-use weft_engine::units::VirtualOffset;
+use weft_engine::units::{Nanos, VirtualOffset};
+use weft_engine::world::World;
 use weft_sim::rig::resiliencies;
 
 /// stripe/plan.rs, invariant 1, and stripe/execute.rs, invariant 1: with every tolerated set of disks missing, all data
@@ -172,4 +173,25 @@ fn after_a_write_is_lost_for_good_no_flush_succeeds() {
     assert!(story.flush().is_err(), "and it stays so");
     assert!(story.read(0, story.stripe()).is_err_and(|error| error.kind == ErrorKind::Lost));
     story.rig.halt();
+}
+
+/// The disks are given up while a stripe is being written, whose layout bears no failure: it is not tried for ever to
+/// write it elsewhere.
+#[test]
+fn a_pool_whose_disks_were_given_up_amid_a_write_ends() {
+    for moment in 0..40 {
+        let story = Story::new(8, 3, SIMPLE);
+        let (vdisk, world) = (story.vdisk(), story.rig.world.clone());
+        let write = async move {
+            let bytes = vec![1; vdisk.stripe_len().as_usize() * 4];
+            let _ = vdisk.write(VirtualOffset(0), &bytes, false).await;
+            let _ = vdisk.flush().await;
+        };
+        world.spawn("writer", Box::pin(write));
+        let begun = world.operations();
+        world.run_until(Nanos::secs(1), || world.operations() >= begun + moment);
+        story.rig.pool().release();
+        world.run_until(world.now() + Nanos::secs(5), || false);
+        assert!(!world.tasks().contains(&"writer"), "given up after {moment} operations: {:?}", world.tasks());
+    }
 }

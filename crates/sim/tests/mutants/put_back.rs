@@ -1,5 +1,5 @@
-//! Disks that are put back from older copies, and writes that all disks lost: what is older than what was called durable
-//! is never believed, whatever it says of itself. Each story ends with a panic if one rule is broken.
+//! Disks that are put back from older copies, and writes that all disks lost: what is older than what was called
+//! durable is never believed, whatever it says of itself. Each story ends with a panic if one rule is broken.
 
 use crate::stories::repair;
 use crate::story::*;
@@ -69,8 +69,8 @@ pub fn a_disk_that_an_opening_lost_is_proven_when_it_is_put_back_from_before_tha
     assert!(noticed > 0, "no opening got as far as its promise");
 }
 
-/// All disks lost what was written to the places of data, and to checksum pages, since some time: what lies there agrees
-/// with the checksums of then.
+/// All disks lost what was written to the places of data, and to checksum pages, since some time: what lies there
+/// agrees with the checksums of then.
 pub fn old_data_that_agrees_with_old_checksums_is_an_error() {
     for resiliency in [MIRROR2, MIRROR3, PARITY] {
         let mut story = Story::new(13, 4, resiliency);

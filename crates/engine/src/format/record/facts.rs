@@ -201,8 +201,8 @@ pub struct SegmentRecord {
     pub layout: Layout,
     /// Where its checksums are kept; none for metadata segments (`count` 0).
     pub sheet: PageRun,
-    /// Whether the checksums of each stripe are followed by the mark of its owner. Segments that were made before format
-    /// version 4 have none.
+    /// Whether the checksums of each stripe are followed by the mark of its owner. Segments that were made before
+    /// format version 4 have none.
     pub owners: bool,
     /// Its slabs, by slot; `None`: that slot has no disk yet.
     pub slabs: Rc<[Option<SlabAt>]>,

@@ -6,10 +6,10 @@
 //! Invariants
 //! 1. A checkpoint names the versions of the images that it wrote. So a write that all disks lost is noticed, whatever
 //!    older image they still have.
-//! 2. A version becomes the truth with its image, by the labels that name the checkpoint; no image on the disks is older
-//!    from then on.
-//! 3. Where the tree has nothing of a page, because all of it was written by a whole checkpoint, or the page of the tree
-//!    is lost, any image of it counts. The next one is named again.
+//! 2. A version becomes the truth with its image, by the labels that name the checkpoint; no image on the disks is
+//!    older from then on.
+//! 3. Where the tree has nothing of a page, because a whole checkpoint was taken since, or a page of the tree is lost,
+//!    any image of it counts. The next one is named again.
 
 use crate::format::page::{PageId, PageKind, VERSIONS_MAX};
 use crate::mutant::{self, Mutant};
