@@ -29,6 +29,11 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// A person took a disk out for a while; the pool goes on without it.
+    DiskInMaintenance {
+        /// Which.
+        disk: DiskNo,
+    },
     /// A disk has not answered a request for the write timeout, and cannot be done without: whatever needs it waits.
     DiskStalled {
         /// Which.
@@ -187,6 +192,7 @@ impl fmt::Display for Event {
                 if *torn { f.write_str(", a torn tail was dropped") } else { Ok(()) }
             }
             Event::DiskLost { disk, reason } => write!(f, "{disk} lost: {reason}"),
+            Event::DiskInMaintenance { disk } => write!(f, "{disk} is in maintenance"),
             Event::DiskStalled { disk, waited } => write!(
                 f,
                 "{disk} has not answered for {} seconds; it cannot be done without, and whatever needs it waits",

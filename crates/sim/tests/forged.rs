@@ -237,7 +237,7 @@ fn used_with(whole: bool) -> Story {
     let layout = story.layout;
     story.rig.make_vdisk_named("second", layout, ByteCount::mib(1), 4096, true).unwrap();
     story.write_and_flush(0, 6 * story.stripe(), 1);
-    story.rig.pool().note_event(5, true, "something happened".into());
+    story.rig.pool().note_event(5, 1, true, "something happened".into());
     story.checkpoint();
     if whole {
         story.rig.pool().store().begin_tree_anew();

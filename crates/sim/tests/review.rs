@@ -257,7 +257,7 @@ fn a_repair_leaves_a_slot_its_home_while_that_may_be_the_only_copy() {
         pool.job_wait(job).await.unwrap()
     });
     assert_eq!(ended.state, JobState::Failed, "{ended:?}");
-    assert!(ended.note.contains("more was lost than the redundancy covers"), "{ended:?}");
+    assert_eq!(ended.failure, Some(ErrorKind::Lost), "{ended:?}");
     rig.close().unwrap();
     rig.disks[away].come_back(&mut rng);
     rig.open(&mut rng).unwrap();

@@ -59,7 +59,7 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
         layout!(SettingsBody { repair_after scrub_every scrubbed foreground_share full pad_0 }),
         layout!(TreeBody { root changes pad_0 }),
         layout!(PageChangeBody { segment first count taken }),
-        layout!(EventBody { no at_ms warning pad_0 len }),
+        layout!(EventBody { no at_ms warning told len }),
         layout!(JobBody { id kind state disk to forget pad_0 cursor began done total bad healed }),
     ]
 }

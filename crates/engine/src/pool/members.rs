@@ -157,7 +157,7 @@ impl Pool {
         self.store.append_changes(record);
         self.store.make_durable(self.store.log.seq()).await?;
         let parked = self.store.members.borrow().get(&no).and_then(|member| member.disk.clone());
-        self.store.disk_lost(no, "maintenance");
+        self.store.do_without(no, Event::DiskInMaintenance { disk: DiskNo(no) });
         if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
             member.parked = parked;
         }

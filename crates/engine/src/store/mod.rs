@@ -288,8 +288,13 @@ impl Store {
             .collect()
     }
 
-    /// Goes on without disk `no`.
+    /// Goes on without disk `no`, which was lost for this reason.
     pub fn disk_lost(&self, no: u16, reason: &str) {
+        self.do_without(no, Event::DiskLost { disk: DiskNo(no), reason: String::from(reason) });
+    }
+
+    /// Goes on without disk `no`, and tells of it by this event.
+    pub fn do_without(&self, no: u16, event: Event) {
         let mut members = self.members.borrow_mut();
         let Some(member) = members.get_mut(&no) else { return };
         let Some(disk) = member.disk.take() else { return };
@@ -311,7 +316,7 @@ impl Store {
             self.note_away(no, Away::Tracked, &touched);
         }
         self.labels.outdated.set(true);
-        self.world.emit(Event::DiskLost { disk: DiskNo(no), reason: String::from(reason) });
+        self.world.emit(event);
         self.review_freeze();
         self.log.demand();
         self.log.pressure.notify();

@@ -121,7 +121,7 @@ fn what_happened_goes_where_the_disks_go() {
         let pool = rig.pool();
         // Twice: what is known already is not told again.
         for no in range.clone().chain(range) {
-            pool.note_event(no, no % 3 == 0, text(no));
+            pool.note_event(no, no, no % 3 == 0, text(no));
         }
     };
     note(&rig, 0..700);

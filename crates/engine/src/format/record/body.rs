@@ -139,7 +139,7 @@ pub(crate) struct EventBody {
     pub(crate) no: u64,
     pub(crate) at_ms: u64,
     pub(crate) warning: u8,
-    pub(crate) pad_0: [u8; 3],
+    pub(crate) told: [u8; 3],
     pub(crate) len: u32,
 }
 

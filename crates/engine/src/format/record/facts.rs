@@ -403,8 +403,18 @@ pub struct EventRecord {
     pub no: u64,
     /// When, in milliseconds since 1970 UTC.
     pub at_ms: u64,
+    /// The low bits of the number it had where it was first told ([`EventRecord::told_as`]); 0: not known. With the
+    /// moment it says which event this is.
+    pub told: u32,
     /// Whether a person should look.
     pub warning: bool,
     /// What happened: [`EVENT_TEXT_MAX`] bytes at most.
     pub text: String,
+}
+
+impl EventRecord {
+    /// What a record keeps of the number that an event had where it was first told.
+    pub const fn told_as(number: u64) -> u32 {
+        (number & 0xFF_FFFF) as u32
+    }
 }

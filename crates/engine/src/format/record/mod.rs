@@ -304,8 +304,9 @@ fn decode_usage(usage: u8) -> Usage {
 }
 
 fn encode_event(event: &EventRecord, out: &mut Vec<u8>) {
-    let EventRecord { no, at_ms, warning, ref text } = *event;
-    let body = EventBody { no, at_ms, warning: warning as u8, pad_0: [0; 3], len: text.len() as u32 };
+    let EventRecord { no, at_ms, told, warning, ref text } = *event;
+    let [told @ .., _] = told.to_le_bytes();
+    let body = EventBody { no, at_ms, warning: warning as u8, told, len: text.len() as u32 };
     out.extend_from_slice(body.as_bytes());
     out.extend_from_slice(text.as_bytes());
 }
@@ -317,6 +318,7 @@ fn decode_event(body: &[u8]) -> Result<EventRecord> {
         Some(text) if text.len() <= EVENT_TEXT_MAX && event.no < 1 << 62 => Ok(EventRecord {
             no: event.no,
             at_ms: event.at_ms,
+            told: u32::from_le_bytes([event.told[0], event.told[1], event.told[2], 0]),
             warning: event.warning != 0,
             text: String::from_utf8_lossy(text).into_owned(),
         }),
@@ -525,7 +527,13 @@ mod tests {
                 healed: 5,
             }),
             Record::JobDrop(3),
-            Record::Event(EventRecord { no: 1 << 40, at_ms: 1 << 41, warning: true, text: "disk d1 löst".into() }),
+            Record::Event(EventRecord {
+                no: 1 << 40,
+                at_ms: 1 << 41,
+                told: 0xAB_CDEF,
+                warning: true,
+                text: "disk d1 löst".into(),
+            }),
             Record::Tree(TreeRecord {
                 root: core::array::from_fn(|at| at as u8),
                 changes: vec![PageChange { segment: 3, first: 1 << 20, count: 2, taken: true }],

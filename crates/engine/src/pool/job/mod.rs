@@ -15,7 +15,7 @@ pub mod scrub;
 mod ticket;
 
 use super::Pool;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::event::Event;
 use crate::fail;
 use crate::format::record::{JobRecord, Record, Usage};
@@ -47,6 +47,8 @@ pub struct Jobs {
     order: RefCell<Vec<u32>>,
     /// What a job found, or why it failed.
     notes: RefCell<BTreeMap<u32, String>>,
+    /// The kind of error that a job failed with.
+    failures: RefCell<BTreeMap<u32, ErrorKind>>,
     /// What could not be done when the store had seen so many changes, and when that was.
     tried: RefCell<BTreeMap<(u8, u16), (u64, Nanos)>>,
     /// A timer runs that will look again.
@@ -80,6 +82,9 @@ pub struct JobInfo {
     pub bad: (u64, u64),
     /// What it found, or why it failed.
     pub note: String,
+    /// The kind of error it failed with: `NoSpace` when something found no place, `Lost` when more was lost than the
+    /// redundancy covers. None if it did not fail, or failed before the pool was opened.
+    pub failure: Option<ErrorKind>,
 }
 
 /// Runs jobs until the pool stops or fails.
@@ -117,7 +122,7 @@ impl Pool {
     /// Jobs that have not ended, and the last ones that did, by number.
     pub fn jobs(&self) -> Vec<JobInfo> {
         let running = self.jobs.running.borrow().clone();
-        let notes = self.jobs.notes.borrow();
+        let (notes, failures) = (self.jobs.notes.borrow(), self.jobs.failures.borrow());
         let map = self.store.map.borrow();
         let info = |record: &JobRecord| {
             let ticket = running.as_ref().filter(|ticket| ticket.id == record.id);
@@ -138,6 +143,7 @@ impl Pool {
                 began: record.began,
                 bad,
                 note: notes.get(&record.id).cloned().unwrap_or_default(),
+                failure: failures.get(&record.id).copied(),
             }
         };
         map.jobs.values().map(info).collect()
@@ -424,7 +430,10 @@ impl Pool {
             Err(Halt::Yield) => (JobState::Waiting, String::new()),
             Err(Halt::Pause) => (JobState::Paused, String::new()),
             Err(Halt::Cancel) => (JobState::Cancelled, String::from("cancelled")),
-            Err(Halt::Failed(error)) => (JobState::Failed, error.context),
+            Err(Halt::Failed(error)) => {
+                self.jobs.failures.borrow_mut().insert(id, error.kind);
+                (JobState::Failed, error.context)
+            }
         };
         if has_ended(state) {
             let ended = format!("{}{}{note}", describe(record.kind), if note.is_empty() { "" } else { ": " });
@@ -481,6 +490,7 @@ impl Pool {
         for id in ended {
             self.store.map.borrow_mut().jobs.remove(&id);
             self.jobs.notes.borrow_mut().remove(&id);
+            self.jobs.failures.borrow_mut().remove(&id);
             order.retain(|other| *other != id);
             self.store.append_all(alloc::vec![Record::JobDrop(id)]);
         }

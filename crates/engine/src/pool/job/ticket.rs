@@ -143,9 +143,9 @@ impl Ticket {
     }
 }
 
-/// A failure of a job, in words.
-pub fn stuck<T>(context: String) -> core::result::Result<T, Halt> {
-    Err(Halt::Failed(Error::new(ErrorKind::NotPossible, context)))
+/// Fails a job that leaves something undone, for this kind of reason, in these words.
+pub fn stuck<T>(kind: ErrorKind, context: String) -> core::result::Result<T, Halt> {
+    Err(Halt::Failed(Error::new(kind, context)))
 }
 
 fn per_second(bytes: u64, span: Nanos) -> u64 {
