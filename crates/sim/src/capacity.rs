@@ -4,9 +4,9 @@
 use std::fmt;
 use weft_engine::format::label::DiskPlan;
 use weft_engine::format::record::{Away, DiskRecord, Media, Usage, VdiskRecord};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::room::{Room, unusable};
 use weft_engine::segment::Map;
-use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::ByteCount;
 
 /// Eight disks from 500 GB to 4 TB.

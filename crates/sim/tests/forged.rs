@@ -21,10 +21,10 @@ use weft_engine::format::page::PAGE_MAGIC;
 use weft_engine::format::record::{
     ChunkRecord, DiskRecord, JobKind, JobRecord, JobState, PageRun, PoolRecord, Record, VdiskRecord, decode,
 };
+use weft_engine::geometry::Resiliency;
 use weft_engine::io::Disk;
 use weft_engine::pool::VdiskSpec;
 use weft_engine::store::meta::conf::CONF;
-use weft_engine::stripe::geometry::Resiliency;
 use weft_engine::tree::{At, Key, KeyRange};
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset, VirtualOffset};
 use weft_sim::disk::DiskImage;

@@ -3,12 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use weft_engine::error::{Error, ErrorKind};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::DiskError;
 use weft_engine::pool::VdiskSpec;
 use weft_engine::pool::info::DiskState;
 use weft_engine::pool::job::{JobKind, JobState};
-use weft_engine::stripe::execute::Target;
-use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::store::execute::Target;
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;

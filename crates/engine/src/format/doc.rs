@@ -4,9 +4,8 @@
 
 use super::batch::BatchHead;
 use super::label::LabelBlock;
-use super::page::{PAGE_ENTRIES, PAGE_SUMS, PageHead, PageKind};
+use super::page::{CHUNK_ENTRIES, CHUNK_PAGES, PAGE_ENTRIES, PAGE_SUMS, PageHead, PageKind};
 use super::record::*;
-use crate::stripe::table::{CHUNK_ENTRIES, CHUNK_PAGES};
 use alloc::vec;
 use alloc::vec::Vec;
 

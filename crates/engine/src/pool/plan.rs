@@ -7,11 +7,12 @@
 use super::{DiskChange, Pool, VdiskSpec};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fail;
+use crate::format::page::CHUNK_ENTRIES;
 use crate::format::record::{JobRecord, JobState, Media, SettingsRecord, TABLE_LEN, VDISK_LEN, VdiskRecord};
+use crate::geometry::{Layout, Resiliency};
 use crate::limits::{CHUNKS_MAX, FOREGROUND_SHARE_MAX, NAME_MAX, VDISK_SIZE_MAX};
 use crate::segment::allocate::chunks_for;
-use crate::stripe::geometry::{Layout, Resiliency};
-use crate::stripe::table::{CHUNK_BYTES, CHUNK_ENTRIES};
+use crate::stripe::table::CHUNK_BYTES;
 use crate::units::{BLOCK, ByteCount};
 use crate::vdisk::Vdisk;
 use alloc::rc::Rc;

@@ -12,11 +12,12 @@ use super::{DiskRoom, Map, PAGE_PAIR, Segment, chunk_record, segment_len};
 use crate::error::Result;
 use crate::fail;
 use crate::format::page::PAGE_SUMS;
+use crate::format::page::{CHUNK_ENTRIES, CHUNK_PAGES};
 use crate::format::record::{
     CHUNK_LEN, OWNER_METADATA, PageRun, Record, SEGMENT_LEN, SLAB_LEN, SegmentRecord, SlabAt, TableRecord, Usage,
 };
-use crate::stripe::geometry::Layout;
-use crate::stripe::table::{CHUNK_BYTES, CHUNK_ENTRIES, CHUNK_PAGES, Chunk, Place, Table};
+use crate::geometry::Layout;
+use crate::stripe::table::{CHUNK_BYTES, Chunk, Place, Table};
 use crate::units::ByteCount;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -474,7 +475,7 @@ pub fn chunks_for(layout: Layout, size: ByteCount) -> u64 {
 mod tests {
     use super::*;
     use crate::format::record::{Away, DiskRecord, Media, VdiskRecord};
-    use crate::stripe::geometry::Resiliency;
+    use crate::geometry::Resiliency;
     use alloc::string::String;
 
     /// A map of empty disks with so many slabs, and a table of `layout` on them.

@@ -30,13 +30,14 @@ pub mod taken;
 use crate::bits::BitSet;
 use crate::error::Result;
 use crate::fail;
+use crate::format::page::CHUNK_PAGES;
 use crate::format::page::{PageId, PageKind};
 use crate::format::record::{
     CHUNK_LEN, EVENT_LEN, EventRecord, JobRecord, OWNER_METADATA, PoolRecord, Record, SEGMENT_LEN, SLAB_LEN,
     SegmentRecord, SettingsRecord, SlabAt, TableRecord, TreeRecord, VdiskRecord,
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
-use crate::stripe::table::{CHUNK_PAGES, Chunk, Place, Table};
+use crate::stripe::table::{Chunk, Place, Table};
 use crate::units::ByteCount;
 use ahead::Ahead;
 use alloc::borrow::Cow;
@@ -507,7 +508,7 @@ impl Map {
     pub fn new_vdisk(
         &mut self,
         mut vdisk: VdiskRecord,
-        layout: crate::stripe::geometry::Layout,
+        layout: crate::geometry::Layout,
         disks: u64,
     ) -> (u32, Vec<Record<'static>>) {
         let (table, id) = (self.next.next_table, self.next.next_vdisk);

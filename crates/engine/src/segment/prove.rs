@@ -11,10 +11,10 @@ use super::Map;
 use crate::error::Result;
 use crate::fail;
 use crate::format::is_name;
+use crate::format::page::CHUNK_PAGES;
 use crate::format::page::PAGE_SUMS;
 use crate::format::record::{JobKind, OWNER_METADATA};
 use crate::limits::{DISKS_MAX, VDISK_SIZE_MAX};
-use crate::stripe::table::CHUNK_PAGES;
 use crate::units::BLOCK;
 use alloc::collections::BTreeSet;
 

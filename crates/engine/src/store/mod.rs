@@ -16,6 +16,7 @@ pub mod checkpoint;
 pub mod choice;
 pub mod commit;
 pub mod drain;
+pub mod execute;
 pub mod freeze;
 pub mod labels;
 mod landed;
@@ -31,6 +32,8 @@ pub mod proof;
 pub mod quorum;
 pub mod replay;
 pub mod spare;
+pub mod streams;
+pub mod together;
 pub mod tuning;
 pub mod turns;
 
@@ -100,7 +103,7 @@ pub struct Store {
     /// Whose turn it is on each disk.
     pub turns: turns::Turns,
     /// Clients that read in order.
-    pub streams: RefCell<crate::vdisk::ahead::Streams>,
+    pub streams: RefCell<streams::Streams>,
     /// Buffers to read into.
     pub spare: spare::Spare,
     /// Bytes of sealed stripes in the stripe buffers: they leave by themselves.

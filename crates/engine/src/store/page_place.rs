@@ -1,12 +1,12 @@
 //! Where a metadata page lies, and which of its two images is the newer one.
 
 use super::Store;
+use crate::format::page::CHUNK_PAGES;
 use crate::format::page::{self, PAGE_SUMS, PageId, PageKind};
 use crate::format::record::PageRun;
 use crate::io::Buf;
 use crate::mutant::{self, Mutant};
 use crate::segment::PAGE_PAIR;
-use crate::stripe::table::CHUNK_PAGES;
 use crate::units::BLOCK;
 use core::ops::Range;
 

@@ -14,12 +14,12 @@ use super::page_place::{first_block, newest, parts, same_slot, slot_of, table_pa
 use super::{Store, join};
 use crate::error::Result;
 use crate::fail;
+use crate::format::page::CHUNK_PAGES;
 use crate::format::page::{self, PAGE_SUMS, PageId, PageKind};
 use crate::format::record::{PageRun, SlabAt};
 use crate::io::Buf;
 use crate::mutant::{self, Mutant};
 use crate::segment::PAGE_PAIR;
-use crate::stripe::table::CHUNK_PAGES;
 use crate::units::BLOCK;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

@@ -24,10 +24,10 @@ pub mod write;
 
 use crate::error::{Error, Result};
 use crate::fail;
+use crate::geometry::Layout;
 use crate::store::freeze::frozen;
 use crate::store::{Store, lost};
 use crate::stripe::buffer::{Sealed, StripeBuffer};
-use crate::stripe::geometry::Layout;
 use crate::sync::Signal;
 use crate::units::{ByteCount, Nanos, VirtualOffset};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -11,15 +11,15 @@
 use super::{Vdisk, add};
 use crate::error::{ErrorKind, Result};
 use crate::format::record::Record;
+use crate::geometry::Layout;
 use crate::io::IoSlice;
 use crate::segment::Map;
 use crate::segment::ahead::Found;
 use crate::segment::fine::{Fine, Spot, UNIT};
-use crate::stripe::execute::Target;
-use crate::stripe::geometry::Layout;
+use crate::store::execute::Target;
+use crate::store::together::Part;
 use crate::stripe::plan::Want;
 use crate::stripe::table::Place;
-use crate::stripe::together::Part;
 use crate::units::{BLOCK, VirtualOffset};
 use alloc::rc::Rc;
 use alloc::vec::Vec;

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use weft_engine::format::record::Away;
 use weft_engine::pool::Pool;
 use weft_engine::pool::check::CheckReport;
-use weft_engine::stripe::execute::Target;
+use weft_engine::store::execute::Target;
 use weft_engine::stripe::table::Place;
 use weft_engine::units::{BLOCK, DiskOffset};
 

@@ -1,7 +1,7 @@
 //! The structures of records as they stand on disks, little-endian, without gaps.
 
 use super::facts::{ROOT_LEN, TABLES_MAX};
-use crate::stripe::table::CHUNK_PAGES;
+use crate::format::page::CHUNK_PAGES;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The head of every record; `len` counts it and the body, and is a multiple of 8.

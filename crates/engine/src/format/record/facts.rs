@@ -1,7 +1,7 @@
 //! What records state. Each is an absolute fact; see [`super`] for how they are written.
 
-use crate::stripe::geometry::Layout;
-use crate::stripe::table::CHUNK_PAGES;
+use crate::format::page::CHUNK_PAGES;
+use crate::geometry::Layout;
 use crate::units::ByteCount;
 use alloc::borrow::Cow;
 use alloc::rc::Rc;

@@ -13,13 +13,13 @@
 use super::PoolPages;
 use crate::error::Result;
 use crate::fail;
+use crate::format::page::CHUNK_PAGES;
 use crate::format::page::{PageId, PageKind};
 use crate::format::record::{self, OWNER_METADATA, Record};
 use crate::log::Touched;
 use crate::mutant::{self, Mutant};
 use crate::segment::{Map, chunk_record};
 use crate::store::Store;
-use crate::stripe::table::CHUNK_PAGES;
 use crate::tree::{At, Key, KeyRange, Prepared, Tree};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

@@ -8,19 +8,19 @@
 //!    else's.
 //! 4. Who only looks at a stripe changes nothing: no block, no copy of its checksums, and nobody's count of bad blocks.
 
-use super::geometry::Layout;
-use super::plan::{self, Plan, SlotRead, Want};
-use super::table::Place;
+use super::lanes::CHUNK;
 use super::together::Part;
+use super::{Store, join, lost};
 use crate::checksum::{BlockAddress, block_checksums, zero_checksums};
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
 use crate::format::record::SlabAt;
+use crate::geometry::Layout;
 use crate::io::{Buf, DiskError, IoSlice};
 use crate::mutant::{self, Mutant};
 use crate::parity;
-use crate::store::lanes::CHUNK;
-use crate::store::{Store, join, lost};
+use crate::stripe::plan::{self, Plan, SlotRead, Want};
+use crate::stripe::table::Place;
 use crate::units::BLOCK;
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -218,7 +218,8 @@ impl Store {
                 self.report_lost(target, bad);
                 let Place { segment, index } = target.place;
                 return Err(lost(format!(
-                    "block {block} of column {column} of stripe {index} of segment {segment} is lost: more failed than {} survives",
+                    "block {block} of column {column} of stripe {index} of segment {segment} is lost: more failed \
+                     than {} survives",
                     target.layout
                 )));
             };
