@@ -3,7 +3,7 @@
 
 use crate::format::Id;
 use crate::format::record::JobState;
-use crate::units::{DiskOffset, Nanos};
+use crate::units::{DiskOffset, JobNo, Nanos};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -151,14 +151,14 @@ pub enum Event {
     /// A job began.
     JobStarted {
         /// Its number.
-        job: u32,
+        job: JobNo,
         /// What it does.
         what: String,
     },
     /// A job ended.
     JobEnded {
         /// Its number.
-        job: u32,
+        job: JobNo,
         /// What it did.
         what: String,
         /// How it ended.

@@ -26,7 +26,7 @@ use weft_engine::io::Disk;
 use weft_engine::pool::VdiskSpec;
 use weft_engine::store::meta::conf::CONF;
 use weft_engine::tree::{At, Key, KeyRange};
-use weft_engine::units::{BLOCK, ByteCount, DiskOffset, VirtualOffset};
+use weft_engine::units::{BLOCK, ByteCount, DiskOffset, JobNo, VirtualOffset};
 use weft_sim::disk::DiskImage;
 use weft_sim::rng::Rng;
 
@@ -100,7 +100,7 @@ fn a_pool_that_contradicts_itself_does_not_open() {
     let renamed = |name: &str| Record::Disk(DiskRecord { name: name.into(), ..disk.clone() });
     let job = |disk| {
         Record::Job(JobRecord {
-            id: 1,
+            id: JobNo(1),
             kind: JobKind::Evacuate { disk, to: None, forget: true },
             state: JobState::Waiting,
             began: 0,

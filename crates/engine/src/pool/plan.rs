@@ -13,7 +13,7 @@ use crate::geometry::{Layout, Resiliency};
 use crate::limits::{CHUNKS_MAX, FOREGROUND_SHARE_MAX, NAME_MAX, VDISK_SIZE_MAX};
 use crate::segment::allocate::chunks_for;
 use crate::stripe::table::CHUNK_BYTES;
-use crate::units::{BLOCK, ByteCount};
+use crate::units::{BLOCK, ByteCount, JobNo};
 use crate::vdisk::Vdisk;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -359,7 +359,7 @@ impl Pool {
     }
 
     /// Finds the job that is to be paused, cancelled or waiting again: refused if it has ended otherwise.
-    pub fn plan_job_steer(&self, id: u32, to: JobState) -> Result<JobRecord> {
+    pub fn plan_job_steer(&self, id: JobNo, to: JobState) -> Result<JobRecord> {
         self.store.check_writable()?;
         let Some(record) = self.store.map.borrow().jobs.get(&id).cloned() else {
             return fail!(NotFound, "there is no job {id}");

@@ -38,7 +38,7 @@ use crate::format::record::{
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
 use crate::stripe::table::{Chunk, Place, Table};
-use crate::units::ByteCount;
+use crate::units::{ByteCount, JobNo};
 use ahead::Ahead;
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -85,7 +85,7 @@ pub struct Map {
     /// What the owner set.
     pub settings: SettingsRecord,
     /// Jobs: those that have not ended, and the last that did.
-    pub jobs: BTreeMap<u32, JobRecord>,
+    pub jobs: BTreeMap<JobNo, JobRecord>,
     /// The last things that happened, by number.
     pub events: BTreeMap<u64, EventRecord>,
     /// Slabs that are taken and in no segment: where a slot is moving to, or has moved from.

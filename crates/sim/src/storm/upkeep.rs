@@ -15,7 +15,7 @@ use weft_engine::format::record::{Media, SettingsRecord, Usage};
 use weft_engine::pool::info::DiskInfo;
 use weft_engine::pool::job::{JobInfo, JobKind, JobState, has_ended};
 use weft_engine::pool::{DiskChange, NewDisk, Pool};
-use weft_engine::units::{BLOCK, ByteCount, Nanos};
+use weft_engine::units::{BLOCK, ByteCount, JobNo, Nanos};
 use weft_engine::world::World;
 
 /// Why upkeep left something undone.
@@ -335,7 +335,7 @@ impl Care {
 
     /// A job is paused, resumed or ended.
     async fn meddle(&mut self) -> Result<()> {
-        let jobs: Vec<u32> =
+        let jobs: Vec<JobNo> =
             self.pool.jobs().into_iter().filter(|job| !has_ended(job.state)).map(|job| job.id).collect();
         if jobs.is_empty() {
             return Ok(());

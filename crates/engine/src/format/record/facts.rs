@@ -2,7 +2,7 @@
 
 use crate::format::page::CHUNK_PAGES;
 use crate::geometry::Layout;
-use crate::units::ByteCount;
+use crate::units::{ByteCount, JobNo};
 use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -54,7 +54,7 @@ pub enum Record<'a> {
     /// A job, as it is now.
     Job(JobRecord),
     /// It is forgotten.
-    JobDrop(u32),
+    JobDrop(JobNo),
     /// Something happened that people may want to know of.
     Event(EventRecord),
 }
@@ -69,7 +69,7 @@ pub struct PoolRecord {
     /// The next virtual disk's number.
     pub next_vdisk: u32,
     /// The next job's number.
-    pub next_job: u32,
+    pub next_job: JobNo,
     /// The number after that of the disk that joined last; 0: not known.
     pub next_disk: u16,
 }
@@ -274,7 +274,7 @@ pub enum JobState {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobRecord {
     /// Its number; never reused.
-    pub id: u32,
+    pub id: JobNo,
     /// What it does.
     pub kind: JobKind,
     /// How far it is.

@@ -22,7 +22,7 @@ use crate::error::Result;
 use crate::fail;
 use crate::geometry::{Layout, Resiliency};
 use crate::limits::SLOTS_MAX;
-use crate::units::ByteCount;
+use crate::units::{ByteCount, JobNo};
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -69,7 +69,7 @@ impl Record<'_> {
                     next_segment: pool.next_segment,
                     next_table: pool.next_table,
                     next_vdisk: pool.next_vdisk,
-                    next_job: pool.next_job,
+                    next_job: pool.next_job.0,
                     next_disk: pool.next_disk,
                     pad_0: [0; 6],
                 }
@@ -81,7 +81,7 @@ impl Record<'_> {
             | Record::TableDrop(id)
             | Record::SegmentDrop(id)
             | Record::DiskDrop(id)
-            | Record::JobDrop(id) => {
+            | Record::JobDrop(JobNo(id)) => {
                 out.extend_from_slice(DropBody { id: *id, pad_0: 0 }.as_bytes());
             }
             Record::Settings(settings) => out.extend_from_slice(encode_settings(settings).as_bytes()),
@@ -170,7 +170,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
                 next_segment: pool.next_segment,
                 next_table: pool.next_table,
                 next_vdisk: pool.next_vdisk,
-                next_job: pool.next_job,
+                next_job: JobNo(pool.next_job),
                 next_disk: pool.next_disk,
             })
         }
@@ -212,7 +212,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
         kind::DISK_DROP => Record::DiskDrop(take::<DropBody>(body)?.0.id),
         kind::SETTINGS => Record::Settings(decode_settings(body)?),
         kind::JOB => Record::Job(decode_job(body)?),
-        kind::JOB_DROP => Record::JobDrop(take::<DropBody>(body)?.0.id),
+        kind::JOB_DROP => Record::JobDrop(JobNo(take::<DropBody>(body)?.0.id)),
         kind::EVENT => Record::Event(decode_event(body)?),
         kind::TREE => Record::Tree(root::decode(body)?),
         other => return fail!(Corrupt, "records of kind {other} are not known"),
@@ -458,7 +458,13 @@ mod tests {
     fn samples() -> Vec<Record<'static>> {
         let layout = Layout::new(Resiliency::Parity { parity: 1 }, 3, ByteCount::kib(24)).unwrap();
         vec![
-            Record::Pool(PoolRecord { next_segment: 7, next_table: 3, next_vdisk: 2, next_job: 9, next_disk: 4 }),
+            Record::Pool(PoolRecord {
+                next_segment: 7,
+                next_table: 3,
+                next_vdisk: 2,
+                next_job: JobNo(9),
+                next_disk: 4,
+            }),
             Record::Disk(DiskRecord {
                 no: 3,
                 media: Media::Ssd,
@@ -516,7 +522,7 @@ mod tests {
             Record::DiskDrop(3),
             Record::Settings(SettingsRecord { scrubbed: 1 << 40, ..SettingsRecord::default() }),
             Record::Job(JobRecord {
-                id: 4,
+                id: JobNo(4),
                 kind: JobKind::Evacuate { disk: 3, to: Some(5), forget: true },
                 state: JobState::Paused,
                 began: 1 << 33,
@@ -526,7 +532,7 @@ mod tests {
                 bad: 4,
                 healed: 5,
             }),
-            Record::JobDrop(3),
+            Record::JobDrop(JobNo(3)),
             Record::Event(EventRecord {
                 no: 1 << 40,
                 at_ms: 1 << 41,

@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind};
 use crate::format::record::{JobKind, JobRecord};
 use crate::store::Store;
-use crate::units::Nanos;
+use crate::units::{JobNo, Nanos};
 use alloc::string::String;
 use core::cell::{Cell, RefCell};
 
@@ -33,7 +33,7 @@ impl From<Error> for Halt {
 
 /// What a running job works with: its progress, and what it is told.
 pub struct Ticket {
-    pub(super) id: u32,
+    pub(super) id: JobNo,
     pub(super) kind: JobKind,
     order: RefCell<Option<Halt>>,
     pub(super) done: Cell<u64>,
