@@ -61,6 +61,11 @@ number! {
     JobNo(u32)
 }
 
+number! {
+    /// The number of a virtual disk within its pool; never reused.
+    VdiskNo(u32)
+}
+
 impl ByteCount {
     /// No bytes.
     pub const ZERO: ByteCount = ByteCount(0);

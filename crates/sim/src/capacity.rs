@@ -7,7 +7,7 @@ use weft_engine::format::record::{Away, DiskRecord, Media, Usage, VdiskRecord};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::room::{Room, unusable};
 use weft_engine::segment::Map;
-use weft_engine::units::ByteCount;
+use weft_engine::units::{ByteCount, VdiskNo};
 
 /// Eight disks from 500 GB to 4 TB.
 pub const MIXED_GB: [u64; 8] = [500, 500, 1000, 1000, 2000, 2000, 3000, 4000];
@@ -88,7 +88,7 @@ fn map_of(layout: Layout) -> (Map, u32) {
     let plans = MIXED_GB.map(|gb| plan(gb).expect("the disk is large enough"));
     let mut map = empty_map(&plans, SLAB);
     let (name, size) = (String::from("vdisk"), ByteCount::gib(1));
-    let vdisk = VdiskRecord { id: 0, name, size, sector: 4096, fixed: true, tables: Vec::new() };
+    let vdisk = VdiskRecord { id: VdiskNo(0), name, size, sector: 4096, fixed: true, tables: Vec::new() };
     let (id, _) = map.new_vdisk(vdisk, layout, 0);
     let table = map.vdisks[&id].tables[0];
     (map, table)

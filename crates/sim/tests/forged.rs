@@ -26,7 +26,7 @@ use weft_engine::io::Disk;
 use weft_engine::pool::VdiskSpec;
 use weft_engine::store::meta::conf::CONF;
 use weft_engine::tree::{At, Key, KeyRange};
-use weft_engine::units::{BLOCK, ByteCount, DiskOffset, JobNo, VirtualOffset};
+use weft_engine::units::{BLOCK, ByteCount, DiskOffset, JobNo, VdiskNo, VirtualOffset};
 use weft_sim::disk::DiskImage;
 use weft_sim::rng::Rng;
 
@@ -74,8 +74,8 @@ fn numbers_that_are_in_use_are_not_given_out_again() {
     again.rig.make_vdisk_named("other", layout, ByteCount::mib(1), 512, false).unwrap();
     judge(&again);
     assert_eq!(again.prove(), 0);
-    let ids: Vec<u32> = again.rig.pool().vdisks().iter().map(|vdisk| vdisk.id()).collect();
-    let apart: std::collections::BTreeSet<&u32> = ids.iter().collect();
+    let ids: Vec<VdiskNo> = again.rig.pool().vdisks().iter().map(|vdisk| vdisk.id()).collect();
+    let apart: std::collections::BTreeSet<&VdiskNo> = ids.iter().collect();
     assert!(ids.len() == 3 && apart.len() == 3, "{ids:?}");
     again.close();
 }
@@ -119,9 +119,9 @@ fn a_pool_that_contradicts_itself_does_not_open() {
         })
         .collect();
     for (what, more) in [
-        ("a table of two virtual disks", vec![vdisk(77, "twin", own.tables.clone())]),
+        ("a table of two virtual disks", vec![vdisk(VdiskNo(77), "twin", own.tables.clone())]),
         ("a table twice", vec![vdisk(own.id, &own.name, vec![own.tables[0], own.tables[0]])]),
-        ("one name for two", vec![vdisk(77, &own.name, vec![own.tables[0]])]),
+        ("one name for two", vec![vdisk(VdiskNo(77), &own.name, vec![own.tables[0]])]),
         ("a name that moves the cursor", vec![vdisk(own.id, "\u{1b}[2J", own.tables.clone())]),
         ("a disk with the name of another", vec![renamed("d0")]),
         ("a name of a disk with a line break", vec![renamed("d\n0")]),

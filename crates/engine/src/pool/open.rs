@@ -39,7 +39,7 @@ use crate::store::replay::Replayed;
 use crate::store::spare::Spare;
 use crate::store::{Member, PoolCounters, Store, Tuning, join};
 use crate::stripe::table::CHUNK_BYTES;
-use crate::units::{BLOCK, ByteCount, Nanos};
+use crate::units::{BLOCK, ByteCount, Nanos, VdiskNo};
 use crate::vdisk::Vdisk;
 use crate::world::World;
 use alloc::boxed::Box;
@@ -127,7 +127,7 @@ impl Pool {
     }
 
     fn open_vdisks(&self, replayed: &Replayed) -> Result<()> {
-        let ids: Vec<u32> = self.store.map.borrow().vdisks.keys().copied().collect();
+        let ids: Vec<VdiskNo> = self.store.map.borrow().vdisks.keys().copied().collect();
         for id in ids {
             self.vdisks.borrow_mut().insert(id, Vdisk::new(self.store.clone(), id));
         }

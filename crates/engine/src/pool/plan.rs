@@ -13,7 +13,7 @@ use crate::geometry::{Layout, Resiliency};
 use crate::limits::{CHUNKS_MAX, FOREGROUND_SHARE_MAX, NAME_MAX, VDISK_SIZE_MAX};
 use crate::segment::allocate::chunks_for;
 use crate::stripe::table::CHUNK_BYTES;
-use crate::units::{BLOCK, ByteCount, JobNo};
+use crate::units::{BLOCK, ByteCount, JobNo, VdiskNo};
 use crate::vdisk::Vdisk;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -376,7 +376,7 @@ impl VdiskPlan {
     /// The record of it, without its number.
     pub(super) fn record(&self) -> VdiskRecord {
         let VdiskSpec { name, size, sector, fixed, .. } = self.spec.clone();
-        VdiskRecord { id: 0, name, size, sector, fixed, tables: alloc::vec::Vec::new() }
+        VdiskRecord { id: VdiskNo(0), name, size, sector, fixed, tables: alloc::vec::Vec::new() }
     }
 }
 

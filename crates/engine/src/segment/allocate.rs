@@ -18,7 +18,7 @@ use crate::format::record::{
 };
 use crate::geometry::Layout;
 use crate::stripe::table::{CHUNK_BYTES, Chunk, Place, Table};
-use crate::units::ByteCount;
+use crate::units::{ByteCount, VdiskNo};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -497,7 +497,7 @@ mod tests {
             map.add_disk(record, ByteCount::gib(1));
         }
         let (name, size) = (String::from("vdisk"), ByteCount::gib(1));
-        let vdisk = VdiskRecord { id: 0, name, size, sector: 4096, fixed: true, tables: Vec::new() };
+        let vdisk = VdiskRecord { id: VdiskNo(0), name, size, sector: 4096, fixed: true, tables: Vec::new() };
         let (id, _) = map.new_vdisk(vdisk, layout, 0);
         let table = map.vdisks[&id].tables[0];
         (map, table)

@@ -38,7 +38,7 @@ use crate::format::record::{
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
 use crate::stripe::table::{Chunk, Place, Table};
-use crate::units::{ByteCount, JobNo};
+use crate::units::{ByteCount, JobNo, VdiskNo};
 use ahead::Ahead;
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -73,7 +73,7 @@ pub struct Map {
     /// The members, present or not.
     pub disks: BTreeMap<u16, DiskRoom>,
     /// Virtual disks.
-    pub vdisks: BTreeMap<u32, VdiskRecord>,
+    pub vdisks: BTreeMap<VdiskNo, VdiskRecord>,
     /// Stripe tables.
     pub tables: BTreeMap<u32, Table>,
     /// Segments, metadata segments included.
@@ -473,7 +473,7 @@ impl Map {
     }
 
     /// Forgets a virtual disk, its tables and their segments.
-    pub fn drop_vdisk(&mut self, id: u32) -> Vec<Record<'static>> {
+    pub fn drop_vdisk(&mut self, id: VdiskNo) -> Vec<Record<'static>> {
         let Some(vdisk) = self.vdisks.remove(&id) else { return Vec::new() };
         let mut records = alloc::vec![Record::VdiskDrop(id)];
         for table in self.with_packs(&vdisk.tables) {
@@ -510,10 +510,10 @@ impl Map {
         mut vdisk: VdiskRecord,
         layout: crate::geometry::Layout,
         disks: u64,
-    ) -> (u32, Vec<Record<'static>>) {
+    ) -> (VdiskNo, Vec<Record<'static>>) {
         let (table, id) = (self.next.next_table, self.next.next_vdisk);
         self.next.next_table += 1;
-        self.next.next_vdisk += 1;
+        self.next.next_vdisk = id.next();
         (vdisk.id, vdisk.tables) = (id, alloc::vec![table]);
         let record = TableRecord { id: table, layout, disks, packs: None };
         let mut fresh = Table::new(record);

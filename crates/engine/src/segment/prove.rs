@@ -32,12 +32,13 @@ impl Map {
         let next = &mut self.next;
         next.next_segment = next.next_segment.max(after(self.segments.keys().next_back()));
         next.next_table = next.next_table.max(after(self.tables.keys().next_back()));
-        next.next_vdisk = next.next_vdisk.max(after(self.vdisks.keys().next_back()));
+        next.next_vdisk =
+            next.next_vdisk.max(self.vdisks.keys().next_back().map(|last| last.next()).unwrap_or_default());
         next.next_job = next.next_job.max(self.jobs.keys().next_back().map(|last| last.next()).unwrap_or_default());
         if next.next_disk as usize > DISKS_MAX {
             next.next_disk = 0;
         }
-        let numbers = [next.next_segment, next.next_table, next.next_vdisk, next.next_job.0];
+        let numbers = [next.next_segment, next.next_table, next.next_vdisk.0, next.next_job.0];
         if numbers.iter().any(|next| *next > u32::MAX - NUMBERS_LEFT) {
             return fail!(Corrupt, "the numbers of the pool are at their end: {next:?}");
         }

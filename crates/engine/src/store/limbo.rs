@@ -26,7 +26,7 @@ use crate::segment::{Segment, commit_record};
 use crate::store::execute::Target;
 use crate::stripe::buffer::Sealed;
 use crate::stripe::table::Place;
-use crate::units::Nanos;
+use crate::units::{Nanos, VdiskNo};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -59,7 +59,7 @@ pub struct StripeOf {
     /// Its number.
     pub stripe: u64,
     /// The virtual disk.
-    pub vdisk: u32,
+    pub vdisk: VdiskNo,
 }
 
 /// A stripe in limbo.
@@ -371,7 +371,7 @@ impl Store {
     }
 
     /// The oldest log record that keeps data of a stripe was `before`, and is `now`.
-    pub fn relist(&self, vdisk: u32, stripe: u64, before: Option<u64>, now: Option<u64>) {
+    pub fn relist(&self, vdisk: VdiskNo, stripe: u64, before: Option<u64>, now: Option<u64>) {
         let mut landings = self.landings.borrow_mut();
         if let Some(seq) = before {
             landings.remove(&(seq, vdisk, stripe));

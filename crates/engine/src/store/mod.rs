@@ -52,7 +52,7 @@ use crate::segment::Map;
 use crate::segment::drain::Former;
 pub use crate::sync::join;
 use crate::sync::{Signal, Turn};
-use crate::units::{BLOCK, ByteCount, DiskOffset, Nanos};
+use crate::units::{BLOCK, ByteCount, DiskOffset, Nanos, VdiskNo};
 use crate::world::World;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
@@ -115,7 +115,7 @@ pub struct Store {
     /// Room was made: buffers, stripes or the log moved on.
     pub room: Signal,
     /// Log records with data that is nowhere else: (sequence number, virtual disk, stripe).
-    pub landings: RefCell<BTreeSet<(u64, u32, u64)>>,
+    pub landings: RefCell<BTreeSet<(u64, VdiskNo, u64)>>,
     /// Commits that are not durable yet, and what became of their stripes where disks were lost.
     pub limbo: limbo::Limbo,
     /// A write waits for a free stripe.

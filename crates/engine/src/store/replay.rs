@@ -28,7 +28,7 @@ use crate::limits::CHUNKS_MAX;
 use crate::log::{BatchInfo, Touched};
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::{Place, Table};
-use crate::units::{BLOCK, ByteCount};
+use crate::units::{BLOCK, ByteCount, VdiskNo};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -53,7 +53,7 @@ pub struct Landed {
     /// The record's sequence number.
     pub seq: u64,
     /// The virtual disk.
-    pub vdisk: u32,
+    pub vdisk: VdiskNo,
     /// Where on it, in bytes.
     pub offset: u64,
     /// The bytes.

@@ -5,7 +5,7 @@ use super::together::Part;
 use super::{Store, join};
 use crate::segment::ahead::Fetch;
 use crate::stripe::table::Place;
-use crate::units::Nanos;
+use crate::units::{Nanos, VdiskNo};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -32,7 +32,7 @@ pub struct Streams {
 
 /// A client of a virtual disk that seems to read in order.
 pub(crate) struct Stream {
-    vdisk: u32,
+    vdisk: VdiskNo,
     /// Where its next request is expected.
     pub(crate) next: u64,
     /// Requests in a row.
@@ -61,7 +61,7 @@ impl Stream {
 
 impl Store {
     /// Forgets what was read ahead of a virtual disk (none: of all), and reads no more of it.
-    pub fn forget_streams(&self, vdisk: Option<u32>) {
+    pub fn forget_streams(&self, vdisk: Option<VdiskNo>) {
         let mut streams = self.streams.borrow_mut();
         let (gone, left) = core::mem::take(&mut streams.all)
             .into_iter()
@@ -78,7 +78,7 @@ impl Store {
     }
 
     /// Finds the stream that a request goes on with, or begins one; its index.
-    pub(crate) fn find_stream(&self, streams: &mut Streams, vdisk: u32, offset: u64, len: u64) -> usize {
+    pub(crate) fn find_stream(&self, streams: &mut Streams, vdisk: VdiskNo, offset: u64, len: u64) -> usize {
         let now = self.world.now();
         let all = streams.all.iter().enumerate().filter(|(_, stream)| stream.vdisk == vdisk);
         let nearest = all.filter_map(|(nth, stream)| Some((stream.distance(offset, len)?, nth))).min();
@@ -96,7 +96,7 @@ impl Store {
     }
 
     /// A client reads elsewhere: what it has left is not begun, and what nobody reads any more is forgotten.
-    fn tidy_streams(&self, streams: &mut Streams, vdisk: u32, now: Nanos) {
+    fn tidy_streams(&self, streams: &mut Streams, vdisk: VdiskNo, now: Nanos) {
         for stream in &mut streams.all {
             if stream.vdisk == vdisk && now.since(stream.touched) > RESTS {
                 stream.fetches.drain(..).for_each(|fetch| self.lanes.cancel(&fetch));

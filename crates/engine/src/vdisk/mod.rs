@@ -29,7 +29,7 @@ use crate::store::freeze::frozen;
 use crate::store::{Store, lost};
 use crate::stripe::buffer::{Sealed, StripeBuffer};
 use crate::sync::Signal;
-use crate::units::{ByteCount, Nanos, VirtualOffset};
+use crate::units::{ByteCount, Nanos, VdiskNo, VirtualOffset};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -40,7 +40,7 @@ use core::ops::Range;
 /// An open virtual disk.
 pub struct Vdisk {
     store: Rc<Store>,
-    id: u32,
+    id: VdiskNo,
     stripes: RefCell<BTreeMap<u64, Gathering>>,
     /// Sealed stripes that wait to be written.
     queue: Queue,
@@ -174,7 +174,7 @@ pub(crate) fn add(counter: &Cell<u64>, by: u64) {
 
 impl Vdisk {
     /// The virtual disk `id` of an open pool.
-    pub(crate) fn new(store: Rc<Store>, id: u32) -> Rc<Vdisk> {
+    pub(crate) fn new(store: Rc<Store>, id: VdiskNo) -> Rc<Vdisk> {
         let touched = Cell::new(store.world.now());
         Rc::new(Vdisk {
             store,
@@ -240,7 +240,7 @@ impl Vdisk {
     }
 
     /// Its number.
-    pub fn id(&self) -> u32 {
+    pub fn id(&self) -> VdiskNo {
         self.id
     }
 

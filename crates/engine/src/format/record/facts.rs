@@ -2,7 +2,7 @@
 
 use crate::format::page::CHUNK_PAGES;
 use crate::geometry::Layout;
-use crate::units::{ByteCount, JobNo};
+use crate::units::{ByteCount, JobNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -26,7 +26,7 @@ pub enum Record<'a> {
     /// A virtual disk exists.
     Vdisk(VdiskRecord),
     /// It does not exist any more.
-    VdiskDrop(u32),
+    VdiskDrop(VdiskNo),
     /// A stripe table exists.
     Table(TableRecord),
     /// It does not exist any more; its chunks went with it.
@@ -67,7 +67,7 @@ pub struct PoolRecord {
     /// The next table's number.
     pub next_table: u32,
     /// The next virtual disk's number.
-    pub next_vdisk: u32,
+    pub next_vdisk: VdiskNo,
     /// The next job's number.
     pub next_job: JobNo,
     /// The number after that of the disk that joined last; 0: not known.
@@ -143,7 +143,7 @@ pub enum Usage {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VdiskRecord {
     /// Its number; never reused.
-    pub id: u32,
+    pub id: VdiskNo,
     /// Its name, for people.
     pub name: String,
     /// Its size.
@@ -389,7 +389,7 @@ pub struct PackRun {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LandedRecord<'a> {
     /// The virtual disk.
-    pub vdisk: u32,
+    pub vdisk: VdiskNo,
     /// Where on it, in bytes.
     pub offset: u64,
     /// The bytes: whole sectors.

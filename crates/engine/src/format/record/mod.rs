@@ -22,7 +22,7 @@ use crate::error::Result;
 use crate::fail;
 use crate::geometry::{Layout, Resiliency};
 use crate::limits::SLOTS_MAX;
-use crate::units::{ByteCount, JobNo};
+use crate::units::{ByteCount, JobNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -68,7 +68,7 @@ impl Record<'_> {
                 PoolBody {
                     next_segment: pool.next_segment,
                     next_table: pool.next_table,
-                    next_vdisk: pool.next_vdisk,
+                    next_vdisk: pool.next_vdisk.0,
                     next_job: pool.next_job.0,
                     next_disk: pool.next_disk,
                     pad_0: [0; 6],
@@ -77,7 +77,7 @@ impl Record<'_> {
             ),
             Record::Disk(disk) => out.extend_from_slice(encode_disk(disk).as_bytes()),
             Record::Vdisk(vdisk) => out.extend_from_slice(encode_vdisk(vdisk).as_bytes()),
-            Record::VdiskDrop(id)
+            Record::VdiskDrop(VdiskNo(id))
             | Record::TableDrop(id)
             | Record::SegmentDrop(id)
             | Record::DiskDrop(id)
@@ -112,7 +112,7 @@ impl Record<'_> {
                 .as_bytes(),
             ),
             Record::Landed(landed) => {
-                let body = LandedBody { offset: landed.offset, vdisk: landed.vdisk, len: landed.data.len() as u32 };
+                let body = LandedBody { offset: landed.offset, vdisk: landed.vdisk.0, len: landed.data.len() as u32 };
                 out.extend_from_slice(body.as_bytes());
                 out.extend_from_slice(&landed.data);
             }
@@ -169,14 +169,14 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
             Record::Pool(PoolRecord {
                 next_segment: pool.next_segment,
                 next_table: pool.next_table,
-                next_vdisk: pool.next_vdisk,
+                next_vdisk: VdiskNo(pool.next_vdisk),
                 next_job: JobNo(pool.next_job),
                 next_disk: pool.next_disk,
             })
         }
         kind::DISK => Record::Disk(decode_disk(body)?),
         kind::VDISK => Record::Vdisk(decode_vdisk(body)?),
-        kind::VDISK_DROP => Record::VdiskDrop(take::<DropBody>(body)?.0.id),
+        kind::VDISK_DROP => Record::VdiskDrop(VdiskNo(take::<DropBody>(body)?.0.id)),
         kind::TABLE => {
             let (table, _) = take::<TableBody>(body)?;
             let (layout, packs) = (decode_layout(table.layout)?, table.packs.checked_sub(1));
@@ -206,7 +206,11 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
             let Some(data) = rest.get(..landed.len as usize) else {
                 return fail!(Corrupt, "a landed record claims {} bytes of {}", landed.len, rest.len());
             };
-            Record::Landed(LandedRecord { vdisk: landed.vdisk, offset: landed.offset, data: Cow::Borrowed(data) })
+            Record::Landed(LandedRecord {
+                vdisk: VdiskNo(landed.vdisk),
+                offset: landed.offset,
+                data: Cow::Borrowed(data),
+            })
         }
         kind::PACK => Record::Pack(decode_pack(body)?),
         kind::DISK_DROP => Record::DiskDrop(take::<DropBody>(body)?.0.id),
@@ -330,7 +334,7 @@ fn encode_vdisk(vdisk: &VdiskRecord) -> VdiskBody {
     let mut tables = [0; TABLES_MAX];
     tables[..vdisk.tables.len()].copy_from_slice(&vdisk.tables);
     VdiskBody {
-        id: vdisk.id,
+        id: vdisk.id.0,
         sector: vdisk.sector,
         size: vdisk.size.0,
         fixed: vdisk.fixed as u8,
@@ -347,7 +351,7 @@ fn decode_vdisk(body: &[u8]) -> Result<VdiskRecord> {
         return fail!(Corrupt, "a virtual disk claims {} tables", vdisk.table_count);
     };
     Ok(VdiskRecord {
-        id: vdisk.id,
+        id: VdiskNo(vdisk.id),
         name: name_from_bytes(&vdisk.name),
         size: ByteCount(vdisk.size),
         sector: vdisk.sector,
@@ -461,7 +465,7 @@ mod tests {
             Record::Pool(PoolRecord {
                 next_segment: 7,
                 next_table: 3,
-                next_vdisk: 2,
+                next_vdisk: VdiskNo(2),
                 next_job: JobNo(9),
                 next_disk: 4,
             }),
@@ -478,14 +482,14 @@ mod tests {
                 retired_from: Usage::Journal,
             }),
             Record::Vdisk(VdiskRecord {
-                id: 4,
+                id: VdiskNo(4),
                 name: "data".into(),
                 size: ByteCount::gib(3),
                 sector: 512,
                 fixed: true,
                 tables: vec![9, 8],
             }),
-            Record::VdiskDrop(1),
+            Record::VdiskDrop(VdiskNo(1)),
             Record::Table(TableRecord { id: 9, layout, disks: 0b1011, packs: Some(7) }),
             Record::TableDrop(2),
             Record::Segment(SegmentRecord {
@@ -512,7 +516,7 @@ mod tests {
                 sums: Cow::Owned(vec![1, 2, 3]),
             }),
             Record::Unmap(UnmapRecord { table: 9, first: 1, count: 2, retires: 3 }),
-            Record::Landed(LandedRecord { vdisk: 4, offset: 512, data: Cow::Owned(vec![7; 512]) }),
+            Record::Landed(LandedRecord { vdisk: VdiskNo(4), offset: 512, data: Cow::Owned(vec![7; 512]) }),
             Record::Pack(PackRecord {
                 table: 9,
                 stripe: 3,
