@@ -66,6 +66,11 @@ number! {
     VdiskNo(u32)
 }
 
+number! {
+    /// The number of a stripe table within its pool; never reused.
+    TableNo(u32)
+}
+
 impl ByteCount {
     /// No bytes.
     pub const ZERO: ByteCount = ByteCount(0);

@@ -7,7 +7,7 @@ use weft_engine::format::record::{Away, DiskRecord, Media, Usage, VdiskRecord};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::room::{Room, unusable};
 use weft_engine::segment::Map;
-use weft_engine::units::{ByteCount, VdiskNo};
+use weft_engine::units::{ByteCount, TableNo, VdiskNo};
 
 /// Eight disks from 500 GB to 4 TB.
 pub const MIXED_GB: [u64; 8] = [500, 500, 1000, 1000, 2000, 2000, 3000, 4000];
@@ -83,7 +83,7 @@ fn possible(layout: Layout) -> f64 {
 }
 
 /// A pool of empty disks with a thin table of `layout`.
-fn map_of(layout: Layout) -> (Map, u32) {
+fn map_of(layout: Layout) -> (Map, TableNo) {
     let plan = |gb| DiskPlan::new(ByteCount(gb * 1_000_000_000), SLAB, Some(ByteCount::gib(1)));
     let plans = MIXED_GB.map(|gb| plan(gb).expect("the disk is large enough"));
     let mut map = empty_map(&plans, SLAB);

@@ -26,7 +26,7 @@ use weft_engine::io::Disk;
 use weft_engine::pool::VdiskSpec;
 use weft_engine::store::meta::conf::CONF;
 use weft_engine::tree::{At, Key, KeyRange};
-use weft_engine::units::{BLOCK, ByteCount, DiskOffset, JobNo, VdiskNo, VirtualOffset};
+use weft_engine::units::{BLOCK, ByteCount, DiskOffset, JobNo, TableNo, VdiskNo, VirtualOffset};
 use weft_sim::disk::DiskImage;
 use weft_sim::rng::Rng;
 
@@ -83,7 +83,7 @@ fn numbers_that_are_in_use_are_not_given_out_again() {
 #[test]
 fn a_pool_that_contradicts_itself_does_not_open() {
     let story = used();
-    let vdisk = |id, name: &str, tables: Vec<u32>| {
+    let vdisk = |id, name: &str, tables: Vec<TableNo>| {
         Record::Vdisk(VdiskRecord { id, name: name.into(), size: ByteCount::mib(1), sector: 512, fixed: false, tables })
     };
     let (_, records) = checkpoint_of(&story.images()[0]);

@@ -359,7 +359,10 @@ fn a_virtual_disk_lies_on_the_disks_it_was_given_and_stays_there_when_it_is_repa
         vdisk.write(VirtualOffset(0), &vec![3; 1 << 20], true).await.unwrap();
         let homes = |pool: &weft_engine::pool::Pool| -> Vec<u16> {
             let map = pool.store().map.borrow();
-            let data = map.segments.values().filter(|segment| segment.record.owner != u32::MAX);
+            let data = map
+                .segments
+                .values()
+                .filter(|segment| segment.record.owner != weft_engine::format::record::OWNER_METADATA);
             data.flat_map(|segment| segment.record.slabs.iter().flatten().map(|at| at.disk).collect::<Vec<_>>())
                 .collect()
         };

@@ -38,7 +38,7 @@ use crate::format::record::{
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
 use crate::stripe::table::{Chunk, Place, Table};
-use crate::units::{ByteCount, JobNo, VdiskNo};
+use crate::units::{ByteCount, JobNo, TableNo, VdiskNo};
 use ahead::Ahead;
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -75,7 +75,7 @@ pub struct Map {
     /// Virtual disks.
     pub vdisks: BTreeMap<VdiskNo, VdiskRecord>,
     /// Stripe tables.
-    pub tables: BTreeMap<u32, Table>,
+    pub tables: BTreeMap<TableNo, Table>,
     /// Segments, metadata segments included.
     pub segments: BTreeMap<u32, Segment>,
     /// Which of them are metadata segments.
@@ -91,7 +91,7 @@ pub struct Map {
     /// Slabs that are taken and in no segment: where a slot is moving to, or has moved from.
     pub in_transit: BTreeMap<SlabAt, Option<u32>>,
     /// Where stripes were written whose commits were withdrawn, by (table, stripe); see `store/limbo.rs`.
-    pub limbo: BTreeMap<(u32, u64), Place>,
+    pub limbo: BTreeMap<(TableNo, u64), Place>,
     draining: Draining,
     /// Stripes that become free when the log is durable up to the sequence number.
     freeing: VecDeque<(u64, Place)>,
@@ -100,7 +100,7 @@ pub struct Map {
     /// What was read ahead of stripes, as long as they lie where it was read.
     pub ahead: Ahead,
     /// Units that lie in packed stripes, by the table above which they do.
-    fine: BTreeMap<u32, Fine>,
+    fine: BTreeMap<TableNo, Fine>,
     /// The most bytes of memory that they took.
     pub fine_peak: u64,
 }
@@ -314,7 +314,7 @@ impl Map {
 
     /// The chunk that a page of a stripe table is of, and which of its pages it is.
     pub fn chunk_of(&mut self, id: PageId) -> Option<(&mut Chunk, usize)> {
-        let table = self.tables.get_mut(&id.owner).filter(|_| id.kind == PageKind::Table)?;
+        let table = self.tables.get_mut(&TableNo(id.owner)).filter(|_| id.kind == PageKind::Table)?;
         let chunk = table.chunks.get_mut(&(id.number / CHUNK_PAGES))?;
         Some((chunk, (id.number % CHUNK_PAGES) as usize))
     }
@@ -419,7 +419,7 @@ impl Map {
     }
 
     /// Whether a stripe table has this chunk; none that was dropped does.
-    pub fn has_chunk(&self, table: u32, chunk: u32) -> bool {
+    pub fn has_chunk(&self, table: TableNo, chunk: u32) -> bool {
         self.tables.get(&table).is_some_and(|table| table.chunks.contains_key(&chunk))
     }
 
@@ -484,7 +484,7 @@ impl Map {
     }
 
     /// Forgets a table and its segments.
-    fn drop_table(&mut self, id: u32) -> Vec<Record<'static>> {
+    fn drop_table(&mut self, id: TableNo) -> Vec<Record<'static>> {
         let Some(table) = self.tables.get(&id) else { return Vec::new() };
         let segments: Vec<u32> = table.segments.iter().copied().collect();
         let mut records: Vec<_> = segments.into_iter().map(|segment| self.drop_segment(segment)).collect();
@@ -499,7 +499,7 @@ impl Map {
     }
 
     /// These tables, and those of their packed stripes.
-    pub fn with_packs(&self, tables: &[u32]) -> Vec<u32> {
+    pub fn with_packs(&self, tables: &[TableNo]) -> Vec<TableNo> {
         let packs = tables.iter().filter_map(|table| self.fine(*table)).map(|fine| fine.packs);
         packs.chain(tables.iter().copied()).collect()
     }
@@ -512,7 +512,7 @@ impl Map {
         disks: u64,
     ) -> (VdiskNo, Vec<Record<'static>>) {
         let (table, id) = (self.next.next_table, self.next.next_vdisk);
-        self.next.next_table += 1;
+        self.next.next_table = table.next();
         self.next.next_vdisk = id.next();
         (vdisk.id, vdisk.tables) = (id, alloc::vec![table]);
         let record = TableRecord { id: table, layout, disks, packs: None };
@@ -569,13 +569,13 @@ impl Map {
 }
 
 /// The record of a chunk of a table.
-pub fn chunk_record(table: u32, number: u32, chunk: &Chunk) -> Record<'static> {
+pub fn chunk_record(table: TableNo, number: u32, chunk: &Chunk) -> Record<'static> {
     let versions = chunk.versions.map(|version| version.min(u32::MAX.into()) as u32);
     Record::Chunk(crate::format::record::ChunkRecord { table, chunk: number, pages: chunk.pages, versions })
 }
 
 /// A commit record, borrowed.
-pub fn commit_record(table: u32, stripe: u64, place: Place, retires: u64, sums: &[u32]) -> Record<'_> {
+pub fn commit_record(table: TableNo, stripe: u64, place: Place, retires: u64, sums: &[u32]) -> Record<'_> {
     Record::Commit(crate::format::record::CommitRecord {
         table,
         stripe,

@@ -7,12 +7,12 @@ use crate::format::record::PageRun;
 use crate::io::Buf;
 use crate::mutant::{self, Mutant};
 use crate::segment::PAGE_PAIR;
-use crate::units::BLOCK;
+use crate::units::{BLOCK, TableNo};
 use core::ops::Range;
 
 /// Which page holds entries of a table's chunk.
-pub fn table_page(table: u32, chunk: u32, page: u32) -> PageId {
-    PageId { kind: PageKind::Table, owner: table, number: chunk * CHUNK_PAGES + page }
+pub fn table_page(table: TableNo, chunk: u32, page: u32) -> PageId {
+    PageId { kind: PageKind::Table, owner: table.0, number: chunk * CHUNK_PAGES + page }
 }
 
 /// The first of the two blocks of a page within the slabs of its segment. A record that is not proven yet may name any.

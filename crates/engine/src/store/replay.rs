@@ -28,7 +28,7 @@ use crate::limits::CHUNKS_MAX;
 use crate::log::{BatchInfo, Touched};
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::{Place, Table};
-use crate::units::{BLOCK, ByteCount, VdiskNo};
+use crate::units::{BLOCK, ByteCount, TableNo, VdiskNo};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -169,7 +169,7 @@ impl Store {
     }
 
     /// Landed records of these stripes below `retires` are part of a stripe now, or void.
-    fn retire(&self, landed: &mut LandedIndex, table: u32, first: u64, count: u64, retires: u64) {
+    fn retire(&self, landed: &mut LandedIndex, table: TableNo, first: u64, count: u64, retires: u64) {
         let map = self.map.borrow();
         let Some(data_len) = map.tables.get(&table).map(|table| table.record.layout.data_len().0) else { return };
         let Some(vdisk) = map.vdisks.values().find(|vdisk| vdisk.tables.contains(&table)) else { return };

@@ -149,13 +149,13 @@ fn unpack(entry: u64) -> Option<Place> {
 mod tests {
     use super::*;
     use crate::geometry::{Layout, Resiliency};
-    use crate::units::ByteCount;
+    use crate::units::{ByteCount, TableNo};
     use alloc::vec::Vec;
 
     #[test]
     fn entries_read_back_and_mark_their_page_dirty() {
         let layout = Layout::new(Resiliency::Simple, 1, ByteCount::kib(4)).unwrap();
-        let mut table = Table::new(TableRecord { id: 1, layout, disks: 0, packs: None });
+        let mut table = Table::new(TableRecord { id: TableNo(1), layout, disks: 0, packs: None });
         assert_eq!(table.get(9000), None);
         assert_eq!(table.set(9000, None), None);
         let mut chunk = Chunk::new(PageRun { segment: 0, first: 0, count: CHUNK_PAGES });

@@ -29,7 +29,7 @@ use crate::store::freeze::frozen;
 use crate::store::{Store, lost};
 use crate::stripe::buffer::{Sealed, StripeBuffer};
 use crate::sync::Signal;
-use crate::units::{ByteCount, Nanos, VdiskNo, VirtualOffset};
+use crate::units::{ByteCount, Nanos, TableNo, VdiskNo, VirtualOffset};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -352,11 +352,11 @@ impl Vdisk {
     }
 
     /// The newest table of its stack: where writes go.
-    fn table(&self) -> u32 {
+    fn table(&self) -> TableNo {
         self.table_of(&self.store.map.borrow())
     }
 
-    fn table_of(&self, map: &crate::segment::Map) -> u32 {
+    fn table_of(&self, map: &crate::segment::Map) -> TableNo {
         map.vdisks[&self.id].tables[0]
     }
 

@@ -31,7 +31,7 @@ use crate::store::execute::Target;
 use crate::store::join;
 use crate::stripe::buffer::{Sealed, StripeBuffer};
 use crate::stripe::table::Place;
-use crate::units::Nanos;
+use crate::units::{Nanos, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -379,7 +379,7 @@ impl Vdisk {
         sound
     }
 
-    fn packs_table(&self) -> u32 {
+    fn packs_table(&self) -> TableNo {
         let map = self.store.map.borrow();
         map.fine(self.table_of(&map)).expect("it packs").packs
     }

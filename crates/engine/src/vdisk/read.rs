@@ -20,7 +20,7 @@ use crate::store::execute::Target;
 use crate::store::together::Part;
 use crate::stripe::plan::Want;
 use crate::stripe::table::Place;
-use crate::units::{BLOCK, VirtualOffset};
+use crate::units::{BLOCK, TableNo, VirtualOffset};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -290,7 +290,7 @@ impl Vdisk {
 }
 
 /// Looks `range` up in the first of `tables`; what is unmapped there falls through to the others, and to zeros at last.
-pub(super) fn resolve(map: &Map, tables: &[u32], range: Range<u64>, extents: &mut Vec<Extent>) {
+pub(super) fn resolve(map: &Map, tables: &[TableNo], range: Range<u64>, extents: &mut Vec<Extent>) {
     let Some((first, below)) = tables.split_first() else {
         extents.push(Extent { range, source: None });
         return;

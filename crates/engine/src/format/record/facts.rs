@@ -2,7 +2,7 @@
 
 use crate::format::page::CHUNK_PAGES;
 use crate::geometry::Layout;
-use crate::units::{ByteCount, JobNo, VdiskNo};
+use crate::units::{ByteCount, JobNo, TableNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -13,7 +13,7 @@ pub const TABLES_MAX: usize = 8;
 /// The longest text of an event, in bytes.
 pub const EVENT_TEXT_MAX: usize = 512;
 /// The owner of a segment that holds metadata pages.
-pub const OWNER_METADATA: u32 = u32::MAX;
+pub const OWNER_METADATA: TableNo = TableNo(u32::MAX);
 pub(in crate::format) const DISK_ABSENT: u16 = u16::MAX;
 
 /// One fact.
@@ -30,7 +30,7 @@ pub enum Record<'a> {
     /// A stripe table exists.
     Table(TableRecord),
     /// It does not exist any more; its chunks went with it.
-    TableDrop(u32),
+    TableDrop(TableNo),
     /// A segment exists, here.
     Segment(SegmentRecord),
     /// The tree's root. In checkpoints only.
@@ -65,7 +65,7 @@ pub struct PoolRecord {
     /// The next segment's number.
     pub next_segment: u32,
     /// The next table's number.
-    pub next_table: u32,
+    pub next_table: TableNo,
     /// The next virtual disk's number.
     pub next_vdisk: VdiskNo,
     /// The next job's number.
@@ -153,20 +153,20 @@ pub struct VdiskRecord {
     /// Whether its slabs were reserved when it was made.
     pub fixed: bool,
     /// Its stack of stripe tables, newest first.
-    pub tables: Vec<u32>,
+    pub tables: Vec<TableNo>,
 }
 
 /// See [`Record::Table`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableRecord {
     /// Its number; never reused.
-    pub id: u32,
+    pub id: TableNo,
     /// Its layout.
     pub layout: Layout,
     /// The disks its segments may lie on, one bit each; 0: every disk that takes data by itself.
     pub disks: u64,
     /// The table whose units its stripes hold, where they are packed stripes.
-    pub packs: Option<u32>,
+    pub packs: Option<TableNo>,
 }
 
 /// One slab of one disk.
@@ -195,7 +195,7 @@ pub struct SegmentRecord {
     /// Its number; never reused.
     pub id: u32,
     /// The table its stripes belong to, or [`OWNER_METADATA`].
-    pub owner: u32,
+    pub owner: TableNo,
     /// The layout of its stripes.
     pub layout: Layout,
     /// Where its checksums are kept; none for metadata segments (`count` 0).
@@ -322,7 +322,7 @@ pub struct PageChange {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChunkRecord {
     /// The table.
-    pub table: u32,
+    pub table: TableNo,
     /// The chunk's number within it.
     pub chunk: u32,
     /// Its pages.
@@ -335,7 +335,7 @@ pub struct ChunkRecord {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommitRecord<'a> {
     /// The table.
-    pub table: u32,
+    pub table: TableNo,
     /// The virtual stripe.
     pub stripe: u64,
     /// The segment it is in now.
@@ -352,7 +352,7 @@ pub struct CommitRecord<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnmapRecord {
     /// The table.
-    pub table: u32,
+    pub table: TableNo,
     /// The first virtual stripe.
     pub first: u64,
     /// How many.
@@ -365,7 +365,7 @@ pub struct UnmapRecord {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PackRecord {
     /// The table of the packed stripe.
-    pub table: u32,
+    pub table: TableNo,
     /// The packed stripe.
     pub stripe: u64,
     /// Landed records with a lower sequence number are void in the stripes of the virtual disk that these units are of.
