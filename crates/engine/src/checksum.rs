@@ -13,7 +13,7 @@ mod table;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::units::BLOCK;
+use crate::units::{BLOCK, TableNo};
 
 const BLOCK_LEN: usize = BLOCK as usize;
 
@@ -61,8 +61,8 @@ pub fn block_checksums(first: BlockAddress, data: &[u8], sums: &mut [u32]) {
 }
 
 /// The mark of the owner of a stripe: of its table, and its number there. Never 0, as no checksum is.
-pub fn owner_mark(table: u32, stripe: u64) -> u32 {
-    crc32c_append(crc32c(&table.to_le_bytes()), &stripe.to_le_bytes()).max(1)
+pub fn owner_mark(table: TableNo, stripe: u64) -> u32 {
+    crc32c_append(crc32c(&table.0.to_le_bytes()), &stripe.to_le_bytes()).max(1)
 }
 
 /// The checksums that blocks of zeros have from `first` on.

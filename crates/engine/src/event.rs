@@ -3,7 +3,7 @@
 
 use crate::format::Id;
 use crate::format::record::JobState;
-use crate::units::{DiskOffset, Nanos};
+use crate::units::{DiskOffset, JobNo, Nanos};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -28,6 +28,11 @@ pub enum Event {
         disk: DiskNo,
         /// Why.
         reason: String,
+    },
+    /// A person took a disk out for a while; the pool goes on without it.
+    DiskInMaintenance {
+        /// Which.
+        disk: DiskNo,
     },
     /// A disk has not answered a request for the write timeout, and cannot be done without: whatever needs it waits.
     DiskStalled {
@@ -146,14 +151,14 @@ pub enum Event {
     /// A job began.
     JobStarted {
         /// Its number.
-        job: u32,
+        job: JobNo,
         /// What it does.
         what: String,
     },
     /// A job ended.
     JobEnded {
         /// Its number.
-        job: u32,
+        job: JobNo,
         /// What it did.
         what: String,
         /// How it ended.
@@ -187,6 +192,7 @@ impl fmt::Display for Event {
                 if *torn { f.write_str(", a torn tail was dropped") } else { Ok(()) }
             }
             Event::DiskLost { disk, reason } => write!(f, "{disk} lost: {reason}"),
+            Event::DiskInMaintenance { disk } => write!(f, "{disk} is in maintenance"),
             Event::DiskStalled { disk, waited } => write!(
                 f,
                 "{disk} has not answered for {} seconds; it cannot be done without, and whatever needs it waits",

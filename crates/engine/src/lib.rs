@@ -2,10 +2,9 @@
 //! through one seam ([`world::World`] and [`io::Disk`]) by `weft-host` on Linux and by `weft-sim` in simulation.
 //!
 //! Layers, lowest first; imports only point down:
-//! `units limits error event health histogram` - `format parity checksum io exec sync world` -
-//! `tree` -
-//! `bits stripe/{geometry, plan, buffer, table}` (pure) - `log segment` - `store` - `stripe/execute` -
-//! `vdisk dump` - `pool`.
+//! `units bits error exec limits histogram` - `sync io` - `checksum parity geometry` - `format` - `event health` -
+//! `world` - `tree` - `log` - `stripe` (pure) - `segment` - `store` - `vdisk dump` - `pool`. `scripts/tidy` holds the
+//! imports against this.
 #![no_std]
 #![warn(missing_docs)]
 
@@ -19,6 +18,7 @@ pub mod error;
 pub mod event;
 pub mod exec;
 pub mod format;
+pub mod geometry;
 pub mod health;
 pub mod histogram;
 pub mod io;

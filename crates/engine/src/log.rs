@@ -16,7 +16,7 @@ use crate::format::batch::batch_len;
 use crate::format::label::Anchor;
 use crate::format::record::Record;
 use crate::sync::Signal;
-use crate::units::BLOCK;
+use crate::units::{BLOCK, TableNo};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -92,9 +92,9 @@ pub enum Touched {
     /// A segment.
     Segment(u32),
     /// A table: it is no more, nor are its chunks.
-    Table(u32),
+    Table(TableNo),
     /// A chunk of a table.
-    Chunk(u32, u32),
+    Chunk(TableNo, u32),
 }
 
 impl Touched {

@@ -1,7 +1,8 @@
-//! Lengths and offsets are types, so that only meaningful arithmetic compiles.
+//! Lengths, offsets and numbers of things are types, so that only meaningful arithmetic compiles.
 //!
 //! A [`ByteCount`] is a length. [`VirtualOffset`] is a place on a virtual disk, [`DiskOffset`] a place on one physical
-//! disk. Offset + length = offset; offset - offset = length; offsets of different kinds never meet.
+//! disk. Offset + length = offset; offset - offset = length; offsets of different kinds never meet. Neither do the
+//! numbers of different things: nothing is computed with them but the next one.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Mul, Sub};
@@ -26,6 +27,49 @@ pub struct DiskOffset(pub u64);
 /// A moment or a span on the world's monotonic clock, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Debug)]
 pub struct Nanos(pub u64);
+
+/// Defines the number of a thing: it prints as the bare number.
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($raw:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+        pub struct $name(pub $raw);
+
+        impl $name {
+            /// The number after this one.
+            pub const fn next(self) -> $name {
+                $name(self.0.saturating_add(1))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+number! {
+    /// The number of a job within its pool; never reused.
+    JobNo(u32)
+}
+
+number! {
+    /// The number of a virtual disk within its pool; never reused.
+    VdiskNo(u32)
+}
+
+number! {
+    /// The number of a stripe table within its pool; never reused.
+    TableNo(u32)
+}
 
 impl ByteCount {
     /// No bytes.

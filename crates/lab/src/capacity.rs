@@ -4,12 +4,12 @@
 use crate::disks::PlannedDisk;
 use weft_engine::error::Result;
 use weft_engine::format::Id;
+use weft_engine::geometry::Layout;
 use weft_engine::limits::SLAB_DEFAULT;
 use weft_engine::pool::PoolOptions;
 use weft_engine::pool::create::plan_pool;
 use weft_engine::pool::room::{Room, unusable};
 use weft_engine::segment::Map;
-use weft_engine::stripe::geometry::Layout;
 use weft_engine::units::ByteCount;
 use weft_sim::capacity::empty_map;
 

@@ -19,7 +19,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use weft_engine::error::Result;
 use weft_engine::fail;
-use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::units::ByteCount;
 
 /// The most disks that a plan of growth adds.

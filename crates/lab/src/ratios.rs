@@ -6,10 +6,10 @@
 
 use crate::disks::Class;
 use serde::Serialize;
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::{Buf, Disk};
 use weft_engine::limits::SLAB_DEFAULT;
 use weft_engine::store::{Tuning, join};
-use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::disk::SimDisk;

@@ -10,10 +10,10 @@ use std::rc::Rc;
 use weft_engine::error::Result;
 use weft_engine::format::Id;
 use weft_engine::format::record::{Media, SettingsRecord, Usage};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::Disk;
 use weft_engine::pool::job::{JobKind, has_ended};
 use weft_engine::pool::{NewDisk, Pool};
-use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::world::World;
 

@@ -4,10 +4,10 @@
 use std::fmt;
 use weft_engine::format::label::DiskPlan;
 use weft_engine::format::record::{Away, DiskRecord, Media, Usage, VdiskRecord};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::room::{Room, unusable};
 use weft_engine::segment::Map;
-use weft_engine::stripe::geometry::{Layout, Resiliency};
-use weft_engine::units::ByteCount;
+use weft_engine::units::{ByteCount, TableNo, VdiskNo};
 
 /// Eight disks from 500 GB to 4 TB.
 pub const MIXED_GB: [u64; 8] = [500, 500, 1000, 1000, 2000, 2000, 3000, 4000];
@@ -83,12 +83,12 @@ fn possible(layout: Layout) -> f64 {
 }
 
 /// A pool of empty disks with a thin table of `layout`.
-fn map_of(layout: Layout) -> (Map, u32) {
+fn map_of(layout: Layout) -> (Map, TableNo) {
     let plan = |gb| DiskPlan::new(ByteCount(gb * 1_000_000_000), SLAB, Some(ByteCount::gib(1)));
     let plans = MIXED_GB.map(|gb| plan(gb).expect("the disk is large enough"));
     let mut map = empty_map(&plans, SLAB);
     let (name, size) = (String::from("vdisk"), ByteCount::gib(1));
-    let vdisk = VdiskRecord { id: 0, name, size, sector: 4096, fixed: true, tables: Vec::new() };
+    let vdisk = VdiskRecord { id: VdiskNo(0), name, size, sector: 4096, fixed: true, tables: Vec::new() };
     let (id, _) = map.new_vdisk(vdisk, layout, 0);
     let table = map.vdisks[&id].tables[0];
     (map, table)

@@ -5,7 +5,7 @@ use crate::random_writes::{Load, on_mirror_in_place, on_raid5_in_place, on_weft}
 use crate::streams::{self, Case};
 use crate::{capacity, flushes, mixed, random_writes, rebuild, refill, stream_reads};
 use std::process::ExitCode;
-use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos};
 
 /// Bytes that each disk gives to a pass of sequential reads: they are kept in memory, four times. What is read ahead of

@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weft_engine::error::Result;
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::limits::DISKS_MAX;
 use weft_engine::pool::Pool;
 use weft_engine::segment::commit_record;
-use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::stripe::table::Place;
-use weft_engine::units::{BLOCK, ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{BLOCK, ByteCount, Nanos, TableNo, VirtualOffset};
 use weft_engine::world::World;
 
 /// What is changed between two checkpoints.
@@ -325,7 +325,7 @@ fn segment_time(pool: &Pool) -> Duration {
     started.elapsed() / made.max(1)
 }
 
-fn table_of(pool: &Pool) -> u32 {
+fn table_of(pool: &Pool) -> TableNo {
     let map = pool.store().map.borrow();
     let vdisk = map.vdisks.values().next().expect("the pool has one virtual disk");
     vdisk.tables[0]

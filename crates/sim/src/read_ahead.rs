@@ -3,9 +3,9 @@
 use crate::rig::Rig;
 use crate::world::{Scheduling, SimWorld};
 use std::rc::Rc;
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::OpenOptions;
 use weft_engine::store::Tuning;
-use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 

@@ -17,9 +17,9 @@ use std::fmt;
 use std::rc::Rc;
 use weft_engine::format::label::DiskPlan;
 use weft_engine::format::record::{JobKind, JobState, OWNER_METADATA, SettingsRecord};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::{Buf, Disk};
 use weft_engine::store::Tuning;
-use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::world::World;
 

@@ -21,9 +21,9 @@ use crate::world::{Scheduling, SimWorld};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
+use weft_engine::geometry::Layout;
 use weft_engine::io::{Buf, Disk};
 use weft_engine::store::Tuning;
-use weft_engine::stripe::geometry::Layout;
 use weft_engine::units::{ByteCount, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
 

@@ -8,10 +8,10 @@ use std::rc::Rc;
 use weft_engine::error::Result;
 use weft_engine::format::Id;
 use weft_engine::format::record::Media;
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::{Disk, DiskShape};
 use weft_engine::pool::create::create;
 use weft_engine::pool::{NewDisk, OpenOptions, Pool, PoolOptions, VdiskSpec};
-use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos};
 use weft_engine::world::World;
 

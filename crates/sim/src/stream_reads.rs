@@ -6,7 +6,7 @@ use crate::streams::{BEGIN, Bench, Case, Direction, LOG, block_on, per_second, r
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
-use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::world::World;
 

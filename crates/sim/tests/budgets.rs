@@ -4,11 +4,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use weft_engine::error::ErrorKind;
+use weft_engine::format::page::CHUNK_ENTRIES;
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::{OpenOptions, VdiskSpec};
 use weft_engine::store::Tuning;
 use weft_engine::store::budget::{BudgetInfo, Keeping};
-use weft_engine::stripe::geometry::{Layout, Resiliency};
-use weft_engine::stripe::table::{CHUNK_BYTES, CHUNK_ENTRIES};
+use weft_engine::stripe::table::CHUNK_BYTES;
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;

@@ -11,7 +11,7 @@ use weft_engine::checksum::crc32c;
 use weft_engine::error::ErrorKind;
 use weft_engine::format::label::{DiskPlan, Label};
 use weft_engine::format::{VERSION, VERSION_OLDEST};
-use weft_engine::stripe::geometry::Layout;
+use weft_engine::geometry::Layout;
 use weft_engine::units::{BLOCK, ByteCount, Nanos, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::disk::DiskImage;

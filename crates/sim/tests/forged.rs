@@ -21,12 +21,12 @@ use weft_engine::format::page::PAGE_MAGIC;
 use weft_engine::format::record::{
     ChunkRecord, DiskRecord, JobKind, JobRecord, JobState, PageRun, PoolRecord, Record, VdiskRecord, decode,
 };
+use weft_engine::geometry::Resiliency;
 use weft_engine::io::Disk;
 use weft_engine::pool::VdiskSpec;
 use weft_engine::store::meta::conf::CONF;
-use weft_engine::stripe::geometry::Resiliency;
 use weft_engine::tree::{At, Key, KeyRange};
-use weft_engine::units::{BLOCK, ByteCount, DiskOffset, VirtualOffset};
+use weft_engine::units::{BLOCK, ByteCount, DiskOffset, JobNo, TableNo, VdiskNo, VirtualOffset};
 use weft_sim::disk::DiskImage;
 use weft_sim::rng::Rng;
 
@@ -74,8 +74,8 @@ fn numbers_that_are_in_use_are_not_given_out_again() {
     again.rig.make_vdisk_named("other", layout, ByteCount::mib(1), 512, false).unwrap();
     judge(&again);
     assert_eq!(again.prove(), 0);
-    let ids: Vec<u32> = again.rig.pool().vdisks().iter().map(|vdisk| vdisk.id()).collect();
-    let apart: std::collections::BTreeSet<&u32> = ids.iter().collect();
+    let ids: Vec<VdiskNo> = again.rig.pool().vdisks().iter().map(|vdisk| vdisk.id()).collect();
+    let apart: std::collections::BTreeSet<&VdiskNo> = ids.iter().collect();
     assert!(ids.len() == 3 && apart.len() == 3, "{ids:?}");
     again.close();
 }
@@ -83,7 +83,7 @@ fn numbers_that_are_in_use_are_not_given_out_again() {
 #[test]
 fn a_pool_that_contradicts_itself_does_not_open() {
     let story = used();
-    let vdisk = |id, name: &str, tables: Vec<u32>| {
+    let vdisk = |id, name: &str, tables: Vec<TableNo>| {
         Record::Vdisk(VdiskRecord { id, name: name.into(), size: ByteCount::mib(1), sector: 512, fixed: false, tables })
     };
     let (_, records) = checkpoint_of(&story.images()[0]);
@@ -100,7 +100,7 @@ fn a_pool_that_contradicts_itself_does_not_open() {
     let renamed = |name: &str| Record::Disk(DiskRecord { name: name.into(), ..disk.clone() });
     let job = |disk| {
         Record::Job(JobRecord {
-            id: 1,
+            id: JobNo(1),
             kind: JobKind::Evacuate { disk, to: None, forget: true },
             state: JobState::Waiting,
             began: 0,
@@ -119,9 +119,9 @@ fn a_pool_that_contradicts_itself_does_not_open() {
         })
         .collect();
     for (what, more) in [
-        ("a table of two virtual disks", vec![vdisk(77, "twin", own.tables.clone())]),
+        ("a table of two virtual disks", vec![vdisk(VdiskNo(77), "twin", own.tables.clone())]),
         ("a table twice", vec![vdisk(own.id, &own.name, vec![own.tables[0], own.tables[0]])]),
-        ("one name for two", vec![vdisk(77, &own.name, vec![own.tables[0]])]),
+        ("one name for two", vec![vdisk(VdiskNo(77), &own.name, vec![own.tables[0]])]),
         ("a name that moves the cursor", vec![vdisk(own.id, "\u{1b}[2J", own.tables.clone())]),
         ("a disk with the name of another", vec![renamed("d0")]),
         ("a name of a disk with a line break", vec![renamed("d\n0")]),
@@ -237,7 +237,7 @@ fn used_with(whole: bool) -> Story {
     let layout = story.layout;
     story.rig.make_vdisk_named("second", layout, ByteCount::mib(1), 4096, true).unwrap();
     story.write_and_flush(0, 6 * story.stripe(), 1);
-    story.rig.pool().note_event(5, true, "something happened".into());
+    story.rig.pool().note_event(5, 1, true, "something happened".into());
     story.checkpoint();
     if whole {
         story.rig.pool().store().begin_tree_anew();

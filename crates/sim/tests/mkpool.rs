@@ -1,7 +1,7 @@
 //! Pools of any size without the data.
 
 use weft_engine::error::ErrorKind;
-use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, VirtualOffset};
 use weft_sim::mkpool::{Shape, make, measure, write_files};
 use weft_sim::rng::Rng;

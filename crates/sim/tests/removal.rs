@@ -1,6 +1,6 @@
 //! What is removed gives its room back only when it can never be there again.
 
-use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, VirtualOffset};
 use weft_sim::removal::{search, stories};
 use weft_sim::rig::Rig;

@@ -3,12 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use weft_engine::error::{Error, ErrorKind};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::DiskError;
 use weft_engine::pool::VdiskSpec;
 use weft_engine::pool::info::DiskState;
 use weft_engine::pool::job::{JobKind, JobState};
-use weft_engine::stripe::execute::Target;
-use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::store::execute::Target;
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
@@ -257,7 +257,7 @@ fn a_repair_leaves_a_slot_its_home_while_that_may_be_the_only_copy() {
         pool.job_wait(job).await.unwrap()
     });
     assert_eq!(ended.state, JobState::Failed, "{ended:?}");
-    assert!(ended.note.contains("more was lost than the redundancy covers"), "{ended:?}");
+    assert_eq!(ended.failure, Some(ErrorKind::Lost), "{ended:?}");
     rig.close().unwrap();
     rig.disks[away].come_back(&mut rng);
     rig.open(&mut rng).unwrap();
@@ -359,7 +359,10 @@ fn a_virtual_disk_lies_on_the_disks_it_was_given_and_stays_there_when_it_is_repa
         vdisk.write(VirtualOffset(0), &vec![3; 1 << 20], true).await.unwrap();
         let homes = |pool: &weft_engine::pool::Pool| -> Vec<u16> {
             let map = pool.store().map.borrow();
-            let data = map.segments.values().filter(|segment| segment.record.owner != u32::MAX);
+            let data = map
+                .segments
+                .values()
+                .filter(|segment| segment.record.owner != weft_engine::format::record::OWNER_METADATA);
             data.flat_map(|segment| segment.record.slabs.iter().flatten().map(|at| at.disk).collect::<Vec<_>>())
                 .collect()
         };

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 use weft_engine::event::{DiskNo, Event};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::{Buf, Disk, DiskError};
 use weft_engine::pool::Pool;
 use weft_engine::pool::job::{JobKind, JobState, has_ended};
-use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;

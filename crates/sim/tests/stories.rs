@@ -1,7 +1,7 @@
 //! Stories: one test per thing that must be true, told with the unchanged engine on simulated disks.
 
 use weft_engine::checksum::{BlockAddress, block_checksum};
-use weft_engine::stripe::geometry::Layout;
+use weft_engine::geometry::Layout;
 use weft_engine::units::{ByteCount, VirtualOffset};
 use weft_sim::rig::{Rig, resiliencies};
 use weft_sim::rng::Rng;

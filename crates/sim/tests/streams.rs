@@ -2,7 +2,7 @@
 //! fill and second overwrite alike; and so do sequential reads of what they wrote. Time is virtual, so these figures do
 //! not depend on the machine. This is a sample: `make streams` runs every case.
 
-use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos};
 use weft_sim::mixed::{self, Mix, a_writer_beside_readers_that_never_rest};
 use weft_sim::stream_reads::{self, Client, ReadCase};

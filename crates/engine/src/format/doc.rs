@@ -4,9 +4,8 @@
 
 use super::batch::BatchHead;
 use super::label::LabelBlock;
-use super::page::{PAGE_ENTRIES, PAGE_SUMS, PageHead, PageKind};
+use super::page::{CHUNK_ENTRIES, CHUNK_PAGES, PAGE_ENTRIES, PAGE_SUMS, PageHead, PageKind};
 use super::record::*;
-use crate::stripe::table::{CHUNK_ENTRIES, CHUNK_PAGES};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -59,7 +58,7 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
         layout!(SettingsBody { repair_after scrub_every scrubbed foreground_share full pad_0 }),
         layout!(TreeBody { root changes pad_0 }),
         layout!(PageChangeBody { segment first count taken }),
-        layout!(EventBody { no at_ms warning pad_0 len }),
+        layout!(EventBody { no at_ms warning told len }),
         layout!(JobBody { id kind state disk to forget pad_0 cursor began done total bad healed }),
     ]
 }
@@ -96,7 +95,7 @@ pub fn numbers() -> Vec<(&'static str, u64)> {
         ("CHUNK_PAGES", CHUNK_PAGES as u64),
         ("CHUNK_ENTRIES", CHUNK_ENTRIES),
         ("TABLES_MAX", TABLES_MAX as u64),
-        ("OWNER_METADATA", OWNER_METADATA as u64),
+        ("OWNER_METADATA", OWNER_METADATA.0 as u64),
         ("DISK_ABSENT", DISK_ABSENT as u64),
     ]
 }

@@ -23,6 +23,10 @@ pub const PAGE_PAYLOAD: usize = BLOCK as usize - size_of::<PageHead>();
 pub const PAGE_SUMS: usize = PAGE_PAYLOAD / 4;
 /// Entries in one stripe-table page.
 pub const PAGE_ENTRIES: usize = PAGE_PAYLOAD / 8;
+/// Pages of a chunk of a stripe table.
+pub const CHUNK_PAGES: u32 = 16;
+/// Entries of a chunk of a stripe table.
+pub const CHUNK_ENTRIES: u64 = CHUNK_PAGES as u64 * PAGE_ENTRIES as u64;
 
 /// No image has this version by counting: a checkpoint each second reaches it in 68 years.
 pub const VERSIONS_MAX: u64 = 1 << 31;

@@ -9,13 +9,13 @@ use super::moves::{Homed, PAGES_AT_ONCE};
 use crate::error::{ErrorKind, Result};
 use crate::format::page::PageId;
 use crate::format::record::OWNER_METADATA;
+use crate::store::execute::Target;
 use crate::store::join;
 use crate::store::meta::copies::TreeProof;
 use crate::store::proof::Proof;
-use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
 use crate::tree;
-use crate::units::ByteCount;
+use crate::units::{ByteCount, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -77,7 +77,7 @@ impl Pool {
         let mut report = CheckReport::default();
         self.check_space(&mut report);
         let losses = self.store.losses_of_all();
-        let tables: Vec<u32> = self.store.map.borrow().tables.keys().copied().collect();
+        let tables: Vec<TableNo> = self.store.map.borrow().tables.keys().copied().collect();
         for table in tables {
             self.check_table(table, repair, &mut report).await?;
         }
@@ -263,7 +263,7 @@ impl Pool {
         }
     }
 
-    async fn check_table(&self, table: u32, repair: bool, report: &mut CheckReport) -> Result<()> {
+    async fn check_table(&self, table: TableNo, repair: bool, report: &mut CheckReport) -> Result<()> {
         let mut next = 0;
         loop {
             // One stripe at a time, pinned while it is read: the pool may be in use.
@@ -285,7 +285,7 @@ impl Pool {
     async fn check_stripe(
         &self,
         place: Place,
-        (table, stripe): (u32, u64),
+        (table, stripe): (TableNo, u64),
         repair: bool,
         report: &mut CheckReport,
     ) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::format::record::{Away, DiskRecord, Media, PoolRecord, Record, Usage};
 use crate::io::{Buf, Disk};
 use crate::limits::{DISKS_MAX, SLAB_MAX, SLAB_MIN};
 use crate::store::choice::{self, Candidate};
-use crate::units::{BLOCK, ByteCount, DiskOffset};
+use crate::units::{BLOCK, ByteCount, DiskOffset, JobNo, TableNo, VdiskNo};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
@@ -79,9 +79,9 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
     let plans = plan_pool(&capacities, options)?;
     let mut records = vec![Record::Pool(PoolRecord {
         next_segment: 1,
-        next_table: 1,
-        next_vdisk: 1,
-        next_job: 1,
+        next_table: TableNo(1),
+        next_vdisk: VdiskNo(1),
+        next_job: JobNo(1),
         next_disk: disks.len() as u16,
     })];
     for (no, (disk, plan)) in disks.iter().zip(&plans).enumerate() {

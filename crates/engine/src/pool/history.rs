@@ -13,21 +13,22 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 impl Pool {
-    /// Remembers that something happened at `at_ms` (milliseconds since 1970 UTC); a text of more than
-    /// [`EVENT_TEXT_MAX`] bytes is cut. What is remembered already, word for word and of the same moment, is left as it
-    /// is, and a pool that takes no writes remembers nothing new.
-    pub fn note_event(&self, at_ms: u64, warning: bool, mut text: String) {
+    /// Remembers that something happened at `at_ms` (milliseconds since 1970 UTC), which has the number `number` where
+    /// it was told; a text of more than [`EVENT_TEXT_MAX`] bytes is cut. What is remembered already, by its moment and
+    /// its number, is left as it is, and a pool that takes no writes remembers nothing new.
+    pub fn note_event(&self, at_ms: u64, number: u64, warning: bool, mut text: String) {
+        let told = EventRecord::told_as(number);
         text.truncate(text.floor_char_boundary(EVENT_TEXT_MAX));
         if self.store.check_writable().is_err() {
             return;
         }
         let event = {
             let mut map = self.store.map.borrow_mut();
-            if map.events.values().rev().any(|event| event.at_ms == at_ms && event.text == text) {
+            if map.events.values().rev().any(|event| event.at_ms == at_ms && event.told == told) {
                 return;
             }
             let no = map.events.last_key_value().map_or(1, |(last, _)| last + 1);
-            let event = EventRecord { no, at_ms, warning, text };
+            let event = EventRecord { no, at_ms, told, warning, text };
             map.note_event(event.clone());
             event
         };

@@ -10,6 +10,7 @@
 
 use super::Pool;
 use crate::error::Result;
+use crate::units::VdiskNo;
 use crate::vdisk::Vdisk;
 use crate::vdisk::destage::{By, each_of};
 use alloc::rc::Rc;
@@ -123,13 +124,13 @@ impl Pool {
 
     /// Stripes with landed data, the oldest first, as long as their place among them and their oldest log record are to
     /// be `taken`.
-    fn landings_below(&self, taken: impl Fn(usize, u64) -> bool) -> Vec<(u32, u64)> {
+    fn landings_below(&self, taken: impl Fn(usize, u64) -> bool) -> Vec<(VdiskNo, u64)> {
         let landings = self.store.landings.borrow();
         let oldest = landings.iter().enumerate().take_while(|(nth, (seq, ..))| taken(*nth, *seq));
         oldest.map(|(_, (_, vdisk, stripe))| (*vdisk, *stripe)).collect()
     }
 
-    fn move_landed(&self, vdisk: u32, stripe: u64, bound: u64) {
+    fn move_landed(&self, vdisk: VdiskNo, stripe: u64, bound: u64) {
         let vdisk: Option<Rc<Vdisk>> = self.vdisks.borrow().get(&vdisk).cloned();
         if let Some(vdisk) = vdisk {
             vdisk.move_landed(stripe, bound);
@@ -213,14 +214,14 @@ impl Pool {
 
     /// Destages stripes in the order in which they lie on their virtual disks: neighbours there are mostly neighbours
     /// on the disks.
-    async fn destage_all(&self, mut stripes: Vec<(u32, u64)>, why: For) {
+    async fn destage_all(&self, mut stripes: Vec<(VdiskNo, u64)>, why: For) {
         stripes.sort_unstable();
         let stripes = self.pack_all(stripes, why).await;
         each_of(stripes, |(vdisk, stripe)| self.destage(vdisk, stripe, why)).await;
     }
 
     /// Packs what can be packed of `stripes`. Returns the others.
-    async fn pack_all(&self, stripes: Vec<(u32, u64)>, why: For) -> Vec<(u32, u64)> {
+    async fn pack_all(&self, stripes: Vec<(VdiskNo, u64)>, why: For) -> Vec<(VdiskNo, u64)> {
         let mut rest = Vec::new();
         for group in stripes.chunk_by(|a, b| a.0 == b.0) {
             let of: Vec<u64> = group.iter().map(|(_, stripe)| *stripe).collect();
@@ -238,7 +239,7 @@ impl Pool {
         rest
     }
 
-    async fn destage(&self, vdisk: u32, stripe: u64, why: For) {
+    async fn destage(&self, vdisk: VdiskNo, stripe: u64, why: For) {
         let vdisk: Option<Rc<Vdisk>> = self.vdisks.borrow().get(&vdisk).cloned();
         let Some(vdisk) = vdisk else { return };
         let budgets = &self.store.budgets;

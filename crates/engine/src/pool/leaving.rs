@@ -12,9 +12,9 @@ use crate::error::Result;
 use crate::fail;
 use crate::format::label::DiskPlan;
 use crate::format::record::Usage;
+use crate::geometry::Layout;
 use crate::segment::{Map, handed_on};
 use crate::store::slots_on;
-use crate::stripe::geometry::Layout;
 use crate::units::ByteCount;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -159,7 +159,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stripe::geometry::Resiliency;
+    use crate::geometry::Resiliency;
 
     fn loss(resiliency: Resiliency, columns: u8, left: usize) -> Loss {
         let layout = Layout::new(resiliency, columns, ByteCount::kib(64)).unwrap();

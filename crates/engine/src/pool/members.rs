@@ -20,7 +20,7 @@ use crate::io::Disk;
 use crate::limits::DISKS_MAX;
 use crate::mutant::{self, Mutant};
 use crate::store::{Member, slots_on};
-use crate::units::ByteCount;
+use crate::units::{ByteCount, JobNo};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
@@ -122,7 +122,7 @@ impl Pool {
     /// Empties disk `no` and takes it out of the pool; `to` takes its place as far as that goes. Returns the job that
     /// does it. What virtual disks lose by that, [`Pool::plan_disk_remove`] says: who types the command is asked, not
     /// the pool.
-    pub async fn disk_remove(&self, no: u16, to: Option<u16>, at: u64) -> Result<u32> {
+    pub async fn disk_remove(&self, no: u16, to: Option<u16>, at: u64) -> Result<JobNo> {
         self.plan_disk_remove(no, to.map_or(Instead::Nothing, Instead::Member))?;
         // One step: the disk must not be found retired, and be emptied for that reason only.
         let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.usage = Usage::Retired);
@@ -157,7 +157,7 @@ impl Pool {
         self.store.append_changes(record);
         self.store.make_durable(self.store.log.seq()).await?;
         let parked = self.store.members.borrow().get(&no).and_then(|member| member.disk.clone());
-        self.store.disk_lost(no, "maintenance");
+        self.store.do_without(no, Event::DiskInMaintenance { disk: DiskNo(no) });
         if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
             member.parked = parked;
         }

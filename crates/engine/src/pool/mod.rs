@@ -23,11 +23,11 @@ use crate::fail;
 use crate::format::Id;
 use crate::format::label::DiskPlan;
 use crate::format::record::Record;
+use crate::geometry::Resiliency;
 use crate::io::Disk;
 use crate::mutant::{self, Mutant};
 use crate::store::Store;
-use crate::stripe::geometry::Resiliency;
-use crate::units::ByteCount;
+use crate::units::{ByteCount, VdiskNo};
 use crate::vdisk::Vdisk;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -45,7 +45,7 @@ pub use plan::{Amount, Growth, Protection, Refusal, VdiskPlan, Wanted};
 /// An open pool.
 pub struct Pool {
     store: Rc<Store>,
-    vdisks: RefCell<BTreeMap<u32, Rc<Vdisk>>>,
+    vdisks: RefCell<BTreeMap<VdiskNo, Rc<Vdisk>>>,
     checkpointing: crate::sync::Turn,
     /// Held while a disk joins or leaves.
     joining: crate::sync::Turn,
@@ -199,7 +199,7 @@ impl Pool {
     }
 
     /// Whether there is room for a fixed virtual disk to grow, but some of it still drains.
-    fn growth_waits_for_slabs(&self, id: u32, size: ByteCount) -> bool {
+    fn growth_waits_for_slabs(&self, id: VdiskNo, size: ByteCount) -> bool {
         let map = self.store.map.borrow();
         let Some(record) = map.vdisks.get(&id).filter(|record| record.fixed && map.is_draining()) else { return false };
         let table = &map.tables[&record.tables[0]];

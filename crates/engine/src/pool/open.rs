@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::event::{DiskNo, Event};
 use crate::fail;
 use crate::format::label::{Counters, DiskPlan, Label, UNSEEN};
+use crate::format::page::CHUNK_PAGES;
 use crate::format::record::{self, Away};
 use crate::io::{Buf, Disk};
 use crate::limits::DISKS_MAX;
@@ -37,8 +38,8 @@ use crate::store::quorum::{self, Standing};
 use crate::store::replay::Replayed;
 use crate::store::spare::Spare;
 use crate::store::{Member, PoolCounters, Store, Tuning, join};
-use crate::stripe::table::{CHUNK_BYTES, CHUNK_PAGES};
-use crate::units::{BLOCK, ByteCount, Nanos};
+use crate::stripe::table::CHUNK_BYTES;
+use crate::units::{BLOCK, ByteCount, Nanos, TableNo, VdiskNo};
 use crate::vdisk::Vdisk;
 use crate::world::World;
 use alloc::boxed::Box;
@@ -126,7 +127,7 @@ impl Pool {
     }
 
     fn open_vdisks(&self, replayed: &Replayed) -> Result<()> {
-        let ids: Vec<u32> = self.store.map.borrow().vdisks.keys().copied().collect();
+        let ids: Vec<VdiskNo> = self.store.map.borrow().vdisks.keys().copied().collect();
         for id in ids {
             self.vdisks.borrow_mut().insert(id, Vdisk::new(self.store.clone(), id));
         }
@@ -520,7 +521,7 @@ async fn read_configuration(store: &Rc<Store>, newest: &Label) -> Result<()> {
 }
 
 /// All pages of the stripe tables. Returns the pages (table, chunk, page) that no disk has.
-async fn read_tables(store: &Rc<Store>) -> Result<Vec<(u32, u32, u32)>> {
+async fn read_tables(store: &Rc<Store>) -> Result<Vec<(TableNo, u32, u32)>> {
     const GROUP: usize = 64;
     let mut missing = Vec::new();
     let mut wanted = Vec::new();
@@ -553,7 +554,7 @@ async fn read_tables(store: &Rc<Store>) -> Result<Vec<(u32, u32, u32)>> {
 
 /// A page that no disk has is beyond the redundancy, unless the log has dropped its table meanwhile (and given its home
 /// to another page).
-fn prove_tables(store: &Rc<Store>, missing: &[(u32, u32, u32)]) -> Result<()> {
+fn prove_tables(store: &Rc<Store>, missing: &[(TableNo, u32, u32)]) -> Result<()> {
     let map = store.map.borrow();
     match missing.iter().find(|(table, chunk, _)| map.has_chunk(*table, *chunk)) {
         Some((table, chunk, page)) => {

@@ -7,12 +7,13 @@
 use super::{DiskChange, Pool, VdiskSpec};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fail;
+use crate::format::page::CHUNK_ENTRIES;
 use crate::format::record::{JobRecord, JobState, Media, SettingsRecord, TABLE_LEN, VDISK_LEN, VdiskRecord};
+use crate::geometry::{Layout, Resiliency};
 use crate::limits::{CHUNKS_MAX, FOREGROUND_SHARE_MAX, NAME_MAX, VDISK_SIZE_MAX};
 use crate::segment::allocate::chunks_for;
-use crate::stripe::geometry::{Layout, Resiliency};
-use crate::stripe::table::{CHUNK_BYTES, CHUNK_ENTRIES};
-use crate::units::{BLOCK, ByteCount};
+use crate::stripe::table::CHUNK_BYTES;
+use crate::units::{BLOCK, ByteCount, JobNo, VdiskNo};
 use crate::vdisk::Vdisk;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -358,7 +359,7 @@ impl Pool {
     }
 
     /// Finds the job that is to be paused, cancelled or waiting again: refused if it has ended otherwise.
-    pub fn plan_job_steer(&self, id: u32, to: JobState) -> Result<JobRecord> {
+    pub fn plan_job_steer(&self, id: JobNo, to: JobState) -> Result<JobRecord> {
         self.store.check_writable()?;
         let Some(record) = self.store.map.borrow().jobs.get(&id).cloned() else {
             return fail!(NotFound, "there is no job {id}");
@@ -375,7 +376,7 @@ impl VdiskPlan {
     /// The record of it, without its number.
     pub(super) fn record(&self) -> VdiskRecord {
         let VdiskSpec { name, size, sector, fixed, .. } = self.spec.clone();
-        VdiskRecord { id: 0, name, size, sector, fixed, tables: alloc::vec::Vec::new() }
+        VdiskRecord { id: VdiskNo(0), name, size, sector, fixed, tables: alloc::vec::Vec::new() }
     }
 }
 

@@ -5,8 +5,8 @@
 //! the emptiest disks gets there. What a disk has above `s` is of no use to the layout.
 
 use super::Pool;
+use crate::geometry::Layout;
 use crate::segment::segments_on;
-use crate::stripe::geometry::Layout;
 use crate::units::ByteCount;
 use alloc::format;
 use alloc::string::String;
@@ -94,7 +94,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stripe::geometry::Resiliency;
+    use crate::geometry::Resiliency;
 
     const SLAB: ByteCount = ByteCount::gib(1);
 

@@ -12,12 +12,13 @@ use super::{DiskRoom, Map, PAGE_PAIR, Segment, chunk_record, segment_len};
 use crate::error::Result;
 use crate::fail;
 use crate::format::page::PAGE_SUMS;
+use crate::format::page::{CHUNK_ENTRIES, CHUNK_PAGES};
 use crate::format::record::{
     CHUNK_LEN, OWNER_METADATA, PageRun, Record, SEGMENT_LEN, SLAB_LEN, SegmentRecord, SlabAt, TableRecord, Usage,
 };
-use crate::stripe::geometry::Layout;
-use crate::stripe::table::{CHUNK_BYTES, CHUNK_ENTRIES, CHUNK_PAGES, Chunk, Place, Table};
-use crate::units::ByteCount;
+use crate::geometry::Layout;
+use crate::stripe::table::{CHUNK_BYTES, Chunk, Place, Table};
+use crate::units::{ByteCount, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -28,7 +29,7 @@ impl Map {
     /// Promises one free stripe of `table`. `last`: it may be the last one (an overwrite gives its old place back; new
     /// data must not take it). Makes a new segment where needed; its records are added to `records`. `false`: there is
     /// no room now.
-    pub fn claim(&mut self, table: u32, last: bool, records: &mut Vec<Record<'static>>) -> bool {
+    pub fn claim(&mut self, table: TableNo, last: bool, records: &mut Vec<Record<'static>>) -> bool {
         loop {
             let state = &self.tables[&table];
             if state.free > state.claims + !last as u64 {
@@ -46,21 +47,26 @@ impl Map {
     }
 
     /// Promises stripes again whose places were taken and are about to be given back.
-    pub fn reclaim(&mut self, table: u32, count: u32) {
+    pub fn reclaim(&mut self, table: TableNo, count: u32) {
         if let Some(table) = self.tables.get_mut(&table) {
             table.claims += count as u64;
         }
     }
 
     /// Gives a promise back.
-    pub fn unclaim(&mut self, table: u32) {
+    pub fn unclaim(&mut self, table: TableNo) {
         if let Some(table) = self.tables.get_mut(&table) {
             table.claims = table.claims.saturating_sub(1);
         }
     }
 
     /// Takes up to `count` free stripes of `table` with consecutive indexes; they were claimed before.
-    pub fn take_stripes(&mut self, table: u32, count: u32, records: &mut Vec<Record<'static>>) -> Result<(Place, u32)> {
+    pub fn take_stripes(
+        &mut self,
+        table: TableNo,
+        count: u32,
+        records: &mut Vec<Record<'static>>,
+    ) -> Result<(Place, u32)> {
         let id = self.choose_segment(table, records)?;
         let state = self.tables.get_mut(&table).expect("stripes are taken for a table that exists");
         state.current = Some(id);
@@ -93,7 +99,7 @@ impl Map {
     }
 
     /// Whether free stripes of `table` are only waiting for a move to end.
-    pub fn is_frozen(&self, table: u32) -> bool {
+    pub fn is_frozen(&self, table: TableNo) -> bool {
         self.tables.get(&table).is_some_and(|table| table.segments.iter().any(|id| self.segments[id].frozen))
     }
 
@@ -165,7 +171,7 @@ impl Map {
     }
 
     /// Makes the chunk of `table` that `stripe` falls in, if it does not exist.
-    pub fn ensure_chunk(&mut self, table: u32, stripe: u64, records: &mut Vec<Record<'static>>) -> Result<()> {
+    pub fn ensure_chunk(&mut self, table: TableNo, stripe: u64, records: &mut Vec<Record<'static>>) -> Result<()> {
         let number = Table::chunk_of(stripe);
         if self.tables[&table].chunks.contains_key(&number) {
             return Ok(());
@@ -196,7 +202,7 @@ impl Map {
     }
 
     /// Refuses a stripe whose place there is no memory to remember: its chunk is not there, and would be one too many.
-    pub fn check_table_memory(&self, table: u32, stripe: u64) -> Result<()> {
+    pub fn check_table_memory(&self, table: TableNo, stripe: u64) -> Result<()> {
         let found = &self.tables[&table];
         if found.fixed || found.chunks.contains_key(&Table::chunk_of(stripe)) || self.chunks_left() > 0 {
             return Ok(());
@@ -211,7 +217,7 @@ impl Map {
 
     /// Adds a segment to `table`: on healthy disks if enough have room, else with as many slots absent as the layout
     /// bears.
-    pub fn new_segment(&mut self, table: u32, records: &mut Vec<Record<'static>>) -> Result<u32> {
+    pub fn new_segment(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> Result<u32> {
         let TableRecord { layout, disks, packs, .. } = self.tables[&table].record;
         let len = SEGMENT_LEN + layout.slots() as u64 * SLAB_LEN;
         self.check_config_room(len)?;
@@ -264,7 +270,7 @@ impl Map {
         segments_on(&free, layout.slots() as u64)
     }
 
-    fn choose_segment(&mut self, table: u32, records: &mut Vec<Record<'static>>) -> Result<u32> {
+    fn choose_segment(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> Result<u32> {
         let state = &self.tables[&table];
         let usable = |id: &u32| {
             let segment = &self.segments[id];
@@ -299,7 +305,7 @@ impl Map {
     }
 
     /// Whether there are as many healthy disks with room as a segment of `table` has slots.
-    pub fn can_place_whole(&self, table: u32) -> bool {
+    pub fn can_place_whole(&self, table: TableNo) -> bool {
         let TableRecord { layout, disks, .. } = self.tables[&table].record;
         let slots = layout.slots();
         self.disks_for(disks).filter(|disk| disk.free.count() > SLABS_KEPT).count() >= slots
@@ -388,7 +394,7 @@ impl Map {
 
     pub(super) fn insert_segment(
         &mut self,
-        owner: u32,
+        owner: TableNo,
         layout: Layout,
         sheet: PageRun,
         slabs: Vec<Option<SlabAt>>,
@@ -480,11 +486,12 @@ pub fn chunks_for(layout: Layout, size: ByteCount) -> u64 {
 mod tests {
     use super::*;
     use crate::format::record::{Away, DiskRecord, Media, VdiskRecord};
-    use crate::stripe::geometry::Resiliency;
+    use crate::geometry::Resiliency;
+    use crate::units::VdiskNo;
     use alloc::string::String;
 
     /// A map of empty disks with so many slabs, and a table of `layout` on them.
-    fn map_of(slabs: &[u32], layout: Layout) -> (Map, u32) {
+    fn map_of(slabs: &[u32], layout: Layout) -> (Map, TableNo) {
         let mut map = Map::new(ByteCount::mib(64));
         for (no, slabs) in slabs.iter().enumerate() {
             let record = DiskRecord {
@@ -502,7 +509,7 @@ mod tests {
             map.add_disk(record, ByteCount::gib(1));
         }
         let (name, size) = (String::from("vdisk"), ByteCount::gib(1));
-        let vdisk = VdiskRecord { id: 0, name, size, sector: 4096, fixed: true, tables: Vec::new() };
+        let vdisk = VdiskRecord { id: VdiskNo(0), name, size, sector: 4096, fixed: true, tables: Vec::new() };
         let (id, _) = map.new_vdisk(vdisk, layout, 0);
         let table = map.vdisks[&id].tables[0];
         (map, table)

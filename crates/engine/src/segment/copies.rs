@@ -12,9 +12,9 @@ use super::drain::Known;
 use super::{DiskRoom, Map, Segment};
 use crate::error::Result;
 use crate::format::record::{OWNER_METADATA, PageRun, Record, SegmentRecord, SlabAt, Usage};
+use crate::geometry::{Layout, Resiliency};
 use crate::limits::METADATA_COPIES;
 use crate::mutant::{self, Mutant};
-use crate::stripe::geometry::{Layout, Resiliency};
 use crate::units::{BLOCK, ByteCount};
 
 /// How many copies metadata has that is made now.

@@ -19,6 +19,7 @@ use super::Map;
 use crate::format::page::PageKind;
 use crate::format::record::{PageRun, SlabAt};
 use crate::mutant::{self, Mutant};
+use crate::units::TableNo;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Weak;
 use alloc::vec::Vec;
@@ -29,7 +30,7 @@ pub enum Former {
     /// A segment's, by its number.
     Segment(u32),
     /// A stripe table's, by its number.
-    Table(u32),
+    Table(TableNo),
     /// A slot's that moved.
     Slot,
 }
@@ -39,7 +40,7 @@ impl Former {
     fn pages(self) -> Option<(PageKind, u32)> {
         match self {
             Former::Segment(id) => Some((PageKind::Sheet, id)),
-            Former::Table(id) => Some((PageKind::Table, id)),
+            Former::Table(id) => Some((PageKind::Table, id.0)),
             Former::Slot => None,
         }
     }

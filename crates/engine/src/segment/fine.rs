@@ -24,7 +24,7 @@ use crate::fail;
 use crate::format::record::{CHUNK_LEN, PackRecord, PackRun, Record, TABLE_LEN, TableRecord};
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::Table;
-use crate::units::BLOCK;
+use crate::units::{BLOCK, TableNo};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -49,7 +49,7 @@ pub struct Spot {
 /// The fine units of one table.
 pub struct Fine {
     /// The table of the packed stripes.
-    pub packs: u32,
+    pub packs: TableNo,
     /// Units in a stripe, of either table.
     per_stripe: u64,
     units: BTreeMap<u64, Spot>,
@@ -75,7 +75,7 @@ struct Packed {
 }
 
 impl Fine {
-    fn new(packs: u32, per_stripe: u64) -> Fine {
+    fn new(packs: TableNo, per_stripe: u64) -> Fine {
         Fine {
             packs,
             per_stripe,
@@ -305,7 +305,7 @@ impl Fine {
 
 impl Map {
     /// The fine units of `table`, where it has any.
-    pub fn fine(&self, table: u32) -> Option<&Fine> {
+    pub fn fine(&self, table: TableNo) -> Option<&Fine> {
         self.fine.get(&table)
     }
 
@@ -315,23 +315,23 @@ impl Map {
     }
 
     /// Whether a stripe of `table` has fine units.
-    pub fn has_fine(&self, table: u32, stripe: u64) -> bool {
+    pub fn has_fine(&self, table: TableNo, stripe: u64) -> bool {
         self.fine.get(&table).is_some_and(|fine| fine.has(stripe))
     }
 
     /// Whether any of these stripes has fine units.
-    pub fn has_fine_in(&self, table: u32, stripes: Range<u64>) -> bool {
+    pub fn has_fine_in(&self, table: TableNo, stripes: Range<u64>) -> bool {
         let units = |fine: &Fine| fine.units_of(stripes.start).start..fine.units_of(stripes.end).start;
         self.fine.get(&table).is_some_and(|fine| fine.range(units(fine)).next().is_some())
     }
 
     /// The table of `table`'s packed stripes, which is made if there is none.
-    pub fn packs_of(&mut self, table: u32, records: &mut Vec<Record<'static>>) -> u32 {
+    pub fn packs_of(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> TableNo {
         if let Some(fine) = self.fine.get(&table) {
             return fine.packs;
         }
         let id = self.next.next_table;
-        self.next.next_table += 1;
+        self.next.next_table = id.next();
         let record = TableRecord { id, packs: Some(table), ..self.tables[&table].record };
         self.tables.insert(id, Table::new(record));
         records.extend([Record::Pool(self.next), Record::Table(record)]);
@@ -340,7 +340,7 @@ impl Map {
     }
 
     /// Whether the table of `table`'s packed stripes, and a chunk of it, are there or have room.
-    pub fn may_have_packs(&self, table: u32) -> bool {
+    pub fn may_have_packs(&self, table: TableNo) -> bool {
         self.fine.contains_key(&table) || self.has_config_room_for_packs(TABLE_LEN as u64 + CHUNK_LEN)
     }
 
@@ -355,12 +355,12 @@ impl Map {
     }
 
     /// A number for a packed stripe of `table` that is about to be written.
-    pub fn take_pack(&mut self, table: u32) -> u64 {
+    pub fn take_pack(&mut self, table: TableNo) -> u64 {
         self.fine.get_mut(&table).expect("it packs").take_number()
     }
 
     /// Gives the number of a packed stripe back that was not written.
-    pub fn untake_pack(&mut self, table: u32, number: u64) {
+    pub fn untake_pack(&mut self, table: TableNo, number: u64) {
         if let Some(fine) = self.fine.get_mut(&table)
             && fine.taken.remove(&number)
         {
@@ -383,28 +383,28 @@ impl Map {
     }
 
     /// Record `seq` replaces the fine units of a stripe; it may be withdrawn yet.
-    pub fn fine_replaced(&mut self, table: u32, stripe: u64, seq: u64) {
+    pub fn fine_replaced(&mut self, table: TableNo, stripe: u64, seq: u64) {
         if let Some(fine) = self.fine.get_mut(&table) {
             fine.replaced(stripe, seq);
         }
     }
 
     /// Record `seq` was withdrawn; `next` is the record of a newer version of the stripe, if there is one.
-    pub fn fine_withdrawn(&mut self, table: u32, stripe: u64, seq: u64, next: Option<u64>) {
+    pub fn fine_withdrawn(&mut self, table: TableNo, stripe: u64, seq: u64, next: Option<u64>) {
         if let Some(fine) = self.fine.get_mut(&table) {
             fine.withdrawn(stripe, seq, next);
         }
     }
 
     /// What was withdrawn of a stripe is given up.
-    pub fn fine_given_up(&mut self, table: u32, stripe: u64) {
+    pub fn fine_given_up(&mut self, table: TableNo, stripe: u64) {
         if let Some(fine) = self.fine.get_mut(&table) {
             fine.given_up(stripe);
         }
     }
 
     /// The fine units of these stripes are void: their stripes were unmapped.
-    pub fn fine_released(&mut self, table: u32, stripes: Range<u64>) {
+    pub fn fine_released(&mut self, table: TableNo, stripes: Range<u64>) {
         if let Some(fine) = self.fine.get_mut(&table) {
             fine.release(stripes);
         }
@@ -416,7 +416,7 @@ impl Map {
     }
 
     /// A packed stripe that holds nothing any more: its table, and its number.
-    pub fn take_emptied(&mut self) -> Option<(u32, u64)> {
+    pub fn take_emptied(&mut self) -> Option<(TableNo, u64)> {
         let fine = self.fine.values_mut().find(|fine| !fine.emptied.is_empty())?;
         let stripe = fine.emptied.pop_first()?;
         fine.forget_packed(stripe);
@@ -425,7 +425,7 @@ impl Map {
     }
 
     /// Drops the table of `table`'s packed stripes, if there is nothing of them and nobody reads what was there.
-    pub fn drop_packs(&mut self, table: u32) -> Vec<Record<'static>> {
+    pub fn drop_packs(&mut self, table: TableNo) -> Vec<Record<'static>> {
         let Some(fine) = self.fine.get(&table).filter(|fine| fine.is_blank()) else { return Vec::new() };
         let packs = fine.packs;
         let is_done = |found: &Table| {
@@ -445,12 +445,12 @@ impl Map {
     }
 
     /// Table `packs` is no more.
-    pub(super) fn forget_packs(&mut self, packs: u32) {
+    pub(super) fn forget_packs(&mut self, packs: TableNo) {
         self.fine.retain(|_, fine| fine.packs != packs);
     }
 
     /// Packed stripes were unmapped.
-    pub fn pack_unmapped(&mut self, table: u32, first: u64, count: u64) {
+    pub fn pack_unmapped(&mut self, table: TableNo, first: u64, count: u64) {
         let Some(of) = self.tables.get(&table).and_then(|table| table.record.packs) else { return };
         let Some(fine) = self.fine.get_mut(&of) else { return };
         let range = first..first.saturating_add(count);
@@ -466,7 +466,7 @@ impl Map {
 
     /// The oldest packed stripe whose record, below `bound`, can be written anew: its table, its number, and that
     /// record.
-    pub fn stale_packs(&self, bound: u64) -> Vec<(u32, u64, PackRecord)> {
+    pub fn stale_packs(&self, bound: u64) -> Vec<(TableNo, u64, PackRecord)> {
         let mut found = Vec::new();
         for (table, fine) in &self.fine {
             for (_, stripe) in fine.pins.range(..(bound, 0)) {
@@ -478,7 +478,7 @@ impl Map {
     }
 
     /// The record of a packed stripe was written anew: it is `seq` now.
-    pub fn relisted(&mut self, table: u32, stripe: u64, seq: u64) {
+    pub fn relisted(&mut self, table: TableNo, stripe: u64, seq: u64) {
         let Some(fine) = self.fine.get_mut(&table) else { return };
         let Some(packed) = fine.packed.get_mut(&stripe) else { return };
         fine.pins.remove(&(packed.record, stripe));
@@ -488,7 +488,7 @@ impl Map {
 
     /// After a replay: every packed stripe that holds something is mapped; what is mapped and holds nothing is emptied.
     pub(super) fn prove_fine(&mut self) -> Result<()> {
-        let tables: Vec<u32> = self.fine.keys().copied().collect();
+        let tables: Vec<TableNo> = self.fine.keys().copied().collect();
         for of in tables {
             let fine = &self.fine[&of];
             let there = self.tables.get(&of).is_some_and(|table| table.record.packs.is_none());
@@ -527,7 +527,7 @@ mod tests {
 
     /// Fine units 0..4 and 16..18, in packed stripe 0 of 16 units each.
     fn fine() -> Fine {
-        let mut fine = Fine::new(9, 16);
+        let mut fine = Fine::new(TableNo(9), 16);
         assert_eq!(fine.take_number(), 0);
         fine.pack(0, 5, &[run(0, 0, 4), run(16, 4, 2)]);
         fine

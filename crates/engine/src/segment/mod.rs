@@ -30,14 +30,15 @@ pub mod taken;
 use crate::bits::BitSet;
 use crate::error::Result;
 use crate::fail;
+use crate::format::page::CHUNK_PAGES;
 use crate::format::page::{PageId, PageKind};
 use crate::format::record::{
     CHUNK_LEN, EVENT_LEN, EventRecord, JobRecord, OWNER_METADATA, PoolRecord, Record, SEGMENT_LEN, SLAB_LEN,
     SegmentRecord, SettingsRecord, SlabAt, TableRecord, TreeRecord, VdiskRecord,
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
-use crate::stripe::table::{CHUNK_PAGES, Chunk, Place, Table};
-use crate::units::ByteCount;
+use crate::stripe::table::{Chunk, Place, Table};
+use crate::units::{ByteCount, JobNo, TableNo, VdiskNo};
 use ahead::Ahead;
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -72,9 +73,9 @@ pub struct Map {
     /// The members, present or not.
     pub disks: BTreeMap<u16, DiskRoom>,
     /// Virtual disks.
-    pub vdisks: BTreeMap<u32, VdiskRecord>,
+    pub vdisks: BTreeMap<VdiskNo, VdiskRecord>,
     /// Stripe tables.
-    pub tables: BTreeMap<u32, Table>,
+    pub tables: BTreeMap<TableNo, Table>,
     /// Segments, metadata segments included.
     pub segments: BTreeMap<u32, Segment>,
     /// Which of them are metadata segments.
@@ -84,13 +85,13 @@ pub struct Map {
     /// What the owner set.
     pub settings: SettingsRecord,
     /// Jobs: those that have not ended, and the last that did.
-    pub jobs: BTreeMap<u32, JobRecord>,
+    pub jobs: BTreeMap<JobNo, JobRecord>,
     /// The last things that happened, by number.
     pub events: BTreeMap<u64, EventRecord>,
     /// Slabs that are taken and in no segment: where a slot is moving to, or has moved from.
     pub in_transit: BTreeMap<SlabAt, Option<u32>>,
     /// Where stripes were written whose commits were withdrawn, by (table, stripe); see `store/limbo.rs`.
-    pub limbo: BTreeMap<(u32, u64), Place>,
+    pub limbo: BTreeMap<(TableNo, u64), Place>,
     draining: Draining,
     /// Stripes that become free when the log is durable up to the sequence number.
     freeing: VecDeque<(u64, Place)>,
@@ -99,7 +100,7 @@ pub struct Map {
     /// What was read ahead of stripes, as long as they lie where it was read.
     pub ahead: Ahead,
     /// Units that lie in packed stripes, by the table above which they do.
-    fine: BTreeMap<u32, Fine>,
+    fine: BTreeMap<TableNo, Fine>,
     /// The most bytes of memory that they took.
     pub fine_peak: u64,
 }
@@ -313,7 +314,7 @@ impl Map {
 
     /// The chunk that a page of a stripe table is of, and which of its pages it is.
     pub fn chunk_of(&mut self, id: PageId) -> Option<(&mut Chunk, usize)> {
-        let table = self.tables.get_mut(&id.owner).filter(|_| id.kind == PageKind::Table)?;
+        let table = self.tables.get_mut(&TableNo(id.owner)).filter(|_| id.kind == PageKind::Table)?;
         let chunk = table.chunks.get_mut(&(id.number / CHUNK_PAGES))?;
         Some((chunk, (id.number % CHUNK_PAGES) as usize))
     }
@@ -418,7 +419,7 @@ impl Map {
     }
 
     /// Whether a stripe table has this chunk; none that was dropped does.
-    pub fn has_chunk(&self, table: u32, chunk: u32) -> bool {
+    pub fn has_chunk(&self, table: TableNo, chunk: u32) -> bool {
         self.tables.get(&table).is_some_and(|table| table.chunks.contains_key(&chunk))
     }
 
@@ -472,7 +473,7 @@ impl Map {
     }
 
     /// Forgets a virtual disk, its tables and their segments.
-    pub fn drop_vdisk(&mut self, id: u32) -> Vec<Record<'static>> {
+    pub fn drop_vdisk(&mut self, id: VdiskNo) -> Vec<Record<'static>> {
         let Some(vdisk) = self.vdisks.remove(&id) else { return Vec::new() };
         let mut records = alloc::vec![Record::VdiskDrop(id)];
         for table in self.with_packs(&vdisk.tables) {
@@ -483,7 +484,7 @@ impl Map {
     }
 
     /// Forgets a table and its segments.
-    fn drop_table(&mut self, id: u32) -> Vec<Record<'static>> {
+    fn drop_table(&mut self, id: TableNo) -> Vec<Record<'static>> {
         let Some(table) = self.tables.get(&id) else { return Vec::new() };
         let segments: Vec<u32> = table.segments.iter().copied().collect();
         let mut records: Vec<_> = segments.into_iter().map(|segment| self.drop_segment(segment)).collect();
@@ -498,7 +499,7 @@ impl Map {
     }
 
     /// These tables, and those of their packed stripes.
-    pub fn with_packs(&self, tables: &[u32]) -> Vec<u32> {
+    pub fn with_packs(&self, tables: &[TableNo]) -> Vec<TableNo> {
         let packs = tables.iter().filter_map(|table| self.fine(*table)).map(|fine| fine.packs);
         packs.chain(tables.iter().copied()).collect()
     }
@@ -507,12 +508,12 @@ impl Map {
     pub fn new_vdisk(
         &mut self,
         mut vdisk: VdiskRecord,
-        layout: crate::stripe::geometry::Layout,
+        layout: crate::geometry::Layout,
         disks: u64,
-    ) -> (u32, Vec<Record<'static>>) {
+    ) -> (VdiskNo, Vec<Record<'static>>) {
         let (table, id) = (self.next.next_table, self.next.next_vdisk);
-        self.next.next_table += 1;
-        self.next.next_vdisk += 1;
+        self.next.next_table = table.next();
+        self.next.next_vdisk = id.next();
         (vdisk.id, vdisk.tables) = (id, alloc::vec![table]);
         let record = TableRecord { id: table, layout, disks, packs: None };
         let mut fresh = Table::new(record);
@@ -568,13 +569,13 @@ impl Map {
 }
 
 /// The record of a chunk of a table.
-pub fn chunk_record(table: u32, number: u32, chunk: &Chunk) -> Record<'static> {
+pub fn chunk_record(table: TableNo, number: u32, chunk: &Chunk) -> Record<'static> {
     let versions = chunk.versions.map(|version| version.min(u32::MAX.into()) as u32);
     Record::Chunk(crate::format::record::ChunkRecord { table, chunk: number, pages: chunk.pages, versions })
 }
 
 /// A commit record, borrowed.
-pub fn commit_record(table: u32, stripe: u64, place: Place, retires: u64, sums: &[u32]) -> Record<'_> {
+pub fn commit_record(table: TableNo, stripe: u64, place: Place, retires: u64, sums: &[u32]) -> Record<'_> {
     Record::Commit(crate::format::record::CommitRecord {
         table,
         stripe,

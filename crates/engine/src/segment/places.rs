@@ -8,12 +8,13 @@ use super::Map;
 use crate::format::record::Record;
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::Place;
+use crate::units::TableNo;
 use alloc::vec::Vec;
 
 impl Map {
     /// Maps `stripe` of `table` to `place` and lets go of where it was once the record with sequence number `seq` is
     /// durable.
-    pub fn commit(&mut self, table: u32, stripe: u64, place: Option<Place>, seq: u64) {
+    pub fn commit(&mut self, table: TableNo, stripe: u64, place: Option<Place>, seq: u64) {
         let found = self.tables.get_mut(&table).expect("a stripe is committed to a table that exists");
         let before = found.set(stripe, place);
         let in_limbo = self.limbo.remove(&(table, stripe));
@@ -22,7 +23,7 @@ impl Map {
 
     /// Takes back that `seq` committed `stripe` of `table` to `place`: `before` is the truth again. `false`: a later
     /// change has replaced it already; what it let go of is free with that one.
-    pub fn withdraw(&mut self, table: u32, stripe: u64, place: Place, before: Option<Place>, seq: u64) -> bool {
+    pub fn withdraw(&mut self, table: TableNo, stripe: u64, place: Place, before: Option<Place>, seq: u64) -> bool {
         let entry = before.and_then(|before| self.freeing.iter().position(|entry| *entry == (seq, before)));
         let Some(found) = self.tables.get_mut(&table) else { return false };
         if found.get(stripe) == Some(place) {
@@ -40,7 +41,7 @@ impl Map {
     }
 
     /// Where the newest version of `stripe` of `table` was written, durable or not.
-    pub fn place_of(&self, table: u32, stripe: u64) -> Option<Place> {
+    pub fn place_of(&self, table: TableNo, stripe: u64) -> Option<Place> {
         self.limbo.get(&(table, stripe)).copied().or_else(|| self.tables[&table].get(stripe))
     }
 

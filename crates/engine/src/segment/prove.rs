@@ -11,11 +11,11 @@ use super::Map;
 use crate::error::Result;
 use crate::fail;
 use crate::format::is_name;
+use crate::format::page::CHUNK_PAGES;
 use crate::format::page::PAGE_SUMS;
 use crate::format::record::{JobKind, OWNER_METADATA};
 use crate::limits::{DISKS_MAX, VDISK_SIZE_MAX};
-use crate::stripe::table::CHUNK_PAGES;
-use crate::units::BLOCK;
+use crate::units::{BLOCK, TableNo};
 use alloc::collections::BTreeSet;
 
 /// Numbers that are still to be given out, at least: a pool that has fewer has reached them by no counting.
@@ -31,13 +31,15 @@ impl Map {
         let after = |last: Option<&u32>| last.map_or(0, |last| last.saturating_add(1));
         let next = &mut self.next;
         next.next_segment = next.next_segment.max(after(self.segments.keys().next_back()));
-        next.next_table = next.next_table.max(after(self.tables.keys().next_back()));
-        next.next_vdisk = next.next_vdisk.max(after(self.vdisks.keys().next_back()));
-        next.next_job = next.next_job.max(after(self.jobs.keys().next_back()));
+        next.next_table =
+            next.next_table.max(self.tables.keys().next_back().map(|last| last.next()).unwrap_or_default());
+        next.next_vdisk =
+            next.next_vdisk.max(self.vdisks.keys().next_back().map(|last| last.next()).unwrap_or_default());
+        next.next_job = next.next_job.max(self.jobs.keys().next_back().map(|last| last.next()).unwrap_or_default());
         if next.next_disk as usize > DISKS_MAX {
             next.next_disk = 0;
         }
-        let numbers = [next.next_segment, next.next_table, next.next_vdisk, next.next_job];
+        let numbers = [next.next_segment, next.next_table.0, next.next_vdisk.0, next.next_job.0];
         if numbers.iter().any(|next| *next > u32::MAX - NUMBERS_LEFT) {
             return fail!(Corrupt, "the numbers of the pool are at their end: {next:?}");
         }
@@ -126,7 +128,7 @@ impl Map {
     }
 
     /// Makes room for one chunk that the log has made.
-    pub fn make_chunk_room(&mut self, table: u32, number: u32) -> Result<()> {
+    pub fn make_chunk_room(&mut self, table: TableNo, number: u32) -> Result<()> {
         let metadata = self.metadata_segments();
         let pages: u64 = metadata.map(|segment| segment.free.len() as u64).sum();
         let chunks: u64 = self.tables.values().map(|table| table.chunks.len() as u64).sum();

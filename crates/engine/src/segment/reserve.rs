@@ -8,7 +8,7 @@ use super::config::METADATA_LEN;
 use super::copies::Copies;
 use super::{DiskRoom, Map, PAGE_PAIR, Segment};
 use crate::format::record::{SEGMENT_LEN, SLAB_LEN};
-use crate::stripe::geometry::Layout;
+use crate::geometry::Layout;
 use crate::units::ByteCount;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -2,6 +2,7 @@
 //! retires without a look at the rest.
 
 use super::replay::Landed;
+use crate::units::VdiskNo;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -10,7 +11,7 @@ use core::ops::Range;
 #[derive(Default)]
 pub(super) struct LandedIndex {
     /// By virtual disk, byte offset and sequence number.
-    data: BTreeMap<(u32, u64, u64), Vec<u8>>,
+    data: BTreeMap<(VdiskNo, u64, u64), Vec<u8>>,
     /// How many were looked at.
     looked_at: u64,
 }
@@ -21,7 +22,7 @@ impl LandedIndex {
     }
 
     /// Forgets what begins in `range` of `vdisk` and was landed before record `before`.
-    pub fn retire(&mut self, vdisk: u32, range: Range<u64>, before: u64) {
+    pub fn retire(&mut self, vdisk: VdiskNo, range: Range<u64>, before: u64) {
         if range.is_empty() {
             return;
         }
@@ -34,7 +35,7 @@ impl LandedIndex {
     }
 
     /// Forgets all of `vdisk`.
-    pub fn retire_vdisk(&mut self, vdisk: u32) {
+    pub fn retire_vdisk(&mut self, vdisk: VdiskNo) {
         self.retire(vdisk, 0..u64::MAX, u64::MAX);
     }
 
@@ -51,7 +52,7 @@ impl LandedIndex {
 mod tests {
     use super::*;
 
-    fn landed(seq: u64, vdisk: u32, offset: u64) -> Landed {
+    fn landed(seq: u64, vdisk: VdiskNo, offset: u64) -> Landed {
         Landed { seq, vdisk, offset, data: Vec::new() }
     }
 
@@ -60,14 +61,14 @@ mod tests {
         let mut index = LandedIndex::default();
         const STRIPES: u64 = 20_000;
         for stripe in 0..STRIPES {
-            index.add(landed(stripe, 1, stripe * 8192));
-            index.add(landed(STRIPES + stripe, 2, stripe * 8192));
+            index.add(landed(stripe, VdiskNo(1), stripe * 8192));
+            index.add(landed(STRIPES + stripe, VdiskNo(2), stripe * 8192));
         }
         for stripe in 0..STRIPES {
-            index.retire(1, stripe * 8192..(stripe + 1) * 8192, STRIPES);
+            index.retire(VdiskNo(1), stripe * 8192..(stripe + 1) * 8192, STRIPES);
         }
         assert_eq!(index.looked_at, STRIPES);
-        index.retire_vdisk(2);
+        index.retire_vdisk(VdiskNo(2));
         assert_eq!(index.looked_at, 2 * STRIPES);
         assert!(index.into_landed().is_empty());
     }
@@ -76,10 +77,10 @@ mod tests {
     fn what_landed_after_a_stripe_was_sealed_stays_and_is_told_oldest_first() {
         let mut index = LandedIndex::default();
         for (seq, vdisk, offset) in [(7, 1, 0), (3, 1, 4096), (5, 1, 4096), (4, 1, 8192), (6, 2, 4096)] {
-            index.add(landed(seq, vdisk, offset));
+            index.add(landed(seq, VdiskNo(vdisk), offset));
         }
-        index.retire(1, 0..8192, 5);
+        index.retire(VdiskNo(1), 0..8192, 5);
         let left: Vec<_> = index.into_landed().iter().map(|landed| (landed.seq, landed.vdisk, landed.offset)).collect();
-        assert_eq!(left, [(4, 1, 8192), (5, 1, 4096), (6, 2, 4096), (7, 1, 0)]);
+        assert_eq!(left, [(4, VdiskNo(1), 8192), (5, VdiskNo(1), 4096), (6, VdiskNo(2), 4096), (7, VdiskNo(1), 0)]);
     }
 }

@@ -23,10 +23,10 @@ use crate::error::Result;
 use crate::format::record::{Record, UnmapRecord};
 use crate::mutant::{self, Mutant};
 use crate::segment::{Segment, commit_record};
+use crate::store::execute::Target;
 use crate::stripe::buffer::Sealed;
-use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
-use crate::units::Nanos;
+use crate::units::{Nanos, TableNo, VdiskNo};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -55,11 +55,11 @@ pub type Kept = Option<Rc<Sealed>>;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct StripeOf {
     /// The table that maps it.
-    pub table: u32,
+    pub table: TableNo,
     /// Its number.
     pub stripe: u64,
     /// The virtual disk.
-    pub vdisk: u32,
+    pub vdisk: VdiskNo,
 }
 
 /// A stripe in limbo.
@@ -73,10 +73,10 @@ struct Withdrawn {
 #[derive(Default)]
 pub struct Limbo {
     fresh: RefCell<Vec<Fresh>>,
-    withdrawn: RefCell<BTreeMap<(u32, u64), Withdrawn>>,
-    lost: RefCell<BTreeMap<(u32, u64), Kept>>,
+    withdrawn: RefCell<BTreeMap<(TableNo, u64), Withdrawn>>,
+    lost: RefCell<BTreeMap<(TableNo, u64), Kept>>,
     /// By table: records below this number take the place of what was withdrawn.
-    successors: RefCell<BTreeMap<u32, u64>>,
+    successors: RefCell<BTreeMap<TableNo, u64>>,
     /// Segments that lack strips, and the record that says so, while that is not durable.
     noted: RefCell<BTreeMap<u32, u64>>,
     /// How many commits were ever withdrawn.
@@ -116,7 +116,7 @@ impl Limbo {
     }
 
     /// Forgets a stripe that record `seq` unmapped, or replaced. Returns the content of which the log keeps some.
-    pub fn forget(&self, table: u32, stripe: u64, seq: u64) -> Option<Rc<Sealed>> {
+    pub fn forget(&self, table: TableNo, stripe: u64, seq: u64) -> Option<Rc<Sealed>> {
         let withdrawn = self.withdrawn.borrow_mut().remove(&(table, stripe));
         let lost = self.lost.borrow_mut().remove(&(table, stripe));
         if withdrawn.is_some() || lost.is_some() {
@@ -126,7 +126,7 @@ impl Limbo {
     }
 
     /// A record below number `until` took the place of what was withdrawn of this table.
-    fn replaced(&self, table: u32, until: u64) {
+    fn replaced(&self, table: TableNo, until: u64) {
         if mutant::active(Mutant::SuccessorsNotAwaited) {
             return;
         }
@@ -136,12 +136,12 @@ impl Limbo {
     }
 
     /// A flush of this table is done when records below this number are durable, too.
-    pub fn successors_until(&self, table: u32) -> u64 {
+    pub fn successors_until(&self, table: TableNo) -> u64 {
         self.successors.borrow().get(&table).copied().unwrap_or(0)
     }
 
     /// Forgets a table that was dropped.
-    pub fn forget_table(&self, table: u32) {
+    pub fn forget_table(&self, table: TableNo) {
         self.fresh.borrow_mut().retain(|fresh| fresh.stripe.table != table);
         self.withdrawn.borrow_mut().retain(|(other, _), _| *other != table);
         self.lost.borrow_mut().retain(|(other, _), _| *other != table);
@@ -155,7 +155,7 @@ impl Limbo {
     }
 
     /// The stripes of `table` of which a version is not durable yet, is in limbo, or was lost there.
-    pub fn unsettled(&self, table: u32) -> BTreeSet<u64> {
+    pub fn unsettled(&self, table: TableNo) -> BTreeSet<u64> {
         let (fresh, withdrawn, lost) = (self.fresh.borrow(), self.withdrawn.borrow(), self.lost.borrow());
         let fresh = fresh.iter().filter(|fresh| fresh.stripe.table == table).map(|fresh| fresh.stripe.stripe);
         let all = (table, 0)..=(table, u64::MAX);
@@ -183,28 +183,28 @@ impl Limbo {
     }
 
     /// Since when stripes of this table have been in limbo, if any are.
-    pub fn since(&self, table: u32) -> Option<Nanos> {
+    pub fn since(&self, table: TableNo) -> Option<Nanos> {
         let withdrawn = self.withdrawn.borrow();
         withdrawn.range((table, 0)..=(table, u64::MAX)).map(|(_, stripe)| stripe.since).min()
     }
 
     /// Whether stripes of this table were lost before they were durable.
-    pub fn has_lost(&self, table: u32) -> bool {
+    pub fn has_lost(&self, table: TableNo) -> bool {
         self.lost.borrow().range((table, 0)..=(table, u64::MAX)).next().is_some()
     }
 
     /// The stripes of this table that were lost before they were durable.
-    pub fn lost_of(&self, table: u32) -> Vec<u64> {
+    pub fn lost_of(&self, table: TableNo) -> Vec<u64> {
         self.lost.borrow().range((table, 0)..=(table, u64::MAX)).map(|((_, stripe), _)| *stripe).collect()
     }
 
     /// Whether this stripe was lost before it was durable.
-    pub fn is_lost(&self, table: u32, stripe: u64) -> bool {
+    pub fn is_lost(&self, table: TableNo, stripe: u64) -> bool {
         self.lost.borrow().contains_key(&(table, stripe))
     }
 
     /// The content of a stripe in limbo of which the log keeps some.
-    pub fn landed(&self, table: u32, stripe: u64) -> Option<Rc<Sealed>> {
+    pub fn landed(&self, table: TableNo, stripe: u64) -> Option<Rc<Sealed>> {
         let withdrawn = self.withdrawn.borrow().get(&(table, stripe)).and_then(|stripe| stripe.fresh.landed.clone());
         withdrawn.or_else(|| self.lost.borrow().get(&(table, stripe)).cloned().flatten())
     }
@@ -274,7 +274,7 @@ impl Store {
         }
         self.limbo.looked.set(changes);
         let mut undecided = false;
-        let all: Vec<((u32, u64), Place)> =
+        let all: Vec<((TableNo, u64), Place)> =
             self.limbo.withdrawn.borrow().iter().map(|(key, stripe)| (*key, stripe.fresh.place)).collect();
         for (key, place) in all {
             let safe = self.is_safe(place).await;
@@ -371,7 +371,7 @@ impl Store {
     }
 
     /// The oldest log record that keeps data of a stripe was `before`, and is `now`.
-    pub fn relist(&self, vdisk: u32, stripe: u64, before: Option<u64>, now: Option<u64>) {
+    pub fn relist(&self, vdisk: VdiskNo, stripe: u64, before: Option<u64>, now: Option<u64>) {
         let mut landings = self.landings.borrow_mut();
         if let Some(seq) = before {
             landings.remove(&(seq, vdisk, stripe));
@@ -381,7 +381,7 @@ impl Store {
         }
     }
 
-    async fn commit_anew(&self, key: (u32, u64)) -> Result<()> {
+    async fn commit_anew(&self, key: (TableNo, u64)) -> Result<()> {
         let Some(place) = self.map.borrow().limbo.get(&key).copied() else { return Ok(()) };
         let Some(target) = Target::new(self, place) else { return Ok(()) };
         let sums = self.sums_of(&target).await?;
@@ -404,7 +404,7 @@ impl Store {
     }
 
     /// A stripe did not survive: reading it is an error from now on, and so is every flush.
-    fn lose(&self, key: (u32, u64)) {
+    fn lose(&self, key: (TableNo, u64)) {
         let landed = self.limbo.withdrawn.borrow_mut().remove(&key).and_then(|stripe| stripe.fresh.landed);
         self.limbo.lost.borrow_mut().insert(key, landed);
         let mut map = self.map.borrow_mut();

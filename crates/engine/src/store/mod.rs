@@ -16,6 +16,7 @@ pub mod checkpoint;
 pub mod choice;
 pub mod commit;
 pub mod drain;
+pub mod execute;
 pub mod freeze;
 pub mod labels;
 mod landed;
@@ -31,7 +32,9 @@ pub mod proof;
 pub mod quorum;
 pub mod replay;
 pub mod spare;
+pub mod streams;
 mod sums;
+pub mod together;
 pub mod tuning;
 pub mod turns;
 
@@ -50,7 +53,7 @@ use crate::segment::Map;
 use crate::segment::drain::Former;
 pub use crate::sync::join;
 use crate::sync::{Signal, Turn};
-use crate::units::{BLOCK, ByteCount, DiskOffset, Nanos};
+use crate::units::{BLOCK, ByteCount, DiskOffset, Nanos, VdiskNo};
 use crate::world::World;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
@@ -101,7 +104,7 @@ pub struct Store {
     /// Whose turn it is on each disk.
     pub turns: turns::Turns,
     /// Clients that read in order.
-    pub streams: RefCell<crate::vdisk::ahead::Streams>,
+    pub streams: RefCell<streams::Streams>,
     /// Buffers to read into.
     pub spare: spare::Spare,
     /// Bytes of sealed stripes in the stripe buffers: they leave by themselves.
@@ -113,7 +116,7 @@ pub struct Store {
     /// Room was made: buffers, stripes or the log moved on.
     pub room: Signal,
     /// Log records with data that is nowhere else: (sequence number, virtual disk, stripe).
-    pub landings: RefCell<BTreeSet<(u64, u32, u64)>>,
+    pub landings: RefCell<BTreeSet<(u64, VdiskNo, u64)>>,
     /// Commits that are not durable yet, and what became of their stripes where disks were lost.
     pub limbo: limbo::Limbo,
     /// A write waits for a free stripe.
@@ -289,8 +292,13 @@ impl Store {
             .collect()
     }
 
-    /// Goes on without disk `no`.
+    /// Goes on without disk `no`, which was lost for this reason.
     pub fn disk_lost(&self, no: u16, reason: &str) {
+        self.do_without(no, Event::DiskLost { disk: DiskNo(no), reason: String::from(reason) });
+    }
+
+    /// Goes on without disk `no`, and tells of it by this event.
+    pub fn do_without(&self, no: u16, event: Event) {
         let mut members = self.members.borrow_mut();
         let Some(member) = members.get_mut(&no) else { return };
         let Some(disk) = member.disk.take() else { return };
@@ -312,7 +320,7 @@ impl Store {
             self.note_away(no, Away::Tracked, &touched);
         }
         self.labels.outdated.set(true);
-        self.world.emit(Event::DiskLost { disk: DiskNo(no), reason: String::from(reason) });
+        self.world.emit(event);
         self.review_freeze();
         self.log.demand();
         self.log.pressure.notify();

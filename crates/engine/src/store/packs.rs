@@ -7,6 +7,7 @@ use crate::format::record::{PackRecord, Record, UnmapRecord};
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::segment::fine::UNIT;
+use crate::units::TableNo;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -66,7 +67,7 @@ impl Store {
         if self.tuning.fine_share > 0 {
             return;
         }
-        let tables: Vec<u32> = self.map.borrow().vdisks.values().flat_map(|vdisk| vdisk.tables.clone()).collect();
+        let tables: Vec<TableNo> = self.map.borrow().vdisks.values().flat_map(|vdisk| vdisk.tables.clone()).collect();
         for table in tables {
             let records = self.map.borrow_mut().drop_packs(table);
             self.append_all(records);
@@ -112,14 +113,14 @@ impl Store {
     }
 
     /// A replay finds that whole stripes were replaced, or unmapped.
-    pub(super) fn redo_fine(&self, table: u32, first: u64, count: u64) {
+    pub(super) fn redo_fine(&self, table: TableNo, first: u64, count: u64) {
         if !mutant::active(Mutant::ReplayKeepsUnits) {
             self.map.borrow_mut().fine_released(table, first..first.saturating_add(count));
         }
     }
 
     /// The stripes, each with its table, that the units of a packed stripe are of.
-    pub(super) fn stripes_of(&self, pack: &PackRecord) -> BTreeSet<(u32, u64)> {
+    pub(super) fn stripes_of(&self, pack: &PackRecord) -> BTreeSet<(TableNo, u64)> {
         let map = self.map.borrow();
         let Some(table) = map.tables.get(&pack.table) else { return BTreeSet::new() };
         let per_stripe = table.record.layout.data_len().0 / UNIT;

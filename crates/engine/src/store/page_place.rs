@@ -1,18 +1,18 @@
 //! Where a metadata page lies, and which of its two images is the newer one.
 
 use super::Store;
+use crate::format::page::CHUNK_PAGES;
 use crate::format::page::{self, PAGE_SUMS, PageId, PageKind};
 use crate::format::record::PageRun;
 use crate::io::Buf;
 use crate::mutant::{self, Mutant};
 use crate::segment::PAGE_PAIR;
-use crate::stripe::table::CHUNK_PAGES;
-use crate::units::BLOCK;
+use crate::units::{BLOCK, TableNo};
 use core::ops::Range;
 
 /// Which page holds entries of a table's chunk.
-pub fn table_page(table: u32, chunk: u32, page: u32) -> PageId {
-    PageId { kind: PageKind::Table, owner: table, number: chunk * CHUNK_PAGES + page }
+pub fn table_page(table: TableNo, chunk: u32, page: u32) -> PageId {
+    PageId { kind: PageKind::Table, owner: table.0, number: chunk * CHUNK_PAGES + page }
 }
 
 /// The first of the two blocks of a page within the slabs of its segment. A record that is not proven yet may name any.

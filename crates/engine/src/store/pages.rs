@@ -16,13 +16,13 @@ use super::page_place::{first_block, newest, parts, same_slot, slot_of, table_pa
 use super::{Store, join};
 use crate::error::Result;
 use crate::fail;
+use crate::format::page::CHUNK_PAGES;
 use crate::format::page::{self, PAGE_SUMS, PageId, PageKind};
 use crate::format::record::{PageRun, SlabAt};
 use crate::io::Buf;
 use crate::mutant::{self, Mutant};
 use crate::segment::PAGE_PAIR;
-use crate::stripe::table::CHUNK_PAGES;
-use crate::units::BLOCK;
+use crate::units::{BLOCK, TableNo};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -404,7 +404,7 @@ impl Store {
         let map = self.map.borrow();
         match id.kind {
             PageKind::Sheet => map.segments.get(&id.owner).is_some_and(|segment| segment.record.sheet == run),
-            PageKind::Table => map.tables.get(&id.owner).is_some_and(|table| {
+            PageKind::Table => map.tables.get(&TableNo(id.owner)).is_some_and(|table| {
                 table.chunks.get(&(id.number / CHUNK_PAGES)).is_some_and(|chunk| chunk.pages == run)
             }),
         }
@@ -493,7 +493,7 @@ impl Store {
             let Some(next) = next else { break };
             from = next;
         }
-        let mut from = (0, 0);
+        let mut from = (TableNo(0), 0);
         loop {
             let (images, next) = self.take_dirty_table_pages(from, GROUP);
             self.write_images(images, &mut written).await?;
@@ -551,7 +551,7 @@ impl Store {
 
     /// Images of dirty table pages from chunk `from` (table, number) on, at least `max` of them while there are so
     /// many, and where to go on.
-    fn take_dirty_table_pages(&self, from: (u32, u32), max: usize) -> (Vec<Image>, Option<(u32, u32)>) {
+    fn take_dirty_table_pages(&self, from: (TableNo, u32), max: usize) -> (Vec<Image>, Option<(TableNo, u32)>) {
         let mut images = Vec::new();
         let lineage = self.labels.lineage.borrow();
         for (owner, table) in self.map.borrow_mut().tables.range_mut(from.0..) {

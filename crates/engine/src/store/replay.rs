@@ -21,13 +21,14 @@ use crate::error::Result;
 use crate::fail;
 use crate::format::batch::{BATCH_HEAD, BatchHead, decode_head, verify};
 use crate::format::label::Anchor;
+use crate::format::page::{CHUNK_ENTRIES, CHUNK_PAGES};
 use crate::format::record::{self, ChunkRecord, CommitRecord, LandedRecord, Record, UnmapRecord};
 use crate::io::Buf;
 use crate::limits::CHUNKS_MAX;
 use crate::log::{BatchInfo, Touched};
 use crate::mutant::{self, Mutant};
-use crate::stripe::table::{CHUNK_ENTRIES, CHUNK_PAGES, Place, Table};
-use crate::units::{BLOCK, ByteCount};
+use crate::stripe::table::{Place, Table};
+use crate::units::{BLOCK, ByteCount, TableNo, VdiskNo};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -52,7 +53,7 @@ pub struct Landed {
     /// The record's sequence number.
     pub seq: u64,
     /// The virtual disk.
-    pub vdisk: u32,
+    pub vdisk: VdiskNo,
     /// Where on it, in bytes.
     pub offset: u64,
     /// The bytes.
@@ -60,7 +61,7 @@ pub struct Landed {
 }
 
 /// The checksums of a stripe, and whose it is: its table, and its number there.
-type Sums = ((u32, u64), Vec<u32>);
+type Sums = ((TableNo, u64), Vec<u32>);
 
 /// What a replay has gathered on its way.
 #[derive(Default)]
@@ -171,7 +172,7 @@ impl Store {
     }
 
     /// Landed records of these stripes below `retires` are part of a stripe now, or void.
-    fn retire(&self, landed: &mut LandedIndex, table: u32, first: u64, count: u64, retires: u64) {
+    fn retire(&self, landed: &mut LandedIndex, table: TableNo, first: u64, count: u64, retires: u64) {
         let map = self.map.borrow();
         let Some(data_len) = map.tables.get(&table).map(|table| table.record.layout.data_len().0) else { return };
         let Some(vdisk) = map.vdisks.values().find(|vdisk| vdisk.tables.contains(&table)) else { return };

@@ -5,13 +5,14 @@
 //! 2. Where the reader knows whose stripe it wants, it gets no checksums of another one.
 
 use super::Store;
+use super::execute::Target;
 use super::pages::Held;
 use crate::checksum::owner_mark;
 use crate::error::Result;
 use crate::fail;
 use crate::mutant::{self, Mutant};
-use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
+use crate::units::TableNo;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -36,7 +37,7 @@ impl Store {
     }
 
     /// Notes the checksums of a stripe that was just written, and whose it is. Their pages are in memory. Synchronous.
-    pub fn set_sums(&self, place: Place, (table, stripe): (u32, u64), sums: &[u32]) {
+    pub fn set_sums(&self, place: Place, (table, stripe): (TableNo, u64), sums: &[u32]) {
         let map = self.map.borrow();
         let record = &map.segments.get(&place.segment).expect("the segment of a stripe that is written exists").record;
         let first = record.sums_range(place.index, 1).start;

@@ -7,9 +7,9 @@
 
 use crate::bits::BitSet;
 use crate::checksum::{BlockAddress, block_checksums};
+use crate::geometry::Layout;
 use crate::io::{Buf, IoSlice};
 use crate::parity;
-use crate::stripe::geometry::Layout;
 use crate::stripe::landed::Landed;
 use crate::units::{BLOCK, Nanos, SECTOR};
 use alloc::vec;
@@ -385,7 +385,7 @@ fn bytes_of(runs: Vec<Range<usize>>) -> Vec<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stripe::geometry::Resiliency;
+    use crate::geometry::Resiliency;
     use crate::units::ByteCount;
     use proptest::prelude::*;
 

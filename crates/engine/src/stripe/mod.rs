@@ -1,9 +1,6 @@
-//! Stripes: their geometry, the plans to read and write them, the buffers they are gathered in, and the executor.
+//! Stripes: the plans to read and write them, the buffers they are gathered in, and the tables that say where they are.
 
 pub mod buffer;
-pub mod execute;
-pub mod geometry;
 pub mod landed;
 pub mod plan;
 pub mod table;
-pub mod together;

@@ -11,7 +11,7 @@
 //! 1. A plan never reads a slot that `usable` denies for those blocks.
 //! 2. A plan reads each slot at most once.
 
-use crate::stripe::geometry::Layout;
+use crate::geometry::Layout;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
@@ -115,7 +115,7 @@ impl fmt::Display for Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stripe::geometry::Resiliency;
+    use crate::geometry::Resiliency;
     use crate::units::ByteCount;
     use alloc::vec;
 

@@ -6,16 +6,12 @@
 //! 2. A page whose entries changed since its last image is marked dirty in the same step; a new chunk starts with all
 //!    pages dirty, so that every page of a checkpointed chunk has an image and a missing one is damage.
 
-use crate::format::page::PAGE_ENTRIES;
+use crate::format::page::{CHUNK_ENTRIES, CHUNK_PAGES, PAGE_ENTRIES};
 use crate::format::record::{PageRun, TableRecord};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 
-/// Pages of a chunk.
-pub const CHUNK_PAGES: u32 = 16;
-/// Entries of a chunk.
-pub const CHUNK_ENTRIES: u64 = CHUNK_PAGES as u64 * PAGE_ENTRIES as u64;
 /// Bytes of memory that the entries of a chunk take.
 pub const CHUNK_BYTES: u64 = CHUNK_ENTRIES * size_of::<u64>() as u64;
 
@@ -152,14 +148,14 @@ fn unpack(entry: u64) -> Option<Place> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stripe::geometry::{Layout, Resiliency};
-    use crate::units::ByteCount;
+    use crate::geometry::{Layout, Resiliency};
+    use crate::units::{ByteCount, TableNo};
     use alloc::vec::Vec;
 
     #[test]
     fn entries_read_back_and_mark_their_page_dirty() {
         let layout = Layout::new(Resiliency::Simple, 1, ByteCount::kib(4)).unwrap();
-        let mut table = Table::new(TableRecord { id: 1, layout, disks: 0, packs: None });
+        let mut table = Table::new(TableRecord { id: TableNo(1), layout, disks: 0, packs: None });
         assert_eq!(table.get(9000), None);
         assert_eq!(table.set(9000, None), None);
         let mut chunk = Chunk::new(PageRun { segment: 0, first: 0, count: CHUNK_PAGES });

@@ -1,8 +1,8 @@
 //! Read-ahead: who reads in order finds what comes next in memory.
 //!
 //! The story
-//! 1. Every read is compared with where the last ones ended ([`Streams`]), so that any number of clients may read in
-//!    order at once, each several requests at a time. The third request in a row makes a stream.
+//! 1. Every read is compared with where the last ones ended ([`crate::store::streams`]), so that any number of clients
+//!    may read in order at once, each several requests at a time. The third request in a row makes a stream.
 //! 2. A stream has a window: so many bytes beyond what was read last are read ahead, by stripes
 //!    ([`Ahead`](crate::segment::ahead::Ahead)). It begins with little and grows as long as the client goes on; when a
 //!    quarter of it is used up, as much is read, in one go, so that disks seek seldom.
@@ -16,27 +16,19 @@
 //! 2. Nobody waits for what is read ahead but those who want just that ([`crate::store::lanes`]).
 
 use super::Vdisk;
+use crate::geometry::{Layout, Resiliency};
 use crate::segment::Map;
 use crate::segment::ahead::{Fetch, Found};
+use crate::store::execute::Target;
 use crate::store::lanes::CHUNK;
-use crate::store::{Store, join};
-use crate::stripe::execute::Target;
-use crate::stripe::geometry::{Layout, Resiliency};
+use crate::store::streams::{OVERTAKE, RESTS, Streams};
+use crate::store::together::Part;
 use crate::stripe::plan::Want;
 use crate::stripe::table::Place;
-use crate::stripe::together::Part;
-use crate::units::Nanos;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-/// Streams that are remembered, for the whole pool.
-const STREAMS_MAX: usize = 64;
-/// Requests in a row, after the first, that make a stream.
-const PROVEN: u32 = 2;
-/// Requests of a client that overtake each other, at most.
-const OVERTAKE: u64 = 16;
 /// Bytes per disk that are read ahead together.
 const PER_DISK: u64 = 1 << 20;
 /// By how much a window grows with each time that more is asked for.
@@ -46,147 +38,6 @@ const GROWTH: u64 = 4;
 const WINDOW_PER_COLUMN: u64 = 12 << 20;
 /// A shorter way from one part to the next, past what another copy reads, takes no less time than reading it.
 const CHUNK_MIN: u64 = 4 << 20;
-/// A stream that was not read from for so long does not count among those that share the budget, and begins nothing
-/// more when its client seeks.
-const RESTS: Nanos = Nanos::millis(500);
-/// One that was not read from for so long is forgotten.
-const LEFT: Nanos = Nanos::secs(10);
-
-/// The clients of a pool that seem to read in order.
-#[derive(Default)]
-pub struct Streams {
-    all: Vec<Stream>,
-    /// What was asked for and not begun, in order.
-    asked: VecDeque<(Rc<Fetch>, Vec<Part>)>,
-}
-
-struct Stream {
-    vdisk: u32,
-    /// Where its next request is expected.
-    next: u64,
-    /// Requests in a row.
-    score: u32,
-    /// Bytes to have ahead of it.
-    window: u64,
-    /// The first stripe that was not asked for yet.
-    fetched: u64,
-    touched: Nanos,
-    /// Stripes asked for, by where they end.
-    held: VecDeque<(u64, Place)>,
-    fetches: VecDeque<Rc<Fetch>>,
-}
-
-impl Stream {
-    fn is_proven(&self) -> bool {
-        self.score >= PROVEN
-    }
-
-    /// How far a request is from where it is expected; none: too far.
-    fn distance(&self, offset: u64, len: u64) -> Option<u64> {
-        let distance = self.next.abs_diff(offset);
-        (distance <= len * OVERTAKE).then_some(distance)
-    }
-}
-
-impl Store {
-    /// Forgets what was read ahead of a virtual disk (none: of all), and reads no more of it.
-    pub fn forget_streams(&self, vdisk: Option<u32>) {
-        let mut streams = self.streams.borrow_mut();
-        let (gone, left) = core::mem::take(&mut streams.all)
-            .into_iter()
-            .partition(|stream| vdisk.is_none_or(|vdisk| vdisk == stream.vdisk));
-        streams.all = left;
-        let gone: Vec<Stream> = gone;
-        gone.into_iter().for_each(|stream| self.forget_stream(stream));
-    }
-
-    fn forget_stream(&self, mut stream: Stream) {
-        stream.fetches.drain(..).for_each(|fetch| self.lanes.cancel(&fetch));
-        let mut map = self.map.borrow_mut();
-        stream.held.drain(..).for_each(|(_, place)| map.ahead.forget(place));
-    }
-
-    /// Finds the stream that a request goes on with, or begins one; its index.
-    fn find_stream(&self, streams: &mut Streams, vdisk: u32, offset: u64, len: u64) -> usize {
-        let now = self.world.now();
-        let all = streams.all.iter().enumerate().filter(|(_, stream)| stream.vdisk == vdisk);
-        let nearest = all.filter_map(|(nth, stream)| Some((stream.distance(offset, len)?, nth))).min();
-        if let Some((distance, nth)) = nearest {
-            let stream = &mut streams.all[nth];
-            stream.score = stream.score.saturating_add((distance == 0) as u32);
-            stream.next = stream.next.max(offset + len);
-            stream.touched = now;
-            return nth;
-        }
-        self.tidy_streams(streams, vdisk, now);
-        let (next, held, fetches) = (offset + len, VecDeque::new(), VecDeque::new());
-        streams.all.push(Stream { vdisk, next, score: 0, window: 0, fetched: 0, touched: now, held, fetches });
-        streams.all.len() - 1
-    }
-
-    /// A client reads elsewhere: what it has left is not begun, and what nobody reads any more is forgotten.
-    fn tidy_streams(&self, streams: &mut Streams, vdisk: u32, now: Nanos) {
-        for stream in &mut streams.all {
-            if stream.vdisk == vdisk && now.since(stream.touched) > RESTS {
-                stream.fetches.drain(..).for_each(|fetch| self.lanes.cancel(&fetch));
-                stream.window = 0;
-            }
-        }
-        while let Some(nth) = streams.all.iter().position(|stream| now.since(stream.touched) > LEFT) {
-            self.forget_stream(streams.all.swap_remove(nth));
-        }
-        if streams.all.len() >= STREAMS_MAX {
-            let oldest = streams.all.iter().enumerate().min_by_key(|(_, stream)| (stream.is_proven(), stream.touched));
-            let oldest = oldest.map(|(nth, _)| nth).expect("there are many");
-            self.forget_stream(streams.all.swap_remove(oldest));
-        }
-    }
-
-    /// Room for `len` more bytes, if need be by forgetting what the client that rests longest has not read. `false`:
-    /// there is none.
-    fn has_room_ahead(&self, streams: &mut Streams, own: usize, len: u64) -> bool {
-        let limit = self.tuning.ahead_memory;
-        loop {
-            if self.map.borrow().ahead.memory().0 + len <= limit {
-                return true;
-            }
-            let others =
-                streams.all.iter_mut().enumerate().filter(|(nth, stream)| *nth != own && !stream.held.is_empty());
-            let Some((_, oldest)) = others.min_by_key(|(_, stream)| stream.touched) else { return false };
-            if self.world.now().since(oldest.touched) <= RESTS {
-                return false;
-            }
-            oldest.fetches.drain(..).for_each(|fetch| self.lanes.cancel(&fetch));
-            oldest.window = 0;
-            let mut map = self.map.borrow_mut();
-            oldest.held.drain(..).for_each(|(_, place)| map.ahead.forget(place));
-        }
-    }
-
-    /// Begins all that was asked for until now, in that order: in which order tasks run nobody knows.
-    async fn fetch_asked(self: Rc<Store>) {
-        let asked = core::mem::take(&mut self.streams.borrow_mut().asked);
-        join(asked.into_iter().map(|(fetch, parts)| self.fetch(fetch, parts))).await;
-    }
-
-    async fn fetch(&self, fetch: Rc<Fetch>, parts: Vec<Part>) {
-        let answers = self.read_together(&parts, Some(&fetch)).await;
-        for (part, strips) in parts.iter().zip(answers) {
-            let place = part.target.place;
-            let records = {
-                let mut map = self.map.borrow_mut();
-                map.ahead.arrived(place, &fetch, strips.ok());
-                map.unpin(place)
-            };
-            let any = !records.is_empty();
-            self.append_all(records);
-            if any || self.wants_stripes.get() {
-                self.room.notify();
-            }
-        }
-        fetch.end();
-    }
-}
 
 impl Vdisk {
     /// Takes note that `len` bytes at `offset` are read, and reads ahead where that makes a stream.

@@ -3,7 +3,7 @@
 use super::Vdisk;
 use super::read::{Extent, resolve, wants};
 use crate::error::Result;
-use crate::stripe::geometry::Layout;
+use crate::geometry::Layout;
 use crate::units::{BLOCK, ByteCount, VirtualOffset};
 use alloc::format;
 use alloc::string::String;
@@ -211,7 +211,7 @@ fn cut(hole: &Range<usize>, within: &Range<usize>) -> Range<usize> {
 #[expect(clippy::single_range_in_vec_init, reason = "a list of holes may have one")]
 mod tests {
     use super::*;
-    use crate::stripe::geometry::Resiliency;
+    use crate::geometry::Resiliency;
     use alloc::vec;
 
     fn case(range: Range<usize>, holes: Vec<Range<usize>>) -> WriteCase {

@@ -24,12 +24,12 @@ pub mod write;
 
 use crate::error::{Error, Result};
 use crate::fail;
+use crate::geometry::Layout;
 use crate::store::freeze::frozen;
 use crate::store::{Store, lost};
 use crate::stripe::buffer::{Sealed, StripeBuffer};
-use crate::stripe::geometry::Layout;
 use crate::sync::Signal;
-use crate::units::{ByteCount, Nanos, VirtualOffset};
+use crate::units::{ByteCount, Nanos, TableNo, VdiskNo, VirtualOffset};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -40,7 +40,7 @@ use core::ops::Range;
 /// An open virtual disk.
 pub struct Vdisk {
     store: Rc<Store>,
-    id: u32,
+    id: VdiskNo,
     stripes: RefCell<BTreeMap<u64, Gathering>>,
     /// Sealed stripes that wait to be written.
     queue: Queue,
@@ -174,7 +174,7 @@ pub(crate) fn add(counter: &Cell<u64>, by: u64) {
 
 impl Vdisk {
     /// The virtual disk `id` of an open pool.
-    pub(crate) fn new(store: Rc<Store>, id: u32) -> Rc<Vdisk> {
+    pub(crate) fn new(store: Rc<Store>, id: VdiskNo) -> Rc<Vdisk> {
         let touched = Cell::new(store.world.now());
         Rc::new(Vdisk {
             store,
@@ -240,7 +240,7 @@ impl Vdisk {
     }
 
     /// Its number.
-    pub fn id(&self) -> u32 {
+    pub fn id(&self) -> VdiskNo {
         self.id
     }
 
@@ -352,11 +352,11 @@ impl Vdisk {
     }
 
     /// The newest table of its stack: where writes go.
-    fn table(&self) -> u32 {
+    fn table(&self) -> TableNo {
         self.table_of(&self.store.map.borrow())
     }
 
-    fn table_of(&self, map: &crate::segment::Map) -> u32 {
+    fn table_of(&self, map: &crate::segment::Map) -> TableNo {
         map.vdisks[&self.id].tables[0]
     }
 

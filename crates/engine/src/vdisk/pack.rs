@@ -27,11 +27,11 @@ use crate::segment::commit_record;
 use crate::segment::fine::UNIT;
 use crate::segment::taken::Taken;
 use crate::store::budget::Budget;
+use crate::store::execute::Target;
 use crate::store::join;
 use crate::stripe::buffer::{Sealed, StripeBuffer};
-use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
-use crate::units::Nanos;
+use crate::units::{Nanos, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -379,7 +379,7 @@ impl Vdisk {
         sound
     }
 
-    fn packs_table(&self) -> u32 {
+    fn packs_table(&self) -> TableNo {
         let map = self.store.map.borrow();
         map.fine(self.table_of(&map)).expect("it packs").packs
     }

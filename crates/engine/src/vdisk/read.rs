@@ -11,16 +11,16 @@
 use super::{Vdisk, add};
 use crate::error::{ErrorKind, Result};
 use crate::format::record::Record;
+use crate::geometry::Layout;
 use crate::io::IoSlice;
 use crate::segment::Map;
 use crate::segment::ahead::Found;
 use crate::segment::fine::{Fine, Spot, UNIT};
-use crate::stripe::execute::Target;
-use crate::stripe::geometry::Layout;
+use crate::store::execute::Target;
+use crate::store::together::Part;
 use crate::stripe::plan::Want;
 use crate::stripe::table::Place;
-use crate::stripe::together::Part;
-use crate::units::{BLOCK, VirtualOffset};
+use crate::units::{BLOCK, TableNo, VirtualOffset};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -290,7 +290,7 @@ impl Vdisk {
 }
 
 /// Looks `range` up in the first of `tables`; what is unmapped there falls through to the others, and to zeros at last.
-pub(super) fn resolve(map: &Map, tables: &[u32], range: Range<u64>, extents: &mut Vec<Extent>) {
+pub(super) fn resolve(map: &Map, tables: &[TableNo], range: Range<u64>, extents: &mut Vec<Extent>) {
     let Some((first, below)) = tables.split_first() else {
         extents.push(Extent { range, source: None });
         return;
@@ -331,7 +331,7 @@ fn fine_source(map: &Map, fine: &Fine, at: u64, end: &mut u64) -> Option<(Target
     Some((target_at(map, place, (fine.packs, stripe)), (index as u64 * UNIT + at % UNIT) as usize))
 }
 
-fn target_at(map: &Map, place: Place, (table, stripe): (u32, u64)) -> Target {
+fn target_at(map: &Map, place: Place, (table, stripe): (TableNo, u64)) -> Target {
     let layout = map.tables[&table].record.layout;
     let record = map.segments.get(&place.segment).map(|segment| &segment.record);
     let slabs = record.map_or_else(|| Rc::new([]) as Rc<[_]>, |record| record.slabs.clone());

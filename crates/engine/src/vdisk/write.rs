@@ -16,13 +16,13 @@ use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::segment::{Map, commit_record};
 use crate::store::budget::{Budget, Ticket};
+use crate::store::execute::Target;
 use crate::store::freeze::frozen;
 use crate::store::limbo::{Fresh, StripeOf};
 use crate::store::{join, lost};
 use crate::stripe::buffer::{Sealed, StripeBuffer};
-use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
-use crate::units::{ByteCount, Nanos, VirtualOffset};
+use crate::units::{ByteCount, Nanos, TableNo, VirtualOffset};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -371,7 +371,7 @@ impl Vdisk {
     }
 
     /// Takes up to `count` free stripes. Where all of them are in segments whose move ends just now, it waits for that.
-    async fn take_stripes(&self, table: u32, count: u32) -> Result<(Place, u32)> {
+    async fn take_stripes(&self, table: TableNo, count: u32) -> Result<(Place, u32)> {
         loop {
             let mut records = Vec::new();
             let taken = self.store.map.borrow_mut().take_stripes(table, count, &mut records);

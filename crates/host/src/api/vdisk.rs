@@ -6,7 +6,7 @@ use super::size::typed;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
-use weft_engine::stripe::geometry;
+use weft_engine::geometry;
 use weft_engine::units::ByteCount;
 
 /// What protects the data, without its numbers.

@@ -192,6 +192,9 @@ pub struct EventInfo {
     pub warning: bool,
     /// What happened.
     pub text: String,
+    /// Its number in the history of its pool, when it was taken over from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_pool: Option<u64>,
     /// Whether it happened in this run of the daemon; known inside it only.
     #[serde(skip)]
     pub fresh: bool,

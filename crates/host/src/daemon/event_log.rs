@@ -185,7 +185,15 @@ mod tests {
     #[test]
     fn long_files_are_put_aside_and_the_oldest_forgotten() {
         let dir = tempfile::tempdir().unwrap();
-        let event = |no| EventInfo { no, at_ms: 0, pool: None, warning: false, text: "x".repeat(4_000), fresh: false };
+        let event = |no| EventInfo {
+            no,
+            at_ms: 0,
+            pool: None,
+            warning: false,
+            text: "x".repeat(4_000),
+            in_pool: None,
+            fresh: false,
+        };
         let per_file = FILE_MAX / 4_000;
         let mut no = 0;
         for _ in 0..(FILES as u64 + 2) * 4 {

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use weft_engine::format::record::EventRecord;
 
 /// Events in memory.
 pub(super) const EVENTS_MAX: usize = 10_000;
@@ -41,6 +42,17 @@ pub(super) fn now_ms() -> u64 {
 /// it is 1970.
 pub(super) fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Whether a pool's record tells of this event: by its moment, and by its number in the pool's history if it came from
+/// there, or else by the number that it has here. Records of earlier versions of weft have no such number.
+fn is_of(event: &EventInfo, record: &EventRecord) -> bool {
+    event.at_ms == record.at_ms
+        && match (event.in_pool, record.told) {
+            (Some(in_pool), _) => in_pool == record.no,
+            (None, 0) => true,
+            (None, told) => told == EventRecord::told_as(event.no),
+        }
 }
 
 impl Inner {
@@ -114,18 +126,17 @@ impl Journal {
         last
     }
 
-    /// Takes note of what happened before this daemon knew of it, under new numbers; what it does know is left out.
-    pub(super) fn adopt(&self, earlier: Vec<EventInfo>) {
+    /// Takes note of what `pool` remembers and this daemon does not, under new numbers.
+    pub(super) fn adopt(&self, pool: &str, remembered: Vec<EventRecord>) {
         let mut inner = self.lock();
-        let known = |inner: &Inner, event: &EventInfo| {
-            inner.events.iter().any(|other| other.at_ms == event.at_ms && other.text.starts_with(&event.text))
-        };
-        for event in earlier {
-            if !known(&inner, &event) {
-                inner.next += 1;
-                let no = inner.next;
-                inner.add(EventInfo { no, ..event });
+        for record in remembered {
+            if inner.events.iter().any(|event| is_of(event, &record)) {
+                continue;
             }
+            inner.next += 1;
+            let EventRecord { no: in_pool, at_ms, warning, text, .. } = record;
+            let (no, pool, in_pool) = (inner.next, Some(pool.to_string()), Some(in_pool));
+            inner.add(EventInfo { no, at_ms, pool, warning, text, in_pool, fresh: false });
         }
         self.news.notify_all();
     }
@@ -155,7 +166,7 @@ impl Journal {
         let mut inner = self.lock();
         inner.next += 1;
         let no = inner.next;
-        inner.add(EventInfo { no, at_ms, pool: pool.map(Into::into), warning, text, fresh: true });
+        inner.add(EventInfo { no, at_ms, pool: pool.map(Into::into), warning, text, in_pool: None, fresh: true });
         self.news.notify_all();
         no
     }
@@ -226,6 +237,29 @@ mod tests {
         assert_eq!(events.iter().map(|event| event.no).collect::<Vec<_>>(), [1, 2, 3, 4]);
         assert_eq!((events[2].text.as_str(), events[3].text.len()), ("three", TEXT_MAX));
         assert!(journal.knows("tank") && !journal.knows("pond"));
+    }
+
+    #[test]
+    fn what_a_pool_remembers_is_taken_over_once_whatever_its_words_are() {
+        let journal = Journal::default();
+        let own = journal.note(Some("tank"), "one");
+        let at_ms = journal.of_pool("tank")[0].at_ms;
+        let record = |no, at_ms, told, text: &str| EventRecord { no, at_ms, told, warning: false, text: text.into() };
+        let remembered = vec![
+            record(1, at_ms, EventRecord::told_as(own), "on"),
+            // On another machine, in the very same millisecond, with the very same words.
+            record(2, at_ms, EventRecord::told_as(own + 7), "one"),
+            record(3, at_ms, EventRecord::told_as(own + 8), "one"),
+            record(4, at_ms + 1, EventRecord::told_as(own), "one"),
+        ];
+        let numbers = || journal.of_pool("tank").into_iter().map(|event| event.in_pool).collect::<Vec<_>>();
+        for _ in 0..2 {
+            journal.adopt("tank", remembered.clone());
+            assert_eq!(numbers(), [None, Some(2), Some(3), Some(4)]);
+        }
+        // By a version of weft whose records have no numbers of their tellers.
+        journal.adopt("tank", vec![record(5, at_ms, 0, "one"), record(6, at_ms + 2, 0, "two")]);
+        assert_eq!(numbers(), [None, Some(2), Some(3), Some(4), Some(6)]);
     }
 
     #[test]

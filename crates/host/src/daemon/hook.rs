@@ -212,7 +212,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let program = script(dir.path(), "sleep 1000 & sleep 1000");
         let begun = Instant::now();
-        let event = EventInfo { no: 1, at_ms: 0, pool: None, warning: false, text: "one".into(), fresh: true };
+        let event =
+            EventInfo { no: 1, at_ms: 0, pool: None, warning: false, text: "one".into(), in_pool: None, fresh: true };
         let why = runner(program, Duration::from_millis(50)).run(&event).unwrap_err();
         assert!(why.starts_with("was killed"), "{why}");
         assert!(begun.elapsed() < Duration::from_secs(500));

@@ -96,7 +96,7 @@ pub(crate) struct Daemon {
     /// Why disks that were found are not given to their pools, as people were told; empty for those that were.
     refused: Mutex<BTreeMap<PathBuf, String>>,
     /// Why an export that is remembered is not served.
-    idle: Mutex<Vec<(state::ExportRecord, String)>>,
+    idle: Mutex<Vec<(state::ExportRecord, perform::Idle)>>,
     /// The directories of mounts that do not work, and why: an earlier daemon served their device, for one.
     lost: Mutex<Vec<(PathBuf, String)>>,
     /// Whether the exports of the last run were started once.

@@ -78,6 +78,7 @@ mod tests {
             pool: Some("tank".into()),
             warning,
             text: "disk d1 lost: a\ncable".into(),
+            in_pool: None,
             fresh,
         };
         assert_eq!(line(&event(true, true)).unwrap(), "weft: pool tank: disk d1 lost: a\\ncable\n");

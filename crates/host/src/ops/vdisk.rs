@@ -548,7 +548,7 @@ impl Text for Explanation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_engine::stripe::geometry;
+    use weft_engine::geometry;
 
     fn asked(resiliency: Option<ResiliencyKind>, copies: Option<u8>, failures: Option<u8>) -> VdiskCreate {
         let name = "tank/media".parse().unwrap();

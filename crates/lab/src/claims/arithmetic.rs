@@ -7,7 +7,7 @@
 use super::{Claim, Found, Lab, Verdict};
 use crate::capacity::Space;
 use crate::disks::{Class, PlannedDisk};
-use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::units::ByteCount;
 
 /// What is decided exactly.

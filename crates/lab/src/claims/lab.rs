@@ -20,7 +20,7 @@ use crate::workload::{Trace, drive, in_order};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use weft_engine::stripe::geometry::{Layout, Resiliency};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::units::ByteCount;
 use weft_sim::timing::{HddClass, SsdClass};
 

@@ -6,7 +6,7 @@ use crate::disks::{Class, PlannedDisk};
 use crate::ratios::{self, Ratios};
 use crate::survival::Risk;
 use std::collections::{BTreeMap, BTreeSet};
-use weft_engine::stripe::geometry::Layout;
+use weft_engine::geometry::Layout;
 
 /// A rebuild takes so many times what the bytes take at the disks' own rate: 1.4 to 1.5 on 6 and 12 disks, more on 24
 /// (`weft-sim rebuild`, `docs/guide/repair.md`).

@@ -15,10 +15,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use weft_engine::format::Id;
 use weft_engine::format::record::Media;
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::DiskShape;
 use weft_engine::pool::create::create;
 use weft_engine::pool::{NewDisk, Pool, PoolOptions, VdiskSpec};
-use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::sync::join_all;
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use weft_engine::error::Result;
 use weft_engine::format::Id;
 use weft_engine::format::record::{Media, Usage};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::NewDisk;
 use weft_engine::pool::job::has_ended;
-use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, VirtualOffset};
 
 /// How often a pool has grown.

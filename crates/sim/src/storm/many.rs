@@ -25,8 +25,8 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use weft_engine::error::{Error, ErrorKind};
 use weft_engine::format::record::SettingsRecord;
+use weft_engine::geometry::Layout;
 use weft_engine::pool::{OpenOptions, Pool, VdiskSpec};
-use weft_engine::stripe::geometry::Layout;
 use weft_engine::units::{ByteCount, Nanos};
 use weft_engine::world::World;
 

@@ -11,9 +11,9 @@ use std::rc::Rc;
 use weft_engine::format::record::Away;
 use weft_engine::pool::Pool;
 use weft_engine::pool::check::CheckReport;
-use weft_engine::stripe::execute::Target;
+use weft_engine::store::execute::Target;
 use weft_engine::stripe::table::Place;
-use weft_engine::units::{BLOCK, DiskOffset};
+use weft_engine::units::{BLOCK, DiskOffset, TableNo};
 
 /// How often a strip that seems to be lacking is looked at again: a read may fail once, and once more.
 const LOOKS: usize = 4;
@@ -39,7 +39,7 @@ pub(super) fn judge_check(report: &CheckReport) -> Result<(), String> {
 /// may lack anything.
 pub(super) fn judge(rig: &Rig, place_of: impl Fn(u16) -> Option<usize>, liars: &BTreeSet<usize>) -> Result<(), String> {
     let pool = rig.pool();
-    let tables: Vec<u32> = pool.store().map.borrow().tables.keys().copied().collect();
+    let tables: Vec<TableNo> = pool.store().map.borrow().tables.keys().copied().collect();
     for table in tables {
         let mut next = 0;
         while let Some((stripe, place)) = pin_next(&pool, table, next) {
@@ -59,7 +59,7 @@ pub(super) fn judge(rig: &Rig, place_of: impl Fn(u16) -> Option<usize>, liars: &
 }
 
 /// The first stripe of `table` from `from` on, pinned where it lies.
-fn pin_next(pool: &Pool, table: u32, from: u64) -> Option<(u64, Place)> {
+fn pin_next(pool: &Pool, table: TableNo, from: u64) -> Option<(u64, Place)> {
     let mut map = pool.store().map.borrow_mut();
     let found = map.tables.get(&table).and_then(|table| table.mapped_from(from).next())?;
     map.pin(found.1);

@@ -2,9 +2,9 @@
 
 use crate::disk::FaultPlan;
 use crate::rng::Rng;
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::store::Tuning;
 use weft_engine::store::labels::VOTERS_MAX;
-use weft_engine::stripe::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos};
 
 /// The scene of one storm, all of it from the seed.

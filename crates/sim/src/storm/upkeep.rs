@@ -13,13 +13,34 @@ use weft_engine::format::Id;
 use weft_engine::format::label::{DiskPlan, Label};
 use weft_engine::format::record::{Media, SettingsRecord, Usage};
 use weft_engine::pool::info::DiskInfo;
-use weft_engine::pool::job::{JobKind, JobState, has_ended};
+use weft_engine::pool::job::{JobInfo, JobKind, JobState, has_ended};
 use weft_engine::pool::{DiskChange, NewDisk, Pool};
-use weft_engine::units::{BLOCK, ByteCount, Nanos};
+use weft_engine::units::{BLOCK, ByteCount, JobNo, Nanos};
 use weft_engine::world::World;
 
-/// What a repair says that lacks room.
-const NO_PLACE: &str = "found no place";
+/// Why upkeep left something undone.
+enum Unsettled {
+    /// A repair lacks room.
+    NoPlace,
+    /// A fault of weft.
+    Fault(String),
+}
+
+impl Unsettled {
+    /// What a repair left, by the code of its end.
+    fn left_by(repair: &JobInfo) -> Unsettled {
+        match repair.failure {
+            Some(ErrorKind::NoSpace) => Unsettled::NoPlace,
+            _ => Unsettled::Fault(format!("the repair left something: {repair:?}")),
+        }
+    }
+}
+
+impl From<String> for Unsettled {
+    fn from(why: String) -> Unsettled {
+        Unsettled::Fault(why)
+    }
+}
 
 /// What the caretaker knows of the disks: which identity each was last given.
 #[derive(Default)]
@@ -135,9 +156,7 @@ impl Storm {
         spread.map_err(|error| format!("all disks are used again: {error}"))?;
         let mut settled = self.settle_once();
         let mut care = self.caretaker();
-        while let (Err(why), Some(extra)) = (&settled, care.unused())
-            && why.contains(NO_PLACE)
-        {
+        while let (Err(Unsettled::NoPlace), Some(extra)) = (&settled, care.unused()) {
             let added;
             (care, added) = self.rig.run(async move {
                 let added = care.add(extra).await;
@@ -148,8 +167,9 @@ impl Storm {
         }
         self.judge_spread()?;
         match settled {
-            Err(why) if why.contains(NO_PLACE) => Ok(false),
-            settled => settled.map(|()| true),
+            Ok(()) => Ok(true),
+            Err(Unsettled::NoPlace) => Ok(false),
+            Err(Unsettled::Fault(why)) => Err(why),
         }
     }
 
@@ -189,7 +209,7 @@ impl Storm {
 
     /// Has everything repaired. A disk that comes or goes meanwhile may be one that a repair was past already, and a
     /// repair that was under way may have met that before: then one that begins now counts.
-    fn settle_once(&self) -> std::result::Result<(), String> {
+    fn settle_once(&self) -> std::result::Result<(), Unsettled> {
         const ROUNDS: usize = 20;
         let pool = self.rig.pool();
         for round in 0..ROUNDS {
@@ -199,10 +219,10 @@ impl Storm {
                 return settled;
             }
         }
-        Err(format!("disks came or went in each of {ROUNDS} repairs"))
+        Err(Unsettled::Fault(format!("disks came or went in each of {ROUNDS} repairs")))
     }
 
-    fn settle_jobs(&self) -> std::result::Result<(), String> {
+    fn settle_jobs(&self) -> std::result::Result<(), Unsettled> {
         let pool = self.rig.pool();
         self.rig.run(async move {
             let offline: Vec<u16> = {
@@ -220,17 +240,21 @@ impl Storm {
             }
             let repaired = pool.job_wait(repair).await.map_err(|error| format!("repairing: {error}"))?;
             if repaired.state != JobState::Done {
-                return Err(format!("the repair left something: {repaired:?}"));
+                return Err(Unsettled::left_by(&repaired));
             }
             while let Some(job) = pool.jobs().into_iter().find(|job| !has_ended(job.state)) {
                 let ended = pool.job_wait(job.id).await.map_err(|error| format!("waiting for {job:?}: {error}"))?;
                 if ended.kind == JobKind::Repair && ended.state != JobState::Done {
-                    return Err(format!("the repair left something: {ended:?}"));
+                    return Err(Unsettled::left_by(&ended));
                 }
             }
             match pool.unsound_bytes().0 {
                 0 => Ok(()),
-                bytes => Err(format!("{bytes} bytes are still without their redundancy: {:?}", pool.jobs())),
+                _ if pool.jobs().iter().any(|job| job.failure == Some(ErrorKind::NoSpace)) => Err(Unsettled::NoPlace),
+                bytes => {
+                    let why = format!("{bytes} bytes are still without their redundancy: {:?}", pool.jobs());
+                    Err(Unsettled::Fault(why))
+                }
             }
         })
     }
@@ -311,7 +335,7 @@ impl Care {
 
     /// A job is paused, resumed or ended.
     async fn meddle(&mut self) -> Result<()> {
-        let jobs: Vec<u32> =
+        let jobs: Vec<JobNo> =
             self.pool.jobs().into_iter().filter(|job| !has_ended(job.state)).map(|job| job.id).collect();
         if jobs.is_empty() {
             return Ok(());

@@ -3,9 +3,9 @@
 
 use super::*;
 use weft_engine::format::record::JobKind;
+use weft_engine::geometry::Resiliency;
 use weft_engine::pool::VdiskSpec;
 use weft_engine::pool::job::JobState;
-use weft_engine::stripe::geometry::Resiliency;
 use weft_engine::sync::join_all;
 use weft_engine::units::VirtualOffset;
 

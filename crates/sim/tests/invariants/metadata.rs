@@ -14,7 +14,7 @@ fn healed(story: &Story, disk: u16, what: &str) -> bool {
 }
 
 /// A pool with whole stripes, landed data and a checkpoint between them, cut off.
-fn used(seed: u64, disks: usize, resiliency: weft_engine::stripe::geometry::Resiliency) -> Story {
+fn used(seed: u64, disks: usize, resiliency: weft_engine::geometry::Resiliency) -> Story {
     let mut story = Story::new(seed, disks, resiliency);
     story.write_and_flush(0, 6 * story.stripe(), 1);
     story.write_and_flush(story.stripe() + 512, 1024, 2);

@@ -3,8 +3,8 @@
 use crate::story::*;
 use std::pin::Pin;
 use weft_engine::error::{ErrorKind, Result};
+use weft_engine::geometry::Resiliency;
 use weft_engine::pool::info::Health;
-use weft_engine::stripe::geometry::Resiliency;
 use weft_engine::units::{Nanos, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::rig::resiliencies;

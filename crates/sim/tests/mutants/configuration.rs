@@ -14,7 +14,10 @@ fn take_pairs(story: &Story, everywhere: bool) {
     let mut records = Vec::new();
     loop {
         let mut map = store.map.borrow_mut();
-        let free = map.segments.values().any(|found| found.record.owner == u32::MAX && !found.free.is_empty());
+        let free = map
+            .segments
+            .values()
+            .any(|found| found.record.owner == weft_engine::format::record::OWNER_METADATA && !found.free.is_empty());
         if !free && !everywhere || map.take_pair(&mut records).is_none() {
             break;
         }
@@ -103,7 +106,11 @@ pub fn a_metadata_segment_that_is_made_for_the_tree_of_a_checkpoint_is_found() {
     let homes = |story: &Story| -> BTreeSet<u32> {
         let pool = story.rig.pool();
         let map = pool.store().map.borrow();
-        map.segments.values().filter(|found| found.record.owner == u32::MAX).map(|found| found.record.id).collect()
+        map.segments
+            .values()
+            .filter(|found| found.record.owner == weft_engine::format::record::OWNER_METADATA)
+            .map(|found| found.record.id)
+            .collect()
     };
     let before = homes(&story);
     take_pairs(&story, false);

@@ -1,11 +1,13 @@
 //! Disks that fail writes, and what becomes of those.
 
-use crate::{PARITY, pool, reads, settle, sound, usage, write};
+use crate::{PARITY, job, pool, reads, settle, sound, usage, write};
 use std::rc::Rc;
+use weft_engine::error::ErrorKind;
 use weft_engine::event::Event;
 use weft_engine::format::record::{Away, Usage};
+use weft_engine::geometry::Resiliency;
 use weft_engine::io::{Disk, DiskError};
-use weft_engine::stripe::geometry::Resiliency;
+use weft_engine::pool::job::{JobKind, JobState};
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::disk::WriteFault;
@@ -177,4 +179,17 @@ fn a_disk_with_no_room_below_it_is_taken_out_and_never_retired_for_it() {
     });
     assert_eq!(reasons.filter(|reason| reason.contains("no room is left below it")).count(), 5, "people are told why");
     sound(&rig);
+}
+
+#[test]
+fn a_repair_that_finds_no_place_ends_with_a_code_that_says_so() {
+    let (rig, _) = pool(16, 4, 3, PARITY, 3);
+    write(&rig, 0, 4 << 20, 1);
+    rig.pool().store().disk_lost(0, "the story says so");
+    let ended = job(&rig, JobKind::Repair);
+    assert_eq!((ended.state, ended.failure), (JobState::Failed, Some(ErrorKind::NoSpace)), "{ended:?}");
+    let (attached, back) = (rig.pool(), rig.disks[0].clone());
+    rig.run(async move { attached.attach(Rc::new(back)).await.map(drop).unwrap() });
+    let ended = job(&rig, JobKind::Repair);
+    assert_eq!((ended.state, ended.failure), (JobState::Done, None), "{ended:?}");
 }

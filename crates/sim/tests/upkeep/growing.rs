@@ -4,9 +4,9 @@ use crate::{job, pool, reads, settle, sound, write};
 use std::rc::Rc;
 use weft_engine::format::Id;
 use weft_engine::format::record::{Media, Usage};
+use weft_engine::geometry::Resiliency;
 use weft_engine::pool::NewDisk;
 use weft_engine::pool::job::{JobKind, JobState};
-use weft_engine::stripe::geometry::Resiliency;
 use weft_sim::rig::Rig;
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };

@@ -5,10 +5,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 use weft_engine::format::Id;
 use weft_engine::format::record::{Media, OWNER_METADATA, Usage};
+use weft_engine::geometry::Resiliency;
 use weft_engine::pool::job::{JobKind, JobState};
 use weft_engine::pool::{DiskChange, Instead, NewDisk, Pool, VdiskSpec};
-use weft_engine::stripe::geometry::Resiliency;
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{ByteCount, JobNo, Nanos, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::rig::Rig;
 
@@ -153,7 +153,7 @@ fn a_removed_disk_is_not_read_and_does_not_keep_the_pool_from_opening() {
 }
 
 /// Lets `begin` have disk `no` emptied; the job is made to wait before it is over.
-fn paused_evacuation<F: Future<Output = ()> + 'static>(rig: &Rig, no: u16, begin: impl FnOnce(Rc<Pool>) -> F) -> u32 {
+fn paused_evacuation<F: Future<Output = ()> + 'static>(rig: &Rig, no: u16, begin: impl FnOnce(Rc<Pool>) -> F) -> JobNo {
     let (pool, world) = (rig.pool(), rig.world.clone());
     let paused = Rc::new(Cell::new(None));
     let (begin, seen) = (begin(pool.clone()), paused.clone());

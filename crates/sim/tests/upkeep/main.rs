@@ -8,9 +8,9 @@ mod leaving;
 use std::rc::Rc;
 use weft_engine::format::Id;
 use weft_engine::format::record::{Media, OWNER_METADATA, SegmentRecord, Usage};
+use weft_engine::geometry::Resiliency;
 use weft_engine::pool::job::{JobInfo, JobKind, JobState, has_ended};
 use weft_engine::pool::{NewDisk, Pool, VdiskSpec};
-use weft_engine::stripe::geometry::Resiliency;
 use weft_engine::units::{ByteCount, VirtualOffset};
 use weft_sim::rig::Rig;
 use weft_sim::rng::Rng;
@@ -121,7 +121,7 @@ fn what_happened_goes_where_the_disks_go() {
         let pool = rig.pool();
         // Twice: what is known already is not told again.
         for no in range.clone().chain(range) {
-            pool.note_event(no, no % 3 == 0, text(no));
+            pool.note_event(no, no, no % 3 == 0, text(no));
         }
     };
     note(&rig, 0..700);

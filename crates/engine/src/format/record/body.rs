@@ -1,7 +1,7 @@
 //! The structures of records as they stand on disks, little-endian, without gaps.
 
 use super::facts::{ROOT_LEN, TABLES_MAX};
-use crate::stripe::table::CHUNK_PAGES;
+use crate::format::page::CHUNK_PAGES;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The head of every record; `len` counts it and the body, and is a multiple of 8.
@@ -140,7 +140,7 @@ pub(crate) struct EventBody {
     pub(crate) no: u64,
     pub(crate) at_ms: u64,
     pub(crate) warning: u8,
-    pub(crate) pad_0: [u8; 3],
+    pub(crate) told: [u8; 3],
     pub(crate) len: u32,
 }
 

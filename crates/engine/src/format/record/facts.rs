@@ -1,8 +1,8 @@
 //! What records state. Each is an absolute fact; see [`super`] for how they are written.
 
-use crate::stripe::geometry::Layout;
-use crate::stripe::table::CHUNK_PAGES;
-use crate::units::ByteCount;
+use crate::format::page::CHUNK_PAGES;
+use crate::geometry::Layout;
+use crate::units::{ByteCount, JobNo, TableNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -14,7 +14,7 @@ pub const TABLES_MAX: usize = 8;
 /// The longest text of an event, in bytes.
 pub const EVENT_TEXT_MAX: usize = 512;
 /// The owner of a segment that holds metadata pages.
-pub const OWNER_METADATA: u32 = u32::MAX;
+pub const OWNER_METADATA: TableNo = TableNo(u32::MAX);
 pub(in crate::format) const DISK_ABSENT: u16 = u16::MAX;
 
 /// One fact.
@@ -27,11 +27,11 @@ pub enum Record<'a> {
     /// A virtual disk exists.
     Vdisk(VdiskRecord),
     /// It does not exist any more.
-    VdiskDrop(u32),
+    VdiskDrop(VdiskNo),
     /// A stripe table exists.
     Table(TableRecord),
     /// It does not exist any more; its chunks went with it.
-    TableDrop(u32),
+    TableDrop(TableNo),
     /// A segment exists, here.
     Segment(SegmentRecord),
     /// The tree's root. In checkpoints only.
@@ -55,7 +55,7 @@ pub enum Record<'a> {
     /// A job, as it is now.
     Job(JobRecord),
     /// It is forgotten.
-    JobDrop(u32),
+    JobDrop(JobNo),
     /// Something happened that people may want to know of.
     Event(EventRecord),
 }
@@ -66,11 +66,11 @@ pub struct PoolRecord {
     /// The next segment's number.
     pub next_segment: u32,
     /// The next table's number.
-    pub next_table: u32,
+    pub next_table: TableNo,
     /// The next virtual disk's number.
-    pub next_vdisk: u32,
+    pub next_vdisk: VdiskNo,
     /// The next job's number.
-    pub next_job: u32,
+    pub next_job: JobNo,
     /// The number after that of the disk that joined last; 0: not known.
     pub next_disk: u16,
 }
@@ -144,7 +144,7 @@ pub enum Usage {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VdiskRecord {
     /// Its number; never reused.
-    pub id: u32,
+    pub id: VdiskNo,
     /// Its name, for people.
     pub name: String,
     /// Its size.
@@ -154,20 +154,20 @@ pub struct VdiskRecord {
     /// Whether its slabs were reserved when it was made.
     pub fixed: bool,
     /// Its stack of stripe tables, newest first.
-    pub tables: Vec<u32>,
+    pub tables: Vec<TableNo>,
 }
 
 /// See [`Record::Table`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableRecord {
     /// Its number; never reused.
-    pub id: u32,
+    pub id: TableNo,
     /// Its layout.
     pub layout: Layout,
     /// The disks its segments may lie on, one bit each; 0: every disk that takes data by itself.
     pub disks: u64,
     /// The table whose units its stripes hold, where they are packed stripes.
-    pub packs: Option<u32>,
+    pub packs: Option<TableNo>,
 }
 
 /// One slab of one disk.
@@ -196,7 +196,7 @@ pub struct SegmentRecord {
     /// Its number; never reused.
     pub id: u32,
     /// The table its stripes belong to, or [`OWNER_METADATA`].
-    pub owner: u32,
+    pub owner: TableNo,
     /// The layout of its stripes.
     pub layout: Layout,
     /// Where its checksums are kept; none for metadata segments (`count` 0).
@@ -291,7 +291,7 @@ pub enum JobState {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobRecord {
     /// Its number; never reused.
-    pub id: u32,
+    pub id: JobNo,
     /// What it does.
     pub kind: JobKind,
     /// How far it is.
@@ -339,7 +339,7 @@ pub struct PageChange {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChunkRecord {
     /// The table.
-    pub table: u32,
+    pub table: TableNo,
     /// The chunk's number within it.
     pub chunk: u32,
     /// Its pages.
@@ -352,7 +352,7 @@ pub struct ChunkRecord {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommitRecord<'a> {
     /// The table.
-    pub table: u32,
+    pub table: TableNo,
     /// The virtual stripe.
     pub stripe: u64,
     /// The segment it is in now.
@@ -369,7 +369,7 @@ pub struct CommitRecord<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnmapRecord {
     /// The table.
-    pub table: u32,
+    pub table: TableNo,
     /// The first virtual stripe.
     pub first: u64,
     /// How many.
@@ -382,7 +382,7 @@ pub struct UnmapRecord {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PackRecord {
     /// The table of the packed stripe.
-    pub table: u32,
+    pub table: TableNo,
     /// The packed stripe.
     pub stripe: u64,
     /// Landed records with a lower sequence number are void in the stripes of the virtual disk that these units are of.
@@ -406,7 +406,7 @@ pub struct PackRun {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LandedRecord<'a> {
     /// The virtual disk.
-    pub vdisk: u32,
+    pub vdisk: VdiskNo,
     /// Where on it, in bytes.
     pub offset: u64,
     /// The bytes: whole sectors.
@@ -420,8 +420,18 @@ pub struct EventRecord {
     pub no: u64,
     /// When, in milliseconds since 1970 UTC.
     pub at_ms: u64,
+    /// The low bits of the number it had where it was first told ([`EventRecord::told_as`]); 0: not known. With the
+    /// moment it says which event this is.
+    pub told: u32,
     /// Whether a person should look.
     pub warning: bool,
     /// What happened: [`EVENT_TEXT_MAX`] bytes at most.
     pub text: String,
+}
+
+impl EventRecord {
+    /// What a record keeps of the number that an event had where it was first told.
+    pub const fn told_as(number: u64) -> u32 {
+        (number & 0xFF_FFFF) as u32
+    }
 }

@@ -1,6 +1,7 @@
 //! Settings and jobs as records: what the owner wants, and the long work that follows from it.
 
 use super::*;
+use crate::units::JobNo;
 
 pub(super) fn encode_settings(settings: &SettingsRecord) -> SettingsBody {
     SettingsBody {
@@ -32,7 +33,7 @@ pub(super) fn encode_job(job: &JobRecord) -> JobBody {
         JobKind::Evacuate { disk, to, forget } => (3, disk, to, forget),
     };
     JobBody {
-        id: job.id,
+        id: job.id.0,
         kind,
         state: job.state as u8,
         disk,
@@ -69,7 +70,7 @@ pub(super) fn decode_job(body: &[u8]) -> Result<JobRecord> {
         other => return fail!(Corrupt, "a job is in state {other}, which is not known"),
     };
     Ok(JobRecord {
-        id: job.id,
+        id: JobNo(job.id),
         kind,
         state,
         began: job.began,

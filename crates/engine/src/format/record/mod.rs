@@ -10,6 +10,7 @@
 mod body;
 mod facts;
 mod jobs;
+mod parts;
 mod root;
 
 pub(super) use body::kind;
@@ -20,15 +21,16 @@ pub use facts::*;
 use super::{name_from_bytes, name_to_bytes};
 use crate::error::Result;
 use crate::fail;
+use crate::geometry::{Layout, Resiliency};
 use crate::limits::SLOTS_MAX;
-use crate::stripe::geometry::{Layout, Resiliency};
-use crate::units::ByteCount;
+use crate::units::{ByteCount, JobNo, TableNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use body::HEAD;
 use core::mem::offset_of;
 use jobs::{decode_job, decode_settings, encode_job, encode_settings};
+use parts::{decode_chunk, decode_landed, decode_pool, encode_chunk, encode_pool};
 use zerocopy::{FromBytes, IntoBytes};
 
 impl Record<'_> {
@@ -64,55 +66,34 @@ impl Record<'_> {
         let head = RecordHead { kind: self.kind(), pad_0: 0, len: self.encoded_len() as u32 };
         out.extend_from_slice(head.as_bytes());
         match self {
-            Record::Pool(pool) => out.extend_from_slice(
-                PoolBody {
-                    next_segment: pool.next_segment,
-                    next_table: pool.next_table,
-                    next_vdisk: pool.next_vdisk,
-                    next_job: pool.next_job,
-                    next_disk: pool.next_disk,
-                    pad_0: [0; 6],
-                }
-                .as_bytes(),
-            ),
+            Record::Pool(pool) => out.extend_from_slice(encode_pool(pool).as_bytes()),
             Record::Disk(disk) => out.extend_from_slice(encode_disk(disk).as_bytes()),
             Record::Vdisk(vdisk) => out.extend_from_slice(encode_vdisk(vdisk).as_bytes()),
-            Record::VdiskDrop(id)
-            | Record::TableDrop(id)
+            Record::VdiskDrop(VdiskNo(id))
+            | Record::TableDrop(TableNo(id))
             | Record::SegmentDrop(id)
             | Record::DiskDrop(id)
-            | Record::JobDrop(id) => {
+            | Record::JobDrop(JobNo(id)) => {
                 out.extend_from_slice(DropBody { id: *id, pad_0: 0 }.as_bytes());
             }
             Record::Settings(settings) => out.extend_from_slice(encode_settings(settings).as_bytes()),
             Record::Job(job) => out.extend_from_slice(encode_job(job).as_bytes()),
             Record::Table(table) => out.extend_from_slice(encode_table(table).as_bytes()),
             Record::Segment(segment) => encode_segment(segment, out),
-            Record::Chunk(ChunkRecord { table, chunk, pages, versions }) => out.extend_from_slice(
-                ChunkBody {
-                    table: *table,
-                    chunk: *chunk,
-                    segment: pages.segment,
-                    first: pages.first,
-                    count: pages.count,
-                    pad_0: 0,
-                    versions: *versions,
-                }
-                .as_bytes(),
-            ),
+            Record::Chunk(chunk) => out.extend_from_slice(encode_chunk(chunk).as_bytes()),
             Record::Commit(commit) => encode_commit(commit, out),
             Record::Unmap(unmap) => out.extend_from_slice(
                 UnmapBody {
                     first: unmap.first,
                     count: unmap.count,
                     retires: unmap.retires,
-                    table: unmap.table,
+                    table: unmap.table.0,
                     pad_0: 0,
                 }
                 .as_bytes(),
             ),
             Record::Landed(landed) => {
-                let body = LandedBody { offset: landed.offset, vdisk: landed.vdisk, len: landed.data.len() as u32 };
+                let body = LandedBody { offset: landed.offset, vdisk: landed.vdisk.0, len: landed.data.len() as u32 };
                 out.extend_from_slice(body.as_bytes());
                 out.extend_from_slice(&landed.data);
             }
@@ -160,59 +141,35 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
     let body = &bytes[HEAD..len];
     *bytes = &bytes[len..];
     Ok(match head.kind {
-        kind::POOL => {
-            // It ended with `next_job` once.
-            let mut whole = [0; size_of::<PoolBody>()];
-            let len = body.len().min(whole.len());
-            whole[..len].copy_from_slice(&body[..len]);
-            let (pool, _) = take::<PoolBody>(if len < offset_of!(PoolBody, next_disk) { body } else { &whole })?;
-            Record::Pool(PoolRecord {
-                next_segment: pool.next_segment,
-                next_table: pool.next_table,
-                next_vdisk: pool.next_vdisk,
-                next_job: pool.next_job,
-                next_disk: pool.next_disk,
-            })
-        }
+        kind::POOL => Record::Pool(decode_pool(body)?),
         kind::DISK => Record::Disk(decode_disk(body)?),
         kind::VDISK => Record::Vdisk(decode_vdisk(body)?),
-        kind::VDISK_DROP => Record::VdiskDrop(take::<DropBody>(body)?.0.id),
+        kind::VDISK_DROP => Record::VdiskDrop(VdiskNo(take::<DropBody>(body)?.0.id)),
         kind::TABLE => {
             let (table, _) = take::<TableBody>(body)?;
-            let (layout, packs) = (decode_layout(table.layout)?, table.packs.checked_sub(1));
-            Record::Table(TableRecord { id: table.id, layout, disks: table.disks, packs })
+            let (layout, packs) = (decode_layout(table.layout)?, table.packs.checked_sub(1).map(TableNo));
+            Record::Table(TableRecord { id: TableNo(table.id), layout, disks: table.disks, packs })
         }
-        kind::TABLE_DROP => Record::TableDrop(take::<DropBody>(body)?.0.id),
+        kind::TABLE_DROP => Record::TableDrop(TableNo(take::<DropBody>(body)?.0.id)),
         kind::SEGMENT => Record::Segment(decode_segment(body)?),
         kind::SEGMENT_DROP => Record::SegmentDrop(take::<DropBody>(body)?.0.id),
-        kind::CHUNK => {
-            let (chunk, _) = take::<ChunkBody>(body)?;
-            let pages = PageRun { segment: chunk.segment, first: chunk.first, count: chunk.count };
-            let versions = chunk.versions;
-            Record::Chunk(ChunkRecord { table: chunk.table, chunk: chunk.chunk, pages, versions })
-        }
+        kind::CHUNK => Record::Chunk(decode_chunk(body)?),
         kind::COMMIT => decode_commit(body)?,
         kind::UNMAP => {
             let (unmap, _) = take::<UnmapBody>(body)?;
             Record::Unmap(UnmapRecord {
-                table: unmap.table,
+                table: TableNo(unmap.table),
                 first: unmap.first,
                 count: unmap.count,
                 retires: unmap.retires,
             })
         }
-        kind::LANDED => {
-            let (landed, rest) = take::<LandedBody>(body)?;
-            let Some(data) = rest.get(..landed.len as usize) else {
-                return fail!(Corrupt, "a landed record claims {} bytes of {}", landed.len, rest.len());
-            };
-            Record::Landed(LandedRecord { vdisk: landed.vdisk, offset: landed.offset, data: Cow::Borrowed(data) })
-        }
+        kind::LANDED => Record::Landed(decode_landed(body)?),
         kind::PACK => Record::Pack(decode_pack(body)?),
         kind::DISK_DROP => Record::DiskDrop(take::<DropBody>(body)?.0.id),
         kind::SETTINGS => Record::Settings(decode_settings(body)?),
         kind::JOB => Record::Job(decode_job(body)?),
-        kind::JOB_DROP => Record::JobDrop(take::<DropBody>(body)?.0.id),
+        kind::JOB_DROP => Record::JobDrop(JobNo(take::<DropBody>(body)?.0.id)),
         kind::EVENT => Record::Event(decode_event(body)?),
         kind::TREE => Record::Tree(root::decode(body)?),
         other => return fail!(Corrupt, "records of kind {other} are not known"),
@@ -304,8 +261,9 @@ fn decode_usage(usage: u8) -> Usage {
 }
 
 fn encode_event(event: &EventRecord, out: &mut Vec<u8>) {
-    let EventRecord { no, at_ms, warning, ref text } = *event;
-    let body = EventBody { no, at_ms, warning: warning as u8, pad_0: [0; 3], len: text.len() as u32 };
+    let EventRecord { no, at_ms, told, warning, ref text } = *event;
+    let [told @ .., _] = told.to_le_bytes();
+    let body = EventBody { no, at_ms, warning: warning as u8, told, len: text.len() as u32 };
     out.extend_from_slice(body.as_bytes());
     out.extend_from_slice(text.as_bytes());
 }
@@ -317,6 +275,7 @@ fn decode_event(body: &[u8]) -> Result<EventRecord> {
         Some(text) if text.len() <= EVENT_TEXT_MAX && event.no < 1 << 62 => Ok(EventRecord {
             no: event.no,
             at_ms: event.at_ms,
+            told: u32::from_le_bytes([event.told[0], event.told[1], event.told[2], 0]),
             warning: event.warning != 0,
             text: String::from_utf8_lossy(text).into_owned(),
         }),
@@ -326,9 +285,9 @@ fn decode_event(body: &[u8]) -> Result<EventRecord> {
 
 fn encode_vdisk(vdisk: &VdiskRecord) -> VdiskBody {
     let mut tables = [0; TABLES_MAX];
-    tables[..vdisk.tables.len()].copy_from_slice(&vdisk.tables);
+    tables.iter_mut().zip(&vdisk.tables).for_each(|(raw, table)| *raw = table.0);
     VdiskBody {
-        id: vdisk.id,
+        id: vdisk.id.0,
         sector: vdisk.sector,
         size: vdisk.size.0,
         fixed: vdisk.fixed as u8,
@@ -345,23 +304,23 @@ fn decode_vdisk(body: &[u8]) -> Result<VdiskRecord> {
         return fail!(Corrupt, "a virtual disk claims {} tables", vdisk.table_count);
     };
     Ok(VdiskRecord {
-        id: vdisk.id,
+        id: VdiskNo(vdisk.id),
         name: name_from_bytes(&vdisk.name),
         size: ByteCount(vdisk.size),
         sector: vdisk.sector,
         fixed: vdisk.fixed != 0,
-        tables: tables.to_vec(),
+        tables: tables.iter().copied().map(TableNo).collect(),
     })
 }
 
 fn encode_table(table: &TableRecord) -> TableBody {
-    let packs = table.packs.map_or(0, |packs| packs + 1);
-    TableBody { id: table.id, layout: encode_layout(table.layout), packs, disks: table.disks }
+    let packs = table.packs.map_or(0, |packs| packs.next().0);
+    TableBody { id: table.id.0, layout: encode_layout(table.layout), packs, disks: table.disks }
 }
 
 fn encode_pack(pack: &PackRecord, out: &mut Vec<u8>) {
     let PackRecord { table, stripe, retires, ref runs } = *pack;
-    out.extend_from_slice(PackBody { stripe, retires, table, runs: runs.len() as u32 }.as_bytes());
+    out.extend_from_slice(PackBody { stripe, retires, table: table.0, runs: runs.len() as u32 }.as_bytes());
     for run in runs {
         let PackRun { unit, index, count } = *run;
         out.extend_from_slice(PackRunBody { unit, index, count }.as_bytes());
@@ -379,13 +338,13 @@ fn decode_pack(body: &[u8]) -> Result<PackRecord> {
         }
         runs.push(PackRun { unit: run.unit, index: run.index, count: run.count });
     }
-    Ok(PackRecord { table: pack.table, stripe: pack.stripe, retires: pack.retires, runs })
+    Ok(PackRecord { table: TableNo(pack.table), stripe: pack.stripe, retires: pack.retires, runs })
 }
 
 fn encode_segment(segment: &SegmentRecord, out: &mut Vec<u8>) {
     let body = SegmentBody {
         id: segment.id,
-        owner: segment.owner,
+        owner: segment.owner.0,
         layout: encode_layout(segment.layout),
         sheet_segment: segment.sheet.segment,
         sheet_first: segment.sheet.first,
@@ -422,13 +381,14 @@ fn decode_segment(body: &[u8]) -> Result<SegmentRecord> {
     }
     let sheet = PageRun { segment: segment.sheet_segment, first: segment.sheet_first, count: segment.sheet_count };
     let missed = segment.missed[0] as u128 | (segment.missed[1] as u128) << 64;
-    Ok(SegmentRecord { id: segment.id, owner: segment.owner, layout, sheet, owners, slabs: slabs.into(), missed })
+    let owner = TableNo(segment.owner);
+    Ok(SegmentRecord { id: segment.id, owner, layout, sheet, owners, slabs: slabs.into(), missed })
 }
 
 fn encode_commit(commit: &CommitRecord<'_>, out: &mut Vec<u8>) {
     let body = CommitBody {
         stripe: commit.stripe,
-        table: commit.table,
+        table: commit.table.0,
         segment: commit.segment,
         index: commit.index,
         sums: commit.sums.len() as u32,
@@ -445,7 +405,7 @@ fn decode_commit(body: &[u8]) -> Result<Record<'_>> {
     };
     let sums = bytes.chunks_exact(4).map(|sum| u32::from_le_bytes(sum.try_into().expect("four bytes"))).collect();
     Ok(Record::Commit(CommitRecord {
-        table: commit.table,
+        table: TableNo(commit.table),
         stripe: commit.stripe,
         segment: commit.segment,
         index: commit.index,
@@ -464,7 +424,13 @@ mod tests {
     fn samples() -> Vec<Record<'static>> {
         let layout = Layout::new(Resiliency::Parity { parity: 1 }, 3, ByteCount::kib(24)).unwrap();
         vec![
-            Record::Pool(PoolRecord { next_segment: 7, next_table: 3, next_vdisk: 2, next_job: 9, next_disk: 4 }),
+            Record::Pool(PoolRecord {
+                next_segment: 7,
+                next_table: TableNo(3),
+                next_vdisk: VdiskNo(2),
+                next_job: JobNo(9),
+                next_disk: 4,
+            }),
             Record::Disk(DiskRecord {
                 no: 3,
                 media: Media::Ssd,
@@ -478,19 +444,19 @@ mod tests {
                 retired_from: Usage::Journal,
             }),
             Record::Vdisk(VdiskRecord {
-                id: 4,
+                id: VdiskNo(4),
                 name: "data".into(),
                 size: ByteCount::gib(3),
                 sector: 512,
                 fixed: true,
-                tables: vec![9, 8],
+                tables: vec![TableNo(9), TableNo(8)],
             }),
-            Record::VdiskDrop(1),
-            Record::Table(TableRecord { id: 9, layout, disks: 0b1011, packs: Some(7) }),
-            Record::TableDrop(2),
+            Record::VdiskDrop(VdiskNo(1)),
+            Record::Table(TableRecord { id: TableNo(9), layout, disks: 0b1011, packs: Some(TableNo(7)) }),
+            Record::TableDrop(TableNo(2)),
             Record::Segment(SegmentRecord {
                 id: 11,
-                owner: 9,
+                owner: TableNo(9),
                 layout,
                 sheet: PageRun { segment: 1, first: 2, count: 3 },
                 owners: true,
@@ -499,23 +465,23 @@ mod tests {
             }),
             Record::SegmentDrop(5),
             Record::Chunk(ChunkRecord {
-                table: 9,
+                table: TableNo(9),
                 chunk: 1,
                 pages: PageRun { segment: 1, first: 8, count: 16 },
                 versions: [3; 16],
             }),
             Record::Commit(CommitRecord {
-                table: 9,
+                table: TableNo(9),
                 stripe: 77,
                 segment: 11,
                 index: 5,
                 retires: 1000,
                 sums: Cow::Owned(vec![1, 2, 3]),
             }),
-            Record::Unmap(UnmapRecord { table: 9, first: 1, count: 2, retires: 3 }),
-            Record::Landed(LandedRecord { vdisk: 4, offset: 512, data: Cow::Owned(vec![7; 512]) }),
+            Record::Unmap(UnmapRecord { table: TableNo(9), first: 1, count: 2, retires: 3 }),
+            Record::Landed(LandedRecord { vdisk: VdiskNo(4), offset: 512, data: Cow::Owned(vec![7; 512]) }),
             Record::Pack(PackRecord {
-                table: 9,
+                table: TableNo(9),
                 stripe: 3,
                 retires: 11,
                 runs: vec![PackRun { unit: 1 << 40, index: 0, count: 2 }, PackRun { unit: 5, index: 2, count: 1 }],
@@ -523,7 +489,7 @@ mod tests {
             Record::DiskDrop(3),
             Record::Settings(SettingsRecord { scrubbed: 1 << 40, ..SettingsRecord::default() }),
             Record::Job(JobRecord {
-                id: 4,
+                id: JobNo(4),
                 kind: JobKind::Evacuate { disk: 3, to: Some(5), forget: true },
                 state: JobState::Paused,
                 began: 1 << 33,
@@ -533,8 +499,14 @@ mod tests {
                 bad: 4,
                 healed: 5,
             }),
-            Record::JobDrop(3),
-            Record::Event(EventRecord { no: 1 << 40, at_ms: 1 << 41, warning: true, text: "disk d1 löst".into() }),
+            Record::JobDrop(JobNo(3)),
+            Record::Event(EventRecord {
+                no: 1 << 40,
+                at_ms: 1 << 41,
+                told: 0xAB_CDEF,
+                warning: true,
+                text: "disk d1 löst".into(),
+            }),
             Record::Tree(TreeRecord {
                 root: core::array::from_fn(|at| at as u8),
                 changes: vec![PageChange { segment: 3, first: 1 << 20, count: 2, taken: true }],

@@ -15,12 +15,12 @@ pub mod scrub;
 mod ticket;
 
 use super::Pool;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::event::Event;
 use crate::fail;
 use crate::format::record::{JobRecord, Record, Usage};
 use crate::sync::Signal;
-use crate::units::{ByteCount, Nanos};
+use crate::units::{ByteCount, JobNo, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -44,9 +44,11 @@ pub struct Jobs {
     running: RefCell<Option<Rc<Ticket>>>,
     ended: Signal,
     /// Those that ended since the pool was opened and are remembered, in that order.
-    order: RefCell<Vec<u32>>,
+    order: RefCell<Vec<JobNo>>,
     /// What a job found, or why it failed.
-    notes: RefCell<BTreeMap<u32, String>>,
+    notes: RefCell<BTreeMap<JobNo, String>>,
+    /// The kind of error that a job failed with.
+    failures: RefCell<BTreeMap<JobNo, ErrorKind>>,
     /// What could not be done when the store had seen so many changes, and when that was.
     tried: RefCell<BTreeMap<(u8, u16), (u64, Nanos)>>,
     /// A timer runs that will look again.
@@ -61,7 +63,7 @@ pub struct Jobs {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobInfo {
     /// Its number; never reused within the pool.
-    pub id: u32,
+    pub id: JobNo,
     /// What it does.
     pub kind: JobKind,
     /// How far it is.
@@ -80,6 +82,9 @@ pub struct JobInfo {
     pub bad: (u64, u64),
     /// What it found, or why it failed.
     pub note: String,
+    /// The kind of error it failed with: `NoSpace` when something found no place, `Lost` when more was lost than the
+    /// redundancy covers. None if it did not fail, or failed before the pool was opened.
+    pub failure: Option<ErrorKind>,
 }
 
 /// Runs jobs until the pool stops or fails.
@@ -117,7 +122,7 @@ impl Pool {
     /// Jobs that have not ended, and the last ones that did, by number.
     pub fn jobs(&self) -> Vec<JobInfo> {
         let running = self.jobs.running.borrow().clone();
-        let notes = self.jobs.notes.borrow();
+        let (notes, failures) = (self.jobs.notes.borrow(), self.jobs.failures.borrow());
         let map = self.store.map.borrow();
         let info = |record: &JobRecord| {
             let ticket = running.as_ref().filter(|ticket| ticket.id == record.id);
@@ -138,6 +143,7 @@ impl Pool {
                 began: record.began,
                 bad,
                 note: notes.get(&record.id).cloned().unwrap_or_default(),
+                failure: failures.get(&record.id).copied(),
             }
         };
         map.jobs.values().map(info).collect()
@@ -145,7 +151,7 @@ impl Pool {
 
     /// Begins a job; `at` is the time in Unix seconds. One of the same kind and target that has not ended goes on: its
     /// number.
-    pub async fn job_start(&self, kind: JobKind, at: u64) -> Result<u32> {
+    pub async fn job_start(&self, kind: JobKind, at: u64) -> Result<JobNo> {
         self.plan_job_start()?;
         let id = self.begin_job(kind, at);
         if kind == JobKind::Repair {
@@ -162,18 +168,18 @@ impl Pool {
     }
 
     /// Lets a job wait until [`Pool::job_resume`].
-    pub async fn job_pause(&self, id: u32) -> Result<()> {
+    pub async fn job_pause(&self, id: JobNo) -> Result<()> {
         self.order_job(id, Halt::Pause, JobState::Paused).await
     }
 
     /// Ends a job where it is. A disk that it was emptying is used again as it was before it was retired: it would else
     /// be emptied anew.
-    pub async fn job_cancel(&self, id: u32) -> Result<()> {
+    pub async fn job_cancel(&self, id: JobNo) -> Result<()> {
         self.order_job(id, Halt::Cancel, JobState::Cancelled).await
     }
 
     /// Lets a paused job go on.
-    pub async fn job_resume(&self, id: u32) -> Result<()> {
+    pub async fn job_resume(&self, id: JobNo) -> Result<()> {
         let record = self.plan_job_steer(id, JobState::Waiting)?;
         if record.state != JobState::Paused {
             return Ok(());
@@ -184,7 +190,7 @@ impl Pool {
     }
 
     /// Waits until a job has ended, and says how.
-    pub async fn job_wait(&self, id: u32) -> Result<JobInfo> {
+    pub async fn job_wait(&self, id: JobNo) -> Result<JobInfo> {
         self.job(id)?;
         loop {
             let Some(info) = self.jobs().into_iter().find(|info| info.id == id) else {
@@ -224,14 +230,14 @@ impl Pool {
         self.jobs.ended.until(|| self.jobs.running.borrow().is_none()).await;
     }
 
-    fn job(&self, id: u32) -> Result<JobRecord> {
+    fn job(&self, id: JobNo) -> Result<JobRecord> {
         match self.store.map.borrow().jobs.get(&id) {
             Some(record) => Ok(record.clone()),
             None => fail!(NotFound, "there is no job {id}"),
         }
     }
 
-    async fn order_job(&self, id: u32, halt: Halt, state: JobState) -> Result<()> {
+    async fn order_job(&self, id: JobNo, halt: Halt, state: JobState) -> Result<()> {
         let record = self.plan_job_steer(id, state)?;
         if record.state == state {
             return Ok(());
@@ -267,12 +273,12 @@ impl Pool {
         }
     }
 
-    fn is_running(&self, id: u32) -> bool {
+    fn is_running(&self, id: JobNo) -> bool {
         self.jobs.running.borrow().as_ref().is_some_and(|ticket| ticket.id == id)
     }
 
     /// A job of this kind and target that has not ended; made if there is none.
-    pub(super) fn begin_job(&self, kind: JobKind, at: u64) -> u32 {
+    pub(super) fn begin_job(&self, kind: JobKind, at: u64) -> JobNo {
         if let Some(id) = self.active_job(|other| key(other) == key(kind)) {
             self.change_kind(id, kind);
             return id;
@@ -280,7 +286,7 @@ impl Pool {
         let (id, next) = {
             let mut map = self.store.map.borrow_mut();
             let id = map.next.next_job;
-            map.next.next_job += 1;
+            map.next.next_job = id.next();
             (id, map.next)
         };
         self.store.append_all(alloc::vec![Record::Pool(next)]);
@@ -306,7 +312,7 @@ impl Pool {
     }
 
     /// A disk that is being emptied is to leave the pool, too, or to make place for a certain other one.
-    fn change_kind(&self, id: u32, kind: JobKind) {
+    fn change_kind(&self, id: JobNo, kind: JobKind) {
         let Some(record) = self.store.map.borrow().jobs.get(&id).cloned() else { return };
         let more = matches!(kind, JobKind::Evacuate { to, forget, .. } if to.is_some() || forget);
         if record.kind == kind || !more {
@@ -319,7 +325,7 @@ impl Pool {
     }
 
     /// A job that has not ended and whose kind is `wanted`.
-    fn active_job(&self, wanted: impl Fn(JobKind) -> bool) -> Option<u32> {
+    fn active_job(&self, wanted: impl Fn(JobKind) -> bool) -> Option<JobNo> {
         let map = self.store.map.borrow();
         map.jobs.values().find(|record| !has_ended(record.state) && wanted(record.kind)).map(|record| record.id)
     }
@@ -424,7 +430,10 @@ impl Pool {
             Err(Halt::Yield) => (JobState::Waiting, String::new()),
             Err(Halt::Pause) => (JobState::Paused, String::new()),
             Err(Halt::Cancel) => (JobState::Cancelled, String::from("cancelled")),
-            Err(Halt::Failed(error)) => (JobState::Failed, error.context),
+            Err(Halt::Failed(error)) => {
+                self.jobs.failures.borrow_mut().insert(id, error.kind);
+                (JobState::Failed, error.context)
+            }
         };
         if has_ended(state) {
             let ended = format!("{}{}{note}", describe(record.kind), if note.is_empty() { "" } else { ": " });
@@ -466,11 +475,11 @@ impl Pool {
 
     /// Forgets all but the last jobs that ended, this one included: by when they ended, as old numbers may end late,
     /// and somebody waits for those.
-    fn forget_old_jobs(&self, last: u32) {
+    fn forget_old_jobs(&self, last: JobNo) {
         let mut order = self.jobs.order.borrow_mut();
         order.retain(|id| *id != last);
         order.push(last);
-        let mut ended: Vec<u32> = {
+        let mut ended: Vec<JobNo> = {
             let map = self.store.map.borrow();
             let ended = map.jobs.values().filter(|record| has_ended(record.state) && record.id != last);
             ended.map(|record| record.id).collect()
@@ -481,6 +490,7 @@ impl Pool {
         for id in ended {
             self.store.map.borrow_mut().jobs.remove(&id);
             self.jobs.notes.borrow_mut().remove(&id);
+            self.jobs.failures.borrow_mut().remove(&id);
             order.retain(|other| *other != id);
             self.store.append_all(alloc::vec![Record::JobDrop(id)]);
         }

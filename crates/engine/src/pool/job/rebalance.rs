@@ -3,6 +3,7 @@
 use super::super::Pool;
 use super::repair::Tally;
 use super::{Halt, JobKind, Ticket};
+use crate::error::ErrorKind;
 use crate::format::record::Usage;
 use crate::store::slots_on;
 use alloc::format;
@@ -36,7 +37,8 @@ impl Pool {
         let told = self.tell(&tally)?;
         if !self.slots_of(disk).is_empty() {
             self.note_tried(kind);
-            return super::stuck(format!("disk {disk} still holds {} slabs", self.slots_of(disk).len()));
+            let text = format!("disk {disk} still holds {} slabs", self.slots_of(disk).len());
+            return super::stuck(ErrorKind::NotPossible, text);
         }
         if forget {
             while self.store.map.borrow().draining_on(disk) > 0 {

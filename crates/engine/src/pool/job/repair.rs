@@ -11,7 +11,7 @@
 use super::super::Pool;
 use super::super::moves::Moved;
 use super::{Halt, JobKind, Ticket};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::event::{DiskNo, Event};
 use crate::fail;
 use crate::format::record::{Away, OWNER_METADATA, SlabAt, Usage};
@@ -138,16 +138,19 @@ impl Pool {
     /// The outcome in words; a failure if something is left.
     pub(super) fn tell(&self, tally: &Tally) -> core::result::Result<String, Halt> {
         if tally.lost.get() > 0 {
-            return super::stuck(format!(
-                "{} slots keep their place: more was lost than the redundancy covers, and what is left of them may be the only copy",
+            let text = format!(
+                "{} slots keep their place: more was lost than the redundancy covers, and what is left of them may be \
+                 the only copy",
                 tally.lost.get()
-            ));
+            );
+            return super::stuck(ErrorKind::Lost, text);
         }
         if tally.homeless.get() > 0 {
             let missing = self.store.slab * tally.homeless.get();
-            return super::stuck(format!(
+            let text = format!(
                 "{missing} found no place: no disk has room that is not in use by the same stripes; add a disk"
-            ));
+            );
+            return super::stuck(ErrorKind::NoSpace, text);
         }
         Ok(format!("{} slots are whole again", tally.moved.get()))
     }

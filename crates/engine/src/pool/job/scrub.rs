@@ -4,10 +4,11 @@
 use super::super::Pool;
 use super::super::moves::PAGES_AT_ONCE;
 use super::{Halt, Ticket};
+use crate::error::ErrorKind;
 use crate::format::record::{JobState, OWNER_METADATA};
+use crate::store::execute::Target;
 use crate::store::proof::Proof;
 use crate::store::{Store, join};
-use crate::stripe::execute::Target;
 use crate::stripe::table::Place;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -42,7 +43,7 @@ impl Pool {
             })
             .collect();
         let found = format!("{bad} bad blocks, {healed} of them rewritten ({})", by_disk.join(", "));
-        if healed < bad { super::stuck(found) } else { Ok(found) }
+        if healed < bad { super::stuck(ErrorKind::Lost, found) } else { Ok(found) }
     }
 
     async fn prove_segment(&self, segment: u32, ticket: &Ticket) -> core::result::Result<(), Halt> {

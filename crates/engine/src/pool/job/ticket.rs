@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind};
 use crate::format::record::{JobKind, JobRecord};
 use crate::store::Store;
-use crate::units::Nanos;
+use crate::units::{JobNo, Nanos};
 use alloc::string::String;
 use core::cell::{Cell, RefCell};
 
@@ -33,7 +33,7 @@ impl From<Error> for Halt {
 
 /// What a running job works with: its progress, and what it is told.
 pub struct Ticket {
-    pub(super) id: u32,
+    pub(super) id: JobNo,
     pub(super) kind: JobKind,
     order: RefCell<Option<Halt>>,
     pub(super) done: Cell<u64>,
@@ -143,9 +143,9 @@ impl Ticket {
     }
 }
 
-/// A failure of a job, in words.
-pub fn stuck<T>(context: String) -> core::result::Result<T, Halt> {
-    Err(Halt::Failed(Error::new(ErrorKind::NotPossible, context)))
+/// Fails a job that leaves something undone, for this kind of reason, in these words.
+pub fn stuck<T>(kind: ErrorKind, context: String) -> core::result::Result<T, Halt> {
+    Err(Halt::Failed(Error::new(kind, context)))
 }
 
 fn per_second(bytes: u64, span: Nanos) -> u64 {

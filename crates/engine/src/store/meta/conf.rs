@@ -13,14 +13,15 @@
 use super::PoolPages;
 use crate::error::Result;
 use crate::fail;
+use crate::format::page::CHUNK_PAGES;
 use crate::format::page::{PageId, PageKind};
 use crate::format::record::{self, OWNER_METADATA, Record};
 use crate::log::Touched;
 use crate::mutant::{self, Mutant};
 use crate::segment::{Map, chunk_record};
 use crate::store::Store;
-use crate::stripe::table::CHUNK_PAGES;
 use crate::tree::{At, Key, KeyRange, Prepared, Tree};
+use crate::units::TableNo;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -41,8 +42,8 @@ fn segment_key(id: u32, part: usize) -> Key {
     Key::new(CONF, SEGMENT, id.into(), part as u64)
 }
 
-fn chunk_key(table: u32, chunk: u32) -> Key {
-    Key::new(CONF, CHUNK, table.into(), chunk.into())
+fn chunk_key(table: TableNo, chunk: u32) -> Key {
+    Key::new(CONF, CHUNK, table.0.into(), chunk.into())
 }
 
 impl Store {
@@ -76,7 +77,8 @@ impl Store {
     pub(in crate::store) fn put_versions(&self, pages: &[PageId]) {
         let (tree, map) = (self.tree(), self.map.borrow());
         let tables = pages.iter().filter(|page| page.kind == PageKind::Table);
-        let chunks: BTreeSet<(u32, u32)> = tables.map(|page| (page.owner, page.number / CHUNK_PAGES)).collect();
+        let chunks: BTreeSet<(TableNo, u32)> =
+            tables.map(|page| (TableNo(page.owner), page.number / CHUNK_PAGES)).collect();
         chunks.into_iter().for_each(|(table, chunk)| put_chunk(&tree, &map, table, chunk));
     }
 
@@ -130,7 +132,7 @@ pub fn is_configuration_stuck(prepared: &Prepared<'_>) -> bool {
 }
 
 /// Puts a chunk, unless it is no more: who drops it says so in a record of its own.
-fn put_chunk(tree: &Tree<PoolPages>, map: &Map, table: u32, number: u32) {
+fn put_chunk(tree: &Tree<PoolPages>, map: &Map, table: TableNo, number: u32) {
     let found = map.tables.get(&table).and_then(|table| table.chunks.get(&number));
     if let Some(chunk) = found {
         tree.put(chunk_key(table, number), &bytes_of(&chunk_record(table, number, chunk)));

@@ -56,16 +56,7 @@ impl Drop for History {
 
 /// A pool was opened, and nothing of that was told yet: the journal learns what it does not know of it.
 pub(super) fn adopt(pool: &Pool, journal: &Journal) {
-    let name = pool.name();
-    let event = |event: weft_engine::format::record::EventRecord| EventInfo {
-        no: 0,
-        at_ms: event.at_ms,
-        pool: Some(name.clone()),
-        warning: event.warning,
-        text: event.text,
-        fresh: false,
-    };
-    journal.adopt(pool.events().into_iter().map(event).collect());
+    journal.adopt(&pool.name(), pool.events());
 }
 
 /// Gives a pool what happened since `begun` (milliseconds since 1970 UTC), when it was opened, and it was not given
@@ -86,6 +77,6 @@ fn hand_to_all(pools: &Pools, events: &[EventInfo]) {
 fn hand_on(pool: &Pool, event: &EventInfo) {
     let newest = pool.store().map.borrow().events.last_key_value().map_or(0, |(_, newest)| newest.at_ms);
     if event.fresh && event.at_ms >= newest {
-        pool.note_event(event.at_ms, event.warning, event.text.clone());
+        pool.note_event(event.at_ms, event.no, event.warning, event.text.clone());
     }
 }

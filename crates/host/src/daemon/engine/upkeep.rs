@@ -14,7 +14,7 @@ use std::rc::Rc;
 use weft_engine::format::record::{self, SettingsRecord};
 use weft_engine::pool::create::NewDisk;
 use weft_engine::pool::{Instead, Leaving, job};
-use weft_engine::units::ByteCount;
+use weft_engine::units::{ByteCount, JobNo};
 
 /// A span of the engine's that never ends, in seconds.
 const NEVER: u32 = u32::MAX;
@@ -87,7 +87,7 @@ fn job_info(open: &OpenPool, pool: &str, info: &job::JobInfo) -> JobInfo {
     JobInfo {
         job: format!("{pool}/{}", info.id),
         pool: pool.into(),
-        id: info.id,
+        id: info.id.0,
         name: named(&job::describe(info.kind), &disk_name),
         kind,
         disk,
@@ -117,13 +117,13 @@ pub async fn start(open: Rc<OpenPool>, kind: StartKind, now: u64, run: Run) -> A
     };
     Ok(match run {
         Run::Dry => open.pool.plan_job_start().map(|()| None)?,
-        Run::Real => Some(open.pool.job_start(kind, now).await?),
+        Run::Real => Some(open.pool.job_start(kind, now).await?.0),
     })
 }
 
 /// Pauses, resumes or cancels a job.
 pub async fn steer(open: Rc<OpenPool>, id: u32, action: JobAction, run: Run) -> Answer<()> {
-    let pool = &open.pool;
+    let (pool, id) = (&open.pool, JobNo(id));
     match (run, action) {
         (Run::Dry, JobAction::Pause) => pool.plan_job_steer(id, job::JobState::Paused).map(|_| ())?,
         (Run::Dry, JobAction::Resume) => pool.plan_job_steer(id, job::JobState::Waiting).map(|_| ())?,
@@ -167,7 +167,7 @@ pub async fn judge_removal(open: Rc<OpenPool>, disk: u16, instead: Instead) -> A
 
 /// Starts the job that empties a disk and takes it out of the pool.
 pub async fn remove(open: Rc<OpenPool>, disk: u16, to: Option<u16>, now: u64) -> Answer<u32> {
-    Ok(open.pool.disk_remove(disk, to, now).await?)
+    Ok(open.pool.disk_remove(disk, to, now).await?.0)
 }
 
 /// Changes what the pool knows of a disk, then whether it is in maintenance. The pool as it is then.

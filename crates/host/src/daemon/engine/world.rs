@@ -146,13 +146,12 @@ impl PoolWorld {
         let text = match event {
             // The daemon tells where such a disk is.
             Event::DiskForeign { .. } => return,
-            Event::DiskLost { disk, reason } if reason == "maintenance" => format!("{disk} is in maintenance"),
             event => event.to_string(),
         };
         let bad = match event {
-            Event::DiskLost { reason, .. } => reason != "maintenance",
             Event::JobEnded { state, .. } => *state == JobState::Failed,
-            Event::BlockBad { .. }
+            Event::DiskLost { .. }
+            | Event::BlockBad { .. }
             | Event::BlockLost { .. }
             | Event::MetadataHealed { .. }
             | Event::SpareUsed { .. }

@@ -12,6 +12,7 @@ use crate::ops::Perform;
 use crate::ops::export::{ExportAdd, ExportList, ExportRemove, ExportShow, Offered};
 use crate::ops::line::{Line, ToLine, on_path};
 use crate::ublk;
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -52,7 +53,7 @@ impl Daemon {
         let idle = lock(&self.idle);
         let state = lock(&self.state);
         let info = |record: &ExportRecord| {
-            let idle = idle.iter().find(|(idle, _)| idle == record).map(|(_, reason)| reason.clone());
+            let idle = idle.iter().find(|(idle, _)| idle == record).map(|(_, why)| why.to_string());
             let reason = idle.or_else(|| self.ended(record).then(|| ENDED.into()));
             let uri = record.at.uri(&record.vdisk);
             let (nbd, fuse, ublk) = record.at.clone().fields();
@@ -222,23 +223,22 @@ impl Daemon {
         for export in exports {
             // Who uses its old device has its number. `weft mount` ends that first, and then asks for it.
             if matches!(export.at, Place::Ublk(_)) && self.is_of_lost_mount(&export) {
-                idle.push((export, LOST.into()));
+                idle.push((export, Idle::LostMount));
                 continue;
             }
             let pool = pools.iter().find(|pool| pool.name == export.vdisk.pool);
-            let absent = |what: String| Err(ApiError::new(Kind::NotFound, what));
             let started = match pool.map(|pool| pool.vdisks.iter().any(|vdisk| vdisk.name == export.vdisk)) {
-                Some(true) => self.parts.exports.start(&export.vdisk, &export.at, &export.terms),
-                Some(false) => absent(format!("there is no virtual disk {}", export.vdisk)),
-                None => absent(format!("pool {} is not open", export.vdisk.pool)),
+                Some(true) => self.parts.exports.start(&export.vdisk, &export.at, &export.terms).map_err(Idle::Refused),
+                Some(false) => Err(Idle::NoVdisk(export.vdisk.clone())),
+                None => Err(Idle::NoPool(export.vdisk.pool.clone())),
             };
-            if let Err(error) = started {
-                let known = idle_before.iter().any(|(idle, reason)| *idle == export && *reason == error.message);
+            if let Err(why) = started {
+                let known = idle_before.iter().any(|(idle, before)| *idle == export && before.is_like(&why));
                 if !known {
-                    let text = format!("{} is not offered on {}: {}", export.vdisk, export.at, error.message);
+                    let text = format!("{} is not offered on {}: {why}", export.vdisk, export.at);
                     self.parts.journal.warn(Some(&export.vdisk.pool), text);
                 }
-                idle.push((export, error.message));
+                idle.push((export, why));
             }
         }
         *lock(&self.idle) = idle;
@@ -251,6 +251,14 @@ impl Daemon {
                 self.parts.journal.warn(Some(&export.vdisk.pool), error.message);
             }
         }
+    }
+
+    /// Whether an export waits for its mount, whose device was lost.
+    pub(in crate::daemon) fn waits_for_its_mount(&self, export: &ExportInfo) -> bool {
+        let at = export.place();
+        lock(&self.idle).iter().any(|(record, why)| {
+            matches!(why, Idle::LostMount) && record.vdisk == export.vdisk && Some(&record.at) == at.as_ref()
+        })
     }
 
     /// Whether somebody else ended an export that was started.
@@ -391,9 +399,41 @@ pub(in crate::daemon) fn ending(vdisk: &VdiskInfo) -> String {
     }
 }
 
-/// Why an export is not served whose mount waits for a person, or for the end of the daemon's start.
-pub(in crate::daemon) const LOST: &str =
-    "the daemon before was killed, and its device went with it; `weft mount` makes it again";
+/// Why an export that is remembered is not served.
+#[derive(Clone)]
+pub(in crate::daemon) enum Idle {
+    /// Its mount waits for a person, or for the end of the daemon's start.
+    LostMount,
+    /// Its pool is not open.
+    NoPool(String),
+    /// Its virtual disk is not there.
+    NoVdisk(VdiskName),
+    /// It was refused.
+    Refused(ApiError),
+}
+
+impl Idle {
+    /// Whether people who were told the one know of the other.
+    fn is_like(&self, other: &Idle) -> bool {
+        match (self, other) {
+            (Idle::Refused(one), Idle::Refused(other)) => one.kind == other.kind,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+}
+
+impl fmt::Display for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Idle::LostMount => {
+                f.write_str("the daemon before was killed, and its device went with it; `weft mount` makes it again")
+            }
+            Idle::NoPool(pool) => write!(f, "pool {pool} is not open"),
+            Idle::NoVdisk(vdisk) => write!(f, "there is no virtual disk {vdisk}"),
+            Idle::Refused(error) => f.write_str(&error.message),
+        }
+    }
+}
 
 /// Why an export that was started is not served.
 const ENDED: &str = "somebody ended it; adding it again makes it again";

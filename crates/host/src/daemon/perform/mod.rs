@@ -18,6 +18,7 @@ use crate::api::watch::{Change, Outcome};
 use crate::daemon::{Daemon, lock};
 use crate::ops::pool::PoolList;
 use crate::ops::watch::StatusShow;
+pub(super) use export::Idle;
 
 impl Daemon {
     /// Runs a changing operation alone, and notes what it changed.

@@ -20,9 +20,9 @@ use crate::ops::vdisk::{
 };
 use crate::ops::watch::StatusShow;
 use weft_engine::error::{Error, ErrorKind};
+use weft_engine::geometry;
 use weft_engine::limits;
 use weft_engine::pool::{Amount, Growth, Protection, Refusal, VdiskPlan, VdiskSpec, Wanted};
-use weft_engine::stripe::geometry;
 use weft_engine::units::ByteCount;
 
 /// The sector of a virtual disk that asks for none: what every client can use.

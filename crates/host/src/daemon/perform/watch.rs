@@ -1,6 +1,6 @@
 //! What there is to watch: status and counters.
 
-use super::export::{LOST, reach};
+use super::export::reach;
 use crate::api::API_VERSION;
 use crate::api::error::Answer;
 use crate::api::export::ExportInfo;
@@ -56,7 +56,7 @@ impl Perform<StatusShow> for Daemon {
         attention.extend(pools.iter().flat_map(concerns));
         for export in exports.iter().filter(|export| asked(&export.vdisk.pool)) {
             // That of a mount whose device was lost is the mount's affair.
-            if let Some(reason) = export.reason.as_ref().filter(|reason| *reason != LOST) {
+            if let Some(reason) = export.reason.as_ref().filter(|_| !self.waits_for_its_mount(export)) {
                 // What is offered again when its pool is open is not to be forgotten.
                 let unopened = lock(&self.unopened);
                 let opening = unopened.iter().find(|unopened| unopened.found.name == export.vdisk.pool);

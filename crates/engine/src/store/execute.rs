@@ -10,20 +10,20 @@
 //!    be another's is an error, however sound its blocks are.
 //! 5. Who only looks at a stripe changes nothing: no block, no copy of its checksums, and nobody's count of bad blocks.
 
-use super::geometry::Layout;
-use super::plan::{self, Plan, SlotRead, Want};
-use super::table::Place;
+use super::lanes::CHUNK;
 use super::together::Part;
+use super::{Store, join, lost};
 use crate::checksum::{BlockAddress, block_checksums, owner_mark, zero_checksums};
 use crate::error::Result;
 use crate::event::{DiskNo, Event};
 use crate::format::record::{SegmentRecord, SlabAt};
+use crate::geometry::Layout;
 use crate::io::{Buf, DiskError, IoSlice};
 use crate::mutant::{self, Mutant};
 use crate::parity;
-use crate::store::lanes::CHUNK;
-use crate::store::{Store, join, lost};
-use crate::units::BLOCK;
+use crate::stripe::plan::{self, Plan, SlotRead, Want};
+use crate::stripe::table::Place;
+use crate::units::{BLOCK, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::rc::Rc;
@@ -88,7 +88,7 @@ impl Target {
     }
 
     /// That one, as stripe `stripe` of `table`: if its place is another's, no byte of it is read.
-    pub fn owned_by(self, table: u32, stripe: u64) -> Target {
+    pub fn owned_by(self, table: TableNo, stripe: u64) -> Target {
         Target { owner: Some(owner_mark(table, stripe)), ..self }
     }
 
@@ -231,7 +231,8 @@ impl Store {
                 self.report_lost(target, bad);
                 let Place { segment, index } = target.place;
                 return Err(lost(format!(
-                    "block {block} of column {column} of stripe {index} of segment {segment} is lost: more failed than {} survives",
+                    "block {block} of column {column} of stripe {index} of segment {segment} is lost: more failed \
+                     than {} survives",
                     target.layout
                 )));
             };

@@ -97,7 +97,8 @@ impl Layout {
         if !(INTERLEAVE_MIN..=INTERLEAVE_MAX).contains(&interleave) || !interleave.is_multiple_of(INTERLEAVE_MIN.0) {
             return fail!(
                 InvalidInput,
-                "the interleave is a multiple of {INTERLEAVE_MIN} from {INTERLEAVE_MIN} to {INTERLEAVE_MAX}, not {} bytes",
+                "the interleave is a multiple of {INTERLEAVE_MIN} from {INTERLEAVE_MIN} to {INTERLEAVE_MAX}, not {} \
+                 bytes",
                 interleave.0
             );
         }

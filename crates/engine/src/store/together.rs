@@ -7,12 +7,12 @@
 //!    of [`super::execute`].
 
 use super::execute::{Outcome, Target, answer};
-use super::plan::{Plan, Want};
+use super::lanes::{CHUNK, Work};
+use super::{Store, join, lost};
 use crate::error::Result;
 use crate::io::{DiskError, IoSlice};
 use crate::segment::ahead::Fetch;
-use crate::store::lanes::{CHUNK, Work};
-use crate::store::{Store, join, lost};
+use crate::stripe::plan::{Plan, Want};
 use crate::units::{BLOCK, DiskOffset};
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
