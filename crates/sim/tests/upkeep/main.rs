@@ -11,7 +11,8 @@ use weft_engine::format::record::{Media, OWNER_METADATA, SegmentRecord, Usage};
 use weft_engine::geometry::Resiliency;
 use weft_engine::pool::job::{JobInfo, JobKind, JobState, has_ended};
 use weft_engine::pool::{NewDisk, Pool, VdiskSpec};
-use weft_engine::units::{ByteCount, VirtualOffset};
+use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::world::World;
 use weft_sim::rig::Rig;
 use weft_sim::rng::Rng;
 use weft_sim::world::{Scheduling, SimWorld};
@@ -110,6 +111,28 @@ fn a_job_that_the_power_cut_stopped_goes_on() {
         sound(&rig);
         rig.close().unwrap();
     }
+}
+
+/// Nobody asked for it, so nobody waits for its record.
+#[test]
+fn a_job_that_began_by_itself_goes_on_under_its_number_after_a_power_cut() {
+    let (mut rig, mut rng) = pool(6, 5, 5, PARITY, 4);
+    write(&rig, 0, 7 << 20, 3);
+    rig.disks[1].vanish();
+    let (world, pool) = (rig.world.clone(), rig.pool());
+    pool.store().disk_lost(1, "the story says so");
+    world.run_until(world.now() + Nanos::secs(600), || pool.jobs().iter().any(|job| job.state == JobState::Running));
+    let begun = pool.jobs().pop().expect("a repair begins by itself");
+    assert!(!has_ended(begun.state), "{begun:?}");
+    drop(pool);
+    rig.power_cut(&mut rng);
+    rig.open(&mut rng).unwrap();
+    let pool = rig.pool();
+    let ended = rig.run(async move { pool.job_wait(begun.id).await });
+    let ended = ended.expect("the job is known");
+    assert_eq!((ended.kind, ended.began, ended.state), (JobKind::Repair, begun.began, JobState::Done), "{ended:?}");
+    reads(&rig, 0, 7 << 20, 3);
+    rig.close().unwrap();
 }
 
 #[test]

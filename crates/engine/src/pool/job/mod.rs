@@ -407,6 +407,8 @@ impl Pool {
         let id = record.id;
         let changes = self.store.changes.get();
         if record.state != JobState::Running {
+            // One that begins by itself is awaited by nobody: what is seen at work is known by its number ever after.
+            let _ = self.store.make_durable(self.store.log.seq()).await;
             self.set_job(JobRecord { state: JobState::Running, ..record.clone() });
             self.store.world.emit(Event::JobStarted { job: id, what: describe(record.kind) });
         }
