@@ -71,6 +71,11 @@ number! {
     TableNo(u32)
 }
 
+number! {
+    /// The number of a segment within its pool; never reused.
+    SegmentNo(u32)
+}
+
 impl ByteCount {
     /// No bytes.
     pub const ZERO: ByteCount = ByteCount(0);

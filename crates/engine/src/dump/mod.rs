@@ -29,7 +29,7 @@ use crate::format::record::{self, OWNER_METADATA, Record, SlabAt};
 use crate::io::{Buf, Disk};
 use crate::store::quorum::{self, Standing};
 use crate::tree::KeyRange;
-use crate::units::{BLOCK, ByteCount, DiskOffset};
+use crate::units::{BLOCK, ByteCount, DiskOffset, SegmentNo};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -136,7 +136,7 @@ async fn dump_pool(id: Id, looked: &[Looked], wanted: &Wanted) -> Option<PoolDum
         log: LogDump::default(),
         tree: None,
     };
-    let mut homes: BTreeMap<u32, Vec<SlabAt>> = BTreeMap::new();
+    let mut homes: BTreeMap<SegmentNo, Vec<SlabAt>> = BTreeMap::new();
     let mut root = None;
     let label = &told.newest.1;
     told.checkpoint = dump_checkpoint(label, &places, wanted, |record| match record {
@@ -153,7 +153,7 @@ async fn dump_pool(id: Id, looked: &[Looked], wanted: &Wanted) -> Option<PoolDum
 
 /// Takes note of where a metadata segment lies. One that moved is looked for at both places: its pages prove
 /// themselves.
-fn note_home(homes: &mut BTreeMap<u32, Vec<SlabAt>>, record: &Record<'_>) {
+fn note_home(homes: &mut BTreeMap<SegmentNo, Vec<SlabAt>>, record: &Record<'_>) {
     if let Record::Segment(segment) = record
         && segment.owner == OWNER_METADATA
     {

@@ -15,7 +15,7 @@ use crate::store::meta::copies::TreeProof;
 use crate::store::proof::Proof;
 use crate::stripe::table::Place;
 use crate::tree;
-use crate::units::{ByteCount, TableNo};
+use crate::units::{ByteCount, SegmentNo, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -112,7 +112,7 @@ impl Pool {
     /// Proves every metadata page; a repair puts right what is wrong with its copies. Says whether some are to be
     /// written anew from memory, which a repair has done.
     async fn prove_pages(&self, repair: bool, damaged: &mut Damaged, report: &mut CheckReport) -> Result<bool> {
-        let metadata: Vec<u32> = {
+        let metadata: Vec<SegmentNo> = {
             let map = self.store.map.borrow();
             let segments = map.metadata_segments();
             segments.map(|found| found.record.id).collect()
@@ -153,7 +153,7 @@ impl Pool {
 
     /// Proves some pages of the tree. What those held that no copy has is in memory: where it `mends`, the tree begins
     /// anew with the next checkpoint.
-    pub(super) async fn prove_tree_group(&self, segment: u32, blocks: &[u32], mends: bool) -> Result<TreeProof> {
+    pub(super) async fn prove_tree_group(&self, segment: SegmentNo, blocks: &[u32], mends: bool) -> Result<TreeProof> {
         // No checkpoint writes a page that is just being proven.
         let _turn = self.checkpointing.take().await;
         let proof = self.store.prove_tree_pages(segment, blocks, mends).await?;

@@ -11,7 +11,7 @@ use crate::format::record::{Away, DiskRecord, Media, PoolRecord, Record, Usage};
 use crate::io::{Buf, Disk};
 use crate::limits::{DISKS_MAX, SLAB_MAX, SLAB_MIN};
 use crate::store::choice::{self, Candidate};
-use crate::units::{BLOCK, ByteCount, DiskOffset, JobNo, TableNo, VdiskNo};
+use crate::units::{BLOCK, ByteCount, DiskOffset, JobNo, SegmentNo, TableNo, VdiskNo};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
@@ -78,7 +78,7 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
     let capacities: Vec<ByteCount> = disks.iter().map(|disk| disk.disk.shape().capacity).collect();
     let plans = plan_pool(&capacities, options)?;
     let mut records = vec![Record::Pool(PoolRecord {
-        next_segment: 1,
+        next_segment: SegmentNo(1),
         next_table: TableNo(1),
         next_vdisk: VdiskNo(1),
         next_job: JobNo(1),

@@ -18,7 +18,7 @@ use crate::format::record::{
 };
 use crate::geometry::Layout;
 use crate::stripe::table::{CHUNK_BYTES, Chunk, Place, Table};
-use crate::units::{ByteCount, TableNo};
+use crate::units::{ByteCount, SegmentNo, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -107,12 +107,17 @@ impl Map {
     /// is about to; better one in a domain that it does not use; better a hot spare; better the emptiest. `only`: that
     /// one or none. Metadata moves only where metadata is up to date: from the others it is not read, and a copy there
     /// may be the last one; two copies of it come to lie on one disk where [`Map::may_double`].
-    pub fn home_for(&self, segment: u32, slot: usize, only: Option<u16>) -> Option<u16> {
+    pub fn home_for(&self, segment: SegmentNo, slot: usize, only: Option<u16>) -> Option<u16> {
         self.home_among(segment, slot, |disk| only.is_none_or(|only| only == disk.record.no))
     }
 
     /// The best home, as [`Map::home_for`] chooses it, among the disks that are `wanted`.
-    pub(super) fn home_among(&self, segment: u32, slot: usize, wanted: impl Fn(&DiskRoom) -> bool) -> Option<u16> {
+    pub(super) fn home_among(
+        &self,
+        segment: SegmentNo,
+        slot: usize,
+        wanted: impl Fn(&DiskRoom) -> bool,
+    ) -> Option<u16> {
         let record = &self.segments.get(&segment)?.record;
         let domain =
             |no: u16| self.disks.get(&no).map(|disk| disk.record.domain.as_str()).filter(|name| !name.is_empty());
@@ -140,7 +145,7 @@ impl Map {
     }
 
     /// Takes a free slab on the disk that [`Map::home_for`] names.
-    pub fn place_slot(&mut self, segment: u32, slot: usize, only: Option<u16>) -> Option<SlabAt> {
+    pub fn place_slot(&mut self, segment: SegmentNo, slot: usize, only: Option<u16>) -> Option<SlabAt> {
         let no = self.home_for(segment, slot, only)?;
         let free = &mut self.disks.get_mut(&no)?.free;
         let slab = free.first(0..free.len())?;
@@ -152,13 +157,13 @@ impl Map {
 
     /// Gives one slot of a segment another home. Returns the record of it; the old slab stays taken until it has
     /// drained.
-    pub fn rehome(&mut self, segment: u32, slot: usize, to: SlabAt) -> Option<Record<'static>> {
+    pub fn rehome(&mut self, segment: SegmentNo, slot: usize, to: SlabAt) -> Option<Record<'static>> {
         self.in_transit.remove(&to);
         self.set_slab(segment, slot, Some(to))
     }
 
     /// Says where a slot lies from now on; the slab it had is in transit.
-    pub(super) fn set_slab(&mut self, segment: u32, slot: usize, to: Option<SlabAt>) -> Option<Record<'static>> {
+    pub(super) fn set_slab(&mut self, segment: SegmentNo, slot: usize, to: Option<SlabAt>) -> Option<Record<'static>> {
         let segment = self.segments.get_mut(&segment)?;
         let mut slabs = segment.record.slabs.to_vec();
         self.in_transit.extend(slabs[slot].map(|left| (left, None)));
@@ -217,7 +222,7 @@ impl Map {
 
     /// Adds a segment to `table`: on healthy disks if enough have room, else with as many slots absent as the layout
     /// bears.
-    pub fn new_segment(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> Result<u32> {
+    pub fn new_segment(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> Result<SegmentNo> {
         let TableRecord { layout, disks, packs, .. } = self.tables[&table].record;
         let len = SEGMENT_LEN + layout.slots() as u64 * SLAB_LEN;
         self.check_config_room(len)?;
@@ -228,7 +233,7 @@ impl Map {
         let sums = layout.stripe_sums() as u64 * layout.segment_stripes(self.slab) as u64;
         let pages = sums.div_ceil(PAGE_SUMS as u64) as u32;
         // The slabs are taken before the pages are: a metadata segment made for them must not get the same ones.
-        let id = self.insert_segment(table, layout, PageRun { segment: 0, first: 0, count: 0 }, slabs);
+        let id = self.insert_segment(table, layout, PageRun { segment: SegmentNo(0), first: 0, count: 0 }, slabs);
         let sheet = match self.take_page_run(pages, false, records) {
             Ok(sheet) => sheet,
             Err(error) => {
@@ -265,14 +270,14 @@ impl Map {
         segments_on(&free, layout.slots() as u64)
     }
 
-    fn choose_segment(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> Result<u32> {
+    fn choose_segment(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> Result<SegmentNo> {
         let state = &self.tables[&table];
-        let usable = |id: &u32| {
+        let usable = |id: &SegmentNo| {
             let segment = &self.segments[id];
             !segment.free.is_empty() && !segment.frozen && self.takes_stripes(segment)
         };
-        let healthy = |id: &u32| self.is_healthy(&self.segments[id]);
-        let most_free = |ids: &mut dyn Iterator<Item = u32>| {
+        let healthy = |id: &SegmentNo| self.is_healthy(&self.segments[id]);
+        let most_free = |ids: &mut dyn Iterator<Item = SegmentNo>| {
             ids.max_by_key(|id| (self.segments[id].free.count(), core::cmp::Reverse(*id)))
         };
         if let Some(current) = state.current.filter(|id| usable(id) && healthy(id)) {
@@ -393,9 +398,9 @@ impl Map {
         layout: Layout,
         sheet: PageRun,
         slabs: Vec<Option<SlabAt>>,
-    ) -> u32 {
+    ) -> SegmentNo {
         let id = self.next.next_segment;
-        self.next.next_segment += 1;
+        self.next.next_segment = id.next();
         let record = SegmentRecord { id, owner, layout, sheet, slabs: slabs.into(), missed: 0 };
         let indexes = self.indexes(&record) as usize;
         if let Some(table) = self.tables.get_mut(&owner) {
@@ -464,8 +469,8 @@ pub fn segments_on(free: &[u64], slots: u64) -> u64 {
 
 /// A number that depends on every bit of both (the finisher of splitmix64): the order of disks in the eyes of a
 /// segment.
-fn shuffled(segment: u32, disk: u16) -> u64 {
-    let mut mixed = ((segment as u64) << 16 | disk as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+fn shuffled(segment: SegmentNo, disk: u16) -> u64 {
+    let mut mixed = ((segment.0 as u64) << 16 | disk as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31

@@ -15,7 +15,7 @@ use crate::format::record::{OWNER_METADATA, PageRun, Record, SegmentRecord, Slab
 use crate::geometry::{Layout, Resiliency};
 use crate::limits::METADATA_COPIES;
 use crate::mutant::{self, Mutant};
-use crate::units::{BLOCK, ByteCount};
+use crate::units::{BLOCK, ByteCount, SegmentNo};
 
 /// How many copies metadata has that is made now.
 pub(super) struct Copies {
@@ -109,7 +109,7 @@ impl Map {
 
     /// Gives up the copy of metadata in `slot`, which lies on a retired disk, where [`Map::may_vanish`]. Returns the
     /// record of it, the slab, which stays taken until it has drained, and what those hold who know it.
-    pub fn give_up_copy(&mut self, segment: u32, slot: usize) -> Option<(Record<'static>, SlabAt, Known)> {
+    pub fn give_up_copy(&mut self, segment: SegmentNo, slot: usize) -> Option<(Record<'static>, SlabAt, Known)> {
         let record = &self.segments.get(&segment)?.record;
         let left = record.slabs[slot]?;
         let retired = self.disks.get(&left.disk).is_some_and(|disk| disk.record.usage == Usage::Retired);
@@ -123,7 +123,7 @@ impl Map {
 
     /// Whether a copy of metadata that leaves a disk which is there may lie beside another one: when only one disk is
     /// left to the pool, missing ones counted, and no virtual disk survives a failure, so that nothing is lost by it.
-    pub fn may_double(&self, segment: u32, slot: usize) -> bool {
+    pub fn may_double(&self, segment: SegmentNo, slot: usize) -> bool {
         let Some(record) = self.segments.get(&segment).map(|segment| &segment.record) else { return false };
         let Some(from) = record.slabs[slot].and_then(|at| self.disks.get(&at.disk)) else { return false };
         let stays = |disk: &&DiskRoom| disk.record.usage != Usage::Retired && disk.record.no != from.record.no;
@@ -134,7 +134,7 @@ impl Map {
     }
 
     /// Makes a segment for metadata.
-    pub(super) fn new_metadata_segment(&mut self) -> Result<u32> {
+    pub(super) fn new_metadata_segment(&mut self) -> Result<SegmentNo> {
         let ordinary = self.writable_disks().filter(|disk| !disk.free.is_empty()).count();
         let copies = Copies::on(ordinary, self.last_resort(0, 0).count());
         let mut slabs = self.place(copies.apart, 0, 0, 0)?;
@@ -153,6 +153,6 @@ impl Map {
             slabs.extend(again);
         }
         slabs.resize(METADATA_COPIES, None);
-        Ok(self.insert_segment(OWNER_METADATA, layout(), PageRun { segment: 0, first: 0, count: 0 }, slabs))
+        Ok(self.insert_segment(OWNER_METADATA, layout(), PageRun { segment: SegmentNo(0), first: 0, count: 0 }, slabs))
     }
 }

@@ -19,7 +19,7 @@ use super::Map;
 use crate::format::page::PageKind;
 use crate::format::record::{PageRun, SlabAt};
 use crate::mutant::{self, Mutant};
-use crate::units::TableNo;
+use crate::units::{SegmentNo, TableNo};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Weak;
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Former {
     /// A segment's, by its number.
-    Segment(u32),
+    Segment(SegmentNo),
     /// A stripe table's, by its number.
     Table(TableNo),
     /// A slot's that moved.
@@ -39,7 +39,7 @@ impl Former {
     /// What its pages are named by.
     fn pages(self) -> Option<(PageKind, u32)> {
         match self {
-            Former::Segment(id) => Some((PageKind::Sheet, id)),
+            Former::Segment(id) => Some((PageKind::Sheet, id.0)),
             Former::Table(id) => Some((PageKind::Table, id.0)),
             Former::Slot => None,
         }

@@ -28,9 +28,9 @@ const CHUNKS_BESIDE: u64 = 64;
 impl Map {
     /// What is numbered next has a number of its own.
     pub(super) fn prove_numbers(&mut self) -> Result<()> {
-        let after = |last: Option<&u32>| last.map_or(0, |last| last.saturating_add(1));
         let next = &mut self.next;
-        next.next_segment = next.next_segment.max(after(self.segments.keys().next_back()));
+        next.next_segment =
+            next.next_segment.max(self.segments.keys().next_back().map(|last| last.next()).unwrap_or_default());
         next.next_table =
             next.next_table.max(self.tables.keys().next_back().map(|last| last.next()).unwrap_or_default());
         next.next_vdisk =
@@ -39,7 +39,7 @@ impl Map {
         if next.next_disk as usize > DISKS_MAX {
             next.next_disk = 0;
         }
-        let numbers = [next.next_segment, next.next_table.0, next.next_vdisk.0, next.next_job.0];
+        let numbers = [next.next_segment.0, next.next_table.0, next.next_vdisk.0, next.next_job.0];
         if numbers.iter().any(|next| *next > u32::MAX - NUMBERS_LEFT) {
             return fail!(Corrupt, "the numbers of the pool are at their end: {next:?}");
         }

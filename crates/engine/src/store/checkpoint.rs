@@ -32,7 +32,7 @@ use crate::segment::chunk_record;
 use crate::store::meta::PoolPages;
 use crate::store::meta::conf::is_configuration_stuck;
 use crate::tree::{Prepared, Tree, TreeError};
-use crate::units::ByteCount;
+use crate::units::{ByteCount, SegmentNo};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -53,7 +53,7 @@ struct Written {
     /// The oldest batch that is still needed.
     tail: BatchInfo,
     /// The disks of each metadata segment.
-    homes: BTreeMap<u32, u64>,
+    homes: BTreeMap<SegmentNo, u64>,
     /// What it says of the tree.
     root: Option<TreeRecord>,
 }

@@ -12,7 +12,7 @@ use super::{Store, quorum};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::mutant::{self, Mutant};
-use crate::units::Nanos;
+use crate::units::{Nanos, SegmentNo};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
@@ -214,7 +214,7 @@ impl Store {
     }
 
     /// The disks (bits) of each metadata segment.
-    pub fn metadata_homes(&self) -> BTreeMap<u32, u64> {
+    pub fn metadata_homes(&self) -> BTreeMap<SegmentNo, u64> {
         let map = self.map.borrow();
         map.metadata_segments().map(|found| (found.record.id, found.disks())).collect()
     }

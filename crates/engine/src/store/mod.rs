@@ -52,7 +52,7 @@ use crate::segment::Map;
 use crate::segment::drain::Former;
 pub use crate::sync::join;
 use crate::sync::{Signal, Turn};
-use crate::units::{BLOCK, ByteCount, DiskOffset, Nanos, VdiskNo};
+use crate::units::{BLOCK, ByteCount, DiskOffset, Nanos, SegmentNo, VdiskNo};
 use crate::world::World;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
@@ -134,7 +134,7 @@ pub struct Store {
     pub writing: Cell<bool>,
     /// The disks (bits) of each metadata segment as the newest checkpoint has it: an opening reads the pages there
     /// before it reads the log.
-    pub homes: RefCell<BTreeMap<u32, u64>>,
+    pub homes: RefCell<BTreeMap<SegmentNo, u64>>,
     /// Metadata pages that were found behind on some disk while the pool was being opened.
     pub suspects: RefCell<Vec<(PageId, (PageRun, u32))>>,
     /// There may be something to do for a job.
@@ -182,7 +182,7 @@ pub struct Member {
     /// What was completed when the disk was flushed last.
     pub flushed: u64,
     /// Segments with strips on it that no flush covers yet, and the value of `completed` after the last of them.
-    pub touched: BTreeMap<u32, u64>,
+    pub touched: BTreeMap<SegmentNo, u64>,
     /// Since when it has not been there.
     pub gone: Option<Nanos>,
     /// How often it was taken out.
@@ -305,7 +305,7 @@ impl Store {
         member.losses += 1;
         self.comings_and_goings.set(self.comings_and_goings.get() + 1);
         member.gone = Some(self.world.now());
-        let mut touched: Vec<u32> = core::mem::take(&mut member.touched).into_keys().collect();
+        let mut touched: Vec<SegmentNo> = core::mem::take(&mut member.touched).into_keys().collect();
         if mutant::active(Mutant::TouchedForgotten) {
             touched.clear();
         }
@@ -343,7 +343,7 @@ impl Store {
     }
 
     /// Puts on record that disk `no` is behind from now on, and lacks strips of these segments.
-    pub fn note_away(&self, no: u16, away: Away, segments: &[u32]) {
+    pub fn note_away(&self, no: u16, away: Away, segments: &[SegmentNo]) {
         let record = self.map.borrow_mut().change_disk(no, |disk| {
             if disk.away == Away::No {
                 disk.away = away;
@@ -357,7 +357,7 @@ impl Store {
     }
 
     /// Puts on record that these slots (bits) of a segment lack strips.
-    pub fn note_missed(&self, segment: u32, slots: u128) {
+    pub fn note_missed(&self, segment: SegmentNo, slots: u128) {
         if slots == 0 {
             return;
         }
@@ -370,7 +370,7 @@ impl Store {
     }
 
     /// Strips of `segment` were written to disk `no`; a flush is still to come.
-    pub fn touched(&self, no: u16, segment: u32) {
+    pub fn touched(&self, no: u16, segment: SegmentNo) {
         if let Some(member) = self.members.borrow_mut().get_mut(&no) {
             let completed = member.completed;
             member.touched.insert(segment, completed);

@@ -4,7 +4,7 @@ use super::Vdisk;
 use super::read::{Extent, resolve, wants};
 use crate::error::Result;
 use crate::geometry::Layout;
-use crate::units::{BLOCK, ByteCount, VirtualOffset};
+use crate::units::{BLOCK, ByteCount, SegmentNo, VirtualOffset};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -117,7 +117,7 @@ impl Vdisk {
     }
 
     /// Whether a segment is of packed stripes.
-    fn is_packed(&self, segment: u32) -> bool {
+    fn is_packed(&self, segment: SegmentNo) -> bool {
         let map = self.store.map.borrow();
         let owner = map.segments.get(&segment).and_then(|segment| map.tables.get(&segment.record.owner));
         owner.is_some_and(|table| table.record.packs.is_some())

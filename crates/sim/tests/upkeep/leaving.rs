@@ -8,7 +8,7 @@ use weft_engine::format::record::{Media, OWNER_METADATA, Usage};
 use weft_engine::geometry::Resiliency;
 use weft_engine::pool::job::{JobKind, JobState};
 use weft_engine::pool::{DiskChange, Instead, NewDisk, Pool, VdiskSpec};
-use weft_engine::units::{ByteCount, JobNo, Nanos, VirtualOffset};
+use weft_engine::units::{ByteCount, JobNo, Nanos, SegmentNo, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::rig::Rig;
 
@@ -101,7 +101,7 @@ fn a_slab_that_metadata_left_is_not_written_when_the_pool_is_opened() {
     // Metadata goes to the new disk and back; then data is put where it was.
     let ended = rig.run(async move {
         let no = pool.disk_add(new, Usage::AutoSelect).await.unwrap();
-        let metadata: Vec<u32> = {
+        let metadata: Vec<SegmentNo> = {
             let map = pool.store().map.borrow();
             map.segments
                 .values()

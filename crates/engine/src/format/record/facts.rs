@@ -2,7 +2,7 @@
 
 use crate::format::page::CHUNK_PAGES;
 use crate::geometry::Layout;
-use crate::units::{ByteCount, JobNo, TableNo, VdiskNo};
+use crate::units::{ByteCount, JobNo, SegmentNo, TableNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -36,7 +36,7 @@ pub enum Record<'a> {
     /// The tree's root. In checkpoints only.
     Tree(TreeRecord),
     /// It does not exist any more; its slabs are free.
-    SegmentDrop(u32),
+    SegmentDrop(SegmentNo),
     /// A chunk of a stripe table has its pages here.
     Chunk(ChunkRecord),
     /// A stripe is at a new place.
@@ -63,7 +63,7 @@ pub enum Record<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolRecord {
     /// The next segment's number.
-    pub next_segment: u32,
+    pub next_segment: SegmentNo,
     /// The next table's number.
     pub next_table: TableNo,
     /// The next virtual disk's number.
@@ -182,7 +182,7 @@ pub struct SlabAt {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageRun {
     /// The metadata segment.
-    pub segment: u32,
+    pub segment: SegmentNo,
     /// The first page pair.
     pub first: u32,
     /// How many.
@@ -193,7 +193,7 @@ pub struct PageRun {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SegmentRecord {
     /// Its number; never reused.
-    pub id: u32,
+    pub id: SegmentNo,
     /// The table its stripes belong to, or [`OWNER_METADATA`].
     pub owner: TableNo,
     /// The layout of its stripes.
@@ -309,7 +309,7 @@ pub struct TreeRecord {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageChange {
     /// The metadata segment.
-    pub segment: u32,
+    pub segment: SegmentNo,
     /// The first block, counted from the beginning of its slabs.
     pub first: u32,
     /// How many blocks.
@@ -339,7 +339,7 @@ pub struct CommitRecord<'a> {
     /// The virtual stripe.
     pub stripe: u64,
     /// The segment it is in now.
-    pub segment: u32,
+    pub segment: SegmentNo,
     /// Its index there.
     pub index: u32,
     /// Landed records of this stripe with a lower sequence number are part of it.

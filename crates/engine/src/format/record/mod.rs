@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::fail;
 use crate::geometry::{Layout, Resiliency};
 use crate::limits::SLOTS_MAX;
-use crate::units::{ByteCount, JobNo, TableNo, VdiskNo};
+use crate::units::{ByteCount, JobNo, SegmentNo, TableNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -71,7 +71,7 @@ impl Record<'_> {
             Record::Vdisk(vdisk) => out.extend_from_slice(encode_vdisk(vdisk).as_bytes()),
             Record::VdiskDrop(VdiskNo(id))
             | Record::TableDrop(TableNo(id))
-            | Record::SegmentDrop(id)
+            | Record::SegmentDrop(SegmentNo(id))
             | Record::DiskDrop(id)
             | Record::JobDrop(JobNo(id)) => {
                 out.extend_from_slice(DropBody { id: *id, pad_0: 0 }.as_bytes());
@@ -152,7 +152,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
         }
         kind::TABLE_DROP => Record::TableDrop(TableNo(take::<DropBody>(body)?.0.id)),
         kind::SEGMENT => Record::Segment(decode_segment(body)?),
-        kind::SEGMENT_DROP => Record::SegmentDrop(take::<DropBody>(body)?.0.id),
+        kind::SEGMENT_DROP => Record::SegmentDrop(SegmentNo(take::<DropBody>(body)?.0.id)),
         kind::CHUNK => Record::Chunk(decode_chunk(body)?),
         kind::COMMIT => decode_commit(body)?,
         kind::UNMAP => {
@@ -343,10 +343,10 @@ fn decode_pack(body: &[u8]) -> Result<PackRecord> {
 
 fn encode_segment(segment: &SegmentRecord, out: &mut Vec<u8>) {
     let body = SegmentBody {
-        id: segment.id,
+        id: segment.id.0,
         owner: segment.owner.0,
         layout: encode_layout(segment.layout),
-        sheet_segment: segment.sheet.segment,
+        sheet_segment: segment.sheet.segment.0,
         sheet_first: segment.sheet.first,
         sheet_count: segment.sheet.count,
         slots: segment.slabs.len() as u32,
@@ -371,16 +371,24 @@ fn decode_segment(body: &[u8]) -> Result<SegmentRecord> {
         rest = after;
         slabs.push((at.disk != DISK_ABSENT).then_some(SlabAt { disk: at.disk, slab: at.slab }));
     }
-    let sheet = PageRun { segment: segment.sheet_segment, first: segment.sheet_first, count: segment.sheet_count };
+    let sheet =
+        PageRun { segment: SegmentNo(segment.sheet_segment), first: segment.sheet_first, count: segment.sheet_count };
     let missed = segment.missed[0] as u128 | (segment.missed[1] as u128) << 64;
-    Ok(SegmentRecord { id: segment.id, owner: TableNo(segment.owner), layout, sheet, slabs: slabs.into(), missed })
+    Ok(SegmentRecord {
+        id: SegmentNo(segment.id),
+        owner: TableNo(segment.owner),
+        layout,
+        sheet,
+        slabs: slabs.into(),
+        missed,
+    })
 }
 
 fn encode_commit(commit: &CommitRecord<'_>, out: &mut Vec<u8>) {
     let body = CommitBody {
         stripe: commit.stripe,
         table: commit.table.0,
-        segment: commit.segment,
+        segment: commit.segment.0,
         index: commit.index,
         sums: commit.sums.len() as u32,
         retires: commit.retires,
@@ -398,7 +406,7 @@ fn decode_commit(body: &[u8]) -> Result<Record<'_>> {
     Ok(Record::Commit(CommitRecord {
         table: TableNo(commit.table),
         stripe: commit.stripe,
-        segment: commit.segment,
+        segment: SegmentNo(commit.segment),
         index: commit.index,
         retires: commit.retires,
         sums: Cow::Owned(sums),
@@ -416,7 +424,7 @@ mod tests {
         let layout = Layout::new(Resiliency::Parity { parity: 1 }, 3, ByteCount::kib(24)).unwrap();
         vec![
             Record::Pool(PoolRecord {
-                next_segment: 7,
+                next_segment: SegmentNo(7),
                 next_table: TableNo(3),
                 next_vdisk: VdiskNo(2),
                 next_job: JobNo(9),
@@ -446,24 +454,24 @@ mod tests {
             Record::Table(TableRecord { id: TableNo(9), layout, disks: 0b1011, packs: Some(TableNo(7)) }),
             Record::TableDrop(TableNo(2)),
             Record::Segment(SegmentRecord {
-                id: 11,
+                id: SegmentNo(11),
                 owner: TableNo(9),
                 layout,
-                sheet: PageRun { segment: 1, first: 2, count: 3 },
+                sheet: PageRun { segment: SegmentNo(1), first: 2, count: 3 },
                 slabs: Rc::new([Some(SlabAt { disk: 0, slab: 5 }), None, Some(SlabAt { disk: 2, slab: 6 })]),
                 missed: 1 << 95 | 4,
             }),
-            Record::SegmentDrop(5),
+            Record::SegmentDrop(SegmentNo(5)),
             Record::Chunk(ChunkRecord {
                 table: TableNo(9),
                 chunk: 1,
-                pages: PageRun { segment: 1, first: 8, count: 16 },
+                pages: PageRun { segment: SegmentNo(1), first: 8, count: 16 },
                 versions: [3; 16],
             }),
             Record::Commit(CommitRecord {
                 table: TableNo(9),
                 stripe: 77,
-                segment: 11,
+                segment: SegmentNo(11),
                 index: 5,
                 retires: 1000,
                 sums: Cow::Owned(vec![1, 2, 3]),
@@ -499,7 +507,7 @@ mod tests {
             }),
             Record::Tree(TreeRecord {
                 root: core::array::from_fn(|at| at as u8),
-                changes: vec![PageChange { segment: 3, first: 1 << 20, count: 2, taken: true }],
+                changes: vec![PageChange { segment: SegmentNo(3), first: 1 << 20, count: 2, taken: true }],
             }),
         ]
     }

@@ -6,6 +6,7 @@ use super::{Halt, JobKind, Ticket};
 use crate::error::ErrorKind;
 use crate::format::record::Usage;
 use crate::store::slots_on;
+use crate::units::SegmentNo;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -83,7 +84,7 @@ impl Pool {
     }
 
     /// The slots that lie on a disk, metadata first.
-    pub(in crate::pool) fn slots_of(&self, disk: u16) -> Vec<(u32, usize)> {
+    pub(in crate::pool) fn slots_of(&self, disk: u16) -> Vec<(SegmentNo, usize)> {
         let map = self.store.map.borrow();
         let mut found = Vec::new();
         for segment in map.segments.values() {
@@ -113,7 +114,7 @@ impl Pool {
     }
 
     /// A slot whose move makes the fill levels more even, and where it goes. `None`: they are even, or nothing helps.
-    fn next_shift(&self) -> Option<(u32, usize, u16)> {
+    fn next_shift(&self) -> Option<(SegmentNo, usize, u16)> {
         let map = self.store.map.borrow();
         // Thousandths of a disk that are in use, with `more` slabs beside those that are.
         let level = |no: u16, more: i64| {

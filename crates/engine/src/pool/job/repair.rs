@@ -18,7 +18,7 @@ use crate::format::record::{Away, OWNER_METADATA, SlabAt, Usage};
 use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::store::{join, slots_on};
-use crate::units::{ByteCount, Nanos};
+use crate::units::{ByteCount, Nanos, SegmentNo};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -37,7 +37,7 @@ struct Task {
     data: bool,
     /// Then what has the least redundancy left.
     left: i64,
-    segment: u32,
+    segment: SegmentNo,
     slot: usize,
     /// It only lacks what its disk missed.
     in_place: bool,
@@ -177,7 +177,7 @@ impl Pool {
     /// Moves a slot to a disk with room: to `to` if that may be.
     pub(super) async fn find_home(
         &self,
-        segment: u32,
+        segment: SegmentNo,
         slot: usize,
         to: Option<u16>,
         tally: &Tally,
@@ -259,7 +259,7 @@ impl Pool {
     }
 
     /// Bytes of the strips of one slot that are in use.
-    pub(in crate::pool) fn slot_bytes(&self, segment: u32) -> u64 {
+    pub(in crate::pool) fn slot_bytes(&self, segment: SegmentNo) -> u64 {
         let map = self.store.map.borrow();
         map.segments.get(&segment).map_or(0, |found| match found.record.owner {
             OWNER_METADATA => 0,
@@ -342,7 +342,7 @@ impl Pool {
         }
         let mut records = Vec::new();
         let mut map = self.store.map.borrow_mut();
-        let lacking: Vec<(u32, u128)> = map
+        let lacking: Vec<(SegmentNo, u128)> = map
             .segments
             .values()
             .filter(|segment| segment.record.owner != OWNER_METADATA)
@@ -375,7 +375,7 @@ impl Pool {
         }
     }
 
-    fn metadata_on(&self, no: u16) -> Vec<(u32, SlabAt)> {
+    fn metadata_on(&self, no: u16) -> Vec<(SegmentNo, SlabAt)> {
         let map = self.store.map.borrow();
         let segments = map.metadata_segments();
         segments
