@@ -29,7 +29,7 @@ use crate::format::record::{self, OWNER_METADATA, Record, SlabAt};
 use crate::io::{Buf, Disk};
 use crate::store::quorum::{self, Standing};
 use crate::tree::KeyRange;
-use crate::units::{BLOCK, ByteCount, DiskOffset, SegmentNo};
+use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset, SegmentNo};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -64,7 +64,7 @@ pub struct PoolDump {
     /// Whether enough disks are there, and believed, to open it without a person's word.
     pub opens: bool,
     /// The number of a disk whose history could be gone on from as well.
-    pub rival: Option<u16>,
+    pub rival: Option<DiskNo>,
     /// The newest checkpoint.
     pub checkpoint: CheckpointDump,
     /// The log's live part.
@@ -97,7 +97,7 @@ struct Place {
 
 /// The disks of one pool that are there, by number.
 struct Places {
-    by_no: BTreeMap<u16, Place>,
+    by_no: BTreeMap<DiskNo, Place>,
     slab: ByteCount,
 }
 

@@ -9,7 +9,7 @@ use crate::store::meta::room::block_of;
 use crate::store::meta::shape;
 use crate::store::quorum::Standing;
 use crate::tree::{At, KeyRange, Lost, Opening, PageRef, PageStore, Place, Root, StoreFuture, Tree, TreeError, Why};
-use crate::units::{BLOCK, SegmentNo};
+use crate::units::{BLOCK, DiskNo, SegmentNo};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
@@ -46,7 +46,7 @@ pub struct BadCopy {
     /// The page's place.
     pub place: Place,
     /// The disk.
-    pub disk: u16,
+    pub disk: DiskNo,
     /// What is wrong.
     pub why: Why,
 }

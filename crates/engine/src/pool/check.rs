@@ -15,7 +15,7 @@ use crate::store::meta::copies::TreeProof;
 use crate::store::proof::Proof;
 use crate::stripe::table::Place;
 use crate::tree;
-use crate::units::{ByteCount, SegmentNo, TableNo};
+use crate::units::{ByteCount, DiskNo, SegmentNo, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -41,7 +41,7 @@ pub struct CheckReport {
     /// Stripes with data beyond the redundancy.
     pub lost_stripes: u64,
     /// Disks that took too long to tell what they have of the metadata.
-    pub silent: BTreeSet<u16>,
+    pub silent: BTreeSet<DiskNo>,
     /// Whatever should never be: sentences for people.
     pub problems: Vec<String>,
 }
@@ -169,7 +169,7 @@ impl Pool {
         &self,
         group: &[Homed],
         mends: bool,
-    ) -> (Vec<(PageId, Result<Proof>)>, Vec<(u16, Homed)>) {
+    ) -> (Vec<(PageId, Result<Proof>)>, Vec<(DiskNo, Homed)>) {
         // No checkpoint writes a page that is just being proven.
         let _turn = self.checkpointing.take().await;
         let still: Vec<Homed> = group.iter().copied().filter(|(id, home)| self.store.is_home(*id, home.0)).collect();
@@ -198,7 +198,7 @@ impl Pool {
             }
             let owner = segment.record.owner;
             // The copies of metadata share the disk of a pool that has one only.
-            let disks: BTreeSet<u16> = segment.record.slabs.iter().flatten().map(|at| at.disk).collect();
+            let disks: BTreeSet<DiskNo> = segment.record.slabs.iter().flatten().map(|at| at.disk).collect();
             if owner != OWNER_METADATA && disks.len() < segment.record.slabs.iter().flatten().count() {
                 report
                     .problems

@@ -15,7 +15,7 @@ use crate::format::record::{OWNER_METADATA, PageRun, Record, SegmentRecord, Slab
 use crate::geometry::{Layout, Resiliency};
 use crate::limits::METADATA_COPIES;
 use crate::mutant::{self, Mutant};
-use crate::units::{BLOCK, ByteCount, SegmentNo};
+use crate::units::{BLOCK, ByteCount, DiskNo, SegmentNo};
 
 /// How many copies metadata has that is made now.
 pub(super) struct Copies {
@@ -64,11 +64,11 @@ impl Map {
 
     /// A disk for data, with room and without a copy of this metadata, for a slot that has none, or shares that of
     /// another copy. Hot spares are for copies that were lost.
-    pub fn copy_home(&self, record: &SegmentRecord, slot: usize) -> Option<u16> {
+    pub fn copy_home(&self, record: &SegmentRecord, slot: usize) -> Option<DiskNo> {
         if !self.is_spare_copy(record, slot) || mutant::active(Mutant::CopiesStayTogether) {
             return None;
         }
-        let holds = |no: u16| record.slabs.iter().flatten().any(|at| at.disk == no);
+        let holds = |no: DiskNo| record.slabs.iter().flatten().any(|at| at.disk == no);
         let wanted = |disk: &DiskRoom| disk.record.usage == Usage::AutoSelect && !holds(disk.record.no);
         self.home_among(record.id, slot, wanted)
     }
@@ -89,7 +89,7 @@ impl Map {
 
     /// Whether a copy of metadata that leaves disk `no` and finds no other place may be given up: the others that can
     /// be read survive what every virtual disk does.
-    pub fn may_vanish(&self, record: &SegmentRecord, no: u16) -> bool {
+    pub fn may_vanish(&self, record: &SegmentRecord, no: DiskNo) -> bool {
         let others = self.readable_copies(record) & !(1 << no);
         let survived = self.tables.values().map(|table| table.record.layout.failures()).max().unwrap_or(0);
         record.owner == OWNER_METADATA && others.count_ones() as usize > survived.max(1)
@@ -103,7 +103,7 @@ impl Map {
 
     /// The disks (bits) from which this metadata can be read.
     fn readable_copies(&self, record: &SegmentRecord) -> u64 {
-        let readable = |no: &u16| self.disks.get(no).is_some_and(|disk| disk.healthy && disk.current);
+        let readable = |no: &DiskNo| self.disks.get(no).is_some_and(|disk| disk.healthy && disk.current);
         record.slabs.iter().flatten().map(|at| at.disk).filter(readable).fold(0, |set, no| set | 1 << no)
     }
 

@@ -38,7 +38,7 @@ use crate::format::record::{
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
 use crate::stripe::table::{Chunk, Place, Table};
-use crate::units::{ByteCount, JobNo, SegmentNo, TableNo, VdiskNo};
+use crate::units::{ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
 use ahead::Ahead;
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -63,7 +63,7 @@ pub struct Map {
     /// Chunks of stripe tables for which there is memory.
     pub chunks_max: u64,
     /// The most slabs that the disks that are there can have.
-    pub slabs_max: BTreeMap<u16, u32>,
+    pub slabs_max: BTreeMap<DiskNo, u32>,
     /// Bytes of the records of segments and chunks.
     bulk: u64,
     /// Page pairs that are the tree's.
@@ -71,7 +71,7 @@ pub struct Map {
     /// Numbers to give out next.
     pub next: PoolRecord,
     /// The members, present or not.
-    pub disks: BTreeMap<u16, DiskRoom>,
+    pub disks: BTreeMap<DiskNo, DiskRoom>,
     /// Virtual disks.
     pub vdisks: BTreeMap<VdiskNo, VdiskRecord>,
     /// Stripe tables.
@@ -151,7 +151,7 @@ impl Segment {
 
     /// The disks it lies on, as bits; those that cannot be, in a record that is not proven yet, are none.
     pub fn disks(&self) -> u64 {
-        self.record.slabs.iter().flatten().fold(0, |set, at| set | 1u64.checked_shl(at.disk.into()).unwrap_or(0))
+        self.record.slabs.iter().flatten().fold(0, |set, at| set | 1u64.checked_shl(at.disk.0.into()).unwrap_or(0))
     }
 
     /// Where a slot lies, if it has a disk.
@@ -243,8 +243,8 @@ impl Map {
         match record {
             Record::Pool(next) => self.next = next,
             Record::Disk(record) => {
-                let room = record.disk_len.0 / self.slab.0;
-                if record.no as usize >= DISKS_MAX || record.slabs as u64 > room || record.disk_len >= VDISK_SIZE_MAX {
+                let (no, room) = (record.no.0 as usize, record.disk_len.0 / self.slab.0);
+                if no >= DISKS_MAX || record.slabs as u64 > room || record.disk_len >= VDISK_SIZE_MAX {
                     return fail!(Corrupt, "the record of disk {} contradicts itself", record.no);
                 }
                 self.disks
@@ -295,7 +295,7 @@ impl Map {
             }
             Record::Tree(tree) => self.tree = Some(tree),
             Record::DiskDrop(no) => {
-                self.disks.remove(&(no as u16));
+                self.disks.remove(&no);
             }
             Record::Settings(settings) => self.settings = settings,
             Record::Job(job) => {
@@ -525,7 +525,7 @@ impl Map {
 
     /// Whether every slot of a segment lies on a healthy disk.
     pub fn is_healthy(&self, segment: &Segment) -> bool {
-        let healthy = |disk: u16| self.disks.get(&disk).is_some_and(|room| room.healthy);
+        let healthy = |disk: DiskNo| self.disks.get(&disk).is_some_and(|room| room.healthy);
         segment.record.slabs.iter().all(|at| at.is_some_and(|at| healthy(at.disk)))
     }
 

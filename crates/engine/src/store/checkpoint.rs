@@ -32,7 +32,7 @@ use crate::segment::chunk_record;
 use crate::store::meta::PoolPages;
 use crate::store::meta::conf::is_configuration_stuck;
 use crate::tree::{Prepared, Tree, TreeError};
-use crate::units::{ByteCount, SegmentNo};
+use crate::units::{ByteCount, DiskNo, SegmentNo};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -228,7 +228,7 @@ impl Store {
 
     /// Writes the configuration to the disks of `voters` and makes it durable there.
     async fn write_blob(&self, voters: u64, anchor: &Anchor, blob: Vec<u8>) -> Result<()> {
-        let disks: Vec<u16> = self.present_in(voters);
+        let disks: Vec<DiskNo> = self.present_in(voters);
         let room = {
             let members = self.members.borrow();
             disks.iter().map(|no| members[no].plan.blob_len).min().unwrap_or(ByteCount::ZERO)
@@ -241,7 +241,7 @@ impl Store {
         Ok(())
     }
 
-    async fn write_blob_to(&self, no: u16, anchor: &Anchor, slice: IoSlice) {
+    async fn write_blob_to(&self, no: DiskNo, anchor: &Anchor, slice: IoSlice) {
         let at = {
             let members = self.members.borrow();
             let plan = &members[&no].plan;
@@ -254,7 +254,7 @@ impl Store {
         }
     }
 
-    fn present_in(&self, set: u64) -> Vec<u16> {
+    fn present_in(&self, set: u64) -> Vec<DiskNo> {
         let members = self.members.borrow();
         let there = members.iter().filter(|(no, member)| set >> **no & 1 == 1 && member.disk.is_some());
         there.map(|(no, _)| *no).collect()

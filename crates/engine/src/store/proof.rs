@@ -19,7 +19,7 @@ use crate::format::page::{PageId, PageKind};
 use crate::format::record::{PageRun, SlabAt};
 use crate::io::Buf;
 use crate::segment::PAGE_PAIR;
-use crate::units::BLOCK;
+use crate::units::{BLOCK, DiskNo};
 
 /// How the proof of a page ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ pub enum Proof {
         awaited: bool,
     },
     /// This disk takes longer to tell than the read timeout.
-    Late(u16),
+    Late(DiskNo),
 }
 
 impl Store {

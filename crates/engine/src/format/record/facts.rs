@@ -2,7 +2,7 @@
 
 use crate::format::page::CHUNK_PAGES;
 use crate::geometry::Layout;
-use crate::units::{ByteCount, JobNo, SegmentNo, TableNo, VdiskNo};
+use crate::units::{ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -14,7 +14,7 @@ pub const TABLES_MAX: usize = 8;
 pub const EVENT_TEXT_MAX: usize = 512;
 /// The owner of a segment that holds metadata pages.
 pub const OWNER_METADATA: TableNo = TableNo(u32::MAX);
-pub(in crate::format) const DISK_ABSENT: u16 = u16::MAX;
+pub(in crate::format) const DISK_ABSENT: DiskNo = DiskNo(u16::MAX);
 
 /// One fact.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,7 +48,7 @@ pub enum Record<'a> {
     /// Units of a virtual disk lie in a packed stripe.
     Pack(PackRecord),
     /// A member is none any more.
-    DiskDrop(u32),
+    DiskDrop(DiskNo),
     /// What the owner set.
     Settings(SettingsRecord),
     /// A job, as it is now.
@@ -71,14 +71,14 @@ pub struct PoolRecord {
     /// The next job's number.
     pub next_job: JobNo,
     /// The number after that of the disk that joined last; 0: not known.
-    pub next_disk: u16,
+    pub next_disk: DiskNo,
 }
 
 /// See [`Record::Disk`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiskRecord {
     /// Its number in the pool.
-    pub no: u16,
+    pub no: DiskNo,
     /// [`Media`] as a number.
     pub media: Media,
     /// [`Usage`] as a number.
@@ -173,7 +173,7 @@ pub struct TableRecord {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SlabAt {
     /// The disk's number.
-    pub disk: u16,
+    pub disk: DiskNo,
     /// The slab's number on it.
     pub slab: u32,
 }
@@ -245,9 +245,9 @@ pub enum JobKind {
     /// Everything leaves one disk.
     Evacuate {
         /// Which.
-        disk: u16,
+        disk: DiskNo,
         /// Where to, as far as that goes.
-        to: Option<u16>,
+        to: Option<DiskNo>,
         /// Whether it leaves the pool at the end.
         forget: bool,
     },

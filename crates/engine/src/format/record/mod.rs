@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::fail;
 use crate::geometry::{Layout, Resiliency};
 use crate::limits::SLOTS_MAX;
-use crate::units::{ByteCount, JobNo, SegmentNo, TableNo, VdiskNo};
+use crate::units::{ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -72,9 +72,11 @@ impl Record<'_> {
             Record::VdiskDrop(VdiskNo(id))
             | Record::TableDrop(TableNo(id))
             | Record::SegmentDrop(SegmentNo(id))
-            | Record::DiskDrop(id)
             | Record::JobDrop(JobNo(id)) => {
                 out.extend_from_slice(DropBody { id: *id, pad_0: 0 }.as_bytes());
+            }
+            Record::DiskDrop(DiskNo(no)) => {
+                out.extend_from_slice(DropBody { id: u32::from(*no), pad_0: 0 }.as_bytes());
             }
             Record::Settings(settings) => out.extend_from_slice(encode_settings(settings).as_bytes()),
             Record::Job(job) => out.extend_from_slice(encode_job(job).as_bytes()),
@@ -166,7 +168,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
         }
         kind::LANDED => Record::Landed(decode_landed(body)?),
         kind::PACK => Record::Pack(decode_pack(body)?),
-        kind::DISK_DROP => Record::DiskDrop(take::<DropBody>(body)?.0.id),
+        kind::DISK_DROP => Record::DiskDrop(DiskNo(take::<DropBody>(body)?.0.id as u16)),
         kind::SETTINGS => Record::Settings(decode_settings(body)?),
         kind::JOB => Record::Job(decode_job(body)?),
         kind::JOB_DROP => Record::JobDrop(JobNo(take::<DropBody>(body)?.0.id)),
@@ -210,7 +212,7 @@ fn decode_layout(body: LayoutBody) -> Result<Layout> {
 
 fn encode_disk(disk: &DiskRecord) -> DiskBody {
     DiskBody {
-        no: disk.no,
+        no: disk.no.0,
         media: disk.media as u8,
         usage: disk.usage as u8,
         slabs: disk.slabs,
@@ -237,7 +239,7 @@ fn decode_disk(body: &[u8]) -> Result<DiskRecord> {
         _ => Away::Unknown,
     };
     Ok(DiskRecord {
-        no: disk.no,
+        no: DiskNo(disk.no),
         media,
         usage: decode_usage(disk.usage),
         slabs: disk.slabs,
@@ -355,7 +357,7 @@ fn encode_segment(segment: &SegmentRecord, out: &mut Vec<u8>) {
     out.extend_from_slice(body.as_bytes());
     for slab in segment.slabs.iter() {
         let at = slab.unwrap_or(SlabAt { disk: DISK_ABSENT, slab: 0 });
-        out.extend_from_slice(SlabBody { disk: at.disk, pad_0: 0, slab: at.slab }.as_bytes());
+        out.extend_from_slice(SlabBody { disk: at.disk.0, pad_0: 0, slab: at.slab }.as_bytes());
     }
 }
 
@@ -369,7 +371,7 @@ fn decode_segment(body: &[u8]) -> Result<SegmentRecord> {
     for _ in 0..segment.slots {
         let (at, after) = take::<SlabBody>(rest)?;
         rest = after;
-        slabs.push((at.disk != DISK_ABSENT).then_some(SlabAt { disk: at.disk, slab: at.slab }));
+        slabs.push((at.disk != DISK_ABSENT.0).then_some(SlabAt { disk: DiskNo(at.disk), slab: at.slab }));
     }
     let sheet =
         PageRun { segment: SegmentNo(segment.sheet_segment), first: segment.sheet_first, count: segment.sheet_count };
@@ -428,10 +430,10 @@ mod tests {
                 next_table: TableNo(3),
                 next_vdisk: VdiskNo(2),
                 next_job: JobNo(9),
-                next_disk: 4,
+                next_disk: DiskNo(4),
             }),
             Record::Disk(DiskRecord {
-                no: 3,
+                no: DiskNo(3),
                 media: Media::Ssd,
                 usage: Usage::HotSpare,
                 slabs: 9,
@@ -458,7 +460,11 @@ mod tests {
                 owner: TableNo(9),
                 layout,
                 sheet: PageRun { segment: SegmentNo(1), first: 2, count: 3 },
-                slabs: Rc::new([Some(SlabAt { disk: 0, slab: 5 }), None, Some(SlabAt { disk: 2, slab: 6 })]),
+                slabs: Rc::new([
+                    Some(SlabAt { disk: DiskNo(0), slab: 5 }),
+                    None,
+                    Some(SlabAt { disk: DiskNo(2), slab: 6 }),
+                ]),
                 missed: 1 << 95 | 4,
             }),
             Record::SegmentDrop(SegmentNo(5)),
@@ -484,11 +490,11 @@ mod tests {
                 retires: 11,
                 runs: vec![PackRun { unit: 1 << 40, index: 0, count: 2 }, PackRun { unit: 5, index: 2, count: 1 }],
             }),
-            Record::DiskDrop(3),
+            Record::DiskDrop(DiskNo(3)),
             Record::Settings(SettingsRecord { scrubbed: 1 << 40, ..SettingsRecord::default() }),
             Record::Job(JobRecord {
                 id: JobNo(4),
-                kind: JobKind::Evacuate { disk: 3, to: Some(5), forget: true },
+                kind: JobKind::Evacuate { disk: DiskNo(3), to: Some(DiskNo(5)), forget: true },
                 state: JobState::Paused,
                 began: 1 << 33,
                 done: 1,

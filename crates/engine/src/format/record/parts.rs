@@ -1,7 +1,7 @@
 //! The numbers that come next, chunks and landings as records.
 
 use super::*;
-use crate::units::SegmentNo;
+use crate::units::{DiskNo, SegmentNo};
 
 pub(super) fn encode_pool(pool: &PoolRecord) -> PoolBody {
     PoolBody {
@@ -9,7 +9,7 @@ pub(super) fn encode_pool(pool: &PoolRecord) -> PoolBody {
         next_table: pool.next_table.0,
         next_vdisk: pool.next_vdisk.0,
         next_job: pool.next_job.0,
-        next_disk: pool.next_disk,
+        next_disk: pool.next_disk.0,
         pad_0: [0; 6],
     }
 }
@@ -25,7 +25,7 @@ pub(super) fn decode_pool(body: &[u8]) -> Result<PoolRecord> {
         next_table: TableNo(pool.next_table),
         next_vdisk: VdiskNo(pool.next_vdisk),
         next_job: JobNo(pool.next_job),
-        next_disk: pool.next_disk,
+        next_disk: DiskNo(pool.next_disk),
     })
 }
 

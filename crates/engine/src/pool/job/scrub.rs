@@ -10,7 +10,7 @@ use crate::store::execute::Target;
 use crate::store::proof::Proof;
 use crate::store::{Store, join};
 use crate::stripe::table::Place;
-use crate::units::SegmentNo;
+use crate::units::{DiskNo, SegmentNo};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -147,9 +147,9 @@ impl Pool {
 }
 
 /// Bad blocks that each disk has shown since the pool was opened: number -> (name, count).
-fn bad_blocks(store: &Store) -> BTreeMap<u16, (String, u64)> {
+fn bad_blocks(store: &Store) -> BTreeMap<DiskNo, (String, u64)> {
     let members = store.members.borrow();
     let map = store.map.borrow();
-    let name = |no: &u16| map.disks.get(no).map_or_else(|| no.to_string(), |disk| disk.record.name.clone());
+    let name = |no: &DiskNo| map.disks.get(no).map_or_else(|| no.to_string(), |disk| disk.record.name.clone());
     members.iter().map(|(no, member)| (*no, (name(no), member.counters.bad_blocks))).collect()
 }

@@ -293,7 +293,7 @@ fn piece_of(place: Place) -> (SegmentNo, u32) {
 mod tests {
     use super::*;
     use crate::format::record::{Away, DiskRecord, Media, Usage};
-    use crate::units::ByteCount;
+    use crate::units::{ByteCount, DiskNo};
     use alloc::string::String;
     use proptest::prelude::*;
 
@@ -302,7 +302,7 @@ mod tests {
         let mut map = Map::new(ByteCount::mib(1));
         for no in 0..2 {
             let record = DiskRecord {
-                no,
+                no: DiskNo(no),
                 media: Media::Hdd,
                 usage: Usage::AutoSelect,
                 slabs,
