@@ -8,6 +8,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 use weft_engine::checksum::{BlockAddress, block_checksums, crc32c};
 use weft_engine::parity::{generate, kernel_name, reconstruct};
+use weft_engine::units::SegmentNo;
 
 const STRIP: usize = 64 << 10;
 const ROUNDS: usize = 40;
@@ -42,7 +43,7 @@ fn lines<'a>(strips: &'a [&'a [u8]]) -> Vec<Line<'a>> {
     let [mut a, mut b, mut c, mut d] = [(); 4].map(|_| vec![0; STRIP]);
     let [mut e, mut f, mut g, mut h] = [(); 4].map(|_| vec![0; STRIP]);
     let mut sums = vec![0; STRIP / 4096];
-    let at = BlockAddress { segment: 1, slot: 2, block: 3 };
+    let at = BlockAddress { segment: SegmentNo(1), slot: 2, block: 3 };
     let have = |columns: &[usize]| columns.iter().map(|&column| (column, strips[column])).collect::<Vec<_>>();
     let (without_p, without_pq) = (have(&[0, 2, 3, 4]), have(&[0, 1, 2, 3, 4, 5, 6, 7]));
     let (one, two) = (have(&[0, 2, 3, 4, 5, 6, 7, 9]), have(&[0, 2, 3, 4, 6, 7, 8, 9]));

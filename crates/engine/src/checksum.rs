@@ -13,7 +13,7 @@ mod table;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::units::{BLOCK, TableNo};
+use crate::units::{BLOCK, SegmentNo, TableNo};
 
 const BLOCK_LEN: usize = BLOCK as usize;
 
@@ -21,7 +21,7 @@ const BLOCK_LEN: usize = BLOCK as usize;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockAddress {
     /// The number of the segment.
-    pub segment: u32,
+    pub segment: SegmentNo,
     /// The slot (column x copy) within the segment.
     pub slot: u32,
     /// The 4 KiB block within the slot's slab.
@@ -86,7 +86,7 @@ fn with_address(kernel: Kernel, state: u32, at: BlockAddress) -> u32 {
 impl BlockAddress {
     fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
-        bytes[..4].copy_from_slice(&self.segment.to_le_bytes());
+        bytes[..4].copy_from_slice(&self.segment.0.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.slot.to_le_bytes());
         bytes[8..].copy_from_slice(&self.block.to_le_bytes());
         bytes
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_block_checksum_covers_the_data_and_then_the_address_in_little_endian() {
         let block = vec![0x5a; BLOCK_LEN];
-        let at = BlockAddress { segment: 0x0102_0304, slot: 0x0506_0708, block: 0x090a_0b0c_0d0e_0f10 };
+        let at = BlockAddress { segment: SegmentNo(0x0102_0304), slot: 0x0506_0708, block: 0x090a_0b0c_0d0e_0f10 };
         let message = [&block[..], &[4, 3, 2, 1, 8, 7, 6, 5, 16, 15, 14, 13, 12, 11, 10, 9]].concat();
         assert_eq!(block_checksum(at, &block), !reference(!0, &message));
     }
@@ -196,10 +196,10 @@ mod tests {
     #[test]
     fn a_block_at_another_address_does_not_verify() {
         let block = vec![7; BLOCK_LEN];
-        let at = BlockAddress { segment: 3, slot: 5, block: 1 << 40 };
+        let at = BlockAddress { segment: SegmentNo(3), slot: 5, block: 1 << 40 };
         let sum = block_checksum(at, &block);
         for bit in 0..32 {
-            assert_ne!(sum, block_checksum(BlockAddress { segment: at.segment ^ 1 << bit, ..at }, &block));
+            assert_ne!(sum, block_checksum(BlockAddress { segment: SegmentNo(at.segment.0 ^ 1 << bit), ..at }, &block));
             assert_ne!(sum, block_checksum(BlockAddress { slot: at.slot ^ 1 << bit, ..at }, &block));
         }
         for bit in 0..64 {
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn blocks_of_zeros_have_the_checksums_of_zeros() {
-        let first = BlockAddress { segment: 7, slot: 2, block: u32::MAX.into() };
+        let first = BlockAddress { segment: SegmentNo(7), slot: 2, block: u32::MAX.into() };
         let mut sums = [0; 3];
         block_checksums(first, &vec![0; 3 * BLOCK_LEN], &mut sums);
         assert!(zero_checksums(first).take(3).eq(sums));
@@ -218,7 +218,7 @@ mod tests {
     /// The block's last four bytes are chosen so that the sum of block and address is 0.
     #[test]
     fn a_checksum_that_would_be_zero_is_one() {
-        let at = BlockAddress { segment: 1, slot: 2, block: 3 };
+        let at = BlockAddress { segment: SegmentNo(1), slot: 2, block: 3 };
         let mut block = vec![0x11; BLOCK_LEN];
         // Undo the address, bit by bit, from the state whose complement is 0.
         let mut state = !0u32;
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn consecutive_blocks_count_up_from_the_first_address() {
         let data: Vec<u8> = (0..7 * BLOCK_LEN).map(|i| (i / 3) as u8).collect();
-        let first = BlockAddress { segment: 9, slot: 1, block: 100 };
+        let first = BlockAddress { segment: SegmentNo(9), slot: 1, block: 100 };
         let mut sums = [0; 7];
         block_checksums(first, &data, &mut sums);
         for (i, block) in data.chunks(BLOCK_LEN).enumerate() {
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "for 2 blocks")]
     fn a_partial_block_is_refused() {
-        block_checksums(BlockAddress { segment: 0, slot: 0, block: 0 }, &[0; 5000], &mut [0; 2]);
+        block_checksums(BlockAddress { segment: SegmentNo(0), slot: 0, block: 0 }, &[0; 5000], &mut [0; 2]);
     }
 
     proptest! {

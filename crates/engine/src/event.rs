@@ -3,14 +3,10 @@
 
 use crate::format::Id;
 use crate::format::record::JobState;
-use crate::units::{DiskOffset, JobNo, Nanos};
+use crate::units::{DiskNo, DiskOffset, JobNo, Nanos};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-
-/// The number of a disk within its pool; never reused.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
-pub struct DiskNo(pub u16);
 
 /// Something a person or a test may want to know.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -178,12 +174,6 @@ pub enum Event {
     },
 }
 
-impl fmt::Display for DiskNo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "disk {}", self.0)
-    }
-}
-
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -191,11 +181,11 @@ impl fmt::Display for Event {
                 write!(f, "pool opened, {replayed} log batches replayed")?;
                 if *torn { f.write_str(", a torn tail was dropped") } else { Ok(()) }
             }
-            Event::DiskLost { disk, reason } => write!(f, "{disk} lost: {reason}"),
-            Event::DiskInMaintenance { disk } => write!(f, "{disk} is in maintenance"),
+            Event::DiskLost { disk, reason } => write!(f, "disk {disk} lost: {reason}"),
+            Event::DiskInMaintenance { disk } => write!(f, "disk {disk} is in maintenance"),
             Event::DiskStalled { disk, waited } => write!(
                 f,
-                "{disk} has not answered for {} seconds; it cannot be done without, and whatever needs it waits",
+                "disk {disk} has not answered for {} seconds; it cannot be done without, and whatever needs it waits",
                 waited.0 / 1_000_000_000
             ),
             Event::TaskSpins { task, polls } => {
@@ -204,34 +194,39 @@ impl fmt::Display for Event {
                     "task \"{task}\" was run {polls} times in a row without getting on: a fault of weft, please report it"
                 )
             }
-            Event::DiskReturned { disk } => write!(f, "{disk} is back"),
+            Event::DiskReturned { disk } => write!(f, "disk {disk} is back"),
             Event::DiskOutOfStep { disk, diverged: true } => {
-                write!(f, "{disk} was used elsewhere without the other disks: what it holds is brought in line")
+                write!(f, "disk {disk} was used elsewhere without the other disks: what it holds is brought in line")
             }
             Event::DiskOutOfStep { disk, diverged: false } => {
-                write!(f, "{disk} is older than it was (put back from a copy?): what it holds is brought up to date")
+                write!(
+                    f,
+                    "disk {disk} is older than it was (put back from a copy?): what it holds is brought up to date"
+                )
             }
-            Event::BlockBad { disk, at, checksum: true } => write!(f, "{disk} at {}: checksum mismatch", at.0),
-            Event::BlockBad { disk, at, checksum: false } => write!(f, "{disk} at {}: read error", at.0),
-            Event::BlockHealed { disk, at } => write!(f, "{disk} at {}: block reconstructed and rewritten", at.0),
-            Event::BlockLost { disk, at } => write!(f, "{disk} at {}: block lost, beyond the redundancy", at.0),
-            Event::MetadataHealed { disk, what } => write!(f, "{disk}: damaged {what} rewritten from another copy"),
-            Event::DiskCaughtUp { disk } => write!(f, "{disk} is up to date again"),
+            Event::BlockBad { disk, at, checksum: true } => write!(f, "disk {disk} at {}: checksum mismatch", at.0),
+            Event::BlockBad { disk, at, checksum: false } => write!(f, "disk {disk} at {}: read error", at.0),
+            Event::BlockHealed { disk, at } => write!(f, "disk {disk} at {}: block reconstructed and rewritten", at.0),
+            Event::BlockLost { disk, at } => write!(f, "disk {disk} at {}: block lost, beyond the redundancy", at.0),
+            Event::MetadataHealed { disk, what } => {
+                write!(f, "disk {disk}: damaged {what} rewritten from another copy")
+            }
+            Event::DiskCaughtUp { disk } => write!(f, "disk {disk} is up to date again"),
             Event::DiskSlow { disk, slow: true, own, median } => write!(
                 f,
-                "{disk} is slow: a tenth of its requests take {} ms and more, {} ms on its peers; whatever waits for it is that slow",
+                "disk {disk} is slow: a tenth of its requests take {} ms and more, {} ms on its peers; whatever waits for it is that slow",
                 own.0 / 1_000_000,
                 median.0 / 1_000_000
             ),
-            Event::DiskSlow { disk, slow: false, .. } => write!(f, "{disk} is as fast as its peers again"),
+            Event::DiskSlow { disk, slow: false, .. } => write!(f, "disk {disk} is as fast as its peers again"),
             Event::DiskRetired { disk, bad_blocks } => {
-                write!(f, "{disk} is retired after {bad_blocks} bad blocks: what it holds moves to other disks")
+                write!(f, "disk {disk} is retired after {bad_blocks} bad blocks: what it holds moves to other disks")
             }
             Event::DiskUnreliable { disk, failures } => {
-                write!(f, "{disk} is retired after it failed {failures} times: what it holds moves to other disks")
+                write!(f, "disk {disk} is retired after it failed {failures} times: what it holds moves to other disks")
             }
-            Event::DiskAdded { disk } => write!(f, "{disk} joined the pool"),
-            Event::DiskRemoved { disk } => write!(f, "{disk} left the pool"),
+            Event::DiskAdded { disk } => write!(f, "disk {disk} joined the pool"),
+            Event::DiskRemoved { disk } => write!(f, "disk {disk} left the pool"),
             Event::LogMoved { disks } => {
                 f.write_str("the log is on ")?;
                 for (nth, disk) in disks.iter().enumerate() {
@@ -242,11 +237,11 @@ impl fmt::Display for Event {
                     } else {
                         " and "
                     };
-                    write!(f, "{before}{disk}")?;
+                    write!(f, "{before}disk {disk}")?;
                 }
                 f.write_str(" now")
             }
-            Event::SpareUsed { disk } => write!(f, "{disk}, a hot spare, takes the place of another disk"),
+            Event::SpareUsed { disk } => write!(f, "disk {disk}, a hot spare, takes the place of another disk"),
             Event::DiskForeign { id, pool } => {
                 write!(f, "disk {id} was removed from pool {pool} and is no part of it any more; it is left alone")
             }

@@ -16,7 +16,7 @@ use crate::format::batch::batch_len;
 use crate::format::label::Anchor;
 use crate::format::record::Record;
 use crate::sync::Signal;
-use crate::units::{BLOCK, TableNo};
+use crate::units::{BLOCK, SegmentNo, TableNo};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -90,7 +90,7 @@ struct State {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Touched {
     /// A segment.
-    Segment(u32),
+    Segment(SegmentNo),
     /// A table: it is no more, nor are its chunks.
     Table(TableNo),
     /// A chunk of a table.

@@ -14,7 +14,7 @@ use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::Disk;
 use weft_engine::pool::job::{JobKind, has_ended};
 use weft_engine::pool::{NewDisk, Pool};
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
 /// Bytes of the virtual disk.
@@ -46,7 +46,7 @@ pub fn run(seed: u64, resiliency: Resiliency) -> std::result::Result<(), String>
         filled
             .disk_set(to, weft_engine::pool::DiskChange { usage: Some(Usage::AutoSelect), ..Default::default() })
             .await?;
-        let kind = JobKind::Evacuate { disk: 0, to: Some(to), forget: false };
+        let kind = JobKind::Evacuate { disk: DiskNo(0), to: Some(to), forget: false };
         let job = filled.job_start(kind, 0).await?;
         world.sleep(Nanos(fate.below(40_000_000))).await;
         target.vanish();

@@ -7,7 +7,7 @@ use weft_engine::format::record::{Away, DiskRecord, Media, Usage, VdiskRecord};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::room::{Room, unusable};
 use weft_engine::segment::Map;
-use weft_engine::units::{ByteCount, TableNo, VdiskNo};
+use weft_engine::units::{ByteCount, DiskNo, TableNo, VdiskNo};
 
 /// Eight disks from 500 GB to 4 TB.
 pub const MIXED_GB: [u64; 8] = [500, 500, 1000, 1000, 2000, 2000, 3000, 4000];
@@ -99,7 +99,7 @@ pub fn empty_map(plans: &[DiskPlan], slab: ByteCount) -> Map {
     let mut map = Map::new(slab);
     for (no, plan) in plans.iter().enumerate() {
         let record = DiskRecord {
-            no: no as u16,
+            no: DiskNo(no as u16),
             media: Media::Hdd,
             usage: Usage::AutoSelect,
             slabs: plan.slabs,

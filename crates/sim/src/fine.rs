@@ -11,7 +11,7 @@ use weft_engine::format::label::{DiskPlan, Label};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::Disk;
 use weft_engine::store::Tuning;
-use weft_engine::units::{BLOCK, ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{BLOCK, ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
 
@@ -134,7 +134,7 @@ impl Story {
     fn come_back(&mut self) {
         let pool = self.rig.pool();
         self.rig.disks.iter().for_each(|disk| disk.return_intact(&mut self.rng));
-        for no in (0..self.rig.disks.len()).filter(|no| !pool.store().has_disk(*no as u16)) {
+        for no in (0..self.rig.disks.len()).filter(|no| !pool.store().has_disk(DiskNo(*no as u16))) {
             let (pool, disk) = (pool.clone(), Rc::new(self.rig.disks[no].clone()) as Rc<dyn Disk>);
             // One alone may wait for the others.
             let back = async move { pool.attach(disk).await.map(drop).unwrap() };

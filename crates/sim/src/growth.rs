@@ -13,7 +13,7 @@ use weft_engine::format::record::{Media, Usage};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::job::has_ended;
 use weft_engine::pool::{NewDisk, Pool};
-use weft_engine::units::{ByteCount, VirtualOffset};
+use weft_engine::units::{ByteCount, DiskNo, VirtualOffset};
 
 /// A pool that grows.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ fn go(growth: Growth) -> std::result::Result<(), String> {
     let gone = growth.first.min(layout.failures());
     rig.disks[..gone].iter().for_each(|disk| disk.vanish());
     let pool = rig.pool();
-    (0..gone as u16).for_each(|no| pool.store().disk_lost(no, "the story says so"));
+    (0..gone as u16).map(DiskNo).for_each(|no| pool.store().disk_lost(no, "the story says so"));
     said("writing without them", write(&rig, "second", 3))?;
     read(&rig, 3)?;
     rig.power_cut(&mut rng);

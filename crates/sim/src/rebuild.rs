@@ -20,7 +20,7 @@ use weft_engine::format::record::{JobKind, JobState, OWNER_METADATA, SettingsRec
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::{Buf, Disk};
 use weft_engine::store::Tuning;
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
 /// Bytes of a request of the fill, and of the classic stream.
@@ -113,7 +113,7 @@ pub fn run(case: Case) -> Outcome {
     let store = bench.pool.store().clone();
     let victim = a_disk_with_data(&bench);
     bench.disks[victim].vanish();
-    store.disk_lost(victim as u16, "it was pulled");
+    store.disk_lost(DiskNo(victim as u16), "it was pulled");
     let lost = bench.pool.unsound_bytes();
     let degraded = load.as_ref().map(|load| load.rate_over(&bench, span));
 
@@ -204,7 +204,7 @@ fn fill(case: Case) -> Bench {
 fn a_disk_with_data(bench: &Bench) -> usize {
     let map = bench.pool.store().map.borrow();
     let first = map.segments.values().find(|segment| segment.record.owner != OWNER_METADATA);
-    first.and_then(|segment| segment.slab(0)).expect("something was written, and it has a place").disk as usize
+    first.and_then(|segment| segment.slab(0)).expect("something was written, and it has a place").disk.0 as usize
 }
 
 /// Repairs; the time it took.

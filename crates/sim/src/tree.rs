@@ -20,7 +20,7 @@ use weft_engine::pool::Pool;
 use weft_engine::store::Store;
 use weft_engine::store::meta::room::place_of;
 use weft_engine::tree::{At, Key, KeyRange, Place};
-use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos};
+use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos};
 
 /// What a run found wrong, by its own judgement or by an assertion.
 fn finding<T>(run: impl FnOnce() -> Result<T, String>) -> Option<String> {
@@ -171,7 +171,7 @@ pub fn copies(pool: &Pool) -> Vec<(Place, Vec<(usize, DiskOffset)>)> {
             }
             let slabs = segment.record.slabs.iter().flatten();
             let at = |at| store.slab_offset(at, u64::from(block));
-            pages.push((place, slabs.map(|slab| (slab.disk as usize, at(*slab))).collect()));
+            pages.push((place, slabs.map(|slab| (slab.disk.0 as usize, at(*slab))).collect()));
         }
     }
     pages
@@ -230,8 +230,8 @@ fn new_rig(seed: u64, scheduling: Scheduling) -> Rig {
 
 /// Puts `no` back where it was taken from.
 async fn attach(pool: &Rc<Pool>, no: usize, disk: &SimDisk) -> Result<(), String> {
-    if pool.store().has_disk(no as u16) {
-        pool.store().disk_lost(no as u16, "it was gone for a moment");
+    if pool.store().has_disk(DiskNo(no as u16)) {
+        pool.store().disk_lost(DiskNo(no as u16), "it was gone for a moment");
     }
     let disk: Rc<dyn Disk> = Rc::new(disk.clone());
     pool.attach(disk).await.map(|_| ()).map_err(|error| format!("attaching disk {no}: {error}"))

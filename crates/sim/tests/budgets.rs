@@ -10,7 +10,7 @@ use weft_engine::pool::{OpenOptions, VdiskSpec};
 use weft_engine::store::Tuning;
 use weft_engine::store::budget::{BudgetInfo, Keeping};
 use weft_engine::stripe::table::CHUNK_BYTES;
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
 use weft_sim::rig::{PATIENCE, Rig, resiliencies};
@@ -53,7 +53,7 @@ fn stripes_that_cannot_be_merged_stop_nobody_else() {
     let filled = weak.clone();
     rig.run(async move { filled.write(VirtualOffset(0), &vec![1; 8 << 20], true).await.unwrap() });
     let store = rig.pool().store().clone();
-    store.disk_lost(0, "the story says so");
+    store.disk_lost(DiskNo(0), "the story says so");
     // Partial stripes of the weak one fill the memory; none of them can be merged, for what lies below is out of reach.
     let (world, partial) = (rig.world.clone(), weak.clone());
     world.spawn(
@@ -263,7 +263,7 @@ fn reads_do_not_wait_for_writes_that_wait_and_neither_are_more_than_their_memory
             filled.write(VirtualOffset(at << 16), &[1; 64 << 10], true).await.unwrap();
         }
     });
-    rig.pool().store().disk_lost(0, "the story says so");
+    rig.pool().store().disk_lost(DiskNo(0), "the story says so");
     // They wait for the disk, and with them those for which there is no memory.
     for at in 0..16u64 {
         let vdisk = weak.clone();

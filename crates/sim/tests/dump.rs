@@ -11,7 +11,7 @@ use weft_engine::dump::{Dump, PoolDump, Slot, Wanted, dump};
 use weft_engine::io::Disk;
 use weft_engine::store::quorum::Standing;
 use weft_engine::tree::{Key, KeyRange};
-use weft_engine::units::{BLOCK, ByteCount, DiskOffset};
+use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset};
 use weft_sim::disk::DiskImage;
 
 const SUMMARY: Wanted = Wanted { records: false, keys: None };
@@ -104,9 +104,9 @@ fn a_damaged_copy_is_named_and_a_page_that_no_copy_has_is_lost_with_its_keys() {
         let tree = told_of(&story, &one).tree.unwrap();
         assert!(tree.lost.is_empty(), "another disk has it: {tree:?}");
         assert_eq!(tree.pages, reached);
-        let named: Vec<(u64, u16)> = tree.bad.iter().map(|bad| (bad.place.0, bad.disk)).collect();
+        let named: Vec<(u64, DiskNo)> = tree.bad.iter().map(|bad| (bad.place.0, bad.disk)).collect();
         seen.0 += named.len();
-        assert!(named.is_empty() || named == [(place, disk as u16)], "{named:?}");
+        assert!(named.is_empty() || named == [(place, DiskNo(disk as u16))], "{named:?}");
         let mut all = images.clone();
         for image in &mut all {
             let of_place = tree_pages(image).remove(&place).unwrap_or_default();
@@ -154,9 +154,9 @@ fn what_is_missing_behind_or_damaged_is_said_disk_by_disk() {
     assert!(matches!(disks.disks[2][..], [Slot::Other, Slot::Other, Slot::Label(_), Slot::Label(_)]));
     let pool = &disks.pools[0];
     assert_eq!(pool.checkpoint.harmed, 1 << voter);
-    let lacking: Vec<(u16, u64, u64)> =
+    let lacking: Vec<(DiskNo, u64, u64)> =
         pool.log.lacking.iter().map(|lacking| (lacking.disk, lacking.first, lacking.count)).collect();
-    assert_eq!(lacking, [(logger as u16, label.anchor.log_tail_batch, 1)]);
+    assert_eq!(lacking, [(DiskNo(logger as u16), label.anchor.log_tail_batch, 1)]);
     assert!(pool.log.batches.1 > 0 && pool.log.wrong.is_none());
 }
 
@@ -173,6 +173,6 @@ fn disks_of_two_pools_and_blank_ones_are_told_apart() {
     // An image with the pool's label twice: a copy of a disk.
     images[3] = images[2].clone();
     let pool = told_of(&first, &images);
-    assert_eq!(pool.members.iter().filter(|member| member.no == 2).count(), 2);
+    assert_eq!(pool.members.iter().filter(|member| member.no == DiskNo(2)).count(), 2);
     assert_eq!(pool.members[3].standing, None, "the second one is nobody");
 }

@@ -26,7 +26,7 @@ use weft_engine::io::Disk;
 use weft_engine::pool::VdiskSpec;
 use weft_engine::store::meta::conf::CONF;
 use weft_engine::tree::{At, Key, KeyRange};
-use weft_engine::units::{BLOCK, ByteCount, DiskOffset, JobNo, TableNo, VdiskNo, VirtualOffset};
+use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset, JobNo, SegmentNo, TableNo, VdiskNo, VirtualOffset};
 use weft_sim::disk::DiskImage;
 use weft_sim::rng::Rng;
 
@@ -93,7 +93,7 @@ fn a_pool_that_contradicts_itself_does_not_open() {
     });
     let own = own.unwrap();
     let disk = records.iter().find_map(|record| match record {
-        Record::Disk(disk) if disk.no == 1 => Some(disk.clone()),
+        Record::Disk(disk) if disk.no == DiskNo(1) => Some(disk.clone()),
         _ => None,
     });
     let disk = disk.unwrap();
@@ -114,7 +114,7 @@ fn a_pool_that_contradicts_itself_does_not_open() {
     let pool = |next_segment| Record::Pool(PoolRecord { next_segment, ..PoolRecord::default() });
     let many: Vec<Record<'static>> = (0..500)
         .map(|chunk| {
-            let pages = PageRun { segment: 0, first: 0, count: 16 };
+            let pages = PageRun { segment: SegmentNo(0), first: 0, count: 16 };
             Record::Chunk(ChunkRecord { table: own.tables[0], chunk: chunk + 100, pages, versions: [0; 16] })
         })
         .collect();
@@ -125,8 +125,8 @@ fn a_pool_that_contradicts_itself_does_not_open() {
         ("a name that moves the cursor", vec![vdisk(own.id, "\u{1b}[2J", own.tables.clone())]),
         ("a disk with the name of another", vec![renamed("d0")]),
         ("a name of a disk with a line break", vec![renamed("d\n0")]),
-        ("a job about a disk that cannot be", vec![job(9999)]),
-        ("numbers at their end", vec![pool(u32::MAX)]),
+        ("a job about a disk that cannot be", vec![job(DiskNo(9999))]),
+        ("numbers at their end", vec![pool(SegmentNo(u32::MAX))]),
         (
             "more slabs than the disk has",
             vec![Record::Disk(DiskRecord { slabs: disk.slabs + 1, disk_len: ByteCount::gib(1), ..disk.clone() })],

@@ -8,7 +8,7 @@ use weft_engine::format::record::{Media, Usage};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::job::JobState;
 use weft_engine::pool::{DiskChange, NewDisk, Pool};
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::rig::Rig;
 use weft_sim::rng::Rng;
@@ -37,12 +37,12 @@ fn of(domain: &str) -> DiskChange {
     DiskChange { domain: Some(domain.into()), ..DiskChange::default() }
 }
 
-fn set(rig: &Rig, no: u16, change: DiskChange) {
+fn set(rig: &Rig, no: DiskNo, change: DiskChange) {
     let pool = rig.pool();
     rig.run(async move { pool.disk_set(no, change).await.unwrap() });
 }
 
-fn add(rig: &Rig, at: usize, usage: Usage) -> u16 {
+fn add(rig: &Rig, at: usize, usage: Usage) -> DiskNo {
     let disk = Rc::new(rig.disks[at].clone());
     let new = NewDisk { disk, id: Id([100 + at as u8; 16]), name: format!("new{at}"), media: Media::Ssd };
     let pool = rig.pool();
@@ -65,11 +65,11 @@ fn holds(rig: &Rig, no: u64, value: u8) {
     assert!(bytes.iter().all(|byte| *byte == value), "sector {no} holds {} and not {value}", bytes[0]);
 }
 
-fn loggers(pool: &Pool) -> Vec<u16> {
+fn loggers(pool: &Pool) -> Vec<DiskNo> {
     pool.info().disks.iter().filter(|disk| disk.logs).map(|disk| disk.no).collect()
 }
 
-fn voters(pool: &Pool) -> Vec<u16> {
+fn voters(pool: &Pool) -> Vec<DiskNo> {
     pool.info().disks.iter().filter(|disk| disk.votes).map(|disk| disk.no).collect()
 }
 
@@ -91,11 +91,15 @@ fn settled(rig: &Rig) {
 fn the_log_goes_to_journal_disks_as_they_come_and_back_as_they_go() {
     let (mut rig, mut rng) = pool(1, 6, 4);
     (0..8).for_each(|no| land(&rig, no, 10 + no as u8));
-    assert_eq!(loggers(&rig.pool()), [0, 1, 2]);
+    assert_eq!(loggers(&rig.pool()), [0, 1, 2].map(DiskNo));
     rig.world.take_events();
     let first = add(&rig, 4, Usage::Journal);
     settled(&rig);
-    assert_eq!(loggers(&rig.pool()), [0, 1, first], "two ordinary disks stay: there are never fewer copies");
+    assert_eq!(
+        loggers(&rig.pool()),
+        [DiskNo(0), DiskNo(1), first],
+        "two ordinary disks stay: there are never fewer copies"
+    );
     let told = rig
         .world
         .take_events()
@@ -105,7 +109,7 @@ fn the_log_goes_to_journal_disks_as_they_come_and_back_as_they_go() {
     let second = add(&rig, 5, Usage::AutoSelect);
     set(&rig, second, used(Usage::Journal));
     settled(&rig);
-    assert_eq!(loggers(&rig.pool()), [0, first, second]);
+    assert_eq!(loggers(&rig.pool()), [DiskNo(0), first, second]);
     (8..16).for_each(|no| land(&rig, no, 10 + no as u8));
     rig.power_cut(&mut rng);
     // What the two journal disks carry is all of it.
@@ -117,7 +121,7 @@ fn the_log_goes_to_journal_disks_as_they_come_and_back_as_they_go() {
     set(&rig, first, used(Usage::AutoSelect));
     set(&rig, second, used(Usage::Retired));
     settled(&rig);
-    assert_eq!(loggers(&rig.pool()), [2, 3, first]);
+    assert_eq!(loggers(&rig.pool()), [DiskNo(2), DiskNo(3), first]);
     rig.close().unwrap();
 }
 
@@ -134,7 +138,7 @@ fn a_crash_anywhere_in_a_move_of_the_log_loses_nothing_even_with_two_disks() {
             let (pool, world) = (pool.clone(), world.clone());
             async move {
                 for no in [3, 4, 5] {
-                    pool.disk_set(no, used(Usage::Journal)).await.unwrap();
+                    pool.disk_set(DiskNo(no), used(Usage::Journal)).await.unwrap();
                 }
                 while !pool.store().is_settled() {
                     world.sleep(Nanos::millis(1)).await;
@@ -169,7 +173,7 @@ fn a_journal_disk_that_fails_is_replaced_at_once_and_nothing_flushed_is_lost() {
     rig.disks[4].vanish();
     (8..12).for_each(|no| land(&rig, no, 10 + no as u8));
     settled(&rig);
-    assert_eq!(loggers(&rig.pool()), [0, 1, 2]);
+    assert_eq!(loggers(&rig.pool()), [0, 1, 2].map(DiskNo));
     rig.power_cut(&mut rng);
     rig.disks[4].come_back(&mut rng);
     rig.open(&mut rng).unwrap();
@@ -193,10 +197,10 @@ fn a_disk_that_carries_the_log_no_more_is_not_believed_about_it() {
     let (mut rig, mut rng) = pool(4, 6, 6);
     land(&rig, 0, 1);
     for no in [3, 4, 5] {
-        set(&rig, no, used(Usage::Journal));
+        set(&rig, DiskNo(no), used(Usage::Journal));
     }
     settled(&rig);
-    assert_eq!(loggers(&rig.pool()), [3, 4, 5]);
+    assert_eq!(loggers(&rig.pool()), [3, 4, 5].map(DiskNo));
     land(&rig, 0, 2);
     rig.power_cut(&mut rng);
     // The old copies alone: what they say of the end of the log is not true any more.
@@ -223,15 +227,15 @@ fn damage_on_one_log_disk_does_not_move_with_the_log() {
     // Every batch is unharmed on one of the three only.
     for (nth, batch) in batches.iter().enumerate() {
         for no in (0..3).filter(|no| *no != nth % 3) {
-            let plan = rig.pool().store().members.borrow()[&(no as u16)].plan;
+            let plan = rig.pool().store().members.borrow()[&DiskNo(no as u16)].plan;
             rig.disks[no].rot(plan.log_at + ByteCount(batch.position % plan.log_len.0));
         }
     }
     for no in [3, 4, 5] {
-        set(&rig, no, used(Usage::Journal));
+        set(&rig, DiskNo(no), used(Usage::Journal));
     }
     settled(&rig);
-    assert_eq!(loggers(&rig.pool()), [3, 4, 5]);
+    assert_eq!(loggers(&rig.pool()), [3, 4, 5].map(DiskNo));
     rig.power_cut(&mut rng);
     (0..2).for_each(|no| rig.disks[no].vanish());
     (4..6).for_each(|no| rig.disks[no].vanish());
@@ -246,7 +250,7 @@ fn no_domain_takes_the_majority_of_the_votes_or_the_whole_log_with_it() {
     let (mut rig, mut rng) = pool(6, 7, 7);
     land(&rig, 0, 1);
     for (no, domain) in ["a", "a", "a", "a", "b", "c", "c"].iter().enumerate() {
-        set(&rig, no as u16, of(domain));
+        set(&rig, DiskNo(no as u16), of(domain));
     }
     settled(&rig);
     let (log, votes) = (loggers(&rig.pool()), voters(&rig.pool()));
@@ -312,12 +316,15 @@ fn a_disk_that_comes_back_gets_the_part_of_the_log_that_it_missed() {
     rig.run(async move { pool.attach(back).await.unwrap() });
     let (pool, world) = (rig.pool(), rig.world.clone());
     rig.run(async move {
-        while !pool.store().is_current(2) {
+        while !pool.store().is_current(DiskNo(2)) {
             world.sleep(Nanos::millis(1)).await;
         }
     });
     settled(&rig);
-    assert_eq!((loggers(&rig.pool()), voters(&rig.pool())), (vec![0, 1, 2], vec![0, 1, 2]));
+    assert_eq!(
+        (loggers(&rig.pool()), voters(&rig.pool())),
+        (vec![DiskNo(0), DiskNo(1), DiskNo(2)], vec![DiskNo(0), DiskNo(1), DiskNo(2)])
+    );
     (8..10).for_each(|no| land(&rig, no, 10 + no as u8));
     rig.power_cut(&mut rng);
     // It alone has all of it.

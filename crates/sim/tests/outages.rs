@@ -10,7 +10,7 @@ use weft_engine::pool::job::{JobState, has_ended};
 use weft_engine::pool::{DiskChange, OpenOptions, Pool, VdiskSpec};
 use weft_engine::segment::Segment;
 use weft_engine::store::{Tuning, slots_on};
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
 use weft_sim::rig::Rig;
@@ -57,13 +57,13 @@ fn changes_of_the_configuration_never_fill_the_log_while_flushed_data_cannot_lea
     rig.run(async move {
         flushed.write(VirtualOffset(0), &vec![1; 2 << 20], true).await.unwrap();
         // What lies below the partial stripes is out of reach from now on: they can be merged no more.
-        pool.store().disk_lost(0, "the story says so");
+        pool.store().disk_lost(DiskNo(0), "the story says so");
         for stripe in 0..13 {
             flushed.write(VirtualOffset(stripe * STRIPE + 4096), &[2; 32 << 10], true).await.unwrap();
         }
         for nth in 0..1000 {
             let change = DiskChange { name: Some(format!("name{nth}")), ..DiskChange::default() };
-            pool.disk_set(5, change).await.unwrap();
+            pool.disk_set(DiskNo(5), change).await.unwrap();
             if nth % 100 == 0 {
                 strong.write(VirtualOffset(nth * 4096), &[3; 64 << 10], true).await.unwrap();
             }
@@ -75,7 +75,7 @@ fn changes_of_the_configuration_never_fill_the_log_while_flushed_data_cannot_lea
     let vdisk = rig.pool().vdisk("weak").unwrap();
     let (pool, disk) = (rig.pool(), rig.disks[0].clone());
     let right = rig.run(async move {
-        if !pool.store().has_disk(0) {
+        if !pool.store().has_disk(DiskNo(0)) {
             pool.attach(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
         }
         let mut right = true;
@@ -100,7 +100,7 @@ fn a_write_is_not_refused_for_want_of_memory_while_the_disks_that_have_just_gone
     rig.run(async move {
         weak.write(VirtualOffset(0), &vec![1; 4 << 20], true).await.unwrap();
         disk.vanish();
-        pool.store().disk_lost(0, "the story says so");
+        pool.store().disk_lost(DiskNo(0), "the story says so");
         let back = world.clone();
         world.spawn(
             "return",
@@ -127,7 +127,7 @@ fn metadata_that_was_made_while_a_disk_was_away_is_on_that_disk_too_once_it_is_b
     let (pool, disk) = (rig.pool(), rig.disks[0].clone());
     let homes = rig.run(async move {
         disk.vanish();
-        pool.store().disk_lost(0, "the story says so");
+        pool.store().disk_lost(DiskNo(0), "the story says so");
         vdisk.write(VirtualOffset(0), &[1; 64 << 10], true).await.unwrap();
         disk.return_intact(&mut rng);
         pool.attach(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
@@ -198,7 +198,7 @@ fn writes_that_wait_for_memory_which_waits_for_a_disk_end_when_disks_were_waited
         let holds = |segment: &Segment| (segment.record.owner != OWNER_METADATA).then(|| segment.disks());
         let held = store.map.borrow().segments.values().find_map(holds).unwrap().trailing_zeros();
         disks[held as usize].vanish();
-        store.disk_lost(held as u16, "the story says so");
+        store.disk_lost(DiskNo(held as u16), "the story says so");
         drop(turn);
         while store.limbo.withdrawals() < STRIPES {
             world.sleep(Nanos::millis(1)).await;
@@ -232,10 +232,10 @@ fn metadata_moves_to_no_disk_whose_own_is_behind() {
         let homes = || {
             let map = store.map.borrow();
             let metadata = map.segments.values().filter(|found| found.record.owner == OWNER_METADATA);
-            metadata.flat_map(|found| found.record.slabs.to_vec()).flatten().map(|at| at.disk).collect::<Vec<u16>>()
+            metadata.flat_map(|found| found.record.slabs.to_vec()).flatten().map(|at| at.disk).collect::<Vec<DiskNo>>()
         };
-        let behind = (0..4).find(|no| !homes().contains(no)).expect("there are three copies");
-        let member = disks[behind as usize].clone();
+        let behind = (0..4).map(DiskNo).find(|no| !homes().contains(no)).expect("there are three copies");
+        let member = disks[behind.0 as usize].clone();
         member.vanish();
         store.disk_lost(behind, "the story says so");
         vdisk.write(VirtualOffset(0), &vec![2; 1 << 20], true).await.unwrap();
@@ -265,11 +265,11 @@ fn two_slots_of_a_segment_that_are_rebuilt_at_once_never_come_to_lie_on_one_disk
         let pool = rig.pool();
         let map = pool.store().map.borrow();
         let segment = map.segments.values().find(|found| found.record.owner != OWNER_METADATA).unwrap();
-        segment.record.slabs.iter().flatten().map(|at| at.disk).collect::<Vec<u16>>()
+        segment.record.slabs.iter().flatten().map(|at| at.disk).collect::<Vec<DiskNo>>()
     };
     let before = homes(&rig);
     // One of the other disks is by far the emptiest.
-    let others: Vec<u16> = (0..7).filter(|no| !before.contains(no)).collect();
+    let others: Vec<DiskNo> = (0..7).map(DiskNo).filter(|no| !before.contains(no)).collect();
     let filler = make(&rig, "filler", Resiliency::Simple, 2, 1 << others[1] | 1 << others[2]);
     let (pool, world) = (rig.pool(), rig.world.clone());
     let lost = [before[0], before[1]];
@@ -302,9 +302,9 @@ fn metadata_that_moved_since_the_last_checkpoint_is_found_after_a_crash_at_any_s
             written.write(VirtualOffset(0), &vec![1; 512 << 10], true).await.unwrap();
             homes(&pool)
         });
-        let copies: Vec<u16> = (0..5).filter(|no| before >> no & 1 == 1).collect();
-        let lose = |rig: &Rig, no: u16| {
-            rig.disks[no as usize].vanish();
+        let copies: Vec<DiskNo> = (0..5).map(DiskNo).filter(|no| before >> no & 1 == 1).collect();
+        let lose = |rig: &Rig, no: DiskNo| {
+            rig.disks[no.0 as usize].vanish();
             rig.pool().store().disk_lost(no, "the story says so");
         };
         // Most of it is on disks without the log: no checkpoint follows when those are lost.
@@ -322,7 +322,7 @@ fn metadata_that_moved_since_the_last_checkpoint_is_found_after_a_crash_at_any_s
         rig.world.run_until(Nanos::millis(100), goes_on);
         drop((pool, vdisk));
         rig.power_cut(&mut rng);
-        copies.iter().for_each(|no| rig.disks[*no as usize].return_intact(&mut rng));
+        copies.iter().for_each(|no| rig.disks[no.0 as usize].return_intact(&mut rng));
         let pool = rig.open(&mut rng).unwrap_or_else(|error| panic!("lost at step {step}: {error}"));
         let vdisk = pool.vdisk("vdisk").unwrap();
         drop(pool);
@@ -353,7 +353,7 @@ fn lose_a_version(seed: u64, beside: impl AsyncFnOnce(&Rc<Vdisk>) + 'static) -> 
         let turn = store.committing.take().await;
         beside(&vdisk).await;
         disk.vanish();
-        store.disk_lost(0, "the story says so");
+        store.disk_lost(DiskNo(0), "the story says so");
         disk.come_back(&mut rng);
         pool.attach(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
         drop(turn);
@@ -410,16 +410,17 @@ fn what_is_missed_and_told_late_is_made_good_by_the_next_repair() {
         let store = pool.store();
         let missing = || {
             let map = store.map.borrow();
-            let missed = map.segments.values().filter(|found| slots_on(&found.record, 0) & found.record.missed != 0);
+            let missed =
+                map.segments.values().filter(|found| slots_on(&found.record, DiskNo(0)) & found.record.missed != 0);
             missed.count()
         };
         let mark_all = || {
             let records: Vec<_> = store.map.borrow().segments.values().map(|found| found.record.clone()).collect();
             let data = records.iter().filter(|record| record.owner != OWNER_METADATA);
-            data.for_each(|record| store.note_missed(record.id, slots_on(record, 0)));
+            data.for_each(|record| store.note_missed(record.id, slots_on(record, DiskNo(0))));
         };
         disk.vanish();
-        store.disk_lost(0, "the story says so");
+        store.disk_lost(DiskNo(0), "the story says so");
         mark_all();
         let all = missing();
         assert!(all > 1);
@@ -461,12 +462,12 @@ fn checkpoints_are_taken_while_the_metadata_of_a_disk_that_is_back_is_copied() {
         vdisk.flush().await.unwrap();
         pool.checkpoint().await.unwrap();
         disk.vanish();
-        store.disk_lost(0, "the story says so");
+        store.disk_lost(DiskNo(0), "the story says so");
         vdisk.write(VirtualOffset(0), &[2; 4096], true).await.unwrap();
         disk.return_intact(&mut rng);
         pool.attach(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
         let mut taken = 0;
-        while !store.is_current(0) {
+        while !store.is_current(DiskNo(0)) {
             pool.checkpoint().await.unwrap();
             taken += 1;
         }
@@ -500,7 +501,7 @@ fn what_was_flushed_is_there_when_two_newer_versions_were_lost_one_after_the_oth
                 world.sleep(Nanos(moments.below(3_000_000))).await;
             }
             disk.vanish();
-            store.disk_lost(0, "the story says so");
+            store.disk_lost(DiskNo(0), "the story says so");
             world.sleep(Nanos::secs(1)).await;
             pool.checkpoint().await.unwrap();
             disk.come_back(&mut moments);

@@ -9,7 +9,7 @@ use weft_engine::pool::VdiskSpec;
 use weft_engine::pool::info::DiskState;
 use weft_engine::pool::job::{JobKind, JobState};
 use weft_engine::store::execute::Target;
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
 use weft_sim::rig::Rig;
@@ -81,17 +81,17 @@ fn two_slots_of_a_segment_that_are_rebuilt_at_once_never_share_a_disk() {
         let (gone, slots_of) = {
             let map = pool.store().map.borrow();
             let fixed = map.segments.values().find(|segment| segment.record.layout == layout).unwrap();
-            let disks: Vec<u16> = fixed.record.slabs.iter().flatten().map(|at| at.disk).collect();
+            let disks: Vec<DiskNo> = fixed.record.slabs.iter().flatten().map(|at| at.disk).collect();
             (disks[..2].to_vec(), fixed.record.id)
         };
-        gone.iter().for_each(|no| rig.disks[*no as usize].vanish());
+        gone.iter().for_each(|no| rig.disks[no.0 as usize].vanish());
         let told = rig.run(async move {
             let vdisk = pool.vdisk("vdisk").unwrap();
             vdisk.write(VirtualOffset(0), &vec![1; 1 << 20], true).await.unwrap();
             let job = pool.job_start(JobKind::Repair, 0).await.unwrap();
             assert_eq!(pool.job_wait(job).await.unwrap().state, JobState::Done);
             let map = pool.store().map.borrow();
-            let at: Vec<u16> = map.segments[&slots_of].record.slabs.iter().flatten().map(|at| at.disk).collect();
+            let at: Vec<DiskNo> = map.segments[&slots_of].record.slabs.iter().flatten().map(|at| at.disk).collect();
             at
         });
         let mut apart = told.clone();
@@ -221,7 +221,7 @@ fn a_flush_that_lost_more_than_the_layout_survives_is_not_acknowledged() {
         let place = map.tables.values().flat_map(|table| table.mapped_from(0)).next().expect("it is written").1;
         map.segments[&place.segment].slab(0).unwrap().disk
     };
-    rig.disks[holder as usize].fail_next_flush(DiskError::Media);
+    rig.disks[holder.0 as usize].fail_next_flush(DiskError::Media);
     let flushed = rig.run(async move { vdisk.flush().await });
     // It waits for the disk that was taken out, and then refuses: the disk may be attached again, and hold what was
     // written.
@@ -245,7 +245,7 @@ fn a_repair_leaves_a_slot_its_home_while_that_may_be_the_only_copy() {
         let target = Target::new(store, place).unwrap();
         let (away, _) = target.locate(0, 0).unwrap();
         let (spoiled, block) = target.locate(1, 0).unwrap();
-        (away.disk as usize, spoiled.disk as usize, store.slab_offset(spoiled, block))
+        (away.disk.0 as usize, spoiled.disk.0 as usize, store.slab_offset(spoiled, block))
     };
     rig.close().unwrap();
     rig.disks[away].vanish();
@@ -357,7 +357,7 @@ fn a_virtual_disk_lies_on_the_disks_it_was_given_and_stays_there_when_it_is_repa
     rig.run(async move {
         let vdisk = pool.vdisk_create(&spec).await.unwrap();
         vdisk.write(VirtualOffset(0), &vec![3; 1 << 20], true).await.unwrap();
-        let homes = |pool: &weft_engine::pool::Pool| -> Vec<u16> {
+        let homes = |pool: &weft_engine::pool::Pool| -> Vec<DiskNo> {
             let map = pool.store().map.borrow();
             let data = map
                 .segments
@@ -367,12 +367,12 @@ fn a_virtual_disk_lies_on_the_disks_it_was_given_and_stays_there_when_it_is_repa
                 .collect()
         };
         let gone = homes(&pool)[0];
-        assert!(homes(&pool).iter().all(|no| (2..6).contains(no)), "{:?}", homes(&pool));
+        assert!(homes(&pool).iter().all(|no| (2..6).contains(&no.0)), "{:?}", homes(&pool));
         pool.store().disk_lost(gone, "the story says so");
         let job = pool.job_start(JobKind::Repair, 0).await.unwrap();
         let ended = pool.job_wait(job).await.unwrap();
         assert_eq!(ended.state, JobState::Done, "{ended:?}");
-        assert!(homes(&pool).iter().all(|no| (2..6).contains(no) && *no != gone), "{:?}", homes(&pool));
+        assert!(homes(&pool).iter().all(|no| (2..6).contains(&no.0) && *no != gone), "{:?}", homes(&pool));
     });
     rig.close().unwrap();
 }
@@ -390,7 +390,7 @@ fn a_read_does_not_wait_for_a_disk_that_takes_too_long_and_the_disk_is_named() {
         let place = store.map.borrow().tables.values().flat_map(|table| table.mapped_from(0)).next().unwrap().1;
         Target::new(store, place).unwrap().locate(0, 0).unwrap().0.disk
     };
-    rig.disks[stalled as usize].stall(Nanos::secs(20));
+    rig.disks[stalled.0 as usize].stall(Nanos::secs(20));
     let world = rig.world.clone();
     let began = world.now();
     let len = data.len();

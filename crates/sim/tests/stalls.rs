@@ -1,12 +1,12 @@
 //! Stories of one disk that answers nothing for a while: whoever can do without it does, and says which disk it was.
 
 use std::rc::Rc;
-use weft_engine::event::{DiskNo, Event};
+use weft_engine::event::Event;
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::{Buf, Disk, DiskError};
 use weft_engine::pool::Pool;
 use weft_engine::pool::job::{JobKind, JobState, has_ended};
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
 use weft_sim::rig::{Rig, resiliencies};
@@ -141,10 +141,10 @@ fn what_a_disk_answers_after_it_was_lost_counts_for_nothing() {
     let pool = rig.pool();
     let (store, at) = (pool.store().clone(), {
         let members = pool.store().members.borrow();
-        members[&1].plan.blob_at
+        members[&DiskNo(1)].plan.blob_at
     });
     rig.disks[1].stall(Nanos::secs(20));
-    let before = store.members.borrow()[&1].completed;
+    let before = store.members.borrow()[&DiskNo(1)].completed;
     let (world, disk) = (rig.world.clone(), rig.disks[1].clone());
     let (written, flushed) = rig.run(async move {
         let (writing, flushing) = (store.clone(), store.clone());
@@ -152,20 +152,20 @@ fn what_a_disk_answers_after_it_was_lost_counts_for_nothing() {
         let (flushed, flush) = weft_engine::sync::promise();
         let write_task = async move {
             let bytes = vec![Buf::zeroed(4096).freeze()];
-            written.keep(writing.disk_write(1, at, bytes).await);
+            written.keep(writing.disk_write(DiskNo(1), at, bytes).await);
         };
         world.spawn("write", Box::pin(write_task));
-        world.spawn("flush", Box::pin(async move { flushed.keep(flushing.disk_flush(1).await) }));
+        world.spawn("flush", Box::pin(async move { flushed.keep(flushing.disk_flush(DiskNo(1)).await) }));
         world.sleep(Nanos::secs(1)).await;
-        store.disk_lost(1, "the story says so");
+        store.disk_lost(DiskNo(1), "the story says so");
         // It is the very same disk, as after a maintenance.
-        if let Some(member) = store.members.borrow_mut().get_mut(&1) {
+        if let Some(member) = store.members.borrow_mut().get_mut(&DiskNo(1)) {
             member.disk = Some(Rc::new(disk) as Rc<dyn Disk>);
         }
         (write.wait().await, flush.wait().await)
     });
     assert_eq!((written, flushed), (Err(DiskError::Gone), Err(DiskError::Gone)));
-    assert_eq!(pool.store().members.borrow()[&1].completed, before, "it was not counted");
+    assert_eq!(pool.store().members.borrow()[&DiskNo(1)].completed, before, "it was not counted");
     let mut rig = rig;
     drop(pool);
     rig.halt();

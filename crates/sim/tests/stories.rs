@@ -2,7 +2,7 @@
 
 use weft_engine::checksum::{BlockAddress, block_checksum};
 use weft_engine::geometry::Layout;
-use weft_engine::units::{ByteCount, VirtualOffset};
+use weft_engine::units::{ByteCount, SegmentNo, VirtualOffset};
 use weft_sim::rig::{Rig, resiliencies};
 use weft_sim::rng::Rng;
 use weft_sim::world::{Scheduling, SimWorld};
@@ -116,7 +116,7 @@ fn a_stripe_that_is_given_back_piece_by_piece_is_unmapped_with_the_last_piece_th
     // Not zeros, with the checksum of zeros: the polynomial itself.
     let mut posing = vec![0; 4096];
     posing[..8].copy_from_slice(&(0x82f6_3b78u64 << 1 | 1).to_le_bytes());
-    let somewhere = BlockAddress { segment: 1, slot: 0, block: 5 };
+    let somewhere = BlockAddress { segment: SegmentNo(1), slot: 0, block: 5 };
     assert_eq!(block_checksum(somewhere, &posing), block_checksum(somewhere, &[0; 4096]));
 
     let (disk, whole) = (vdisk.clone(), [7; 64 << 10]);

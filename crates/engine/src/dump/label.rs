@@ -4,7 +4,7 @@ use crate::format::Id;
 use crate::format::label::{DiskPlan, Label};
 use crate::io::{Buf, Disk};
 use crate::store::quorum::{self, Standing};
-use crate::units::BLOCK;
+use crate::units::{BLOCK, DiskNo};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -29,7 +29,7 @@ pub enum Slot {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member {
     /// Its number.
-    pub no: u16,
+    pub no: DiskNo,
     /// Its identity.
     pub id: Id,
     /// Which of the disks that were given it is; none where it was not given.
@@ -86,8 +86,8 @@ impl Slot {
 pub(super) fn members(newest: &Label, own: &[(usize, &Label)]) -> Vec<Member> {
     let mut strangers: Vec<(usize, &Label)> = own.to_vec();
     let mut members = Vec::new();
-    for no in (0..newest.disk_ids.len() as u16).filter(|no| newest.membership.members >> no & 1 == 1) {
-        let id = newest.disk_ids[no as usize];
+    for no in (0..newest.disk_ids.len() as u16).map(DiskNo).filter(|no| newest.membership.members >> no & 1 == 1) {
+        let id = newest.disk_ids[no.0 as usize];
         let at = strangers.iter().position(|(_, label)| (label.disk_no, label.disk_id) == (no, id));
         let found = at.map(|at| strangers.remove(at));
         let standing = found.map(|(_, label)| quorum::standing(newest, label));

@@ -6,7 +6,7 @@ use crate::format::batch::{BATCH_HEAD, BatchHead, decode_head, verify};
 use crate::format::label::Label;
 use crate::format::record::{self, Record};
 use crate::io::Buf;
-use crate::units::{BLOCK, ByteCount};
+use crate::units::{BLOCK, ByteCount, DiskNo};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -40,7 +40,7 @@ pub struct LogDump {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lacking {
     /// Its number.
-    pub disk: u16,
+    pub disk: DiskNo,
     /// The first batch that it lacks.
     pub first: u64,
     /// How many.
@@ -71,7 +71,7 @@ pub(super) async fn dump(
         ..LogDump::default()
     };
     let loggers = places.by_no.iter().filter(|(no, _)| label.membership.loggers >> **no & 1 == 1);
-    let loggers: Vec<(u16, &Place)> = loggers.map(|(no, place)| (*no, place)).collect();
+    let loggers: Vec<(DiskNo, &Place)> = loggers.map(|(no, place)| (*no, place)).collect();
     told.on = loggers.iter().fold(0, |set, (no, _)| set | 1 << no);
     let mut next = Next {
         label,
@@ -127,7 +127,7 @@ impl LogDump {
         self.records.extend(wanted.records.then_some(described));
     }
 
-    fn note_lacking(&mut self, disk: u16, number: u64) {
+    fn note_lacking(&mut self, disk: DiskNo, number: u64) {
         match self.lacking.iter_mut().find(|lacking| lacking.disk == disk) {
             Some(lacking) => lacking.count += 1,
             None => self.lacking.push(Lacking { disk, first: number, count: 1 }),
@@ -138,7 +138,7 @@ impl LogDump {
 impl Next<'_> {
     /// The batch that is next, from whatever disk has it. It lies where the last one ended, or at the start of the next
     /// round of the ring.
-    async fn find(&self, loggers: &[(u16, &Place)], told: &mut LogDump) -> Option<(BatchHead, Buf)> {
+    async fn find(&self, loggers: &[(DiskNo, &Place)], told: &mut LogDump) -> Option<(BatchHead, Buf)> {
         for position in self.candidates() {
             let mut found = None;
             let mut lacking = Vec::new();
@@ -174,7 +174,7 @@ impl Next<'_> {
     }
 
     /// Whether any disk has the head of a batch that would be next.
-    async fn is_begun(&self, loggers: &[(u16, &Place)]) -> bool {
+    async fn is_begun(&self, loggers: &[(DiskNo, &Place)]) -> bool {
         for position in self.candidates() {
             for (_, place) in loggers {
                 let at = place.plan.log_at + ByteCount(position % self.ring);

@@ -29,7 +29,7 @@ use crate::format::record::{self, OWNER_METADATA, Record, SlabAt};
 use crate::io::{Buf, Disk};
 use crate::store::quorum::{self, Standing};
 use crate::tree::KeyRange;
-use crate::units::{BLOCK, ByteCount, DiskOffset};
+use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset, SegmentNo};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -64,7 +64,7 @@ pub struct PoolDump {
     /// Whether enough disks are there, and believed, to open it without a person's word.
     pub opens: bool,
     /// The number of a disk whose history could be gone on from as well.
-    pub rival: Option<u16>,
+    pub rival: Option<DiskNo>,
     /// The newest checkpoint.
     pub checkpoint: CheckpointDump,
     /// The log's live part.
@@ -97,7 +97,7 @@ struct Place {
 
 /// The disks of one pool that are there, by number.
 struct Places {
-    by_no: BTreeMap<u16, Place>,
+    by_no: BTreeMap<DiskNo, Place>,
     slab: ByteCount,
 }
 
@@ -136,7 +136,7 @@ async fn dump_pool(id: Id, looked: &[Looked], wanted: &Wanted) -> Option<PoolDum
         log: LogDump::default(),
         tree: None,
     };
-    let mut homes: BTreeMap<u32, Vec<SlabAt>> = BTreeMap::new();
+    let mut homes: BTreeMap<SegmentNo, Vec<SlabAt>> = BTreeMap::new();
     let mut root = None;
     let label = &told.newest.1;
     told.checkpoint = dump_checkpoint(label, &places, wanted, |record| match record {
@@ -153,7 +153,7 @@ async fn dump_pool(id: Id, looked: &[Looked], wanted: &Wanted) -> Option<PoolDum
 
 /// Takes note of where a metadata segment lies. One that moved is looked for at both places: its pages prove
 /// themselves.
-fn note_home(homes: &mut BTreeMap<u32, Vec<SlabAt>>, record: &Record<'_>) {
+fn note_home(homes: &mut BTreeMap<SegmentNo, Vec<SlabAt>>, record: &Record<'_>) {
     if let Record::Segment(segment) = record
         && segment.owner == OWNER_METADATA
     {

@@ -9,7 +9,7 @@ use crate::store::meta::room::block_of;
 use crate::store::meta::shape;
 use crate::store::quorum::Standing;
 use crate::tree::{At, KeyRange, Lost, Opening, PageRef, PageStore, Place, Root, StoreFuture, Tree, TreeError, Why};
-use crate::units::BLOCK;
+use crate::units::{BLOCK, DiskNo, SegmentNo};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
@@ -46,7 +46,7 @@ pub struct BadCopy {
     /// The page's place.
     pub place: Place,
     /// The disk.
-    pub disk: u16,
+    pub disk: DiskNo,
     /// What is wrong.
     pub why: Why,
 }
@@ -69,14 +69,14 @@ struct Pages {
 
 struct Shared {
     places: Places,
-    homes: BTreeMap<u32, Vec<SlabAt>>,
+    homes: BTreeMap<SegmentNo, Vec<SlabAt>>,
 }
 
 /// Walks the tree of `root`, whose pages lie in the metadata segments with these `homes`.
 pub(super) async fn dump(
     root: &[u8; ROOT_LEN],
     places: Places,
-    homes: BTreeMap<u32, Vec<SlabAt>>,
+    homes: BTreeMap<SegmentNo, Vec<SlabAt>>,
     wanted: &Wanted,
 ) -> TreeDump {
     let Some(root) = Root::from_bytes(root).filter(|root| root.number < u64::MAX) else {

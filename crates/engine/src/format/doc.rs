@@ -96,6 +96,6 @@ pub fn numbers() -> Vec<(&'static str, u64)> {
         ("CHUNK_ENTRIES", CHUNK_ENTRIES),
         ("TABLES_MAX", TABLES_MAX as u64),
         ("OWNER_METADATA", OWNER_METADATA.0 as u64),
-        ("DISK_ABSENT", DISK_ABSENT as u64),
+        ("DISK_ABSENT", DISK_ABSENT.0 as u64),
     ]
 }

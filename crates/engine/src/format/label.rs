@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::fail;
 use crate::io::Buf;
 use crate::limits::{DISK_SIZE_MAX, DISKS_MAX, SLAB_MAX, SLAB_MIN};
-use crate::units::{BLOCK, ByteCount, DiskOffset};
+use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Deref;
@@ -158,7 +158,7 @@ pub struct Label {
     /// This disk.
     pub disk_id: Id,
     /// Its number in the pool.
-    pub disk_no: u16,
+    pub disk_no: DiskNo,
     /// Counts the labels of this disk; the newest of its slots is the disk's label.
     pub serial: u64,
     /// Counts label updates of the pool. Of two labels the one with the larger (`lineage.opened`, `epoch`) is newer.
@@ -249,7 +249,7 @@ impl Label {
             log_len: self.plan.log_len.0,
             data_at: self.plan.data_at.0,
             slabs: self.plan.slabs,
-            disk_no: self.disk_no,
+            disk_no: self.disk_no.0,
             pad_0: 0,
             members: self.membership.members,
             current: self.membership.current,
@@ -384,7 +384,7 @@ impl Label {
             pool_name: name_from_bytes(&block.pool_name),
             features: block.features_incompatible,
             disk_id: Id(block.disk_id),
-            disk_no: block.disk_no,
+            disk_no: DiskNo(block.disk_no),
             serial: block.serial,
             epoch: block.epoch,
             durable_epoch: block.durable_epoch,
@@ -466,7 +466,7 @@ mod tests {
             pool_name: "pool".into(),
             features: 0,
             disk_id: Id([2; 16]),
-            disk_no: 3,
+            disk_no: DiskNo(3),
             serial: 9,
             epoch: 7,
             durable_epoch: 6,

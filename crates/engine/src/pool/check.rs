@@ -15,7 +15,7 @@ use crate::store::meta::copies::TreeProof;
 use crate::store::proof::Proof;
 use crate::stripe::table::Place;
 use crate::tree;
-use crate::units::{ByteCount, TableNo};
+use crate::units::{ByteCount, DiskNo, SegmentNo, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -41,7 +41,7 @@ pub struct CheckReport {
     /// Stripes with data beyond the redundancy.
     pub lost_stripes: u64,
     /// Disks that took too long to tell what they have of the metadata.
-    pub silent: BTreeSet<u16>,
+    pub silent: BTreeSet<DiskNo>,
     /// Whatever should never be: sentences for people.
     pub problems: Vec<String>,
 }
@@ -112,7 +112,7 @@ impl Pool {
     /// Proves every metadata page; a repair puts right what is wrong with its copies. Says whether some are to be
     /// written anew from memory, which a repair has done.
     async fn prove_pages(&self, repair: bool, damaged: &mut Damaged, report: &mut CheckReport) -> Result<bool> {
-        let metadata: Vec<u32> = {
+        let metadata: Vec<SegmentNo> = {
             let map = self.store.map.borrow();
             let segments = map.metadata_segments();
             segments.map(|found| found.record.id).collect()
@@ -153,7 +153,7 @@ impl Pool {
 
     /// Proves some pages of the tree. What those held that no copy has is in memory: where it `mends`, the tree begins
     /// anew with the next checkpoint.
-    pub(super) async fn prove_tree_group(&self, segment: u32, blocks: &[u32], mends: bool) -> Result<TreeProof> {
+    pub(super) async fn prove_tree_group(&self, segment: SegmentNo, blocks: &[u32], mends: bool) -> Result<TreeProof> {
         // No checkpoint writes a page that is just being proven.
         let _turn = self.checkpointing.take().await;
         let proof = self.store.prove_tree_pages(segment, blocks, mends).await?;
@@ -169,7 +169,7 @@ impl Pool {
         &self,
         group: &[Homed],
         mends: bool,
-    ) -> (Vec<(PageId, Result<Proof>)>, Vec<(u16, Homed)>) {
+    ) -> (Vec<(PageId, Result<Proof>)>, Vec<(DiskNo, Homed)>) {
         // No checkpoint writes a page that is just being proven.
         let _turn = self.checkpointing.take().await;
         let still: Vec<Homed> = group.iter().copied().filter(|(id, home)| self.store.is_home(*id, home.0)).collect();
@@ -198,7 +198,7 @@ impl Pool {
             }
             let owner = segment.record.owner;
             // The copies of metadata share the disk of a pool that has one only.
-            let disks: BTreeSet<u16> = segment.record.slabs.iter().flatten().map(|at| at.disk).collect();
+            let disks: BTreeSet<DiskNo> = segment.record.slabs.iter().flatten().map(|at| at.disk).collect();
             if owner != OWNER_METADATA && disks.len() < segment.record.slabs.iter().flatten().count() {
                 report
                     .problems

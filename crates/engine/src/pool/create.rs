@@ -11,7 +11,7 @@ use crate::format::record::{Away, DiskRecord, Media, PoolRecord, Record, Usage};
 use crate::io::{Buf, Disk};
 use crate::limits::{DISKS_MAX, SLAB_MAX, SLAB_MIN};
 use crate::store::choice::{self, Candidate};
-use crate::units::{BLOCK, ByteCount, DiskOffset, JobNo, TableNo, VdiskNo};
+use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset, JobNo, SegmentNo, TableNo, VdiskNo};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
@@ -78,15 +78,15 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
     let capacities: Vec<ByteCount> = disks.iter().map(|disk| disk.disk.shape().capacity).collect();
     let plans = plan_pool(&capacities, options)?;
     let mut records = vec![Record::Pool(PoolRecord {
-        next_segment: 1,
+        next_segment: SegmentNo(1),
         next_table: TableNo(1),
         next_vdisk: VdiskNo(1),
         next_job: JobNo(1),
-        next_disk: disks.len() as u16,
+        next_disk: DiskNo(disks.len() as u16),
     })];
     for (no, (disk, plan)) in disks.iter().zip(&plans).enumerate() {
         records.push(Record::Disk(DiskRecord {
-            no: no as u16,
+            no: DiskNo(no as u16),
             media: disk.media,
             usage: Usage::AutoSelect,
             slabs: plan.slabs,
@@ -102,7 +102,7 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
     records.iter().for_each(|record| record.encode(&mut blob));
     let all = if disks.len() == 64 { u64::MAX } else { (1 << disks.len()) - 1 };
     let candidate = |(no, disk): (usize, &NewDisk)| Candidate {
-        no: no as u16,
+        no: DiskNo(no as u16),
         usage: Usage::AutoSelect,
         media: disk.media,
         domain: "",
@@ -136,7 +136,7 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
             pool_name: options.name.clone(),
             features: 0,
             disk_id: disk.id,
-            disk_no: no as u16,
+            disk_no: DiskNo(no as u16),
             serial: 0,
             epoch: 1,
             durable_epoch: 1,

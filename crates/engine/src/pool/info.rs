@@ -8,8 +8,8 @@ use crate::geometry::Layout;
 use crate::health::{DiskFacts, disk_health, disk_state, pool_health, vdisk_health};
 use crate::segment::fine::UNIT;
 use crate::store::DiskCounters;
-use crate::units::ByteCount;
 use crate::units::Nanos;
+use crate::units::{ByteCount, DiskNo};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -60,7 +60,7 @@ pub struct PoolInfo {
 #[derive(Clone, Debug)]
 pub struct DiskInfo {
     /// Its number.
-    pub no: u16,
+    pub no: DiskNo,
     /// Its name.
     pub name: String,
     /// Its identity.
@@ -199,7 +199,7 @@ impl Pool {
         let (loggers, voters) = (self.store.loggers(), self.store.voters());
         let members = self.store.members.borrow();
         let map = self.store.map.borrow();
-        let info = |(no, member): (&u16, &crate::store::Member)| {
+        let info = |(no, member): (&DiskNo, &crate::store::Member)| {
             let room = map.disks.get(no)?;
             let could_leave = member.disk.is_none() || room.record.usage == Usage::Retired;
             let losses = if could_leave { losses_without(&map, *no, Instead::Nothing) } else { Vec::new() };

@@ -15,7 +15,7 @@ use crate::format::record::Usage;
 use crate::geometry::Layout;
 use crate::segment::{Map, handed_on};
 use crate::store::slots_on;
-use crate::units::ByteCount;
+use crate::units::{ByteCount, DiskNo};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -30,7 +30,7 @@ pub enum Instead {
     /// A new disk of so many bytes, which joins before.
     New(ByteCount),
     /// Another disk of the pool, which takes data from then on whatever it was used for.
-    Member(u16),
+    Member(DiskNo),
 }
 
 /// What the leaving of a disk comes to.
@@ -86,7 +86,7 @@ pub fn survivable(layout: Layout, left: usize) -> Option<u32> {
 }
 
 /// The virtual disks that would find too few disks for their layouts if disk `no` were none of the pool's.
-pub fn losses_without(map: &Map, no: u16, instead: Instead) -> Vec<Loss> {
+pub fn losses_without(map: &Map, no: DiskNo, instead: Instead) -> Vec<Loss> {
     let mut losses = Vec::new();
     for record in map.vdisks.values() {
         let Some(table) = record.tables.first().and_then(|table| map.tables.get(table)) else { continue };
@@ -112,7 +112,7 @@ pub fn losses_without(map: &Map, no: u16, instead: Instead) -> Vec<Loss> {
 impl Pool {
     /// Judges the leaving of disk `no`: how many bytes would have to move, and what virtual disks would lose. Fails
     /// where what it holds has no other place. Changes nothing.
-    pub fn plan_disk_remove(&self, no: u16, instead: Instead) -> Result<Leaving> {
+    pub fn plan_disk_remove(&self, no: DiskNo, instead: Instead) -> Result<Leaving> {
         self.store.check_changeable()?;
         let map = self.store.map.borrow();
         let Some(leaving) = map.disks.get(&no) else { return fail!(NotFound, "there is no disk {no}") };
@@ -120,7 +120,7 @@ impl Pool {
         if map.disks.len() == 1 && !matches!(instead, Instead::New(_)) {
             return fail!(NotPossible, "{name} is the only disk of the pool: remove the pool instead");
         }
-        let mut free: BTreeMap<u16, u64> = map
+        let mut free: BTreeMap<DiskNo, u64> = map
             .disks
             .values()
             .filter(|disk| {
@@ -129,7 +129,7 @@ impl Pool {
             })
             .map(|disk| (disk.record.no, map.free_soon(disk.record.no) as u64))
             .collect();
-        const NEW: u16 = u16::MAX;
+        const NEW: DiskNo = DiskNo(u16::MAX);
         if let Instead::New(capacity) = instead {
             let log_len = self.store.members.borrow().values().next().map(|member| member.plan.log_len);
             free.insert(NEW, DiskPlan::new(capacity, self.store.slab, log_len)?.slabs as u64);
@@ -138,7 +138,7 @@ impl Pool {
         for (segment, _) in self.slots_of(no) {
             let record = &map.segments[&segment].record;
             bytes += self.slot_bytes(segment);
-            let fits = |other: u16, free: u64| free > 0 && (other == NEW || slots_on(record, other) == 0);
+            let fits = |other: DiskNo, free: u64| free > 0 && (other == NEW || slots_on(record, other) == 0);
             let to = free.iter().filter(|(other, free)| fits(**other, **free)).max_by_key(|(_, free)| **free);
             match to.map(|(other, _)| *other) {
                 Some(other) => *free.get_mut(&other).expect("it was just found") -= 1,

@@ -12,7 +12,7 @@ use super::leaving::Instead;
 use super::open::probe;
 use super::plan::check_name;
 use crate::error::Result;
-use crate::event::{DiskNo, Event};
+use crate::event::Event;
 use crate::fail;
 use crate::format::label::{DiskPlan, Label, UNSEEN};
 use crate::format::record::{Away, DiskRecord, JobKind, Media, Record, SettingsRecord, Usage};
@@ -20,7 +20,7 @@ use crate::io::Disk;
 use crate::limits::DISKS_MAX;
 use crate::mutant::{self, Mutant};
 use crate::store::{Member, slots_on};
-use crate::units::{ByteCount, JobNo};
+use crate::units::{ByteCount, DiskNo, JobNo};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
@@ -67,7 +67,7 @@ impl Pool {
 
     /// Adds a disk. Whatever it held is lost. It is a durable member when this returns; new segments use it from then
     /// on if `usage` says so.
-    pub async fn disk_add(&self, new: NewDisk, usage: Usage) -> Result<u16> {
+    pub async fn disk_add(&self, new: NewDisk, usage: Usage) -> Result<DiskNo> {
         let _turn = self.joining.take().await;
         let capacity = new.disk.shape().capacity;
         let plan = self.plan_disk_add(capacity, &new.name)?;
@@ -75,9 +75,9 @@ impl Pool {
         let no = {
             let members = self.store.members.borrow();
             let map = self.store.map.borrow();
-            let unused = |no: &u16| !members.contains_key(no) && !map.disks.contains_key(no);
+            let unused = |no: &DiskNo| !members.contains_key(no) && !map.disks.contains_key(no);
             let next = map.next_disk();
-            let all = (0..DISKS_MAX as u16).map(|nth| (next + nth) % DISKS_MAX as u16);
+            let all = (0..DISKS_MAX as u16).map(|nth| DiskNo((next.0 + nth) % DISKS_MAX as u16));
             all.into_iter().find(unused).expect("there are fewer than that")
         };
         // There is no metadata on it, and none that it lacks: it is current.
@@ -107,12 +107,12 @@ impl Pool {
         let next = {
             let mut map = self.store.map.borrow_mut();
             map.add_disk(record.clone(), plan.blob_len);
-            map.next.next_disk = no + 1;
+            map.next.next_disk = no.next();
             map.next
         };
         self.store.append_all(vec![Record::Pool(next), Record::Disk(record)]);
         self.store.make_durable(self.store.log.seq()).await?;
-        self.store.world.emit(Event::DiskAdded { disk: DiskNo(no) });
+        self.store.world.emit(Event::DiskAdded { disk: no });
         self.store.changed();
         self.store.room.notify();
         self.store.log.pressure.notify();
@@ -122,7 +122,7 @@ impl Pool {
     /// Empties disk `no` and takes it out of the pool; `to` takes its place as far as that goes. Returns the job that
     /// does it. What virtual disks lose by that, [`Pool::plan_disk_remove`] says: who types the command is asked, not
     /// the pool.
-    pub async fn disk_remove(&self, no: u16, to: Option<u16>, at: u64) -> Result<JobNo> {
+    pub async fn disk_remove(&self, no: DiskNo, to: Option<DiskNo>, at: u64) -> Result<JobNo> {
         self.plan_disk_remove(no, to.map_or(Instead::Nothing, Instead::Member))?;
         // One step: the disk must not be found retired, and be emptied for that reason only.
         let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.usage = Usage::Retired);
@@ -136,7 +136,7 @@ impl Pool {
     }
 
     /// Changes what is known of a disk, and what it is used for.
-    pub async fn disk_set(&self, no: u16, change: DiskChange) -> Result<()> {
+    pub async fn disk_set(&self, no: DiskNo, change: DiskChange) -> Result<()> {
         self.plan_disk_set(no, &change)?;
         let record = self.store.map.borrow_mut().change_disk(no, |disk| {
             disk.usage = change.usage.unwrap_or(disk.usage);
@@ -151,13 +151,13 @@ impl Pool {
 
     /// Takes a disk out for maintenance: nothing is read from it or written to it until [`Pool::disk_online`]. Refused
     /// where data would be out of reach.
-    pub async fn disk_offline(&self, no: u16) -> Result<()> {
+    pub async fn disk_offline(&self, no: DiskNo) -> Result<()> {
         self.plan_disk_offline(no)?;
         let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.maintenance = true);
         self.store.append_changes(record);
         self.store.make_durable(self.store.log.seq()).await?;
         let parked = self.store.members.borrow().get(&no).and_then(|member| member.disk.clone());
-        self.store.do_without(no, Event::DiskInMaintenance { disk: DiskNo(no) });
+        self.store.do_without(no, Event::DiskInMaintenance { disk: no });
         if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
             member.parked = parked;
         }
@@ -165,7 +165,7 @@ impl Pool {
     }
 
     /// Refuses whatever [`Pool::disk_offline`] would refuse. Changes nothing.
-    pub fn plan_disk_offline(&self, no: u16) -> Result<()> {
+    pub fn plan_disk_offline(&self, no: DiskNo) -> Result<()> {
         self.store.check_changeable()?;
         if !self.store.has_disk(no) {
             return fail!(NotPossible, "disk {no} is not there");
@@ -193,7 +193,7 @@ impl Pool {
     }
 
     /// Ends the maintenance of a disk: it is brought up to date.
-    pub async fn disk_online(&self, no: u16) -> Result<()> {
+    pub async fn disk_online(&self, no: DiskNo) -> Result<()> {
         self.plan_disk_online(no)?;
         let parked = self.store.members.borrow_mut().get_mut(&no).and_then(|member| member.parked.take());
         match parked {
@@ -204,25 +204,25 @@ impl Pool {
         self.store.make_durable(self.store.log.seq()).await
     }
 
-    fn end_maintenance(&self, no: u16) {
+    fn end_maintenance(&self, no: DiskNo) {
         let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.maintenance = false);
         self.store.append_changes(record);
     }
 
     /// A disk that was away is there again. One that missed nothing is current at once; any other is brought up to date
     /// by a repair that begins by itself.
-    pub async fn attach(&self, disk: Rc<dyn Disk>) -> Result<u16> {
+    pub async fn attach(&self, disk: Rc<dyn Disk>) -> Result<DiskNo> {
         self.attach_as(disk, true).await
     }
 
     /// Attaches a disk that is not the very thing that was there before, but another file for one. It may be a copy
     /// made at an earlier time of this opening, which its label does not tell: none of its metadata is believed, and
     /// all of its strips are proven.
-    pub async fn attach_copy(&self, disk: Rc<dyn Disk>) -> Result<u16> {
+    pub async fn attach_copy(&self, disk: Rc<dyn Disk>) -> Result<DiskNo> {
         self.attach_as(disk, false).await
     }
 
-    async fn attach_as(&self, disk: Rc<dyn Disk>, same: bool) -> Result<u16> {
+    async fn attach_as(&self, disk: Rc<dyn Disk>, same: bool) -> Result<DiskNo> {
         self.store.check_writable()?;
         let Some((label, _)) = probe(&disk).await? else {
             return fail!(NotFound, "the disk carries no label of a pool");
@@ -273,7 +273,7 @@ impl Pool {
         self.welcome(no, disk, &label, whole);
         if !known {
             let diverged = !lineage.follows(&label.lineage);
-            self.store.world.emit(Event::DiskOutOfStep { disk: DiskNo(no), diverged });
+            self.store.world.emit(Event::DiskOutOfStep { disk: no, diverged });
         }
         if (!known || !same) && !mutant::active(Mutant::UnknownAbsenceTracked) {
             self.store.note_unknown(no);
@@ -321,7 +321,7 @@ impl Pool {
     }
 
     /// Takes an empty disk out of the pool, and its labels off it.
-    pub(super) async fn forget_disk(&self, no: u16) -> Result<()> {
+    pub(super) async fn forget_disk(&self, no: DiskNo) -> Result<()> {
         let _turn = self.joining.take().await;
         let renamed = {
             let mut map = self.store.map.borrow_mut();
@@ -333,14 +333,14 @@ impl Pool {
             map.forget_named(no)
         };
         self.store.append_all(renamed);
-        self.store.append_all(vec![Record::DiskDrop(no as u32)]);
+        self.store.append_all(vec![Record::DiskDrop(no)]);
         self.store.make_durable(self.store.log.seq()).await?;
         // Without its record it is chosen for nothing any more: others carry the log and vote before it is gone.
         self.settle_metadata().await?;
         let left = self.store.members.borrow_mut().remove(&no);
         self.store.labels.strike(no);
         self.checkpoint().await?;
-        self.store.world.emit(Event::DiskRemoved { disk: DiskNo(no) });
+        self.store.world.emit(Event::DiskRemoved { disk: no });
         self.store.changed();
         let Some(member) = left else { return Ok(()) };
         if let Some(disk) = member.disk {
@@ -353,7 +353,7 @@ impl Pool {
     /// Uses a disk again. `whole`: no label without it was durable, and nothing was that it lacks, but for what it had
     /// not flushed when it went: strips of segments that are on record, and what is being written again for that very
     /// reason.
-    fn welcome(&self, no: u16, disk: Rc<dyn Disk>, label: &Label, whole: bool) {
+    fn welcome(&self, no: DiskNo, disk: Rc<dyn Disk>, label: &Label, whole: bool) {
         if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
             member.plan = label.plan;
             member.label_serial = label.serial;
@@ -374,7 +374,7 @@ impl Pool {
         }
         self.store.comings_and_goings.set(self.store.comings_and_goings.get() + 1);
         self.store.labels.outdated.set(true);
-        self.store.world.emit(Event::DiskReturned { disk: DiskNo(no) });
+        self.store.world.emit(Event::DiskReturned { disk: no });
         self.store.review_freeze();
         // Also who waits for room in the log: what is in limbo keeps it, and may be settled now.
         self.store.wake_all();

@@ -42,7 +42,7 @@ use crate::store::execute::Target;
 use crate::store::join;
 use crate::store::page_place::{first_block, slot_of, table_page};
 use crate::stripe::table::Place;
-use crate::units::BLOCK;
+use crate::units::{BLOCK, SegmentNo};
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -80,7 +80,7 @@ impl Pool {
     /// Gives `slot` of `segment` the slab `to` as its home; or brings its own up to date, if that is `None`.
     pub(super) async fn move_slot(
         &self,
-        segment: u32,
+        segment: SegmentNo,
         slot: usize,
         to: Option<SlabAt>,
         ticket: &Ticket,
@@ -121,7 +121,7 @@ impl Pool {
     /// the move ended, and what those hold who know the old slab.
     fn end_move(
         &self,
-        segment: u32,
+        segment: SegmentNo,
         slot: usize,
         to: Option<SlabAt>,
         begun: bool,
@@ -158,7 +158,7 @@ impl Pool {
     }
 
     /// Gives up a copy of metadata that leaves its disk and finds no other place, if it may.
-    pub(super) async fn give_up_copy(&self, segment: u32, slot: usize) -> core::result::Result<Moved, Halt> {
+    pub(super) async fn give_up_copy(&self, segment: SegmentNo, slot: usize) -> core::result::Result<Moved, Halt> {
         let turn = self.checkpointing.take().await;
         let given_up = self.store.map.borrow_mut().give_up_copy(segment, slot);
         let Some((record, left, known)) = given_up else { return Ok(Moved::Failed) };
@@ -170,7 +170,7 @@ impl Pool {
     /// Steps 2 and 3, and the flush of 4: everything of the slot is at `home` then.
     async fn copy_slot(
         &self,
-        segment: u32,
+        segment: SegmentNo,
         slot: usize,
         home: Option<SlabAt>,
         in_place: bool,
@@ -196,7 +196,7 @@ impl Pool {
     }
 
     /// Step 1, once no other slot of the segment moves. Returns its present slabs; `None`: it is gone.
-    async fn begin_move(&self, segment: u32) -> Option<Rc<[Option<SlabAt>]>> {
+    async fn begin_move(&self, segment: SegmentNo) -> Option<Rc<[Option<SlabAt>]>> {
         loop {
             {
                 let mut map = self.store.map.borrow_mut();
@@ -214,7 +214,7 @@ impl Pool {
     /// Steps 2 and 3.
     async fn copy_strips(
         &self,
-        segment: u32,
+        segment: SegmentNo,
         slot: usize,
         home: SlabAt,
         in_place: bool,
@@ -251,7 +251,7 @@ impl Pool {
     }
 
     /// Some committed stripes of a segment from `from` on: those that were noted in step 1, or the others.
-    fn next_group(&self, segment: u32, from: u32, noted: bool) -> Vec<u32> {
+    fn next_group(&self, segment: SegmentNo, from: u32, noted: bool) -> Vec<u32> {
         let map = self.store.map.borrow();
         let Some(found) = map.segments.get(&segment) else { return Vec::new() };
         let is_noted = |index: u32| found.moving.as_ref().is_some_and(|moving| moving.contains(index as usize));
@@ -261,7 +261,7 @@ impl Pool {
     }
 
     /// Keeps new writes out of a segment. `false`: some are still under way.
-    fn freeze(&self, segment: u32) -> bool {
+    fn freeze(&self, segment: SegmentNo) -> bool {
         let mut map = self.store.map.borrow_mut();
         let Some(found) = map.segments.get_mut(&segment) else { return true };
         found.frozen = true;
@@ -270,7 +270,7 @@ impl Pool {
 
     async fn copy_group(
         &self,
-        segment: u32,
+        segment: SegmentNo,
         slot: usize,
         home: SlabAt,
         in_place: bool,
@@ -343,7 +343,7 @@ impl Pool {
 
     /// Does what [`Pool::copy_pages`] does, while checkpoints go on: they write to every copy that is there, and so
     /// keep up to date what was copied.
-    pub(super) async fn copy_pages_in_turns(&self, segment: u32, to: SlabAt) -> Result<()> {
+    pub(super) async fn copy_pages_in_turns(&self, segment: SegmentNo, to: SlabAt) -> Result<()> {
         for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
             let _turn = self.checkpointing.take().await;
             // A run that was given to somebody else meanwhile is written by the next checkpoint.
@@ -359,7 +359,7 @@ impl Pool {
     }
 
     /// Writes the newest image of every page of a metadata segment to `to`.
-    pub(super) async fn copy_pages(&self, segment: u32, to: SlabAt) -> Result<()> {
+    pub(super) async fn copy_pages(&self, segment: SegmentNo, to: SlabAt) -> Result<()> {
         for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
             join(group.iter().map(|(id, home)| self.copy_page(*id, *home, to)))
                 .await
@@ -397,14 +397,14 @@ impl Pool {
     }
 
     /// Every page that lives in a metadata segment, with its home, in the order in which they lie.
-    pub(super) fn pages_of(&self, metadata: u32) -> Vec<Homed> {
+    pub(super) fn pages_of(&self, metadata: SegmentNo) -> Vec<Homed> {
         let map = self.store.map.borrow();
         let mut pages = Vec::new();
         for segment in
             map.segments.values().filter(|found| found.record.sheet.count > 0 && found.record.sheet.segment == metadata)
         {
             let run = segment.record.sheet;
-            let id = |number| PageId { kind: PageKind::Sheet, owner: segment.record.id, number };
+            let id = |number| PageId { kind: PageKind::Sheet, owner: segment.record.id.0, number };
             pages.extend((0..run.count).map(|number| (id(number), (run, number))));
         }
         for table in map.tables.values() {

@@ -15,7 +15,7 @@ use super::keeper::{log_keeper, memory_keeper, metadata_keeper};
 use super::mover::mover;
 use crate::checksum::crc32c;
 use crate::error::Result;
-use crate::event::{DiskNo, Event};
+use crate::event::Event;
 use crate::fail;
 use crate::format::label::{Counters, DiskPlan, Label, UNSEEN};
 use crate::format::page::CHUNK_PAGES;
@@ -39,7 +39,7 @@ use crate::store::replay::Replayed;
 use crate::store::spare::Spare;
 use crate::store::{Member, PoolCounters, Store, Tuning, join};
 use crate::stripe::table::CHUNK_BYTES;
-use crate::units::{BLOCK, ByteCount, Nanos, TableNo, VdiskNo};
+use crate::units::{BLOCK, ByteCount, DiskNo, Nanos, TableNo, VdiskNo};
 use crate::vdisk::Vdisk;
 use crate::world::World;
 use alloc::boxed::Box;
@@ -225,7 +225,7 @@ impl Pool {
     /// What the disks lack that are not there, or are behind: from now on it is kept on record; what they lack already
     /// is, if they were seen to go.
     fn note_absent(&self) {
-        let behind: Vec<(u16, bool, bool)> = {
+        let behind: Vec<(DiskNo, bool, bool)> = {
             let members = self.store.members.borrow();
             let is_behind = |member: &Member| member.disk.is_none() || !member.current || member.out_of_step;
             let behind = members.iter().filter(|(_, member)| is_behind(member));
@@ -243,10 +243,10 @@ impl Pool {
         // One that lacks a batch which others have, and not the last one only, lost what it had called durable: it was
         // put back from a copy.
         let last = self.store.log.batch_number().saturating_sub(1);
-        let rolled_back: Vec<u16> =
+        let rolled_back: Vec<DiskNo> =
             self.store.lacked.borrow().iter().filter(|(_, number)| **number < last).map(|(no, _)| *no).collect();
         for no in rolled_back {
-            self.store.world.emit(Event::DiskOutOfStep { disk: DiskNo(no), diverged: false });
+            self.store.world.emit(Event::DiskOutOfStep { disk: no, diverged: false });
             match careless {
                 true => self.store.note_away(no, Away::Tracked, &[]),
                 false => self.store.note_unknown(no),
@@ -317,7 +317,7 @@ fn check_rivals(newest: &Label, found: &[Found]) -> Result<()> {
     let Some(rival) = quorum::rival(newest, &labels) else { return Ok(()) };
     let of = |history: &Label| {
         let theirs = labels.iter().filter(|label| history.lineage.follows(&label.lineage));
-        theirs.map(|label| label.disk_no).collect::<Vec<u16>>()
+        theirs.map(|label| label.disk_no).collect::<Vec<DiskNo>>()
     };
     fail!(
         NotPossible,
@@ -347,7 +347,7 @@ fn check_shapes(newest: &Label, found: &[Found]) -> Result<()> {
 fn leave_strangers(world: &Rc<dyn World>, found: Vec<Found>, newest: &Label) -> Vec<Found> {
     let (members, strangers): (Vec<Found>, Vec<Found>) = found.into_iter().partition(|found| {
         let no = found.label.disk_no;
-        newest.membership.members >> no & 1 == 1 && newest.disk_ids[no as usize] == found.label.disk_id
+        newest.membership.members >> no & 1 == 1 && newest.disk_ids[no.0 as usize] == found.label.disk_id
     });
     for stranger in strangers {
         world.emit(Event::DiskForeign { id: stranger.label.disk_id, pool: newest.pool_name.clone() });
@@ -359,8 +359,8 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
     let membership = newest.membership;
     let mut members = BTreeMap::new();
     let mut current = 0u64;
-    for no in (0..DISKS_MAX as u16).filter(|no| membership.members >> no & 1 == 1) {
-        let id = newest.disk_ids[no as usize];
+    for no in (0..DISKS_MAX as u16).map(DiskNo).filter(|no| membership.members >> no & 1 == 1) {
+        let id = newest.disk_ids[no.0 as usize];
         let here = found.iter().find(|found| found.label.disk_id == id && found.label.disk_no == no);
         let named_current = membership.current >> no & 1 == 1;
         let standing = here.map(|found| quorum::standing(newest, &found.label));
@@ -372,20 +372,21 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         let diverged = standing == Some(Standing::Diverged);
         let out_of_step = put_back || here.is_some() && !believed && (named_current || diverged);
         if out_of_step {
-            world.emit(Event::DiskOutOfStep { disk: DiskNo(no), diverged });
+            world.emit(Event::DiskOutOfStep { disk: no, diverged });
         }
         let plan = here.map_or(newest.plan, |found| found.label.plan);
         let mut member = Member::new(id, plan, here.map(|found| found.disk.clone()), believed);
         member.label_serial = here.map_or(1, |found| found.label.serial);
         member.current_epoch = if named_current { newest.epoch } else { 0 };
-        let seen = newest.seen_epochs[no as usize];
+        let seen = newest.seen_epochs[no.0 as usize];
         member.seen_epoch = if seen == UNSEEN { 0 } else { seen };
         member.out_of_step = out_of_step || seen == UNSEEN;
         members.insert(no, member);
     }
     if membership.voters & current == 0 || !quorum::may_open(membership.voters, current) && !options.degraded {
         let (present, voters) = ((membership.voters & current).count_ones(), membership.voters.count_ones());
-        let missing: Vec<u16> = members.iter().filter(|(no, _)| current >> **no & 1 == 0).map(|(no, _)| *no).collect();
+        let missing: Vec<DiskNo> =
+            members.iter().filter(|(no, _)| current >> **no & 1 == 0).map(|(no, _)| *no).collect();
         return fail!(
             NotPossible,
             "pool {} has {present} of its {voters} metadata copies, disks {missing:?} are missing or out of date: a majority is needed, or 'weft serve --degraded'",
@@ -459,11 +460,11 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
 /// The voters whose majority is needed beside that of the newest label, which may never have been durable. 0: it was,
 /// for every disk that it calls current has it.
 fn voters_before(newest: &Label, found: &[Found]) -> u64 {
-    let has = |no: u16| {
+    let has = |no: DiskNo| {
         let of = |found: &&Found| found.label.disk_no == no && found.label.lineage == newest.lineage;
         found.iter().find(of).is_some_and(|found| found.label.epoch >= newest.epoch)
     };
-    let mut current = (0..DISKS_MAX as u16).filter(|no| newest.membership.current >> no & 1 == 1);
+    let mut current = (0..DISKS_MAX as u16).map(DiskNo).filter(|no| newest.membership.current >> no & 1 == 1);
     if current.all(has) { 0 } else { newest.durable_voters }
 }
 
@@ -586,8 +587,8 @@ fn note_health(store: &Rc<Store>) {
     away.for_each(|(no, _)| store.labels.strike(*no));
     for (no, member) in members.iter() {
         match (&member.disk, member.current) {
-            (None, _) => store.world.emit(Event::DiskLost { disk: DiskNo(*no), reason: "it is missing".into() }),
-            (Some(_), false) => store.world.emit(Event::DiskReturned { disk: DiskNo(*no) }),
+            (None, _) => store.world.emit(Event::DiskLost { disk: *no, reason: "it is missing".into() }),
+            (Some(_), false) => store.world.emit(Event::DiskReturned { disk: *no }),
             _ => {}
         }
     }

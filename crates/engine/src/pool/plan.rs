@@ -13,7 +13,7 @@ use crate::geometry::{Layout, Resiliency};
 use crate::limits::{CHUNKS_MAX, FOREGROUND_SHARE_MAX, NAME_MAX, VDISK_SIZE_MAX};
 use crate::segment::allocate::chunks_for;
 use crate::stripe::table::CHUNK_BYTES;
-use crate::units::{BLOCK, ByteCount, JobNo, VdiskNo};
+use crate::units::{BLOCK, ByteCount, DiskNo, JobNo, VdiskNo};
 use crate::vdisk::Vdisk;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -329,7 +329,7 @@ impl Pool {
     }
 
     /// Refuses whatever [`Pool::disk_set`] would refuse.
-    pub fn plan_disk_set(&self, no: u16, change: &DiskChange) -> Result<()> {
+    pub fn plan_disk_set(&self, no: DiskNo, change: &DiskChange) -> Result<()> {
         self.store.check_changeable()?;
         let map = self.store.map.borrow();
         if !map.disks.contains_key(&no) {
@@ -345,7 +345,7 @@ impl Pool {
     }
 
     /// Refuses whatever [`Pool::disk_online`] would refuse without a look at the disk.
-    pub fn plan_disk_online(&self, no: u16) -> Result<()> {
+    pub fn plan_disk_online(&self, no: DiskNo) -> Result<()> {
         self.store.check_writable()?;
         match self.store.map.borrow().disks.get(&no).is_some_and(|disk| disk.record.maintenance) {
             true => Ok(()),

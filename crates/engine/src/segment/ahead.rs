@@ -11,6 +11,7 @@
 use crate::io::IoSlice;
 use crate::stripe::table::Place;
 use crate::sync::Signal;
+use crate::units::SegmentNo;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -120,7 +121,7 @@ impl Ahead {
     }
 
     /// Forgets all stripes of a segment.
-    pub fn forget_segment(&mut self, segment: u32) {
+    pub fn forget_segment(&mut self, segment: SegmentNo) {
         let all = Place { segment, index: 0 }..=Place { segment, index: u32::MAX };
         let places: Vec<Place> = self.stripes.range(all).map(|(place, _)| *place).collect();
         places.into_iter().for_each(|place| self.forget(place));
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_arrives_for_a_place_that_was_given_up_or_is_read_anew_is_not_kept() {
-        let (mut ahead, place) = (Ahead::default(), Place { segment: 1, index: 2 });
+        let (mut ahead, place) = (Ahead::default(), Place { segment: SegmentNo(1), index: 2 });
         let (old, new) = (Rc::new(Fetch::default()), Rc::new(Fetch::default()));
         let strips = || Some(alloc::vec![Buf::zeroed(4096).freeze()]);
         ahead.expect(place, 4096, old.clone());

@@ -18,7 +18,7 @@ use crate::format::record::{
 };
 use crate::geometry::Layout;
 use crate::stripe::table::{CHUNK_BYTES, Chunk, Place, Table};
-use crate::units::{ByteCount, TableNo};
+use crate::units::{ByteCount, DiskNo, SegmentNo, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -107,15 +107,20 @@ impl Map {
     /// is about to; better one in a domain that it does not use; better a hot spare; better the emptiest. `only`: that
     /// one or none. Metadata moves only where metadata is up to date: from the others it is not read, and a copy there
     /// may be the last one; two copies of it come to lie on one disk where [`Map::may_double`].
-    pub fn home_for(&self, segment: u32, slot: usize, only: Option<u16>) -> Option<u16> {
+    pub fn home_for(&self, segment: SegmentNo, slot: usize, only: Option<DiskNo>) -> Option<DiskNo> {
         self.home_among(segment, slot, |disk| only.is_none_or(|only| only == disk.record.no))
     }
 
     /// The best home, as [`Map::home_for`] chooses it, among the disks that are `wanted`.
-    pub(super) fn home_among(&self, segment: u32, slot: usize, wanted: impl Fn(&DiskRoom) -> bool) -> Option<u16> {
+    pub(super) fn home_among(
+        &self,
+        segment: SegmentNo,
+        slot: usize,
+        wanted: impl Fn(&DiskRoom) -> bool,
+    ) -> Option<DiskNo> {
         let record = &self.segments.get(&segment)?.record;
         let domain =
-            |no: u16| self.disks.get(&no).map(|disk| disk.record.domain.as_str()).filter(|name| !name.is_empty());
+            |no: DiskNo| self.disks.get(&no).map(|disk| disk.record.domain.as_str()).filter(|name| !name.is_empty());
         // Other slots of it may be on their way.
         let bound_for = || self.in_transit.iter().filter(|(_, of)| **of == Some(segment)).map(|(at, _)| *at);
         let others = || {
@@ -124,7 +129,7 @@ impl Map {
         };
         let table = self.tables.get(&record.owner).map_or(0, |table| table.record.disks);
         let spares = self.disks.values().filter(|disk| disk.healthy && disk.record.usage == Usage::HotSpare);
-        let unused = |no: u16| record.slabs.iter().flatten().copied().chain(bound_for()).all(|at| at.disk != no);
+        let unused = |no: DiskNo| record.slabs.iter().flatten().copied().chain(bound_for()).all(|at| at.disk != no);
         let fits = |disk: &&DiskRoom| {
             let no = disk.record.no;
             let double = || self.may_double(segment, slot) && record.slabs[slot].is_none_or(|at| at.disk != no);
@@ -140,7 +145,7 @@ impl Map {
     }
 
     /// Takes a free slab on the disk that [`Map::home_for`] names.
-    pub fn place_slot(&mut self, segment: u32, slot: usize, only: Option<u16>) -> Option<SlabAt> {
+    pub fn place_slot(&mut self, segment: SegmentNo, slot: usize, only: Option<DiskNo>) -> Option<SlabAt> {
         let no = self.home_for(segment, slot, only)?;
         let free = &mut self.disks.get_mut(&no)?.free;
         let slab = free.first(0..free.len())?;
@@ -152,13 +157,13 @@ impl Map {
 
     /// Gives one slot of a segment another home. Returns the record of it; the old slab stays taken until it has
     /// drained.
-    pub fn rehome(&mut self, segment: u32, slot: usize, to: SlabAt) -> Option<Record<'static>> {
+    pub fn rehome(&mut self, segment: SegmentNo, slot: usize, to: SlabAt) -> Option<Record<'static>> {
         self.in_transit.remove(&to);
         self.set_slab(segment, slot, Some(to))
     }
 
     /// Says where a slot lies from now on; the slab it had is in transit.
-    pub(super) fn set_slab(&mut self, segment: u32, slot: usize, to: Option<SlabAt>) -> Option<Record<'static>> {
+    pub(super) fn set_slab(&mut self, segment: SegmentNo, slot: usize, to: Option<SlabAt>) -> Option<Record<'static>> {
         let segment = self.segments.get_mut(&segment)?;
         let mut slabs = segment.record.slabs.to_vec();
         self.in_transit.extend(slabs[slot].map(|left| (left, None)));
@@ -217,7 +222,7 @@ impl Map {
 
     /// Adds a segment to `table`: on healthy disks if enough have room, else with as many slots absent as the layout
     /// bears.
-    pub fn new_segment(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> Result<u32> {
+    pub fn new_segment(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> Result<SegmentNo> {
         let TableRecord { layout, disks, packs, .. } = self.tables[&table].record;
         let len = SEGMENT_LEN + layout.slots() as u64 * SLAB_LEN;
         self.check_config_room(len)?;
@@ -227,7 +232,7 @@ impl Map {
         let slabs = self.place(layout.slots(), SLABS_KEPT, layout.failures(), disks)?;
         let pages = self.sheet_pages(layout);
         // The slabs are taken before the pages are: a metadata segment made for them must not get the same ones.
-        let id = self.insert_segment(table, layout, PageRun { segment: 0, first: 0, count: 0 }, slabs);
+        let id = self.insert_segment(table, layout, PageRun { segment: SegmentNo(0), first: 0, count: 0 }, slabs);
         let sheet = match self.take_page_run(pages, false, records) {
             Ok(sheet) => sheet,
             Err(error) => {
@@ -270,14 +275,14 @@ impl Map {
         segments_on(&free, layout.slots() as u64)
     }
 
-    fn choose_segment(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> Result<u32> {
+    fn choose_segment(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> Result<SegmentNo> {
         let state = &self.tables[&table];
-        let usable = |id: &u32| {
+        let usable = |id: &SegmentNo| {
             let segment = &self.segments[id];
             !segment.free.is_empty() && !segment.frozen && self.takes_stripes(segment)
         };
-        let healthy = |id: &u32| self.is_healthy(&self.segments[id]);
-        let most_free = |ids: &mut dyn Iterator<Item = u32>| {
+        let healthy = |id: &SegmentNo| self.is_healthy(&self.segments[id]);
+        let most_free = |ids: &mut dyn Iterator<Item = SegmentNo>| {
             ids.max_by_key(|id| (self.segments[id].free.count(), core::cmp::Reverse(*id)))
         };
         if let Some(current) = state.current.filter(|id| usable(id) && healthy(id)) {
@@ -314,10 +319,10 @@ impl Map {
     /// On which disks stripes of a table that is restricted to `disks` (bits; 0: it is not) could lie if disk `gone`
     /// were none of them and disk `come` took data: as many as are asked for, or fewer. Those that are not for new data
     /// count where the others are too few, as they do when a segment is placed.
-    pub fn places_for(&self, disks: u64, slots: usize, gone: Option<u16>, come: Option<u16>) -> usize {
-        let allowed = |no: u16| disks == 0 || disks >> no & 1 == 1;
+    pub fn places_for(&self, disks: u64, slots: usize, gone: Option<DiskNo>, come: Option<DiskNo>) -> usize {
+        let allowed = |no: DiskNo| disks == 0 || disks >> no & 1 == 1;
         let come = come.filter(|no| allowed(*no) && self.disks.get(no).is_some_and(|disk| disk.healthy));
-        let mut on: BTreeSet<u16> = self.disks_for(disks).map(|disk| disk.record.no).chain(come).collect();
+        let mut on: BTreeSet<DiskNo> = self.disks_for(disks).map(|disk| disk.record.no).chain(come).collect();
         on.retain(|no| Some(*no) != gone);
         if on.len() < slots {
             let others = self.last_resort(disks, SLABS_KEPT).map(|disk| disk.record.no);
@@ -337,8 +342,8 @@ impl Map {
     ) -> Result<Vec<Option<SlabAt>>> {
         // Among disks that are equally empty, others are taken together every time: what one disk lost is then rebuilt
         // from, and onto, all others.
-        let turn = |no: u16| shuffled(self.next.next_segment, no);
-        let mut room: Vec<(usize, u64, u16)> = self
+        let turn = |no: DiskNo| shuffled(self.next.next_segment, no);
+        let mut room: Vec<(usize, u64, DiskNo)> = self
             .disks_for(disks)
             .filter(|disk| disk.free.count() > keep)
             .map(|disk| (disk.free.count(), turn(disk.record.no), disk.record.no))
@@ -398,9 +403,9 @@ impl Map {
         layout: Layout,
         sheet: PageRun,
         slabs: Vec<Option<SlabAt>>,
-    ) -> u32 {
+    ) -> SegmentNo {
         let id = self.next.next_segment;
-        self.next.next_segment += 1;
+        self.next.next_segment = id.next();
         let owners = owner != OWNER_METADATA;
         let record = SegmentRecord { id, owner, layout, sheet, owners, slabs: slabs.into(), missed: 0 };
         let indexes = self.indexes(&record) as usize;
@@ -470,8 +475,8 @@ pub fn segments_on(free: &[u64], slots: u64) -> u64 {
 
 /// A number that depends on every bit of both (the finisher of splitmix64): the order of disks in the eyes of a
 /// segment.
-fn shuffled(segment: u32, disk: u16) -> u64 {
-    let mut mixed = ((segment as u64) << 16 | disk as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+fn shuffled(segment: SegmentNo, disk: DiskNo) -> u64 {
+    let mut mixed = ((segment.0 as u64) << 16 | disk.0 as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
@@ -495,7 +500,7 @@ mod tests {
         let mut map = Map::new(ByteCount::mib(64));
         for (no, slabs) in slabs.iter().enumerate() {
             let record = DiskRecord {
-                no: no as u16,
+                no: DiskNo(no as u16),
                 media: Media::Hdd,
                 usage: Usage::AutoSelect,
                 slabs: *slabs,
@@ -520,12 +525,12 @@ mod tests {
         let layout = Layout::new(Resiliency::Mirror { copies: 2 }, 1, ByteCount::kib(64)).unwrap();
         for usage in [Usage::HotSpare, Usage::Journal, Usage::Retired] {
             let (mut map, table) = map_of(&[20, 20], layout);
-            map.change_disk(1, |disk| disk.usage = usage);
+            map.change_disk(DiskNo(1), |disk| disk.usage = usage);
             map.new_segment(table, &mut Vec::new()).unwrap();
             assert_eq!(map.segments.len(), 2, "one for data, one for its checksums");
             for segment in map.segments.values() {
-                let on: BTreeSet<u16> = segment.record.slabs.iter().flatten().map(|at| at.disk).collect();
-                assert_eq!(on, BTreeSet::from([0, 1]), "{usage:?}: {:?}", segment.record);
+                let on: BTreeSet<DiskNo> = segment.record.slabs.iter().flatten().map(|at| at.disk).collect();
+                assert_eq!(on, BTreeSet::from([DiskNo(0), DiskNo(1)]), "{usage:?}: {:?}", segment.record);
             }
         }
     }
@@ -535,22 +540,22 @@ mod tests {
         let layout = Layout::new(Resiliency::Parity { parity: 1 }, 4, ByteCount::kib(64)).unwrap();
         let (mut map, table) = map_of(&[20; 5], layout);
         let places = |map: &Map, gone, come| map.places_for(0, 4, gone, come);
-        assert_eq!((places(&map, None, None), places(&map, Some(4), None)), (4, 4));
+        assert_eq!((places(&map, None, None), places(&map, Some(DiskNo(4)), None)), (4, 4));
         for (usage, left) in [(Usage::HotSpare, 4), (Usage::Journal, 4), (Usage::Retired, 4), (Usage::ManualSelect, 3)]
         {
-            map.change_disk(4, |disk| disk.usage = usage);
-            assert_eq!(places(&map, Some(0), None), left, "{usage:?}");
-            assert_eq!(places(&map, Some(0), Some(4)), 4, "{usage:?}");
+            map.change_disk(DiskNo(4), |disk| disk.usage = usage);
+            assert_eq!(places(&map, Some(DiskNo(0)), None), left, "{usage:?}");
+            assert_eq!(places(&map, Some(DiskNo(0)), Some(DiskNo(4))), 4, "{usage:?}");
             let mut made = Map::new(map.slab);
             core::mem::swap(&mut made, &mut map);
-            made.disks.get_mut(&0).unwrap().healthy = false;
+            made.disks.get_mut(&DiskNo(0)).unwrap().healthy = false;
             let id = made.new_segment(table, &mut Vec::new()).unwrap();
             assert_eq!(made.segments[&id].record.slabs.iter().flatten().count(), left, "{usage:?}");
             (map, _) = map_of(&[20; 5], layout);
         }
-        map.disks.get_mut(&1).unwrap().healthy = false;
-        assert_eq!(places(&map, Some(0), Some(1)), 3, "a disk that is not there takes nothing");
-        assert_eq!(map.places_for(0b11100, 4, Some(4), None), 2, "only the disks that are named");
+        map.disks.get_mut(&DiskNo(1)).unwrap().healthy = false;
+        assert_eq!(places(&map, Some(DiskNo(0)), Some(DiskNo(1))), 3, "a disk that is not there takes nothing");
+        assert_eq!(map.places_for(0b11100, 4, Some(DiskNo(4)), None), 2, "only the disks that are named");
     }
 
     #[test]
@@ -561,7 +566,7 @@ mod tests {
             let mut together = alloc::vec![0usize; disks * disks];
             while let Ok(id) = map.new_segment(table, &mut Vec::new()) {
                 let on: Vec<usize> =
-                    map.segments[&id].record.slabs.iter().flatten().map(|at| at.disk as usize).collect();
+                    map.segments[&id].record.slabs.iter().flatten().map(|at| at.disk.0 as usize).collect();
                 on.iter().for_each(|a| on.iter().for_each(|b| together[a * disks + b] += 1));
             }
             let mean = 500 * 4 / (disks - 1);

@@ -15,7 +15,7 @@ use crate::format::record::{OWNER_METADATA, PageRun, Record, SegmentRecord, Slab
 use crate::geometry::{Layout, Resiliency};
 use crate::limits::METADATA_COPIES;
 use crate::mutant::{self, Mutant};
-use crate::units::{BLOCK, ByteCount};
+use crate::units::{BLOCK, ByteCount, DiskNo, SegmentNo};
 
 /// How many copies metadata has that is made now.
 pub(super) struct Copies {
@@ -64,11 +64,11 @@ impl Map {
 
     /// A disk for data, with room and without a copy of this metadata, for a slot that has none, or shares that of
     /// another copy. Hot spares are for copies that were lost.
-    pub fn copy_home(&self, record: &SegmentRecord, slot: usize) -> Option<u16> {
+    pub fn copy_home(&self, record: &SegmentRecord, slot: usize) -> Option<DiskNo> {
         if !self.is_spare_copy(record, slot) || mutant::active(Mutant::CopiesStayTogether) {
             return None;
         }
-        let holds = |no: u16| record.slabs.iter().flatten().any(|at| at.disk == no);
+        let holds = |no: DiskNo| record.slabs.iter().flatten().any(|at| at.disk == no);
         let wanted = |disk: &DiskRoom| disk.record.usage == Usage::AutoSelect && !holds(disk.record.no);
         self.home_among(record.id, slot, wanted)
     }
@@ -89,7 +89,7 @@ impl Map {
 
     /// Whether a copy of metadata that leaves disk `no` and finds no other place may be given up: the others that can
     /// be read survive what every virtual disk does.
-    pub fn may_vanish(&self, record: &SegmentRecord, no: u16) -> bool {
+    pub fn may_vanish(&self, record: &SegmentRecord, no: DiskNo) -> bool {
         let others = self.readable_copies(record) & !(1 << no);
         let survived = self.tables.values().map(|table| table.record.layout.failures()).max().unwrap_or(0);
         record.owner == OWNER_METADATA && others.count_ones() as usize > survived.max(1)
@@ -103,13 +103,13 @@ impl Map {
 
     /// The disks (bits) from which this metadata can be read.
     fn readable_copies(&self, record: &SegmentRecord) -> u64 {
-        let readable = |no: &u16| self.disks.get(no).is_some_and(|disk| disk.healthy && disk.current);
+        let readable = |no: &DiskNo| self.disks.get(no).is_some_and(|disk| disk.healthy && disk.current);
         record.slabs.iter().flatten().map(|at| at.disk).filter(readable).fold(0, |set, no| set | 1 << no)
     }
 
     /// Gives up the copy of metadata in `slot`, which lies on a retired disk, where [`Map::may_vanish`]. Returns the
     /// record of it, the slab, which stays taken until it has drained, and what those hold who know it.
-    pub fn give_up_copy(&mut self, segment: u32, slot: usize) -> Option<(Record<'static>, SlabAt, Known)> {
+    pub fn give_up_copy(&mut self, segment: SegmentNo, slot: usize) -> Option<(Record<'static>, SlabAt, Known)> {
         let record = &self.segments.get(&segment)?.record;
         let left = record.slabs[slot]?;
         let retired = self.disks.get(&left.disk).is_some_and(|disk| disk.record.usage == Usage::Retired);
@@ -123,7 +123,7 @@ impl Map {
 
     /// Whether a copy of metadata that leaves a disk which is there may lie beside another one: when only one disk is
     /// left to the pool, missing ones counted, and no virtual disk survives a failure, so that nothing is lost by it.
-    pub fn may_double(&self, segment: u32, slot: usize) -> bool {
+    pub fn may_double(&self, segment: SegmentNo, slot: usize) -> bool {
         let Some(record) = self.segments.get(&segment).map(|segment| &segment.record) else { return false };
         let Some(from) = record.slabs[slot].and_then(|at| self.disks.get(&at.disk)) else { return false };
         let stays = |disk: &&DiskRoom| disk.record.usage != Usage::Retired && disk.record.no != from.record.no;
@@ -134,7 +134,7 @@ impl Map {
     }
 
     /// Makes a segment for metadata.
-    pub(super) fn new_metadata_segment(&mut self) -> Result<u32> {
+    pub(super) fn new_metadata_segment(&mut self) -> Result<SegmentNo> {
         let ordinary = self.writable_disks().filter(|disk| !disk.free.is_empty()).count();
         let copies = Copies::on(ordinary, self.last_resort(0, 0).count());
         let mut slabs = self.place(copies.apart, 0, 0, 0)?;
@@ -153,6 +153,6 @@ impl Map {
             slabs.extend(again);
         }
         slabs.resize(METADATA_COPIES, None);
-        Ok(self.insert_segment(OWNER_METADATA, layout(), PageRun { segment: 0, first: 0, count: 0 }, slabs))
+        Ok(self.insert_segment(OWNER_METADATA, layout(), PageRun { segment: SegmentNo(0), first: 0, count: 0 }, slabs))
     }
 }

@@ -3,7 +3,7 @@
 use super::Map;
 use crate::bits::BitSet;
 use crate::format::record::{DiskRecord, Record, Usage};
-use crate::units::ByteCount;
+use crate::units::{ByteCount, DiskNo};
 use alloc::vec::Vec;
 
 /// One member's slabs.
@@ -28,15 +28,15 @@ impl Map {
     }
 
     /// Where the search for the number of a new disk begins: after that of the one that joined last.
-    pub fn next_disk(&self) -> u16 {
+    pub fn next_disk(&self) -> DiskNo {
         match self.next.next_disk {
-            0 => self.disks.keys().next_back().map_or(0, |no| no + 1),
+            DiskNo(0) => self.disks.keys().next_back().map(|no| no.next()).unwrap_or_default(),
             next => next,
         }
     }
 
     /// Changes the record of a disk; one that is retired keeps what it was used for. Returns it, if it was changed.
-    pub fn change_disk(&mut self, no: u16, change: impl FnOnce(&mut DiskRecord)) -> Option<Record<'static>> {
+    pub fn change_disk(&mut self, no: DiskNo, change: impl FnOnce(&mut DiskRecord)) -> Option<Record<'static>> {
         let disk = self.disks.get_mut(&no)?;
         let before = disk.record.clone();
         change(&mut disk.record);
@@ -47,13 +47,13 @@ impl Map {
     }
 
     /// Names disk `to` wherever tables name disk `no`, whose place it takes.
-    pub fn hand_on(&mut self, no: u16, to: u16) -> Vec<Record<'static>> {
+    pub fn hand_on(&mut self, no: DiskNo, to: DiskNo) -> Vec<Record<'static>> {
         self.rename_disks(|disks| handed_on(disks, no, to))
     }
 
     /// Names disk `no`, which leaves, no more: its number will be another disk's some day. A table that names no other
     /// keeps it, for one that names none takes every disk.
-    pub fn forget_named(&mut self, no: u16) -> Vec<Record<'static>> {
+    pub fn forget_named(&mut self, no: DiskNo) -> Vec<Record<'static>> {
         self.rename_disks(|disks| if disks == 1 << no { disks } else { disks & !(1 << no) })
     }
 
@@ -85,6 +85,6 @@ impl Map {
 }
 
 /// Who is named (bits) when disk `to` takes the place of disk `no`.
-pub fn handed_on(disks: u64, no: u16, to: u16) -> u64 {
+pub fn handed_on(disks: u64, no: DiskNo, to: DiskNo) -> u64 {
     if disks >> no & 1 == 1 { disks | 1 << to } else { disks }
 }

@@ -19,7 +19,7 @@ use super::Map;
 use crate::format::page::PageKind;
 use crate::format::record::{PageRun, SlabAt};
 use crate::mutant::{self, Mutant};
-use crate::units::TableNo;
+use crate::units::{DiskNo, SegmentNo, TableNo};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Weak;
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Former {
     /// A segment's, by its number.
-    Segment(u32),
+    Segment(SegmentNo),
     /// A stripe table's, by its number.
     Table(TableNo),
     /// A slot's that moved.
@@ -39,7 +39,7 @@ impl Former {
     /// What its pages are named by.
     fn pages(self) -> Option<(PageKind, u32)> {
         match self {
-            Former::Segment(id) => Some((PageKind::Sheet, id)),
+            Former::Segment(id) => Some((PageKind::Sheet, id.0)),
             Former::Table(id) => Some((PageKind::Table, id.0)),
             Former::Slot => None,
         }
@@ -120,7 +120,7 @@ impl Map {
     }
 
     /// A slab of disk `no` that may be discarded now.
-    pub fn take_undiscarded(&mut self, no: u16) -> Option<SlabAt> {
+    pub fn take_undiscarded(&mut self, no: DiskNo) -> Option<SlabAt> {
         let all = SlabAt { disk: no, slab: 0 }..=SlabAt { disk: no, slab: u32::MAX };
         let at = self.draining.unknown.range(all).next().copied()?;
         self.draining.unknown.remove(&at);
@@ -128,7 +128,7 @@ impl Map {
     }
 
     /// The disks with slabs that may be discarded now.
-    pub fn undiscarded(&self) -> BTreeSet<u16> {
+    pub fn undiscarded(&self) -> BTreeSet<DiskNo> {
         self.draining.unknown.iter().map(|at| at.disk).collect()
     }
 
@@ -152,12 +152,12 @@ impl Map {
     }
 
     /// How many slabs of disk `no` drain.
-    pub fn draining_on(&self, no: u16) -> usize {
+    pub fn draining_on(&self, no: DiskNo) -> usize {
         self.draining.slabs.range(SlabAt { disk: no, slab: 0 }..=SlabAt { disk: no, slab: u32::MAX }).count()
     }
 
     /// Slabs of disk `no` that are free, or will be in a moment.
-    pub fn free_soon(&self, no: u16) -> usize {
+    pub fn free_soon(&self, no: DiskNo) -> usize {
         self.disks.get(&no).map_or(0, |disk| disk.free.count()) + self.draining_on(no)
     }
 

@@ -38,7 +38,7 @@ use crate::format::record::{
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
 use crate::stripe::table::{Chunk, Place, Table};
-use crate::units::{ByteCount, JobNo, TableNo, VdiskNo};
+use crate::units::{ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
 use ahead::Ahead;
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -63,7 +63,7 @@ pub struct Map {
     /// Chunks of stripe tables for which there is memory.
     pub chunks_max: u64,
     /// The most slabs that the disks that are there can have.
-    pub slabs_max: BTreeMap<u16, u32>,
+    pub slabs_max: BTreeMap<DiskNo, u32>,
     /// Bytes of the records of segments and chunks.
     bulk: u64,
     /// Page pairs that are the tree's.
@@ -71,15 +71,15 @@ pub struct Map {
     /// Numbers to give out next.
     pub next: PoolRecord,
     /// The members, present or not.
-    pub disks: BTreeMap<u16, DiskRoom>,
+    pub disks: BTreeMap<DiskNo, DiskRoom>,
     /// Virtual disks.
     pub vdisks: BTreeMap<VdiskNo, VdiskRecord>,
     /// Stripe tables.
     pub tables: BTreeMap<TableNo, Table>,
     /// Segments, metadata segments included.
-    pub segments: BTreeMap<u32, Segment>,
+    pub segments: BTreeMap<SegmentNo, Segment>,
     /// Which of them are metadata segments.
-    metadata: BTreeSet<u32>,
+    metadata: BTreeSet<SegmentNo>,
     /// The tree's root, as the newest checkpoint has it.
     pub tree: Option<TreeRecord>,
     /// What the owner set.
@@ -89,7 +89,7 @@ pub struct Map {
     /// The last things that happened, by number.
     pub events: BTreeMap<u64, EventRecord>,
     /// Slabs that are taken and in no segment: where a slot is moving to, or has moved from.
-    pub in_transit: BTreeMap<SlabAt, Option<u32>>,
+    pub in_transit: BTreeMap<SlabAt, Option<SegmentNo>>,
     /// Where stripes were written whose commits were withdrawn, by (table, stripe); see `store/limbo.rs`.
     pub limbo: BTreeMap<(TableNo, u64), Place>,
     draining: Draining,
@@ -151,7 +151,7 @@ impl Segment {
 
     /// The disks it lies on, as bits; those that cannot be, in a record that is not proven yet, are none.
     pub fn disks(&self) -> u64 {
-        self.record.slabs.iter().flatten().fold(0, |set, at| set | 1u64.checked_shl(at.disk.into()).unwrap_or(0))
+        self.record.slabs.iter().flatten().fold(0, |set, at| set | 1u64.checked_shl(at.disk.0.into()).unwrap_or(0))
     }
 
     /// Where a slot lies, if it has a disk.
@@ -243,8 +243,8 @@ impl Map {
         match record {
             Record::Pool(next) => self.next = next,
             Record::Disk(record) => {
-                let room = record.disk_len.0 / self.slab.0;
-                if record.no as usize >= DISKS_MAX || record.slabs as u64 > room || record.disk_len >= VDISK_SIZE_MAX {
+                let (no, room) = (record.no.0 as usize, record.disk_len.0 / self.slab.0);
+                if no >= DISKS_MAX || record.slabs as u64 > room || record.disk_len >= VDISK_SIZE_MAX {
                     return fail!(Corrupt, "the record of disk {} contradicts itself", record.no);
                 }
                 self.disks
@@ -267,10 +267,10 @@ impl Map {
             }
             Record::Segment(record) => {
                 let record = copies::with_a_slot_for_each(record);
-                if record.id == u32::MAX {
+                if record.id == SegmentNo(u32::MAX) {
                     return fail!(Corrupt, "segment {} is beyond all numbers", record.id);
                 }
-                self.next.next_segment = self.next.next_segment.max(record.id + 1);
+                self.next.next_segment = self.next.next_segment.max(record.id.next());
                 if self.indexes(&record) == 0 {
                     return fail!(Corrupt, "segment {} has no room for a stripe", record.id);
                 }
@@ -295,7 +295,7 @@ impl Map {
             }
             Record::Tree(tree) => self.tree = Some(tree),
             Record::DiskDrop(no) => {
-                self.disks.remove(&(no as u16));
+                self.disks.remove(&no);
             }
             Record::Settings(settings) => self.settings = settings,
             Record::Job(job) => {
@@ -432,7 +432,7 @@ impl Map {
     /// before that was durable.
     pub fn drop_empty_segments(&mut self) -> Vec<Record<'static>> {
         let mut records = Vec::new();
-        let ids: Vec<u32> = self.segments.keys().copied().collect();
+        let ids: Vec<SegmentNo> = self.segments.keys().copied().collect();
         for id in ids {
             let segment = &self.segments[&id];
             let Some(table) = self.tables.get(&segment.record.owner) else { continue };
@@ -444,7 +444,7 @@ impl Map {
     }
 
     /// Forgets a segment that holds nothing; its slabs and pages drain.
-    pub fn drop_segment(&mut self, id: u32) -> Record<'static> {
+    pub fn drop_segment(&mut self, id: SegmentNo) -> Record<'static> {
         let segment = self.take_segment(id);
         let (known, record) = (segment.known(), segment.record);
         let slabs = record.slabs.iter().flatten().copied().collect();
@@ -453,13 +453,13 @@ impl Map {
     }
 
     /// Forgets a segment that was just made and is in no log: what it had is free at once.
-    fn undo_segment(&mut self, id: u32) {
+    fn undo_segment(&mut self, id: SegmentNo) {
         let record = self.take_segment(id).record;
         record.slabs.iter().flatten().for_each(|at| self.put_back(*at));
         self.put_pages_back(record.sheet);
     }
 
-    fn take_segment(&mut self, id: u32) -> Segment {
+    fn take_segment(&mut self, id: SegmentNo) -> Segment {
         let segment = self.segments.remove(&id).expect("a segment that is dropped exists");
         self.metadata.remove(&id);
         self.ahead.forget_segment(id);
@@ -486,7 +486,7 @@ impl Map {
     /// Forgets a table and its segments.
     fn drop_table(&mut self, id: TableNo) -> Vec<Record<'static>> {
         let Some(table) = self.tables.get(&id) else { return Vec::new() };
-        let segments: Vec<u32> = table.segments.iter().copied().collect();
+        let segments: Vec<SegmentNo> = table.segments.iter().copied().collect();
         let mut records: Vec<_> = segments.into_iter().map(|segment| self.drop_segment(segment)).collect();
         let table = self.tables.remove(&id).expect("it was looked up");
         self.bulk -= table.chunks.len() as u64 * CHUNK_LEN;
@@ -525,7 +525,7 @@ impl Map {
 
     /// Whether every slot of a segment lies on a healthy disk.
     pub fn is_healthy(&self, segment: &Segment) -> bool {
-        let healthy = |disk: u16| self.disks.get(&disk).is_some_and(|room| room.healthy);
+        let healthy = |disk: DiskNo| self.disks.get(&disk).is_some_and(|room| room.healthy);
         segment.record.slabs.iter().all(|at| at.is_some_and(|at| healthy(at.disk)))
     }
 
@@ -548,7 +548,7 @@ impl Map {
     }
 
     /// Notes that these slots (bits) of a segment lack strips. Returns the record, if that is news.
-    pub fn mark_missed(&mut self, segment: u32, slots: u128) -> Option<Record<'static>> {
+    pub fn mark_missed(&mut self, segment: SegmentNo, slots: u128) -> Option<Record<'static>> {
         let segment = self.segments.get_mut(&segment)?;
         if segment.record.missed & slots == slots {
             return None;
@@ -558,7 +558,7 @@ impl Map {
     }
 
     /// Notes that a slot has all its strips. Returns the record, if that is news.
-    pub fn clear_missed(&mut self, segment: u32, slot: usize) -> Option<Record<'static>> {
+    pub fn clear_missed(&mut self, segment: SegmentNo, slot: usize) -> Option<Record<'static>> {
         let segment = self.segments.get_mut(&segment)?;
         if segment.record.missed >> slot & 1 == 0 {
             return None;

@@ -8,11 +8,11 @@
 
 use super::{Map, PAGE_PAIR};
 use crate::format::record::{OWNER_METADATA, PageRun, Record};
-use crate::units::BLOCK;
+use crate::units::{BLOCK, SegmentNo};
 use alloc::vec::Vec;
 
 /// A page pair: its metadata segment, and its number there.
-pub type Pair = (u32, u32);
+pub type Pair = (SegmentNo, u32);
 
 impl Map {
     /// Takes a free pair: the last one of the first metadata segment that has any, for sheets and chunks take runs from

@@ -8,7 +8,7 @@ use super::Map;
 use crate::format::record::Record;
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::Place;
-use crate::units::TableNo;
+use crate::units::{SegmentNo, TableNo};
 use alloc::vec::Vec;
 
 impl Map {
@@ -82,7 +82,7 @@ impl Map {
     }
 
     /// Whether stripes of this segment are being read.
-    pub fn is_pinned(&self, segment: u32) -> bool {
+    pub fn is_pinned(&self, segment: SegmentNo) -> bool {
         self.pins.range(Place { segment, index: 0 }..=Place { segment, index: u32::MAX }).next().is_some()
     }
 

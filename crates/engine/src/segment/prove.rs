@@ -15,7 +15,7 @@ use crate::format::page::CHUNK_PAGES;
 use crate::format::page::PAGE_SUMS;
 use crate::format::record::{JobKind, OWNER_METADATA};
 use crate::limits::{DISKS_MAX, VDISK_SIZE_MAX};
-use crate::units::{BLOCK, TableNo};
+use crate::units::{BLOCK, DiskNo, TableNo};
 use alloc::collections::BTreeSet;
 
 /// Numbers that are still to be given out, at least: a pool that has fewer has reached them by no counting.
@@ -28,29 +28,29 @@ const CHUNKS_BESIDE: u64 = 64;
 impl Map {
     /// What is numbered next has a number of its own.
     pub(super) fn prove_numbers(&mut self) -> Result<()> {
-        let after = |last: Option<&u32>| last.map_or(0, |last| last.saturating_add(1));
         let next = &mut self.next;
-        next.next_segment = next.next_segment.max(after(self.segments.keys().next_back()));
+        next.next_segment =
+            next.next_segment.max(self.segments.keys().next_back().map(|last| last.next()).unwrap_or_default());
         next.next_table =
             next.next_table.max(self.tables.keys().next_back().map(|last| last.next()).unwrap_or_default());
         next.next_vdisk =
             next.next_vdisk.max(self.vdisks.keys().next_back().map(|last| last.next()).unwrap_or_default());
         next.next_job = next.next_job.max(self.jobs.keys().next_back().map(|last| last.next()).unwrap_or_default());
-        if next.next_disk as usize > DISKS_MAX {
-            next.next_disk = 0;
+        if next.next_disk.0 as usize > DISKS_MAX {
+            next.next_disk = DiskNo(0);
         }
-        let numbers = [next.next_segment, next.next_table.0, next.next_vdisk.0, next.next_job.0];
+        let numbers = [next.next_segment.0, next.next_table.0, next.next_vdisk.0, next.next_job.0];
         if numbers.iter().any(|next| *next > u32::MAX - NUMBERS_LEFT) {
             return fail!(Corrupt, "the numbers of the pool are at their end: {next:?}");
         }
-        let beyond = |no: &u16, slabs: u32| self.slabs_max.get(no).is_some_and(|max| slabs > *max);
+        let beyond = |no: &DiskNo, slabs: u32| self.slabs_max.get(no).is_some_and(|max| slabs > *max);
         if let Some(no) = self.disks.iter().find_map(|(no, disk)| beyond(no, disk.record.slabs).then_some(no)) {
             return fail!(Corrupt, "disk {no} is smaller than the record of it says");
         }
         if self.disks.values().map(|disk| disk.record.slabs as u64).sum::<u64>() > SLABS_MAX {
             return fail!(Corrupt, "the disks of the pool have more slabs than can be");
         }
-        let disk = |no: u16| (no as usize) < DISKS_MAX;
+        let disk = |no: DiskNo| (no.0 as usize) < DISKS_MAX;
         for job in self.jobs.values() {
             if let JobKind::Evacuate { disk: no, to, .. } = job.kind
                 && !(disk(no) && to.is_none_or(disk))

@@ -9,7 +9,7 @@ use super::copies::Copies;
 use super::{DiskRoom, Map, PAGE_PAIR, Segment};
 use crate::format::record::{SEGMENT_LEN, SLAB_LEN};
 use crate::geometry::Layout;
-use crate::units::ByteCount;
+use crate::units::{ByteCount, DiskNo};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -36,8 +36,8 @@ impl Map {
     }
 
     fn reservable_with(&self, layout: Layout, disks: u64, free: impl Fn(&DiskRoom) -> usize) -> u64 {
-        let free: BTreeMap<u16, u64> = self.disks.iter().map(|(no, disk)| (*no, free(disk) as u64)).collect();
-        let data: Vec<u16> = self.disks_for(disks).map(|disk| disk.record.no).collect();
+        let free: BTreeMap<DiskNo, u64> = self.disks.iter().map(|(no, disk)| (*no, free(disk) as u64)).collect();
+        let data: Vec<DiskNo> = self.disks_for(disks).map(|disk| disk.record.no).collect();
         let sheet = (self.sheet_pages(layout) as usize).max(1);
         let each = ((self.slab.0 / PAGE_PAIR) as usize / sheet).max(1) as u64;
         let ready = |segment: &Segment| -> u64 {
@@ -76,17 +76,17 @@ impl Map {
 
     /// Takes from `free` the slabs of so many metadata segments, placed as [`Map::take_page_run`] places them. `false`:
     /// they find too few disks.
-    fn place_metadata(&self, mut segments: u64, free: &mut BTreeMap<u16, u64>) -> bool {
-        let ordinary: Vec<u16> = self.writable_disks().map(|disk| disk.record.no).collect();
-        let others: Vec<u16> = self.last_resort(0, 0).map(|disk| disk.record.no).collect();
+    fn place_metadata(&self, mut segments: u64, free: &mut BTreeMap<DiskNo, u64>) -> bool {
+        let ordinary: Vec<DiskNo> = self.writable_disks().map(|disk| disk.record.no).collect();
+        let others: Vec<DiskNo> = self.last_resort(0, 0).map(|disk| disk.record.no).collect();
         let step = segments.div_ceil(STEPS_MAX).max(1);
         while segments > 0 {
             let many = step.min(segments);
             segments -= many;
-            let has = |no: &&u16| free[*no] > 0;
+            let has = |no: &&DiskNo| free[*no] > 0;
             let count = ordinary.iter().filter(has).count();
             let Copies { all: copies, apart } = Copies::on(count, others.len());
-            let mut on: Vec<u16> = ordinary.iter().filter(has).copied().collect();
+            let mut on: Vec<DiskNo> = ordinary.iter().filter(has).copied().collect();
             on.sort_unstable_by_key(|no| core::cmp::Reverse(free[no]));
             if ordinary.len() < apart {
                 on.extend(others.iter().filter(has));

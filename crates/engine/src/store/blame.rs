@@ -1,18 +1,18 @@
 //! What is held against a disk: failed writes, bad blocks, slow answers; and what follows from it.
 
 use super::{Member, Store};
-use crate::event::{DiskNo, Event};
+use crate::event::Event;
 use crate::format::record::Usage;
 use crate::health::is_slow;
 use crate::io::{Disk, DiskError};
-use crate::units::{DiskOffset, Nanos};
+use crate::units::{DiskNo, DiskOffset, Nanos};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 impl Store {
     /// Goes on without a disk that failed; one that keeps failing is retired. Nothing is held against it that was asked
     /// of it before it was last lost: it has been given another chance since.
-    pub(super) fn disk_failed(&self, no: u16, asked: &Rc<dyn Disk>, error: DiskError, reason: &str) {
+    pub(super) fn disk_failed(&self, no: DiskNo, asked: &Rc<dyn Disk>, error: DiskError, reason: &str) {
         let now = self.disk(no);
         if !now.is_ok_and(|now| Rc::ptr_eq(&now, asked)) {
             return;
@@ -28,22 +28,22 @@ impl Store {
         self.count(no, |counters| counters.failures += 1);
         let failures = self.members.borrow().get(&no).map_or(0, |member| member.counters.failures);
         if failures >= self.tuning.failures_max && self.writing.get() {
-            self.retire_disk(no, Event::DiskUnreliable { disk: DiskNo(no), failures });
+            self.retire_disk(no, Event::DiskUnreliable { disk: no, failures });
         }
     }
 
     /// Counts a bad block, and tells about it.
-    pub fn bad_block(&self, no: u16, at: DiskOffset, checksum: bool) {
+    pub fn bad_block(&self, no: DiskNo, at: DiskOffset, checksum: bool) {
         self.count(no, |counters| counters.bad_blocks += 1);
-        self.world.emit(Event::BlockBad { disk: DiskNo(no), at, checksum });
+        self.world.emit(Event::BlockBad { disk: no, at, checksum });
         let count = self.members.borrow().get(&no).map_or(0, |member| member.counters.bad_blocks);
         if count == self.tuning.bad_blocks_max && self.writing.get() {
-            self.retire_disk(no, Event::DiskRetired { disk: DiskNo(no), bad_blocks: count });
+            self.retire_disk(no, Event::DiskRetired { disk: no, bad_blocks: count });
         }
     }
 
     /// A disk that cannot be relied on takes nothing new; what it holds moves elsewhere.
-    fn retire_disk(&self, no: u16, why: Event) {
+    fn retire_disk(&self, no: DiskNo, why: Event) {
         let record = self.map.borrow_mut().change_disk(no, |disk| disk.usage = Usage::Retired);
         if record.is_some() {
             self.world.emit(why);
@@ -53,24 +53,24 @@ impl Store {
     }
 
     /// Counts a healed block, and tells about it.
-    pub fn healed_block(&self, no: u16, at: DiskOffset) {
+    pub fn healed_block(&self, no: DiskNo, at: DiskOffset) {
         self.count(no, |counters| counters.healed_blocks += 1);
-        self.world.emit(Event::BlockHealed { disk: DiskNo(no), at });
+        self.world.emit(Event::BlockHealed { disk: no, at });
     }
 
     /// Counts a damaged metadata copy that was rewritten, and tells about it.
-    pub fn metadata_healed(&self, no: u16, what: &'static str) {
+    pub fn metadata_healed(&self, no: DiskNo, what: &'static str) {
         self.counters.metadata_healed.set(self.counters.metadata_healed.get() + 1);
-        self.world.emit(Event::MetadataHealed { disk: DiskNo(no), what });
+        self.world.emit(Event::MetadataHealed { disk: no, what });
     }
 
     /// Compares a disk with its peers, and tells when it has become an outlier or is none any more.
-    pub(super) fn judge_latency(&self, no: u16) {
+    pub(super) fn judge_latency(&self, no: DiskNo) {
         let quantile = |member: &Member| member.latency.quantile(900);
         let (own, was_slow, mut peers) = {
             let members = self.members.borrow();
             let map = self.map.borrow();
-            let media = |no: &u16| map.disks.get(no).map(|disk| disk.record.media);
+            let media = |no: &DiskNo| map.disks.get(no).map(|disk| disk.record.media);
             let Some(member) = members.get(&no) else { return };
             let peers = members.iter().filter(|(other, peer)| {
                 **other != no && media(other) == media(&no) && peer.disk.is_some() && !peer.latency.is_empty()
@@ -84,7 +84,7 @@ impl Store {
             if let Some(member) = self.members.borrow_mut().get_mut(&no) {
                 member.slow = slow;
             }
-            self.world.emit(Event::DiskSlow { disk: DiskNo(no), slow, own, median });
+            self.world.emit(Event::DiskSlow { disk: no, slow, own, median });
         }
     }
 }

@@ -12,11 +12,11 @@ use super::patience::{Late, Patience, Patient};
 use super::quorum;
 use super::{DiskCounters, Member, Store, join, slots_on};
 use crate::error::Result;
-use crate::event::{DiskNo, Event};
+use crate::event::Event;
 use crate::fail;
 use crate::format::record::OWNER_METADATA;
 use crate::io::{Buf, Disk, DiskError, IoSlice};
-use crate::units::DiskOffset;
+use crate::units::{DiskNo, DiskOffset};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ type Done<T> = core::result::Result<T, DiskError>;
 
 /// A disk as it was when something was asked of it.
 struct Asked {
-    no: u16,
+    no: DiskNo,
     disk: Rc<dyn Disk>,
     losses: u64,
 }
@@ -52,7 +52,7 @@ fn check_range(asked: &Asked, at: DiskOffset, len: usize) -> Done<()> {
 
 impl Store {
     /// Reads `len` bytes at `at` of disk `no`, however long that takes.
-    pub async fn disk_read(&self, no: u16, at: DiskOffset, len: usize) -> Done<Buf> {
+    pub async fn disk_read(&self, no: DiskNo, at: DiskOffset, len: usize) -> Done<Buf> {
         let asked = self.asked(no)?;
         check_range(&asked, at, len)?;
         let read = asked.disk.read(at, self.spare.take(len));
@@ -65,7 +65,7 @@ impl Store {
     }
 
     /// Reads `len` bytes at `at` of disk `no`, but waits no longer than the read timeout: `Ok(None)`.
-    pub async fn disk_read_patiently(&self, no: u16, at: DiskOffset, len: usize) -> Done<Option<Buf>> {
+    pub async fn disk_read_patiently(&self, no: DiskNo, at: DiskOffset, len: usize) -> Done<Option<Buf>> {
         let asked = self.asked(no)?;
         check_range(&asked, at, len)?;
         let read = asked.disk.read(at, self.spare.take(len));
@@ -84,12 +84,12 @@ impl Store {
     }
 
     /// Whether requests of disk `no` are overdue.
-    pub fn is_stalled(&self, no: u16) -> bool {
+    pub fn is_stalled(&self, no: DiskNo) -> bool {
         self.members.borrow().get(&no).is_some_and(|member| member.stalled.get() > 0)
     }
 
     /// Writes `from` at `at` of disk `no`. A disk that fails a write is taken out.
-    pub async fn disk_write(&self, no: u16, at: DiskOffset, from: Vec<IoSlice>) -> Done<()> {
+    pub async fn disk_write(&self, no: DiskNo, at: DiskOffset, from: Vec<IoSlice>) -> Done<()> {
         let asked = self.asked(no)?;
         let len: usize = from.iter().map(|slice| slice.len()).sum();
         let write = asked.disk.write(at, from);
@@ -116,7 +116,7 @@ impl Store {
 
     /// Makes durable all that was written to disk `no`. A disk that fails a flush is taken out: nobody knows what it
     /// lost.
-    pub async fn disk_flush(&self, no: u16) -> Done<()> {
+    pub async fn disk_flush(&self, no: DiskNo) -> Done<()> {
         let asked = self.asked(no)?;
         let covered = match self.members.borrow_mut().get_mut(&no) {
             Some(member) => {
@@ -142,13 +142,13 @@ impl Store {
     }
 
     /// Flushes all of `disks` at once. Failures take the disk out; the caller looks at who is left.
-    pub async fn flush_all(&self, disks: Vec<u16>) {
+    pub async fn flush_all(&self, disks: Vec<DiskNo>) {
         join(disks.into_iter().map(|no| self.disk_flush(no))).await;
     }
 
     /// Waits until all that was asked of disk `no` before it was lost has ended. Fails where that takes longer than the
     /// write timeout.
-    pub async fn late_requests_end(&self, no: u16) -> Result<()> {
+    pub async fn late_requests_end(&self, no: DiskNo) -> Result<()> {
         let began = self.world.now();
         loop {
             let left = {
@@ -169,7 +169,7 @@ impl Store {
     }
 
     /// Whether everything that is on disk `no` is safe without it: its data, the log, and the votes.
-    pub fn can_do_without(&self, no: u16) -> bool {
+    pub fn can_do_without(&self, no: DiskNo) -> bool {
         let safe = {
             let map = self.map.borrow();
             map.segments.values().all(|segment| {
@@ -186,7 +186,7 @@ impl Store {
         safe && self.labels.loggers.get() & left != 0 && quorum::may_go_on(self.labels.durable.get().voters, left)
     }
 
-    fn asked(&self, no: u16) -> Done<Asked> {
+    fn asked(&self, no: DiskNo) -> Done<Asked> {
         let members = self.members.borrow();
         let member = members.get(&no).ok_or(DiskError::Gone)?;
         let disk = member.disk.clone().ok_or(DiskError::Gone)?;
@@ -262,11 +262,11 @@ impl Store {
         }
         let named = |member: &mut Member| core::mem::replace(&mut member.named, true);
         if self.members.borrow_mut().get_mut(&asked.no).is_some_and(|member| !named(member)) {
-            self.world.emit(Event::DiskStalled { disk: DiskNo(asked.no), waited: limit });
+            self.world.emit(Event::DiskStalled { disk: asked.no, waited: limit });
         }
     }
 
-    fn count_read(&self, no: u16, len: usize, overdue: bool) {
+    fn count_read(&self, no: DiskNo, len: usize, overdue: bool) {
         self.count(no, |counters: &mut DiskCounters| {
             counters.reads += 1;
             counters.read += len as u64;

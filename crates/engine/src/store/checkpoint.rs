@@ -32,7 +32,7 @@ use crate::segment::chunk_record;
 use crate::store::meta::PoolPages;
 use crate::store::meta::conf::is_configuration_stuck;
 use crate::tree::{Prepared, Tree, TreeError};
-use crate::units::ByteCount;
+use crate::units::{ByteCount, DiskNo, SegmentNo};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -53,7 +53,7 @@ struct Written {
     /// The oldest batch that is still needed.
     tail: BatchInfo,
     /// The disks of each metadata segment.
-    homes: BTreeMap<u32, u64>,
+    homes: BTreeMap<SegmentNo, u64>,
     /// What it says of the tree.
     root: Option<TreeRecord>,
 }
@@ -229,7 +229,7 @@ impl Store {
 
     /// Writes the configuration to the disks of `voters` and makes it durable there.
     async fn write_blob(&self, voters: u64, anchor: &Anchor, blob: Vec<u8>) -> Result<()> {
-        let disks: Vec<u16> = self.present_in(voters);
+        let disks: Vec<DiskNo> = self.present_in(voters);
         let room = {
             let members = self.members.borrow();
             disks.iter().map(|no| members[no].plan.blob_len).min().unwrap_or(ByteCount::ZERO)
@@ -242,7 +242,7 @@ impl Store {
         Ok(())
     }
 
-    async fn write_blob_to(&self, no: u16, anchor: &Anchor, slice: IoSlice) {
+    async fn write_blob_to(&self, no: DiskNo, anchor: &Anchor, slice: IoSlice) {
         let at = {
             let members = self.members.borrow();
             let plan = &members[&no].plan;
@@ -255,7 +255,7 @@ impl Store {
         }
     }
 
-    fn present_in(&self, set: u64) -> Vec<u16> {
+    fn present_in(&self, set: u64) -> Vec<DiskNo> {
         let members = self.members.borrow();
         let there = members.iter().filter(|(no, member)| set >> **no & 1 == 1 && member.disk.is_some());
         there.map(|(no, _)| *no).collect()

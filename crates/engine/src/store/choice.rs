@@ -11,6 +11,7 @@
 
 use super::labels::{LOGGERS_MAX, VOTERS_MAX};
 use crate::format::record::{Media, Usage};
+use crate::units::DiskNo;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -21,7 +22,7 @@ pub const VOTERS_MIN: usize = 3;
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     /// Its number.
-    pub no: u16,
+    pub no: DiskNo,
     /// What it is used for.
     pub usage: Usage,
     /// What it is made of.
@@ -103,12 +104,12 @@ mod tests {
         [Usage::AutoSelect, Usage::ManualSelect, Usage::HotSpare, Usage::Journal, Usage::Retired];
     const MEDIA: [Media; 3] = [Media::Unspecified, Media::Hdd, Media::Ssd];
 
-    fn disk(no: u16, usage: Usage, media: Media, domain: &'static str) -> Candidate<'static> {
+    fn disk(no: DiskNo, usage: Usage, media: Media, domain: &'static str) -> Candidate<'static> {
         Candidate { no, usage, media, domain, now: false }
     }
 
     fn hdds(count: u16) -> Vec<Candidate<'static>> {
-        (0..count).map(|no| disk(no, Usage::AutoSelect, Media::Hdd, "")).collect()
+        (0..count).map(|no| disk(DiskNo(no), Usage::AutoSelect, Media::Hdd, "")).collect()
     }
 
     fn now(mut disks: Vec<Candidate<'static>>, set: u64) -> Vec<Candidate<'static>> {
@@ -155,7 +156,7 @@ mod tests {
     #[test]
     fn journal_disks_of_one_domain_do_not_get_all_copies() {
         let mut disks = hdds(5);
-        disks.iter_mut().for_each(|disk| disk.domain = if disk.no < 3 { "a" } else { "b" });
+        disks.iter_mut().for_each(|disk| disk.domain = if disk.no < DiskNo(3) { "a" } else { "b" });
         (0..3).for_each(|no| disks[no].usage = Usage::Journal);
         assert_eq!(loggers(&disks), 0b1011);
     }
@@ -164,7 +165,7 @@ mod tests {
     fn fewer_disks_vote_where_a_domain_would_have_too_many() {
         let with = |domains: &[&'static str]| -> Vec<Candidate<'static>> {
             let all = domains.iter().enumerate();
-            all.map(|(no, domain)| disk(no as u16, Usage::AutoSelect, Media::Hdd, domain)).collect()
+            all.map(|(no, domain)| disk(DiskNo(no as u16), Usage::AutoSelect, Media::Hdd, domain)).collect()
         };
         assert_eq!(voters(&with(&["a", "a", "b", "b", "c", "c"])), 0b1_1111);
         assert_eq!(voters(&with(&["a", "a", "a", "b", "c"])), 0b1_1001, "with five votes, a has three of them");
@@ -179,7 +180,7 @@ mod tests {
             disks
                 .map(|(no, (usage, media, domain, now))| Candidate {
                     now,
-                    ..disk(no as u16, USAGES[usage], MEDIA[media], NAMES[domain])
+                    ..disk(DiskNo(no as u16), USAGES[usage], MEDIA[media], NAMES[domain])
                 })
                 .collect()
         })

@@ -18,7 +18,7 @@ use crate::format::batch::{self, BatchHead};
 use crate::io::IoSlice;
 use crate::log::Taken;
 use crate::mutant::{self, Mutant};
-use crate::units::{BLOCK, ByteCount, Nanos};
+use crate::units::{BLOCK, ByteCount, DiskNo, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
@@ -201,7 +201,7 @@ impl Store {
         let mut have = BTreeSet::new();
         loop {
             self.thawed().await?;
-            let lacking: Vec<u16> = self.loggers().into_iter().filter(|no| !have.contains(no)).collect();
+            let lacking: Vec<DiskNo> = self.loggers().into_iter().filter(|no| !have.contains(no)).collect();
             let took = join(lacking.iter().map(|no| self.write_log(*no, taken.info.position, slice.clone()))).await;
             have.extend(lacking.into_iter().zip(took).filter(|(_, took)| *took).map(|(no, _)| no));
             // Also when somebody else is just writing them: it waits for its turn, and so for them.
@@ -221,7 +221,7 @@ impl Store {
     }
 
     /// Writes a batch to one log disk. Says whether it is durable there.
-    async fn write_log(&self, no: u16, position: u64, slice: IoSlice) -> bool {
+    async fn write_log(&self, no: DiskNo, position: u64, slice: IoSlice) -> bool {
         let at = {
             let members = self.members.borrow();
             let plan = &members[&no].plan;

@@ -9,7 +9,7 @@ use super::Store;
 use crate::format::record::SlabAt;
 use crate::io::DiskError;
 use crate::mutant::{self, Mutant};
-use crate::units::{BLOCK, ByteCount};
+use crate::units::{BLOCK, ByteCount, DiskNo};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 
@@ -43,7 +43,7 @@ pub async fn drainer(store: Rc<Store>) {
 
 impl Store {
     /// Discards what may be discarded on disk `no`, slab by slab; each is free then.
-    async fn discard_on(&self, no: u16) {
+    async fn discard_on(&self, no: DiskNo) {
         while !self.stopping.get() {
             let next = self.map.borrow_mut().take_undiscarded(no);
             let Some(at) = next else { break };

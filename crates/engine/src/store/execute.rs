@@ -15,7 +15,7 @@ use super::together::Part;
 use super::{Store, join, lost};
 use crate::checksum::{BlockAddress, block_checksums, owner_mark, zero_checksums};
 use crate::error::Result;
-use crate::event::{DiskNo, Event};
+use crate::event::Event;
 use crate::format::record::{SegmentRecord, SlabAt};
 use crate::geometry::Layout;
 use crate::io::{Buf, DiskError, IoSlice};
@@ -515,7 +515,7 @@ impl Store {
     fn report_lost(&self, target: &Target, bad: &BTreeSet<Block>) {
         for (slot, block) in bad.iter().filter(|(_, block)| *block != usize::MAX) {
             if let Some((at, block)) = target.locate(*slot, *block) {
-                self.world.emit(Event::BlockLost { disk: DiskNo(at.disk), at: self.slab_offset(at, block) });
+                self.world.emit(Event::BlockLost { disk: at.disk, at: self.slab_offset(at, block) });
             }
         }
     }

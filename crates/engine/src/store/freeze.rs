@@ -12,7 +12,7 @@ use super::{Store, quorum};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::mutant::{self, Mutant};
-use crate::units::Nanos;
+use crate::units::{DiskNo, Nanos, SegmentNo};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
@@ -214,15 +214,16 @@ impl Store {
     }
 
     /// The disks (bits) of each metadata segment.
-    pub fn metadata_homes(&self) -> BTreeMap<u32, u64> {
+    pub fn metadata_homes(&self) -> BTreeMap<SegmentNo, u64> {
         let map = self.map.borrow();
         map.metadata_segments().map(|found| (found.record.id, found.disks())).collect()
     }
 
     fn names_of(&self, set: u64) -> String {
         let map = self.map.borrow();
-        let name = |no: u16| map.disks.get(&no).map_or_else(|| format!("disk {no}"), |disk| disk.record.name.clone());
-        let names: Vec<String> = (0..64).filter(|no| set >> no & 1 == 1).map(name).collect();
+        let name =
+            |no: DiskNo| map.disks.get(&no).map_or_else(|| format!("disk {no}"), |disk| disk.record.name.clone());
+        let names: Vec<String> = (0..64).map(DiskNo).filter(|no| set >> no & 1 == 1).map(name).collect();
         format!("{} {}", names.join(", "), if names.len() == 1 { "is" } else { "are" })
     }
 

@@ -27,6 +27,7 @@ use crate::limits::DISKS_MAX;
 use crate::mutant::{self, Mutant};
 use crate::segment::DiskRoom;
 use crate::sync::Turn;
+use crate::units::DiskNo;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -104,7 +105,7 @@ impl Labels {
     }
 
     /// Disk `no` neither votes nor carries the log from now on: when it is back it lacks what was written meanwhile.
-    pub fn strike(&self, no: u16) {
+    pub fn strike(&self, no: DiskNo) {
         self.voters.set(self.voters.get() & !(1 << no));
         self.loggers.set(self.loggers.get() & !(1 << no));
     }
@@ -115,7 +116,7 @@ impl Labels {
     }
 
     /// Disk `no` is back before any label without it was durable: it votes, and carries the log, as that label says.
-    pub fn restore(&self, no: u16) {
+    pub fn restore(&self, no: DiskNo) {
         let durable = self.durable.get();
         self.voters.set(self.voters.get() | durable.voters & 1 << no);
         self.loggers.set(self.loggers.get() | durable.loggers & 1 << no);
@@ -180,12 +181,12 @@ impl Store {
     }
 
     /// The disks that carry checkpoints and are there.
-    pub fn voters(&self) -> Vec<u16> {
+    pub fn voters(&self) -> Vec<DiskNo> {
         self.present(self.labels.voters.get())
     }
 
     /// The disks that carry the log and are there.
-    pub fn loggers(&self) -> Vec<u16> {
+    pub fn loggers(&self) -> Vec<DiskNo> {
         self.present(self.labels.loggers.get())
     }
 
@@ -195,7 +196,7 @@ impl Store {
     }
 
     /// The disks that are to carry the log, of those that `may`.
-    pub fn loggers_wanted(&self, may: impl Fn(u16) -> bool) -> u64 {
+    pub fn loggers_wanted(&self, may: impl Fn(DiskNo) -> bool) -> u64 {
         self.choose(self.labels.loggers.get(), |candidates| {
             candidates.retain(|disk| may(disk.no));
             choice::loggers(candidates)
@@ -223,14 +224,14 @@ impl Store {
         choice(&mut candidates)
     }
 
-    fn present(&self, set: u64) -> Vec<u16> {
+    fn present(&self, set: u64) -> Vec<DiskNo> {
         let members = self.members.borrow();
-        let there = |no: &u16| members.get(no).is_some_and(|member| member.current && member.disk.is_some());
-        (0..DISKS_MAX as u16).filter(|no| set >> no & 1 == 1).filter(there).collect()
+        let there = |no: &DiskNo| members.get(no).is_some_and(|member| member.current && member.disk.is_some());
+        (0..DISKS_MAX as u16).map(DiskNo).filter(|no| set >> no & 1 == 1).filter(there).collect()
     }
 
     /// The labels of epoch `epoch` for the disks that are there.
-    fn make_labels(&self, epoch: u64) -> Vec<(u16, Label)> {
+    fn make_labels(&self, epoch: u64) -> Vec<(DiskNo, Label)> {
         let members = self.members.borrow();
         let set = |pick: &dyn Fn(&super::Member) -> bool| {
             members.iter().filter(|(_, member)| pick(member)).fold(0u64, |set, (no, _)| set | 1 << no)
@@ -245,12 +246,12 @@ impl Store {
         let mut disk_ids = [Id::default(); DISKS_MAX];
         let mut seen_epochs = [0; DISKS_MAX];
         for (no, member) in members.iter() {
-            disk_ids[*no as usize] = member.id;
+            disk_ids[no.0 as usize] = member.id;
             // A fresh label on it must not hide what its old one told.
-            seen_epochs[*no as usize] = if member.out_of_step { UNSEEN } else { member.seen_epoch };
+            seen_epochs[no.0 as usize] = if member.out_of_step { UNSEEN } else { member.seen_epoch };
         }
         let there = members.iter().filter(|(_, member)| member.disk.is_some());
-        let label = |(no, member): (&u16, &super::Member)| {
+        let label = |(no, member): (&DiskNo, &super::Member)| {
             let label = Label {
                 pool_id: self.id,
                 pool_name: self.labels.pool_name.borrow().clone(),
@@ -278,7 +279,7 @@ impl Store {
 
     /// Writes a label to its disk and makes it durable there: later labels say that it was seen there. Says whether it
     /// is.
-    async fn write_label(&self, no: u16, label: &Label) -> bool {
+    async fn write_label(&self, no: DiskNo, label: &Label) -> bool {
         if let Some(member) = self.members.borrow_mut().get_mut(&no) {
             member.label_serial = label.serial;
         }
@@ -302,6 +303,6 @@ impl Store {
 }
 
 /// Numbers of disks as bits.
-pub fn set_of(disks: &[u16]) -> u64 {
+pub fn set_of(disks: &[DiskNo]) -> u64 {
     disks.iter().fold(0, |set, no| set | 1 << no)
 }

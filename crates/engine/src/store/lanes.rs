@@ -10,6 +10,7 @@
 use super::Store;
 use crate::segment::ahead::Fetch;
 use crate::sync::{Promise, promise};
+use crate::units::DiskNo;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -26,7 +27,7 @@ const EQUAL: u64 = 1 << 20;
 
 /// The ways to all disks.
 #[derive(Default)]
-pub struct Lanes(RefCell<BTreeMap<u16, Lane>>);
+pub struct Lanes(RefCell<BTreeMap<DiskNo, Lane>>);
 
 #[derive(Default)]
 struct Lane {
@@ -74,7 +75,7 @@ impl Lane {
 /// Reads under way on a disk, until it is dropped.
 pub struct Pass<'a> {
     lanes: &'a Lanes,
-    disk: u16,
+    disk: DiskNo,
     /// None: somebody waits for them.
     ahead: Option<(u64, Rc<Fetch>)>,
 }
@@ -82,19 +83,19 @@ pub struct Pass<'a> {
 /// Work that was planned for a disk, until it is dropped.
 pub struct Work<'a> {
     lanes: &'a Lanes,
-    disk: u16,
+    disk: DiskNo,
     bytes: u64,
 }
 
 impl Lanes {
     /// Begins a read that somebody waits for.
-    pub fn wanted(&self, disk: u16) -> Pass<'_> {
+    pub fn wanted(&self, disk: DiskNo) -> Pass<'_> {
         self.0.borrow_mut().entry(disk).or_default().wanted += 1;
         Pass { lanes: self, disk, ahead: None }
     }
 
     /// Waits until `bytes` of `fetch` may be read from the disk.
-    pub async fn ahead(&self, disk: u16, bytes: u64, fetch: &Rc<Fetch>) -> Pass<'_> {
+    pub async fn ahead(&self, disk: DiskNo, bytes: u64, fetch: &Rc<Fetch>) -> Pass<'_> {
         let answer = {
             let mut lanes = self.0.borrow_mut();
             let lane = lanes.entry(disk).or_default();
@@ -141,7 +142,7 @@ impl Lanes {
     }
 
     /// Lets those go who may.
-    fn pump(&self, disk: u16) {
+    fn pump(&self, disk: DiskNo) {
         let mut lanes = self.0.borrow_mut();
         let Some(lane) = lanes.get_mut(&disk) else { return };
         while lane.waiting.front().is_some_and(|waiting| lane.admits(waiting.bytes)) {
@@ -152,14 +153,14 @@ impl Lanes {
     }
 
     /// Whether somebody waits for what is being read from the disk.
-    pub fn is_wanted(&self, disk: u16) -> bool {
+    pub fn is_wanted(&self, disk: DiskNo) -> bool {
         let lanes = self.0.borrow();
         let urgent = |lane: &Lane| lane.under_way.iter().any(|fetch| fetch.urgent.get());
         lanes.get(&disk).is_some_and(|lane| lane.wanted > 0 || urgent(lane))
     }
 
     /// How well a disk is suited to read from a strip; the least is the best. It goes on where it is for `chunk` bytes.
-    pub fn rank(&self, disk: u16, strip: u64, strip_len: u64, chunk: u64) -> u64 {
+    pub fn rank(&self, disk: DiskNo, strip: u64, strip_len: u64, chunk: u64) -> u64 {
         let lanes = self.0.borrow();
         let Some(lane) = lanes.get(&disk) else { return 0 };
         let work = match lane.follows(strip, strip_len) {
@@ -173,7 +174,7 @@ impl Lanes {
     }
 
     /// Takes note that `len` bytes at `at` will be read.
-    pub fn plan(&self, disk: u16, at: u64, len: u64, chunk: u64) -> Work<'_> {
+    pub fn plan(&self, disk: DiskNo, at: u64, len: u64, chunk: u64) -> Work<'_> {
         let mut lanes = self.0.borrow_mut();
         let lane = lanes.entry(disk).or_default();
         let follows = lane.head == at;
@@ -208,7 +209,7 @@ impl Drop for Work<'_> {
 
 impl Store {
     /// Whether disk `no` seeks.
-    pub fn is_rotational(&self, no: u16) -> bool {
+    pub fn is_rotational(&self, no: DiskNo) -> bool {
         let members = self.members.borrow();
         members.get(&no).and_then(|member| member.disk.as_ref()).is_some_and(|disk| disk.shape().rotational)
     }
@@ -227,7 +228,7 @@ mod tests {
         for bytes in bytes.iter().copied() {
             let (lanes, fetch, begun) = (lanes.clone(), fetch.clone(), begun.clone());
             let job = async move {
-                core::mem::forget(lanes.ahead(0, bytes, &fetch).await);
+                core::mem::forget(lanes.ahead(DiskNo(0), bytes, &fetch).await);
                 begun.set(begun.get() + 1);
             };
             executor.spawn("ahead", Box::pin(job));
@@ -241,7 +242,7 @@ mod tests {
         let fetches: Vec<Rc<Fetch>> = (0..3).map(|_| Rc::new(Fetch::default())).collect();
         let mut scratch = Vec::new();
         let mut run = || while executor.run_ready(&mut scratch) {};
-        let wanted = lanes.wanted(0);
+        let wanted = lanes.wanted(DiskNo(0));
         let begun: Vec<_> = fetches.iter().map(|fetch| ask(&executor, &lanes, &[UNDER_WAY / 2], fetch)).collect();
         run();
         assert_eq!(begun.iter().map(|begun| begun.get()).sum::<usize>(), 0);
@@ -263,15 +264,17 @@ mod tests {
     #[test]
     fn of_two_copies_the_one_goes_on_until_its_chunk_ends_and_the_idle_one_goes_before_the_busy_one() {
         let (lanes, chunk) = (Lanes::default(), 4 << 20);
-        let best = |at: u64| if lanes.rank(0, at, 1 << 20, chunk) <= lanes.rank(1, at, 1 << 20, chunk) { 0 } else { 1 };
+        let best = |at: u64| {
+            if lanes.rank(DiskNo(0), at, 1 << 20, chunk) <= lanes.rank(DiskNo(1), at, 1 << 20, chunk) { 0 } else { 1 }
+        };
         let (mut work, mut order) = (Vec::new(), Vec::new());
         for at in (0..16).map(|mib| mib << 20) {
             let disk = best(at);
             order.push(disk);
-            work.push(lanes.plan(disk, at, 1 << 20, chunk));
+            work.push(lanes.plan(DiskNo(disk), at, 1 << 20, chunk));
         }
         assert_eq!(order, [0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1]);
-        work.retain(|work| work.disk == 1);
+        work.retain(|work| work.disk == DiskNo(1));
         assert_eq!(best(1 << 30), 0, "it has nothing to do");
         drop(work);
         assert_eq!(best(20 << 20), 1, "its head is nearest");

@@ -26,7 +26,7 @@ use crate::segment::{Segment, commit_record};
 use crate::store::execute::Target;
 use crate::stripe::buffer::Sealed;
 use crate::stripe::table::Place;
-use crate::units::{Nanos, TableNo, VdiskNo};
+use crate::units::{Nanos, SegmentNo, TableNo, VdiskNo};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -78,7 +78,7 @@ pub struct Limbo {
     /// By table: records below this number take the place of what was withdrawn.
     successors: RefCell<BTreeMap<TableNo, u64>>,
     /// Segments that lack strips, and the record that says so, while that is not durable.
-    noted: RefCell<BTreeMap<u32, u64>>,
+    noted: RefCell<BTreeMap<SegmentNo, u64>>,
     /// How many commits were ever withdrawn.
     withdrawals: Cell<u64>,
     /// When the disks had changed so often, all that are in limbo were looked at.
@@ -172,12 +172,12 @@ impl Limbo {
     }
 
     /// Takes note that the record `seq` says what `segment` lacks.
-    pub fn noted(&self, segment: u32, seq: u64) {
+    pub fn noted(&self, segment: SegmentNo, seq: u64) {
         self.noted.borrow_mut().insert(segment, seq);
     }
 
     /// Whether what `segment` lacks is on record only in what follows `bound`.
-    fn is_noted_later(&self, segment: u32, bound: u64) -> bool {
+    fn is_noted_later(&self, segment: SegmentNo, bound: u64) -> bool {
         let later = self.noted.borrow().get(&segment).is_some_and(|seq| *seq >= bound);
         later && !mutant::active(Mutant::NotesAfterCommits)
     }

@@ -16,12 +16,12 @@
 use super::Store;
 use super::labels::set_of;
 use crate::error::Result;
-use crate::event::{DiskNo, Event};
+use crate::event::Event;
 use crate::format::batch::{decode_head, verify};
 use crate::io::{Buf, IoSlice};
 use crate::limits::DISKS_MAX;
 use crate::log::{BatchInfo, Run};
-use crate::units::BLOCK;
+use crate::units::{BLOCK, DiskNo};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -34,7 +34,7 @@ const ROUNDS: usize = 4;
 
 /// A disk that the log is copied to.
 struct Target {
-    no: u16,
+    no: DiskNo,
     /// How often the disk had been lost when copying began: what was written before a loss counts for nothing.
     losses: u64,
     /// The live part up to this position is there.
@@ -72,7 +72,7 @@ impl Store {
             self.labels.loggers.set(next);
             self.labels.outdated.set(true);
             self.write_labels().await?;
-            let disks = (0..DISKS_MAX as u16).filter(|no| next >> no & 1 == 1).map(DiskNo).collect();
+            let disks = (0..DISKS_MAX as u16).map(DiskNo).filter(|no| next >> no & 1 == 1).collect();
             self.world.emit(Event::LogMoved { disks });
         }
         Ok(())
@@ -80,7 +80,7 @@ impl Store {
 
     fn targets(&self, set: u64) -> Vec<Target> {
         let (tail, _) = self.log.live();
-        let all = (0..DISKS_MAX as u16).filter(|no| set >> no & 1 == 1);
+        let all = (0..DISKS_MAX as u16).map(DiskNo).filter(|no| set >> no & 1 == 1);
         all.map(|no| Target { no, losses: self.losses(no), until: tail }).collect()
     }
 

@@ -39,7 +39,7 @@ pub mod tuning;
 pub mod turns;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{DiskNo, Event};
+use crate::event::Event;
 use crate::fail;
 use crate::format::Id;
 use crate::format::label::DiskPlan;
@@ -53,7 +53,7 @@ use crate::segment::Map;
 use crate::segment::drain::Former;
 pub use crate::sync::join;
 use crate::sync::{Signal, Turn};
-use crate::units::{BLOCK, ByteCount, DiskOffset, Nanos, VdiskNo};
+use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos, SegmentNo, VdiskNo};
 use crate::world::World;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
@@ -80,7 +80,7 @@ pub struct Store {
     /// See [`Tuning`].
     pub tuning: Tuning,
     /// The members by number.
-    pub members: RefCell<BTreeMap<u16, Member>>,
+    pub members: RefCell<BTreeMap<DiskNo, Member>>,
     /// Configuration and space.
     pub map: RefCell<Map>,
     /// The log.
@@ -124,7 +124,7 @@ pub struct Store {
     /// Pages could not be written since the last checkpoint was begun: it must begin anew.
     pub pages_unwritten: Cell<bool>,
     /// Log disks that lacked batches when the pool was opened: the number of the first.
-    pub lacked: RefCell<BTreeMap<u16, u64>>,
+    pub lacked: RefCell<BTreeMap<DiskNo, u64>>,
     /// Counts disks that were lost, or came back: what was being made durable may not be on those.
     pub comings_and_goings: Cell<u64>,
     /// Held by whoever writes the log.
@@ -135,7 +135,7 @@ pub struct Store {
     pub writing: Cell<bool>,
     /// The disks (bits) of each metadata segment as the newest checkpoint has it: an opening reads the pages there
     /// before it reads the log.
-    pub homes: RefCell<BTreeMap<u32, u64>>,
+    pub homes: RefCell<BTreeMap<SegmentNo, u64>>,
     /// Metadata pages that were found behind on some disk while the pool was being opened.
     pub suspects: RefCell<Vec<(PageId, (PageRun, u32))>>,
     /// There may be something to do for a job.
@@ -147,7 +147,7 @@ pub struct Store {
     /// Something that drains may be a step further.
     pub drains: Signal,
     /// Disks that are told of slabs just now.
-    pub discarding: RefCell<BTreeSet<u16>>,
+    pub discarding: RefCell<BTreeSet<DiskNo>>,
     /// Counts what may make possible what was not: disks come and go, slabs become free.
     pub changes: Cell<u64>,
     /// Requests of clients.
@@ -183,7 +183,7 @@ pub struct Member {
     /// What was completed when the disk was flushed last.
     pub flushed: u64,
     /// Segments with strips on it that no flush covers yet, and the value of `completed` after the last of them.
-    pub touched: BTreeMap<u32, u64>,
+    pub touched: BTreeMap<SegmentNo, u64>,
     /// Since when it has not been there.
     pub gone: Option<Nanos>,
     /// How often it was taken out.
@@ -283,7 +283,7 @@ pub struct PoolCounters {
 
 impl Store {
     /// The numbers of the disks with completed writes that no flush has made durable yet; a flush may be under way.
-    pub fn unflushed(&self) -> Vec<u16> {
+    pub fn unflushed(&self) -> Vec<DiskNo> {
         let members = self.members.borrow();
         members
             .iter()
@@ -293,12 +293,12 @@ impl Store {
     }
 
     /// Goes on without disk `no`, which was lost for this reason.
-    pub fn disk_lost(&self, no: u16, reason: &str) {
-        self.do_without(no, Event::DiskLost { disk: DiskNo(no), reason: String::from(reason) });
+    pub fn disk_lost(&self, no: DiskNo, reason: &str) {
+        self.do_without(no, Event::DiskLost { disk: no, reason: String::from(reason) });
     }
 
     /// Goes on without disk `no`, and tells of it by this event.
-    pub fn do_without(&self, no: u16, event: Event) {
+    pub fn do_without(&self, no: DiskNo, event: Event) {
         let mut members = self.members.borrow_mut();
         let Some(member) = members.get_mut(&no) else { return };
         let Some(disk) = member.disk.take() else { return };
@@ -306,7 +306,7 @@ impl Store {
         member.losses += 1;
         self.comings_and_goings.set(self.comings_and_goings.get() + 1);
         member.gone = Some(self.world.now());
-        let mut touched: Vec<u32> = core::mem::take(&mut member.touched).into_keys().collect();
+        let mut touched: Vec<SegmentNo> = core::mem::take(&mut member.touched).into_keys().collect();
         if mutant::active(Mutant::TouchedForgotten) {
             touched.clear();
         }
@@ -328,14 +328,14 @@ impl Store {
     }
 
     /// Puts on record that nobody knows what disk `no` lacks, whatever was known before.
-    pub fn note_unknown(&self, no: u16) {
+    pub fn note_unknown(&self, no: DiskNo) {
         let record = self.map.borrow_mut().change_disk(no, |disk| disk.away = Away::Unknown);
         self.append_changes(record);
         self.set_out_of_step(no, true);
     }
 
     /// Notes whether disk `no` is out of step: the labels say so until what it lacks is durably on record.
-    pub fn set_out_of_step(&self, no: u16, out_of_step: bool) {
+    pub fn set_out_of_step(&self, no: DiskNo, out_of_step: bool) {
         if let Some(member) = self.members.borrow_mut().get_mut(&no) {
             member.out_of_step = out_of_step;
             member.seen_epoch = 0;
@@ -344,7 +344,7 @@ impl Store {
     }
 
     /// Puts on record that disk `no` is behind from now on, and lacks strips of these segments.
-    pub fn note_away(&self, no: u16, away: Away, segments: &[u32]) {
+    pub fn note_away(&self, no: DiskNo, away: Away, segments: &[SegmentNo]) {
         let record = self.map.borrow_mut().change_disk(no, |disk| {
             if disk.away == Away::No {
                 disk.away = away;
@@ -358,7 +358,7 @@ impl Store {
     }
 
     /// Puts on record that these slots (bits) of a segment lack strips.
-    pub fn note_missed(&self, segment: u32, slots: u128) {
+    pub fn note_missed(&self, segment: SegmentNo, slots: u128) {
         if slots == 0 {
             return;
         }
@@ -371,7 +371,7 @@ impl Store {
     }
 
     /// Strips of `segment` were written to disk `no`; a flush is still to come.
-    pub fn touched(&self, no: u16, segment: u32) {
+    pub fn touched(&self, no: DiskNo, segment: SegmentNo) {
         if let Some(member) = self.members.borrow_mut().get_mut(&no) {
             let completed = member.completed;
             member.touched.insert(segment, completed);
@@ -385,12 +385,12 @@ impl Store {
     }
 
     /// Whether disk `no` can be used now.
-    pub fn has_disk(&self, no: u16) -> bool {
+    pub fn has_disk(&self, no: DiskNo) -> bool {
         self.members.borrow().get(&no).is_some_and(|member| member.disk.is_some())
     }
 
     /// Whether disk `no` can be used now, and its metadata is up to date.
-    pub fn is_current(&self, no: u16) -> bool {
+    pub fn is_current(&self, no: DiskNo) -> bool {
         self.members.borrow().get(&no).is_some_and(|member| member.disk.is_some() && member.current)
     }
 
@@ -490,7 +490,7 @@ impl Store {
     }
 
     /// How often disk `no` was lost: what was written to it before the last time, and not flushed, counts for nothing.
-    pub fn losses(&self, no: u16) -> u64 {
+    pub fn losses(&self, no: DiskNo) -> u64 {
         self.members.borrow().get(&no).map_or(u64::MAX, |member| member.losses)
     }
 
@@ -499,12 +499,12 @@ impl Store {
         self.members.borrow().values().map(|member| member.losses).sum()
     }
 
-    fn disk(&self, no: u16) -> core::result::Result<Rc<dyn Disk>, DiskError> {
+    fn disk(&self, no: DiskNo) -> core::result::Result<Rc<dyn Disk>, DiskError> {
         let members = self.members.borrow();
         members.get(&no).and_then(|member| member.disk.clone()).ok_or(DiskError::Gone)
     }
 
-    async fn timed<T>(&self, no: u16, io: impl Future<Output = T>) -> T {
+    async fn timed<T>(&self, no: DiskNo, io: impl Future<Output = T>) -> T {
         let start = self.world.now();
         self.count(no, |counters| counters.in_flight += 1);
         let result = io.await;
@@ -521,7 +521,7 @@ impl Store {
         result
     }
 
-    fn count(&self, no: u16, add: impl FnOnce(&mut DiskCounters)) {
+    fn count(&self, no: DiskNo, add: impl FnOnce(&mut DiskCounters)) {
         if let Some(member) = self.members.borrow_mut().get_mut(&no) {
             add(&mut member.counters);
         }
@@ -529,7 +529,7 @@ impl Store {
 }
 
 /// The slots (bits) of a segment that lie on disk `no`.
-pub fn slots_on(segment: &SegmentRecord, no: u16) -> u128 {
+pub fn slots_on(segment: &SegmentRecord, no: DiskNo) -> u128 {
     let on = |at: &Option<SlabAt>| at.is_some_and(|at| at.disk == no);
     segment.slabs.iter().enumerate().fold(0, |set, (slot, at)| set | (on(at) as u128) << slot)
 }

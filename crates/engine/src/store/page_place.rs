@@ -53,10 +53,11 @@ pub fn parts(range: Range<u64>) -> impl Iterator<Item = (u32, Range<usize>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::SegmentNo;
 
     #[test]
     fn a_page_that_a_forged_record_places_beyond_all_disks_has_an_address_and_no_panic() {
-        let run = PageRun { segment: 1, first: u32::MAX, count: u32::MAX };
+        let run = PageRun { segment: SegmentNo(1), first: u32::MAX, count: u32::MAX };
         assert_eq!(first_block((run, u32::MAX)), 2 * u64::from(u32::MAX) * PAGE_PAIR / BLOCK);
     }
 }

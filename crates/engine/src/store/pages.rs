@@ -22,7 +22,7 @@ use crate::format::record::{PageRun, SlabAt};
 use crate::io::Buf;
 use crate::mutant::{self, Mutant};
 use crate::segment::PAGE_PAIR;
-use crate::units::{BLOCK, TableNo};
+use crate::units::{BLOCK, SegmentNo, TableNo};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -36,9 +36,9 @@ const DIRTY_MIN: u64 = 64 << 10;
 /// The checksum pages in memory, by (segment, page).
 #[derive(Default)]
 pub struct Pages {
-    sheets: RefCell<BTreeMap<(u32, u32), Sheet>>,
+    sheets: RefCell<BTreeMap<(SegmentNo, u32), Sheet>>,
     /// Pages that somebody is about to use, and by how many.
-    held: RefCell<BTreeMap<(u32, u32), u32>>,
+    held: RefCell<BTreeMap<(SegmentNo, u32), u32>>,
     /// Segments and tables whose pages are being read from the disks, or written there, and by how many.
     used: RefCell<BTreeMap<(PageKind, u32), u32>>,
     uses: Cell<u64>,
@@ -59,7 +59,7 @@ struct Sheet {
 /// Checksum pages that stay in memory while this lives.
 pub struct Held<'a> {
     pages: &'a Pages,
-    segment: u32,
+    segment: SegmentNo,
     range: Range<u64>,
 }
 
@@ -132,7 +132,7 @@ pub struct Image {
 
 impl Pages {
     /// Puts blank pages into memory for a segment that was just made: nothing on the disks is worth reading.
-    pub fn add_blank(&self, segment: u32, count: u32) {
+    pub fn add_blank(&self, segment: SegmentNo, count: u32) {
         let mut sheets = self.sheets.borrow_mut();
         for number in 0..count {
             let sums = vec![0; PAGE_SUMS].into_boxed_slice();
@@ -149,16 +149,17 @@ impl Pages {
     }
 
     /// Forgets the pages of a segment that is no more.
-    pub fn forget(&self, segment: u32) {
+    pub fn forget(&self, segment: SegmentNo) {
         let mut sheets = self.sheets.borrow_mut();
-        let gone: Vec<(u32, u32)> = sheets.range((segment, 0)..=(segment, u32::MAX)).map(|(key, _)| *key).collect();
+        let gone: Vec<(SegmentNo, u32)> =
+            sheets.range((segment, 0)..=(segment, u32::MAX)).map(|(key, _)| *key).collect();
         for sheet in gone.iter().filter_map(|key| sheets.remove(key)) {
             self.dirty.set(self.dirty.get() - sheet.dirty as usize);
         }
     }
 
     /// The checksums `range` of `segment`, if all their pages are in memory.
-    pub fn get(&self, segment: u32, range: Range<u64>) -> Option<Vec<u32>> {
+    pub fn get(&self, segment: SegmentNo, range: Range<u64>) -> Option<Vec<u32>> {
         self.uses.set(self.uses.get() + 1);
         let mut sheets = self.sheets.borrow_mut();
         let mut sums = Vec::with_capacity((range.end - range.start) as usize);
@@ -171,7 +172,7 @@ impl Pages {
     }
 
     /// Sets checksums from `first` on; their pages must be in memory.
-    pub fn set(&self, segment: u32, first: u64, sums: &[u32]) {
+    pub fn set(&self, segment: SegmentNo, first: u64, sums: &[u32]) {
         let mut sheets = self.sheets.borrow_mut();
         let mut rest = sums;
         for (number, part) in parts(first..first + sums.len() as u64) {
@@ -195,20 +196,20 @@ impl Pages {
     }
 
     /// Keeps the pages of `range` in memory, once they are there.
-    fn hold(&self, segment: u32, range: Range<u64>) -> Held<'_> {
+    fn hold(&self, segment: SegmentNo, range: Range<u64>) -> Held<'_> {
         let mut held = self.held.borrow_mut();
         parts(range.clone()).for_each(|(number, _)| *held.entry((segment, number)).or_insert(0) += 1);
         Held { pages: self, segment, range }
     }
 
     /// The pages of `range` that are not in memory.
-    fn absent(&self, segment: u32, range: Range<u64>) -> Vec<u32> {
+    fn absent(&self, segment: SegmentNo, range: Range<u64>) -> Vec<u32> {
         let sheets = self.sheets.borrow();
         parts(range).map(|(number, _)| number).filter(|number| !sheets.contains_key(&(segment, *number))).collect()
     }
 
     /// Images of up to `max` dirty pages from `from` on, which then count as clean, and where to go on.
-    fn take_dirty(&self, store: &Store, from: (u32, u32), max: usize) -> (Vec<Image>, Option<(u32, u32)>) {
+    fn take_dirty(&self, store: &Store, from: (SegmentNo, u32), max: usize) -> (Vec<Image>, Option<(SegmentNo, u32)>) {
         let map = store.map.borrow();
         let mut sheets = self.sheets.borrow_mut();
         let mut images = Vec::new();
@@ -217,7 +218,7 @@ impl Pages {
                 return (images, Some(*key));
             }
             let Some(segment) = map.segments.get(&key.0) else { continue };
-            let id = PageId { kind: PageKind::Sheet, owner: key.0, number: key.1 };
+            let id = PageId { kind: PageKind::Sheet, owner: key.0.0, number: key.1 };
             sheet.version += 1;
             sheet.dirty = false;
             self.dirty.set(self.dirty.get() - 1);
@@ -234,7 +235,7 @@ impl Pages {
     fn arrived(&self, ids: &[PageId], safe: bool) {
         let mut sheets = self.sheets.borrow_mut();
         for id in ids.iter().filter(|id| id.kind == PageKind::Sheet) {
-            if let Some(sheet) = sheets.get_mut(&(id.owner, id.number)) {
+            if let Some(sheet) = sheets.get_mut(&(SegmentNo(id.owner), id.number)) {
                 sheet.leaving = false;
                 if !safe {
                     sheet.version = same_slot(sheet.version);
@@ -248,17 +249,17 @@ impl Pages {
     pub(super) fn clean(&self) -> Vec<PageId> {
         let sheets = self.sheets.borrow();
         let clean = sheets.iter().filter(|(_, sheet)| sheet.version > 0 && !sheet.dirty && !sheet.leaving);
-        clean.map(|(key, _)| PageId { kind: PageKind::Sheet, owner: key.0, number: key.1 }).collect()
+        clean.map(|(key, _)| PageId { kind: PageKind::Sheet, owner: key.0.0, number: key.1 }).collect()
     }
 
     /// The version of the last image of a checksum page, and whether another one is due, if the page is in memory.
     pub(super) fn written(&self, id: PageId) -> Option<(u64, bool)> {
-        self.sheets.borrow().get(&(id.owner, id.number)).map(|sheet| (sheet.version, sheet.dirty))
+        self.sheets.borrow().get(&(SegmentNo(id.owner), id.number)).map(|sheet| (sheet.version, sheet.dirty))
     }
 
     /// The next checkpoint writes this checksum page, if it is in memory.
     pub(super) fn soil(&self, id: PageId) {
-        if let Some(sheet) = self.sheets.borrow_mut().get_mut(&(id.owner, id.number)) {
+        if let Some(sheet) = self.sheets.borrow_mut().get_mut(&(SegmentNo(id.owner), id.number)) {
             self.dirty.set(self.dirty.get() + !core::mem::replace(&mut sheet.dirty, true) as usize);
         }
     }
@@ -271,7 +272,7 @@ impl Pages {
             return;
         }
         let held = self.held.borrow();
-        let mut clean: Vec<(u64, (u32, u32))> = sheets
+        let mut clean: Vec<(u64, (SegmentNo, u32))> = sheets
             .iter()
             .filter(|(key, sheet)| !sheet.dirty && !sheet.leaving && !held.contains_key(key))
             .map(|(key, sheet)| (sheet.used, *key))
@@ -288,7 +289,7 @@ impl Pages {
 impl Store {
     /// Brings the checksum pages of `range` into memory and keeps them there; copies that lack a page are left so
     /// unless it `heals`.
-    pub(super) async fn load(&self, segment: u32, range: Range<u64>, heals: bool) -> Result<Held<'_>> {
+    pub(super) async fn load(&self, segment: SegmentNo, range: Range<u64>, heals: bool) -> Result<Held<'_>> {
         let held = self.pages.hold(segment, range.clone());
         loop {
             let absent = self.pages.absent(segment, range.clone());
@@ -301,12 +302,12 @@ impl Store {
         }
     }
 
-    async fn load_sheet(&self, segment: u32, number: u32, heals: bool) -> Result<()> {
+    async fn load_sheet(&self, segment: SegmentNo, number: u32, heals: bool) -> Result<()> {
         let home = match self.map.borrow().segments.get(&segment) {
             Some(segment) => (segment.record.sheet, number),
-            None => (PageRun { segment: u32::MAX, first: 0, count: 0 }, number),
+            None => (PageRun { segment: SegmentNo(u32::MAX), first: 0, count: 0 }, number),
         };
-        let id = PageId { kind: PageKind::Sheet, owner: segment, number };
+        let id = PageId { kind: PageKind::Sheet, owner: segment.0, number };
         let least = self.least_version(id, heals).await;
         let image = self.read_page_and(id, home, least, heals).await?;
         // No image: no stripe of this page was ever checkpointed, or every copy is damaged, or older than the last one
@@ -403,7 +404,9 @@ impl Store {
     pub fn is_home(&self, id: PageId, run: PageRun) -> bool {
         let map = self.map.borrow();
         match id.kind {
-            PageKind::Sheet => map.segments.get(&id.owner).is_some_and(|segment| segment.record.sheet == run),
+            PageKind::Sheet => {
+                map.segments.get(&SegmentNo(id.owner)).is_some_and(|segment| segment.record.sheet == run)
+            }
             PageKind::Table => map.tables.get(&TableNo(id.owner)).is_some_and(|table| {
                 table.chunks.get(&(id.number / CHUNK_PAGES)).is_some_and(|chunk| chunk.pages == run)
             }),
@@ -486,7 +489,7 @@ impl Store {
         /// Images held at once: each group of them costs a commit, so they are many.
         const GROUP: usize = 4096;
         let mut written = Vec::new();
-        let mut from = (0, 0);
+        let mut from = (SegmentNo(0), 0);
         loop {
             let (images, next) = self.pages.take_dirty(self, from, GROUP);
             self.write_images(images, &mut written).await?;
@@ -576,7 +579,7 @@ impl Store {
     }
 
     /// The copies of a metadata segment on disks that are there; `trusted`: only on current ones.
-    pub(super) fn page_copies(&self, segment: u32, trusted: bool) -> Vec<SlabAt> {
+    pub(super) fn page_copies(&self, segment: SegmentNo, trusted: bool) -> Vec<SlabAt> {
         let map = self.map.borrow();
         let members = self.members.borrow();
         let Some(segment) = map.segments.get(&segment) else { return Vec::new() };

@@ -19,7 +19,7 @@ use crate::format::page::{PAGE_SUMS, PageId, PageKind};
 use crate::format::record::{PageRun, SlabAt};
 use crate::io::Buf;
 use crate::segment::PAGE_PAIR;
-use crate::units::BLOCK;
+use crate::units::{BLOCK, DiskNo, SegmentNo};
 
 /// How the proof of a page ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ pub enum Proof {
         awaited: bool,
     },
     /// This disk takes longer to tell than the read timeout.
-    Late(u16),
+    Late(DiskNo),
 }
 
 impl Store {
@@ -63,7 +63,7 @@ impl Store {
                 if mends {
                     // What the page held is lost, and known as that once it is in memory.
                     let first = u64::from(id.number) * PAGE_SUMS as u64;
-                    let _held = self.load_sums(id.owner, first..first + 1).await?;
+                    let _held = self.load_sums(SegmentNo(id.owner), first..first + 1).await?;
                     self.write_again(id);
                 }
                 return Ok(Proof::Behind { awaited: false });

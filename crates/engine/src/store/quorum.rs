@@ -49,7 +49,7 @@ pub fn standing(newest: &Label, own: &Label) -> Standing {
 /// what it had called durable. Its strips are to be proven. That alone takes no vote from it: one label may be lost
 /// where all the rest is there, and metadata proves itself, by version and lineage.
 pub fn is_put_back(newest: &Label, own: &Label) -> bool {
-    own.epoch < newest.seen_epochs[own.disk_no as usize]
+    own.epoch < newest.seen_epochs[own.disk_no.0 as usize]
 }
 
 /// The newest of some labels; none where there are none.

@@ -28,7 +28,7 @@ use crate::limits::CHUNKS_MAX;
 use crate::log::{BatchInfo, Touched};
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::{Place, Table};
-use crate::units::{BLOCK, ByteCount, TableNo, VdiskNo};
+use crate::units::{BLOCK, ByteCount, DiskNo, TableNo, VdiskNo};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -269,7 +269,13 @@ impl Store {
         Some((head, batch))
     }
 
-    pub(super) async fn read_batch(&self, no: u16, position: u64, number: u64, chain: u32) -> Option<(BatchHead, Buf)> {
+    pub(super) async fn read_batch(
+        &self,
+        no: DiskNo,
+        position: u64,
+        number: u64,
+        chain: u32,
+    ) -> Option<(BatchHead, Buf)> {
         let at = self.log_offset(no, position);
         let first = self.disk_read(no, at, BLOCK as usize).await.ok()?;
         let head = decode_head(self.id, position, number, &first)?;
@@ -314,7 +320,7 @@ impl Store {
 
     /// Whether batch `number` was begun on log disk `no`, where `range` begins, and whether that can be read there. An
     /// error: its successor lies in `range`.
-    async fn prove_end_on(&self, no: u16, range: Range<u64>, number: u64) -> Result<(bool, bool)> {
+    async fn prove_end_on(&self, no: DiskNo, range: Range<u64>, number: u64) -> Result<(bool, bool)> {
         let (ring, position) = (self.ring_len(), range.start);
         let (mut torn, mut readable) = (false, false);
         for start in [position, position.next_multiple_of(ring)] {
@@ -354,7 +360,7 @@ impl Store {
     }
 
     /// Whether a sound batch `number` begins anywhere in `piece`, which lies at `position`.
-    async fn holds_batch(&self, no: u16, position: u64, number: u64, piece: &[u8]) -> bool {
+    async fn holds_batch(&self, no: DiskNo, position: u64, number: u64, piece: &[u8]) -> bool {
         for (block, bytes) in piece.chunks_exact(BLOCK as usize).enumerate() {
             let there = position + block as u64 * BLOCK;
             if let Some(head) = decode_head(self.id, there, number, bytes)
@@ -370,7 +376,7 @@ impl Store {
         self.members.borrow().values().next().map_or(BLOCK, |member| member.plan.log_len.0)
     }
 
-    pub(super) fn log_offset(&self, no: u16, position: u64) -> crate::units::DiskOffset {
+    pub(super) fn log_offset(&self, no: DiskNo, position: u64) -> crate::units::DiskOffset {
         let plan = &self.members.borrow()[&no].plan;
         plan.log_at + ByteCount(position % plan.log_len.0)
     }

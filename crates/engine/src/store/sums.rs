@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::fail;
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::Place;
-use crate::units::TableNo;
+use crate::units::{SegmentNo, TableNo};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -59,19 +59,19 @@ impl Store {
     }
 
     /// The checksums `range` of `segment`, read from the disks where they are not in memory.
-    pub async fn sums(&self, segment: u32, range: Range<u64>) -> Result<Vec<u32>> {
+    pub async fn sums(&self, segment: SegmentNo, range: Range<u64>) -> Result<Vec<u32>> {
         let _held = self.load_sums(segment, range.clone()).await?;
         Ok(self.pages.get(segment, range).expect("held pages are in memory"))
     }
 
     /// The checksums `range` of `segment`, for whoever only looks: copies that lack a page of them are left so.
-    pub async fn sums_as_they_lie(&self, segment: u32, range: Range<u64>) -> Result<Vec<u32>> {
+    pub async fn sums_as_they_lie(&self, segment: SegmentNo, range: Range<u64>) -> Result<Vec<u32>> {
         let _held = self.load(segment, range.clone(), false).await?;
         Ok(self.pages.get(segment, range).expect("held pages are in memory"))
     }
 
     /// Brings the checksum pages of `range` into memory and keeps them there.
-    pub async fn load_sums(&self, segment: u32, range: Range<u64>) -> Result<Held<'_>> {
+    pub async fn load_sums(&self, segment: SegmentNo, range: Range<u64>) -> Result<Held<'_>> {
         self.load(segment, range, true).await
     }
 }

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::io::{DiskError, IoSlice};
 use crate::segment::ahead::Fetch;
 use crate::stripe::plan::{Plan, Want};
-use crate::units::{BLOCK, DiskOffset};
+use crate::units::{BLOCK, DiskNo, DiskOffset};
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -34,7 +34,7 @@ pub struct Part {
 
 /// One read of one plan, and where on which disk it lies.
 struct Single {
-    disk: u16,
+    disk: DiskNo,
     at: u64,
     len: u64,
     /// It is given up when it takes too long.
@@ -45,7 +45,7 @@ struct Single {
 
 /// Some of them with one call.
 struct Call {
-    disk: u16,
+    disk: DiskNo,
     patient: bool,
     at: u64,
     len: u64,

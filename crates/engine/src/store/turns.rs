@@ -20,7 +20,7 @@ use super::Store;
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::Place;
-use crate::units::Nanos;
+use crate::units::{DiskNo, Nanos};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -37,7 +37,7 @@ pub const HELD_MAX: Nanos = Nanos::secs(1);
 /// Whose turn it is on each disk.
 #[derive(Default)]
 pub struct Turns {
-    disks: RefCell<BTreeMap<u16, DiskTurn>>,
+    disks: RefCell<BTreeMap<DiskNo, DiskTurn>>,
     /// How many runs of stripes had to wait for reads since the pool was opened.
     pub held: Cell<u64>,
 }
@@ -118,7 +118,7 @@ impl DiskTurn {
 /// Held while a run of stripes is written.
 pub struct WriteTurn<'a> {
     store: &'a Store,
-    disks: Vec<u16>,
+    disks: Vec<DiskNo>,
 }
 
 impl Drop for WriteTurn<'_> {
@@ -137,7 +137,7 @@ impl Store {
     pub async fn await_turn(&self, place: Place, count: u32, room: Room) -> WriteTurn<'_> {
         let (mut disks, per_disk) = match self.map.borrow().segments.get(&place.segment) {
             Some(segment) => {
-                let disks: Vec<u16> = segment.record.slabs.iter().flatten().map(|at| at.disk).collect();
+                let disks: Vec<DiskNo> = segment.record.slabs.iter().flatten().map(|at| at.disk).collect();
                 (disks, segment.record.layout.interleave().0 * count as u64)
             }
             None => Default::default(),
@@ -167,29 +167,29 @@ impl Store {
     }
 
     /// How long writes to these disks may have to wait for reads.
-    fn held_by_reads(&self, disks: &[u16]) -> Option<Nanos> {
+    fn held_by_reads(&self, disks: &[DiskNo]) -> Option<Nanos> {
         let (now, turn_time, wanted) = (self.world.now(), self.tuning.turn_time, self.are_read(disks));
         let mut turns = self.turns.disks.borrow_mut();
-        let held = |no: &u16| turns.get_mut(no)?.held(now, wanted, turn_time);
+        let held = |no: &DiskNo| turns.get_mut(no)?.held(now, wanted, turn_time);
         disks.iter().filter_map(held).max()
     }
 
     /// Whether somebody reads from any of these disks, or is about to. A run needs all of them, and who reads here and
     /// there has each only now and then.
-    fn are_read(&self, disks: &[u16]) -> bool {
+    fn are_read(&self, disks: &[DiskNo]) -> bool {
         let (now, turns) = (self.world.now(), self.turns.disks.borrow());
         disks.iter().any(|no| self.lanes.is_wanted(*no) || turns.get(no).is_some_and(|turn| turn.expects_reads(now)))
     }
 
     /// A read of disk `no` has ended that somebody waited for.
-    pub fn read_ended(&self, no: u16) {
+    pub fn read_ended(&self, no: DiskNo) {
         if self.is_rotational(no) {
             self.turns.disks.borrow_mut().entry(no).or_default().read_at = Some(self.world.now());
         }
     }
 
     /// What disk `no` had taken is durable.
-    pub fn turn_flushed(&self, no: u16) {
+    pub fn turn_flushed(&self, no: DiskNo) {
         let until = self.world.now() + self.tuning.turn_time;
         if let Some(turn) = self.turns.disks.borrow_mut().get_mut(&no)
             && matches!(turn.phase, Phase::Commits(_))

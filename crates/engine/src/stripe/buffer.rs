@@ -11,7 +11,7 @@ use crate::geometry::Layout;
 use crate::io::{Buf, IoSlice};
 use crate::parity;
 use crate::stripe::landed::Landed;
-use crate::units::{BLOCK, Nanos, SECTOR};
+use crate::units::{BLOCK, Nanos, SECTOR, SegmentNo};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -274,7 +274,7 @@ impl Sealed {
     }
 
     /// The checksums of all blocks, slot after slot, for a stripe at `index` of `segment`.
-    pub fn sums(&self, segment: u32, index: u32) -> Vec<u32> {
+    pub fn sums(&self, segment: SegmentNo, index: u32) -> Vec<u32> {
         let layout = self.layout;
         let mut sums = vec![0; layout.stripe_sums()];
         for (slot, sums) in sums.chunks_exact_mut(layout.strip_blocks()).enumerate() {

@@ -8,6 +8,7 @@
 
 use crate::format::page::{CHUNK_ENTRIES, CHUNK_PAGES, PAGE_ENTRIES};
 use crate::format::record::{PageRun, TableRecord};
+use crate::units::SegmentNo;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -19,7 +20,7 @@ pub const CHUNK_BYTES: u64 = CHUNK_ENTRIES * size_of::<u64>() as u64;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Place {
     /// The segment.
-    pub segment: u32,
+    pub segment: SegmentNo,
     /// The stripe's index in it.
     pub index: u32,
 }
@@ -33,9 +34,9 @@ pub struct Table {
     /// Its chunks, by number.
     pub chunks: BTreeMap<u32, Chunk>,
     /// The segments that hold its stripes.
-    pub segments: BTreeSet<u32>,
+    pub segments: BTreeSet<SegmentNo>,
     /// The segment that is being filled.
-    pub current: Option<u32>,
+    pub current: Option<SegmentNo>,
     /// Free stripes in its segments.
     pub free: u64,
     /// How many of the free stripes are promised to buffers.
@@ -137,12 +138,12 @@ impl Chunk {
 
 /// 0: unmapped; else segment + 1 in the upper half, index in the lower.
 fn pack(place: Option<Place>) -> u64 {
-    place.map_or(0, |place| (place.segment as u64 + 1) << 32 | place.index as u64)
+    place.map_or(0, |place| (place.segment.0 as u64 + 1) << 32 | place.index as u64)
 }
 
 fn unpack(entry: u64) -> Option<Place> {
     let segment = (entry >> 32).checked_sub(1)?;
-    Some(Place { segment: segment as u32, index: entry as u32 })
+    Some(Place { segment: SegmentNo(segment as u32), index: entry as u32 })
 }
 
 #[cfg(test)]
@@ -158,11 +159,11 @@ mod tests {
         let mut table = Table::new(TableRecord { id: TableNo(1), layout, disks: 0, packs: None });
         assert_eq!(table.get(9000), None);
         assert_eq!(table.set(9000, None), None);
-        let mut chunk = Chunk::new(PageRun { segment: 0, first: 0, count: CHUNK_PAGES });
+        let mut chunk = Chunk::new(PageRun { segment: SegmentNo(0), first: 0, count: CHUNK_PAGES });
         chunk.make_room();
         chunk.dirty = 0;
         table.chunks.insert(1, chunk);
-        let place = Place { segment: 0, index: 0 };
+        let place = Place { segment: SegmentNo(0), index: 0 };
         assert_eq!(table.set(9000, Some(place)), None);
         assert_eq!((table.get(9000), table.mapped), (Some(place), 1));
         assert_eq!(table.chunks[&1].dirty, 1 << ((9000 - CHUNK_ENTRIES) / PAGE_ENTRIES as u64));

@@ -4,7 +4,7 @@ use super::Vdisk;
 use super::read::{Extent, resolve, wants};
 use crate::error::Result;
 use crate::geometry::Layout;
-use crate::units::{BLOCK, ByteCount, VirtualOffset};
+use crate::units::{BLOCK, ByteCount, DiskNo, SegmentNo, VirtualOffset};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -27,7 +27,7 @@ struct WriteCase {
     /// Small writes leave packed.
     packs: bool,
     /// The disks that carry the log: each gets a copy of every record.
-    loggers: Vec<u16>,
+    loggers: Vec<DiskNo>,
     /// The longest log record, in bytes.
     record_max: u64,
 }
@@ -117,7 +117,7 @@ impl Vdisk {
     }
 
     /// Whether a segment is of packed stripes.
-    fn is_packed(&self, segment: u32) -> bool {
+    fn is_packed(&self, segment: SegmentNo) -> bool {
         let map = self.store.map.borrow();
         let owner = map.segments.get(&segment).and_then(|segment| map.tables.get(&segment.record.owner));
         owner.is_some_and(|table| table.record.packs.is_some())
@@ -224,7 +224,7 @@ mod tests {
             flies: false,
             merge_reads: 0,
             packs: false,
-            loggers: vec![0, 1, 4],
+            loggers: vec![DiskNo(0), DiskNo(1), DiskNo(4)],
             record_max: 1 << 20,
         }
     }

@@ -31,7 +31,7 @@ use crate::store::execute::Target;
 use crate::store::join;
 use crate::stripe::buffer::{Sealed, StripeBuffer};
 use crate::stripe::table::Place;
-use crate::units::{Nanos, TableNo};
+use crate::units::{DiskNo, Nanos, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -364,7 +364,7 @@ impl Vdisk {
             self.gather_parts(parcel);
         }
         if !mutant::active(Mutant::PackUnflushed) {
-            let disks: BTreeSet<u16> =
+            let disks: BTreeSet<DiskNo> =
                 written.iter().flat_map(|(.., slots)| slots.iter().flatten()).map(|(disk, _)| *disk).collect();
             self.store.flush_all(disks.into_iter().collect()).await;
         }
@@ -386,7 +386,7 @@ impl Vdisk {
 
     /// Writes packed stripes to consecutive places. Returns, for each slot that has them, its disk and how often that
     /// was lost before.
-    async fn write_places(&self, place: Place, parcels: &[Parcel]) -> (Option<Target>, Vec<Option<(u16, u64)>>) {
+    async fn write_places(&self, place: Place, parcels: &[Parcel]) -> (Option<Target>, Vec<Option<(DiskNo, u64)>>) {
         let Some(target) = Target::new(&self.store, place) else { return (None, Vec::new()) };
         let sealed: Vec<Rc<Sealed>> = parcels.iter().map(|parcel| parcel.sealed.clone()).collect();
         let disk = |slot: usize| target.slabs[slot].map(|at| (at.disk, self.store.losses(at.disk)));
@@ -402,7 +402,7 @@ impl Vdisk {
         place: Place,
         parcels: Vec<Parcel>,
         target: Option<Target>,
-        slots: Vec<Option<(u16, u64)>>,
+        slots: Vec<Option<(DiskNo, u64)>>,
     ) -> bool {
         let layout = self.layout();
         let held = match target {
@@ -410,8 +410,8 @@ impl Vdisk {
             None => None,
         };
         // No await from here on.
-        let has = |disk: u16, losses: u64| self.store.has_disk(disk) && self.store.losses(disk) == losses;
-        let lacks = |slot: &Option<(u16, u64)>| !slot.is_some_and(|(disk, losses)| has(disk, losses));
+        let has = |disk: DiskNo, losses: u64| self.store.has_disk(disk) && self.store.losses(disk) == losses;
+        let lacks = |slot: &Option<(DiskNo, u64)>| !slot.is_some_and(|(disk, losses)| has(disk, losses));
         let lacking = slots.iter().enumerate().fold(0u128, |set, (slot, at)| set | (lacks(at) as u128) << slot);
         let durable = lacking.count_ones() as usize <= layout.failures() || mutant::active(Mutant::PackUnflushed);
         if held.is_none() || !durable || self.removed.get() {

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 use weft_engine::limits::METADATA_COPIES;
+use weft_engine::units::DiskNo;
 
 /// How often a disk that is still claimed is tried again.
 const CLAIM_EVERY: Duration = Duration::from_millis(20);
@@ -254,7 +255,8 @@ impl Daemon {
             return Ok(());
         }
         let names = lock(&self.state).pools.iter().find(|pool| pool.name == name).map(|pool| pool.names.clone());
-        self.parts.engine.disk_names(name, names.unwrap_or_default());
+        let names = names.unwrap_or_default().into_iter().map(|(no, name)| (DiskNo(no), name)).collect();
+        self.parts.engine.disk_names(name, names);
         Ok(())
     }
 

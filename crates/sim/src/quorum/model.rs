@@ -11,7 +11,7 @@ use weft_engine::format::record::{Media, Usage};
 use weft_engine::limits::DISKS_MAX;
 use weft_engine::store::choice::{self, Candidate};
 use weft_engine::store::quorum;
-use weft_engine::units::{ByteCount, DiskOffset};
+use weft_engine::units::{ByteCount, DiskNo, DiskOffset};
 
 /// The most batches of a log.
 const BATCHES: usize = 4;
@@ -210,7 +210,7 @@ impl Mark {
             pool_name: String::new(),
             features: 0,
             disk_id: Id([no; 16]),
-            disk_no: no as u16,
+            disk_no: DiskNo(no as u16),
             serial: 0,
             epoch: self.epoch as u64,
             durable_epoch: self.durable as u64,
@@ -272,7 +272,7 @@ impl Host {
 /// The disks that may carry the log and vote. `now`: those that do.
 fn candidates(set: u8, now: u8) -> Vec<Candidate<'static>> {
     let candidate = |no: u8| Candidate {
-        no: no as u16,
+        no: DiskNo(no as u16),
         usage: Usage::AutoSelect,
         media: Media::Ssd,
         domain: "",

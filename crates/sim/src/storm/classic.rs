@@ -22,7 +22,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 use weft_engine::health::DiskState;
 use weft_engine::pool::OpenOptions;
-use weft_engine::units::{Nanos, VirtualOffset};
+use weft_engine::units::{DiskNo, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
 /// Runs the storm in `world`.
@@ -142,14 +142,14 @@ impl Storm {
     /// Nothing lacks its strip but for a reason; before anything heals it.
     fn judge_redundancy(&self) -> Result<(), String> {
         let pool = self.rig.pool();
-        let place_of = |no: u16| (0..self.rig.disks.len()).find(|at| self.ids.member(&pool, *at) == Some(no));
+        let place_of = |no: DiskNo| (0..self.rig.disks.len()).find(|at| self.ids.member(&pool, *at) == Some(no));
         redundancy::judge(&self.rig, place_of, &self.liars.borrow())
     }
 
     /// Disks that the pool says lack what was written while they were away.
     fn behind(&self) -> Vec<usize> {
         let pool = self.rig.pool();
-        let behind: Vec<u16> =
+        let behind: Vec<DiskNo> =
             pool.info().disks.iter().filter(|disk| disk.state == DiskState::Stale).map(|disk| disk.no).collect();
         let lacks = |at: &usize| self.ids.member(&pool, *at).is_some_and(|no| behind.contains(&no));
         (0..self.rig.disks.len()).filter(lacks).collect()

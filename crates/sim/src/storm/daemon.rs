@@ -10,7 +10,7 @@ use weft_engine::format::Id;
 use weft_engine::io::Disk;
 use weft_engine::pool::Pool;
 use weft_engine::pool::job::has_ended;
-use weft_engine::units::{ByteCount, Nanos};
+use weft_engine::units::{ByteCount, DiskNo, Nanos};
 use weft_engine::world::World;
 
 /// Looks after the disks of an open pool until it is told to stop, or its world ends.
@@ -91,7 +91,7 @@ impl Daemon {
         if let Some(at) = (0..self.disks.len()).find(missing) {
             return Some(format!("disk {at} is not attached: {}", self.refused()));
         }
-        let members: Vec<u16> = self.pool.store().members.borrow().keys().copied().collect();
+        let members: Vec<DiskNo> = self.pool.store().members.borrow().keys().copied().collect();
         if let Some(no) = members.into_iter().find(|no| !self.pool.store().is_current(*no)) {
             return Some(format!("disk {no} is not current; jobs {:?}", self.pool.jobs()));
         }
@@ -131,7 +131,7 @@ impl Daemon {
     }
 
     /// The number in the pool of disk `at`, with the identity that [`Rig::create`] gave it.
-    fn member(&self, at: usize) -> Option<u16> {
+    fn member(&self, at: usize) -> Option<DiskNo> {
         let id = Id([at as u8 + 1; 16]);
         let members = self.pool.store().members.borrow();
         members.iter().find(|(_, member)| member.id == id).map(|(no, _)| *no)

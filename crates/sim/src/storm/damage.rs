@@ -17,7 +17,7 @@ use std::rc::Rc;
 use weft_engine::error::{Error, ErrorKind};
 use weft_engine::format::label::{DiskPlan, Label};
 use weft_engine::pool::Pool;
-use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos, VirtualOffset};
+use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
 /// The most copies of one disk that are kept.
@@ -257,7 +257,7 @@ impl Storm {
     }
 }
 
-async fn replace(care: &mut Care, pool: &Rc<Pool>, at: usize, no: u16) -> weft_engine::error::Result<()> {
+async fn replace(care: &mut Care, pool: &Rc<Pool>, at: usize, no: DiskNo) -> weft_engine::error::Result<()> {
     let to = care.add(at).await?;
     pool.disk_remove(no, Some(to), 0).await.map(drop)
 }

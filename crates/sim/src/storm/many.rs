@@ -27,7 +27,7 @@ use weft_engine::error::{Error, ErrorKind};
 use weft_engine::format::record::SettingsRecord;
 use weft_engine::geometry::Layout;
 use weft_engine::pool::{OpenOptions, Pool, VdiskSpec};
-use weft_engine::units::{ByteCount, Nanos};
+use weft_engine::units::{ByteCount, DiskNo, Nanos};
 use weft_engine::world::World;
 
 /// The virtual time in which a pool must be well again once all its disks are back.
@@ -167,7 +167,7 @@ impl Many {
                 self.look_only()?;
             }
             self.open()?;
-            let place_of = |no: u16| Some(no as usize);
+            let place_of = |no: DiskNo| Some(no.0 as usize);
             redundancy::judge(&self.rig, place_of, &BTreeSet::new())?;
             self.judge(true)?;
         }

@@ -4,7 +4,7 @@ use super::outage::{Kind, Outages};
 use crate::rng::Rng;
 use weft_engine::format::record::{JobKind, Usage};
 use weft_engine::pool::DiskChange;
-use weft_engine::units::Nanos;
+use weft_engine::units::{DiskNo, Nanos};
 use weft_engine::world::World;
 
 impl Outages {
@@ -15,7 +15,7 @@ impl Outages {
         let moving = async move {
             while !shared.is_over() {
                 world.sleep(Nanos(rng.below(300_000_000))).await;
-                let numbers: Vec<u16> = pool.store().members.borrow().keys().copied().collect();
+                let numbers: Vec<DiskNo> = pool.store().members.borrow().keys().copied().collect();
                 let usage = *rng.pick(&[Usage::Retired, Usage::AutoSelect]);
                 // Refused is as good as done: nothing depends on it.
                 let _ = match rng.below(4) {
@@ -37,7 +37,7 @@ impl Outages {
             return;
         }
         let pool = self.rig.pool();
-        let retired: Vec<u16> = {
+        let retired: Vec<DiskNo> = {
             let map = pool.store().map.borrow();
             map.disks.values().filter(|disk| disk.record.usage == Usage::Retired).map(|disk| disk.record.no).collect()
         };

@@ -27,7 +27,7 @@ use std::rc::Rc;
 use weft_engine::format::record::SettingsRecord;
 use weft_engine::pool::job::has_ended;
 use weft_engine::pool::{OpenOptions, Pool};
-use weft_engine::units::{ByteCount, Nanos};
+use weft_engine::units::{ByteCount, DiskNo, Nanos};
 use weft_engine::world::World;
 
 /// The virtual time in which a pool must be well again once all its disks are back.
@@ -277,7 +277,7 @@ impl Outages {
         if self.strain.is_now() {
             return Ok(());
         }
-        let place_of = |no: u16| Some(no as usize);
+        let place_of = |no: DiskNo| Some(no.0 as usize);
         redundancy::judge(&self.rig, place_of, &BTreeSet::new())
     }
 
@@ -408,7 +408,7 @@ impl Outages {
         if let Some(at) = (0..self.rig.disks.len()).find(attached) {
             return Some(format!("disk {at} is not attached: {}", daemon.refused()));
         }
-        let members: Vec<u16> = pool.store().members.borrow().keys().copied().collect();
+        let members: Vec<DiskNo> = pool.store().members.borrow().keys().copied().collect();
         if let Some(no) = members.into_iter().find(|no| !pool.store().is_current(*no)) {
             return Some(format!("disk {no} is not current; jobs {:?}", pool.jobs()));
         }
@@ -552,15 +552,16 @@ pub(super) fn survives(pool: &Pool, hit: &[usize], failures: usize) -> bool {
     }
     let members = store.members.borrow();
     let is_hit =
-        |no: u16| hit.iter().any(|at| members.get(&no).is_some_and(|member| member.id.0 == [*at as u8 + 1; 16]));
-    let left = |disks: Vec<u16>| (disks.iter().filter(|no| !is_hit(**no)).count(), disks.len());
+        |no: DiskNo| hit.iter().any(|at| members.get(&no).is_some_and(|member| member.id.0 == [*at as u8 + 1; 16]));
+    let left = |disks: Vec<DiskNo>| (disks.iter().filter(|no| !is_hit(**no)).count(), disks.len());
     let goes_on = |(votes, voters): (usize, usize)| votes * 2 >= voters;
     // Those of the last durable label count, too: the next one may be on its way.
     let durable = store.labels.durable.get().voters;
-    let durable = (0..64).filter(|no| durable >> no & 1 == 1).collect();
+    let durable = (0..64).map(DiskNo).filter(|no| durable >> no & 1 == 1).collect();
     let (logs, _) = left(store.loggers());
     // While a job runs, metadata that it has moved may be known by its old place only.
-    let current = (0..64).filter(|no| store.is_current(*no) && !is_hit(*no)).fold(0, |set, no| set | 1 << no);
+    let current =
+        (0..64).filter(|no| store.is_current(DiskNo(*no)) && !is_hit(DiskNo(*no))).fold(0, |set, no| set | 1 << no);
     let found = !pool.jobs().iter().any(|job| !has_ended(job.state)) || store.metadata_beyond(current).is_none();
     goes_on(left(store.voters())) && goes_on(left(durable)) && logs > 0 && found
 }

@@ -13,7 +13,7 @@ use weft_engine::pool::Pool;
 use weft_engine::pool::check::CheckReport;
 use weft_engine::store::execute::Target;
 use weft_engine::stripe::table::Place;
-use weft_engine::units::{BLOCK, DiskOffset, TableNo};
+use weft_engine::units::{BLOCK, DiskNo, DiskOffset, TableNo};
 
 /// How often a strip that seems to be lacking is looked at again: a read may fail once, and once more.
 const LOOKS: usize = 4;
@@ -22,7 +22,7 @@ const LOOKS: usize = 4;
 #[derive(PartialEq, Eq)]
 struct Lack {
     slot: usize,
-    disk: u16,
+    disk: DiskNo,
     at: DiskOffset,
     len: u64,
 }
@@ -37,7 +37,11 @@ pub(super) fn judge_check(report: &CheckReport) -> Result<(), String> {
 
 /// Finds strips that are lacking without a reason. `place_of` tells which simulated disk a member is; those in `liars`
 /// may lack anything.
-pub(super) fn judge(rig: &Rig, place_of: impl Fn(u16) -> Option<usize>, liars: &BTreeSet<usize>) -> Result<(), String> {
+pub(super) fn judge(
+    rig: &Rig,
+    place_of: impl Fn(DiskNo) -> Option<usize>,
+    liars: &BTreeSet<usize>,
+) -> Result<(), String> {
     let pool = rig.pool();
     let tables: Vec<TableNo> = pool.store().map.borrow().tables.keys().copied().collect();
     for table in tables {
@@ -71,7 +75,7 @@ fn pin_next(pool: &Pool, table: TableNo, from: u64) -> Option<(u64, Place)> {
 fn judge_stripe(
     rig: &Rig,
     place: Place,
-    place_of: &impl Fn(u16) -> Option<usize>,
+    place_of: &impl Fn(DiskNo) -> Option<usize>,
     liars: &BTreeSet<usize>,
 ) -> Result<Option<Lack>, String> {
     let owned = |lack: &Lack| {

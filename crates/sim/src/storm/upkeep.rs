@@ -15,7 +15,7 @@ use weft_engine::format::record::{Media, SettingsRecord, Usage};
 use weft_engine::pool::info::DiskInfo;
 use weft_engine::pool::job::{JobInfo, JobKind, JobState, has_ended};
 use weft_engine::pool::{DiskChange, NewDisk, Pool};
-use weft_engine::units::{BLOCK, ByteCount, JobNo, Nanos};
+use weft_engine::units::{BLOCK, ByteCount, DiskNo, JobNo, Nanos};
 use weft_engine::world::World;
 
 /// Why upkeep left something undone.
@@ -80,7 +80,7 @@ impl Ids {
     }
 
     /// The number in the pool of disk `at`, if it is a member.
-    pub(super) fn member(&self, pool: &Pool, at: usize) -> Option<u16> {
+    pub(super) fn member(&self, pool: &Pool, at: usize) -> Option<DiskNo> {
         let id = self.ids.borrow()[at];
         let members = pool.store().members.borrow();
         members.iter().find(|(_, member)| member.id == id).map(|(no, _)| *no)
@@ -142,7 +142,7 @@ impl Storm {
     pub(super) fn settle(&mut self) -> std::result::Result<bool, String> {
         let pool = self.rig.pool();
         let spread = self.rig.run(async move {
-            let numbers: Vec<u16> = pool.info().disks.iter().map(|disk| disk.no).collect();
+            let numbers: Vec<DiskNo> = pool.info().disks.iter().map(|disk| disk.no).collect();
             for no in numbers {
                 let used = DiskChange { usage: Some(Usage::AutoSelect), ..DiskChange::default() };
                 match pool.disk_set(no, used).await {
@@ -225,7 +225,7 @@ impl Storm {
     fn settle_jobs(&self) -> std::result::Result<(), Unsettled> {
         let pool = self.rig.pool();
         self.rig.run(async move {
-            let offline: Vec<u16> = {
+            let offline: Vec<DiskNo> = {
                 let map = pool.store().map.borrow();
                 map.disks.values().filter(|disk| disk.record.maintenance).map(|disk| disk.record.no).collect()
             };
@@ -355,7 +355,7 @@ impl Care {
         (!unused.is_empty()).then(|| *self.rng.pick(&unused))
     }
 
-    pub(super) async fn add(&mut self, at: usize) -> Result<u16> {
+    pub(super) async fn add(&mut self, at: usize) -> Result<DiskNo> {
         let mut id = [0xAD; 16];
         id[..8].copy_from_slice(&self.ids.given.replace(self.ids.given.get() + 1).to_le_bytes());
         let new = NewDisk {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::disk::Fate;
 use crate::world::Stop;
+use weft_engine::units::DiskNo;
 use weft_engine::world::World;
 
 /// Power cuts at each crash point.
@@ -119,7 +120,7 @@ pub fn blinks_everywhere(step: usize) -> Result<u64, String> {
         disk.vanish();
         let (pool, mut luck) = (rig.pool(), rig.world.rng("luck"));
         rig.run(async move {
-            pool.store().disk_lost(1, "it is gone for a moment");
+            pool.store().disk_lost(DiskNo(1), "it is gone for a moment");
             pool.store().world.sleep(Nanos(300_000)).await;
             disk.return_intact(&mut luck);
             attach(&pool, 1, &disk).await

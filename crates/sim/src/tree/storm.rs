@@ -7,7 +7,7 @@ use weft_engine::geometry::Resiliency;
 use weft_engine::pool::VdiskSpec;
 use weft_engine::pool::job::JobState;
 use weft_engine::sync::join_all;
-use weft_engine::units::VirtualOffset;
+use weft_engine::units::{DiskNo, VirtualOffset};
 
 /// The disk whose medium rots, and the one that comes and goes. The last one is well.
 const ROTS: usize = 0;
@@ -274,7 +274,7 @@ async fn trouble(pool: &Rc<Pool>, disks: &[SimDisk], mut rng: Rng, tally: &RefCe
             tally.borrow_mut().gone += 1;
             flickers.vanish();
             if rng.chance(0.5) {
-                pool.store().disk_lost(FLICKERS as u16, "the storm says so");
+                pool.store().disk_lost(DiskNo(FLICKERS as u16), "the storm says so");
                 pool.store().world.sleep(Nanos(rng.below(20_000_000))).await;
                 flickers.return_intact(&mut rng);
                 attach(pool, FLICKERS, flickers).await?;

@@ -3,11 +3,11 @@
 use crate::story::*;
 use std::rc::Rc;
 use weft_engine::error::ErrorKind;
-use weft_engine::event::{DiskNo, Event};
+use weft_engine::event::Event;
 use weft_engine::io::{Disk, DiskError};
 use weft_engine::pool::Pool;
 use weft_engine::pool::info::DiskState;
-use weft_engine::units::{BLOCK, ByteCount};
+use weft_engine::units::{BLOCK, ByteCount, DiskNo};
 use weft_engine::world::World;
 use weft_sim::disk::SimDisk;
 use weft_sim::rig::Rig;

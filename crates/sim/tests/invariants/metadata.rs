@@ -2,14 +2,14 @@
 
 use crate::story::*;
 use std::collections::BTreeSet;
-use weft_engine::event::{DiskNo, Event};
+use weft_engine::event::Event;
 use weft_engine::format::label::DiskPlan;
 use weft_engine::format::page::PAGE_MAGIC;
 use weft_engine::pool::job::{JobKind, JobState};
-use weft_engine::units::{BLOCK, ByteCount, DiskOffset};
+use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset};
 
-fn healed(story: &Story, disk: u16, what: &str) -> bool {
-    let is = |event: &Event| matches!(event, Event::MetadataHealed { disk: no, what: which } if no.0 == disk && *which == what);
+fn healed(story: &Story, disk: DiskNo, what: &str) -> bool {
+    let is = |event: &Event| matches!(event, Event::MetadataHealed { disk: no, what: which } if *no == disk && *which == what);
     story.events().iter().any(is)
 }
 
@@ -52,7 +52,7 @@ fn any_single_label_slot_may_be_destroyed() {
             damaged[disk].overwrite(slot, &[0x5A; BLOCK as usize]);
             let mut again = story.with_images(&damaged);
             again.open().unwrap();
-            assert!(healed(&again, disk as u16, "label"), "disk {disk}, slot {slot:?}");
+            assert!(healed(&again, DiskNo(disk as u16), "label"), "disk {disk}, slot {slot:?}");
             judge(&again);
             again.close();
             let mut damaged = again.images();
@@ -82,7 +82,7 @@ fn a_checkpoint_may_be_destroyed_on_any_one_voter() {
         damaged[disk].overwrite(at, &[0x5A; BLOCK as usize]);
         let mut again = story.with_images(&damaged);
         again.open().unwrap();
-        assert!(healed(&again, disk as u16, "checkpoint"), "disk {disk}");
+        assert!(healed(&again, DiskNo(disk as u16), "checkpoint"), "disk {disk}");
         judge(&again);
         again.close();
         let mut other_gone = story.with_images(&again.images());
@@ -107,7 +107,7 @@ fn a_log_batch_may_be_destroyed_on_one_log_disk_but_not_on_all() {
         damaged[disk].overwrite(first, &[0x5A; BLOCK as usize]);
         let mut again = story.with_images(&damaged);
         again.open().unwrap();
-        assert!(healed(&again, disk as u16, "log batch"), "disk {disk}");
+        assert!(healed(&again, DiskNo(disk as u16), "log batch"), "disk {disk}");
         judge(&again);
         again.close();
     }
@@ -130,7 +130,7 @@ fn every_metadata_page_of_one_disk_may_be_destroyed() {
         pages.iter().for_each(|at| damaged[disk].spoil(*at));
         let mut again = story.with_images(&damaged);
         again.open().unwrap();
-        assert!(healed(&again, disk as u16, "metadata page"), "disk {disk}");
+        assert!(healed(&again, DiskNo(disk as u16), "metadata page"), "disk {disk}");
         judge(&again);
         assert_eq!(again.prove(), 0);
         again.close();

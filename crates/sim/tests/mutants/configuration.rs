@@ -3,7 +3,7 @@
 use crate::story::*;
 use std::collections::BTreeSet;
 use weft_engine::tree::Key;
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{ByteCount, Nanos, SegmentNo, VirtualOffset};
 use weft_engine::world::World;
 
 /// Takes every page pair that is free for the tree, for as long as the pool is open: of the metadata segments that
@@ -103,7 +103,7 @@ pub fn what_a_lost_page_of_the_tree_held_is_written_anew() {
 /// A checkpoint whose tree lies in a metadata segment that was made for it can be opened.
 pub fn a_metadata_segment_that_is_made_for_the_tree_of_a_checkpoint_is_found() {
     let story = used(3);
-    let homes = |story: &Story| -> BTreeSet<u32> {
+    let homes = |story: &Story| -> BTreeSet<SegmentNo> {
         let pool = story.rig.pool();
         let map = pool.store().map.borrow();
         map.segments

@@ -15,7 +15,7 @@ use weft_engine::io::DiskError;
 use weft_engine::pool::job::{JobState, has_ended};
 use weft_engine::pool::{NewDisk, Pool};
 use weft_engine::sync::join_all;
-use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos, VirtualOffset};
+use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::disk::{DiskImage, Fate, SimDisk, Tear};
 use weft_sim::rig::{PATIENCE, Rig};
@@ -43,7 +43,7 @@ fn lose_caches(story: &Story) {
 fn come_back(story: &mut Story) {
     let pool = story.rig.pool();
     story.rig.disks.iter().for_each(|disk| disk.return_intact(&mut story.rng));
-    (0..story.rig.disks.len()).filter(|no| !pool.store().has_disk(*no as u16)).for_each(|no| attach(story, no));
+    (0..story.rig.disks.len()).filter(|no| !pool.store().has_disk(DiskNo(*no as u16))).for_each(|no| attach(story, no));
 }
 
 pub fn repair(story: &Story) {
@@ -97,7 +97,7 @@ pub fn two_of_five_disks_acknowledge_nothing() {
         let pool = story.rig.pool();
         for no in (0..5).filter(|no| !is_left(*no)) {
             story.rig.disks[no].vanish();
-            pool.store().disk_lost(no as u16, "the story says so");
+            pool.store().disk_lost(DiskNo(no as u16), "the story says so");
         }
         drop(pool);
         let told = Rc::new(Cell::new(false));
@@ -132,7 +132,7 @@ pub fn a_flush_waits_for_what_replaced_a_lost_version() {
         let told_now = Rc::new(Cell::new(false));
         let (vdisk, done) = (story.vdisk(), told_now.clone());
         world.spawn("flush", Box::pin(async move { done.set(vdisk.flush().await.is_ok()) }));
-        world.run_until(Nanos::millis(50), || (0..2).all(|no| !pool.store().has_disk(no)));
+        world.run_until(Nanos::millis(50), || (0..2).all(|no| !pool.store().has_disk(DiskNo(no))));
         come_back(&mut story);
         let (vdisk, stripe, writer) = (story.vdisk(), story.stripe(), world.clone());
         let overwrite = async move {
@@ -186,7 +186,7 @@ pub fn a_kill_after_all_disks_blinked_leaves_no_stripe_without_redundancy_in_sil
                 disk.return_intact(&mut story.rng);
             }
             let durable = pool.store().log.durable();
-            (0..3).filter(|no| !pool.store().has_disk(*no)).for_each(|no| attach(&story, no as usize));
+            (0..3).filter(|no| !pool.store().has_disk(DiskNo(*no))).for_each(|no| attach(&story, no as usize));
             world.run_until(Nanos::secs(1), || pool.store().log.durable() > durable);
             drop(pool);
             story.rig.halt();
@@ -208,7 +208,7 @@ pub fn a_pool_whose_disks_were_given_up_writes_nothing_and_ends() {
     let (pool, world) = (story.rig.pool(), story.rig.world.clone());
     let closing = pool.clone();
     story.rig.run(async move { closing.close().await.unwrap() });
-    let noted = pool.store().map.borrow_mut().change_disk(1, |disk| disk.usage = Usage::Retired);
+    let noted = pool.store().map.borrow_mut().change_disk(DiskNo(1), |disk| disk.usage = Usage::Retired);
     pool.store().append_changes(noted);
     assert_eq!(pool.release().len(), 3);
     story.events();
@@ -232,10 +232,10 @@ pub fn a_disk_that_is_back_has_a_label_whenever_the_power_goes() {
     };
     let soon = Nanos::secs(5);
     story.rig.disks[0].vanish();
-    pool.store().disk_lost(0, "the story says so");
+    pool.store().disk_lost(DiskNo(0), "the story says so");
     world.run_until(soon, || volatile() == 2);
     assert_eq!(volatile(), 2, "a label is in the cache, at both ends of the disk");
-    let gone = || (1..4).map(|no| (no as u16, story.rig.disks[no].clone()));
+    let gone = || (1..4).map(|no| (DiskNo(no as u16), story.rig.disks[no].clone()));
     gone().for_each(|(no, disk)| {
         disk.vanish();
         pool.store().disk_lost(no, "the story says so");
@@ -284,7 +284,7 @@ pub fn a_page_write_that_was_put_off_leaves_the_last_image_alone() {
         let taken = Rc::new(Cell::new(false));
         let (checkpoint, told) = (pool.clone(), taken.clone());
         world.spawn("checkpoint", Box::pin(async move { told.set(checkpoint.checkpoint().await.is_ok()) }));
-        world.run_until(Nanos::millis(50), || (0..2).all(|no| !pool.store().has_disk(no)));
+        world.run_until(Nanos::millis(50), || (0..2).all(|no| !pool.store().has_disk(DiskNo(no))));
         come_back(&mut story);
         world.run_until(Nanos(step * 200_000), || taken.get());
         drop(pool);
@@ -477,7 +477,7 @@ async fn evacuate_with_a_blink(pool: Rc<Pool>, world: SimWorld, target: SimDisk,
     let new = NewDisk { disk: Rc::new(target.clone()), id: Id([0xAD; 16]), name: "new".into(), media: Media::Ssd };
     let to = pool.disk_add(new, Usage::AutoSelect).await.unwrap();
     pool.checkpoint().await.unwrap();
-    let job = pool.job_start(JobKind::Evacuate { disk: 0, to: Some(to), forget: false }, 0).await.unwrap();
+    let job = pool.job_start(JobKind::Evacuate { disk: DiskNo(0), to: Some(to), forget: false }, 0).await.unwrap();
     // Clients for whose sake the job rests.
     let (reader, clock, busy) = (vdisk.clone(), world.clone(), pool.clone());
     world.spawn(
@@ -566,5 +566,5 @@ fn homes_of_the_tree(story: &Story) -> Vec<usize> {
     let pool = story.rig.pool();
     let map = pool.store().map.borrow();
     let slabs = map.metadata_segments().next().expect("there is metadata").record.slabs.clone();
-    slabs.iter().flatten().map(|at| usize::from(at.disk)).collect()
+    slabs.iter().flatten().map(|at| usize::from(at.disk.0)).collect()
 }

@@ -7,7 +7,7 @@ use weft_engine::format::record::{Away, Media, Usage};
 use weft_engine::io::Disk;
 use weft_engine::pool::NewDisk;
 use weft_engine::pool::job::{JobKind, JobState};
-use weft_engine::units::{ByteCount, Nanos};
+use weft_engine::units::{ByteCount, DiskNo, Nanos};
 use weft_engine::world::World;
 
 #[test]
@@ -17,16 +17,16 @@ fn a_disk_that_comes_back_gets_only_what_it_missed() {
     rig.disks[3].vanish();
     write(&rig, 0, 48 << 10, 2);
     let pool = rig.pool();
-    let away = pool.store().map.borrow().disks[&3].record.away;
+    let away = pool.store().map.borrow().disks[&DiskNo(3)].record.away;
     assert_eq!(away, Away::Tracked);
-    let before = written(&pool, 3);
+    let before = written(&pool, DiskNo(3));
     rig.disks[3].come_back(&mut rig.world.rng("old"));
     let back: Rc<dyn Disk> = Rc::new(rig.disks[3].clone());
     let attached = pool.clone();
     rig.run(async move { attached.attach(back).await.unwrap() });
     settle(&rig);
-    assert_eq!(pool.store().map.borrow().disks[&3].record.away, Away::No, "{:?}", pool.jobs());
-    let sent = written(&pool, 3) - before;
+    assert_eq!(pool.store().map.borrow().disks[&DiskNo(3)].record.away, Away::No, "{:?}", pool.jobs());
+    let sent = written(&pool, DiskNo(3)) - before;
     assert!(sent < 1 << 20, "{sent} bytes for one stripe of 16 KiB strips");
     reads(&rig, 0, 48 << 10, 2);
     reads(&rig, 48 << 10, 5 << 20, 1);
@@ -80,16 +80,16 @@ fn maintenance_is_refused_where_it_would_take_the_last_copy_and_ends_with_what_w
     let pool = rig.pool();
     let rested = pool.clone();
     rig.run(async move {
-        rested.plan_disk_offline(1).unwrap();
-        assert!(rested.store().has_disk(1), "that was a question only");
-        rested.disk_offline(1).await.unwrap();
-        let foreseen = rested.plan_disk_offline(2).unwrap_err();
-        let refused = rested.disk_offline(2).await.unwrap_err();
+        rested.plan_disk_offline(DiskNo(1)).unwrap();
+        assert!(rested.store().has_disk(DiskNo(1)), "that was a question only");
+        rested.disk_offline(DiskNo(1)).await.unwrap();
+        let foreseen = rested.plan_disk_offline(DiskNo(2)).unwrap_err();
+        let refused = rested.disk_offline(DiskNo(2)).await.unwrap_err();
         assert!(refused.context.contains("out of reach") && refused.context == foreseen.context, "{refused}");
     });
     write(&rig, 0, 1 << 20, 2);
     let back = pool.clone();
-    rig.run(async move { back.disk_online(1).await.unwrap() });
+    rig.run(async move { back.disk_online(DiskNo(1)).await.unwrap() });
     settle(&rig);
     assert_eq!(pool.unsound_bytes(), ByteCount(0));
     rig.disks[0].vanish();

@@ -8,7 +8,7 @@ use weft_engine::format::record::{Away, Usage};
 use weft_engine::geometry::Resiliency;
 use weft_engine::io::{Disk, DiskError};
 use weft_engine::pool::job::{JobKind, JobState};
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::disk::WriteFault;
 use weft_sim::rig::Rig;
@@ -23,20 +23,20 @@ fn a_disk_that_failed_a_write_gets_another_chance_and_is_retired_when_it_fails_a
         let pool = rig.pool();
         for turn in 0..100 {
             write(&rig, turn % 8 * (48 << 10), 48 << 10, 10 + failure as u8);
-            if !pool.store().has_disk(3) {
+            if !pool.store().has_disk(DiskNo(3)) {
                 break;
             }
         }
-        assert!(!pool.store().has_disk(3), "it failed");
+        assert!(!pool.store().has_disk(DiskNo(3)), "it failed");
         assert_eq!(pool.info().disks[3].counters.failures, failure);
-        assert_eq!(usage(&rig, 3), if failure < 3 { Usage::AutoSelect } else { Usage::Retired });
+        assert_eq!(usage(&rig, DiskNo(3)), if failure < 3 { Usage::AutoSelect } else { Usage::Retired });
         write(&rig, 1 << 20, 48 << 10, 20 + failure as u8);
         let again: Rc<dyn Disk> = Rc::new(rig.disks[3].clone());
         rig.run(async move { pool.attach(again).await.unwrap() });
         settle(&rig);
         let pool = rig.pool();
         assert_eq!(
-            pool.store().map.borrow().disks[&3].record.away,
+            pool.store().map.borrow().disks[&DiskNo(3)].record.away,
             Away::No,
             "it has what it missed: {:?}",
             pool.jobs()
@@ -99,7 +99,7 @@ fn lost_write(seed: u64, landed: bool) -> Option<Rig> {
         let place = map.tables.values().flat_map(|table| table.mapped_from(0)).next().expect("it is written").1;
         map.segments[&place.segment].slab(0).unwrap().disk
     };
-    let (pool, world, disk) = (rig.pool(), rig.world.clone(), rig.disks[holder as usize].clone());
+    let (pool, world, disk) = (rig.pool(), rig.world.clone(), rig.disks[holder.0 as usize].clone());
     let (flusher, mut rng) = (vdisk.clone(), world.rng("back"));
     disk.vanish();
     rig.run(async move {
@@ -162,16 +162,20 @@ fn a_disk_with_no_room_below_it_is_taken_out_and_never_retired_for_it() {
         rig.disks[3].fault_next_write(WriteFault::Error(DiskError::Full));
         for turn in 0..100 {
             write(&rig, turn % 8 * (48 << 10), 48 << 10, 10 + failure);
-            if !pool.store().has_disk(3) {
+            if !pool.store().has_disk(DiskNo(3)) {
                 break;
             }
         }
-        assert!(!pool.store().has_disk(3) && pool.info().disks[3].out_of_room, "it was taken out");
+        assert!(!pool.store().has_disk(DiskNo(3)) && pool.info().disks[3].out_of_room, "it was taken out");
         let (attached, back) = (pool.clone(), rig.disks[3].clone());
         rig.run(async move { attached.attach(Rc::new(back)).await.map(drop).unwrap() });
         settle(&rig);
         assert!(!pool.info().disks[3].out_of_room);
-        assert_eq!((usage(&rig, 3), pool.info().disks[3].counters.failures), (Usage::AutoSelect, 0), "it is well");
+        assert_eq!(
+            (usage(&rig, DiskNo(3)), pool.info().disks[3].counters.failures),
+            (Usage::AutoSelect, 0),
+            "it is well"
+        );
     }
     let reasons = rig.world.take_events().into_iter().filter_map(|(_, event)| match event {
         Event::DiskLost { reason, .. } => Some(reason),
@@ -185,7 +189,7 @@ fn a_disk_with_no_room_below_it_is_taken_out_and_never_retired_for_it() {
 fn a_repair_that_finds_no_place_ends_with_a_code_that_says_so() {
     let (rig, _) = pool(16, 4, 3, PARITY, 3);
     write(&rig, 0, 4 << 20, 1);
-    rig.pool().store().disk_lost(0, "the story says so");
+    rig.pool().store().disk_lost(DiskNo(0), "the story says so");
     let ended = job(&rig, JobKind::Repair);
     assert_eq!((ended.state, ended.failure), (JobState::Failed, Some(ErrorKind::NoSpace)), "{ended:?}");
     let (attached, back) = (rig.pool(), rig.disks[0].clone());

@@ -7,6 +7,7 @@ use weft_engine::format::record::{Media, Usage};
 use weft_engine::geometry::Resiliency;
 use weft_engine::pool::NewDisk;
 use weft_engine::pool::job::{JobKind, JobState};
+use weft_engine::units::DiskNo;
 use weft_sim::rig::Rig;
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
@@ -21,7 +22,7 @@ fn homes(rig: &Rig) -> Vec<u64> {
     rig.pool().store().metadata_homes().into_values().collect()
 }
 
-fn add(rig: &Rig, at: usize, usage: Usage) -> u16 {
+fn add(rig: &Rig, at: usize, usage: Usage) -> DiskNo {
     let (pool, disk) = (rig.pool(), Rc::new(rig.disks[at].clone()));
     let new = NewDisk { disk, id: Id([100 + at as u8; 16]), name: format!("new{at}"), media: Media::Ssd };
     rig.run(async move { pool.disk_add(new, usage).await.unwrap() })
@@ -34,8 +35,8 @@ fn metadata_follows_a_pool_that_shrinks_and_grows() {
     assert!(!homes(&rig).is_empty() && homes(&rig).iter().all(|on| *on == 0b111), "{:?}", homes(&rig));
     let shrinking = rig.pool();
     let ended = rig.run(async move {
-        shrinking.plan_disk_remove(0, Default::default()).unwrap();
-        let job = shrinking.disk_remove(0, None, 0).await.unwrap();
+        shrinking.plan_disk_remove(DiskNo(0), Default::default()).unwrap();
+        let job = shrinking.disk_remove(DiskNo(0), None, 0).await.unwrap();
         shrinking.job_wait(job).await.unwrap()
     });
     assert_eq!(ended.state, JobState::Done, "{ended:?}");

@@ -8,7 +8,7 @@ use weft_engine::format::record::{Media, OWNER_METADATA, Usage};
 use weft_engine::geometry::Resiliency;
 use weft_engine::pool::job::{JobKind, JobState};
 use weft_engine::pool::{DiskChange, Instead, NewDisk, Pool, VdiskSpec};
-use weft_engine::units::{ByteCount, JobNo, Nanos, VirtualOffset};
+use weft_engine::units::{ByteCount, DiskNo, JobNo, Nanos, SegmentNo, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::rig::Rig;
 
@@ -22,14 +22,14 @@ fn every_disk_may_be_replaced_one_after_the_other() {
         let pool = rig.pool();
         let ended = rig.run(async move {
             let to = pool.disk_add(new, Usage::AutoSelect).await.unwrap();
-            let job = pool.disk_remove(turn, Some(to), 0).await.unwrap();
+            let job = pool.disk_remove(DiskNo(turn), Some(to), 0).await.unwrap();
             pool.job_wait(job).await.unwrap()
         });
         assert_eq!(ended.state, JobState::Done, "{ended:?}");
         rig.power_cut(&mut rng);
         rig.open(&mut rng).unwrap();
     }
-    let members: Vec<u16> = rig.pool().info().disks.iter().map(|disk| disk.no).collect();
+    let members: Vec<DiskNo> = rig.pool().info().disks.iter().map(|disk| disk.no).collect();
     assert_eq!(members.len(), 4, "{members:?}");
     rig.disks[..4].iter().for_each(|disk| disk.vanish());
     rig.power_cut(&mut rng);
@@ -58,12 +58,14 @@ fn who_takes_the_place_of_a_disk_is_named_where_that_was() {
         };
         let vdisk = pool.vdisk_create(&spec).await.unwrap();
         vdisk.write(VirtualOffset(0), &vec![6; 1 << 19], true).await.unwrap();
-        let taken = pool.plan_disk_remove(1, Instead::New(ByteCount::mib(8))).unwrap();
+        let taken = pool.plan_disk_remove(DiskNo(1), Instead::New(ByteCount::mib(8))).unwrap();
         assert_eq!(taken.losses, [], "the new one takes its place");
-        assert!(pool.plan_disk_remove(1, Instead::Nothing).unwrap().losses.iter().any(|loss| loss.vdisk == "named"));
+        assert!(
+            pool.plan_disk_remove(DiskNo(1), Instead::Nothing).unwrap().losses.iter().any(|loss| loss.vdisk == "named")
+        );
         let to = pool.disk_add(new, Usage::ManualSelect).await.unwrap();
-        assert_eq!(pool.plan_disk_remove(1, Instead::Member(to)).unwrap().losses, []);
-        let job = pool.disk_remove(1, Some(to), 0).await.unwrap();
+        assert_eq!(pool.plan_disk_remove(DiskNo(1), Instead::Member(to)).unwrap().losses, []);
+        let job = pool.disk_remove(DiskNo(1), Some(to), 0).await.unwrap();
         let ended = pool.job_wait(job).await.unwrap();
         assert_eq!(ended.state, JobState::Done, "{ended:?}");
         to
@@ -101,7 +103,7 @@ fn a_slab_that_metadata_left_is_not_written_when_the_pool_is_opened() {
     // Metadata goes to the new disk and back; then data is put where it was.
     let ended = rig.run(async move {
         let no = pool.disk_add(new, Usage::AutoSelect).await.unwrap();
-        let metadata: Vec<u32> = {
+        let metadata: Vec<SegmentNo> = {
             let map = pool.store().map.borrow();
             map.segments
                 .values()
@@ -111,7 +113,7 @@ fn a_slab_that_metadata_left_is_not_written_when_the_pool_is_opened() {
         };
         assert!(!metadata.is_empty());
         let retire = |usage| DiskChange { usage: Some(usage), ..DiskChange::default() };
-        for (from, other) in [(0, no), (no, 0), (0, no)] {
+        for (from, other) in [(DiskNo(0), no), (no, DiskNo(0)), (DiskNo(0), no)] {
             pool.disk_set(other, retire(Usage::AutoSelect)).await.unwrap();
             pool.disk_set(from, retire(Usage::Retired)).await.unwrap();
             let job = pool.job_start(JobKind::Evacuate { disk: from, to: None, forget: false }, 0).await.unwrap();
@@ -139,7 +141,7 @@ fn a_removed_disk_is_not_read_and_does_not_keep_the_pool_from_opening() {
     write(&rig, 0, 4 << 20, 2);
     let pool = rig.pool();
     let ended = rig.run(async move {
-        let job = pool.disk_remove(2, None, 0).await.unwrap();
+        let job = pool.disk_remove(DiskNo(2), None, 0).await.unwrap();
         pool.job_wait(job).await.unwrap()
     });
     assert_eq!(ended.state, JobState::Done, "{ended:?}");
@@ -153,7 +155,11 @@ fn a_removed_disk_is_not_read_and_does_not_keep_the_pool_from_opening() {
 }
 
 /// Lets `begin` have disk `no` emptied; the job is made to wait before it is over.
-fn paused_evacuation<F: Future<Output = ()> + 'static>(rig: &Rig, no: u16, begin: impl FnOnce(Rc<Pool>) -> F) -> JobNo {
+fn paused_evacuation<F: Future<Output = ()> + 'static>(
+    rig: &Rig,
+    no: DiskNo,
+    begin: impl FnOnce(Rc<Pool>) -> F,
+) -> JobNo {
     let (pool, world) = (rig.pool(), rig.world.clone());
     let paused = Rc::new(Cell::new(None));
     let (begin, seen) = (begin(pool.clone()), paused.clone());
@@ -179,27 +185,27 @@ fn a_disk_whose_evacuation_is_cancelled_is_used_as_before_also_after_a_power_cut
         for (removed, cut) in [(false, false), (false, true), (true, false), (true, true)] {
             let (mut rig, mut rng) = pool(seed, 6, 6, PARITY, 4);
             write(&rig, 0, 7 << 20, 3);
-            let job = paused_evacuation(&rig, 2, |pool| async move {
-                pool.disk_set(2, used(before)).await.unwrap();
+            let job = paused_evacuation(&rig, DiskNo(2), |pool| async move {
+                pool.disk_set(DiskNo(2), used(before)).await.unwrap();
                 match removed {
-                    true => pool.disk_remove(2, None, 0).await.map(drop).unwrap(),
-                    false => pool.disk_set(2, used(Usage::Retired)).await.unwrap(),
+                    true => pool.disk_remove(DiskNo(2), None, 0).await.map(drop).unwrap(),
+                    false => pool.disk_set(DiskNo(2), used(Usage::Retired)).await.unwrap(),
                 }
             });
-            assert_eq!(usage(&rig, 2), Usage::Retired);
+            assert_eq!(usage(&rig, DiskNo(2)), Usage::Retired);
             if cut {
                 rig.power_cut(&mut rng);
                 rig.open(&mut rng).unwrap();
             }
             let pool = rig.pool();
             rig.run(async move { pool.job_cancel(job).await.unwrap() });
-            assert_eq!(usage(&rig, 2), before);
+            assert_eq!(usage(&rig, DiskNo(2)), before);
             settle(&rig);
             let anew = rig.pool().jobs().into_iter().filter(|job| matches!(job.kind, JobKind::Evacuate { .. })).count();
             assert_eq!(anew, 1, "it is not emptied anew");
             rig.power_cut(&mut rng);
             rig.open(&mut rng).unwrap();
-            assert_eq!(usage(&rig, 2), before, "that is durable");
+            assert_eq!(usage(&rig, DiskNo(2)), before, "that is durable");
             reads(&rig, 0, 7 << 20, 3);
             rig.close().unwrap();
         }
@@ -224,7 +230,7 @@ fn the_number_of_a_disk_that_left_is_given_again_only_after_all_others_were() {
             rig.open(&mut rng).unwrap();
         }
     }
-    let expected: Vec<u16> = (3..64).chain(3..8).collect();
+    let expected: Vec<DiskNo> = (3..64).chain(3..8).map(DiskNo).collect();
     assert_eq!(given, expected, "0 to 2 are in use all the while");
 }
 
@@ -232,12 +238,16 @@ fn the_number_of_a_disk_that_left_is_given_again_only_after_all_others_were() {
 fn the_leaving_of_a_disk_that_nothing_lies_on_is_judged_by_what_is_not_written_yet() {
     let (mut rig, _) = pool(11, 5, 4, PARITY, 4);
     let pool = rig.pool();
-    let leaving = pool.plan_disk_remove(3, Instead::Nothing).unwrap();
+    let leaving = pool.plan_disk_remove(DiskNo(3), Instead::Nothing).unwrap();
     assert_eq!((leaving.moves, leaving.losses.len()), (ByteCount(0), 1));
     let loss = &leaving.losses[0];
     assert_eq!((loss.vdisk.as_str(), loss.left, loss.survives()), ("vdisk", 3, Some(0)));
-    assert!(pool.plan_disk_remove(3, Instead::New(ByteCount::mib(24))).unwrap().losses.is_empty());
-    assert_eq!(pool.plan_disk_remove(3, Instead::Member(2)).unwrap().losses.len(), 1, "it is in use already");
+    assert!(pool.plan_disk_remove(DiskNo(3), Instead::New(ByteCount::mib(24))).unwrap().losses.is_empty());
+    assert_eq!(
+        pool.plan_disk_remove(DiskNo(3), Instead::Member(DiskNo(2))).unwrap().losses.len(),
+        1,
+        "it is in use already"
+    );
     let info = |pool: &Pool| (pool.info().vdisks[0].failures_left, pool.info().vdisks[0].failures_new);
     assert_eq!(info(&pool), (1, Some(1)));
     // One that is lost could leave: it is named as needed all the same.

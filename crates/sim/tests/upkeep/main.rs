@@ -11,7 +11,7 @@ use weft_engine::format::record::{Media, OWNER_METADATA, SegmentRecord, Usage};
 use weft_engine::geometry::Resiliency;
 use weft_engine::pool::job::{JobInfo, JobKind, JobState, has_ended};
 use weft_engine::pool::{NewDisk, Pool, VdiskSpec};
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::rig::Rig;
 use weft_sim::rng::Rng;
@@ -82,17 +82,17 @@ fn settle(rig: &Rig) {
     });
 }
 
-fn written(pool: &Pool, no: u16) -> u64 {
+fn written(pool: &Pool, no: DiskNo) -> u64 {
     pool.store().members.borrow()[&no].counters.written
 }
 
-fn usage(rig: &Rig, no: u16) -> Usage {
+fn usage(rig: &Rig, no: DiskNo) -> Usage {
     rig.pool().store().map.borrow().disks[&no].record.usage
 }
 
 #[test]
 fn a_job_that_the_power_cut_stopped_goes_on() {
-    for kind in [JobKind::Scrub, JobKind::Evacuate { disk: 0, to: None, forget: true }] {
+    for kind in [JobKind::Scrub, JobKind::Evacuate { disk: DiskNo(0), to: None, forget: true }] {
         let (mut rig, mut rng) = pool(5, 5, 5, PARITY, 4);
         write(&rig, 0, 7 << 20, 3);
         let started = rig.pool();
@@ -120,7 +120,7 @@ fn a_job_that_began_by_itself_goes_on_under_its_number_after_a_power_cut() {
     write(&rig, 0, 7 << 20, 3);
     rig.disks[1].vanish();
     let (world, pool) = (rig.world.clone(), rig.pool());
-    pool.store().disk_lost(1, "the story says so");
+    pool.store().disk_lost(DiskNo(1), "the story says so");
     world.run_until(world.now() + Nanos::secs(600), || pool.jobs().iter().any(|job| job.state == JobState::Running));
     let begun = pool.jobs().pop().expect("a repair begins by itself");
     assert!(!has_ended(begun.state), "{begun:?}");
@@ -196,7 +196,7 @@ fn a_full_disk_is_no_reason_to_give_redundancy_away() {
     {
         let mut map = pool.store().map.borrow_mut();
         for no in [1, 2] {
-            let free = &mut map.disks.get_mut(&no).unwrap().free;
+            let free = &mut map.disks.get_mut(&DiskNo(no)).unwrap().free;
             let len = free.len();
             free.remove(0..len);
         }

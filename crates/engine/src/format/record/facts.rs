@@ -2,7 +2,7 @@
 
 use crate::format::page::CHUNK_PAGES;
 use crate::geometry::Layout;
-use crate::units::{ByteCount, JobNo, TableNo, VdiskNo};
+use crate::units::{ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -15,7 +15,7 @@ pub const TABLES_MAX: usize = 8;
 pub const EVENT_TEXT_MAX: usize = 512;
 /// The owner of a segment that holds metadata pages.
 pub const OWNER_METADATA: TableNo = TableNo(u32::MAX);
-pub(in crate::format) const DISK_ABSENT: u16 = u16::MAX;
+pub(in crate::format) const DISK_ABSENT: DiskNo = DiskNo(u16::MAX);
 
 /// One fact.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ pub enum Record<'a> {
     /// The tree's root. In checkpoints only.
     Tree(TreeRecord),
     /// It does not exist any more; its slabs are free.
-    SegmentDrop(u32),
+    SegmentDrop(SegmentNo),
     /// A chunk of a stripe table has its pages here.
     Chunk(ChunkRecord),
     /// A stripe is at a new place.
@@ -49,7 +49,7 @@ pub enum Record<'a> {
     /// Units of a virtual disk lie in a packed stripe.
     Pack(PackRecord),
     /// A member is none any more.
-    DiskDrop(u32),
+    DiskDrop(DiskNo),
     /// What the owner set.
     Settings(SettingsRecord),
     /// A job, as it is now.
@@ -64,7 +64,7 @@ pub enum Record<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolRecord {
     /// The next segment's number.
-    pub next_segment: u32,
+    pub next_segment: SegmentNo,
     /// The next table's number.
     pub next_table: TableNo,
     /// The next virtual disk's number.
@@ -72,14 +72,14 @@ pub struct PoolRecord {
     /// The next job's number.
     pub next_job: JobNo,
     /// The number after that of the disk that joined last; 0: not known.
-    pub next_disk: u16,
+    pub next_disk: DiskNo,
 }
 
 /// See [`Record::Disk`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiskRecord {
     /// Its number in the pool.
-    pub no: u16,
+    pub no: DiskNo,
     /// [`Media`] as a number.
     pub media: Media,
     /// [`Usage`] as a number.
@@ -174,7 +174,7 @@ pub struct TableRecord {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SlabAt {
     /// The disk's number.
-    pub disk: u16,
+    pub disk: DiskNo,
     /// The slab's number on it.
     pub slab: u32,
 }
@@ -183,7 +183,7 @@ pub struct SlabAt {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageRun {
     /// The metadata segment.
-    pub segment: u32,
+    pub segment: SegmentNo,
     /// The first page pair.
     pub first: u32,
     /// How many.
@@ -194,7 +194,7 @@ pub struct PageRun {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SegmentRecord {
     /// Its number; never reused.
-    pub id: u32,
+    pub id: SegmentNo,
     /// The table its stripes belong to, or [`OWNER_METADATA`].
     pub owner: TableNo,
     /// The layout of its stripes.
@@ -262,9 +262,9 @@ pub enum JobKind {
     /// Everything leaves one disk.
     Evacuate {
         /// Which.
-        disk: u16,
+        disk: DiskNo,
         /// Where to, as far as that goes.
-        to: Option<u16>,
+        to: Option<DiskNo>,
         /// Whether it leaves the pool at the end.
         forget: bool,
     },
@@ -326,7 +326,7 @@ pub struct TreeRecord {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageChange {
     /// The metadata segment.
-    pub segment: u32,
+    pub segment: SegmentNo,
     /// The first block, counted from the beginning of its slabs.
     pub first: u32,
     /// How many blocks.
@@ -356,7 +356,7 @@ pub struct CommitRecord<'a> {
     /// The virtual stripe.
     pub stripe: u64,
     /// The segment it is in now.
-    pub segment: u32,
+    pub segment: SegmentNo,
     /// Its index there.
     pub index: u32,
     /// Landed records of this stripe with a lower sequence number are part of it.

@@ -1,7 +1,7 @@
 //! Settings and jobs as records: what the owner wants, and the long work that follows from it.
 
 use super::*;
-use crate::units::JobNo;
+use crate::units::{DiskNo, JobNo};
 
 pub(super) fn encode_settings(settings: &SettingsRecord) -> SettingsBody {
     SettingsBody {
@@ -36,8 +36,8 @@ pub(super) fn encode_job(job: &JobRecord) -> JobBody {
         id: job.id.0,
         kind,
         state: job.state as u8,
-        disk,
-        to: to.unwrap_or(DISK_ABSENT),
+        disk: disk.0,
+        to: to.unwrap_or(DISK_ABSENT).0,
         forget: forget as u8,
         pad_0: 0,
         cursor: job.cursor,
@@ -55,9 +55,11 @@ pub(super) fn decode_job(body: &[u8]) -> Result<JobRecord> {
         0 => JobKind::Repair,
         1 => JobKind::Scrub,
         2 => JobKind::Rebalance,
-        3 => {
-            JobKind::Evacuate { disk: job.disk, to: (job.to != DISK_ABSENT).then_some(job.to), forget: job.forget != 0 }
-        }
+        3 => JobKind::Evacuate {
+            disk: DiskNo(job.disk),
+            to: (job.to != DISK_ABSENT.0).then_some(DiskNo(job.to)),
+            forget: job.forget != 0,
+        },
         other => return fail!(Corrupt, "jobs of kind {other} are not known"),
     };
     let state = match job.state {

@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::fail;
 use crate::geometry::{Layout, Resiliency};
 use crate::limits::SLOTS_MAX;
-use crate::units::{ByteCount, JobNo, TableNo, VdiskNo};
+use crate::units::{ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -71,10 +71,12 @@ impl Record<'_> {
             Record::Vdisk(vdisk) => out.extend_from_slice(encode_vdisk(vdisk).as_bytes()),
             Record::VdiskDrop(VdiskNo(id))
             | Record::TableDrop(TableNo(id))
-            | Record::SegmentDrop(id)
-            | Record::DiskDrop(id)
+            | Record::SegmentDrop(SegmentNo(id))
             | Record::JobDrop(JobNo(id)) => {
                 out.extend_from_slice(DropBody { id: *id, pad_0: 0 }.as_bytes());
+            }
+            Record::DiskDrop(DiskNo(no)) => {
+                out.extend_from_slice(DropBody { id: u32::from(*no), pad_0: 0 }.as_bytes());
             }
             Record::Settings(settings) => out.extend_from_slice(encode_settings(settings).as_bytes()),
             Record::Job(job) => out.extend_from_slice(encode_job(job).as_bytes()),
@@ -152,7 +154,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
         }
         kind::TABLE_DROP => Record::TableDrop(TableNo(take::<DropBody>(body)?.0.id)),
         kind::SEGMENT => Record::Segment(decode_segment(body)?),
-        kind::SEGMENT_DROP => Record::SegmentDrop(take::<DropBody>(body)?.0.id),
+        kind::SEGMENT_DROP => Record::SegmentDrop(SegmentNo(take::<DropBody>(body)?.0.id)),
         kind::CHUNK => Record::Chunk(decode_chunk(body)?),
         kind::COMMIT => decode_commit(body)?,
         kind::UNMAP => {
@@ -166,7 +168,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
         }
         kind::LANDED => Record::Landed(decode_landed(body)?),
         kind::PACK => Record::Pack(decode_pack(body)?),
-        kind::DISK_DROP => Record::DiskDrop(take::<DropBody>(body)?.0.id),
+        kind::DISK_DROP => Record::DiskDrop(DiskNo(take::<DropBody>(body)?.0.id as u16)),
         kind::SETTINGS => Record::Settings(decode_settings(body)?),
         kind::JOB => Record::Job(decode_job(body)?),
         kind::JOB_DROP => Record::JobDrop(JobNo(take::<DropBody>(body)?.0.id)),
@@ -210,7 +212,7 @@ fn decode_layout(body: LayoutBody) -> Result<Layout> {
 
 fn encode_disk(disk: &DiskRecord) -> DiskBody {
     DiskBody {
-        no: disk.no,
+        no: disk.no.0,
         media: disk.media as u8,
         usage: disk.usage as u8,
         slabs: disk.slabs,
@@ -237,7 +239,7 @@ fn decode_disk(body: &[u8]) -> Result<DiskRecord> {
         _ => Away::Unknown,
     };
     Ok(DiskRecord {
-        no: disk.no,
+        no: DiskNo(disk.no),
         media,
         usage: decode_usage(disk.usage),
         slabs: disk.slabs,
@@ -343,10 +345,10 @@ fn decode_pack(body: &[u8]) -> Result<PackRecord> {
 
 fn encode_segment(segment: &SegmentRecord, out: &mut Vec<u8>) {
     let body = SegmentBody {
-        id: segment.id,
+        id: segment.id.0,
         owner: segment.owner.0,
         layout: encode_layout(segment.layout),
-        sheet_segment: segment.sheet.segment,
+        sheet_segment: segment.sheet.segment.0,
         sheet_first: segment.sheet.first,
         sheet_count: segment.sheet.count,
         slots: segment.slabs.len() as u16,
@@ -356,7 +358,7 @@ fn encode_segment(segment: &SegmentRecord, out: &mut Vec<u8>) {
     out.extend_from_slice(body.as_bytes());
     for slab in segment.slabs.iter() {
         let at = slab.unwrap_or(SlabAt { disk: DISK_ABSENT, slab: 0 });
-        out.extend_from_slice(SlabBody { disk: at.disk, pad_0: 0, slab: at.slab }.as_bytes());
+        out.extend_from_slice(SlabBody { disk: at.disk.0, pad_0: 0, slab: at.slab }.as_bytes());
     }
 }
 
@@ -377,19 +379,27 @@ fn decode_segment(body: &[u8]) -> Result<SegmentRecord> {
     for _ in 0..segment.slots {
         let (at, after) = take::<SlabBody>(rest)?;
         rest = after;
-        slabs.push((at.disk != DISK_ABSENT).then_some(SlabAt { disk: at.disk, slab: at.slab }));
+        slabs.push((at.disk != DISK_ABSENT.0).then_some(SlabAt { disk: DiskNo(at.disk), slab: at.slab }));
     }
-    let sheet = PageRun { segment: segment.sheet_segment, first: segment.sheet_first, count: segment.sheet_count };
+    let sheet =
+        PageRun { segment: SegmentNo(segment.sheet_segment), first: segment.sheet_first, count: segment.sheet_count };
     let missed = segment.missed[0] as u128 | (segment.missed[1] as u128) << 64;
-    let owner = TableNo(segment.owner);
-    Ok(SegmentRecord { id: segment.id, owner, layout, sheet, owners, slabs: slabs.into(), missed })
+    Ok(SegmentRecord {
+        id: SegmentNo(segment.id),
+        owner: TableNo(segment.owner),
+        layout,
+        sheet,
+        owners,
+        slabs: slabs.into(),
+        missed,
+    })
 }
 
 fn encode_commit(commit: &CommitRecord<'_>, out: &mut Vec<u8>) {
     let body = CommitBody {
         stripe: commit.stripe,
         table: commit.table.0,
-        segment: commit.segment,
+        segment: commit.segment.0,
         index: commit.index,
         sums: commit.sums.len() as u32,
         retires: commit.retires,
@@ -407,7 +417,7 @@ fn decode_commit(body: &[u8]) -> Result<Record<'_>> {
     Ok(Record::Commit(CommitRecord {
         table: TableNo(commit.table),
         stripe: commit.stripe,
-        segment: commit.segment,
+        segment: SegmentNo(commit.segment),
         index: commit.index,
         retires: commit.retires,
         sums: Cow::Owned(sums),
@@ -425,14 +435,14 @@ mod tests {
         let layout = Layout::new(Resiliency::Parity { parity: 1 }, 3, ByteCount::kib(24)).unwrap();
         vec![
             Record::Pool(PoolRecord {
-                next_segment: 7,
+                next_segment: SegmentNo(7),
                 next_table: TableNo(3),
                 next_vdisk: VdiskNo(2),
                 next_job: JobNo(9),
-                next_disk: 4,
+                next_disk: DiskNo(4),
             }),
             Record::Disk(DiskRecord {
-                no: 3,
+                no: DiskNo(3),
                 media: Media::Ssd,
                 usage: Usage::HotSpare,
                 slabs: 9,
@@ -455,25 +465,29 @@ mod tests {
             Record::Table(TableRecord { id: TableNo(9), layout, disks: 0b1011, packs: Some(TableNo(7)) }),
             Record::TableDrop(TableNo(2)),
             Record::Segment(SegmentRecord {
-                id: 11,
+                id: SegmentNo(11),
                 owner: TableNo(9),
                 layout,
-                sheet: PageRun { segment: 1, first: 2, count: 3 },
+                sheet: PageRun { segment: SegmentNo(1), first: 2, count: 3 },
                 owners: true,
-                slabs: Rc::new([Some(SlabAt { disk: 0, slab: 5 }), None, Some(SlabAt { disk: 2, slab: 6 })]),
+                slabs: Rc::new([
+                    Some(SlabAt { disk: DiskNo(0), slab: 5 }),
+                    None,
+                    Some(SlabAt { disk: DiskNo(2), slab: 6 }),
+                ]),
                 missed: 1 << 95 | 4,
             }),
-            Record::SegmentDrop(5),
+            Record::SegmentDrop(SegmentNo(5)),
             Record::Chunk(ChunkRecord {
                 table: TableNo(9),
                 chunk: 1,
-                pages: PageRun { segment: 1, first: 8, count: 16 },
+                pages: PageRun { segment: SegmentNo(1), first: 8, count: 16 },
                 versions: [3; 16],
             }),
             Record::Commit(CommitRecord {
                 table: TableNo(9),
                 stripe: 77,
-                segment: 11,
+                segment: SegmentNo(11),
                 index: 5,
                 retires: 1000,
                 sums: Cow::Owned(vec![1, 2, 3]),
@@ -486,11 +500,11 @@ mod tests {
                 retires: 11,
                 runs: vec![PackRun { unit: 1 << 40, index: 0, count: 2 }, PackRun { unit: 5, index: 2, count: 1 }],
             }),
-            Record::DiskDrop(3),
+            Record::DiskDrop(DiskNo(3)),
             Record::Settings(SettingsRecord { scrubbed: 1 << 40, ..SettingsRecord::default() }),
             Record::Job(JobRecord {
                 id: JobNo(4),
-                kind: JobKind::Evacuate { disk: 3, to: Some(5), forget: true },
+                kind: JobKind::Evacuate { disk: DiskNo(3), to: Some(DiskNo(5)), forget: true },
                 state: JobState::Paused,
                 began: 1 << 33,
                 done: 1,
@@ -509,7 +523,7 @@ mod tests {
             }),
             Record::Tree(TreeRecord {
                 root: core::array::from_fn(|at| at as u8),
-                changes: vec![PageChange { segment: 3, first: 1 << 20, count: 2, taken: true }],
+                changes: vec![PageChange { segment: SegmentNo(3), first: 1 << 20, count: 2, taken: true }],
             }),
         ]
     }

@@ -1,14 +1,15 @@
 //! The numbers that come next, chunks and landings as records.
 
 use super::*;
+use crate::units::{DiskNo, SegmentNo};
 
 pub(super) fn encode_pool(pool: &PoolRecord) -> PoolBody {
     PoolBody {
-        next_segment: pool.next_segment,
+        next_segment: pool.next_segment.0,
         next_table: pool.next_table.0,
         next_vdisk: pool.next_vdisk.0,
         next_job: pool.next_job.0,
-        next_disk: pool.next_disk,
+        next_disk: pool.next_disk.0,
         pad_0: [0; 6],
     }
 }
@@ -20,11 +21,11 @@ pub(super) fn decode_pool(body: &[u8]) -> Result<PoolRecord> {
     whole[..len].copy_from_slice(&body[..len]);
     let (pool, _) = take::<PoolBody>(if len < offset_of!(PoolBody, next_disk) { body } else { &whole })?;
     Ok(PoolRecord {
-        next_segment: pool.next_segment,
+        next_segment: SegmentNo(pool.next_segment),
         next_table: TableNo(pool.next_table),
         next_vdisk: VdiskNo(pool.next_vdisk),
         next_job: JobNo(pool.next_job),
-        next_disk: pool.next_disk,
+        next_disk: DiskNo(pool.next_disk),
     })
 }
 
@@ -32,7 +33,7 @@ pub(super) fn encode_chunk(chunk: &ChunkRecord) -> ChunkBody {
     ChunkBody {
         table: chunk.table.0,
         chunk: chunk.chunk,
-        segment: chunk.pages.segment,
+        segment: chunk.pages.segment.0,
         first: chunk.pages.first,
         count: chunk.pages.count,
         pad_0: 0,
@@ -42,7 +43,7 @@ pub(super) fn encode_chunk(chunk: &ChunkRecord) -> ChunkBody {
 
 pub(super) fn decode_chunk(body: &[u8]) -> Result<ChunkRecord> {
     let (chunk, _) = take::<ChunkBody>(body)?;
-    let pages = PageRun { segment: chunk.segment, first: chunk.first, count: chunk.count };
+    let pages = PageRun { segment: SegmentNo(chunk.segment), first: chunk.first, count: chunk.count };
     Ok(ChunkRecord { table: TableNo(chunk.table), chunk: chunk.chunk, pages, versions: chunk.versions })
 }
 

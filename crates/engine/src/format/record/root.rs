@@ -1,6 +1,7 @@
 //! The root of the tree as a record of a checkpoint, and which of its places that root takes and frees.
 
 use super::*;
+use crate::units::SegmentNo;
 
 pub(super) fn len(tree: &TreeRecord) -> usize {
     size_of::<TreeBody>() + tree.changes.len() * size_of::<PageChangeBody>()
@@ -9,7 +10,7 @@ pub(super) fn len(tree: &TreeRecord) -> usize {
 pub(super) fn encode(tree: &TreeRecord, out: &mut Vec<u8>) {
     out.extend_from_slice(TreeBody { root: tree.root, changes: tree.changes.len() as u32, pad_0: 0 }.as_bytes());
     for PageChange { segment, first, count, taken } in &tree.changes {
-        let body = PageChangeBody { segment: *segment, first: *first, count: *count, taken: u32::from(*taken) };
+        let body = PageChangeBody { segment: segment.0, first: *first, count: *count, taken: u32::from(*taken) };
         out.extend_from_slice(body.as_bytes());
     }
 }
@@ -21,7 +22,7 @@ pub(super) fn decode(body: &[u8]) -> Result<TreeRecord> {
         let (change, after) = take::<PageChangeBody>(rest)?;
         rest = after;
         let PageChangeBody { segment, first, count, taken } = change;
-        changes.push(PageChange { segment, first, count, taken: taken != 0 });
+        changes.push(PageChange { segment: SegmentNo(segment), first, count, taken: taken != 0 });
     }
     Ok(TreeRecord { root: tree.root, changes })
 }

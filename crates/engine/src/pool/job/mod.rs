@@ -20,7 +20,7 @@ use crate::event::Event;
 use crate::fail;
 use crate::format::record::{JobRecord, Record, Usage};
 use crate::sync::Signal;
-use crate::units::{ByteCount, JobNo, Nanos};
+use crate::units::{ByteCount, DiskNo, JobNo, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -50,7 +50,7 @@ pub struct Jobs {
     /// The kind of error that a job failed with.
     failures: RefCell<BTreeMap<JobNo, ErrorKind>>,
     /// What could not be done when the store had seen so many changes, and when that was.
-    tried: RefCell<BTreeMap<(u8, u16), (u64, Nanos)>>,
+    tried: RefCell<BTreeMap<(u8, DiskNo), (u64, Nanos)>>,
     /// A timer runs that will look again.
     timer: Cell<Nanos>,
     /// No job begins any more.
@@ -527,9 +527,9 @@ fn rank(kind: JobKind) -> u8 {
 }
 
 /// Equal for jobs of which there is one at most.
-fn key(kind: JobKind) -> (u8, u16) {
+fn key(kind: JobKind) -> (u8, DiskNo) {
     match kind {
         JobKind::Evacuate { disk, .. } => (rank(kind), disk),
-        _ => (rank(kind), 0),
+        _ => (rank(kind), DiskNo(0)),
     }
 }

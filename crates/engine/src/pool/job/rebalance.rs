@@ -6,6 +6,7 @@ use super::{Halt, JobKind, Ticket};
 use crate::error::ErrorKind;
 use crate::format::record::Usage;
 use crate::store::slots_on;
+use crate::units::{DiskNo, SegmentNo};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,8 +18,8 @@ impl Pool {
     /// Moves everything off `disk`: to `to` as far as that goes. With `forget`, it leaves the pool then.
     pub(super) async fn evacuate(
         &self,
-        disk: u16,
-        to: Option<u16>,
+        disk: DiskNo,
+        to: Option<DiskNo>,
         forget: bool,
         ticket: &Ticket,
     ) -> core::result::Result<String, Halt> {
@@ -73,7 +74,7 @@ impl Pool {
     }
 
     /// Disks that are to be emptied because they are retired, and hold something.
-    pub(super) fn retired_disks(&self) -> Vec<u16> {
+    pub(super) fn retired_disks(&self) -> Vec<DiskNo> {
         if !self.store.tuning.auto_jobs {
             return Vec::new();
         }
@@ -83,7 +84,7 @@ impl Pool {
     }
 
     /// The slots that lie on a disk, metadata first.
-    pub(in crate::pool) fn slots_of(&self, disk: u16) -> Vec<(u32, usize)> {
+    pub(in crate::pool) fn slots_of(&self, disk: DiskNo) -> Vec<(SegmentNo, usize)> {
         let map = self.store.map.borrow();
         let mut found = Vec::new();
         for segment in map.segments.values() {
@@ -113,14 +114,14 @@ impl Pool {
     }
 
     /// A slot whose move makes the fill levels more even, and where it goes. `None`: they are even, or nothing helps.
-    fn next_shift(&self) -> Option<(u32, usize, u16)> {
+    fn next_shift(&self) -> Option<(SegmentNo, usize, DiskNo)> {
         let map = self.store.map.borrow();
         // Thousandths of a disk that are in use, with `more` slabs beside those that are.
-        let level = |no: u16, more: i64| {
+        let level = |no: DiskNo, more: i64| {
             let slabs = map.disks[&no].free.len();
             ((slabs - map.free_soon(no)) as i64 + more) as u64 * 1000 / slabs.max(1) as u64
         };
-        let mut disks: Vec<u16> = map.writable_disks().map(|disk| disk.record.no).collect();
+        let mut disks: Vec<DiskNo> = map.writable_disks().map(|disk| disk.record.no).collect();
         disks.sort_by_key(|no| (level(*no, 0), *no));
         for from in disks.iter().rev() {
             for to in &disks {

@@ -12,13 +12,13 @@ use super::super::Pool;
 use super::super::moves::Moved;
 use super::{Halt, JobKind, Ticket};
 use crate::error::{ErrorKind, Result};
-use crate::event::{DiskNo, Event};
+use crate::event::Event;
 use crate::fail;
 use crate::format::record::{Away, OWNER_METADATA, SlabAt, Usage};
 use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::store::{join, slots_on};
-use crate::units::{ByteCount, Nanos};
+use crate::units::{ByteCount, DiskNo, Nanos, SegmentNo};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -37,7 +37,7 @@ struct Task {
     data: bool,
     /// Then what has the least redundancy left.
     left: i64,
-    segment: u32,
+    segment: SegmentNo,
     slot: usize,
     /// It only lacks what its disk missed.
     in_place: bool,
@@ -177,9 +177,9 @@ impl Pool {
     /// Moves a slot to a disk with room: to `to` if that may be.
     pub(super) async fn find_home(
         &self,
-        segment: u32,
+        segment: SegmentNo,
         slot: usize,
-        to: Option<u16>,
+        to: Option<DiskNo>,
         tally: &Tally,
         ticket: &Ticket,
     ) -> core::result::Result<(), Halt> {
@@ -220,14 +220,14 @@ impl Pool {
     }
 
     /// A hot spare that takes its first slab is one no more.
-    fn promote_spare(&self, no: u16) {
+    fn promote_spare(&self, no: DiskNo) {
         let record = self.store.map.borrow_mut().change_disk(no, |disk| {
             if disk.usage == Usage::HotSpare {
                 disk.usage = Usage::AutoSelect;
             }
         });
         if record.is_some() {
-            self.store.world.emit(Event::SpareUsed { disk: DiskNo(no) });
+            self.store.world.emit(Event::SpareUsed { disk: no });
         }
         self.store.append_changes(record);
         self.store.work.notify();
@@ -259,7 +259,7 @@ impl Pool {
     }
 
     /// Bytes of the strips of one slot that are in use.
-    pub(in crate::pool) fn slot_bytes(&self, segment: u32) -> u64 {
+    pub(in crate::pool) fn slot_bytes(&self, segment: SegmentNo) -> u64 {
         let map = self.store.map.borrow();
         map.segments.get(&segment).map_or(0, |found| match found.record.owner {
             OWNER_METADATA => 0,
@@ -293,23 +293,23 @@ impl Pool {
         tasks
     }
 
-    fn stale_disks(&self) -> Vec<u16> {
+    fn stale_disks(&self) -> Vec<DiskNo> {
         let members = self.store.members.borrow();
         let map = self.store.map.borrow();
-        let rests = |no: &u16| map.disks.get(no).is_some_and(|disk| disk.record.maintenance);
+        let rests = |no: &DiskNo| map.disks.get(no).is_some_and(|disk| disk.record.maintenance);
         let stale = members.iter().filter(|(no, member)| member.disk.is_some() && !member.current && !rests(no));
         stale.map(|(no, _)| *no).collect()
     }
 
     /// Disks that are there and of which nobody knows what they lack.
-    fn unknown_disks(&self) -> Vec<u16> {
+    fn unknown_disks(&self) -> Vec<DiskNo> {
         let map = self.store.map.borrow();
         let unknown = map.disks.values().filter(|disk| disk.record.away == Away::Unknown && !disk.record.maintenance);
         unknown.map(|disk| disk.record.no).filter(|no| self.store.has_disk(*no)).collect()
     }
 
     /// Brings the metadata of a disk up to date that missed some; what it lacks of data stays on record.
-    async fn readmit(&self, no: u16) -> Result<()> {
+    async fn readmit(&self, no: DiskNo) -> Result<()> {
         self.note_what_it_lacks(no);
         let losses = self.store.losses(no);
         if !mutant::active(Mutant::ReadmitCopiesNothing) {
@@ -335,14 +335,14 @@ impl Pool {
     }
 
     /// Where nobody wrote down what a disk lacks, it lacks everything.
-    fn note_what_it_lacks(&self, no: u16) {
+    fn note_what_it_lacks(&self, no: DiskNo) {
         let unknown = self.store.map.borrow().disks.get(&no).is_some_and(|disk| disk.record.away != Away::Tracked);
         if !unknown {
             return;
         }
         let mut records = Vec::new();
         let mut map = self.store.map.borrow_mut();
-        let lacking: Vec<(u32, u128)> = map
+        let lacking: Vec<(SegmentNo, u128)> = map
             .segments
             .values()
             .filter(|segment| segment.record.owner != OWNER_METADATA)
@@ -357,7 +357,7 @@ impl Pool {
 
     /// Disks that are there and lack nothing any more are no longer behind.
     fn note_caught_up(&self) {
-        let behind: Vec<u16> = {
+        let behind: Vec<DiskNo> = {
             let map = self.store.map.borrow();
             map.disks.values().filter(|disk| disk.record.away != Away::No).map(|disk| disk.record.no).collect()
         };
@@ -370,12 +370,12 @@ impl Pool {
                 let record = map.change_disk(no, |disk| disk.away = Away::No);
                 drop(map);
                 self.store.append_changes(record);
-                self.store.world.emit(Event::DiskCaughtUp { disk: DiskNo(no) });
+                self.store.world.emit(Event::DiskCaughtUp { disk: no });
             }
         }
     }
 
-    fn metadata_on(&self, no: u16) -> Vec<(u32, SlabAt)> {
+    fn metadata_on(&self, no: DiskNo) -> Vec<(SegmentNo, SlabAt)> {
         let map = self.store.map.borrow();
         let segments = map.metadata_segments();
         segments

@@ -10,6 +10,7 @@ use crate::store::execute::Target;
 use crate::store::proof::Proof;
 use crate::store::{Store, join};
 use crate::stripe::table::Place;
+use crate::units::{DiskNo, SegmentNo};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -22,10 +23,10 @@ impl Pool {
     /// Reads and proves everything in use, and rewrites what is wrong. What there is to say in the end.
     pub(super) async fn scrub(&self, ticket: &Ticket) -> core::result::Result<String, Halt> {
         let before = bad_blocks(&self.store);
-        ticket.expect(self.bytes_from(ticket.cursor.get()));
-        while let Some(segment) = self.next_segment(ticket.cursor.get()) {
+        ticket.expect(self.bytes_from(SegmentNo(ticket.cursor.get())));
+        while let Some(segment) = self.next_segment(SegmentNo(ticket.cursor.get())) {
             self.prove_segment(segment, ticket).await?;
-            ticket.cursor.set(segment + 1);
+            ticket.cursor.set(segment.next().0);
             self.save(ticket, JobState::Running);
         }
         // What counts as healed must stay so when the power goes.
@@ -46,7 +47,7 @@ impl Pool {
         if healed < bad { super::stuck(ErrorKind::Lost, found) } else { Ok(found) }
     }
 
-    async fn prove_segment(&self, segment: u32, ticket: &Ticket) -> core::result::Result<(), Halt> {
+    async fn prove_segment(&self, segment: SegmentNo, ticket: &Ticket) -> core::result::Result<(), Halt> {
         let Some((metadata, raw)) = ({
             let map = self.store.map.borrow();
             map.segments
@@ -82,7 +83,7 @@ impl Pool {
     }
 
     /// Proves the pages of a metadata segment. Says whether some are to be written anew from memory.
-    async fn prove_metadata(&self, segment: u32, ticket: &Ticket) -> core::result::Result<bool, Halt> {
+    async fn prove_metadata(&self, segment: SegmentNo, ticket: &Ticket) -> core::result::Result<bool, Halt> {
         let mut dirty = false;
         for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
             // Copies on disks that do not answer are no finding of a scrub.
@@ -120,12 +121,12 @@ impl Pool {
         proven
     }
 
-    fn next_segment(&self, from: u32) -> Option<u32> {
+    fn next_segment(&self, from: SegmentNo) -> Option<SegmentNo> {
         self.store.map.borrow().segments.range(from..).next().map(|(id, _)| *id)
     }
 
     /// Raw bytes in use in the segments from `from` on.
-    fn bytes_from(&self, from: u32) -> u64 {
+    fn bytes_from(&self, from: SegmentNo) -> u64 {
         let map = self.store.map.borrow();
         let data = map.segments.range(from..).filter(|(_, found)| found.record.owner != OWNER_METADATA);
         data.map(|(_, found)| (found.free.len() - found.free.count()) as u64 * found.record.layout.raw_len().0).sum()
@@ -146,9 +147,9 @@ impl Pool {
 }
 
 /// Bad blocks that each disk has shown since the pool was opened: number -> (name, count).
-fn bad_blocks(store: &Store) -> BTreeMap<u16, (String, u64)> {
+fn bad_blocks(store: &Store) -> BTreeMap<DiskNo, (String, u64)> {
     let members = store.members.borrow();
     let map = store.map.borrow();
-    let name = |no: &u16| map.disks.get(no).map_or_else(|| no.to_string(), |disk| disk.record.name.clone());
+    let name = |no: &DiskNo| map.disks.get(no).map_or_else(|| no.to_string(), |disk| disk.record.name.clone());
     members.iter().map(|(no, member)| (*no, (name(no), member.counters.bad_blocks))).collect()
 }

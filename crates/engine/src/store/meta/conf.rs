@@ -21,7 +21,7 @@ use crate::mutant::{self, Mutant};
 use crate::segment::{Map, chunk_record};
 use crate::store::Store;
 use crate::tree::{At, Key, KeyRange, Prepared, Tree};
-use crate::units::TableNo;
+use crate::units::{SegmentNo, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -38,8 +38,8 @@ const PART: usize = 512;
 /// The most parts of a record.
 const PARTS_MAX: usize = 4;
 
-fn segment_key(id: u32, part: usize) -> Key {
-    Key::new(CONF, SEGMENT, id.into(), part as u64)
+fn segment_key(id: SegmentNo, part: usize) -> Key {
+    Key::new(CONF, SEGMENT, id.0.into(), part as u64)
 }
 
 fn chunk_key(table: TableNo, chunk: u32) -> Key {

@@ -18,7 +18,7 @@ use crate::io::{Buf, IoSlice};
 use crate::mutant::{self, Mutant};
 use crate::store::{Store, join};
 use crate::tree::{PageRef, Place};
-use crate::units::BLOCK;
+use crate::units::{BLOCK, SegmentNo};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -99,7 +99,7 @@ impl Store {
 
     /// Writes every page of the tree that lies in a metadata segment to the slab `to` of it, but for those that no disk
     /// has. No checkpoint may run meanwhile.
-    pub async fn copy_tree_pages(&self, segment: u32, blocks: &[u32], to: SlabAt) -> Result<()> {
+    pub async fn copy_tree_pages(&self, segment: SegmentNo, blocks: &[u32], to: SlabAt) -> Result<()> {
         if mutant::active(Mutant::TreeLeftBehind) {
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl Store {
 
     /// Proves every copy of these pages of the tree; what is wrong is put right where it `mends`. No checkpoint may run
     /// meanwhile.
-    pub async fn prove_tree_pages(&self, segment: u32, blocks: &[u32], mends: bool) -> Result<TreeProof> {
+    pub async fn prove_tree_pages(&self, segment: SegmentNo, blocks: &[u32], mends: bool) -> Result<TreeProof> {
         let _looks = (!mends).then(|| self.meta.looks());
         let refs = Refs::default();
         let rooted = |block: &u32| {

@@ -35,7 +35,7 @@ use crate::sync::Turn;
 use crate::tree::{
     At, KeyRange, Opening, PageRef, PageStore, Place, Prepared, Root, Shape, StoreFuture, Tree, TreeError, Wishes,
 };
-use crate::units::BLOCK;
+use crate::units::{BLOCK, SegmentNo};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::{Rc, Weak};
@@ -189,7 +189,7 @@ impl Store {
     }
 
     /// The blocks of a metadata segment that pages of the tree take.
-    pub fn tree_blocks_in(&self, segment: u32) -> Vec<u32> {
+    pub fn tree_blocks_in(&self, segment: SegmentNo) -> Vec<u32> {
         self.meta.room.borrow().blocks_in(segment)
     }
 
@@ -235,7 +235,7 @@ impl Store {
             }
         };
         let record = record?;
-        let named: BTreeSet<u32> = records
+        let named: BTreeSet<SegmentNo> = records
             .iter()
             .filter_map(|record| match record {
                 Record::Segment(segment) => Some(segment.id),

@@ -24,6 +24,7 @@ use crate::format::record::{OWNER_METADATA, PageChange, Record};
 use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::tree::{Key, KeyRange, Place};
+use crate::units::SegmentNo;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -37,7 +38,7 @@ const PIECE: usize = 4096;
 #[derive(Default)]
 pub struct Room {
     /// What is not free, by segment.
-    taken: BTreeMap<u32, BitSet>,
+    taken: BTreeMap<SegmentNo, BitSet>,
     /// The part of it that was given out since the last root.
     born: BTreeSet<Place>,
     /// And those that roots freed, not yet to be given out again: by root, and all together.
@@ -46,19 +47,19 @@ pub struct Room {
     /// Free blocks of pairs that are the tree's.
     spare: BTreeSet<Place>,
     /// Pieces (segment, number) whose entries are not those of the present root.
-    soiled: BTreeSet<(u32, u32)>,
+    soiled: BTreeSet<(SegmentNo, u32)>,
     /// Where the last page was given out: the next one lies behind it, if there is room.
     cursor: u64,
 }
 
 /// The place of a block of a metadata segment.
-pub fn place_of(segment: u32, block: u32) -> Place {
-    Place(u64::from(segment) << 32 | u64::from(block))
+pub fn place_of(segment: SegmentNo, block: u32) -> Place {
+    Place(u64::from(segment.0) << 32 | u64::from(block))
 }
 
 /// The segment and the block of a place.
-pub fn block_of(place: Place) -> (u32, u32) {
-    ((place.0 >> 32) as u32, place.0 as u32)
+pub fn block_of(place: Place) -> (SegmentNo, u32) {
+    (SegmentNo((place.0 >> 32) as u32), place.0 as u32)
 }
 
 impl Room {
@@ -135,7 +136,7 @@ impl Room {
     /// The entries that the next checkpoint is to have: of each piece that changed, what the present root takes of it.
     /// None where it takes nothing.
     pub fn entries(&self) -> Vec<(Key, Option<Vec<u8>>)> {
-        let entry = |(segment, piece): &(u32, u32)| {
+        let entry = |(segment, piece): &(SegmentNo, u32)| {
             let mut bytes = vec![0; PIECE / 8];
             let first = *piece as usize * PIECE;
             let bits = self.taken.get(segment);
@@ -147,7 +148,7 @@ impl Room {
             }
             let len = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
             bytes.truncate(len);
-            (Key::new(ROOM, u64::from(*segment), u64::from(*piece), 0), (len > 0).then_some(bytes))
+            (Key::new(ROOM, u64::from(segment.0), u64::from(*piece), 0), (len > 0).then_some(bytes))
         };
         self.soiled.iter().map(entry).collect()
     }
@@ -158,7 +159,7 @@ impl Room {
     }
 
     /// The blocks of a segment that are not free.
-    pub fn blocks_in(&self, segment: u32) -> Vec<u32> {
+    pub fn blocks_in(&self, segment: SegmentNo) -> Vec<u32> {
         let runs = self.taken.get(&segment).map_or(Vec::new(), |bits| bits.runs(0..bits.len(), true));
         runs.into_iter().flatten().map(|block| block as u32).collect()
     }
@@ -174,7 +175,7 @@ impl Room {
     }
 
     fn all(&self) -> impl Iterator<Item = Place> {
-        let places = |(segment, bits): (&u32, &BitSet)| {
+        let places = |(segment, bits): (&SegmentNo, &BitSet)| {
             let segment = *segment;
             let runs = bits.runs(0..bits.len(), true).into_iter().flatten();
             runs.map(move |block| place_of(segment, block as u32))
@@ -208,7 +209,7 @@ impl Room {
     pub fn load(map: &mut Map, entries: &[(Key, Vec<u8>)], lost: &[KeyRange], changes: &[PageChange]) -> Result<Room> {
         let mut room = Room::default();
         for (key, bytes) in entries {
-            let (segment, first) = (key.major as u32, key.middle as usize * PIECE);
+            let (segment, first) = (SegmentNo(key.major as u32), key.middle as usize * PIECE);
             for at in (0..bytes.len() * 8).filter(|at| bytes[at / 8] >> (at % 8) & 1 == 1) {
                 room.note(map, segment, first + at, true)?;
             }
@@ -224,7 +225,7 @@ impl Room {
         Ok(room)
     }
 
-    fn note(&mut self, map: &Map, segment: u32, block: usize, taken: bool) -> Result<()> {
+    fn note(&mut self, map: &Map, segment: SegmentNo, block: usize, taken: bool) -> Result<()> {
         let home = map.segments.get(&segment).filter(|found| found.record.owner == OWNER_METADATA);
         if home.is_none() || block >= map.tree_blocks() {
             return fail!(Corrupt, "a page of the tree lies at block {block} of segment {segment}, which has none");
@@ -261,11 +262,11 @@ impl Room {
             return;
         }
         let metadata = map.metadata_segments();
-        let metadata: Vec<u32> = metadata.map(|found| found.record.id).collect();
+        let metadata: Vec<SegmentNo> = metadata.map(|found| found.record.id).collect();
         let blocks = map.tree_blocks();
         for segment in metadata {
             for piece in 0..blocks.div_ceil(PIECE) {
-                let key = Key::new(ROOM, u64::from(segment), piece as u64, 0);
+                let key = Key::new(ROOM, u64::from(segment.0), piece as u64, 0);
                 if !lost.iter().any(|range| range.contains(key)) {
                     continue;
                 }
@@ -283,7 +284,7 @@ impl Room {
     }
 }
 
-fn piece_of(place: Place) -> (u32, u32) {
+fn piece_of(place: Place) -> (SegmentNo, u32) {
     let (segment, block) = block_of(place);
     (segment, block / PIECE as u32)
 }
@@ -292,7 +293,7 @@ fn piece_of(place: Place) -> (u32, u32) {
 mod tests {
     use super::*;
     use crate::format::record::{Away, DiskRecord, Media, Usage};
-    use crate::units::ByteCount;
+    use crate::units::{ByteCount, DiskNo};
     use alloc::string::String;
     use proptest::prelude::*;
 
@@ -301,7 +302,7 @@ mod tests {
         let mut map = Map::new(ByteCount::mib(1));
         for no in 0..2 {
             let record = DiskRecord {
-                no,
+                no: DiskNo(no),
                 media: Media::Hdd,
                 usage: Usage::AutoSelect,
                 slabs,
@@ -371,7 +372,7 @@ mod tests {
                 let mut again = blank(&map, 8);
                 let loaded = Room::load(&mut again, &entries, &[], &changes).unwrap();
                 prop_assert_eq!(loaded.rooted(), root.clone());
-                let pairs: BTreeSet<(u32, u32)> =
+                let pairs: BTreeSet<(SegmentNo, u32)> =
                     root.iter().map(|place| block_of(*place)).map(|(segment, block)| (segment, block / 2)).collect();
                 prop_assert_eq!(free_pairs(&again), again.segments.len() * again.tree_blocks() / 2 - pairs.len());
                 if !read {
@@ -410,6 +411,6 @@ mod tests {
         assert!(load(&change(segment, block), 5).is_ok());
         assert!(load(&change(segment, block), block / 2).is_err(), "claimed twice");
         assert!(load(&change(segment, 256), 5).is_err(), "beyond its slabs");
-        assert!(load(&change(segment + 1, 0), 5).is_err(), "of no segment");
+        assert!(load(&change(segment.next(), 0), 5).is_err(), "of no segment");
     }
 }

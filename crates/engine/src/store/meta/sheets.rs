@@ -15,6 +15,7 @@ use crate::format::page::{PageId, PageKind, VERSIONS_MAX};
 use crate::mutant::{self, Mutant};
 use crate::store::Store;
 use crate::tree::{At, Key, KeyRange};
+use crate::units::SegmentNo;
 
 /// The kind of the tree's entries for versions of checksum pages.
 pub const SHEETS: u16 = 5;
@@ -35,8 +36,8 @@ impl Store {
     }
 
     /// Has the tree forget the checksum pages of a segment that is no more.
-    pub(super) fn clear_sheet_versions(&self, segment: u32) {
-        self.tree().clear(KeyRange::new(key(segment, 0), key(segment, u32::MAX)));
+    pub(super) fn clear_sheet_versions(&self, segment: SegmentNo) {
+        self.tree().clear(KeyRange::new(key(segment.0, 0), key(segment.0, u32::MAX)));
     }
 
     /// The version that an image of a page has at least; 0: any will do. Pages of stripe tables have theirs in the

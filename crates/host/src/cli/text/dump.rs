@@ -67,7 +67,7 @@ impl Dumped {
                 cell(member.no),
                 cell(self.path(member.disk)),
                 (standing, tone),
-                cell(roles(label, member.no)),
+                cell(roles(label, member.no.0)),
                 cell(member.disk.map_or("-".into(), |disk| slots(&self.told.disks[disk], label))),
                 cell(member.id),
             ]);
@@ -230,7 +230,7 @@ impl Dumped {
         let (from, label) = &pool.newest;
         let members = pool.members.iter().map(|member| {
             json!({
-                "no": member.no,
+                "no": member.no.0,
                 "id": member.id.to_string(),
                 "path": member.disk.and_then(|disk| self.paths.get(disk)),
                 "standing": member.standing.map(|standing| match standing {
@@ -246,7 +246,7 @@ impl Dumped {
             "name": label.pool_name,
             "newest": { "path": self.paths.get(*from), "label": label_json(label) },
             "opens": pool.opens && pool.rival.is_none(),
-            "rival": pool.rival,
+            "rival": pool.rival.map(|no| no.0),
             "members": members.collect::<Vec<_>>(),
             "checkpoint": {
                 "sound": numbers(pool.checkpoint.sound),
@@ -280,7 +280,7 @@ fn label_json(label: &Label) -> Value {
         "pool_id": label.pool_id.to_string(),
         "pool_name": label.pool_name,
         "disk_id": label.disk_id.to_string(),
-        "disk_no": label.disk_no,
+        "disk_no": label.disk_no.0,
         "serial": label.serial,
         "epoch": label.epoch,
         "durable_epoch": label.durable_epoch,
@@ -312,7 +312,7 @@ fn label_json(label: &Label) -> Value {
 
 fn log_json(log: &LogDump) -> Value {
     let lacking = log.lacking.iter();
-    let lacking = lacking.map(|found| json!({ "disk": found.disk, "first": found.first, "count": found.count }));
+    let lacking = lacking.map(|found| json!({ "disk": found.disk.0, "first": found.first, "count": found.count }));
     json!({
         "on": numbers(log.on),
         "first_batch": log.batches.0,
@@ -341,7 +341,7 @@ fn tree_json(tree: &TreeDump) -> Value {
         })
     });
     let bad = tree.bad.iter();
-    let bad = bad.map(|bad| json!({ "place": bad.place.0, "disk": bad.disk, "why": bad.why.to_string() }));
+    let bad = bad.map(|bad| json!({ "place": bad.place.0, "disk": bad.disk.0, "why": bad.why.to_string() }));
     let entries = tree.entries.iter().map(|Entry { key: (kind, major, middle, minor), kind: what, value }| {
         json!({ "key": format!("{kind}/{major}/{middle}/{minor}"), "kind": what, "value": value })
     });

@@ -13,7 +13,7 @@ use crate::api::vdisk::{Layout, Provisioning, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
 use weft_engine::pool::{check, info};
 use weft_engine::store::budget::{self, BudgetInfo};
-use weft_engine::units::Nanos;
+use weft_engine::units::{DiskNo, Nanos};
 
 /// One open pool at the moment `now`.
 pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
@@ -104,7 +104,7 @@ pub fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) 
     DiskInfo {
         name: disk.name.clone(),
         pool: Some(pool.to_string()),
-        no: Some(disk.no),
+        no: Some(disk.no.0),
         id: Some(hex(disk.id)),
         path,
         capacity: disk.size.0,
@@ -212,7 +212,7 @@ pub fn check_report(pool: &str, repair: bool, report: &check::CheckReport) -> Ch
     if bad > 0 {
         problems.push(format!("{bad} copies of metadata are unreadable or wrong{}", until("read from")));
     }
-    let unproven = |no: &u16| format!("disk {no} does not answer: its metadata is not proven");
+    let unproven = |no: &DiskNo| format!("disk {no} does not answer: its metadata is not proven");
     problems.extend(report.silent.iter().map(unproven));
     if report.lost_stripes > 0 {
         problems.push(format!("{} stripes are lost: more failed than their layout survives", report.lost_stripes));

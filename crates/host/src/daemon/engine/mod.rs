@@ -55,7 +55,7 @@ use weft_engine::format::Id;
 use weft_engine::pool::create::plan_pool;
 use weft_engine::pool::{Amount, Growth, Instead, Leaving, PoolOptions, Refusal, VdiskPlan, Wanted};
 use weft_engine::store::Tuning;
-use weft_engine::units::{ByteCount, VirtualOffset};
+use weft_engine::units::{ByteCount, DiskNo, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use world::named;
 
@@ -205,7 +205,7 @@ impl HostEngine {
 
     /// What disks of a pool were called by their numbers, when it was last open: those that left it are told of by
     /// name.
-    pub fn disk_names(&self, pool: &str, names: BTreeMap<u16, String>) {
+    pub fn disk_names(&self, pool: &str, names: BTreeMap<DiskNo, String>) {
         // Where the pool is gone again, nobody asks for them.
         let _ = self.ask_pool(pool, "disk names", move |open| async move {
             open.know_names(names);
@@ -279,36 +279,36 @@ impl HostEngine {
 
     /// Refuses whatever making a disk with this capacity and name a member would refuse; then says what it comes to
     /// when the disk takes the place of another, as [`HostEngine::disk_remove_judge`] does.
-    pub fn disk_replace_judge(&self, pool: &str, disk: u16, new: (ByteCount, String)) -> Answer<Answer<Leaving>> {
+    pub fn disk_replace_judge(&self, pool: &str, disk: DiskNo, new: (ByteCount, String)) -> Answer<Answer<Leaving>> {
         self.ask_pool(pool, "disk replace judge", move |open| upkeep::judge_replacement(open, disk, new))
     }
 
     /// Makes a disk a member of a pool. Its number, and the pool as it is then.
-    pub fn disk_add(&self, pool: &str, member: &NewMember, usage: Usage) -> Answer<(u16, PoolInfo)> {
+    pub fn disk_add(&self, pool: &str, member: &NewMember, usage: Usage) -> Answer<(DiskNo, PoolInfo)> {
         let member = member.clone();
         self.ask_of(pool, "disk add", move |local, pool| upkeep::add(local, pool, member, usage))
     }
 
     /// How much would move off the disk, when it could, and what virtual disks would lose by it: `NoSpace` and
     /// `NotPossible` say what is missing.
-    pub fn disk_remove_judge(&self, pool: &str, disk: u16, instead: Instead) -> Answer<Leaving> {
+    pub fn disk_remove_judge(&self, pool: &str, disk: DiskNo, instead: Instead) -> Answer<Leaving> {
         self.ask_pool(pool, "disk remove judge", move |open| upkeep::judge_removal(open, disk, instead))
     }
 
     /// Starts the job, at the moment `now`, that moves everything off a disk, onto `to` alone if given, and forgets the
     /// disk at the end. Its number.
-    pub fn disk_remove(&self, pool: &str, disk: u16, to: Option<u16>, now: u64) -> Answer<u32> {
+    pub fn disk_remove(&self, pool: &str, disk: DiskNo, to: Option<DiskNo>, now: u64) -> Answer<u32> {
         self.ask_pool(pool, "disk remove", move |open| upkeep::remove(open, disk, to, now))
     }
 
     /// Changes what a pool knows of a disk, and whether it is in maintenance. The pool as it is then.
-    pub fn disk_set(&self, pool: &str, disk: u16, change: &DiskChange, run: Run) -> Answer<PoolInfo> {
+    pub fn disk_set(&self, pool: &str, disk: DiskNo, change: &DiskChange, run: Run) -> Answer<PoolInfo> {
         let change = change.clone();
         self.ask_of(pool, "disk set", move |local, pool| upkeep::set_disk(local, pool, disk, change, run))
     }
 
     /// A member that was missing, or failed, is at `path`: what it missed is brought to it. Its number.
-    pub fn disk_attach(&self, pool: &str, path: &Path) -> Answer<u16> {
+    pub fn disk_attach(&self, pool: &str, path: &Path) -> Answer<DiskNo> {
         let path = path.to_path_buf();
         self.ask_of(pool, "disk attach", move |local, pool| upkeep::attach(local, pool, path))
     }

@@ -27,7 +27,7 @@ use weft_engine::format::record::Media;
 use weft_engine::io::Disk;
 use weft_engine::pool::create::{self, NewDisk, PoolOptions};
 use weft_engine::pool::{OpenOptions, Pool};
-use weft_engine::units::Nanos;
+use weft_engine::units::{DiskNo, Nanos};
 use weft_engine::vdisk::Vdisk;
 
 /// How often people are told at most that clients are refused for want of room.
@@ -41,14 +41,14 @@ pub struct OpenPool {
     /// Where its disks are plugged in.
     pub sockets: Rc<Sockets>,
     /// Where its disks were found, by their numbers.
-    pub paths: RefCell<BTreeMap<u16, PathBuf>>,
+    pub paths: RefCell<BTreeMap<DiskNo, PathBuf>>,
     /// What was there when they were opened.
-    identities: RefCell<BTreeMap<u16, Option<(u64, u64)>>>,
+    identities: RefCell<BTreeMap<DiskNo, Option<(u64, u64)>>>,
     /// The disks that went away while it was open.
-    pub gone: Rc<RefCell<BTreeSet<u16>>>,
+    pub gone: Rc<RefCell<BTreeSet<DiskNo>>>,
     /// How often each disk was found. Requests to the file of an earlier time may still be under way, and tell late
     /// that it is gone.
-    found: Rc<RefCell<BTreeMap<u16, u64>>>,
+    found: Rc<RefCell<BTreeMap<DiskNo, u64>>>,
     /// When it was opened.
     pub opened: Nanos,
     /// When it was opened by the wall clock, in milliseconds since 1970 UTC.
@@ -76,23 +76,23 @@ impl FailedDisk {
 
 impl OpenPool {
     /// What a disk of the pool is called, or was; its number when that is not known.
-    pub fn disk_name(&self, no: u16) -> String {
+    pub fn disk_name(&self, no: DiskNo) -> String {
         self.world.disk_name(no)
     }
 
     /// What disks were called that may have left.
-    pub fn know_names(&self, names: BTreeMap<u16, String>) {
+    pub fn know_names(&self, names: BTreeMap<DiskNo, String>) {
         self.world.know_names(names);
     }
 
     /// Whether a disk is a file, and another disk of the pool is one on the same device: how long it takes tells
     /// nothing of it.
-    pub fn shares_its_device(&self, no: u16) -> bool {
+    pub fn shares_its_device(&self, no: DiskNo) -> bool {
         self.world.shares_its_device(no)
     }
 
     /// A disk of the pool was opened at `path`.
-    pub fn found(&self, no: u16, path: PathBuf, disk: &HostDisk) {
+    pub fn found(&self, no: DiskNo, path: PathBuf, disk: &HostDisk) {
         self.identities.borrow_mut().insert(no, find::identity(&path));
         self.world.know_sharing(sharing(&self.identities.borrow()));
         self.paths.borrow_mut().insert(no, path);
@@ -174,10 +174,11 @@ impl OpenPool {
 }
 
 /// The disks that are files on the device of another of them. A block device is a device of its own.
-fn sharing(identities: &BTreeMap<u16, Option<(u64, u64)>>) -> BTreeSet<u16> {
-    let device =
-        |no: &u16| identities.get(no).copied().flatten().map(|(device, _)| device).filter(|device| *device != u64::MAX);
-    let together = |no: &u16| {
+fn sharing(identities: &BTreeMap<DiskNo, Option<(u64, u64)>>) -> BTreeSet<DiskNo> {
+    let device = |no: &DiskNo| {
+        identities.get(no).copied().flatten().map(|(device, _)| device).filter(|device| *device != u64::MAX)
+    };
+    let together = |no: &DiskNo| {
         device(no).is_some_and(|own| identities.keys().any(|other| other != no && device(other) == Some(own)))
     };
     identities.keys().copied().filter(together).collect()
@@ -414,7 +415,7 @@ mod tests {
     use super::*;
     use crate::ops::watch::EventList;
     use std::fs::File;
-    use weft_engine::event::{DiskNo, Event};
+    use weft_engine::event::Event;
     use weft_engine::pool::info::DiskState;
     use weft_engine::store::Tuning;
     use weft_engine::units::ByteCount;
@@ -431,7 +432,8 @@ mod tests {
             (4, block(2)),
             (5, None),
         ]);
-        assert_eq!(sharing(&identities), BTreeSet::from([0, 1]));
+        let identities = identities.into_iter().map(|(no, place)| (DiskNo(no), place)).collect();
+        assert_eq!(sharing(&identities), BTreeSet::from([DiskNo(0), DiskNo(1)]));
     }
 
     #[test]
@@ -451,7 +453,7 @@ mod tests {
             page.events.iter().filter(|event| event.text.contains("slow")).count()
         };
         // Whether the engine's finding that the first of them is slow is shown.
-        let finds = |devices: Option<BTreeSet<u16>>| {
+        let finds = |devices: Option<BTreeSet<DiskNo>>| {
             engine.ask_pool("p", "finds", move |open| async move {
                 if let Some(devices) = devices {
                     open.world.know_sharing(devices);

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use weft_engine::format::record::{self, SettingsRecord};
 use weft_engine::pool::create::NewDisk;
 use weft_engine::pool::{Instead, Leaving, job};
-use weft_engine::units::{ByteCount, JobNo};
+use weft_engine::units::{ByteCount, DiskNo, JobNo};
 
 /// A span of the engine's that never ends, in seconds.
 const NEVER: u32 = u32::MAX;
@@ -72,7 +72,7 @@ pub fn jobs(open: &OpenPool, pool: &str) -> Vec<JobInfo> {
 }
 
 fn job_info(open: &OpenPool, pool: &str, info: &job::JobInfo) -> JobInfo {
-    let disk_name = |no: u16| open.disk_name(no);
+    let disk_name = |no: DiskNo| open.disk_name(no);
     let (kind, disk) = match info.kind {
         job::JobKind::Repair => (JobKind::Repair, None),
         job::JobKind::Scrub => (JobKind::Scrub, None),
@@ -143,7 +143,7 @@ pub async fn judge_add(open: Rc<OpenPool>, new: Vec<(ByteCount, String)>) -> Ans
 /// Refuses whatever adding this disk would refuse, then says what it comes to when it takes the place of another.
 pub async fn judge_replacement(
     open: Rc<OpenPool>,
-    disk: u16,
+    disk: DiskNo,
     (capacity, name): (ByteCount, String),
 ) -> Answer<Answer<Leaving>> {
     open.pool.plan_disk_add(capacity, &name)?;
@@ -151,7 +151,7 @@ pub async fn judge_replacement(
 }
 
 /// Makes a disk a member. Its number, and the pool as it is then.
-pub async fn add(local: Rc<Local<Pools>>, pool: String, member: NewMember, usage: Usage) -> Answer<(u16, PoolInfo)> {
+pub async fn add(local: Rc<Local<Pools>>, pool: String, member: NewMember, usage: Usage) -> Answer<(DiskNo, PoolInfo)> {
     let open = local.state().pool(&pool)?;
     let (disk, new) = new_disk(&local, &member)?;
     let new = NewDisk { disk: open.sockets.plug(disk.clone()), ..new };
@@ -161,12 +161,12 @@ pub async fn add(local: Rc<Local<Pools>>, pool: String, member: NewMember, usage
 }
 
 /// What the leaving of a disk comes to.
-pub async fn judge_removal(open: Rc<OpenPool>, disk: u16, instead: Instead) -> Answer<Leaving> {
+pub async fn judge_removal(open: Rc<OpenPool>, disk: DiskNo, instead: Instead) -> Answer<Leaving> {
     Ok(open.pool.plan_disk_remove(disk, instead)?)
 }
 
 /// Starts the job that empties a disk and takes it out of the pool.
-pub async fn remove(open: Rc<OpenPool>, disk: u16, to: Option<u16>, now: u64) -> Answer<u32> {
+pub async fn remove(open: Rc<OpenPool>, disk: DiskNo, to: Option<DiskNo>, now: u64) -> Answer<u32> {
     Ok(open.pool.disk_remove(disk, to, now).await?.0)
 }
 
@@ -174,7 +174,7 @@ pub async fn remove(open: Rc<OpenPool>, disk: u16, to: Option<u16>, now: u64) ->
 pub async fn set_disk(
     local: Rc<Local<Pools>>,
     pool: String,
-    disk: u16,
+    disk: DiskNo,
     asked: DiskChange,
     run: Run,
 ) -> Answer<PoolInfo> {
@@ -215,7 +215,7 @@ fn with_names(open: &OpenPool, error: weft_engine::error::Error) -> ApiError {
 }
 
 /// Uses a member again that was missing, or failed, and is at `path` now. Its number.
-pub async fn attach(local: Rc<Local<Pools>>, pool: String, path: PathBuf) -> Answer<u16> {
+pub async fn attach(local: Rc<Local<Pools>>, pool: String, path: PathBuf) -> Answer<DiskNo> {
     let open = local.state().pool(&pool)?;
     let disk = local.open_disk(&path, &DiskOptions::default())?;
     let id = labels::probe(&path)?.map(|label| label.disk_id);
@@ -229,10 +229,10 @@ pub async fn attach(local: Rc<Local<Pools>>, pool: String, path: PathBuf) -> Ans
 
 /// Disks that were in maintenance when the pool was last closed are so again; where that cannot be, it is over.
 pub async fn resume_maintenance(open: &OpenPool) -> Answer<()> {
-    let resting: Vec<u16> = {
+    let resting: Vec<DiskNo> = {
         let store = open.pool.store();
         let (map, members) = (store.map.borrow(), store.members.borrow());
-        let there = |no: &u16| members.get(no).is_some_and(|member| member.disk.is_some());
+        let there = |no: &DiskNo| members.get(no).is_some_and(|member| member.disk.is_some());
         let resting = map.disks.values().filter(|disk| disk.record.maintenance).map(|disk| disk.record.no);
         resting.filter(there).collect()
     };

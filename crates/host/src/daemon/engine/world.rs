@@ -16,7 +16,7 @@ use weft_engine::event::Event;
 use weft_engine::exec::Task;
 use weft_engine::pool::Pool;
 use weft_engine::pool::job::JobState;
-use weft_engine::units::Nanos;
+use weft_engine::units::{DiskNo, Nanos};
 use weft_engine::world::World;
 
 /// The world of one pool.
@@ -29,11 +29,11 @@ pub struct PoolWorld {
     /// What happened before that.
     waiting: RefCell<Vec<Event>>,
     /// What its disks are called, or were when they left.
-    disks: RefCell<BTreeMap<u16, String>>,
+    disks: RefCell<BTreeMap<DiskNo, String>>,
     /// The disks that are files on the device of another.
-    sharing: RefCell<BTreeSet<u16>>,
+    sharing: RefCell<BTreeSet<DiskNo>>,
     /// What is being told again and again (invariant 1).
-    repeated: RefCell<BTreeMap<(u16, &'static str), Repeated>>,
+    repeated: RefCell<BTreeMap<(DiskNo, &'static str), Repeated>>,
     /// For tasks that tell later.
     own: Weak<PoolWorld>,
 }
@@ -74,7 +74,7 @@ impl PoolWorld {
     }
 
     /// What a disk is called, or was when it left; its number when that is not known.
-    pub fn disk_name(&self, no: u16) -> String {
+    pub fn disk_name(&self, no: DiskNo) -> String {
         // Where an event is told while the map is being changed, the names of before must do.
         if let Some(pool) = self.pool.get().and_then(Weak::upgrade)
             && let Ok(map) = pool.store().map.try_borrow()
@@ -86,7 +86,7 @@ impl PoolWorld {
     }
 
     /// What disks were called that may have left.
-    pub fn know_names(&self, names: BTreeMap<u16, String>) {
+    pub fn know_names(&self, names: BTreeMap<DiskNo, String>) {
         let mut known = self.disks.borrow_mut();
         for (no, name) in names {
             known.entry(no).or_insert(name);
@@ -94,12 +94,12 @@ impl PoolWorld {
     }
 
     /// These disks are files on the device of another.
-    pub fn know_sharing(&self, disks: BTreeSet<u16>) {
+    pub fn know_sharing(&self, disks: BTreeSet<DiskNo>) {
         *self.sharing.borrow_mut() = disks;
     }
 
     /// Whether a disk is one of those.
-    pub fn shares_its_device(&self, no: u16) -> bool {
+    pub fn shares_its_device(&self, no: DiskNo) -> bool {
         self.sharing.borrow().contains(&no)
     }
 
@@ -139,7 +139,7 @@ impl PoolWorld {
             return;
         }
         // What is busy is the device, and that has no peers.
-        if matches!(event, Event::DiskSlow { disk, .. } if self.shares_its_device(disk.0)) {
+        if matches!(event, Event::DiskSlow { disk, .. } if self.shares_its_device(*disk)) {
             return;
         }
         let Some(pool) = pool.upgrade().map(|pool| pool.name()) else { return };
@@ -199,19 +199,19 @@ impl World for PoolWorld {
 }
 
 /// The disk of an event that may come again and again, and what many of them are called.
-fn folded_as(event: &Event) -> Option<(u16, &'static str)> {
+fn folded_as(event: &Event) -> Option<(DiskNo, &'static str)> {
     match event {
-        Event::BlockBad { disk, checksum: true, .. } => Some((disk.0, "checksum mismatches")),
-        Event::BlockBad { disk, checksum: false, .. } => Some((disk.0, "read errors")),
-        Event::BlockHealed { disk, .. } => Some((disk.0, "blocks reconstructed and rewritten")),
-        Event::BlockLost { disk, .. } => Some((disk.0, "blocks lost, beyond the redundancy")),
-        Event::MetadataHealed { disk, .. } => Some((disk.0, "copies of metadata rewritten from others")),
+        Event::BlockBad { disk, checksum: true, .. } => Some((*disk, "checksum mismatches")),
+        Event::BlockBad { disk, checksum: false, .. } => Some((*disk, "read errors")),
+        Event::BlockHealed { disk, .. } => Some((*disk, "blocks reconstructed and rewritten")),
+        Event::BlockLost { disk, .. } => Some((*disk, "blocks lost, beyond the redundancy")),
+        Event::MetadataHealed { disk, .. } => Some((*disk, "copies of metadata rewritten from others")),
         _ => None,
     }
 }
 
 /// The engine's sentence, which calls disks by their numbers, with their names instead.
-pub fn named(text: &str, name: &dyn Fn(u16) -> String) -> String {
+pub fn named(text: &str, name: &dyn Fn(DiskNo) -> String) -> String {
     const DISK: &str = "disk ";
     let mut named = String::new();
     let mut rest = text;
@@ -220,7 +220,7 @@ pub fn named(text: &str, name: &dyn Fn(u16) -> String) -> String {
         named += before;
         let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
         let whole = !after[digits..].starts_with(|c: char| c.is_alphanumeric() || "._-+".contains(c));
-        match after[..digits].parse() {
+        match after[..digits].parse().map(DiskNo) {
             Ok(no) if whole => named += &name(no),
             _ => named += &after[..digits],
         }
@@ -232,11 +232,10 @@ pub fn named(text: &str, name: &dyn Fn(u16) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_engine::event::DiskNo;
 
     #[test]
     fn events_are_told_with_the_names_of_the_disks() {
-        let name = |no: u16| if no == 1 { "left".to_string() } else { no.to_string() };
+        let name = |no: DiskNo| if no == DiskNo(1) { "left".to_string() } else { no.to_string() };
         let lost = |no| Event::DiskLost { disk: DiskNo(no), reason: "a cable".into() }.to_string();
         assert_eq!(named(&lost(1), &name), "disk left lost: a cable");
         assert_eq!(named(&lost(12), &name), "disk 12 lost: a cable");

@@ -21,6 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weft_engine::limits;
 use weft_engine::pool::{Instead, Leaving};
+use weft_engine::units::DiskNo;
 
 /// How long a disk that failed may still be held by what was asked of it before, and how often that is looked at.
 const HELD_MAX: Duration = Duration::from_secs(5);
@@ -255,7 +256,7 @@ impl Daemon {
         };
         let what = |by: &str| format!("replacement of disk {}/{} by {by}", pool.name, old.name);
         // What lies where a missing disk was last seen is another disk.
-        let there = |found: &(&DiskInfo, u16)| found.0.state != DiskState::Missing || found.0.name == request.by;
+        let there = |found: &(&DiskInfo, DiskNo)| found.0.state != DiskState::Missing || found.0.name == request.by;
         if let Some((new, to)) = find_member(pool, &request.by).ok().filter(there) {
             if new.name == old.name || new.state != DiskState::Healthy {
                 let message = format!("disk {} cannot take the place of {}: it is {}", new.name, old.name, new.state);
@@ -300,7 +301,7 @@ impl Daemon {
     }
 
     /// Starts the job that moves everything from one disk to another, which is given to data when it was not.
-    fn start_replacing(&self, pool: &PoolInfo, from: u16, to: u16, give: bool, change: Change) -> Answer<Change> {
+    fn start_replacing(&self, pool: &PoolInfo, from: DiskNo, to: DiskNo, give: bool, change: Change) -> Answer<Change> {
         if change.dry_run {
             return Ok(change);
         }
@@ -375,7 +376,7 @@ impl Daemon {
         &self,
         pool: &PoolInfo,
         disk: &DiskInfo,
-        no: u16,
+        no: DiskNo,
         (change, again): (&DiskChange, bool),
         run: Run,
     ) -> Answer<()> {
@@ -393,7 +394,7 @@ impl Daemon {
     }
 
     /// What becomes of the data of a disk that shall take no more of it, one line each.
-    fn told_of_leaving(&self, pool: &PoolInfo, disk: &DiskInfo, no: u16, change: &DiskChange) -> Vec<String> {
+    fn told_of_leaving(&self, pool: &PoolInfo, disk: &DiskInfo, no: DiskNo, change: &DiskChange) -> Vec<String> {
         let leaving = || self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Nothing);
         match change.usage {
             Some(Usage::Retired) => {
@@ -480,7 +481,7 @@ fn told(disk: &DiskInfo, change: &DiskChange) -> Vec<String> {
 }
 
 /// The disk of a pool that was meant: by name, identity or path.
-fn find_member<'a>(pool: &'a PoolInfo, wanted: &str) -> Answer<(&'a DiskInfo, u16)> {
+fn find_member<'a>(pool: &'a PoolInfo, wanted: &str) -> Answer<(&'a DiskInfo, DiskNo)> {
     let by_path = |disk: &DiskInfo| {
         let there = wanted.starts_with('/').then(|| find::identity(Path::new(wanted))).flatten();
         disk.path
@@ -489,7 +490,7 @@ fn find_member<'a>(pool: &'a PoolInfo, wanted: &str) -> Answer<(&'a DiskInfo, u1
     };
     let by_name = pool.disks.iter().find(|disk| disk.name == wanted);
     let found = by_name.or_else(|| pool.disks.iter().find(|disk| disk.id.as_deref() == Some(wanted) || by_path(disk)));
-    match found.and_then(|disk| Some((disk, disk.no?))) {
+    match found.and_then(|disk| Some((disk, DiskNo(disk.no?)))) {
         Some(found) => Ok(found),
         None => {
             let message = format!("pool {} has no disk {wanted}; it has {}", pool.name, names(pool).join(", "));

@@ -4,6 +4,7 @@ use super::{Acknowledged, BATCHES, Batch, Hand, Host, Log, Mark, World, log_unti
 use crate::quorum::{Mutant, bits};
 use weft_engine::format::label::Label;
 use weft_engine::store::quorum::{self, Standing};
+use weft_engine::units::DiskNo;
 
 impl World {
     /// `Pool::open`. `Ok(false)`: it was refused, or did not come to its end.
@@ -18,7 +19,7 @@ impl World {
             _ => quorum::newest(labels.iter().copied()),
         };
         let Some(newest) = newest else { return Ok(false) };
-        let mark = found.iter().find(|(no, ..)| *no as u16 == newest.disk_no).expect("it is one of them").1;
+        let mark = found.iter().find(|(no, ..)| DiskNo(*no as u16) == newest.disk_no).expect("it is one of them").1;
         if quorum::rival(newest, &labels).is_some() {
             return Ok(false);
         }
