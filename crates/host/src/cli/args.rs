@@ -221,7 +221,7 @@ pub struct Serve {
     pub memory: Option<Size>,
     /// How much of a virtual disk may lie in packed stripes, 1% to 50%: small writes leave the log side by side, and
     /// nothing is read because of them. With 0 they are merged with what is on the disks, and what is packed is brought
-    /// into whole stripes; an older weft refuses a pool until that is done [default: 0]
+    /// into whole stripes; an older weft refuses a pool until that is done [default: 10%]
     #[arg(long, value_name = "SHARE")]
     pub fine_share: Option<Size>,
 }

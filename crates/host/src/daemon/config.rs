@@ -133,7 +133,7 @@ fn memory(asked: Size) -> Answer<u64> {
 }
 
 /// What may lie in packed stripes of a virtual disk unless somebody says otherwise, in thousandths.
-const FINE_SHARE: u64 = 0;
+const FINE_SHARE: u64 = 100;
 
 /// Thousandths.
 fn fine_share(asked: Size) -> Answer<u64> {
