@@ -66,6 +66,10 @@ fn catch_one(mutant: Mutant) {
         Catcher::Story(story) => catch(mutant, "a story", || panics(story)),
         Catcher::Teller(story) => catch(mutant, "a story that tells", story),
         Catcher::Storm(profile, seed) => catch_with_a_storm(mutant, profile, seed),
+        Catcher::Both(story, profile, seed) => {
+            catch(mutant, "a story", || panics(story));
+            catch_with_a_storm(mutant, profile, seed);
+        }
     }
 }
 
@@ -83,6 +87,8 @@ enum Catcher {
     Storm(Profile, u64),
     /// A story that ends with a panic.
     Story(fn()),
+    /// A story, and a storm.
+    Both(fn(), Profile, u64),
 }
 
 fn catcher_of(mutant: Mutant) -> Catcher {
@@ -112,21 +118,28 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::FreezeIgnored => Catcher::Story(stories::two_of_five_disks_acknowledge_nothing),
         Mutant::ReturnedDiskIsWhole => Catcher::Storm(Profile::Blink, 60),
         Mutant::NoLabelsBeforeAck => {
-            Catcher::Story(stories::a_flush_that_half_of_the_disks_acknowledged_is_never_opened_without)
+            let story = stories::a_flush_that_half_of_the_disks_acknowledged_is_never_opened_without;
+            Catcher::Both(story, Profile::Powerless, 1)
         }
-        Mutant::OpeningFlushesNothing => Catcher::Story(stories::two_openings_one_killed_and_one_cut_off_leave_a_pool),
-        Mutant::PagesKeepOneSlot => Catcher::Story(stories::a_checkpoint_that_is_torn_anywhere_takes_nothing),
+        Mutant::OpeningFlushesNothing => {
+            Catcher::Both(stories::two_openings_one_killed_and_one_cut_off_leave_a_pool, Profile::Many, 150)
+        }
+        Mutant::PagesKeepOneSlot => {
+            Catcher::Both(stories::a_checkpoint_that_is_torn_anywhere_takes_nothing, Profile::Powerless, 50)
+        }
         Mutant::CheckpointForgetsLosses => {
             Catcher::Story(stories::pages_that_disks_missed_while_a_checkpoint_was_taken_are_written_to_them)
         }
         Mutant::MoveForgetsLosses => {
             Catcher::Story(stories::a_disk_that_blinks_while_the_job_that_fills_it_rests_loses_nothing)
         }
-        Mutant::ReadmitCopiesNothing => Catcher::Story(stories::a_disk_that_is_back_gets_the_pages_that_it_missed),
+        Mutant::ReadmitCopiesNothing => {
+            Catcher::Both(stories::a_disk_that_is_back_gets_the_pages_that_it_missed, Profile::Powerless, 1)
+        }
         Mutant::LastImageOverwritten => Catcher::Story(a_page_write_that_was_put_off_leaves_the_last_image_alone),
         Mutant::SuccessorsNotAwaited => Catcher::Story(stories::a_flush_waits_for_what_replaced_a_lost_version),
         Mutant::UnknownAbsenceTracked => {
-            Catcher::Story(put_back::a_disk_that_is_put_back_from_an_older_copy_is_proven_as_a_whole)
+            Catcher::Both(put_back::a_disk_that_is_put_back_from_an_older_copy_is_proven_as_a_whole, Profile::Damage, 1)
         }
         Mutant::PromiseNotSeen => {
             Catcher::Story(put_back::a_disk_that_an_opening_lost_is_proven_when_it_is_put_back_from_before_that)
