@@ -2,7 +2,7 @@
 //! its thread; front ends hide their protocol from the engine.
 //!
 //! Invariants
-//! 1. The front end judges every request once, against [`VolumeShape`], before `submit`: in range, aligned to the
+//! 1. The front end validates every request once, against [`VolumeShape`], before `submit`: in range, aligned to the
 //!    sector, not longer than [`REQUEST_MAX`] where data travels, writable. Below this line that is taken for granted.
 //! 2. Every submitted operation is answered exactly once, from any thread, perhaps before `submit` returns.
 //! 3. [`Op::Flush`] covers every write, trim and zeroing of the volume that was answered before the flush was

@@ -1,7 +1,7 @@
 //! Long jobs of a pool: what they are called, how far they are, and how they are started and steered.
 
 use super::error::BadValue;
-use super::judge;
+use super::validate;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -121,18 +121,18 @@ impl From<StartKind> for JobKind {
     }
 }
 
-/// Judges what names a job: `POOL/N`, or `N` where only one pool has a job of that number. The pool, if named, and the
-/// number.
+/// Validates what names a job: `POOL/N`, or `N` where only one pool has a job of that number. The pool, if named, and
+/// the number.
 pub fn job_name(text: &str) -> Result<(Option<&str>, u32), BadValue> {
     let (pool, number) = match text.rsplit_once('/') {
         Some((pool, number)) => (Some(pool), number),
         None => (None, text),
     };
-    let fits = pool.is_none_or(|pool| judge::name(pool).is_ok());
+    let fits = pool.is_none_or(|pool| validate::name(pool).is_ok());
     match number.parse() {
         Ok(number) if fits && !text.contains('+') => Ok((pool, number)),
         _ => {
-            let pool = pool.map(|pool| format!("{}/", judge::nearest_name(pool))).unwrap_or_default();
+            let pool = pool.map(|pool| format!("{}/", validate::nearest_name(pool))).unwrap_or_default();
             Err(BadValue::new(format!("`{text}` names no job; POOL/N or N does"), format!("{pool}1")))
         }
     }

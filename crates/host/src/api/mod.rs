@@ -4,12 +4,12 @@
 pub mod error;
 pub mod export;
 pub mod job;
-pub mod judge;
 pub mod mount;
 pub mod name;
 pub mod pool;
 pub mod size;
 pub mod span;
+pub mod validate;
 pub mod vdisk;
 pub mod watch;
 

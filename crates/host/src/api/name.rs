@@ -1,7 +1,7 @@
 //! `POOL/VDISK`: the name of a virtual disk, and of its exports.
 
 use super::error::BadValue;
-use super::judge;
+use super::validate;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
@@ -22,11 +22,11 @@ impl FromStr for VdiskName {
         let Some((pool, vdisk)) = text.split_once('/') else {
             return Err(BadValue::new(
                 format!("`{text}` names no virtual disk; POOL/VDISK does"),
-                format!("{}/media", judge::nearest_name(text)),
+                format!("{}/media", validate::nearest_name(text)),
             ));
         };
-        judge::name(pool).and_then(|()| judge::name(vdisk)).map_err(|bad| {
-            BadValue::new(bad.message, format!("{}/{}", judge::nearest_name(pool), judge::nearest_name(vdisk)))
+        validate::name(pool).and_then(|()| validate::name(vdisk)).map_err(|bad| {
+            BadValue::new(bad.message, format!("{}/{}", validate::nearest_name(pool), validate::nearest_name(vdisk)))
         })?;
         Ok(VdiskName { pool: pool.into(), vdisk: vdisk.into() })
     }

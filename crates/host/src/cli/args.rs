@@ -1,5 +1,4 @@
-//! What people type. The doc comments here are the help texts; the first example of a command is also what its errors
-//! offer when nothing nearer would work.
+//! What people type. The doc comments here are the help texts.
 
 mod lab;
 mod plan;

@@ -1,7 +1,7 @@
-//! The command line: reads it, judges it, asks the daemon, prints the answer.
+//! The command line: reads it, validates it, asks the daemon, prints the answer.
 //!
 //! Invariants
-//! 1. Everything that can be judged without the daemon is judged before anything is touched.
+//! 1. Everything that can be validated without the daemon is validated before anything is touched.
 //! 2. stdout carries the answer only; everything else goes to stderr.
 //! 3. Every failure ends in one line of what was wrong, one line of what to try, and the exit code of its kind.
 
@@ -97,7 +97,7 @@ impl From<io::Error> for Failure {
 fn fail(failure: Failure, argv: &[OsString], io: &mut Io) -> Exit {
     match failure {
         Failure::Api(error) => {
-            let hint = error.hint.clone().unwrap_or_else(|| usage::example(argv));
+            let hint = error.hint.clone().unwrap_or_else(|| usage::help(argv));
             let message = error.message.replace('\n', " ");
             let _ = writeln!(io.err, "weft: {}\ntry: {}", harmless::line(&message), harmless::line(&hint));
             error.kind.into()

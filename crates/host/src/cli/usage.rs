@@ -2,9 +2,10 @@
 
 use super::args::Cli;
 use crate::api::error::{ApiError, BadValue, Kind};
-use crate::api::judge;
+use crate::api::export::{Address, Place, Terms};
 use crate::api::name::VdiskName;
-use crate::ops::line::quoted;
+use crate::ops::export::ExportAdd;
+use crate::ops::line::{ToLine, quoted};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, Parser};
 use std::error::Error as _;
@@ -48,7 +49,7 @@ pub fn explain(error: &clap::Error, argv: &[OsString]) -> ApiError {
         }
         ErrorKind::MissingRequiredArgument => {
             let missing = all(error, ContextKind::InvalidArg);
-            (format!("`{}` also needs {}", typed.path(), missing.join(" and ")), None)
+            (format!("`{}` also needs {}", typed.path(), missing.join(" and ")), typed.export())
         }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let valid: Vec<&str> = typed.command().get_subcommands().map(Command::get_name).collect();
@@ -60,12 +61,12 @@ pub fn explain(error: &clap::Error, argv: &[OsString]) -> ApiError {
         }
         _ => (first_line(error), None),
     };
-    ApiError::new(Kind::InvalidInput, message).hint(hint.unwrap_or_else(|| typed.example()))
+    ApiError::new(Kind::InvalidInput, message).hint(hint.unwrap_or_else(|| typed.help()))
 }
 
-/// The nearest command when an error names none: the first example of the command that was typed, about what was typed.
-pub fn example(argv: &[OsString]) -> String {
-    Typed::new(argv).example()
+/// The nearest command when an error names none: the help of the command that was typed.
+pub fn help(argv: &[OsString]) -> String {
+    Typed::new(argv).help()
 }
 
 /// `argv` as it would be typed again, with `more`.
@@ -73,9 +74,6 @@ pub fn again(argv: &[OsString], more: &str) -> String {
     let typed = Typed::new(argv);
     format!("{} {more}", typed.line(&typed.argv))
 }
-
-/// The pool that examples are about.
-const EXAMPLE_POOL: &str = "tank";
 
 /// A command line that was typed.
 struct Typed {
@@ -177,37 +175,16 @@ impl Typed {
         std::iter::once("weft".to_string()).chain(words.iter().map(|word| quoted(word))).collect::<Vec<_>>().join(" ")
     }
 
-    /// The first example of the command, else its help. Where something would change, an example changes what nobody
-    /// meant: its help then, but for an export of what was typed, which harms nothing.
-    fn example(&self) -> String {
-        let changes = self.command().get_arguments().any(|argument| argument.get_id() == "dry_run");
-        if changes && self.path[1..] != ["export", "add"] || self.path.len() == 1 {
-            return format!("{} --help", self.path());
-        }
-        let help = self.command().get_after_help().map(ToString::to_string).unwrap_or_default();
-        let example = help.lines().map(str::trim).find(|line| line.starts_with("weft "));
-        example.map_or_else(|| format!("{} --help", self.path()), |example| self.about_what_was_typed(example))
+    /// The help of the command: an example would be about what nobody typed.
+    fn help(&self) -> String {
+        format!("{} --help", self.path())
     }
 
-    /// An example with the pool, or the virtual disk, that was typed in the place of its own: a hint that names those
-    /// of others is followed some day.
-    fn about_what_was_typed(&self, example: &str) -> String {
-        let typed = self.argv.iter().skip(self.path.len() - 1).find(|word| !word.starts_with('-'));
-        let Some(typed) = typed.filter(|_| self.command().get_subcommands().next().is_none()) else {
-            return example.into();
-        };
-        let pool = typed.split('/').next().unwrap_or_default();
-        if judge::name(pool).is_err() {
-            return example.into();
-        }
-        let whole = typed.parse::<VdiskName>().is_ok();
-        let word = |word: &str| match word.split_once('/') {
-            Some((EXAMPLE_POOL, _)) if whole => typed.clone(),
-            Some((EXAMPLE_POOL, vdisk)) if !typed.contains('/') => format!("{pool}/{vdisk}"),
-            None if word == EXAMPLE_POOL && !typed.contains('/') => pool.into(),
-            _ => word.to_string(),
-        };
-        example.split(' ').map(word).collect::<Vec<_>>().join(" ")
+    /// The export of the virtual disk that was typed, where it was not said where: on a socket of its own.
+    fn export(&self) -> Option<String> {
+        let vdisk: VdiskName = self.argv.iter().skip(self.path.len() - 1).find_map(|word| word.parse().ok())?;
+        let place = Place::Nbd(Address::Unix("/run/weft/nbd.sock".into()));
+        (self.path[1..] == ["export", "add"]).then(|| ExportAdd::at(&vdisk, place, Terms::default()).line())
     }
 }
 

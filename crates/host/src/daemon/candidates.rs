@@ -1,4 +1,4 @@
-//! Disks that are to become members of a pool: judged before anything is changed, then made ready.
+//! Disks that are to become members of a pool: validated before anything is changed, then made ready.
 
 use super::Daemon;
 use super::backend::NewMember;
@@ -6,9 +6,9 @@ use super::engine::labels;
 use super::find::{self, Look};
 use super::probe::{self, Ends};
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::judge;
 use crate::api::pool::{DiskState, PoolInfo};
 use crate::api::size::{Size, typed};
+use crate::api::validate;
 use crate::ops::disk::DiskList;
 use crate::ops::line::on_path;
 use crate::ops::pool::PoolShow;
@@ -68,7 +68,7 @@ pub(super) struct Candidate {
 
 impl Asked<'_> {
     /// Refuses paths that are not absolute, and disks that are named twice.
-    pub(super) fn judge(&self) -> Answer<()> {
+    pub(super) fn validate(&self) -> Answer<()> {
         for (n, path) in self.disks.iter().enumerate() {
             if !path.is_absolute() {
                 let message = format!("{} is no absolute path", path.display());
@@ -91,7 +91,7 @@ impl Asked<'_> {
 }
 
 impl Daemon {
-    /// Judges the disks that were asked for, changing nothing.
+    /// Validates the disks that were asked for, changing nothing.
     pub(super) fn candidates(&self, asked: &Asked, open: &[PoolInfo]) -> Answer<Vec<Candidate>> {
         asked.disks.iter().map(|path| self.candidate(asked, path, open)).collect()
     }
@@ -322,7 +322,7 @@ pub(super) fn name_members(candidates: &[Candidate], taken: &[String]) -> Vec<Ne
     let mut members: Vec<NewMember> = Vec::new();
     for candidate in candidates {
         let file_name = candidate.path.file_name().unwrap_or_default().to_string_lossy();
-        let plain = judge::nearest_name(&file_name);
+        let plain = validate::nearest_name(&file_name);
         let mut name = plain.clone();
         for n in 2.. {
             if members.iter().all(|member| member.name != name) && !taken.contains(&name) {

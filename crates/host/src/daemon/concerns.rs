@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn a_disk_that_is_an_outlier_among_its_peers_is_named_with_the_effect() {
         let mut tank = pool(vec![disk("d0", 10), disk("d1", 12), disk("d2", 1200), disk("d3", 12)]);
-        assert!(told(&tank).is_empty(), "the engine judges");
+        assert!(told(&tank).is_empty(), "the engine decides");
         tank.disks[2].slow = true;
         let expected = "disk tank/d2: slow: 1 in 100 of its requests waits 1.2 s or longer, its peers' 12.0 ms; \
         writes wait for it, reads that wait too long are computed from the others | weft disk replace tank d2 DISK";

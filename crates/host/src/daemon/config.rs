@@ -5,8 +5,9 @@ mod waits;
 pub use waits::{WaitSettings, Waits};
 
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::judge;
 use crate::api::size::Size;
+use crate::api::validate;
+use crate::ops::line::Line;
 use serde::Deserialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -75,10 +76,11 @@ pub struct Options {
 impl Settings {
     /// Reads a configuration file.
     pub fn read(path: &Path) -> Answer<Settings> {
-        let refused = |kind, why: String| {
-            ApiError::new(kind, format!("cannot use the configuration {}: {why}", path.display()))
-                .hint("weft serve --state DIR --socket PATH --disks DIR")
-        };
+        let refused =
+            |kind, why: String| {
+                ApiError::new(kind, format!("cannot use the configuration {}: {why}", path.display()))
+                    .hint(Line::serve(&[("state", &"DIR"), ("socket", &"PATH"), ("disks", &"DIR")]))
+            };
         let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => refused(Kind::NotFound, error.to_string()),
             _ => refused(Kind::NotPossible, error.to_string()),
@@ -126,9 +128,9 @@ impl Settings {
 
 fn memory(asked: Size) -> Answer<u64> {
     match asked {
-        Size::Bytes(bytes) => Ok(judge::memory(bytes).map(|()| bytes.0)?),
+        Size::Bytes(bytes) => Ok(validate::memory(bytes).map(|()| bytes.0)?),
         share => Err(ApiError::new(Kind::InvalidInput, format!("`{share}` is no amount of memory; 64MiB to 1GiB are"))
-            .hint("weft serve --memory 256MiB")),
+            .hint(Line::serve(&[("memory", &"256MiB")]))),
     }
 }
 
@@ -142,7 +144,7 @@ fn fine_share(asked: Size) -> Answer<u64> {
         Size::Bytes(ByteCount::ZERO) => Ok(0),
         other => {
             let what = format!("`{other}` is no share of a virtual disk for small writes; 1% to 50% are, and 0");
-            Err(ApiError::new(Kind::InvalidInput, what).hint("weft serve --fine-share 10%"))
+            Err(ApiError::new(Kind::InvalidInput, what).hint(Line::serve(&[("fine-share", &"10%")])))
         }
     }
 }
@@ -175,7 +177,7 @@ pub fn default_state(surroundings: &Surroundings) -> Answer<PathBuf> {
     match var("HOME") {
         Some(home) => Ok(Path::new(&home).join(".local/state/weft")),
         None => Err(ApiError::new(Kind::InvalidInput, "no state directory was named, and HOME is not set")
-            .hint("weft serve --state DIR")),
+            .hint(Line::serve(&[("state", &"DIR")]))),
     }
 }
 

@@ -6,7 +6,7 @@
 //! 3. Only the owner of this process can open a lock file, or hold its lock: others would keep a daemon from starting.
 
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::ops::line::ToLine;
+use crate::ops::line::{Line, ToLine};
 use crate::ops::watch::StatusShow;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use std::ffi::OsString;
@@ -92,7 +92,7 @@ fn remove_stale(path: &Path) -> Answer<()> {
             fs::remove_file(path).map_err(|error| failed("remove the stale socket", path, &error))
         }
         Ok(_) => Err(ApiError::new(Kind::NotPossible, format!("{} is there and is no socket", path.display()))
-            .hint(format!("weft serve --socket {}.sock", path.display()))),
+            .hint(Line::serve(&[("socket", &format!("{}.sock", path.display()))]))),
         Err(_) => Ok(()),
     }
 }
@@ -107,7 +107,7 @@ fn with_private_umask<T>(body: impl FnOnce() -> T) -> T {
 
 fn failed(what: &str, path: &Path, error: &io::Error) -> ApiError {
     ApiError::new(Kind::NotPossible, format!("cannot {what} {}: {error}", path.display()))
-        .hint("weft serve --socket PATH --state DIR")
+        .hint(Line::serve(&[("socket", &"PATH"), ("state", &"DIR")]))
 }
 
 #[cfg(test)]

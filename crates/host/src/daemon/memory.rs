@@ -74,7 +74,7 @@ pub(super) fn never_wait_for_own_writes() -> io::Result<()> {
 const OOM_SCORE_ADJ: i32 = -900;
 /// The least of each kind, on however small a machine: some stripes of any layout.
 const MEMORY_MIN: u64 = 16 << 20;
-/// The most that the engine makes use of, and what `judge::memory` allows.
+/// The most that the engine makes use of, and what `validate::memory` allows.
 const HEAP_MAX: u64 = 1 << 30;
 /// The part of the heap that stripe tables may always have, as a divisor.
 const TABLES_OF_HEAP: u64 = 4;

@@ -35,6 +35,7 @@ mod teller;
 
 use crate::api::error::Answer;
 use crate::api::{error::ApiError, error::Kind};
+use crate::ops::line::Line;
 use crate::wire::server::Server;
 use config::Options;
 use engine::{HostEngine, HostExports};
@@ -108,7 +109,7 @@ pub fn start(options: &Options, parts: Parts) -> Answer<Running> {
     let state_dir = StateDir::open(&options.state)?;
     let state_lock =
         Lock::take(&state_dir.path().join("lock"), &format!("the state directory {}", options.state.display()))
-            .map_err(|error| error.hint("weft serve --state DIR --socket PATH"))?;
+            .map_err(|error| error.hint(Line::serve(&[("state", &"DIR"), ("socket", &"PATH")])))?;
     let (socket, listener) = Socket::listen(&options.socket)?;
     let state = state_dir.load()?;
     let event_log = EventLog::open(state_dir.path(), parts.journal.clone())?;

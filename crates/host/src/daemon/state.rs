@@ -10,7 +10,7 @@ use crate::api::error::{Answer, ApiError, BadValue, Kind};
 use crate::api::export::{Address, Network, Place, SocketMode, SocketOwner, Terms};
 use crate::api::mount::MountInfo;
 use crate::api::name::VdiskName;
-use crate::ops::line::{on_path, quoted};
+use crate::ops::line::{Line, on_path, quoted};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -218,7 +218,7 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> ApiError {
         io::ErrorKind::StorageFull => Kind::NoSpace,
         _ => Kind::Internal,
     };
-    ApiError::new(kind, format!("cannot {what} {}: {error}", path.display())).hint("weft serve --state DIR")
+    ApiError::new(kind, format!("cannot {what} {}: {error}", path.display())).hint(Line::serve(&[("state", &"DIR")]))
 }
 
 fn unusable(path: &Path, why: &str) -> ApiError {

@@ -1,6 +1,6 @@
 //! The engine's disks on Linux: plain files and block devices, through io_uring or through a pool of threads.
 //!
-//! A request is an `Op` that owns its buffers. [`HostDisk`] judges it, books it in the disk's list of requests in
+//! A request is an `Op` that owns its buffers. [`HostDisk`] validates it, books it in the disk's list of requests in
 //! flight, and hands it to the `Driver`; the driver brings it back complete, and the booking is answered.
 //!
 //! Invariants
@@ -156,7 +156,7 @@ impl DiskState {
             self.lose();
             return Err(DiskError::Gone);
         }
-        if let Err(errno) = op.judge(&self.file) {
+        if let Err(errno) = op.validate(&self.file) {
             return Err(DiskError::Os(errno.raw_os_error()));
         }
         if op.is_nothing(&self.file) {

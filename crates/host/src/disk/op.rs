@@ -44,7 +44,7 @@ pub(super) enum Step {
 
 impl Op {
     /// Refuses what the disk must not be asked.
-    pub(super) fn judge(&self, file: &OpenDisk) -> Result<(), Errno> {
+    pub(super) fn validate(&self, file: &OpenDisk) -> Result<(), Errno> {
         let (at, changes) = match self {
             Op::Flush => return Ok(()),
             Op::Read { at, .. } => (*at, false),

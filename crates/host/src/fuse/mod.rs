@@ -2,7 +2,7 @@
 //! makes a block device of it, so that any Linux has one, also where neither NBD nor ublk is to be had.
 //!
 //! Read from the outside in: [`server`] mounts and unmounts; `tree` is the directory, the file and what the kernel asks
-//! of them; `request` judges what is asked of the file and turns it into operations of a [`crate::export::Volume`];
+//! of them; `request` validates what is asked of the file and turns it into operations of a [`crate::export::Volume`];
 //! `gate` says what may be under way at the same time; [`mounts`] knows what is mounted where, and clears what a daemon
 //! that died left behind.
 //!

@@ -1,4 +1,4 @@
-//! What is asked of the file, judged and made an operation of the volume.
+//! What is asked of the file, validated and made an operation of the volume.
 //!
 //! A file may be read and written at any byte, a volume only in whole sectors. A read takes the sectors around what is
 //! wanted. A write of parts of sectors reads those sectors, merges, and writes whole ones (invariant 2 of the module).

@@ -116,7 +116,7 @@ const NO_FUSE: &str = "there is no /dev/fuse, or no fusermount3 for users other 
     `modprobe fuse` and the package fuse3 bring them";
 
 /// Refuses, with the errors of [`Server::start`], a directory that could not be mounted on; changes nothing.
-pub fn judge(dir: &Path) -> Result<()> {
+pub fn validate(dir: &Path) -> Result<()> {
     let ours =
         || mounts::mounted_at(dir).is_ok_and(|found| found.is_some_and(|found| found.source.starts_with(SOURCE)));
     if mounts::is_dead(dir) && ours() { Ok(()) } else { free_directory(dir).map(drop) }

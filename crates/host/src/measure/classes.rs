@@ -3,7 +3,7 @@
 //! Invariant: a file is whole or not there, and a word that names a class of ours names no file.
 
 use crate::api::error::{Answer, ApiError, BadValue, Kind};
-use crate::api::judge;
+use crate::api::validate;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ impl Classes {
 
 /// A name that a measured class can have: as names of disks are, and no word that names a class of ours.
 pub fn name(text: &str) -> Result<String, BadValue> {
-    judge::name(text)?;
+    validate::name(text)?;
     match text.parse::<Class>() {
         Ok(_) => Err(BadValue::new(format!("`{text}` names a class already"), format!("my-{text}"))),
         Err(_) => Ok(text.into()),

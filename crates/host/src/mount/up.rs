@@ -75,8 +75,8 @@ pub fn mount(weft: &Client, socket: &Path, request: &Request) -> Answer<Change> 
         tool.installed()?;
     }
     let choices = choices(via)?;
-    judge_used(request, &info)?;
-    judge_offered(weft, vdisk, &earlier)?;
+    validate_used(request, &info)?;
+    validate_offered(weft, vdisk, &earlier)?;
     let change = Change::new(Outcome::Created, subject, request.dry_run);
     if request.dry_run {
         let dead = mounts::is_dead(dir) || weft.perform(&MountList {})?.iter().any(|mount| mount.dir == *dir);
@@ -194,7 +194,7 @@ fn already(weft: &Client, request: &Request, mount: MountInfo, subject: String) 
 }
 
 /// Refuses to format what has data, and to mount what has none, as far as the daemon can tell.
-fn judge_used(request: &Request, info: &VdiskInfo) -> Answer<()> {
+fn validate_used(request: &Request, info: &VdiskInfo) -> Answer<()> {
     match request.format {
         Some(_) if info.used > 0 && !request.force => Err(holds(request, &format!("{} of data", ByteCount(info.used)))),
         _ => Ok(()),
@@ -202,7 +202,7 @@ fn judge_used(request: &Request, info: &VdiskInfo) -> Answer<()> {
 }
 
 /// Refuses to mount what clients may write to. `earlier`: mounts that are gone, whose exports are of no use to anybody.
-fn judge_offered(weft: &Client, vdisk: &VdiskName, earlier: &[MountInfo]) -> Answer<()> {
+fn validate_offered(weft: &Client, vdisk: &VdiskName, earlier: &[MountInfo]) -> Answer<()> {
     let own = |export: &ExportInfo| earlier.iter().any(|mount| mount.place() == export.place());
     let exports = weft.perform(&ExportList {})?;
     let Some(at) = exports

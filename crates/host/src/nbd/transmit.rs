@@ -1,4 +1,4 @@
-//! The transmission phase: the reader (this thread) takes requests off the socket, judges them and hands them to the
+//! The transmission phase: the reader (this thread) takes requests off the socket, validates them and hands them to the
 //! volume; the writer (a second thread) sends replies as they come.
 //!
 //! Invariants
@@ -115,7 +115,7 @@ impl<I: Read> Reader<'_, I> {
 
     /// Takes one request; `false` when the connection is broken.
     fn take(&mut self, request: &Request) -> io::Result<bool> {
-        let (asked, cost) = match judge(request, self.session) {
+        let (asked, cost) = match validate(request, self.session) {
             Ok(accepted) => accepted,
             Err(refusal) => {
                 if request.command == cmd::WRITE {
@@ -207,7 +207,7 @@ fn op(request: &Request) -> Option<Op> {
 }
 
 /// The gate: what the reply depends on and how many bytes it will hold, or why the request is refused.
-fn judge(request: &Request, session: &Session) -> Result<(Asked, usize), Refusal> {
+fn validate(request: &Request, session: &Session) -> Result<(Asked, usize), Refusal> {
     let refuse = |error, why| Err(Refusal { error, why });
     let Request { flags, command, offset, len, .. } = *request;
     let known = match command {
@@ -280,7 +280,7 @@ mod tests {
         let mut session = Session { name: "v".into(), volume, shape, structured: true, status: true };
         change(&mut session);
         let request = Request { flags, command, cookie: 0, offset, len };
-        judge(&request, &session).map_or_else(|refusal| refusal.error, |_| 0)
+        validate(&request, &session).map_or_else(|refusal| refusal.error, |_| 0)
     }
 
     #[test]

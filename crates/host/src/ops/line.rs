@@ -60,6 +60,11 @@ impl Line {
         self
     }
 
+    /// The line that starts a daemon with these flags, each with its value.
+    pub fn serve(flags: &[(&str, &dyn Display)]) -> Line {
+        flags.iter().fold(Line::new("serve"), |line, (long, value)| line.word(format!("--{long}")).word(value))
+    }
+
     /// Adds a flag with its value, once for each of several; none where there is no value.
     fn flag(self, long: &str, value: &Value) -> Line {
         match value {
@@ -152,6 +157,16 @@ mod tests {
         }
         let parsed = Cli::try_parse_from(fixed.line().split(' ')).unwrap();
         assert!(format!("{:?}", parsed.command).contains("columns: Some(6)"), "{parsed:?}");
+    }
+
+    #[test]
+    fn a_line_that_starts_a_daemon_is_understood_and_quotes_its_paths() {
+        let line: String = Line::serve(&[("socket", &"/run/my weft.sock"), ("memory", &"256MiB")]).into();
+        assert_eq!(line, "weft serve --socket '/run/my weft.sock' --memory 256MiB");
+        for flag in ["state", "socket", "disks", "memory", "fine-share"] {
+            let line: String = Line::serve(&[(flag, &if flag == "fine-share" { "10%" } else { "256MiB" })]).into();
+            assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        }
     }
 
     #[test]

@@ -4,9 +4,9 @@ use super::disk::member;
 use super::line::{Line, ToLine};
 use super::{Changing, Weft, values, verb};
 use crate::api::error::{Answer, BadValue};
-use crate::api::judge;
 use crate::api::pool::{Media, Usage};
 use crate::api::span::Span;
+use crate::api::validate;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -155,7 +155,7 @@ impl ToLine for DiskSet {
 
 impl PoolSet {
     /// Whether every value is within its range.
-    pub fn judge(&self) -> Result<(), BadValue> {
+    pub fn validate(&self) -> Result<(), BadValue> {
         self.foreground_share.map_or(Ok(()), foreground_share)?;
         self.full.map_or(Ok(()), full)
     }
@@ -196,11 +196,11 @@ impl DiskSet {
     }
 
     /// Whether every value is within its range.
-    pub fn judge(&self) -> Result<(), BadValue> {
-        self.name.as_deref().map_or(Ok(()), judge::name)?;
+    pub fn validate(&self) -> Result<(), BadValue> {
+        self.name.as_deref().map_or(Ok(()), validate::name)?;
         match self.domain.as_deref() {
             None | Some("") => Ok(()),
-            Some(domain) => judge::name(domain),
+            Some(domain) => validate::name(domain),
         }
     }
 
@@ -306,11 +306,11 @@ impl FromStr for DiskSet {
             "maintenance" => one_of(value, &[("on", true), ("off", false)]).map(|on| set.maintenance = Some(on)),
             "name" => {
                 set.name = Some(value.into());
-                set.judge()
+                set.validate()
             }
             _ => {
                 set.domain = Some(value.into());
-                set.judge()
+                set.validate()
             }
         };
         known.map(|()| set).map_err(|bad| with_key(key, bad))
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(set.repair_after, Some(Span(None)));
         let set = set.and("full=60, 70%,80".parse().unwrap()).and("foreground-share=90%".parse().unwrap());
         assert_eq!((set.full, set.foreground_share, set.scrub_every), (Some([60, 70, 80]), Some(90), None));
-        assert!(set.judge().is_ok() && !set.is_empty() && PoolSet::default().is_empty());
+        assert!(set.validate().is_ok() && !set.is_empty() && PoolSet::default().is_empty());
         let set: DiskSet = "usage=retired".parse().unwrap();
         assert_eq!(set.and("domain=".parse().unwrap()).domain.as_deref(), Some(""));
     }

@@ -3,9 +3,9 @@
 use crate::api::error::BadValue;
 use crate::api::export::{Address, Network, SocketMode, SocketOwner};
 use crate::api::job::job_name;
-use crate::api::judge;
 use crate::api::name::VdiskName;
 use crate::api::size::{self, Size};
+use crate::api::validate;
 use crate::ops::settings::{DiskSet, PoolSet};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, Resettable, TypedValueParser};
@@ -15,7 +15,7 @@ use weft_engine::units::ByteCount;
 type Read<T> = Result<T, BadValue>;
 
 pub(crate) fn name(text: &str) -> Read<String> {
-    judge::name(text)?;
+    validate::name(text)?;
     Ok(text.into())
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn fixed_size(text: &str) -> Read<Size> {
 }
 
 pub(crate) fn interleave(text: &str) -> Read<Size> {
-    judged(text, judge::interleave)
+    validated(text, validate::interleave)
 }
 
 pub(crate) fn network(text: &str) -> Read<Network> {
@@ -60,29 +60,29 @@ pub(crate) fn network(text: &str) -> Read<Network> {
 }
 
 pub(crate) fn memory(text: &str) -> Read<Size> {
-    judged(text, judge::memory)
+    validated(text, validate::memory)
 }
 
 pub(crate) fn slab_size(text: &str) -> Read<Size> {
-    judged(text, judge::slab_size)
+    validated(text, validate::slab_size)
 }
 
 pub(crate) fn range(text: &str) -> Read<u64> {
     let bytes = size::bytes(text)?;
-    judge::request_range(bytes)?;
+    validate::request_range(bytes)?;
     Ok(bytes.0)
 }
 
 pub(crate) fn columns(text: &str) -> Read<u8> {
-    counted(text, judge::columns, "4")
+    counted(text, validate::columns, "4")
 }
 
 pub(crate) fn copies(text: &str) -> Read<u8> {
-    counted(text, judge::copies, "2")
+    counted(text, validate::copies, "2")
 }
 
 pub(crate) fn failures(text: &str) -> Read<u8> {
-    counted(text, judge::failures, "1")
+    counted(text, validate::failures, "1")
 }
 
 /// Reads what [`failures`] reads, or 0.
@@ -93,7 +93,7 @@ pub(crate) fn failures_or_none(text: &str) -> Read<u8> {
 pub(crate) fn sector(text: &str) -> Read<u16> {
     let bytes = size::bytes(text)?;
     let bytes = u16::try_from(bytes.0).unwrap_or(u16::MAX);
-    judge::sector(bytes).map(|()| bytes)
+    validate::sector(bytes).map(|()| bytes)
 }
 
 pub(crate) fn address(text: &str) -> Read<Address> {
@@ -122,16 +122,16 @@ pub(crate) fn one_of<T: ValueEnum + Send + Sync + 'static>() -> impl TypedValueP
     PossibleValuesParser::new(without_help).map(|name| T::from_str(&name, false).expect("it is one of the variants"))
 }
 
-fn judged(text: &str, judge: impl Fn(ByteCount) -> Read<()>) -> Read<Size> {
+fn validated(text: &str, validate: impl Fn(ByteCount) -> Read<()>) -> Read<Size> {
     let bytes = size::bytes(text)?;
-    judge(bytes).map(|()| Size::Bytes(bytes))
+    validate(bytes).map(|()| Size::Bytes(bytes))
 }
 
-fn counted(text: &str, judge: impl Fn(u8) -> Read<()>, nearest: &str) -> Read<u8> {
+fn counted(text: &str, validate: impl Fn(u8) -> Read<()>, nearest: &str) -> Read<u8> {
     match text.parse::<u8>() {
-        Ok(n) => judge(n).map(|()| n),
-        // A number that does not fit is judged as the largest that does.
-        Err(_) if !text.is_empty() && text.chars().all(|c| c.is_ascii_digit()) => judge(u8::MAX)
+        Ok(n) => validate(n).map(|()| n),
+        // A number that does not fit is taken as the largest that does.
+        Err(_) if !text.is_empty() && text.chars().all(|c| c.is_ascii_digit()) => validate(u8::MAX)
             .map(|()| u8::MAX)
             .map_err(|bad| BadValue { message: bad.message.replacen("255", text, 1), ..bad }),
         Err(_) => Err(BadValue::new(format!("`{text}` is no number"), nearest)),

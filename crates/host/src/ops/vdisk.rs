@@ -5,10 +5,10 @@ use super::table::{Rows, Style, cell, human, pairs, percent};
 use super::text::Text;
 use super::{Changing, Doer, Harm, Weft, values, verb};
 use crate::api::error::{Answer, ApiError, BadValue, Kind};
-use crate::api::judge;
 use crate::api::name::VdiskName;
 use crate::api::pool::Health;
 use crate::api::size::Size;
+use crate::api::validate;
 use crate::api::vdisk::{Explanation, Operation, Provisioning, Resiliency, ResiliencyKind, VdiskInfo, survive};
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
@@ -252,7 +252,7 @@ verb!(VdiskCreate: "vdisk create", changing {
     fn typed(self, _: &impl Weft) -> Answer<VdiskCreate> {
         let provisioning = if self.fixed { Provisioning::Fixed } else { Provisioning::Thin };
         let create = VdiskCreate { provisioning, ..self };
-        create.judge()?;
+        create.validate()?;
         Ok(create)
     }
 
@@ -337,22 +337,22 @@ impl VdiskCreate {
         }
     }
 
-    /// Judges everything that can be judged without looking at the pool.
-    pub fn judge(&self) -> Answer<()> {
+    /// Validates all that can be validated without looking at the pool.
+    pub fn validate(&self) -> Answer<()> {
         let sector = self.sector.unwrap_or(512);
-        judge::sector(sector)?;
+        validate::sector(sector)?;
         if let Size::Bytes(bytes) = self.size {
-            judge::vdisk_size(bytes, u64::from(sector))
+            validate::vdisk_size(bytes, u64::from(sector))
                 .map_err(|bad| self.refused(&bad, |plain, size| VdiskCreate { size, ..plain }))?;
         }
         self.columns
-            .map_or(Ok(()), judge::columns)
+            .map_or(Ok(()), validate::columns)
             .map_err(|bad| self.refused(&bad, |plain, n| VdiskCreate { columns: Some(n), ..plain }))?;
         self.copies
-            .map_or(Ok(()), judge::copies)
+            .map_or(Ok(()), validate::copies)
             .map_err(|bad| self.refused(&bad, |plain, n| VdiskCreate { copies: Some(n), ..plain }))?;
         self.failures
-            .map_or(Ok(()), judge::failures)
+            .map_or(Ok(()), validate::failures)
             .map_err(|bad| self.refused(&bad, |plain, n| VdiskCreate { failures: Some(n), ..plain }))?;
         self.interleave_bytes()?;
         if let Some(resiliency) = self.resiliency_asked()? {
@@ -366,7 +366,7 @@ impl VdiskCreate {
         match self.interleave {
             None => Ok(None),
             Some(Size::Bytes(bytes)) => {
-                judge::interleave(bytes)
+                validate::interleave(bytes)
                     .map_err(|bad| self.refused(&bad, |plain, size| VdiskCreate { interleave: Some(size), ..plain }))?;
                 Ok(Some(bytes))
             }
@@ -588,9 +588,9 @@ mod tests {
     fn a_parity_layout_with_too_few_columns_is_refused_by_the_flags_alone() {
         let mut create = asked(Some(ResiliencyKind::Parity), None, Some(2));
         create.columns = Some(3);
-        let error = create.judge().unwrap_err();
+        let error = create.validate().unwrap_err();
         assert!(error.hint.unwrap().ends_with("--resiliency parity --failures 2 --columns 4"));
         create.columns = Some(4);
-        assert!(create.judge().is_ok());
+        assert!(create.validate().is_ok());
     }
 }

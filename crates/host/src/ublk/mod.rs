@@ -2,7 +2,7 @@
 //! Nothing lies in between: no file system in user space, no loop device, no socket.
 //!
 //! Read from the outside in: [`server`] makes a device and ends it; `queue` is the thread that takes the block layer's
-//! requests, judges them and makes them operations of a [`crate::export::Volume`]; `params` is what the block layer,
+//! requests, validates them and makes them operations of a [`crate::export::Volume`]; `params` is what the block layer,
 //! and through it every file system and volume manager, is told of the virtual disk; [`leftover`] removes what a daemon
 //! that died left. The kernel's side is `crate::disk::ublk`.
 //!

@@ -143,7 +143,7 @@ fn run(told: Sender<io::Result<()>>, make: impl FnOnce() -> io::Result<Queue>) {
 }
 
 /// Refuses, with the errors of [`Server::start`], a number that could not be had; changes nothing.
-pub fn judge(number: u32) -> Result<()> {
+pub fn validate(number: u32) -> Result<()> {
     let control = Control::open().map_err(no_control)?;
     match numbers().contains(&number) && !leftover::found(&control).contains(&number) {
         true => Err(refused(number, &io::ErrorKind::AlreadyExists.into())),

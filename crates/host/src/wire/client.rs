@@ -3,7 +3,7 @@
 use super::document::method;
 use crate::api::API_VERSION;
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::ops::line::ToLine;
+use crate::ops::line::{Line, ToLine};
 use crate::ops::watch::StatusShow;
 use crate::ops::{Carried, Operation, Perform};
 use http_body_util::{BodyExt, Full};
@@ -97,7 +97,7 @@ impl Client {
                     .hint(format!("sudo {}", StatusShow::default().line()))
             }
             _ => ApiError::new(Kind::Unreachable, format!("no daemon answers on {socket}: {error}"))
-                .hint(format!("weft serve --socket {socket} --disks DIR_OR_DEVICE")),
+                .hint(Line::serve(&[("socket", &socket), ("disks", &"DIR_OR_DEVICE")])),
         }
     }
 

@@ -148,7 +148,7 @@ weft export remove tank/media
     try weft export list
 weft explain tank/media read 2GiB 4KiB
     exit 2
-    try weft explain tank/media read 0 65536
+    try weft explain --help
 weft explain tank/media erase 0 4KiB
     exit 2
     try weft explain tank/media read 0 4KiB
@@ -179,7 +179,7 @@ weft job
     try weft job --help
 weft job show
     exit 2
-    try weft job show tank/3
+    try weft job show --help
 weft job show x
     exit 2
     try weft job show 1

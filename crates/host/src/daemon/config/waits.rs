@@ -1,6 +1,7 @@
 //! How long weft waits for disks: `[wait]` of the configuration.
 
 use crate::api::error::{Answer, ApiError, Kind};
+use crate::ops::line::Line;
 use serde::Deserialize;
 use std::time::Duration;
 use weft_engine::store::Tuning;
@@ -64,7 +65,7 @@ fn parse(name: &str, asked: &str, least: Nanos, most: Nanos) -> Answer<Nanos> {
     span.map(Nanos).filter(|span| (least..=most).contains(span)).ok_or_else(|| {
         let [least, most] = [least, most].map(|span| humantime::format_duration(Duration::from_nanos(span.0)));
         let message = format!("`{asked}` is no time for wait.{name} of the configuration; {least} to {most} are");
-        ApiError::new(Kind::InvalidInput, message).hint("weft serve --help")
+        ApiError::new(Kind::InvalidInput, message).hint(Line::new("serve --help"))
     })
 }
 

@@ -200,7 +200,7 @@ fn health(health: info::Health) -> Health {
 }
 
 /// What a check found, as sentences.
-pub fn check_report(pool: &str, repair: bool, report: &check::CheckReport) -> CheckReport {
+pub fn check_report(open: &OpenPool, repair: bool, report: &check::CheckReport) -> CheckReport {
     let mut problems = report.problems.clone();
     let bad = report.bad_blocks - report.healed_blocks;
     let until =
@@ -212,13 +212,13 @@ pub fn check_report(pool: &str, repair: bool, report: &check::CheckReport) -> Ch
     if bad > 0 {
         problems.push(format!("{bad} copies of metadata are unreadable or wrong{}", until("read from")));
     }
-    let unproven = |no: &DiskNo| format!("disk {no} does not answer: its metadata is not proven");
+    let unproven = |no: &DiskNo| format!("disk {} does not answer: its metadata is not proven", open.disk_name(*no));
     problems.extend(report.silent.iter().map(unproven));
     if report.lost_stripes > 0 {
         problems.push(format!("{} stripes are lost: more failed than their layout survives", report.lost_stripes));
     }
     CheckReport {
-        pool: pool.to_string(),
+        pool: open.pool.name(),
         sound: report.is_sound(),
         problems,
         repairable: if repair { 0 } else { report.curable_blocks + report.bad_pages },

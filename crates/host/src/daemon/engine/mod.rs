@@ -245,7 +245,7 @@ impl HostEngine {
     pub fn pool_check(&self, pool: &str, repair: bool) -> Answer<CheckReport> {
         self.ask_pool(pool, "pool check", move |open| async move {
             let report = open.pool.check(repair).await?;
-            Ok(info::check_report(&open.pool.name(), repair, &report))
+            Ok(info::check_report(&open, repair, &report))
         })
     }
 
@@ -274,13 +274,18 @@ impl HostEngine {
 
     /// Refuses whatever making disks with these capacities and names members would refuse.
     pub fn disk_add_judge(&self, pool: &str, new: Vec<(ByteCount, String)>) -> Answer<()> {
-        self.ask_pool(pool, "disk add judge", move |open| upkeep::judge_add(open, new))
+        self.ask_pool(pool, "validate disk add", move |open| upkeep::validate_add(open, new))
     }
 
     /// Refuses whatever making a disk with this capacity and name a member would refuse; then says what it comes to
-    /// when the disk takes the place of another, as [`HostEngine::disk_remove_judge`] does.
-    pub fn disk_replace_judge(&self, pool: &str, disk: DiskNo, new: (ByteCount, String)) -> Answer<Answer<Leaving>> {
-        self.ask_pool(pool, "disk replace judge", move |open| upkeep::judge_replacement(open, disk, new))
+    /// when the disk takes the place of another, as [`HostEngine::validate_disk_removal`] does.
+    pub fn validate_disk_replacement(
+        &self,
+        pool: &str,
+        disk: DiskNo,
+        new: (ByteCount, String),
+    ) -> Answer<Answer<Leaving>> {
+        self.ask_pool(pool, "validate disk replace", move |open| upkeep::validate_replacement(open, disk, new))
     }
 
     /// Makes a disk a member of a pool. Its number, and the pool as it is then.
@@ -291,8 +296,8 @@ impl HostEngine {
 
     /// How much would move off the disk, when it could, and what virtual disks would lose by it: `NoSpace` and
     /// `NotPossible` say what is missing.
-    pub fn disk_remove_judge(&self, pool: &str, disk: DiskNo, instead: Instead) -> Answer<Leaving> {
-        self.ask_pool(pool, "disk remove judge", move |open| upkeep::judge_removal(open, disk, instead))
+    pub fn validate_disk_removal(&self, pool: &str, disk: DiskNo, instead: Instead) -> Answer<Leaving> {
+        self.ask_pool(pool, "validate disk remove", move |open| upkeep::validate_removal(open, disk, instead))
     }
 
     /// Starts the job, at the moment `now`, that moves everything off a disk, onto `to` alone if given, and forgets the

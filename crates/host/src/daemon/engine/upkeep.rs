@@ -136,12 +136,12 @@ pub async fn steer(open: Rc<OpenPool>, id: u32, action: JobAction, run: Run) -> 
 }
 
 /// Refuses whatever adding these disks would refuse.
-pub async fn judge_add(open: Rc<OpenPool>, new: Vec<(ByteCount, String)>) -> Answer<()> {
+pub async fn validate_add(open: Rc<OpenPool>, new: Vec<(ByteCount, String)>) -> Answer<()> {
     Ok(new.iter().try_for_each(|(capacity, name)| open.pool.plan_disk_add(*capacity, name).map(drop))?)
 }
 
 /// Refuses whatever adding this disk would refuse, then says what it comes to when it takes the place of another.
-pub async fn judge_replacement(
+pub async fn validate_replacement(
     open: Rc<OpenPool>,
     disk: DiskNo,
     (capacity, name): (ByteCount, String),
@@ -161,7 +161,7 @@ pub async fn add(local: Rc<Local<Pools>>, pool: String, member: NewMember, usage
 }
 
 /// What the leaving of a disk comes to.
-pub async fn judge_removal(open: Rc<OpenPool>, disk: DiskNo, instead: Instead) -> Answer<Leaving> {
+pub async fn validate_removal(open: Rc<OpenPool>, disk: DiskNo, instead: Instead) -> Answer<Leaving> {
     Ok(open.pool.plan_disk_remove(disk, instead)?)
 }
 

@@ -176,7 +176,7 @@ impl Daemon {
         };
         let create_size = fixed_size(request.create_size, "size of a file")?;
         let asked = Asked { disks: &request.disks, create_size, force: request.force, again: &again };
-        asked.judge()?;
+        asked.validate()?;
         let candidates = self.candidates(&asked, &seen.open)?;
         let members = name_members(&candidates, &names(pool));
         let mut change =
@@ -224,7 +224,7 @@ impl Daemon {
         if let Some(job) = evacuation(pool, disk) {
             return Ok(already(job, what, request.changing.dry_run));
         }
-        let leaving = self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Nothing);
+        let leaving = self.parts.engine.validate_disk_removal(&pool.name, no, Instead::Nothing);
         let leaving = leaving.map_err(|error| match error.kind {
             Kind::NoSpace => self.homeless(pool, disk, error),
             Kind::NotPossible => error.or_hint(|| DiskAdd::some(&pool.name).line()),
@@ -249,7 +249,7 @@ impl Daemon {
             let message = format!("disk {} leaves already: job {} is {}", old.name, job.job, job.state);
             return Err(ApiError::new(Kind::NotPossible, message).offer(&JobSteer::of(&job.job, JobAction::Cancel)));
         }
-        let judge = |leaving: Answer<Leaving>| {
+        let weigh = |leaving: Answer<Leaving>| {
             let leaving = leaving.map_err(|error| error.or_hint(|| DiskAdd::some(&pool.name).line()))?;
             let losses = self.accepted(pool, old, &leaving, request.force)?;
             Ok::<_, ApiError>((leaving.moves, losses))
@@ -264,7 +264,7 @@ impl Daemon {
                     ApiError::new(Kind::NotPossible, message).hint(DiskReplace::some(&pool.name, &old.name).line())
                 );
             }
-            let (moving, losses) = judge(self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Member(to)))?;
+            let (moving, losses) = weigh(self.parts.engine.validate_disk_removal(&pool.name, no, Instead::Member(to)))?;
             let change = Change::new(Outcome::Started, what(&new.name), request.changing.dry_run)
                 .line(format!("{moving} move to disk {}, and to others what it has no room for", new.name));
             let change = losses.into_iter().fold(change, Change::line);
@@ -285,7 +285,7 @@ impl Daemon {
         let candidates = self.candidates(&asked, &seen.open)?;
         let member = name_members(&candidates, &names(pool)).remove(0);
         let new = (candidates[0].capacity, member.name.clone());
-        let (moving, losses) = judge(self.parts.engine.disk_replace_judge(&pool.name, no, new)?)?;
+        let (moving, losses) = weigh(self.parts.engine.validate_disk_replacement(&pool.name, no, new)?)?;
         let change = Change::new(Outcome::Started, what(&member.name), request.changing.dry_run)
             .line(candidates[0].describe(&member.name))
             .line(format!("{moving} move to it"));
@@ -326,7 +326,7 @@ impl Daemon {
             let hint = DiskSet { usage: Some(Usage::Retired), ..DiskSet::of(&pool.name, &disk.name) }.line();
             return Err(ApiError::new(Kind::InvalidInput, message).hint(hint));
         }
-        request.judge()?;
+        request.validate()?;
         let name = request.name.as_ref().filter(|name| **name != disk.name);
         if let Some(name) = name.filter(|name| names(pool).contains(name)) {
             let message = format!("pool {} has a disk {name} already", pool.name);
@@ -395,7 +395,7 @@ impl Daemon {
 
     /// What becomes of the data of a disk that shall take no more of it, one line each.
     fn told_of_leaving(&self, pool: &PoolInfo, disk: &DiskInfo, no: DiskNo, change: &DiskChange) -> Vec<String> {
-        let leaving = || self.parts.engine.disk_remove_judge(&pool.name, no, Instead::Nothing);
+        let leaving = || self.parts.engine.validate_disk_removal(&pool.name, no, Instead::Nothing);
         match change.usage {
             Some(Usage::Retired) => {
                 let name = change.name.as_ref().unwrap_or(&disk.name);

@@ -90,7 +90,7 @@ impl Daemon {
             Place::Fuse(dir) => self.directory_free(&record, dir)?,
             Place::Ublk(number) => self.number_free(&record, *number)?,
         }
-        judge_terms(request, &at)?;
+        validate_terms(request, &at)?;
         self.socket_is_as_asked(&record)?;
         self.one_writer(request, &at)?;
         if !dry_run {
@@ -282,7 +282,7 @@ impl Daemon {
             return Err(hint(ApiError::new(Kind::AlreadyExists, message)));
         }
         drop(state);
-        ublk::server::judge(number).map_err(|error| hint(error.into()))
+        ublk::server::validate(number).map_err(|error| hint(error.into()))
     }
 
     /// Refuses a directory that another export has, or that cannot be one of this daemon's mounts.
@@ -300,7 +300,7 @@ impl Daemon {
                 .offer(&fuse(format!("{shown}-{}", vdisk.vdisk))));
         }
         drop(state);
-        crate::fuse::server::judge(dir).map_err(ApiError::from).map_err(|error| match error.kind {
+        crate::fuse::server::validate(dir).map_err(ApiError::from).map_err(|error| match error.kind {
             Kind::NotFound => error.hint(on_path("mkdir -p", dir)),
             _ => error.offer(&fuse(format!("{shown}/{}", vdisk.vdisk))),
         })
@@ -309,7 +309,7 @@ impl Daemon {
 
 /// Refuses what makes no sense for the address, and an address that other machines reach unless that is asked for by
 /// name.
-fn judge_terms(request: &ExportAdd, at: &Place) -> Answer<()> {
+fn validate_terms(request: &ExportAdd, at: &Place) -> Answer<()> {
     let refused = |kind, message: String, hint| Err(ApiError::new(kind, message).hint(hint));
     let add = |at: &Place| plain(&request.vdisk, at).line();
     let socket = matches!(at, Place::Nbd(Address::Unix(_)));

@@ -12,8 +12,8 @@ mod vdisk;
 mod watch;
 
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::judge;
 use crate::api::pool::PoolInfo;
+use crate::api::validate;
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::{Daemon, lock};
 use crate::ops::pool::PoolList;
@@ -99,8 +99,8 @@ fn writable(pool: &PoolInfo) -> Answer<()> {
 }
 
 /// Refuses what is no name, and offers `command` with one that is.
-fn judge_name(name: &str, command: impl FnOnce(String) -> String) -> Answer<()> {
-    judge::name(name).map_err(|bad| {
+fn validate_name(name: &str, command: impl FnOnce(String) -> String) -> Answer<()> {
+    validate::name(name).map_err(|bad| {
         let nearest = bad.nearest.clone().unwrap_or_default();
         ApiError::from(bad).hint(command(nearest))
     })

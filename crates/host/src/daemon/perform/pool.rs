@@ -3,10 +3,10 @@
 use super::export::ending;
 use super::{Seen, writable};
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::judge;
 use crate::api::pool::{CheckReport, Importable, PoolInfo, PoolSettings};
 use crate::api::size::typed;
 use crate::api::span::Span;
+use crate::api::validate;
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::backend::NewPool;
 use crate::daemon::backend::OpenHow;
@@ -124,7 +124,7 @@ impl Daemon {
 
     /// One open pool. A pool that is not open is looked for once more.
     pub(in crate::daemon) fn pool(&self, name: &str) -> Answer<PoolInfo> {
-        judge::name(name)?;
+        validate::name(name)?;
         if let Some(pool) = self.pools()?.into_iter().find(|pool| pool.name == name) {
             return Ok(pool);
         }
@@ -156,7 +156,7 @@ impl Daemon {
     }
 
     fn create_pool(&self, request: &PoolCreate) -> Answer<Change> {
-        let (create_size, slab_size) = judge_create(request)?;
+        let (create_size, slab_size) = validate_create(request)?;
         let open = self.pools()?;
         if open.iter().any(|pool| pool.name == request.name) {
             let message = format!("a pool named {} is there already", request.name);
@@ -168,7 +168,7 @@ impl Daemon {
             PoolCreate { disks, create_size, force, ..request.clone() }.line()
         };
         let asked = Asked { disks: &request.disks, create_size, force: request.force, again: &again };
-        asked.judge()?;
+        asked.validate()?;
         let candidates = self.candidates(&asked, &open)?;
         let members = name_members(&candidates, &[]);
         let mut change = Change::new(Outcome::Created, format!("pool {}", request.name), request.changing.dry_run);
@@ -222,7 +222,7 @@ impl Daemon {
     }
 
     fn rename_pool(&self, seen: &Seen, request: &PoolRename) -> Answer<Change> {
-        super::judge_name(&request.name, |nearest| PoolRename::to(&request.pool, nearest).line())?;
+        super::validate_name(&request.name, |nearest| PoolRename::to(&request.pool, nearest).line())?;
         let pool = seen.writable()?;
         let subject = format!("pool {}", pool.name);
         if request.name == pool.name {
@@ -251,7 +251,7 @@ impl Daemon {
             let hint = PoolSet { repair_after: Some(Span(Some(300))), ..PoolSet::of(pool) }.line();
             return Err(ApiError::new(Kind::InvalidInput, message).hint(hint));
         }
-        request.judge()?;
+        request.validate()?;
         let pool = seen.writable()?;
         let now = pool.settings;
         let next = PoolSettings {
@@ -403,10 +403,10 @@ fn nothing_offered(pool: &PoolInfo, why: &str) -> Answer<()> {
     Err(ApiError::new(Kind::NotPossible, message).offer(&ExportRemove::all(&vdisk.name)))
 }
 
-fn judge_create(request: &PoolCreate) -> Answer<(Option<ByteCount>, ByteCount)> {
-    judge::name(&request.name)?;
+fn validate_create(request: &PoolCreate) -> Answer<(Option<ByteCount>, ByteCount)> {
+    validate::name(&request.name)?;
     let slab_size = fixed_size(request.slab_size, "slab size")?.unwrap_or(limits::SLAB_DEFAULT);
-    judge::slab_size(slab_size)?;
+    validate::slab_size(slab_size)?;
     let create_size = fixed_size(request.create_size, "size of a file")?;
     if request.disks.is_empty() || request.disks.len() > limits::DISKS_MAX {
         let message = format!("a pool of {} disks is not offered; 1 to {} are", request.disks.len(), limits::DISKS_MAX);

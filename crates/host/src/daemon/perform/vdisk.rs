@@ -3,10 +3,10 @@
 use super::Seen;
 use super::export::ending;
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::judge;
 use crate::api::name::VdiskName;
 use crate::api::pool::{Health, PoolInfo};
 use crate::api::size::{Size, typed};
+use crate::api::validate;
 use crate::api::vdisk::{Explanation, Layout, Provisioning, Resiliency, VdiskInfo};
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::Daemon;
@@ -46,7 +46,7 @@ impl Perform<VdiskShow> for Daemon {
 
 impl Perform<VdiskCreate> for Daemon {
     fn perform(&self, create: &VdiskCreate) -> Answer<Change> {
-        create.judge()?;
+        create.validate()?;
         self.change_pool(&create.name.pool, |seen| self.create_vdisk(seen, create))
     }
 }
@@ -142,7 +142,7 @@ impl Daemon {
         let name = &request.vdisk;
         let vdisk = find_vdisk(&seen.pool, name)?;
         if let Size::Bytes(size) = request.size {
-            judge::vdisk_size(size, u64::from(vdisk.sector)).map_err(|bad| {
+            validate::vdisk_size(size, u64::from(vdisk.sector)).map_err(|bad| {
                 let size = bad.nearest.as_ref().and_then(|nearest| nearest.parse().ok()).unwrap_or(request.size);
                 ApiError::from(bad).offer(&VdiskResize { size, ..request.clone() })
             })?;
@@ -164,7 +164,7 @@ impl Daemon {
     fn rename_vdisk(&self, seen: &Seen, request: &VdiskRename) -> Answer<Change> {
         let name = &request.vdisk;
         find_vdisk(&seen.pool, name)?;
-        super::judge_name(&request.name, |nearest| VdiskRename::to(name, nearest).line())?;
+        super::validate_name(&request.name, |nearest| VdiskRename::to(name, nearest).line())?;
         let pool = seen.writable()?;
         let (subject, dry_run) = (format!("vdisk {name}"), request.changing.dry_run);
         if request.name == name.vdisk {

@@ -1,4 +1,4 @@
-//! The rules a request can be judged by without looking at any pool. The command line applies them before it touches
+//! The rules a request is validated by without looking at any pool. The command line applies them before it touches
 //! anything; the daemon applies the same ones again to whatever arrives on its socket.
 
 use super::error::BadValue;
