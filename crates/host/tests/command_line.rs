@@ -16,7 +16,7 @@ mod uses;
 #[path = "command_line/wrong.rs"]
 mod wrong;
 
-use machine::{Machine, Nbd, PATIENCE};
+use machine::{Machine, Nbd, TIMEOUT};
 use rustix::fs::{FlockOperation, flock, inotify};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -65,7 +65,7 @@ impl Machine {
     fn until_told(&self, pool: &str, words: &str) {
         let begun = Instant::now();
         while !self.done(&["events", pool]).contains(words) {
-            assert!(begun.elapsed() < PATIENCE, "never told: {words}");
+            assert!(begun.elapsed() < TIMEOUT, "never told: {words}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -45,7 +45,7 @@ const SIZE: u64 = 1280 << 10;
 const STRIP: u64 = 64 << 10;
 /// Power cuts at each crash point.
 const CUTS: u64 = 6;
-const PATIENCE: Nanos = Nanos::secs(600);
+const TIMEOUT: Nanos = Nanos::secs(600);
 
 /// How far a virtual disk has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -181,7 +181,7 @@ impl Played {
         let opening = self.rig.opening(&mut rng);
         let (story, stages, clock, left_from) =
             (self.story, self.stages.clone(), world.clone(), self.left_from.clone());
-        let played = world.block_on_within(PATIENCE, async move {
+        let played = world.block_on_within(TIMEOUT, async move {
             let pool = opening.await?;
             make(&pool, story, 0, &stages).await?;
             write(&pool, 0, &stages).await?;

@@ -16,7 +16,7 @@ use weft_engine::units::{ByteCount, Nanos};
 use weft_engine::world::World;
 
 /// Virtual time after which something that should have ended counts as hung.
-pub const PATIENCE: Nanos = Nanos::secs(3600);
+pub const TIMEOUT: Nanos = Nanos::secs(3600);
 
 /// Disks in a world, and the pool on them while it is open.
 pub struct Rig {
@@ -66,7 +66,7 @@ impl Rig {
 
     /// Runs `future` to its end in virtual time; a hang is a panic that says what runs.
     pub fn run<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> T {
-        match self.world.block_on_within(PATIENCE, future) {
+        match self.world.block_on_within(TIMEOUT, future) {
             Ok(value) => value,
             Err(stop) => panic!(
                 "it never ended ({stop:?}); spinning: {:?}; still there: {:?}",
@@ -169,7 +169,7 @@ impl Rig {
         let closed = self.run(async move { pool.close().await });
         drop(released.release());
         self.forget_pool();
-        self.world.run_until_idle(self.world.now() + PATIENCE);
+        self.world.run_until_idle(self.world.now() + TIMEOUT);
         closed
     }
 }

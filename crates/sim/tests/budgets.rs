@@ -13,7 +13,7 @@ use weft_engine::stripe::table::CHUNK_BYTES;
 use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
-use weft_sim::rig::{PATIENCE, Rig, resiliencies};
+use weft_sim::rig::{Rig, TIMEOUT, resiliencies};
 use weft_sim::rng::Rng;
 use weft_sim::world::{Scheduling, SimWorld, Stop};
 
@@ -89,7 +89,7 @@ fn peak_of(rig: &Rig, future: impl Future<Output = ()> + 'static) -> u64 {
         }),
     );
     let peak = Cell::new(0);
-    let stop = rig.world.run_until(PATIENCE, || {
+    let stop = rig.world.run_until(TIMEOUT, || {
         peak.set(peak.get().max(store.budgets.buffers.used()));
         done.get()
     });

@@ -18,7 +18,7 @@ use weft_engine::pool::job::JobState;
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos};
 use weft_engine::world::World;
 use weft_sim::disk::{DiskImage, SimDisk};
-use weft_sim::rig::PATIENCE;
+use weft_sim::rig::TIMEOUT;
 
 /// Stripe `no` is filled with one byte; what each holds, by number.
 fn stripes(story: &Story, count: u64) -> Result<Vec<u8>> {
@@ -224,7 +224,7 @@ fn a_disk_that_was_put_back_is_known_as_that_after_a_crash_at_any_step_of_the_ne
         let world = again.rig.world.clone();
         world.crash_at(world.operations() + step * 2);
         let opening = again.rig.opening(&mut again.rng);
-        let _ = world.block_on_within(PATIENCE, opening);
+        let _ = world.block_on_within(TIMEOUT, opening);
         world.crash_at(u64::MAX);
         again.rig.halt();
         for disk in &again.rig.disks {
@@ -386,7 +386,7 @@ fn after_a_kill_and_a_power_cut_amid_the_next_opening_every_disk_has_a_label() {
             let world = story.rig.world.clone();
             world.crash_at(world.operations() + 1 + story.rng.below(90));
             let opening = story.rig.opening(&mut story.rng);
-            let _ = world.block_on_within(PATIENCE, opening);
+            let _ = world.block_on_within(TIMEOUT, opening);
             story.rig.halt();
             for disk in &story.rig.disks {
                 match power {

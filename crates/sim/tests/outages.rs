@@ -190,7 +190,7 @@ fn writes_that_wait_for_memory_which_waits_for_a_disk_end_when_disks_were_waited
     rig.run(async move {
         let store = pool.store();
         vdisk.write(VirtualOffset(0), &vec![1; (STRIPES * STRIPE) as usize], false).await.unwrap();
-        while store.flying.get() > 0 {
+        while store.in_flight.get() > 0 {
             world.sleep(Nanos::millis(1)).await;
         }
         let turn = store.committing.take().await;
@@ -347,7 +347,7 @@ fn lose_a_version(seed: u64, beside: impl AsyncFnOnce(&Rc<Vdisk>) + 'static) -> 
         vdisk.write(VirtualOffset(0), &[1; STRIPE as usize], true).await.unwrap();
         vdisk.write(VirtualOffset(0), &[2; STRIPE as usize], false).await.unwrap();
         let store = pool.store();
-        while store.flying.get() > 0 {
+        while store.in_flight.get() > 0 {
             world.sleep(Nanos::millis(1)).await;
         }
         let turn = store.committing.take().await;
@@ -493,7 +493,7 @@ fn what_was_flushed_is_there_when_two_newer_versions_were_lost_one_after_the_oth
             let store = pool.store();
             for version in [2, 3] {
                 weak.write(VirtualOffset(0), &[version; STRIPE as usize], false).await.unwrap();
-                while store.flying.get() > 0 {
+                while store.in_flight.get() > 0 {
                     world.sleep(Nanos(100_000)).await;
                 }
                 let flushed = weak.clone();

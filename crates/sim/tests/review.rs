@@ -140,7 +140,7 @@ fn a_virtual_disk_may_be_removed_while_the_log_is_relieved_of_its_data() {
         for client in 0..4 {
             let vdisk = vdisk.clone();
             let writes = async move {
-                // A stripe flies while more of it is landed. From some moment on all is refused.
+                // A stripe is in flight while more of it is landed. From some moment on all is refused.
                 for nth in (client..).step_by(4) {
                     let at = VirtualOffset(nth % count * stripe);
                     let whole = vdisk.write(at, &vec![2; stripe as usize], false).await;

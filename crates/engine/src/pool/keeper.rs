@@ -144,10 +144,10 @@ impl Pool {
             // Sealed stripes leave by themselves. To merge partial ones only because many are on their way would cost
             // reads, and tear the stripe that a stream is just filling; unless somebody waits, and nothing leaves by
             // itself.
-            let (limit, used, flying) = (buffers.limit(), buffers.used(), store.flying.get());
-            let partial = used.saturating_sub(flying);
+            let (limit, used, in_flight) = (buffers.limit(), buffers.used(), store.in_flight.get());
+            let partial = used.saturating_sub(in_flight);
             let full = used >= limit / 8 * 7 && partial >= limit / 2;
-            let pressed = full || buffers.is_wanted() && flying == 0 && partial > 0;
+            let pressed = full || buffers.is_wanted() && in_flight == 0 && partial > 0;
             // Whatever could not be merged is set aside, so that this ends.
             if pressed && self.destage_oldest().await {
                 continue;
@@ -172,7 +172,7 @@ impl Pool {
             }
             // Stripes that still fly wake the waiting writer when they are down, and what drains when it is free; to
             // wake it before would be to spin.
-            if store.flying.get() == 0 && !store.map.borrow().is_draining() {
+            if store.in_flight.get() == 0 && !store.map.borrow().is_draining() {
                 store.room.notify();
             }
         }
@@ -193,7 +193,7 @@ impl Pool {
         let store = &self.store;
         let stuck = self.vdisks().iter().map(|vdisk| vdisk.count_stuck()).sum();
         let waits = self.vdisks().iter().any(|vdisk| vdisk.waits_since().is_some());
-        let vain = pressed && store.flying.get() == 0 && !waits;
+        let vain = pressed && store.in_flight.get() == 0 && !waits;
         if store.budgets.buffers.note_stuck(stuck, vain.then_some(store.changes.get())) {
             store.room.notify();
         }

@@ -202,8 +202,8 @@ impl Pool {
                 let mut map = self.store.map.borrow_mut();
                 let found = map.segments.get_mut(&segment)?;
                 if found.moving.is_none() {
-                    // What flies now is not committed yet: it counts as written anew.
-                    found.moving = Some(found.flying.clone());
+                    // What is in flight now is not committed yet: it counts as written anew.
+                    found.moving = Some(found.in_flight.clone());
                     return Some(found.record.slabs.clone());
                 }
             }
@@ -265,7 +265,7 @@ impl Pool {
         let mut map = self.store.map.borrow_mut();
         let Some(found) = map.segments.get_mut(&segment) else { return true };
         found.frozen = true;
-        found.flying.is_empty()
+        found.in_flight.is_empty()
     }
 
     async fn copy_group(

@@ -33,10 +33,10 @@ use crate::store::labels::Labels;
 use crate::store::packs::PacksSaid;
 use crate::store::page_place::table_page;
 use crate::store::pages::Pages;
-use crate::store::patience::Patience;
 use crate::store::quorum::{self, Standing};
 use crate::store::replay::Replayed;
 use crate::store::spare::Spare;
+use crate::store::timeout::Timeout;
 use crate::store::{Member, PoolCounters, Store, Tuning, join};
 use crate::stripe::table::CHUNK_BYTES;
 use crate::units::{BLOCK, ByteCount, DiskNo, Nanos, TableNo, VdiskNo};
@@ -408,8 +408,8 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
     map.slabs_max = there.map(|(no, member)| (*no, member.plan.slabs)).collect();
     map.chunks_max = options.tuning.table_memory / CHUNK_BYTES;
     map.config_max = members.values().map(|member| member.plan.blob_len).min().unwrap_or(ByteCount::ZERO);
-    let patience = Patience::new(world.clone(), options.tuning.read_patience);
-    let write_patience = Patience::new(world.clone(), options.tuning.write_limit);
+    let read_timeout = Timeout::new(world.clone(), options.tuning.read_timeout);
+    let write_timeout = Timeout::new(world.clone(), options.tuning.write_limit);
     let store = Store {
         world,
         id: newest.pool_id,
@@ -422,14 +422,14 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         pages: Pages::default(),
         meta: Default::default(),
         labels: labels_of(newest, joint),
-        patience,
-        write_patience,
+        read_timeout,
+        write_timeout,
         budgets: Budgets::new(&options.tuning),
         lanes: Default::default(),
         turns: Default::default(),
         streams: Default::default(),
         spare: Spare::new(options.tuning.ahead_memory / 4),
-        flying: Cell::new(0),
+        in_flight: Cell::new(0),
         uncommitted: Cell::new(0),
         committed_at: Cell::new(Nanos(0)),
         room: Default::default(),

@@ -81,7 +81,7 @@ impl Map {
         }
         segment.free.remove(first..end);
         segment.cursor = end as u32 % len as u32;
-        segment.flying.insert(first..end);
+        segment.in_flight.insert(first..end);
         if let Some(moving) = &mut segment.moving {
             moving.insert(first..end);
         }
@@ -94,7 +94,7 @@ impl Map {
     /// The `count` stripes from `place` on, as [`Map::take_stripes`] gave them, are committed or given up.
     pub fn end_write(&mut self, place: Place, count: u32) {
         if let Some(segment) = self.segments.get_mut(&place.segment) {
-            segment.flying.remove(place.index as usize..(place.index + count) as usize);
+            segment.in_flight.remove(place.index as usize..(place.index + count) as usize);
         }
     }
 

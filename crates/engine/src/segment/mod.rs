@@ -114,7 +114,7 @@ pub struct Segment {
     /// Where the search for a free index goes on.
     pub cursor: u32,
     /// Stripe indexes that were given out and are neither committed nor given up: what lies there proves nothing.
-    pub flying: BitSet,
+    pub in_flight: BitSet,
     /// While a slot of it moves: the indexes that were given out since its strips began to be copied.
     pub moving: Option<BitSet>,
     /// Nothing new is written into it: a move of it is at its end.
@@ -132,7 +132,7 @@ impl Segment {
             record,
             free,
             cursor: 0,
-            flying: BitSet::empty(indexes),
+            in_flight: BitSet::empty(indexes),
             moving: None,
             frozen: false,
             before: Known::new(),
@@ -141,7 +141,7 @@ impl Segment {
 
     /// Whether a committed stripe lies at `index`.
     pub fn in_use(&self, index: u32) -> bool {
-        !self.free.contains(index as usize) && !self.flying.contains(index as usize)
+        !self.free.contains(index as usize) && !self.in_flight.contains(index as usize)
     }
 
     /// What those hold who may read or write in its slabs, or in those it had.

@@ -98,7 +98,7 @@ impl Map {
         table.free += 1;
         let kept = table.fixed
             || segment.moving.is_some()
-            || !segment.flying.is_empty()
+            || !segment.in_flight.is_empty()
             || !segment.free.is_full()
             || table.current == Some(place.segment) && table.claims > 0;
         if kept || table.free - (segment.free.len() as u64) < table.claims {

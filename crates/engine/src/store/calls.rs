@@ -8,8 +8,8 @@
 //! 3. A lost disk is used again only after all that was asked of it has ended: a late write would else fall on newer
 //!    data.
 
-use super::patience::{Late, Patience, Patient};
 use super::quorum;
+use super::timeout::{Late, Reply, Timeout};
 use super::{DiskCounters, Member, Store, join, slots_on};
 use crate::error::Result;
 use crate::event::Event;
@@ -65,21 +65,21 @@ impl Store {
     }
 
     /// Reads `len` bytes at `at` of disk `no`, but waits no longer than the read timeout: `Ok(None)`.
-    pub async fn disk_read_patiently(&self, no: DiskNo, at: DiskOffset, len: usize) -> Done<Option<Buf>> {
+    pub async fn disk_read_in_time(&self, no: DiskNo, at: DiskOffset, len: usize) -> Done<Option<Buf>> {
         let asked = self.asked(no)?;
         check_range(&asked, at, len)?;
         let read = asked.disk.read(at, self.spare.take(len));
-        let read = self.timed(no, self.ask(&asked, &self.patience, read)).await;
-        self.count_read(no, len, matches!(read, Patient::Overdue(_)));
+        let read = self.timed(no, self.ask(&asked, &self.read_timeout, read)).await;
+        self.count_read(no, len, matches!(read, Reply::Overdue(_)));
         match read {
-            Patient::Answered(Ok(buf)) => Ok(Some(buf)),
-            Patient::Answered(Err(error)) => {
+            Reply::Answered(Ok(buf)) => Ok(Some(buf)),
+            Reply::Answered(Err(error)) => {
                 if error == DiskError::Gone {
                     self.call_failed(&asked, error, "it answers no more");
                 }
                 Err(error)
             }
-            Patient::Overdue(_) => Ok(None),
+            Reply::Overdue(_) => Ok(None),
         }
     }
 
@@ -214,14 +214,14 @@ impl Store {
     async fn ask<T: 'static>(
         &self,
         asked: &Asked,
-        patience: &Rc<Patience>,
+        timeout: &Rc<Timeout>,
         io: impl Future<Output = Done<T>> + 'static,
-    ) -> Patient<T> {
+    ) -> Reply<T> {
         let (stalled, in_flight) = match self.members.borrow().get(&asked.no) {
             Some(member) => (member.stalled.clone(), member.in_flight.clone()),
             None => Default::default(),
         };
-        patience.ask(asked.disk.clone(), io, stalled, in_flight).await
+        timeout.ask(asked.disk.clone(), io, stalled, in_flight).await
     }
 
     /// The answer to `io`. Each time the write timeout is over, something is done about the disk.
@@ -232,17 +232,17 @@ impl Store {
         stall: Stall,
         io: impl Future<Output = Done<T>> + 'static,
     ) -> Done<T> {
-        let mut patient = self.ask(asked, &self.write_patience, io).await;
+        let mut reply = self.ask(asked, &self.write_timeout, io).await;
         loop {
-            let late: Late<T> = match patient {
-                Patient::Answered(result) => return result,
-                Patient::Overdue(late) => late,
+            let late: Late<T> = match reply {
+                Reply::Answered(result) => return result,
+                Reply::Overdue(late) => late,
             };
             self.is_overdue(asked, what, stall);
             if !self.is_still(asked) {
                 return Err(DiskError::Gone);
             }
-            patient = self.write_patience.again(late).await;
+            reply = self.write_timeout.again(late).await;
         }
     }
 
@@ -251,7 +251,7 @@ impl Store {
         if !self.is_still(asked) {
             return;
         }
-        let limit = self.write_patience.limit();
+        let limit = self.write_timeout.limit();
         if stall == Stall::TakenOut && self.writing.get() && self.can_do_without(asked.no) {
             let reason = format!(
                 "it has not answered {what} for {} seconds; everything on it is safe on other disks",

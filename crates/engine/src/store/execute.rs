@@ -148,7 +148,7 @@ impl Store {
     ) -> Result<Vec<IoSlice>> {
         // Each turn finds at least one more disk stalled, until no plan does without those that are.
         while !is_bad && let Some(plan) = self.plan_read(target, wants, &BTreeSet::new()) {
-            match self.run_patiently(target, &plan, sums).await {
+            match self.run_in_time(target, &plan, sums).await {
                 Outcome::Sound(slices) => return Ok(answer(target.layout, &plan, wants, slices)),
                 Outcome::Overdue => {}
                 Outcome::Bad(_) => break,
@@ -263,11 +263,11 @@ impl Store {
     }
 
     /// [`Store::run`], but a disk that takes too long is not waited for where the plan could do without it.
-    async fn run_patiently(&self, target: &Target, plan: &Plan, sums: &[u32]) -> Outcome {
+    async fn run_in_time(&self, target: &Target, plan: &Plan, sums: &[u32]) -> Outcome {
         if !self.may_do_without(target, plan) {
             return self.run(target, plan, sums).await;
         }
-        let reads = join(plan.reads.iter().map(|read| self.run_read_patiently(target, read))).await;
+        let reads = join(plan.reads.iter().map(|read| self.run_read_in_time(target, read))).await;
         let mut answered = Vec::with_capacity(reads.len());
         for read in reads {
             match read {
@@ -319,14 +319,14 @@ impl Store {
         if bad.is_empty() { Outcome::Sound(sound) } else { Outcome::Bad(bad) }
     }
 
-    async fn run_read_patiently(
+    async fn run_read_in_time(
         &self,
         target: &Target,
         read: &SlotRead,
     ) -> core::result::Result<Option<IoSlice>, DiskError> {
         let (at, block) = target.locate(read.slot, read.blocks.start).ok_or(DiskError::Gone)?;
         let len = read.blocks.len() * BLOCK as usize;
-        let read = self.disk_read_patiently(at.disk, self.slab_offset(at, block), len).await;
+        let read = self.disk_read_in_time(at.disk, self.slab_offset(at, block), len).await;
         read.map(|read| read.map(Buf::freeze))
     }
 

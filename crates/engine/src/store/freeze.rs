@@ -90,12 +90,12 @@ impl Store {
 
     /// Whether disks are missing that went so short a while ago that clients wait for them.
     pub fn awaits_disks(&self) -> bool {
-        let recent = |gone: Nanos| !self.is_patience_over(gone);
+        let recent = |gone: Nanos| !self.is_timeout_over(gone);
         self.members.borrow().values().any(|member| member.disk.is_none() && member.gone.is_some_and(recent))
     }
 
     /// Whether somebody who has waited for disks since `since` is to be refused.
-    pub fn is_patience_over(&self, since: Nanos) -> bool {
+    pub fn is_timeout_over(&self, since: Nanos) -> bool {
         self.freeze.closing.get() || self.world.now().since(since) >= self.tuning.freeze_limit
     }
 

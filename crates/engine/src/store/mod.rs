@@ -27,13 +27,13 @@ pub mod meta;
 pub mod packs;
 pub mod page_place;
 pub mod pages;
-pub mod patience;
 pub mod proof;
 pub mod quorum;
 pub mod replay;
 pub mod spare;
 pub mod streams;
 mod sums;
+pub mod timeout;
 pub mod together;
 pub mod tuning;
 pub mod turns;
@@ -64,7 +64,7 @@ use core::cell::{Cell, RefCell};
 use core::future::Future;
 use labels::Labels;
 use pages::Pages;
-use patience::Patience;
+use timeout::Timeout;
 pub use tuning::Tuning;
 
 /// The shared part of an open pool.
@@ -94,9 +94,9 @@ pub struct Store {
     /// Whether too few disks are there.
     pub freeze: freeze::Freeze,
     /// Reads that are given up after the read timeout.
-    pub patience: Rc<Patience>,
+    pub read_timeout: Rc<Timeout>,
     /// Requests that are waited for longer than that: writes, flushes, and reads that nothing else can answer.
-    pub write_patience: Rc<Patience>,
+    pub write_timeout: Rc<Timeout>,
     /// What is held in memory.
     pub budgets: Budgets,
     /// The ways to the disks, for reads.
@@ -108,7 +108,7 @@ pub struct Store {
     /// Buffers to read into.
     pub spare: spare::Spare,
     /// Bytes of sealed stripes in the stripe buffers: they leave by themselves.
-    pub flying: Cell<u64>,
+    pub in_flight: Cell<u64>,
     /// Stripe bytes per disk written since the last commit was begun.
     pub uncommitted: Cell<u64>,
     /// When the last commit was begun.
@@ -311,7 +311,7 @@ impl Store {
             touched.clear();
         }
         drop(members);
-        [&self.patience, &self.write_patience].iter().for_each(|patience| patience.lost(&disk));
+        [&self.read_timeout, &self.write_timeout].iter().for_each(|timeout| timeout.lost(&disk));
         self.labels.strike(no);
         if let Some(room) = self.map.borrow_mut().disks.get_mut(&no) {
             (room.healthy, room.current) = (false, false);
@@ -485,8 +485,8 @@ impl Store {
     }
 
     /// Adds to the bytes of sealed stripes (or takes from them).
-    pub fn flying_changed(&self, by: i64) {
-        self.flying.set(self.flying.get().checked_add_signed(by).expect("sealed stripes are counted exactly"));
+    pub fn in_flight_changed(&self, by: i64) {
+        self.in_flight.set(self.in_flight.get().checked_add_signed(by).expect("sealed stripes are counted exactly"));
     }
 
     /// How often disk `no` was lost: what was written to it before the last time, and not flushed, counts for nothing.

@@ -413,13 +413,13 @@ impl Store {
         }
     }
 
-    /// The newest sound image of one copy, whose pair of slots begins at block `pair` of its slab. `patiently`: within
+    /// The newest sound image of one copy, whose pair of slots begins at block `pair` of its slab. `in_time`: within
     /// the read timeout.
-    async fn read_copy(&self, id: PageId, at: SlabAt, pair: u64, patiently: bool) -> Copied {
+    async fn read_copy(&self, id: PageId, at: SlabAt, pair: u64, in_time: bool) -> Copied {
         let (whole, len) = (self.slab_offset(at, pair), PAGE_PAIR as usize);
-        let read = match patiently {
+        let read = match in_time {
             true if self.is_stalled(at.disk) => return Copied::Late,
-            true => self.disk_read_patiently(at.disk, whole, len).await,
+            true => self.disk_read_in_time(at.disk, whole, len).await,
             false => self.disk_read(at.disk, whole, len).await.map(Some),
         };
         match read {
@@ -446,20 +446,20 @@ impl Store {
         found.iter().filter_map(Copied::image).map(|(version, _)| *version).max().unwrap_or(0)
     }
 
-    /// Every copy of a page on the current disks, and the newest sound image there. With `patiently`, a disk that
-    /// stalls is waited for only where no other copy was read whole, with version `least` at least; and never while a
-    /// pool is being opened, when a copy that is behind could be taken for the newest.
+    /// Every copy of a page on the current disks, and the newest sound image there. With `in_time`, a disk that stalls
+    /// is waited for only where no other copy was read whole, with version `least` at least; and never while a pool is
+    /// being opened, when a copy that is behind could be taken for the newest.
     pub(super) async fn read_copies(
         &self,
         id: PageId,
         home: (PageRun, u32),
         least: u64,
-        patiently: bool,
+        in_time: bool,
     ) -> (Vec<SlabAt>, Vec<Copied>) {
         let copies = self.page_copies(home.0.segment, true);
         let first = first_block(home);
-        let patiently = patiently && (self.writing.get() || self.read_only);
-        let mut found = join(copies.iter().map(|at| self.read_copy(id, *at, first, patiently))).await;
+        let in_time = in_time && (self.writing.get() || self.read_only);
+        let mut found = join(copies.iter().map(|at| self.read_copy(id, *at, first, in_time))).await;
         if !found.iter().any(|found| matches!(found, Copied::Whole((version, _)) if *version >= least)) {
             for (at, found) in copies.iter().zip(&mut found).filter(|(_, found)| matches!(found, Copied::Late)) {
                 *found = self.read_copy(id, *at, first, false).await;

@@ -38,7 +38,7 @@ struct Single {
     at: u64,
     len: u64,
     /// It is given up when it takes too long.
-    patient: bool,
+    in_time: bool,
     part: usize,
     read: usize,
 }
@@ -46,7 +46,7 @@ struct Single {
 /// Some of them with one call.
 struct Call {
     disk: DiskNo,
-    patient: bool,
+    in_time: bool,
     at: u64,
     len: u64,
     singles: Vec<Single>,
@@ -134,11 +134,11 @@ impl Store {
         let mut singles = Vec::new();
         for (nth, (part, plan)) in parts.iter().zip(plans).enumerate() {
             let Some(plan) = plan else { continue };
-            let patient = self.may_do_without(&part.target, plan);
+            let in_time = self.may_do_without(&part.target, plan);
             for (read, wanted) in plan.reads.iter().enumerate() {
                 let Some((at, block)) = part.target.locate(wanted.slot, wanted.blocks.start) else { continue };
                 let (offset, len) = (self.slab_offset(at, block).0, wanted.blocks.len() as u64 * BLOCK);
-                singles.push(Single { disk: at.disk, at: offset, len, patient, part: nth, read });
+                singles.push(Single { disk: at.disk, at: offset, len, in_time, part: nth, read });
             }
         }
         singles.sort_unstable_by_key(|single| (single.disk, single.at, single.part, single.read));
@@ -157,7 +157,7 @@ impl Store {
                 }
                 None => calls.push(Call {
                     disk: single.disk,
-                    patient: single.patient,
+                    in_time: single.in_time,
                     at: single.at,
                     len: single.len,
                     singles: alloc::vec![single],
@@ -186,8 +186,8 @@ impl Store {
 
     async fn run_call(&self, call: Call) -> Vec<(usize, usize, Came)> {
         let (at, len) = (DiskOffset(call.at), call.len as usize);
-        let read = match call.patient {
-            true => self.disk_read_patiently(call.disk, at, len).await,
+        let read = match call.in_time {
+            true => self.disk_read_in_time(call.disk, at, len).await,
             false => self.disk_read(call.disk, at, len).await.map(Some),
         };
         let alone = call.singles.len() == 1;
@@ -211,6 +211,6 @@ impl Call {
     fn takes(&self, single: &Single, gap_max: u64) -> bool {
         let end = self.at + self.len;
         let near = single.at <= end + gap_max;
-        near && self.patient == single.patient && single.at + single.len - self.at <= CALL_MAX
+        near && self.in_time == single.in_time && single.at + single.len - self.at <= CALL_MAX
     }
 }

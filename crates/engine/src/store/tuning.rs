@@ -26,7 +26,7 @@ pub struct Tuning {
     /// Bytes per column written with one call.
     pub run_bytes: u64,
     /// A read that takes longer is answered from other disks, where there is redundancy.
-    pub read_patience: Nanos,
+    pub read_timeout: Nanos,
     /// The write timeout: a disk that takes longer for a write or a flush is taken out, where everything on it is safe
     /// without it.
     pub write_limit: Nanos,
@@ -63,7 +63,7 @@ impl Default for Tuning {
             turn_time: Nanos::millis(125),
             runs_in_flight: 8,
             run_bytes: 1 << 20,
-            read_patience: Nanos::secs(1),
+            read_timeout: Nanos::secs(1),
             write_limit: Nanos::secs(30),
             bad_blocks_max: 256,
             failures_max: 3,

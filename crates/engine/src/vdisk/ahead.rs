@@ -123,9 +123,9 @@ impl Vdisk {
         let data_len = layout.data_len().0;
         let mut parts = Vec::new();
         for stripe in stripes.clone() {
-            let flies = self.flying(stripe).is_some();
+            let in_flight = self.in_flight(stripe).is_some();
             let place = self.store.map.borrow().place_of(self.table(), stripe);
-            let Some(place) = place.filter(|place| !flies && self.store.map.borrow().ahead.get(*place).is_none())
+            let Some(place) = place.filter(|place| !in_flight && self.store.map.borrow().ahead.get(*place).is_none())
             else {
                 continue;
             };

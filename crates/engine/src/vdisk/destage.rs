@@ -96,11 +96,11 @@ impl Vdisk {
 
     /// [`Vdisk::destage_and_wait`] with memory from `budget`, until it is down.
     pub(crate) async fn merge(self: &Rc<Self>, stripe: u64, budget: &Budget, by: By) -> Result<()> {
-        // An older version that flies must be the truth before the merge can read it.
-        self.until_down(stripe, by, || self.flying(stripe).is_none()).await?;
+        // An older version that is in flight must be the truth before the merge can read it.
+        self.until_down(stripe, by, || self.in_flight(stripe).is_none()).await?;
         let Some(cost) = self.with_filling(stripe, |buffer| merge_memory(buffer)) else { return Ok(()) };
         let _lease = if cost > 0 { Some(budget.take(cost).await) } else { None };
-        self.until_down(stripe, by, || self.flying(stripe).is_none()).await?;
+        self.until_down(stripe, by, || self.in_flight(stripe).is_none()).await?;
         let Some((id, holes)) = self.with_filling(stripe, |buffer| (buffer.id, buffer.holes())) else { return Ok(()) };
         if let (Some(first), Some(last)) = (holes.first(), holes.last()) {
             let (from, to) = (first.start, last.end);
@@ -134,8 +134,9 @@ impl Vdisk {
         if !self.forget_blank(stripe, admitted).await? {
             self.seal_if_whole(stripe);
         }
-        if let Some(sealed) = self.flying(stripe) {
-            self.until_down(stripe, by, || !self.flying(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed))).await?;
+        if let Some(sealed) = self.in_flight(stripe) {
+            self.until_down(stripe, by, || !self.in_flight(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed)))
+                .await?;
         }
         Ok(())
     }
@@ -171,10 +172,10 @@ impl Vdisk {
         Ok(())
     }
 
-    /// Whether the version of `stripe` that flies waits for room in the log, or behind others that do.
+    /// Whether the version of `stripe` that is in flight waits for room in the log, or behind others that do.
     fn is_held(&self, stripe: u64) -> bool {
         let room = |sealed: &Rc<Sealed>| if sealed.landed_from().is_some() { Room::Destage } else { Room::Commit };
-        self.flying(stripe).is_some_and(|sealed| self.queue_for(room(&sealed)).held.get() > 0)
+        self.in_flight(stripe).is_some_and(|sealed| self.queue_for(room(&sealed)).held.get() > 0)
     }
 
     fn waits_for_log(&self) -> Error {

@@ -80,15 +80,15 @@ impl Vdisk {
         if !self.has_one_table() || !blank() {
             return Ok(false);
         }
-        while self.flying(stripe).is_some() {
+        while self.in_flight(stripe).is_some() {
             admitted()?;
             self.moved.changed().await;
         }
         self.forget_if(stripe, blank, admitted).await
     }
 
-    /// Unmaps `stripe`, no version of which flies, if it is still `so` when there is room for that in the log. Says
-    /// whether it was. `admitted`: an error where whoever asks may wait no longer.
+    /// Unmaps `stripe`, no version of which is in flight, if it is still `so` when there is room for that in the log.
+    /// Says whether it was. `admitted`: an error where whoever asks may wait no longer.
     pub(super) async fn forget_if(
         &self,
         stripe: u64,
@@ -99,7 +99,7 @@ impl Vdisk {
         let room = if landed { Room::Destage } else { Room::Commit };
         self.store.log.reserve_unless(RECORD_LEN, room, admitted).await?;
         // Somebody may have written into it meanwhile.
-        let still = so() && self.flying(stripe).is_none() && self.has_one_table() && !self.removed.get();
+        let still = so() && self.in_flight(stripe).is_none() && self.has_one_table() && !self.removed.get();
         if still {
             self.forget(stripe..stripe + 1);
         }
@@ -141,8 +141,9 @@ impl Vdisk {
     }
 
     async fn unmap_now(&self, stripes: Range<u64>) -> Result<bool> {
-        let flies = || self.stripes.borrow().range(stripes.clone()).any(|(_, gathering)| gathering.flying.is_some());
-        while flies() {
+        let in_flight =
+            || self.stripes.borrow().range(stripes.clone()).any(|(_, gathering)| gathering.in_flight.is_some());
+        while in_flight() {
             self.check_flows()?;
             self.moved.changed().await;
         }
@@ -155,10 +156,10 @@ impl Vdisk {
         Ok(self.forget(stripes))
     }
 
-    /// The rest of it: synchronous, and none of the stripes flies. Returns whether there was anything to forget.
+    /// The rest of it: synchronous, and none of the stripes is in flight. Returns whether there was anything to forget.
     fn forget(&self, stripes: Range<u64>) -> bool {
         let table = self.table();
-        self.given.borrow_mut().forget(stripes.clone());
+        self.partial_discards.borrow_mut().forget(stripes.clone());
         let dropped = self.drop_buffers(stripes.clone());
         let mapped: Vec<u64> = {
             let map = self.store.map.borrow();

@@ -143,7 +143,7 @@ impl Vdisk {
 
     /// Has a stripe gather, claims included, and looks where its bytes are. Synchronous. None: it cannot be moved now.
     fn open_for_lift(&self, stripe: u64) -> Option<Lifted> {
-        if self.removed.get() || self.flying(stripe).is_some() || self.check_not_lost(stripe).is_err() {
+        if self.removed.get() || self.in_flight(stripe).is_some() || self.check_not_lost(stripe).is_err() {
             return None;
         }
         if self.with_filling(stripe, |_| ()).is_none() {
@@ -251,7 +251,7 @@ impl Vdisk {
         let mut stripes = self.stripes.borrow_mut();
         let gathering = stripes.get_mut(&stripe).expect("it was looked up");
         let buffer = gathering.filling.take().expect("it was looked up");
-        if gathering.flying.is_none() {
+        if gathering.in_flight.is_none() {
             stripes.remove(&stripe);
         }
         drop(stripes);

@@ -21,7 +21,7 @@ struct WriteCase {
     /// Bytes in memory that the log does not hold yet, and that this write does not replace.
     unlanded: usize,
     /// An older version of the stripe is on its way to the disks.
-    flies: bool,
+    in_flight: bool,
     /// Bytes that a merge would read from the disks.
     merge_reads: u64,
     /// Small writes leave packed.
@@ -47,7 +47,7 @@ impl Vdisk {
             if held > 0 {
                 lines.push(format!("  {held} bytes from memory, where they are gathered"));
             }
-            if self.flying(stripe).is_some() {
+            if self.in_flight(stripe).is_some() {
                 if held < range.len() {
                     lines.push(format!("  {} bytes from memory, on their way to the disks", range.len() - held));
                 }
@@ -71,9 +71,9 @@ impl Vdisk {
             let missing = without(&holes, &range);
             let merge = missing.first().zip(missing.last()).map(|(first, last)| first.start..last.end);
             // What an older version has brought down by then, a merge reads back from there.
-            let flies = self.flying(stripe).is_some();
+            let in_flight = self.in_flight(stripe).is_some();
             let merge_reads = match merge {
-                Some(merge) if flies => merge.len() as u64,
+                Some(merge) if in_flight => merge.len() as u64,
                 Some(merge) => {
                     let below = self.below(stripe, merge);
                     below
@@ -89,7 +89,7 @@ impl Vdisk {
                 unlanded: self.with_filling(stripe, |buffer| buffer.unlanded_outside(range.clone())).unwrap_or(0),
                 range,
                 holes,
-                flies,
+                in_flight,
                 merge_reads,
                 packs: self.may_pack(),
                 loggers: self.store.loggers(),
@@ -154,7 +154,7 @@ fn explain_stripe(case: &WriteCase) -> Vec<String> {
     if missing.is_empty() {
         let alone = case.range.len() as u64 == layout.data_len().0;
         let why = if alone { "a whole stripe" } else { "completes a stripe that is gathered in memory" };
-        let wait = if case.flies { ", once the version before it is down" } else { "" };
+        let wait = if case.in_flight { ", once the version before it is down" } else { "" };
         let parity = match layout.parity() {
             0 => String::new(),
             1 => String::from("1 parity column, "),
@@ -221,7 +221,7 @@ mod tests {
             range,
             holes,
             unlanded: 0,
-            flies: false,
+            in_flight: false,
             merge_reads: 0,
             packs: false,
             loggers: vec![DiskNo(0), DiskNo(1), DiskNo(4)],

@@ -4,7 +4,7 @@
 //!    still leave whole a moment later. Where that would be much, long partial stripes that seem to be finished are
 //!    merged and leave instead: that writes them once.
 //! 2. Stripes that fly are waited for.
-//! 3. The log is made durable; that brings the data of the flying stripes with it (see `store/commit.rs`).
+//! 3. The log is made durable; that brings the data of the stripes in flight with it (see `store/commit.rs`).
 
 use super::write::RETRY;
 use super::{Vdisk, add};
@@ -39,12 +39,12 @@ impl Vdisk {
             for stripe in &rest {
                 self.land(*stripe).await?;
             }
-            // Looked at only now: what gathered behind a flying version may have been sealed while others were landed.
-            let flying = rest.iter().filter_map(|stripe| Some((*stripe, self.flying(*stripe)?)));
-            let flying: Vec<_> = flying.filter(|(_, sealed)| !sealed.is_landed()).collect();
+            // Looked at only now: what gathered behind a version in flight may be sealed since others were landed.
+            let in_flight = rest.iter().filter_map(|stripe| Some((*stripe, self.in_flight(*stripe)?)));
+            let in_flight: Vec<_> = in_flight.filter(|(_, sealed)| !sealed.is_landed()).collect();
             rest.clear();
-            for (stripe, sealed) in flying {
-                while self.flying(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed)) {
+            for (stripe, sealed) in in_flight {
+                while self.in_flight(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed)) {
                     self.check_flows()?;
                     self.moved.changed().await;
                 }
@@ -118,10 +118,10 @@ impl Vdisk {
         }
         let kept = self.kept.borrow().get(&stripe).cloned();
         let in_limbo = self.store.limbo.landed(self.table(), stripe);
-        for sealed in [kept, in_limbo, self.flying(stripe)].into_iter().flatten() {
+        for sealed in [kept, in_limbo, self.in_flight(stripe)].into_iter().flatten() {
             let mut landed = core::mem::take(&mut *sealed.landed.borrow_mut());
             // Its newest content, so that no older one follows what was landed since.
-            let newest = self.flying(stripe).unwrap_or_else(|| sealed.clone());
+            let newest = self.in_flight(stripe).unwrap_or_else(|| sealed.clone());
             self.move_below(stripe, bound, &mut landed, |at, bytes| {
                 // One that is not whole has some of it only.
                 sealed.get(at, bytes);

@@ -2,11 +2,11 @@
 //! [`given`], [`destage`] and `clear`; this file owns the state they share.
 //!
 //! Invariants
-//! 1. A stripe has at most one buffer that gathers and one that flies; the flying one is older. Reading looks at them
-//!    in that order, then at the tables.
+//! 1. A stripe has at most one buffer that gathers and one that is in flight; the one in flight is older. Reading looks
+//!    at them in that order, then at the tables.
 //! 2. Every gathering buffer holds a claim on one free stripe, so what was accepted can always be written.
-//! 3. A stripe's next version is not sealed while the one before it flies: commits of one stripe are logged in the
-//!    order of their contents.
+//! 3. A stripe's next version is not sealed while the one before it is in flight: commits of one stripe are logged in
+//!    the order of their contents.
 //! 4. After a write was lost for good (more disks failed than the layout survives) every flush fails: nobody is told
 //!    that it is safe. Reading what it wrote fails, too: never is an older version read, until its owner clears it.
 
@@ -17,8 +17,8 @@ pub mod discard;
 mod down;
 pub mod explain;
 pub mod flush;
-mod given;
 pub mod pack;
+mod partial_discards;
 pub mod read;
 pub mod write;
 
@@ -60,7 +60,7 @@ pub struct Vdisk {
     /// Those of them of which the log holds flushed data: it must move on with the log's head, or nothing of the pool
     /// could.
     kept: RefCell<BTreeMap<u64, Rc<Sealed>>>,
-    given: RefCell<given::Given>,
+    partial_discards: RefCell<partial_discards::PartialDiscards>,
     touched: Cell<Nanos>,
     idle_timer: Cell<bool>,
     /// Stripes that could not be merged when this was tried last: see [`destage::SetAside`].
@@ -139,7 +139,7 @@ impl Queue {
 #[derive(Default)]
 struct Gathering {
     filling: Option<StripeBuffer>,
-    flying: Option<Rc<Sealed>>,
+    in_flight: Option<Rc<Sealed>>,
 }
 
 /// What a virtual disk did since the pool was opened. All in bytes but the counts.
@@ -189,7 +189,7 @@ impl Vdisk {
             stuck: Cell::new(None),
             waiting: Cell::new(0),
             kept: RefCell::default(),
-            given: RefCell::default(),
+            partial_discards: RefCell::default(),
             touched,
             idle_timer: Cell::new(false),
             set_aside: RefCell::default(),
@@ -210,7 +210,7 @@ impl Vdisk {
                 .filling
                 .as_ref()
                 .map(|buffer| (buffer.have_len(), buffer.unlanded_len(), buffer.landed.oldest()));
-            alloc::format!("{stripe}: gathers {filling:?}, flies {}", gathering.flying.is_some())
+            alloc::format!("{stripe}: gathers {filling:?}, in flight {}", gathering.in_flight.is_some())
         };
         let stripes: Vec<String> = stripes.iter().map(one).collect();
         let queues = [&self.queue, &self.landed_queue]
@@ -235,7 +235,7 @@ impl Vdisk {
     pub fn claims(&self) -> Option<u64> {
         let stripes = self.stripes.borrow();
         let calm =
-            self.queue.is_idle() && self.landed_queue.is_idle() && stripes.values().all(|now| now.flying.is_none());
+            self.queue.is_idle() && self.landed_queue.is_idle() && stripes.values().all(|now| now.in_flight.is_none());
         calm.then(|| stripes.values().filter(|now| now.filling.is_some()).count() as u64)
     }
 
@@ -311,7 +311,7 @@ impl Vdisk {
     fn check_flows(&self) -> Result<()> {
         self.store.check_not_frozen()?;
         match self.waits_since() {
-            Some(since) if self.store.is_patience_over(since) && self.store.misses_disks() => {
+            Some(since) if self.store.is_timeout_over(since) && self.store.misses_disks() => {
                 Err(frozen(alloc::format!(
                     "too few disks are there to write {}: what was written waits for them in memory",
                     self.layout()

@@ -165,7 +165,7 @@ impl Vdisk {
             blocks > 0 && blocks <= most && buffer.lent == 0
         };
         let settled = !unsettled.contains(&stripe) && !self.abandoned.borrow().contains(&stripe);
-        settled && self.flying(stripe).is_none() && self.with_filling(stripe, look).unwrap_or(false)
+        settled && self.in_flight(stripe).is_none() && self.with_filling(stripe, look).unwrap_or(false)
     }
 
     /// Reads what is missing of blocks of which only a part was written. What cannot be read goes to `rest`.
@@ -275,9 +275,9 @@ impl Vdisk {
             let mut stripes = self.stripes.borrow_mut();
             let gathering = stripes.get_mut(&stripe).expect("it gathers");
             let part = Rc::new(gathering.filling.take().expect("it gathers").close(retires));
-            gathering.flying = Some(part.clone());
+            gathering.in_flight = Some(part.clone());
             drop(stripes);
-            self.store.flying_changed(part.charged() as i64);
+            self.store.in_flight_changed(part.charged() as i64);
             for (block, _) in part.part().expect("it is none").blocks() {
                 let mut bytes = [0; UNIT as usize];
                 part.get(block * UNIT as usize, &mut bytes);

@@ -1,4 +1,4 @@
-//! A read: buffers first (the gathering one, then the flying one), then the tables from the newest down, then zeros.
+//! A read: buffers first (the gathering one, then the one in flight), then the tables from the newest down, then zeros.
 //! What the tables name is copied from what was read ahead of that place, if it was; the rest is read from the disks,
 //! all of a request together.
 //!
@@ -111,8 +111,8 @@ impl Vdisk {
             Some(buffer) => buffer.get(*at, into),
             None => alloc::vec![*at..*at + into.len()],
         };
-        let flying = gathering.and_then(|gathering| gathering.flying.as_ref());
-        let holes = holes.into_iter().flat_map(|hole| match flying {
+        let in_flight = gathering.and_then(|gathering| gathering.in_flight.as_ref());
+        let holes = holes.into_iter().flat_map(|hole| match in_flight {
             Some(sealed) => sealed.get(hole.start, &mut into[hole.start - at..hole.end - at]),
             None => alloc::vec![hole],
         });

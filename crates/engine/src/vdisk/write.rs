@@ -148,7 +148,7 @@ impl Vdisk {
         buffer.put(at, bytes, false);
         if keep {
             buffer.written = true;
-            self.given.borrow_mut().wrote(stripe, at..at + bytes.len());
+            self.partial_discards.borrow_mut().wrote(stripe, at..at + bytes.len());
         }
         buffer.touched = now;
         self.touched.set(now);
@@ -188,7 +188,7 @@ impl Vdisk {
             if let Some(reason) = self.lacks_disks() {
                 // Not full: there is nothing to write to until they are back.
                 let since = *waits.get_or_insert(self.store.world.now());
-                if self.store.is_patience_over(since) {
+                if self.store.is_timeout_over(since) {
                     return Err(frozen(reason));
                 }
                 self.store.world.sleep(RETRY).await;
@@ -198,16 +198,16 @@ impl Vdisk {
             self.store.forget_streams(None);
             // Stripes that fly, and records that are to be durable, tell by themselves when they are. Partial stripes
             // have to be asked to leave; where even that has brought nothing, nothing will.
-            let flies = self.store.flying.get() > 0 || self.store.map.borrow().is_freeing();
+            let in_flight = self.store.in_flight.get() > 0 || self.store.map.borrow().is_freeing();
             let gathers = self.stripes.borrow().values().any(|gathering| gathering.filling.is_some());
-            if !flies && (!gathers || relieved == 2) {
+            if !in_flight && (!gathers || relieved == 2) {
                 return fail!(
                     NoSpace,
                     "the pool is full: no stripe of {} is free; add a disk, delete data, or discard",
                     self.layout()
                 );
             }
-            relieved += !flies as u32;
+            relieved += !in_flight as u32;
             let room = self.store.room.changed();
             self.store.wants_stripes.set(true);
             self.store.log.demand();
@@ -226,20 +226,20 @@ impl Vdisk {
             .then(|| format!("{} takes at least {needed} disks to be written, {there} are there", record.layout))
     }
 
-    /// Seals `stripe` if it is whole and no older version of it flies.
+    /// Seals `stripe` if it is whole and no older version of it is in flight.
     pub(super) fn seal_if_whole(self: &Rc<Self>, stripe: u64) {
         let mut stripes = self.stripes.borrow_mut();
         let Some(gathering) = stripes.get_mut(&stripe) else { return };
         // A blank one is about to be unmapped.
         let leaves = |buffer: &StripeBuffer| buffer.is_whole() && !(self.has_one_table() && buffer.is_blank());
-        if gathering.flying.is_some() || !gathering.filling.as_ref().is_some_and(leaves) {
+        if gathering.in_flight.is_some() || !gathering.filling.as_ref().is_some_and(leaves) {
             return;
         }
         let Some(buffer) = gathering.filling.take() else { return };
         let sealed = Rc::new(buffer.seal(self.store.log.seq()));
-        self.store.flying_changed(sealed.charged() as i64);
+        self.store.in_flight_changed(sealed.charged() as i64);
         let landed = sealed.landed_from().is_some();
-        gathering.flying = Some(sealed);
+        gathering.in_flight = Some(sealed);
         drop(stripes);
         let room = if landed { Room::Destage } else { Room::Commit };
         self.queue_for(room).stripes.borrow_mut().push_back(stripe);
@@ -285,7 +285,7 @@ impl Vdisk {
     /// abandoned only where none is missing, or where nobody can wait any longer.
     async fn write_or_wait(self: &Rc<Self>, mut run: Vec<u64>, room: Room) {
         let mut in_vain = 0;
-        let queued: Vec<_> = run.iter().map(|stripe| self.flying(*stripe).as_ref().map(Rc::downgrade)).collect();
+        let queued: Vec<_> = run.iter().map(|stripe| self.in_flight(*stripe).as_ref().map(Rc::downgrade)).collect();
         let queued: BTreeMap<u64, _> = run.iter().copied().zip(queued).collect();
         loop {
             let changes = self.store.changes.get();
@@ -293,7 +293,7 @@ impl Vdisk {
             // A newer version of a stripe that is down may fly in another run: that is none of this one's business.
             run.retain(|stripe| {
                 let queued = queued[stripe].as_ref().map_or(core::ptr::null(), Weak::as_ptr);
-                self.flying(*stripe).is_some_and(|now| Rc::as_ptr(&now) == queued)
+                self.in_flight(*stripe).is_some_and(|now| Rc::as_ptr(&now) == queued)
             });
             // Disks that went meanwhile may be back already.
             let changed = self.store.changes.get() != changes && in_vain < TRIES;
@@ -319,7 +319,7 @@ impl Vdisk {
         self.moved.notify();
         loop {
             let away = self.store.members.borrow().values().any(|member| member.disk.is_none());
-            let over = self.store.is_patience_over(since);
+            let over = self.store.is_timeout_over(since);
             if !(away || changed) || self.store.is_closing() || self.removed.get() || self.store.log.failure().is_some()
             {
                 return false;
@@ -386,8 +386,8 @@ impl Vdisk {
     /// Writes stripes to consecutive places from `place` on, and commits them.
     async fn write_part(self: &Rc<Self>, place: Place, stripes: &[u64]) -> Result<()> {
         let layout = self.layout();
-        let sealed: Vec<Rc<Sealed>> = stripes.iter().filter_map(|stripe| self.flying(*stripe)).collect();
-        assert_eq!(sealed.len(), stripes.len(), "a queued stripe flies until it is committed");
+        let sealed: Vec<Rc<Sealed>> = stripes.iter().filter_map(|stripe| self.in_flight(*stripe)).collect();
+        assert_eq!(sealed.len(), stripes.len(), "a queued stripe is in flight until it is committed");
         let Some(target) = Target::new(&self.store, place) else {
             self.store.map.borrow_mut().end_write(place, stripes.len() as u32);
             return Err(lost(format!("segment {} is gone", place.segment)));
@@ -514,11 +514,11 @@ impl Vdisk {
         self.is_down(stripe, sealed);
     }
 
-    /// A flying stripe is down: its buffers go, and what gathered meanwhile may follow.
+    /// A stripe in flight is down: its buffers go, and what gathered meanwhile may follow.
     pub(super) fn is_down(self: &Rc<Self>, stripe: u64, sealed: &Sealed) {
         let mut stripes = self.stripes.borrow_mut();
-        let gathering = stripes.get_mut(&stripe).expect("a flying stripe has its buffers");
-        gathering.flying = None;
+        let gathering = stripes.get_mut(&stripe).expect("a stripe in flight has its buffers");
+        gathering.in_flight = None;
         if gathering.filling.is_none() {
             stripes.remove(&stripe);
         }
@@ -529,7 +529,7 @@ impl Vdisk {
     }
 
     fn forget_sealed(&self, sealed: &Sealed) {
-        self.store.flying_changed(-(sealed.charged() as i64));
+        self.store.in_flight_changed(-(sealed.charged() as i64));
         self.store.buffered_changed(-(sealed.charged() as i64));
     }
 
@@ -537,7 +537,7 @@ impl Vdisk {
     fn abandon(self: &Rc<Self>, run: &[u64], error: crate::error::Error) {
         self.failed.borrow_mut().get_or_insert(error);
         for stripe in run {
-            if let Some(sealed) = self.flying(*stripe) {
+            if let Some(sealed) = self.in_flight(*stripe) {
                 let table = self.table();
                 self.store.map.borrow_mut().unclaim(table);
                 self.abandoned.borrow_mut().insert(*stripe);
@@ -547,7 +547,7 @@ impl Vdisk {
                 }
                 let mut stripes = self.stripes.borrow_mut();
                 if let Some(gathering) = stripes.get_mut(stripe) {
-                    *gathering = Gathering { filling: gathering.filling.take(), flying: None };
+                    *gathering = Gathering { filling: gathering.filling.take(), in_flight: None };
                 }
                 drop(stripes);
                 self.forget_sealed(&sealed);
@@ -564,8 +564,8 @@ impl Vdisk {
         kept.landed_from()
     }
 
-    pub(super) fn flying(&self, stripe: u64) -> Option<Rc<Sealed>> {
-        self.stripes.borrow().get(&stripe).and_then(|gathering| gathering.flying.clone())
+    pub(super) fn in_flight(&self, stripe: u64) -> Option<Rc<Sealed>> {
+        self.stripes.borrow().get(&stripe).and_then(|gathering| gathering.in_flight.clone())
     }
 
     /// Data that nobody flushes is landed once the disk has been idle for a while.

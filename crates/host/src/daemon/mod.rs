@@ -168,15 +168,15 @@ impl Running {
 
 impl Daemon {
     /// Looks for pools and exports that could be there now and were not before. Disks that are claimed by somebody are
-    /// waited for until `patience` is over. Says whether one that an open pool misses is claimed even then.
-    fn rescan(&self, patience: Instant, looking: Looking) -> bool {
+    /// waited for until `deadline`. Says whether one that an open pool misses is claimed even then.
+    fn rescan(&self, deadline: Instant, looking: Looking) -> bool {
         let _alone = lock(&self.changing);
-        self.look_around(patience, looking)
+        self.look_around(deadline, looking)
     }
 
     /// Looks as [`Daemon::rescan`] does, for who keeps others from changing anything.
-    fn look_around(&self, patience: Instant, looking: Looking) -> bool {
-        let claimed = self.open_found_pools(patience, looking);
+    fn look_around(&self, deadline: Instant, looking: Looking) -> bool {
+        let claimed = self.open_found_pools(deadline, looking);
         if let Ok(pools) = self.parts.engine.pools() {
             self.restore_exports(&pools);
         }

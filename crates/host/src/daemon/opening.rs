@@ -67,7 +67,7 @@ type Found = (PathBuf, Label);
 struct Attempt {
     looking: Looking,
     /// Until when disks are waited for that are claimed by somebody.
-    patience: Instant,
+    deadline: Instant,
     /// Without those that are claimed even then.
     partly: bool,
 }
@@ -103,11 +103,11 @@ impl Unopened {
 
 impl Daemon {
     /// Opens every pool that is found and not open, and gives disks back to those that are. What cannot be opened is
-    /// kept with the reason. Disks that are claimed by somebody are waited for until `patience` is over. Says whether
+    /// kept with the reason. Disks that are claimed by somebody are waited for until `deadline`. Says whether
     /// somebody still claims a disk that an open pool misses.
-    pub(super) fn open_found_pools(&self, patience: Instant, looking: Looking) -> bool {
+    pub(super) fn open_found_pools(&self, deadline: Instant, looking: Looking) -> bool {
         let Ok(open) = self.parts.engine.pools() else { return false };
-        let how = Attempt { looking, patience, partly: Instant::now() < patience };
+        let how = Attempt { looking, deadline, partly: Instant::now() < deadline };
         let mut found: BTreeMap<String, Vec<Found>> = BTreeMap::new();
         for (path, label) in self.labelled(&open) {
             if let Ok(Some(label)) = label
@@ -149,7 +149,7 @@ impl Daemon {
 
     /// Opens a pool that was found, if it is to be open. What is left of it when it is not.
     fn open_found(&self, id: &str, members: &[Found], open: &[String], how: Attempt) -> Option<Unopened> {
-        let Attempt { looking, patience, partly } = how;
+        let Attempt { looking, deadline, partly } = how;
         if let Some(tried) = self.tried(id, members).filter(|_| looking == Looking::Again) {
             return Some(tried);
         }
@@ -163,7 +163,7 @@ impl Daemon {
             }
             _ if looking == Looking::Survey => left(Why::Unasked, "it was not asked for yet"),
             wanted => self
-                .open_pool(&name, open, members, self.how(wanted.unwrap_or(Wanted::Open)), patience, partly)
+                .open_pool(&name, open, members, self.how(wanted.unwrap_or(Wanted::Open)), deadline, partly)
                 .map_err(|error| {
                     (if error.kind == Kind::AlreadyExists { Why::Busy } else { Why::Failed }, error.message)
                 }),
@@ -234,7 +234,7 @@ impl Daemon {
         open: &[String],
         members: &[Found],
         how: OpenHow,
-        patience: Instant,
+        deadline: Instant,
         partly: bool,
     ) -> Answer<()> {
         if open.iter().any(|other| other == name) {
@@ -250,7 +250,7 @@ impl Daemon {
             }
         }
         let paths: Vec<PathBuf> = members.iter().map(|(path, _)| path.clone()).collect();
-        self.open_members(name, &paths, how, patience, partly)?;
+        self.open_members(name, &paths, how, deadline, partly)?;
         if how.run == Run::Dry {
             return Ok(());
         }
@@ -260,10 +260,10 @@ impl Daemon {
         Ok(())
     }
 
-    fn open_members(&self, name: &str, paths: &[PathBuf], how: OpenHow, patience: Instant, partly: bool) -> Answer<()> {
+    fn open_members(&self, name: &str, paths: &[PathBuf], how: OpenHow, deadline: Instant, partly: bool) -> Answer<()> {
         loop {
             match self.parts.engine.pool_open(paths, how) {
-                Err(error) if error.kind == Kind::AlreadyExists && Instant::now() < patience => {
+                Err(error) if error.kind == Kind::AlreadyExists && Instant::now() < deadline => {
                     thread::sleep(CLAIM_EVERY)
                 }
                 // One that cannot be had must not keep the others away from whoever needs them.

@@ -202,20 +202,20 @@ impl Control {
     }
 
     /// Makes `/dev/ublkbN`, and reads its partition table through the queues. Errors: `TimedOut`.
-    pub(crate) fn start(&self, number: u32, patience: Duration) -> io::Result<()> {
-        self.command(START_DEV, number, (0, 0), u64::from(std::process::id()), Some(patience)).map(drop)
+    pub(crate) fn start(&self, number: u32, timeout: Duration) -> io::Result<()> {
+        self.command(START_DEV, number, (0, 0), u64::from(std::process::id()), Some(timeout)).map(drop)
     }
 
     /// Ends `/dev/ublkbN`: a file system on it is told, requests under way are answered by the queues, which then end.
     /// Errors: `TimedOut`; it goes on.
-    pub(crate) fn stop(&self, number: u32, patience: Duration) -> io::Result<()> {
-        self.command(STOP_DEV, number, (0, 0), 0, Some(patience)).map(drop)
+    pub(crate) fn stop(&self, number: u32, timeout: Duration) -> io::Result<()> {
+        self.command(STOP_DEV, number, (0, 0), 0, Some(timeout)).map(drop)
     }
 
     /// Stops the device if need be, and removes it; its number is free when nobody has it open any more.
     /// Errors: `TimedOut` when that takes longer; it goes all the same.
-    pub(crate) fn delete(&self, number: u32, patience: Duration) -> io::Result<()> {
-        self.command(DEL_DEV, number, (0, 0), 0, Some(patience)).map(drop)
+    pub(crate) fn delete(&self, number: u32, timeout: Duration) -> io::Result<()> {
+        self.command(DEL_DEV, number, (0, 0), 0, Some(timeout)).map(drop)
     }
 
     /// A command that reads or fills memory.
@@ -236,17 +236,17 @@ impl Control {
         number: u32,
         (address, len): (u64, u16),
         data: u64,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> io::Result<i32> {
         let command = ControlCommand { number, queue: u16::MAX, len, address, data, path_len: 0, pad: 0, reserved: 0 };
         let mut bytes = [0; 80];
         bytes[..size_of::<ControlCommand>()].copy_from_slice(command.as_bytes());
         let mut ring = IoUring::<squeue::Entry128>::builder().build(2)?;
         let entry = opcode::UringCmd80::new(Fd(self.0.as_raw_fd()), op).cmd(bytes).build();
-        // SAFETY: the kernel holds the file; memory is only pointed to without `patience`, and then this waits for the
+        // SAFETY: the kernel holds the file; memory is only pointed to without `timeout`, and then this waits for the
         // answer: invariant 1.
         unsafe { ring.submission().push(&entry) }.expect("the ring is empty");
-        let deadline = patience.map(|patience| Instant::now() + patience);
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
             if let Some(answer) = ring.completion().next() {
                 let result = answer.result();

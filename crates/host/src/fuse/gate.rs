@@ -60,10 +60,10 @@ impl Gate {
         Alone(self)
     }
 
-    /// Waits until nothing is under way, at most for `patience`; whether that is so.
-    pub fn idle(&self, patience: Duration) -> bool {
+    /// Waits until nothing is under way, at most for `timeout`; whether that is so.
+    pub fn idle(&self, timeout: Duration) -> bool {
         let busy = |inside: &mut Inside| inside.alone || inside.passes > 0;
-        let waited = self.left.wait_timeout_while(self.lock(), patience, busy);
+        let waited = self.left.wait_timeout_while(self.lock(), timeout, busy);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 

@@ -7,7 +7,7 @@
 //!    large payload that is half there never waits for another that is half there.
 //! 4. Buffers that are not used stay with the clients that do: when one leaves, as many are kept as the others hold or
 //!    may hold without asking.
-//! 5. While somebody waits, a client that lets the server wait for longer than its patience, for the rest of a payload
+//! 5. While somebody waits, a client that lets the server wait for longer than its timeout, for the rest of a payload
 //!    or for room to send replies, loses its connection, and with it what it held.
 
 use crate::export::PayloadPool;
@@ -21,7 +21,7 @@ pub const OWN: usize = 256 << 10;
 /// Bytes that all may hold beyond that, unless a daemon says otherwise.
 const SHARED: usize = 256 << 20;
 /// How long a client may keep the server waiting while others want what it holds.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes a second that it must take or send beside that.
 const PACE: u64 = 1 << 20;
 /// The part of the limit that unused buffers may have.
@@ -30,7 +30,7 @@ const KEPT_PART: usize = 2;
 /// What the clients of a daemon hold, and may.
 pub struct Room {
     limit: usize,
-    patience: Duration,
+    timeout: Duration,
     born: Instant,
     buffers: Arc<PayloadPool>,
     state: Mutex<State>,
@@ -98,14 +98,14 @@ impl Room {
 
     /// A room of `limit` bytes.
     pub fn new(limit: usize) -> Arc<Room> {
-        Room::with_patience(limit, PATIENCE)
+        Room::with_timeout(limit, TIMEOUT)
     }
 
-    /// Makes a room whose clients wait at most `patience`.
-    pub fn with_patience(limit: usize, patience: Duration) -> Arc<Room> {
+    /// Makes a room whose clients wait at most `timeout`.
+    pub fn with_timeout(limit: usize, timeout: Duration) -> Arc<Room> {
         let buffers = PayloadPool::of_many_threads(limit / KEPT_PART);
         let (state, given) = (Mutex::default(), Condvar::new());
-        Arc::new(Room { limit, patience, born: Instant::now(), buffers, state, given })
+        Arc::new(Room { limit, timeout, born: Instant::now(), buffers, state, given })
     }
 
     /// An account for a new connection; `hangup` ends it.
@@ -243,7 +243,7 @@ impl Account {
     /// From now on the server waits for this client to send, or to take, `len` bytes.
     pub(super) fn wait_for(&self, way: Way, len: usize) {
         let pace = Duration::from_millis(len as u64 * 1000 / PACE);
-        let due = self.room.now() + (self.room.patience + pace).as_millis() as u64;
+        let due = self.room.now() + (self.room.timeout + pace).as_millis() as u64;
         self.due(way).store(due.max(1), Ordering::Relaxed);
     }
 
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn who_lets_others_wait_is_hung_up_on_and_who_waits_itself_is_not() {
-        let room = Room::with_patience(1000, Duration::from_millis(20));
+        let room = Room::with_timeout(1000, Duration::from_millis(20));
         let cut = Arc::new(AtomicBool::new(false));
         let told = cut.clone();
         let idle = room.open(Box::new(move || told.store(true, Ordering::Relaxed)));

@@ -99,9 +99,9 @@ impl Server {
         let queues = std::mem::take(&mut self.queues);
         // The queues serve on: a file system that is still on it is written out.
         let stopped = self.control.stop(self.number, self.config.drain);
-        let patience = if stopped.is_ok() { self.config.drain } else { Duration::ZERO };
+        let timeout = if stopped.is_ok() { self.config.drain } else { Duration::ZERO };
         for Serving { answers, thread, done } in queues {
-            if matches!(done.recv_timeout(patience), Err(RecvTimeoutError::Timeout)) {
+            if matches!(done.recv_timeout(timeout), Err(RecvTimeoutError::Timeout)) {
                 answers.give_up();
             }
             // A panic there was reported already.

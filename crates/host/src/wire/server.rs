@@ -6,7 +6,7 @@
 //! 3. Who does not finish its request in time, or does not take the answer, is sent away; until then a connection is
 //!    one of few.
 
-mod patient;
+mod timed;
 mod undated;
 
 use super::document::{document, method};
@@ -21,7 +21,6 @@ use axum::{Extension, Json, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use patient::Patient;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -29,10 +28,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
+use timed::Timed;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 /// How long a stopping server waits for requests under way.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the head of a request may take, and its body.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 /// Connections at a time; the next waits for one of them to end.
@@ -49,11 +49,11 @@ pub struct Server {
 impl Server {
     /// Serves `weft` on `listener`, from now until [`Server::stop`].
     pub fn start(listener: UnixListener, weft: Arc<impl Weft>) -> io::Result<Server> {
-        Server::with_patience(listener, weft, REQUEST_WITHIN)
+        Server::with_timeout(listener, weft, REQUEST_WITHIN)
     }
 
-    /// Makes a server whose requests must arrive whole within `patience`.
-    pub fn with_patience(listener: UnixListener, weft: Arc<impl Weft>, patience: Duration) -> io::Result<Server> {
+    /// Makes a server whose requests must arrive whole within `timeout`.
+    pub fn with_timeout(listener: UnixListener, weft: Arc<impl Weft>, timeout: Duration) -> io::Result<Server> {
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
@@ -65,14 +65,14 @@ impl Server {
             runtime.block_on(async {
                 let (end, ending) = watch::channel(());
                 let router = router(weft);
-                let accepting = tokio::spawn(accept(listener, router.layer(Extension(patience)), patience, ending));
+                let accepting = tokio::spawn(accept(listener, router.layer(Extension(timeout)), timeout, ending));
                 let _ = stopped.await;
                 accepting.abort();
                 let _ = accepting.await;
                 let _ = end.send(());
-                let _ = tokio::time::timeout(STOP_PATIENCE, end.closed()).await;
+                let _ = tokio::time::timeout(STOP_TIMEOUT, end.closed()).await;
             });
-            runtime.shutdown_timeout(STOP_PATIENCE);
+            runtime.shutdown_timeout(STOP_TIMEOUT);
         })?;
         Ok(Server { stop: Some(stop), thread: Some(thread) })
     }
@@ -87,7 +87,7 @@ impl Server {
 }
 
 /// Serves whoever connects; each connection ends when `ending` is told, its last request answered.
-async fn accept(listener: tokio::net::UnixListener, router: Router, patience: Duration, ending: watch::Receiver<()>) {
+async fn accept(listener: tokio::net::UnixListener, router: Router, timeout: Duration, ending: watch::Receiver<()>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     while let Ok(place) = places.clone().acquire_owned().await {
         let Ok((stream, _)) = listener.accept().await else {
@@ -98,7 +98,7 @@ async fn accept(listener: tokio::net::UnixListener, router: Router, patience: Du
         if !undated::is_possible(SystemTime::now()) {
             tokio::spawn(async move {
                 let _place = place;
-                undated::refuse(stream, patience).await;
+                undated::refuse(stream, timeout).await;
             });
             continue;
         }
@@ -107,8 +107,8 @@ async fn accept(listener: tokio::net::UnixListener, router: Router, patience: Du
             let _place = place;
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(patience)
-                .serve_connection(TokioIo::new(Patient::new(stream, patience)), service);
+                .header_read_timeout(timeout)
+                .serve_connection(TokioIo::new(Timed::new(stream, timeout)), service);
             let (mut connection, mut ended) = (pin!(connection), pin!(ending.changed()));
             let mut told = false;
             // How it ends is the client's business.
@@ -178,9 +178,9 @@ async fn read<O: Operation>(request: Request) -> Answer<O> {
             Query::from_request_parts(&mut head, &()).await.map_err(|error| refused(error.body_text()))?.0
         }
         Carried::Body => {
-            let patience = head.extensions.get::<Duration>().copied().unwrap_or(REQUEST_WITHIN);
+            let timeout = head.extensions.get::<Duration>().copied().unwrap_or(REQUEST_WITHIN);
             let read = Json::from_request(Request::from_parts(head, body), &());
-            let read = tokio::time::timeout(patience, read).await;
+            let read = tokio::time::timeout(timeout, read).await;
             let read = read.map_err(|_| refused("the request did not arrive whole in time".into()))?;
             read.map_err(|error| refused(error.body_text()))?.0
         }

@@ -1,6 +1,6 @@
 //! The life of a pool: jobs, members, settings, leaving and coming back.
 
-use super::machine::{Machine, PATIENCE};
+use super::machine::{Machine, TIMEOUT};
 use super::{Exit, stories, table, wrong};
 use serde_json::Value;
 use std::fs;
@@ -191,7 +191,7 @@ fn a_pool_that_waits_for_its_disks_says_so_and_opens_by_itself_when_enough_are_b
     fs::rename(away("d1"), machine.disk("d1")).unwrap();
     let begun = Instant::now();
     while !waits().0.contains("(not found: d2, d3, d4)") {
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < TIMEOUT);
         std::thread::sleep(Duration::from_millis(20));
     }
     // Its content comes after its name: a copy that takes its time.

@@ -23,7 +23,7 @@ use weft_host::ops::pool::PoolList;
 use weft_host::wire::client::Client;
 
 /// Far more than anything here takes; when it is over the story has failed.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A machine with directories `disks`, `other` and `away`, of which the daemon looks for disks in the first.
 pub struct Machine {
@@ -251,7 +251,7 @@ impl Machine {
             if holds(&value) {
                 return value;
             }
-            assert!(begun.elapsed() < PATIENCE, "{line:?} is still {value:#}");
+            assert!(begun.elapsed() < TIMEOUT, "{line:?} is still {value:#}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -291,7 +291,7 @@ impl Machine {
             if !writable.flat_map(|pool| &pool.jobs).any(goes_on) {
                 return serde_json::to_value(pools).unwrap();
             }
-            assert!(begun.elapsed() < PATIENCE, "jobs go on for ever: {pools:?}");
+            assert!(begun.elapsed() < TIMEOUT, "jobs go on for ever: {pools:?}");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -305,7 +305,7 @@ impl Machine {
             if self.json(&["job", "show", &job])["state"] == "paused" {
                 return job;
             }
-            assert!(begun.elapsed() < PATIENCE, "{start:?} always ends before it is paused");
+            assert!(begun.elapsed() < TIMEOUT, "{start:?} always ends before it is paused");
         }
     }
 

@@ -103,7 +103,7 @@ pub enum Halt {
 const STRIPES: u64 = 3;
 const DISK_LEN: ByteCount = ByteCount::mib(6);
 const LATENCY: u64 = 100_000;
-const PATIENCE: Nanos = Nanos::secs(600);
+const TIMEOUT: Nanos = Nanos::secs(600);
 
 /// Every shape.
 pub fn shapes() -> Vec<Shape> {
@@ -396,7 +396,7 @@ impl Machine {
                 self.drive(async move { pool.close().await })?
                     .map_err(|error| Halt::Failed(format!("the pool does not close: {error}")))?;
                 self.rig.pool = None;
-                match self.rig.world.run_until_idle(PATIENCE) {
+                match self.rig.world.run_until_idle(TIMEOUT) {
                     Stop::Idle => Ok(()),
                     Stop::Crashed => Err(Halt::Crashed),
                     stop => Err(Halt::Failed(format!("a closed pool goes on: {stop:?}"))),
@@ -411,7 +411,7 @@ impl Machine {
 
     /// Runs a future to its end, or to the crash.
     pub fn drive<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Result<T, Halt> {
-        self.rig.world.block_on_within(PATIENCE, future).map_err(|stop| match stop {
+        self.rig.world.block_on_within(TIMEOUT, future).map_err(|stop| match stop {
             Stop::Crashed => Halt::Crashed,
             stop => Halt::Failed(format!("it never ended ({stop:?}); still there: {:?}", self.rig.world.tasks())),
         })

@@ -13,7 +13,7 @@ use super::redundancy;
 use super::scene::Scene;
 use super::upkeep::Ids;
 use crate::disk::FaultPlan;
-use crate::rig::{PATIENCE, Rig};
+use crate::rig::{Rig, TIMEOUT};
 use crate::rng::Rng;
 use crate::world::{SimWorld, Stop};
 use std::cell::RefCell;
@@ -114,7 +114,7 @@ impl Storm {
             world.crash_at(world.operations() + self.rng.range(1..self.scene.ops * 6));
         }
         let shared = self.shared.clone();
-        let stop = world.run_until(world.now() + PATIENCE, move || shared.is_over());
+        let stop = world.run_until(world.now() + TIMEOUT, move || shared.is_over());
         if let Some(why) = self.shared.failure.borrow().clone() {
             return Err(why);
         }
@@ -190,12 +190,12 @@ impl Storm {
     /// A clean stop. `false`: a power cut was due in its midst.
     fn close(&mut self) -> Result<bool, String> {
         let (world, pool) = (self.rig.world.clone(), self.rig.pool());
-        let closed = world.block_on_within(PATIENCE, async move { pool.close().await });
+        let closed = world.block_on_within(TIMEOUT, async move { pool.close().await });
         if closed.is_ok() {
             // A crash that was due in a moment finds nothing to crash.
             world.crash_at(u64::MAX);
             self.rig.pool.take().into_iter().for_each(|pool| drop(pool.release()));
-            world.run_until_idle(world.now() + PATIENCE);
+            world.run_until_idle(world.now() + TIMEOUT);
         }
         world.crash_at(u64::MAX);
         match closed {
@@ -212,7 +212,7 @@ impl Storm {
             let opening = self.rig.opening(&mut self.rng);
             let most = *self.rng.pick(&[20, 120]);
             world.crash_at(world.operations() + self.rng.range(1..most));
-            match world.block_on_within(PATIENCE, opening) {
+            match world.block_on_within(TIMEOUT, opening) {
                 Ok(Ok(pool)) => drop(pool),
                 Ok(Err(error)) if self.take_away_diverged(&error) => {
                     world.crash_at(u64::MAX);

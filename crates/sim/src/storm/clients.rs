@@ -343,7 +343,7 @@ pub(super) fn read_all(rig: &Rig, name: &str, size: u64, unit: u64) -> Result<Se
         seen
     };
     rig.world
-        .block_on_within(crate::rig::PATIENCE, reading)
+        .block_on_within(crate::rig::TIMEOUT, reading)
         .map_err(|stop| format!("reading everything hangs ({stop:?}); still there: {:?}", rig.world.tasks()))
 }
 

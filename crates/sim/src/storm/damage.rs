@@ -9,7 +9,7 @@
 use super::classic::Storm;
 use super::upkeep::Care;
 use crate::disk::{DiskImage, SimDisk};
-use crate::rig::PATIENCE;
+use crate::rig::TIMEOUT;
 use crate::rng::Rng;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -175,7 +175,7 @@ impl Storm {
         self.rig.disks.iter().enumerate().filter(|(other, _)| *other != at).for_each(|(_, disk)| disk.vanish());
         let opening = self.rig.opening(&mut self.rng);
         let size = self.scene.size.0;
-        let used = self.rig.world.block_on_within(PATIENCE, async move {
+        let used = self.rig.world.block_on_within(TIMEOUT, async move {
             let pool = opening.await?;
             if let Some(vdisk) = pool.vdisk("vdisk") {
                 let len = vdisk.stripe_len().0.min(size).next_multiple_of(4096).min(size);

@@ -13,7 +13,7 @@ use super::classic::Storm;
 use super::clients::read_all;
 use super::damage::newest_epoch;
 use crate::disk::{DiskImage, Harm, SimDisk};
-use crate::rig::PATIENCE;
+use crate::rig::TIMEOUT;
 use std::collections::BTreeMap;
 use weft_engine::format::batch::BATCH_MAGIC;
 use weft_engine::format::label::{DiskPlan, Label};
@@ -97,7 +97,7 @@ impl Storm {
 
     fn open_dared(&mut self) -> Result<(), String> {
         let opening = self.rig.opening(&mut self.rng);
-        match self.rig.world.block_on_within(PATIENCE, opening) {
+        match self.rig.world.block_on_within(TIMEOUT, opening) {
             Ok(Ok(pool)) => self.rig.pool = Some(pool),
             Ok(Err(_)) => return Ok(()),
             Err(stop) => return Err(format!("opening hangs ({stop:?})")),

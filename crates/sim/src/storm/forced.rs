@@ -9,7 +9,7 @@
 //! 4. The others catch up when they are attached, and the pool becomes well by itself.
 
 use super::outage::{Kind, Outages};
-use crate::rig::PATIENCE;
+use crate::rig::TIMEOUT;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use weft_engine::error::Result as Answer;
@@ -41,7 +41,7 @@ impl Outages {
 
     fn try_to_open(&mut self) -> Result<Answer<Rc<Pool>>, String> {
         let opening = self.rig.opening(&mut self.rng);
-        let opened = self.rig.world.block_on_within(PATIENCE, opening);
+        let opened = self.rig.world.block_on_within(TIMEOUT, opening);
         opened.map_err(|stop| format!("opening hangs ({stop:?}): {:?}", self.rig.world.tasks()))
     }
 

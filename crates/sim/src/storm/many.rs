@@ -17,7 +17,7 @@ use super::outage::{span, survives};
 use super::redundancy;
 use super::scene::Scene;
 use crate::disk::{DiskStats, FaultPlan, SimDisk};
-use crate::rig::{PATIENCE, Rig, resiliencies};
+use crate::rig::{Rig, TIMEOUT, resiliencies};
 use crate::rng::Rng;
 use crate::world::{SimWorld, Stop};
 use std::cell::{Cell, RefCell};
@@ -154,7 +154,7 @@ impl Many {
             world.crash_at(world.operations() + self.rng.range(1..1500));
         }
         let field = self.field.clone();
-        let stop = world.run_until(PATIENCE, move || field.is_over());
+        let stop = world.run_until(TIMEOUT, move || field.is_over());
         self.field.judge()?;
         if !matches!(stop, Stop::Done | Stop::Crashed) {
             let waits: Vec<String> = self.rig.pool().vdisks().iter().map(|vdisk| vdisk.describe()).collect();
@@ -217,7 +217,7 @@ impl Many {
 
     fn open(&mut self) -> Result<(), String> {
         let opening = self.rig.opening(&mut self.rng);
-        let opened = self.rig.world.block_on_within(PATIENCE, opening);
+        let opened = self.rig.world.block_on_within(TIMEOUT, opening);
         let pool = opened.map_err(|stop| format!("opening hangs ({stop:?}): {:?}", self.rig.world.tasks()))?;
         let pool = pool.map_err(|error| format!("opening: {error}"))?;
         pool.store().map.borrow_mut().config_max = self.config_max;
@@ -238,7 +238,7 @@ impl Many {
         self.rig.options.read_only = true;
         let opening = self.rig.opening(&mut self.rng);
         self.rig.options.read_only = false;
-        let opened = self.rig.world.block_on_within(PATIENCE, opening);
+        let opened = self.rig.world.block_on_within(TIMEOUT, opening);
         let pool = opened.map_err(|stop| format!("opening read-only hangs ({stop:?})"))?;
         self.rig.pool = Some(pool.map_err(|error| format!("opening read-only: {error}"))?);
         self.judge(true).map_err(|why| format!("opened read-only: {why}"))?;

@@ -17,7 +17,7 @@ use super::daemon::Daemon;
 use super::redundancy;
 use super::scene::Scene;
 use crate::disk::{FaultPlan, SimDisk};
-use crate::rig::{PATIENCE, Rig};
+use crate::rig::{Rig, TIMEOUT};
 use crate::rng::Rng;
 use crate::world::{SimWorld, Stop};
 use std::cell::Cell;
@@ -154,7 +154,7 @@ impl Outages {
             world.crash_at(world.operations() + self.rng.range(1..self.scene.ops * 6));
         }
         let shared = self.shared.clone();
-        let stop = world.run_until(PATIENCE, move || shared.is_over());
+        let stop = world.run_until(TIMEOUT, move || shared.is_over());
         if let Some(why) = self.shared.failure.borrow().clone() {
             return Err(why);
         }
@@ -223,7 +223,7 @@ impl Outages {
                 self.strain.begin();
             }
             let opening = self.rig.opening(&mut self.rng);
-            match self.rig.world.block_on_within(PATIENCE, opening) {
+            match self.rig.world.block_on_within(TIMEOUT, opening) {
                 Ok(Ok(pool)) => {
                     self.opened(pool);
                     return Ok(());
@@ -324,7 +324,7 @@ impl Outages {
     fn heal(&mut self) -> Result<bool, String> {
         let world = self.rig.world.clone();
         let sky = self.sky.clone();
-        let stop = world.run_until(PATIENCE, move || sky.under_way.get() == 0);
+        let stop = world.run_until(TIMEOUT, move || sky.under_way.get() == 0);
         if stop != Stop::Done {
             return Err(format!("the outages do not end ({stop:?})"));
         }
@@ -395,7 +395,7 @@ impl Outages {
             clients::flush(&vdisk, &shared, &world).await?;
             Ok(shared.excused.get() == before)
         };
-        match self.rig.world.block_on_within(PATIENCE, probing) {
+        match self.rig.world.block_on_within(TIMEOUT, probing) {
             Ok(served) => served,
             Err(stop) => Err(format!("a write and a flush hang ({stop:?}): {:?}", self.rig.world.tasks())),
         }

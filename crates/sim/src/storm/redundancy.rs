@@ -102,7 +102,7 @@ fn judge_stripe(
 fn look(rig: &Rig, place: Place) -> Result<Vec<Lack>, String> {
     let pool = rig.pool();
     rig.world
-        .block_on_within(crate::rig::PATIENCE, async move { lacks_without_record(&pool, place).await })
+        .block_on_within(crate::rig::TIMEOUT, async move { lacks_without_record(&pool, place).await })
         .map_err(|stop| format!("proving every strip hangs ({stop:?}): {:?}", rig.world.tasks()))?
         .map_err(|error| format!("proving every strip: {error}"))
 }

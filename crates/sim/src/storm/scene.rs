@@ -53,7 +53,7 @@ impl Scene {
             turn_time: Nanos::millis(*rng.fork("turn time").pick(&[1, 20, 150])),
             runs_in_flight: 1 + rng.below(8) as usize,
             run_bytes: *rng.pick(&[4 << 10, 64 << 10, 1 << 20]),
-            read_patience: Nanos::millis(*rng.pick(&[5, 200, 1000])),
+            read_timeout: Nanos::millis(*rng.pick(&[5, 200, 1000])),
             write_limit: Nanos::millis(*rng.fork("write timeout").pick(&[1000, 30_000])),
             bad_blocks_max: *rng.pick(&[5, 256, u64::MAX]),
             failures_max: *rng.pick(&[1, 3, u64::MAX]),

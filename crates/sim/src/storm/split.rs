@@ -18,7 +18,7 @@ use super::redundancy;
 use super::scene::Scene;
 use crate::disk::FaultPlan;
 use crate::oracle::Oracle;
-use crate::rig::{PATIENCE, Rig};
+use crate::rig::{Rig, TIMEOUT};
 use crate::rng::Rng;
 use crate::world::{SimWorld, Stop};
 use std::cell::{Cell, RefCell};
@@ -205,7 +205,7 @@ impl Split {
         }
         let meddled = self.meddlers.get() > 0;
         let opening = self.opening(host);
-        match self.rig.world.block_on_within(PATIENCE, opening) {
+        match self.rig.world.block_on_within(TIMEOUT, opening) {
             Ok(Ok(pool)) => self.opened(host, pool),
             Ok(Err(error)) if all && !meddled => Err(format!("all disks are there, opening: {error}")),
             Ok(Err(_)) => {
@@ -311,7 +311,7 @@ impl Split {
         let Some(running) = &self.hosts[host] else { return Ok(()) };
         running.shared.ops_left.set(0);
         let (pool, shared) = (running.pool.clone(), running.shared.clone());
-        let stop = self.rig.world.run_until(PATIENCE, move || shared.is_over());
+        let stop = self.rig.world.run_until(TIMEOUT, move || shared.is_over());
         if stop != Stop::Done {
             return match stop {
                 Stop::Crashed => self.die(),
@@ -323,7 +323,7 @@ impl Split {
         }
         self.judge_clients()?;
         // Where disks are missing it says so; nothing was promised then.
-        match self.rig.world.block_on_within(PATIENCE, async move { pool.close().await }) {
+        match self.rig.world.block_on_within(TIMEOUT, async move { pool.close().await }) {
             Ok(_) => {
                 self.judge_clients()?;
                 self.kill(host)
@@ -382,7 +382,7 @@ impl Split {
         let cache = if self.rng.chance(0.5) { Cache::Kept } else { Cache::Lost };
         (0..self.rig.disks.len()).for_each(|at| self.carry(at, Some(0), cache));
         let opening = self.opening(0);
-        let pool = self.rig.world.block_on_within(PATIENCE, opening);
+        let pool = self.rig.world.block_on_within(TIMEOUT, opening);
         let pool = pool.map_err(|stop| format!("opening hangs ({stop:?})"))?;
         self.opened(0, pool.map_err(|error| format!("all disks are there, opening: {error}"))?)?;
         let Some(Host { pool, daemon, shared }) = self.hosts[0].take() else { return Err("nobody has it".into()) };

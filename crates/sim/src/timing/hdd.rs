@@ -37,7 +37,7 @@ const WORTHWHILE: u64 = 4 << 20;
 /// Dirty bytes are written back after this long in any case.
 const IDLE: u64 = 50_000_000;
 /// A read older than this goes first.
-const PATIENCE: u64 = 500_000_000;
+const TIMEOUT: u64 = 500_000_000;
 /// Read-ahead segments remembered.
 const SEGMENTS: usize = 16;
 /// From this length on it is a stream.
@@ -438,7 +438,7 @@ impl Hdd {
 
     fn begin_read(&mut self, now: Nanos) {
         let head = self.head(now);
-        let patient = |read: &Read| now.since(read.since).0 < PATIENCE;
+        let patient = |read: &Read| now.since(read.since).0 < TIMEOUT;
         // Those out of patience first, the oldest of them first; then the nearest.
         let Some(best) = (0..self.reads.len()).min_by_key(|no| {
             let read = &self.reads[*no];

@@ -40,7 +40,7 @@ pub fn everywhere(step: usize) -> Result<u64, String> {
         rig.world.crash_at(at);
         let opening = rig.opening(&mut rig.world.rng("order"));
         let (shared, rng) = (expected.clone(), rig.world.rng("script"));
-        let ended = rig.world.block_on_within(crate::rig::PATIENCE, async move {
+        let ended = rig.world.block_on_within(crate::rig::TIMEOUT, async move {
             let pool = opening.await.map_err(|error| format!("it does not open: {error}"))?;
             script(pool, shared, rng).await
         });
@@ -114,7 +114,7 @@ pub fn blinks_everywhere(step: usize) -> Result<u64, String> {
         };
         rig.world.spawn("script", Box::pin(task));
         let world = rig.world.clone();
-        rig.world.run_until(crate::rig::PATIENCE, || world.operations() >= before + at || done.borrow().is_some());
+        rig.world.run_until(crate::rig::TIMEOUT, || world.operations() >= before + at || done.borrow().is_some());
         let is_over = done.borrow().is_some();
         let disk = rig.disks[1].clone();
         disk.vanish();
@@ -126,7 +126,7 @@ pub fn blinks_everywhere(step: usize) -> Result<u64, String> {
             attach(&pool, 1, &disk).await
         })
         .map_err(|why| format!("operation {at}: {why}"))?;
-        rig.world.run_until(crate::rig::PATIENCE, || done.borrow().is_some());
+        rig.world.run_until(crate::rig::TIMEOUT, || done.borrow().is_some());
         let ended = done.borrow_mut().take().unwrap_or_else(|| Err("it never ended".into()));
         let judged = ended.and_then(|()| every_copy_is_right(&rig, &expected.borrow().head));
         let pool = rig.pool();

@@ -61,7 +61,7 @@ fn lives(rig: &mut Rig, seed: u64) -> Result<Tally, String> {
         }
         let (disks, fork, shared, count) = (rig.disks.clone(), rng.fork("life"), expected.clone(), tally.clone());
         rng.next_u64();
-        let lived = rig.world.block_on_within(crate::rig::PATIENCE, live(pool, disks, fork, shared, count));
+        let lived = rig.world.block_on_within(crate::rig::TIMEOUT, live(pool, disks, fork, shared, count));
         match lived {
             Ok(ended) => ended.map_err(|why| format!("life {life}: {why}"))?,
             Err(crate::world::Stop::Crashed) => {}

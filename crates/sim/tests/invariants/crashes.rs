@@ -5,7 +5,7 @@ use weft_engine::error::Result;
 use weft_engine::units::{ByteCount, VirtualOffset};
 use weft_sim::disk::Fate;
 use weft_sim::exhaustive::{Options, run};
-use weft_sim::rig::PATIENCE;
+use weft_sim::rig::TIMEOUT;
 use weft_sim::timing::Latencies;
 
 /// store/replay.rs, invariant 2: what is rebuilt from the log gets versions above every image that an unfinished
@@ -34,7 +34,7 @@ fn an_unfinished_checkpoint_never_wins_over_the_one_after_the_crash() {
                 vec![Box::pin(pool.checkpoint()), Box::pin(beside)];
             weft_engine::sync::join_all(futures).await;
         };
-        let _ = story.rig.world.block_on_within(PATIENCE, both);
+        let _ = story.rig.world.block_on_within(TIMEOUT, both);
         story.rig.halt();
         story.rig.disks.iter().for_each(|disk| disk.power_cut_with(&vec![Fate::Kept; disk.unflushed().len()]));
         story.open().unwrap();

@@ -18,7 +18,7 @@ use weft_engine::sync::join_all;
 use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::disk::{DiskImage, Fate, SimDisk, Tear};
-use weft_sim::rig::{PATIENCE, Rig};
+use weft_sim::rig::{Rig, TIMEOUT};
 use weft_sim::world::{Scheduling, SimWorld};
 
 /// What each of the first `count` stripes is filled with.
@@ -311,7 +311,7 @@ pub fn two_openings_one_killed_and_one_cut_off_leave_a_pool() {
         let world = story.rig.world.clone();
         world.crash_at(world.operations() + at);
         let opening = story.rig.opening(&mut story.rng);
-        let ended = world.block_on_within(PATIENCE, opening).is_ok();
+        let ended = world.block_on_within(TIMEOUT, opening).is_ok();
         story.rig.halt();
         story.rig.disks[0].survive_kill(&mut story.rng);
         ended
@@ -346,7 +346,7 @@ pub fn a_checkpoint_that_is_torn_anywhere_takes_nothing() {
         story.write_and_flush(0, STRIPES * story.stripe(), 2);
         let (world, pool) = (story.rig.world.clone(), story.rig.pool());
         world.crash_at(world.operations() + at);
-        let ended = world.block_on_within(PATIENCE, async move { pool.checkpoint().await }).is_ok();
+        let ended = world.block_on_within(TIMEOUT, async move { pool.checkpoint().await }).is_ok();
         story.rig.halt();
         let mut after = story.with_images(&torn(&story.rig.disks));
         after.open().unwrap_or_else(|error| panic!("cut off after {at}: {error}"));
@@ -411,7 +411,7 @@ pub fn what_an_opening_left_behind_does_not_come_back() {
             vdisk.write(VirtualOffset(0), &vec![2; len], false).await?;
             vdisk.flush().await
         };
-        let ended = world.block_on_within(PATIENCE, written).is_ok();
+        let ended = world.block_on_within(TIMEOUT, written).is_ok();
         story.rig.halt();
         let kept = vec![Fate::Kept; story.rig.disks[1].unflushed().len()];
         let images = [story.rig.disks[0].image(), story.rig.disks[1].after_power_cut(&kept)];

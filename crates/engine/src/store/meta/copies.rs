@@ -222,12 +222,12 @@ impl Store {
         (copies, found)
     }
 
-    async fn read_tree_copy(&self, at: SlabAt, place: Place, patiently: bool) -> Copied {
+    async fn read_tree_copy(&self, at: SlabAt, place: Place, in_time: bool) -> Copied {
         let (_, block) = block_of(place);
         let offset = self.slab_offset(at, u64::from(block));
-        let read = match patiently {
+        let read = match in_time {
             true if self.is_stalled(at.disk) => return Copied::Late,
-            true => self.disk_read_patiently(at.disk, offset, BLOCK as usize).await,
+            true => self.disk_read_in_time(at.disk, offset, BLOCK as usize).await,
             false => self.disk_read(at.disk, offset, BLOCK as usize).await.map(Some),
         };
         match read {

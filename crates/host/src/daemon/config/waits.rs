@@ -33,7 +33,7 @@ pub struct Waits {
 impl Default for Waits {
     fn default() -> Waits {
         let usual = Tuning::default();
-        Waits { read: usual.read_patience, write: usual.write_limit, frozen: usual.freeze_limit }
+        Waits { read: usual.read_timeout, write: usual.write_limit, frozen: usual.freeze_limit }
     }
 }
 
@@ -56,7 +56,7 @@ impl WaitSettings {
 impl Waits {
     /// Tells the engine.
     pub fn apply(self, tuning: Tuning) -> Tuning {
-        Tuning { read_patience: self.read, write_limit: self.write, freeze_limit: self.frozen, ..tuning }
+        Tuning { read_timeout: self.read, write_limit: self.write, freeze_limit: self.frozen, ..tuning }
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
         let settings =
             WaitSettings { read: Some("250ms".into()), frozen: Some("2m".into()), ..WaitSettings::default() };
         let tuning = settings.resolve().unwrap().apply(Tuning::default());
-        assert_eq!((tuning.read_patience, tuning.freeze_limit), (Nanos::millis(250), Nanos::secs(120)));
+        assert_eq!((tuning.read_timeout, tuning.freeze_limit), (Nanos::millis(250), Nanos::secs(120)));
         assert_eq!(tuning.write_limit, Tuning::default().write_limit);
         for wrong in ["10ms", "2h", "soon", ""] {
             let settings = WaitSettings { read: Some(wrong.into()), ..WaitSettings::default() };

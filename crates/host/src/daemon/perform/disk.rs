@@ -443,12 +443,12 @@ impl Daemon {
     pub(in crate::daemon) fn try_again(&self, pool: &PoolInfo, disk: &DiskInfo) -> Answer<()> {
         let replace = || DiskReplace::some(&pool.name, &disk.name).line();
         let path = &self.may_try_again(pool, disk)?;
-        let patience = Instant::now() + HELD_MAX;
+        let deadline = Instant::now() + HELD_MAX;
         loop {
             match self.parts.engine.disk_attach(&pool.name, path) {
                 Ok(_) => return Ok(()),
                 // The last requests to it, from before it failed, still hold it.
-                Err(error) if error.kind == Kind::AlreadyExists && Instant::now() < patience => {
+                Err(error) if error.kind == Kind::AlreadyExists && Instant::now() < deadline => {
                     thread::sleep(HELD_EVERY);
                 }
                 Err(error) => return Err(error.or_hint(replace)),

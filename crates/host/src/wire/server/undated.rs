@@ -5,7 +5,6 @@ use crate::api::error::{ApiError, Kind};
 use std::io::ErrorKind;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::UnixStream;
-use tokio::time::timeout;
 
 /// Seconds from 1970 to the year 10000.
 const END: u64 = 253_402_300_800;
@@ -15,8 +14,8 @@ pub fn is_possible(now: SystemTime) -> bool {
     now.duration_since(UNIX_EPOCH).is_ok_and(|since| since.as_secs() < END)
 }
 
-/// Tells whoever asks anything what is wrong, within `patience`.
-pub async fn refuse(stream: UnixStream, patience: Duration) {
+/// Tells whoever asks anything what is wrong, within `timeout`.
+pub async fn refuse(stream: UnixStream, timeout: Duration) {
     let message = "the clock of this machine says a time before 1970, or after the year 9999: virtual disks are \
                    served, and commands will be answered when it is right";
     let error = ApiError::new(Kind::NotPossible, message).hint("date");
@@ -36,7 +35,7 @@ pub async fn refuse(stream: UnixStream, patience: Duration) {
             }
         }
     };
-    let _ = timeout(patience, told).await;
+    let _ = tokio::time::timeout(timeout, told).await;
 }
 
 #[cfg(test)]

@@ -9,17 +9,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::time::Sleep;
 
-/// A stream whose writes fail when the other side takes nothing for the length of the patience.
-pub(super) struct Patient {
+/// A stream whose writes fail when the other side takes nothing for the length of the timeout.
+pub(super) struct Timed {
     stream: UnixStream,
-    patience: Duration,
+    timeout: Duration,
     /// While it waits: when it has waited long enough.
     late: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
-    pub(super) fn new(stream: UnixStream, patience: Duration) -> Patient {
-        Patient { stream, patience, late: None }
+impl Timed {
+    pub(super) fn new(stream: UnixStream, timeout: Duration) -> Timed {
+        Timed { stream, timeout, late: None }
     }
 
     fn validated<T>(&mut self, context: &mut Context<'_>, wrote: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -27,8 +27,8 @@ impl Patient {
             self.late = None;
             return wrote;
         }
-        let patience = self.patience;
-        let late = self.late.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        let timeout = self.timeout;
+        let late = self.late.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         if late.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
@@ -37,13 +37,13 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for Timed {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(context, into)
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for Timed {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.validated(context, wrote)
@@ -69,7 +69,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (ours, theirs) = UnixStream::pair().unwrap();
-            let mut ours = Patient::new(ours, Duration::from_millis(20));
+            let mut ours = Timed::new(ours, Duration::from_millis(20));
             let mut sent = 0usize;
             let error = loop {
                 let wrote = poll_fn(|context| Pin::new(&mut ours).poll_write(context, &[0; 4096])).await;

@@ -27,7 +27,7 @@ const PLACE: usize = 64;
 
 /// The stripes of a virtual disk of which a part was given back.
 #[derive(Default)]
-pub(super) struct Given {
+pub(super) struct PartialDiscards {
     parts: BTreeMap<u64, Part>,
     /// Grows with every write to one of them, and with every new one.
     changes: u64,
@@ -39,7 +39,7 @@ struct Part {
     unwritten_since: u64,
 }
 
-impl Given {
+impl PartialDiscards {
     fn add(&mut self, stripe: u64, stripe_sectors: usize, sectors: Range<usize>) {
         if !self.parts.contains_key(&stripe) {
             while self.parts.len() >= MEMORY_MAX / (stripe_sectors / 8 + PLACE) && self.parts.pop_first().is_some() {}
@@ -75,14 +75,14 @@ impl Vdisk {
             return Ok(false);
         }
         let sectors = (self.layout().data_len().0 / SECTOR) as usize;
-        self.given.borrow_mut().add(stripe, sectors, sectors_of(&bytes));
-        // The version that flies is the one to be looked at.
-        while self.flying(stripe).is_some() {
+        self.partial_discards.borrow_mut().add(stripe, sectors, sectors_of(&bytes));
+        // The version that is in flight is the one to be looked at.
+        while self.in_flight(stripe).is_some() {
             self.check_flows()?;
             self.moved.changed().await;
         }
         self.check_there()?;
-        let unwritten_since = || self.given.borrow().parts.get(&stripe).map(|part| part.unwritten_since);
+        let unwritten_since = || self.partial_discards.borrow().parts.get(&stripe).map(|part| part.unwritten_since);
         let before = unwritten_since();
         if before.is_none() || !self.rest_is_zeros(stripe).await {
             return Ok(false);
@@ -92,7 +92,7 @@ impl Vdisk {
 
     /// Whether what was not given back of `stripe` is zeros that nobody is about to write.
     async fn rest_is_zeros(&self, stripe: u64) -> bool {
-        let Some(rest) = self.not_given(stripe) else { return false };
+        let Some(rest) = self.not_discarded(stripe) else { return false };
         if rest.is_empty() {
             return true;
         }
@@ -132,9 +132,9 @@ impl Vdisk {
 
     /// The byte runs of `stripe` that were not given back and are not in its buffer; `None`: in the buffer there is
     /// more than was given back.
-    fn not_given(&self, stripe: u64) -> Option<Vec<Range<usize>>> {
-        let given = self.given.borrow();
-        let sectors = &given.parts.get(&stripe)?.sectors;
+    fn not_discarded(&self, stripe: u64) -> Option<Vec<Range<usize>>> {
+        let discarded = self.partial_discards.borrow();
+        let sectors = &discarded.parts.get(&stripe)?.sectors;
         let rest = sectors.runs(0..sectors.len(), false);
         let is_gathered =
             |run: &Range<usize>| self.with_filling(stripe, |buffer| buffer.has_any(bytes_of(run))).unwrap_or(false);

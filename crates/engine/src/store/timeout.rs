@@ -1,4 +1,4 @@
-//! Patience: a request that takes too long is told to be overdue, so that whoever asked can do without the answer; the
+//! Timeouts: a request that takes too long is told to be overdue, so that whoever asked can do without the answer; the
 //! disk goes on with it.
 //!
 //! Invariants
@@ -17,10 +17,10 @@ use core::cell::{Cell, RefCell};
 use core::future::Future;
 
 /// What became of a request.
-pub enum Patient<T> {
+pub enum Reply<T> {
     /// The disk answered in time, or was lost meanwhile.
     Answered(Result<T, DiskError>),
-    /// It did not, yet. Dropping this gives the answer up; [`Patience::again`] waits on.
+    /// It did not, yet. Dropping this gives the answer up; [`Timeout::again`] waits on.
     Overdue(Late<T>),
 }
 
@@ -28,7 +28,7 @@ pub enum Patient<T> {
 pub struct Late<T>(Rc<Request<T>>);
 
 /// The requests of a pool that are waited for no longer than a limit, oldest first, and who looks after them.
-pub struct Patience {
+pub struct Timeout {
     world: Rc<dyn World>,
     limit: Nanos,
     waiting: RefCell<VecDeque<Waiting>>,
@@ -65,10 +65,10 @@ trait Watched {
     fn tell_lost(&self);
 }
 
-impl Patience {
+impl Timeout {
     /// Nothing is waited for; a request is overdue after `limit`.
-    pub fn new(world: Rc<dyn World>, limit: Nanos) -> Rc<Patience> {
-        Rc::new(Patience { world, limit, waiting: RefCell::default(), watched: Cell::new(false) })
+    pub fn new(world: Rc<dyn World>, limit: Nanos) -> Rc<Timeout> {
+        Rc::new(Timeout { world, limit, waiting: RefCell::default(), watched: Cell::new(false) })
     }
 
     /// How long a request may take.
@@ -84,7 +84,7 @@ impl Patience {
         io: impl Future<Output = Result<T, DiskError>> + 'static,
         stalled: Rc<Cell<u32>>,
         in_flight: Rc<Cell<u32>>,
-    ) -> Patient<T> {
+    ) -> Reply<T> {
         let request = Rc::new(Request {
             disk: RefCell::new(Some(disk)),
             promise: Cell::new(None),
@@ -106,10 +106,10 @@ impl Patience {
     }
 
     /// Waits once more for the answer to an overdue request, no longer than the limit from now.
-    pub async fn again<T: 'static>(self: &Rc<Self>, late: Late<T>) -> Patient<T> {
+    pub async fn again<T: 'static>(self: &Rc<Self>, late: Late<T>) -> Reply<T> {
         let Late(request) = late;
         if let Some(result) = request.answer.take() {
-            return Patient::Answered(result);
+            return Reply::Answered(result);
         }
         let (given, answer) = promise();
         request.promise.set(Some(given));
@@ -123,8 +123,8 @@ impl Patience {
         }
         self.watch();
         match answer.wait().await {
-            Told::Answered(result) => Patient::Answered(result),
-            Told::Overdue => Patient::Overdue(Late(request)),
+            Told::Answered(result) => Reply::Answered(result),
+            Told::Overdue => Reply::Overdue(Late(request)),
         }
     }
 
@@ -139,14 +139,14 @@ impl Patience {
         if self.watched.replace(true) {
             return;
         }
-        let patience = self.clone();
+        let timeout = self.clone();
         self.world.spawn(
             "watchdog",
             Box::pin(async move {
-                while let Some(due) = patience.next_due() {
-                    patience.world.sleep(due.since(patience.world.now())).await;
+                while let Some(due) = timeout.next_due() {
+                    timeout.world.sleep(due.since(timeout.world.now())).await;
                 }
-                patience.watched.set(false);
+                timeout.watched.set(false);
             }),
         );
     }
