@@ -148,7 +148,7 @@ weft export remove tank/media
     try weft export list
 weft explain tank/media read 2GiB 4KiB
     exit 2
-    try weft explain --help
+    try weft explain tank/media read 0 65536
 weft explain tank/media erase 0 4KiB
     exit 2
     try weft explain tank/media read 0 4KiB
