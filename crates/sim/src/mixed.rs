@@ -319,7 +319,7 @@ pub fn a_writer_beside_readers_that_never_rest() -> Option<String> {
         writer.flush().await.expect("it can be flushed");
         host.now().since(began)
     });
-    let held = pool.store().turns.held.get();
+    let held = pool.store().traffic.turns.held.get();
     // Nobody reads from a pool that is closed.
     world.run_until(READ_FOR, || false);
     drop((vdisk, pool));

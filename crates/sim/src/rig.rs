@@ -153,7 +153,7 @@ impl Rig {
     }
 
     fn forget_pool(&mut self) {
-        self.held += self.pool.take().map_or(0, |pool| pool.store().turns.held.get());
+        self.held += self.pool.take().map_or(0, |pool| pool.store().traffic.turns.held.get());
     }
 
     /// A power cut: the engine stops, each disk loses what it will of its cache.

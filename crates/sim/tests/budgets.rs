@@ -90,7 +90,7 @@ fn peak_of(rig: &Rig, future: impl Future<Output = ()> + 'static) -> u64 {
     );
     let peak = Cell::new(0);
     let stop = rig.world.run_until(TIMEOUT, || {
-        peak.set(peak.get().max(store.budgets.buffers.used()));
+        peak.set(peak.get().max(store.traffic.budgets.buffers.used()));
         done.get()
     });
     assert_eq!(stop, Stop::Done, "{:?}", rig.world.tasks());

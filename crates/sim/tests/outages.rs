@@ -134,7 +134,7 @@ fn metadata_that_was_made_while_a_disk_was_away_is_on_that_disk_too_once_it_is_b
         let repair = pool.job_start(JobKind::Repair, 0).await.unwrap();
         assert_eq!(pool.job_wait(repair).await.unwrap().state, JobState::Done);
         let homes = pool.store().metadata_homes();
-        assert_eq!(*pool.store().homes.borrow(), homes, "the last checkpoint knows where metadata is");
+        assert_eq!(*pool.store().meta.homes.borrow(), homes, "the last checkpoint knows where metadata is");
         homes
     });
     assert!(!homes.is_empty() && homes.values().all(|on| *on == 0b11), "{homes:?}");
@@ -190,10 +190,10 @@ fn writes_that_wait_for_memory_which_waits_for_a_disk_end_when_disks_were_waited
     rig.run(async move {
         let store = pool.store();
         vdisk.write(VirtualOffset(0), &vec![1; (STRIPES * STRIPE) as usize], false).await.unwrap();
-        while store.in_flight.get() > 0 {
+        while store.commits.in_flight.get() > 0 {
             world.sleep(Nanos::millis(1)).await;
         }
-        let turn = store.committing.take().await;
+        let turn = store.commits.committing.take().await;
         // Two of the three hold the stripes; the others can take new ones.
         let holds = |segment: &Segment| (segment.record.owner != OWNER_METADATA).then(|| segment.disks());
         let held = store.map.borrow().segments.values().find_map(holds).unwrap().trailing_zeros();
@@ -347,10 +347,10 @@ fn lose_a_version(seed: u64, beside: impl AsyncFnOnce(&Rc<Vdisk>) + 'static) -> 
         vdisk.write(VirtualOffset(0), &[1; STRIPE as usize], true).await.unwrap();
         vdisk.write(VirtualOffset(0), &[2; STRIPE as usize], false).await.unwrap();
         let store = pool.store();
-        while store.in_flight.get() > 0 {
+        while store.commits.in_flight.get() > 0 {
             world.sleep(Nanos::millis(1)).await;
         }
-        let turn = store.committing.take().await;
+        let turn = store.commits.committing.take().await;
         beside(&vdisk).await;
         disk.vanish();
         store.disk_lost(DiskNo(0), "the story says so");
@@ -493,7 +493,7 @@ fn what_was_flushed_is_there_when_two_newer_versions_were_lost_one_after_the_oth
             let store = pool.store();
             for version in [2, 3] {
                 weak.write(VirtualOffset(0), &[version; STRIPE as usize], false).await.unwrap();
-                while store.in_flight.get() > 0 {
+                while store.commits.in_flight.get() > 0 {
                     world.sleep(Nanos(100_000)).await;
                 }
                 let flushed = weak.clone();

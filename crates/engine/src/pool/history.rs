@@ -24,12 +24,12 @@ impl Pool {
         }
         let event = {
             let mut map = self.store.map.borrow_mut();
-            if map.events.values().rev().any(|event| event.at_ms == at_ms && event.told == told) {
+            if map.notes.events.values().rev().any(|event| event.at_ms == at_ms && event.told == told) {
                 return;
             }
-            let no = map.events.last_key_value().map_or(1, |(last, _)| last + 1);
+            let no = map.notes.events.last_key_value().map_or(1, |(last, _)| last + 1);
             let event = EventRecord { no, at_ms, told, warning, text };
-            map.note_event(event.clone());
+            map.notes.note_event(event.clone());
             event
         };
         self.store.append_all(vec![Record::Event(event)]);
@@ -37,6 +37,6 @@ impl Pool {
 
     /// What is remembered, oldest first.
     pub fn events(&self) -> Vec<EventRecord> {
-        self.store.map.borrow().events.values().cloned().collect()
+        self.store.map.borrow().notes.events.values().cloned().collect()
     }
 }

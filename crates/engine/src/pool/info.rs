@@ -185,7 +185,7 @@ impl Pool {
             free,
             epoch: store.labels.epoch.get(),
             log: (ByteCount(log_used), ByteCount(log_len)),
-            buffered: ByteCount(store.budgets.buffers.used()),
+            buffered: ByteCount(store.traffic.budgets.buffers.used()),
             batches: store.counters.batches.get(),
             log_written: store.counters.log_bytes.get(),
             checkpoints: store.counters.checkpoints.get(),

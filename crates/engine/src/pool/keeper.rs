@@ -44,7 +44,7 @@ pub async fn log_keeper(pool: Rc<Pool>) {
 /// Lets the log and the votes move whenever that is for the better, until the pool stops or fails.
 pub async fn metadata_keeper(pool: Rc<Pool>) {
     loop {
-        let changed = pool.store.work.changed();
+        let changed = pool.store.signals.work.changed();
         if pool.store.stopping.get() || pool.store.log.failure().is_some() {
             return;
         }
@@ -125,7 +125,7 @@ impl Pool {
     /// Stripes with landed data, the oldest first, as long as their place among them and their oldest log record are to
     /// be `taken`.
     fn landings_below(&self, taken: impl Fn(usize, u64) -> bool) -> Vec<(VdiskNo, u64)> {
-        let landings = self.store.landings.borrow();
+        let landings = self.store.commits.landings.borrow();
         let oldest = landings.iter().enumerate().take_while(|(nth, (seq, ..))| taken(*nth, *seq));
         oldest.map(|(_, (_, vdisk, stripe))| (*vdisk, *stripe)).collect()
     }
@@ -139,12 +139,12 @@ impl Pool {
 
     async fn relieve_memory(&self) -> Result<()> {
         let store = &self.store;
-        let buffers = &store.budgets.buffers;
+        let buffers = &store.traffic.budgets.buffers;
         loop {
             // Sealed stripes leave by themselves. To merge partial ones only because many are on their way would cost
             // reads, and tear the stripe that a stream is just filling; unless somebody waits, and nothing leaves by
             // itself.
-            let (limit, used, in_flight) = (buffers.limit(), buffers.used(), store.in_flight.get());
+            let (limit, used, in_flight) = (buffers.limit(), buffers.used(), store.commits.in_flight.get());
             let partial = used.saturating_sub(in_flight);
             let full = used >= limit / 8 * 7 && partial >= limit / 2;
             let pressed = full || buffers.is_wanted() && in_flight == 0 && partial > 0;
@@ -157,7 +157,7 @@ impl Pool {
             }
             break;
         }
-        if store.wants_stripes.replace(false) {
+        if store.signals.wants_stripes.replace(false) {
             let everything = self
                 .vdisks()
                 .iter()
@@ -172,8 +172,8 @@ impl Pool {
             }
             // Stripes that still fly wake the waiting writer when they are down, and what drains when it is free; to
             // wake it before would be to spin.
-            if store.in_flight.get() == 0 && !store.map.borrow().is_draining() {
-                store.room.notify();
+            if store.commits.in_flight.get() == 0 && !store.map.borrow().is_draining() {
+                store.signals.room.notify();
             }
         }
         Ok(())
@@ -193,9 +193,9 @@ impl Pool {
         let store = &self.store;
         let stuck = self.vdisks().iter().map(|vdisk| vdisk.count_stuck()).sum();
         let waits = self.vdisks().iter().any(|vdisk| vdisk.waits_since().is_some());
-        let vain = pressed && store.in_flight.get() == 0 && !waits;
-        if store.budgets.buffers.note_stuck(stuck, vain.then_some(store.changes.get())) {
-            store.room.notify();
+        let vain = pressed && store.commits.in_flight.get() == 0 && !waits;
+        if store.traffic.budgets.buffers.note_stuck(stuck, vain.then_some(store.signals.changes.get())) {
+            store.signals.room.notify();
         }
     }
 
@@ -226,7 +226,7 @@ impl Pool {
         for group in stripes.chunk_by(|a, b| a.0 == b.0) {
             let of: Vec<u64> = group.iter().map(|(_, stripe)| *stripe).collect();
             let vdisk: Option<Rc<Vdisk>> = self.vdisks.borrow().get(&group[0].0).cloned();
-            let budgets = &self.store.budgets;
+            let budgets = &self.store.traffic.budgets;
             let left = match vdisk {
                 Some(vdisk) if vdisk.waits_since().is_none() => match why {
                     For::Memory => vdisk.pack(of, &budgets.merges, By::Anybody).await,
@@ -242,7 +242,7 @@ impl Pool {
     async fn destage(&self, vdisk: VdiskNo, stripe: u64, why: For) {
         let vdisk: Option<Rc<Vdisk>> = self.vdisks.borrow().get(&vdisk).cloned();
         let Some(vdisk) = vdisk else { return };
-        let budgets = &self.store.budgets;
+        let budgets = &self.store.traffic.budgets;
         match why {
             // It waits for disks: to wait for it would be to wait for them. Its landed data moves on with the log.
             _ if vdisk.waits_since().is_some() => {

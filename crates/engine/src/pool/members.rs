@@ -107,14 +107,14 @@ impl Pool {
         let next = {
             let mut map = self.store.map.borrow_mut();
             map.add_disk(record.clone(), plan.blob_len);
-            map.next.next_disk = no.next();
-            map.next
+            map.notes.next.next_disk = no.next();
+            map.notes.next
         };
         self.store.append_all(vec![Record::Pool(next), Record::Disk(record)]);
         self.store.make_durable(self.store.log.seq()).await?;
         self.store.world.emit(Event::DiskAdded { disk: no });
         self.store.changed();
-        self.store.room.notify();
+        self.store.signals.room.notify();
         self.store.log.pressure.notify();
         Ok(no)
     }
@@ -283,13 +283,13 @@ impl Pool {
 
     /// What the owner set.
     pub fn settings(&self) -> SettingsRecord {
-        self.store.map.borrow().settings
+        self.store.map.borrow().notes.settings
     }
 
     /// Sets it anew.
     pub async fn set(&self, settings: SettingsRecord) -> Result<()> {
         self.plan_set(&settings)?;
-        self.store.map.borrow_mut().settings = settings;
+        self.store.map.borrow_mut().notes.settings = settings;
         self.store.append_all(vec![Record::Settings(settings)]);
         self.store.changed();
         self.store.make_durable(self.store.log.seq()).await
@@ -372,7 +372,7 @@ impl Pool {
         if whole {
             self.store.labels.restore(no);
         }
-        self.store.comings_and_goings.set(self.store.comings_and_goings.get() + 1);
+        self.store.commits.comings_and_goings.set(self.store.commits.comings_and_goings.get() + 1);
         self.store.labels.outdated.set(true);
         self.store.world.emit(Event::DiskReturned { disk: no });
         self.store.review_freeze();

@@ -156,7 +156,7 @@ impl Pool {
         let records = self.store.map.borrow_mut().drop_vdisk(vdisk.id());
         self.store.append_all(records);
         self.store.make_durable(self.store.log.seq()).await?;
-        self.store.room.notify();
+        self.store.signals.room.notify();
         self.store.changed();
         Ok(())
     }
@@ -247,9 +247,9 @@ impl Pool {
         self.store.forget_streams(None);
         self.store.log.wake.notify();
         self.store.log.pressure.notify();
-        self.store.work.notify();
-        self.store.packed.notify();
-        self.store.drains.notify();
+        self.store.signals.work.notify();
+        self.store.signals.packed.notify();
+        self.store.signals.drains.notify();
         result
     }
 

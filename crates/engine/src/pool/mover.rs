@@ -21,9 +21,9 @@ const RESTS: Nanos = Nanos::secs(1);
 /// Moves what is packed, until the pool stops or fails.
 pub async fn mover(pool: Rc<Pool>) {
     let store = pool.store.clone();
-    let (mut seen, mut since) = (store.requests.get(), store.world.now());
+    let (mut seen, mut since) = (store.traffic.requests.get(), store.world.now());
     loop {
-        let packed = store.packed.changed();
+        let packed = store.signals.packed.changed();
         if store.stopping.get() || store.is_closing() || store.log.failure().is_some() {
             return;
         }
@@ -34,14 +34,14 @@ pub async fn mover(pool: Rc<Pool>) {
             continue;
         }
         // Nobody has asked for anything for a while.
-        if store.requests.get() != seen {
-            (seen, since) = (store.requests.get(), store.world.now());
+        if store.traffic.requests.get() != seen {
+            (seen, since) = (store.traffic.requests.get(), store.world.now());
         }
         let idle = store.world.now().since(since) >= store.tuning.idle_land;
         let mut moved = 0;
         for vdisk in vdisks.iter().filter(|vdisk| idle || is_due(vdisk, BEGINS)) {
             let began = store.world.now();
-            moved += vdisk.move_down(&store.budgets.merges, By::Anybody).await;
+            moved += vdisk.move_down(&store.traffic.budgets.merges, By::Anybody).await;
             if !idle && !is_due(vdisk, HURRIES) {
                 // Half of the time is the clients'.
                 store.world.sleep(store.world.now().since(began)).await;
@@ -65,7 +65,7 @@ impl Pool {
         let mut moved = 0;
         for vdisk in self.vdisks() {
             let mut left = vdisk.packed().0;
-            while left > 0 && vdisk.move_down(&self.store.budgets.merges, By::Anybody).await > 0 {
+            while left > 0 && vdisk.move_down(&self.store.traffic.budgets.merges, By::Anybody).await > 0 {
                 moved += 1;
                 left = left.min(vdisk.packed().0.saturating_sub(1));
             }

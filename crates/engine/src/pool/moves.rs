@@ -110,7 +110,7 @@ impl Pool {
             (moved, Some(to), _) => {
                 // Nobody was told of it.
                 self.store.map.borrow_mut().drain_slab(to, Known::new());
-                self.store.drains.notify();
+                self.store.signals.drains.notify();
                 moved
             }
             (moved, None, _) => moved,
@@ -153,7 +153,7 @@ impl Pool {
             self.checkpoint().await?;
         }
         self.store.map.borrow_mut().drain_slab(left, known);
-        self.store.drains.notify();
+        self.store.signals.drains.notify();
         Ok(Moved::Done)
     }
 
@@ -279,7 +279,7 @@ impl Pool {
     ) -> core::result::Result<Moved, Halt> {
         let layout = self.store.map.borrow().segments.get(&segment).map(|found| found.record.layout);
         let memory = layout.map_or(0, |layout| group.len() as u64 * strip_memory(layout));
-        let _lease = self.store.budgets.moves.take(memory).await;
+        let _lease = self.store.traffic.budgets.moves.take(memory).await;
         let strips = join(group.iter().map(|index| self.strip(Place { segment, index: *index }, slot, in_place))).await;
         let (mut writes, mut pinned) = (Vec::new(), Vec::new());
         let mut bytes = 0;

@@ -25,7 +25,7 @@ use crate::limits::DISKS_MAX;
 use crate::log::Log;
 use crate::mutant::{self, Mutant};
 use crate::segment::Map;
-use crate::store::budget::Budgets;
+
 use crate::store::commit::committer;
 use crate::store::drain::drainer;
 use crate::store::freeze::{freeze_watch, frozen};
@@ -35,15 +35,15 @@ use crate::store::page_place::table_page;
 use crate::store::pages::Pages;
 use crate::store::quorum::{self, Standing};
 use crate::store::replay::Replayed;
-use crate::store::spare::Spare;
-use crate::store::timeout::Timeout;
+
+use crate::store::state::{Commits, Signals, Traffic};
 use crate::store::{Member, PoolCounters, Store, Tuning, join};
 use crate::stripe::table::CHUNK_BYTES;
-use crate::units::{BLOCK, ByteCount, DiskNo, Nanos, TableNo, VdiskNo};
+use crate::units::{BLOCK, ByteCount, DiskNo, TableNo, VdiskNo};
 use crate::vdisk::Vdisk;
 use crate::world::World;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -94,7 +94,7 @@ impl Pool {
         check_rivals(&newest, &found)?;
         let store = make_store(world, &newest, &found, &options)?;
         read_configuration(&store, &newest).await?;
-        *store.homes.borrow_mut() = store.metadata_homes();
+        *store.meta.homes.borrow_mut() = store.metadata_homes();
         let missing = read_tables(&store).await?;
         let replayed = store.replay(&newest.anchor).await?;
         prove_tables(&store, &missing)?;
@@ -243,8 +243,15 @@ impl Pool {
         // One that lacks a batch which others have, and not the last one only, lost what it had called durable: it was
         // put back from a copy.
         let last = self.store.log.batch_number().saturating_sub(1);
-        let rolled_back: Vec<DiskNo> =
-            self.store.lacked.borrow().iter().filter(|(_, number)| **number < last).map(|(no, _)| *no).collect();
+        let rolled_back: Vec<DiskNo> = self
+            .store
+            .commits
+            .lacked
+            .borrow()
+            .iter()
+            .filter(|(_, number)| **number < last)
+            .map(|(no, _)| *no)
+            .collect();
         for no in rolled_back {
             self.store.world.emit(Event::DiskOutOfStep { disk: no, diverged: false });
             match careless {
@@ -408,8 +415,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
     map.slabs_max = there.map(|(no, member)| (*no, member.plan.slabs)).collect();
     map.chunks_max = options.tuning.table_memory / CHUNK_BYTES;
     map.config_max = members.values().map(|member| member.plan.blob_len).min().unwrap_or(ByteCount::ZERO);
-    let read_timeout = Timeout::new(world.clone(), options.tuning.read_timeout);
-    let write_timeout = Timeout::new(world.clone(), options.tuning.write_limit);
+    let traffic = Traffic::new(&world, &options.tuning);
     let store = Store {
         world,
         id: newest.pool_id,
@@ -422,36 +428,15 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         pages: Pages::default(),
         meta: Default::default(),
         labels: labels_of(newest, joint),
-        read_timeout,
-        write_timeout,
-        budgets: Budgets::new(&options.tuning),
-        lanes: Default::default(),
-        turns: Default::default(),
-        streams: Default::default(),
-        spare: Spare::new(options.tuning.ahead_memory / 4),
-        in_flight: Cell::new(0),
-        uncommitted: Cell::new(0),
-        committed_at: Cell::new(Nanos(0)),
-        room: Default::default(),
-        landings: RefCell::new(BTreeSet::new()),
+        traffic,
+        commits: Commits::default(),
+        signals: Signals::default(),
         limbo: Default::default(),
         freeze: Default::default(),
-        pages_unwritten: Cell::new(false),
-        comings_and_goings: Cell::new(0),
-        lacked: RefCell::default(),
-        wants_stripes: Cell::new(false),
-        committing: Default::default(),
         stopping: Cell::new(false),
         writing: Cell::new(false),
-        homes: RefCell::default(),
-        suspects: RefCell::default(),
-        drains: Default::default(),
         discarding: RefCell::default(),
-        work: Default::default(),
-        packed: Default::default(),
         packs_said: PacksSaid::new(newest.features),
-        changes: Cell::new(0),
-        requests: Cell::new(0),
         counters: PoolCounters::default(),
     };
     Ok(Rc::new(store))

@@ -361,7 +361,7 @@ impl Pool {
     /// Finds the job that is to be paused, cancelled or waiting again: refused if it has ended otherwise.
     pub fn plan_job_steer(&self, id: JobNo, to: JobState) -> Result<JobRecord> {
         self.store.check_writable()?;
-        let Some(record) = self.store.map.borrow().jobs.get(&id).cloned() else {
+        let Some(record) = self.store.map.borrow().notes.jobs.get(&id).cloned() else {
             return fail!(NotFound, "there is no job {id}");
         };
         let ended = matches!(record.state, JobState::Done | JobState::Cancelled | JobState::Failed);

@@ -342,7 +342,7 @@ impl Map {
     ) -> Result<Vec<Option<SlabAt>>> {
         // Among disks that are equally empty, others are taken together every time: what one disk lost is then rebuilt
         // from, and onto, all others.
-        let turn = |no: DiskNo| shuffled(self.next.next_segment, no);
+        let turn = |no: DiskNo| shuffled(self.notes.next.next_segment, no);
         let mut room: Vec<(usize, u64, DiskNo)> = self
             .disks_for(disks)
             .filter(|disk| disk.free.count() > keep)
@@ -404,8 +404,8 @@ impl Map {
         sheet: PageRun,
         slabs: Vec<Option<SlabAt>>,
     ) -> SegmentNo {
-        let id = self.next.next_segment;
-        self.next.next_segment = id.next();
+        let id = self.notes.next.next_segment;
+        self.notes.next.next_segment = id.next();
         let owners = owner != OWNER_METADATA;
         let record = SegmentRecord { id, owner, layout, sheet, owners, slabs: slabs.into(), missed: 0 };
         let indexes = self.indexes(&record) as usize;

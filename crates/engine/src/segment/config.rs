@@ -39,7 +39,7 @@ impl Map {
     /// Bytes of the configuration, with all the events that it may keep.
     fn config_len(&self) -> u64 {
         let few = self.disks.len() * DISK_LEN + self.tables.len() * TABLE_LEN + self.vdisks.len() * VDISK_LEN;
-        let one = Record::Pool(self.next).encoded_len() + Record::Settings(self.settings).encoded_len();
-        self.bulk + (few + one + self.jobs.len() * JOB_LEN) as u64 + self.config_max.0 / EVENTS_SHARE
+        let one = Record::Pool(self.notes.next).encoded_len() + Record::Settings(self.notes.settings).encoded_len();
+        self.bulk + (few + one + self.notes.jobs.len() * JOB_LEN) as u64 + self.config_max.0 / EVENTS_SHARE
     }
 }

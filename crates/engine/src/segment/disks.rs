@@ -29,7 +29,7 @@ impl Map {
 
     /// Where the search for the number of a new disk begins: after that of the one that joined last.
     pub fn next_disk(&self) -> DiskNo {
-        match self.next.next_disk {
+        match self.notes.next.next_disk {
             DiskNo(0) => self.disks.keys().next_back().map(|no| no.next()).unwrap_or_default(),
             next => next,
         }

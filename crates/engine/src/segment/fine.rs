@@ -330,11 +330,11 @@ impl Map {
         if let Some(fine) = self.fine.get(&table) {
             return fine.packs;
         }
-        let id = self.next.next_table;
-        self.next.next_table = id.next();
+        let id = self.notes.next.next_table;
+        self.notes.next.next_table = id.next();
         let record = TableRecord { id, packs: Some(table), ..self.tables[&table].record };
         self.tables.insert(id, Table::new(record));
-        records.extend([Record::Pool(self.next), Record::Table(record)]);
+        records.extend([Record::Pool(self.notes.next), Record::Table(record)]);
         self.make_fine();
         id
     }

@@ -20,6 +20,7 @@ mod copies;
 mod disks;
 pub mod drain;
 pub mod fine;
+pub mod notes;
 mod numbers;
 pub mod pairs;
 mod places;
@@ -33,12 +34,12 @@ use crate::fail;
 use crate::format::page::CHUNK_PAGES;
 use crate::format::page::{PageId, PageKind};
 use crate::format::record::{
-    CHUNK_LEN, EVENT_LEN, EventRecord, JobRecord, OWNER_METADATA, PoolRecord, Record, SEGMENT_LEN, SLAB_LEN,
-    SegmentRecord, SettingsRecord, SlabAt, TableRecord, TreeRecord, VdiskRecord,
+    CHUNK_LEN, OWNER_METADATA, Record, SEGMENT_LEN, SLAB_LEN, SegmentRecord, SlabAt, TableRecord, TreeRecord,
+    VdiskRecord,
 };
 use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
 use crate::stripe::table::{Chunk, Place, Table};
-use crate::units::{ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
+use crate::units::{ByteCount, DiskNo, SegmentNo, TableNo, VdiskNo};
 use ahead::Ahead;
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -48,9 +49,8 @@ pub use allocate::segments_on;
 pub use disks::{DiskRoom, handed_on};
 use drain::{Draining, Former, Known};
 use fine::Fine;
+use notes::Notes;
 
-/// Events that are remembered, at most.
-pub const EVENTS_MAX: usize = 512;
 /// The part of the checkpoint area that they may take, as a divisor.
 const EVENTS_SHARE: u64 = 16;
 
@@ -68,8 +68,6 @@ pub struct Map {
     bulk: u64,
     /// Page pairs that are the tree's.
     tree_pairs: u64,
-    /// Numbers to give out next.
-    pub next: PoolRecord,
     /// The members, present or not.
     pub disks: BTreeMap<DiskNo, DiskRoom>,
     /// Virtual disks.
@@ -82,12 +80,8 @@ pub struct Map {
     metadata: BTreeSet<SegmentNo>,
     /// The tree's root, as the newest checkpoint has it.
     pub tree: Option<TreeRecord>,
-    /// What the owner set.
-    pub settings: SettingsRecord,
-    /// Jobs: those that have not ended, and the last that did.
-    pub jobs: BTreeMap<JobNo, JobRecord>,
-    /// The last things that happened, by number.
-    pub events: BTreeMap<u64, EventRecord>,
+    /// What is said of the pool that is not about space.
+    pub notes: Notes,
     /// Slabs that are taken and in no segment: where a slot is moving to, or has moved from.
     pub in_transit: BTreeMap<SlabAt, Option<SegmentNo>>,
     /// Where stripes were written whose commits were withdrawn, by (table, stripe); see `store/limbo.rs`.
@@ -170,16 +164,13 @@ impl Map {
             slabs_max: BTreeMap::new(),
             bulk: 0,
             tree_pairs: 0,
-            next: PoolRecord::default(),
             disks: BTreeMap::new(),
             vdisks: BTreeMap::new(),
             tables: BTreeMap::new(),
             segments: BTreeMap::new(),
             metadata: BTreeSet::new(),
             tree: None,
-            settings: SettingsRecord::default(),
-            jobs: BTreeMap::new(),
-            events: BTreeMap::new(),
+            notes: Notes::default(),
             in_transit: BTreeMap::new(),
             limbo: BTreeMap::new(),
             draining: Draining::default(),
@@ -205,10 +196,11 @@ impl Map {
     /// What of the configuration a checkpoint writes each time: all but what comes with data, which is in the tree.
     pub fn few_records(&self) -> Vec<Record<'static>> {
         let mut records = Vec::new();
-        records.push(Record::Pool(self.next));
-        records.push(Record::Settings(self.settings));
-        records.extend(self.jobs.values().map(|job| Record::Job(job.clone())));
-        records.extend(self.newest_events().map(|event| Record::Event(event.clone())));
+        records.push(Record::Pool(self.notes.next));
+        records.push(Record::Settings(self.notes.settings));
+        records.extend(self.notes.jobs.values().map(|job| Record::Job(job.clone())));
+        let events = ByteCount(self.config_max.0 / EVENTS_SHARE);
+        records.extend(self.notes.newest_events(events).map(|event| Record::Event(event.clone())));
         records.extend(self.disks.values().map(|disk| Record::Disk(disk.record.clone())));
         let metadata = self.metadata_segments();
         records.extend(metadata.map(|segment| Record::Segment(segment.record.clone())));
@@ -217,31 +209,12 @@ impl Map {
         records
     }
 
-    /// The events that a checkpoint keeps, newest first: they leave room for what matters more.
-    fn newest_events(&self) -> impl Iterator<Item = &EventRecord> {
-        let mut room = self.config_max.0 / EVENTS_SHARE;
-        self.events.values().rev().take_while(move |event| {
-            let len = EVENT_LEN + event.text.len() as u64 + 8;
-            let fits = len <= room;
-            room = room.saturating_sub(len);
-            fits
-        })
-    }
-
-    /// Remembers an event, and forgets the oldest where there are too many.
-    pub fn note_event(&mut self, event: EventRecord) {
-        self.events.insert(event.no, event);
-        while self.events.len() > EVENTS_MAX {
-            self.events.pop_first();
-        }
-    }
-
     /// Applies a configuration record, as found in a checkpoint or in the log. Free space is not kept while records are
     /// applied; call [`Map::recount`] after the last one. A chunk has no room for its entries before
     /// [`Map::make_chunk_room`] or [`Map::prove_chunks`].
     pub fn apply(&mut self, record: Record<'_>) -> Result<()> {
         match record {
-            Record::Pool(next) => self.next = next,
+            Record::Pool(next) => self.notes.next = next,
             Record::Disk(record) => {
                 let (no, room) = (record.no.0 as usize, record.disk_len.0 / self.slab.0);
                 if no >= DISKS_MAX || record.slabs as u64 > room || record.disk_len >= VDISK_SIZE_MAX {
@@ -270,7 +243,7 @@ impl Map {
                 if record.id == SegmentNo(u32::MAX) {
                     return fail!(Corrupt, "segment {} is beyond all numbers", record.id);
                 }
-                self.next.next_segment = self.next.next_segment.max(record.id.next());
+                self.notes.next.next_segment = self.notes.next.next_segment.max(record.id.next());
                 if self.indexes(&record) == 0 {
                     return fail!(Corrupt, "segment {} has no room for a stripe", record.id);
                 }
@@ -297,14 +270,14 @@ impl Map {
             Record::DiskDrop(no) => {
                 self.disks.remove(&no);
             }
-            Record::Settings(settings) => self.settings = settings,
+            Record::Settings(settings) => self.notes.settings = settings,
             Record::Job(job) => {
-                self.jobs.insert(job.id, job);
+                self.notes.jobs.insert(job.id, job);
             }
             Record::JobDrop(id) => {
-                self.jobs.remove(&id);
+                self.notes.jobs.remove(&id);
             }
-            Record::Event(event) => self.note_event(event),
+            Record::Event(event) => self.notes.note_event(event),
             Record::Commit(_) | Record::Unmap(_) | Record::Landed(_) | Record::Pack(_) => {
                 return fail!(Corrupt, "a configuration holds a record that is none");
             }
@@ -511,16 +484,16 @@ impl Map {
         layout: crate::geometry::Layout,
         disks: u64,
     ) -> (VdiskNo, Vec<Record<'static>>) {
-        let (table, id) = (self.next.next_table, self.next.next_vdisk);
-        self.next.next_table = table.next();
-        self.next.next_vdisk = id.next();
+        let (table, id) = (self.notes.next.next_table, self.notes.next.next_vdisk);
+        self.notes.next.next_table = table.next();
+        self.notes.next.next_vdisk = id.next();
         (vdisk.id, vdisk.tables) = (id, alloc::vec![table]);
         let record = TableRecord { id: table, layout, disks, packs: None };
         let mut fresh = Table::new(record);
         fresh.fixed = vdisk.fixed;
         self.tables.insert(table, fresh);
         self.vdisks.insert(id, vdisk.clone());
-        (id, alloc::vec![Record::Pool(self.next), Record::Table(record), Record::Vdisk(vdisk)])
+        (id, alloc::vec![Record::Pool(self.notes.next), Record::Table(record), Record::Vdisk(vdisk)])
     }
 
     /// Whether every slot of a segment lies on a healthy disk.

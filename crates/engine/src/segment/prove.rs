@@ -28,14 +28,15 @@ const CHUNKS_BESIDE: u64 = 64;
 impl Map {
     /// What is numbered next has a number of its own.
     pub(super) fn prove_numbers(&mut self) -> Result<()> {
-        let next = &mut self.next;
+        let next = &mut self.notes.next;
         next.next_segment =
             next.next_segment.max(self.segments.keys().next_back().map(|last| last.next()).unwrap_or_default());
         next.next_table =
             next.next_table.max(self.tables.keys().next_back().map(|last| last.next()).unwrap_or_default());
         next.next_vdisk =
             next.next_vdisk.max(self.vdisks.keys().next_back().map(|last| last.next()).unwrap_or_default());
-        next.next_job = next.next_job.max(self.jobs.keys().next_back().map(|last| last.next()).unwrap_or_default());
+        next.next_job =
+            next.next_job.max(self.notes.jobs.keys().next_back().map(|last| last.next()).unwrap_or_default());
         if next.next_disk.0 as usize > DISKS_MAX {
             next.next_disk = DiskNo(0);
         }
@@ -51,7 +52,7 @@ impl Map {
             return fail!(Corrupt, "the disks of the pool have more slabs than can be");
         }
         let disk = |no: DiskNo| (no.0 as usize) < DISKS_MAX;
-        for job in self.jobs.values() {
+        for job in self.notes.jobs.values() {
             if let JobKind::Evacuate { disk: no, to, .. } = job.kind
                 && !(disk(no) && to.is_none_or(disk))
             {

@@ -234,7 +234,7 @@ impl Drop for Ticket<'_> {
 impl Store {
     /// Every budget of the pool.
     pub fn memory(&self) -> Vec<BudgetInfo> {
-        let Budgets { buffers, merges, log_merges, moves, reads, writes, kept } = &self.budgets;
+        let Budgets { buffers, merges, log_merges, moves, reads, writes, kept } = &self.traffic.budgets;
         let mut all: Vec<BudgetInfo> =
             [buffers, merges, log_merges, moves, reads, writes, kept].iter().map(|budget| budget.info()).collect();
         let (used, peak) = self.pages.memory();
@@ -248,7 +248,7 @@ impl Store {
         let (used, peak) = self.map.borrow().ahead.memory();
         let limit = self.tuning.ahead_memory;
         all.push(BudgetInfo { name: "read ahead", keeping: Keeping::Trims, limit, used, peak });
-        let (used, peak, limit) = self.spare.memory();
+        let (used, peak, limit) = self.traffic.spare.memory();
         all.push(BudgetInfo { name: "buffers for reads", keeping: Keeping::Trims, limit, used, peak });
         let tables = self.map.borrow().chunks() * CHUNK_BYTES;
         // Tables never shrink while a pool is open.

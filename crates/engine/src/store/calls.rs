@@ -55,7 +55,7 @@ impl Store {
     pub async fn disk_read(&self, no: DiskNo, at: DiskOffset, len: usize) -> Done<Buf> {
         let asked = self.asked(no)?;
         check_range(&asked, at, len)?;
-        let read = asked.disk.read(at, self.spare.take(len));
+        let read = asked.disk.read(at, self.traffic.spare.take(len));
         let result = self.timed(no, self.in_time(&asked, "a read", Stall::Waited, read)).await;
         self.count_read(no, len, false);
         if let Err(DiskError::Gone) = result {
@@ -68,8 +68,8 @@ impl Store {
     pub async fn disk_read_in_time(&self, no: DiskNo, at: DiskOffset, len: usize) -> Done<Option<Buf>> {
         let asked = self.asked(no)?;
         check_range(&asked, at, len)?;
-        let read = asked.disk.read(at, self.spare.take(len));
-        let read = self.timed(no, self.ask(&asked, &self.read_timeout, read)).await;
+        let read = asked.disk.read(at, self.traffic.spare.take(len));
+        let read = self.timed(no, self.ask(&asked, &self.traffic.read_timeout, read)).await;
         self.count_read(no, len, matches!(read, Reply::Overdue(_)));
         match read {
             Reply::Answered(Ok(buf)) => Ok(Some(buf)),
@@ -232,7 +232,7 @@ impl Store {
         stall: Stall,
         io: impl Future<Output = Done<T>> + 'static,
     ) -> Done<T> {
-        let mut reply = self.ask(asked, &self.write_timeout, io).await;
+        let mut reply = self.ask(asked, &self.traffic.write_timeout, io).await;
         loop {
             let late: Late<T> = match reply {
                 Reply::Answered(result) => return result,
@@ -242,7 +242,7 @@ impl Store {
             if !self.is_still(asked) {
                 return Err(DiskError::Gone);
             }
-            reply = self.write_timeout.again(late).await;
+            reply = self.traffic.write_timeout.again(late).await;
         }
     }
 
@@ -251,7 +251,7 @@ impl Store {
         if !self.is_still(asked) {
             return;
         }
-        let limit = self.write_timeout.limit();
+        let limit = self.traffic.write_timeout.limit();
         if stall == Stall::TakenOut && self.writing.get() && self.can_do_without(asked.no) {
             let reason = format!(
                 "it has not answered {what} for {} seconds; everything on it is safe on other disks",

@@ -83,14 +83,14 @@ impl Store {
 
     /// Takes a checkpoint; a `whole` one has all of the configuration itself, and the tree is empty with it.
     async fn try_checkpoint(&self, oldest_landing: &impl Fn() -> Option<u64>, whole: bool) -> Result<Tried> {
-        let seen = self.comings_and_goings.get();
+        let seen = self.commits.comings_and_goings.get();
         let redo = self.log.seq();
         let records = if whole { self.map.borrow().records() } else { self.map.borrow().few_records() };
         if !whole {
             self.put_touched();
         }
         self.note_packs(redo);
-        self.pages_unwritten.set(false);
+        self.commits.pages_unwritten.set(false);
         let pages = self.write_dirty_pages().await?;
         let tree = self.tree();
         let prepared = match whole {
@@ -101,7 +101,7 @@ impl Store {
             Ok(prepared) => prepared,
             Err(error) => {
                 self.pages_written(&pages, false);
-                let disturbed = seen != self.comings_and_goings.get();
+                let disturbed = seen != self.commits.comings_and_goings.get();
                 let full = error == TreeError::Full;
                 return if disturbed {
                     Ok(Tried::Disturbed)
@@ -120,7 +120,7 @@ impl Store {
                 let stuck = prepared.as_ref().is_some_and(is_configuration_stuck);
                 prepared.into_iter().for_each(|prepared| tree.cancel(prepared));
                 self.pages_written(&pages, false);
-                let undisturbed = seen == self.comings_and_goings.get();
+                let undisturbed = seen == self.commits.comings_and_goings.get();
                 let tried = if stuck && undisturbed { Tried::TreeFails } else { Tried::Disturbed };
                 return not_written.map(|_| tried);
             }
@@ -149,7 +149,7 @@ impl Store {
             prepared.into_iter().for_each(|prepared| drop(tree.doubt(prepared, error.clone())));
             return Err(error);
         }
-        *self.homes.borrow_mut() = homes;
+        *self.meta.homes.borrow_mut() = homes;
         self.pages_written(pages, true);
         self.publish_tree(tree, prepared, root).await?;
         if whole {
@@ -183,7 +183,7 @@ impl Store {
             self.flush_all(self.unflushed()).await;
         }
         let forgets = mutant::active(Mutant::CheckpointForgetsLosses);
-        if self.pages_unwritten.get() || seen != self.comings_and_goings.get() && !forgets {
+        if self.commits.pages_unwritten.get() || seen != self.commits.comings_and_goings.get() && !forgets {
             return Ok(None);
         }
         let root = match whole {
@@ -209,7 +209,7 @@ impl Store {
         };
         let voters = self.voters_next();
         self.write_blob(voters, &anchor, blob).await?;
-        if seen != self.comings_and_goings.get() && !forgets {
+        if seen != self.commits.comings_and_goings.get() && !forgets {
             return Ok(None);
         }
         Ok(Some(Written { anchor, voters, tail, homes, root }))

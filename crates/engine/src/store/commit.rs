@@ -29,7 +29,8 @@ use alloc::vec::Vec;
 pub async fn committer(store: Rc<Store>) {
     loop {
         let (some, now) = store.log.pending();
-        let outdated = store.labels.outdated.get() && !store.read_only || store.limbo.is_due(store.changes.get());
+        let outdated =
+            store.labels.outdated.get() && !store.read_only || store.limbo.is_due(store.signals.changes.get());
         if store.log.failure().is_some() || store.stopping.get() && !some && !outdated {
             return;
         }
@@ -48,7 +49,7 @@ pub async fn committer(store: Rc<Store>) {
             woken.await;
             continue;
         }
-        let (moved, changed) = (store.log.moved.changed(), store.work.changed());
+        let (moved, changed) = (store.log.moved.changed(), store.signals.work.changed());
         match store.commit_once().await {
             Ok(true) => {}
             Ok(false) if store.log.failure().is_some() => return,
@@ -80,7 +81,7 @@ fn start_timer(store: &Rc<Store>) {
             let mut left = interval;
             while left > Nanos(0) && !store.stopping.get() {
                 store.world.sleep(left).await;
-                let due = store.committed_at.get() + interval;
+                let due = store.commits.committed_at.get() + interval;
                 left = due.since(store.world.now());
             }
             store.log.timer_done();
@@ -113,7 +114,7 @@ fn start_limbo_watch(store: &Rc<Store>) {
     let watch = async move {
         while !store.limbo.is_empty() && !store.stopping.get() {
             store.world.sleep(pause).await;
-            store.room.notify();
+            store.signals.room.notify();
             store.log.moved.notify();
         }
         store.limbo.watch(false);
@@ -124,10 +125,10 @@ fn start_limbo_watch(store: &Rc<Store>) {
 impl Store {
     /// Writes one batch. `Ok(false)`: the ring has no room for it.
     async fn commit_once(&self) -> Result<bool> {
-        let _turn = self.committing.take().await;
+        let _turn = self.commits.committing.take().await;
         self.thawed().await?;
         self.settle_limbo().await;
-        let seen = self.comings_and_goings.get();
+        let seen = self.commits.comings_and_goings.get();
         let Some(bound) = self.log.next_batch() else {
             let nothing_pending = !self.log.pending().0;
             if self.labels.outdated.get() {
@@ -136,8 +137,8 @@ impl Store {
             }
             return Ok(nothing_pending);
         };
-        self.uncommitted.set(0);
-        self.committed_at.set(self.world.now());
+        self.commits.uncommitted.set(0);
+        self.commits.committed_at.set(self.world.now());
         if !mutant::active(Mutant::CommitBeforeData) {
             let mut disks = self.unflushed();
             if mutant::active(Mutant::FlushForgetsDisk) {
@@ -147,7 +148,7 @@ impl Store {
         }
         // What was lost with a disk is on record by now, above the bound: the batch is to have it, too. That disk may
         // be back, and count as one that was never away.
-        let is_stale = || seen != self.comings_and_goings.get() && !mutant::active(Mutant::NotesAfterCommits);
+        let is_stale = || seen != self.commits.comings_and_goings.get() && !mutant::active(Mutant::NotesAfterCommits);
         if is_stale() {
             return Ok(true);
         }
@@ -177,8 +178,8 @@ impl Store {
     pub fn release_freed(&self, durable: u64) {
         let records = self.map.borrow_mut().release(durable);
         self.append_all(records);
-        self.drains.notify();
-        self.room.notify();
+        self.signals.drains.notify();
+        self.signals.room.notify();
     }
 
     /// Writes the batch to every log disk and makes it durable there, labels included. Returns its CRC. While the pool
@@ -237,8 +238,8 @@ impl Store {
 
     /// Asks for a commit once enough was written since the last one; `per_disk` bytes more have been.
     pub fn stripes_written(&self, per_disk: u64) {
-        let total = self.uncommitted.get() + per_disk;
-        self.uncommitted.set(total);
+        let total = self.commits.uncommitted.get() + per_disk;
+        self.commits.uncommitted.set(total);
         if total >= self.tuning.commit_bytes {
             self.log.demand();
         }

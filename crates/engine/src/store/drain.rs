@@ -19,7 +19,7 @@ const PIECE: ByteCount = ByteCount::mib(64);
 /// Lets things drain until the pool stops.
 pub async fn drainer(store: Rc<Store>) {
     loop {
-        let woken = store.drains.changed();
+        let woken = store.signals.drains.changed();
         if store.stopping.get() {
             return;
         }
@@ -49,15 +49,15 @@ impl Store {
             let Some(at) = next else { break };
             if mutant::active(Mutant::DiscardAfterReuse) {
                 self.map.borrow_mut().end_drain(at);
-                self.room.notify();
+                self.signals.room.notify();
                 self.pause().await;
             }
             self.discard(at).await;
             self.map.borrow_mut().end_drain(at);
-            self.room.notify();
+            self.signals.room.notify();
         }
         self.discarding.borrow_mut().remove(&no);
-        self.drains.notify();
+        self.signals.drains.notify();
         self.changed();
     }
 
@@ -76,9 +76,9 @@ impl Store {
 
     /// Waits until something that drains is free; asks for the record that it may wait for.
     pub async fn drained_some(&self) {
-        let room = self.room.changed();
+        let room = self.signals.room.changed();
         self.log.demand();
-        self.drains.notify();
+        self.signals.drains.notify();
         room.await;
     }
 

@@ -210,7 +210,7 @@ impl Store {
             let stale = (self.misses(target, slot) || !member.current) as u64;
             let first = target.place.index as u64 * target.layout.interleave().0;
             let strip = member.plan.data_at.0 + self.slab.0 * at.slab as u64 + first;
-            let rank = self.lanes.rank(at.disk, strip, target.layout.interleave().0, chunk);
+            let rank = self.traffic.lanes.rank(at.disk, strip, target.layout.interleave().0, chunk);
             stale << 63 | (member.slow as u64) << 62 | rank
         };
         plan::read(target.layout, target.place.index, wants, usable, cost)

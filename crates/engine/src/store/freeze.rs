@@ -78,7 +78,7 @@ impl Store {
     pub async fn await_disks(&self, changes: u64) -> bool {
         const LOOK: Nanos = Nanos::millis(50);
         loop {
-            if self.changes.get() != changes {
+            if self.signals.changes.get() != changes {
                 return true;
             }
             if !self.awaits_disks() || self.log.failure().is_some() {
@@ -133,7 +133,7 @@ impl Store {
             if let Some(error) = self.log.failure() {
                 return Err(error);
             }
-            let changed = self.work.changed();
+            let changed = self.signals.work.changed();
             match self.frozen() {
                 None => return Ok(()),
                 Some(reason) if self.freeze.closing.get() || self.freeze.opening.get() => return Err(frozen(reason)),
@@ -207,7 +207,7 @@ impl Store {
     /// knows whether that it moved is durable.
     pub fn metadata_beyond(&self, current: u64) -> Option<u64> {
         let map = self.map.borrow();
-        let before = self.homes.borrow();
+        let before = self.meta.homes.borrow();
         let before = before.iter().filter(|(id, _)| map.segments.contains_key(id)).map(|(_, on)| *on);
         let now = map.metadata_segments().map(|found| found.disks());
         now.chain(before).find(|on| on & current == 0)
@@ -232,8 +232,8 @@ impl Store {
         self.log.moved.notify();
         self.log.wake.notify();
         self.log.pressure.notify();
-        self.room.notify();
-        self.packed.notify();
+        self.signals.room.notify();
+        self.signals.packed.notify();
         self.changed();
     }
 }
@@ -241,7 +241,7 @@ impl Store {
 /// Begins to refuse clients whenever the pool has been frozen for too long, until the pool stops or fails.
 pub async fn freeze_watch(store: Rc<Store>) {
     loop {
-        let changed = store.work.changed();
+        let changed = store.signals.work.changed();
         if store.stopping.get() || store.log.failure().is_some() {
             return;
         }

@@ -268,7 +268,7 @@ impl Store {
 
     /// Commits anew what is in limbo and whose disks are back; gives up what did not survive.
     pub(super) async fn settle_limbo(&self) {
-        let changes = self.changes.get();
+        let changes = self.signals.changes.get();
         if !self.limbo.is_due(changes) {
             return;
         }
@@ -288,7 +288,7 @@ impl Store {
             }
         }
         self.limbo.undecided.set(undecided && !self.misses_disks());
-        self.room.notify();
+        self.signals.room.notify();
         // Who waits for room in the log for a virtual disk that has just failed waits in vain.
         self.log.moved.notify();
     }
@@ -296,15 +296,15 @@ impl Store {
     /// Whether enough strips of a stripe are there; `None`: disks are missing that may hold them.
     async fn is_safe(&self, place: Place) -> Option<bool> {
         let Some(target) = Target::new(self, place) else { return Some(false) };
-        let seen = self.comings_and_goings.get();
+        let seen = self.commits.comings_and_goings.get();
         self.map.borrow_mut().pin(place);
         let lacking = self.slots_lacking(&target).await;
         let records = self.map.borrow_mut().unpin(place);
         self.append_all(records);
         let lacking = lacking.ok()?;
         // What could not be read because a disk went, and came back meanwhile, may be there all the same.
-        let away =
-            target.slabs.iter().flatten().any(|at| !self.has_disk(at.disk)) || seen != self.comings_and_goings.get();
+        let away = target.slabs.iter().flatten().any(|at| !self.has_disk(at.disk))
+            || seen != self.commits.comings_and_goings.get();
         match lacking.count_ones() as usize <= target.layout.failures() {
             true => {
                 self.note_missed(place.segment, lacking);
@@ -372,7 +372,7 @@ impl Store {
 
     /// The oldest log record that keeps data of a stripe was `before`, and is `now`.
     pub fn relist(&self, vdisk: VdiskNo, stripe: u64, before: Option<u64>, now: Option<u64>) {
-        let mut landings = self.landings.borrow_mut();
+        let mut landings = self.commits.landings.borrow_mut();
         if let Some(seq) = before {
             landings.remove(&(seq, vdisk, stripe));
         }

@@ -58,7 +58,7 @@ impl Store {
             }
             self.copy_to(&mut targets, head).await;
         }
-        let _turn = self.committing.take().await;
+        let _turn = self.commits.committing.take().await;
         let (_, head) = self.log.live();
         self.copy_to(&mut targets, head).await;
         let mut carrying = set_of(&self.loggers());

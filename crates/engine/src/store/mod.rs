@@ -31,6 +31,7 @@ pub mod proof;
 pub mod quorum;
 pub mod replay;
 pub mod spare;
+pub mod state;
 pub mod streams;
 mod sums;
 pub mod timeout;
@@ -43,8 +44,7 @@ use crate::event::Event;
 use crate::fail;
 use crate::format::Id;
 use crate::format::label::DiskPlan;
-use crate::format::page::PageId;
-use crate::format::record::{Away, PageRun, Record, SegmentRecord, SlabAt};
+use crate::format::record::{Away, Record, SegmentRecord, SlabAt};
 use crate::histogram::Histogram;
 use crate::io::{Disk, DiskError};
 use crate::log::Log;
@@ -52,19 +52,17 @@ use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::segment::drain::Former;
 pub use crate::sync::join;
-use crate::sync::{Signal, Turn};
-use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos, SegmentNo, VdiskNo};
+use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos, SegmentNo};
 use crate::world::World;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use budget::Budgets;
 use core::cell::{Cell, RefCell};
 use core::future::Future;
 use labels::Labels;
 use pages::Pages;
-use timeout::Timeout;
+use state::{Commits, Signals, Traffic};
 pub use tuning::Tuning;
 
 /// The shared part of an open pool.
@@ -93,65 +91,22 @@ pub struct Store {
     pub labels: Labels,
     /// Whether too few disks are there.
     pub freeze: freeze::Freeze,
-    /// Reads that are given up after the read timeout.
-    pub read_timeout: Rc<Timeout>,
-    /// Requests that are waited for longer than that: writes, flushes, and reads that nothing else can answer.
-    pub write_timeout: Rc<Timeout>,
-    /// What is held in memory.
-    pub budgets: Budgets,
-    /// The ways to the disks, for reads.
-    pub lanes: lanes::Lanes,
-    /// Whose turn it is on each disk.
-    pub turns: turns::Turns,
-    /// Clients that read in order.
-    pub streams: RefCell<streams::Streams>,
-    /// Buffers to read into.
-    pub spare: spare::Spare,
-    /// Bytes of sealed stripes in the stripe buffers: they leave by themselves.
-    pub in_flight: Cell<u64>,
-    /// Stripe bytes per disk written since the last commit was begun.
-    pub uncommitted: Cell<u64>,
-    /// When the last commit was begun.
-    pub committed_at: Cell<Nanos>,
-    /// Room was made: buffers, stripes or the log moved on.
-    pub room: Signal,
-    /// Log records with data that is nowhere else: (sequence number, virtual disk, stripe).
-    pub landings: RefCell<BTreeSet<(u64, VdiskNo, u64)>>,
+    /// Requests on their way to the disks.
+    pub traffic: Traffic,
+    /// What is not durable yet.
+    pub commits: Commits,
+    /// What tasks wait for.
+    pub signals: Signals,
     /// Commits that are not durable yet, and what became of their stripes where disks were lost.
     pub limbo: limbo::Limbo,
-    /// A write waits for a free stripe.
-    pub wants_stripes: Cell<bool>,
-    /// Pages could not be written since the last checkpoint was begun: it must begin anew.
-    pub pages_unwritten: Cell<bool>,
-    /// Log disks that lacked batches when the pool was opened: the number of the first.
-    pub lacked: RefCell<BTreeMap<DiskNo, u64>>,
-    /// Counts disks that were lost, or came back: what was being made durable may not be on those.
-    pub comings_and_goings: Cell<u64>,
-    /// Held by whoever writes the log.
-    pub committing: Turn,
     /// The background tasks are to end.
     pub stopping: Cell<bool>,
     /// The log may be appended to: the pool has been opened for writing.
     pub writing: Cell<bool>,
-    /// The disks (bits) of each metadata segment as the newest checkpoint has it: an opening reads the pages there
-    /// before it reads the log.
-    pub homes: RefCell<BTreeMap<SegmentNo, u64>>,
-    /// Metadata pages that were found behind on some disk while the pool was being opened.
-    pub suspects: RefCell<Vec<(PageId, (PageRun, u32))>>,
-    /// There may be something to do for a job.
-    pub work: Signal,
-    /// Something was packed, or the pool stops.
-    pub packed: Signal,
     /// See [`packs::PacksSaid`].
     pub packs_said: packs::PacksSaid,
-    /// Something that drains may be a step further.
-    pub drains: Signal,
     /// Disks that are told of slabs just now.
     pub discarding: RefCell<BTreeSet<DiskNo>>,
-    /// Counts what may make possible what was not: disks come and go, slabs become free.
-    pub changes: Cell<u64>,
-    /// Requests of clients.
-    pub requests: Cell<u64>,
     /// Counters of the whole pool.
     pub counters: PoolCounters,
 }
@@ -304,14 +259,14 @@ impl Store {
         let Some(disk) = member.disk.take() else { return };
         member.current = false;
         member.losses += 1;
-        self.comings_and_goings.set(self.comings_and_goings.get() + 1);
+        self.commits.comings_and_goings.set(self.commits.comings_and_goings.get() + 1);
         member.gone = Some(self.world.now());
         let mut touched: Vec<SegmentNo> = core::mem::take(&mut member.touched).into_keys().collect();
         if mutant::active(Mutant::TouchedForgotten) {
             touched.clear();
         }
         drop(members);
-        [&self.read_timeout, &self.write_timeout].iter().for_each(|timeout| timeout.lost(&disk));
+        [&self.traffic.read_timeout, &self.traffic.write_timeout].iter().for_each(|timeout| timeout.lost(&disk));
         self.labels.strike(no);
         if let Some(room) = self.map.borrow_mut().disks.get_mut(&no) {
             (room.healthy, room.current) = (false, false);
@@ -380,8 +335,8 @@ impl Store {
 
     /// Something is possible, or necessary, that was not.
     pub fn changed(&self) {
-        self.changes.set(self.changes.get() + 1);
-        self.work.notify();
+        self.signals.changes.set(self.signals.changes.get() + 1);
+        self.signals.work.notify();
     }
 
     /// Whether disk `no` can be used now.
@@ -448,9 +403,9 @@ impl Store {
             self.world.emit(Event::PoolFailed { reason: error.context.clone() });
         }
         self.log.fail(error);
-        self.room.notify();
-        self.work.notify();
-        self.packed.notify();
+        self.signals.room.notify();
+        self.signals.work.notify();
+        self.signals.packed.notify();
     }
 
     /// Refuses changes of the configuration while the pool is read-only, has failed, or is frozen.
@@ -476,17 +431,19 @@ impl Store {
     /// Adds to the buffered bytes (or takes from them) and tells who waits for room.
     pub fn buffered_changed(&self, by: i64) {
         match by < 0 {
-            true => self.budgets.buffers.give(by.unsigned_abs()),
-            false => self.budgets.buffers.add(by as u64),
+            true => self.traffic.budgets.buffers.give(by.unsigned_abs()),
+            false => self.traffic.budgets.buffers.add(by as u64),
         }
         if by < 0 {
-            self.room.notify();
+            self.signals.room.notify();
         }
     }
 
     /// Adds to the bytes of sealed stripes (or takes from them).
     pub fn in_flight_changed(&self, by: i64) {
-        self.in_flight.set(self.in_flight.get().checked_add_signed(by).expect("sealed stripes are counted exactly"));
+        self.commits
+            .in_flight
+            .set(self.commits.in_flight.get().checked_add_signed(by).expect("sealed stripes are counted exactly"));
     }
 
     /// How often disk `no` was lost: what was written to it before the last time, and not flushed, counts for nothing.

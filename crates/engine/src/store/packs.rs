@@ -88,13 +88,13 @@ impl Store {
             let unmap = UnmapRecord { table, first, count: 1, retires: 0 };
             let seq = self.log.append(&Record::Unmap(unmap));
             map.commit(table, first, None, seq);
-            self.packed.notify();
+            self.signals.packed.notify();
         }
     }
 
     /// The oldest log record that says something which nothing else does, beside what is in the checkpoint.
     pub fn oldest_needed(&self) -> Option<u64> {
-        let landed = self.landings.borrow().first().map(|(seq, ..)| *seq);
+        let landed = self.commits.landings.borrow().first().map(|(seq, ..)| *seq);
         landed.into_iter().chain(self.map.borrow().oldest_pack()).min()
     }
 

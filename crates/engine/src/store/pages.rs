@@ -42,6 +42,8 @@ pub struct Pages {
     /// Segments and tables whose pages are being read from the disks, or written there, and by how many.
     used: RefCell<BTreeMap<(PageKind, u32), u32>>,
     uses: Cell<u64>,
+    /// Those, and pages of stripe tables, that were found behind on some disk while the pool was being opened.
+    pub suspects: RefCell<Vec<(PageId, (PageRun, u32))>>,
     /// How many of them are dirty, and the most that were in memory.
     dirty: Cell<usize>,
     peak: Cell<usize>,
@@ -375,7 +377,7 @@ impl Store {
             |found: &Copied| !matches!(found, Copied::Late) && found.image().is_none_or(|(version, _)| *version < best);
         let lacking = found.iter().any(lacks);
         if lacking && heals && !self.writing.get() {
-            self.suspects.borrow_mut().push((id, home));
+            self.pages.suspects.borrow_mut().push((id, home));
         } else if lacking && heals {
             for (at, found) in copies.iter().zip(&found) {
                 if lacks(found) {
@@ -391,7 +393,7 @@ impl Store {
 
     /// Brings up to date the copies that were found behind while the pool was being opened.
     pub async fn heal_suspects(&self) {
-        for (id, home) in self.suspects.take() {
+        for (id, home) in self.pages.suspects.take() {
             if self.is_home(id, home.0) {
                 // What cannot be read now is an error for whoever needs it.
                 let _ = self.read_page(id, home).await;
@@ -537,7 +539,7 @@ impl Store {
         if withdrawals != self.limbo.withdrawals() {
             // They speak of what was taken back meanwhile: the next sweep tells the truth.
             self.pages_written(&ids, false);
-            self.pages_unwritten.set(true);
+            self.commits.pages_unwritten.set(true);
             return Ok(());
         }
         written.extend_from_slice(&ids);
@@ -548,7 +550,7 @@ impl Store {
             nowhere |= join(group.into_iter().map(|image| self.write_page(image))).await.contains(&false);
         }
         // Where the disks with its copies went, the pool is frozen, and the checkpoint begins anew.
-        self.pages_unwritten.set(self.pages_unwritten.get() || nowhere);
+        self.commits.pages_unwritten.set(self.commits.pages_unwritten.get() || nowhere);
         Ok(())
     }
 

@@ -255,7 +255,7 @@ impl Store {
         }
         let (head, batch) = found?;
         for no in &lacking {
-            self.lacked.borrow_mut().entry(*no).or_insert(number);
+            self.commits.lacked.borrow_mut().entry(*no).or_insert(number);
         }
         for no in lacking.into_iter().filter(|_| !self.read_only) {
             self.metadata_healed(no, "log batch");

@@ -62,7 +62,7 @@ impl Stream {
 impl Store {
     /// Forgets what was read ahead of a virtual disk (none: of all), and reads no more of it.
     pub fn forget_streams(&self, vdisk: Option<VdiskNo>) {
-        let mut streams = self.streams.borrow_mut();
+        let mut streams = self.traffic.streams.borrow_mut();
         let (gone, left) = core::mem::take(&mut streams.all)
             .into_iter()
             .partition(|stream| vdisk.is_none_or(|vdisk| vdisk == stream.vdisk));
@@ -72,7 +72,7 @@ impl Store {
     }
 
     fn forget_stream(&self, mut stream: Stream) {
-        stream.fetches.drain(..).for_each(|fetch| self.lanes.cancel(&fetch));
+        stream.fetches.drain(..).for_each(|fetch| self.traffic.lanes.cancel(&fetch));
         let mut map = self.map.borrow_mut();
         stream.held.drain(..).for_each(|(_, place)| map.ahead.forget(place));
     }
@@ -99,7 +99,7 @@ impl Store {
     fn tidy_streams(&self, streams: &mut Streams, vdisk: VdiskNo, now: Nanos) {
         for stream in &mut streams.all {
             if stream.vdisk == vdisk && now.since(stream.touched) > RESTS {
-                stream.fetches.drain(..).for_each(|fetch| self.lanes.cancel(&fetch));
+                stream.fetches.drain(..).for_each(|fetch| self.traffic.lanes.cancel(&fetch));
                 stream.window = 0;
             }
         }
@@ -127,7 +127,7 @@ impl Store {
             if self.world.now().since(oldest.touched) <= RESTS {
                 return false;
             }
-            oldest.fetches.drain(..).for_each(|fetch| self.lanes.cancel(&fetch));
+            oldest.fetches.drain(..).for_each(|fetch| self.traffic.lanes.cancel(&fetch));
             oldest.window = 0;
             let mut map = self.map.borrow_mut();
             oldest.held.drain(..).for_each(|(_, place)| map.ahead.forget(place));
@@ -136,7 +136,7 @@ impl Store {
 
     /// Begins all that was asked for until now, in that order: in which order tasks run nobody knows.
     pub(crate) async fn fetch_asked(self: Rc<Store>) {
-        let asked = core::mem::take(&mut self.streams.borrow_mut().asked);
+        let asked = core::mem::take(&mut self.traffic.streams.borrow_mut().asked);
         join(asked.into_iter().map(|(fetch, parts)| self.fetch(fetch, parts))).await;
     }
 
@@ -151,8 +151,8 @@ impl Store {
             };
             let any = !records.is_empty();
             self.append_all(records);
-            if any || self.wants_stripes.get() {
-                self.room.notify();
+            if any || self.signals.wants_stripes.get() {
+                self.signals.room.notify();
             }
         }
         fetch.end();

@@ -124,7 +124,7 @@ impl Store {
         for read in &plan.reads {
             if let Some((at, block)) = part.target.locate(read.slot, read.blocks.start) {
                 let (offset, len) = (self.slab_offset(at, block).0, read.blocks.len() as u64 * BLOCK);
-                work.push(self.lanes.plan(at.disk, offset, len, chunk));
+                work.push(self.traffic.lanes.plan(at.disk, offset, len, chunk));
             }
         }
     }
@@ -171,8 +171,8 @@ impl Store {
     async fn run_calls(&self, calls: Vec<Call>, fetch: Option<&Rc<Fetch>>) -> Vec<(usize, usize, Came)> {
         let disk = calls[0].disk;
         let _pass = match fetch {
-            None => self.lanes.wanted(disk),
-            Some(fetch) => self.lanes.ahead(disk, calls.iter().map(|call| call.len).sum(), fetch).await,
+            None => self.traffic.lanes.wanted(disk),
+            Some(fetch) => self.traffic.lanes.ahead(disk, calls.iter().map(|call| call.len).sum(), fetch).await,
         };
         if fetch.is_some_and(|fetch| fetch.cancelled.get()) {
             return Vec::new();

@@ -123,7 +123,7 @@ pub struct WriteTurn<'a> {
 
 impl Drop for WriteTurn<'_> {
     fn drop(&mut self) {
-        let mut turns = self.store.turns.disks.borrow_mut();
+        let mut turns = self.store.traffic.turns.disks.borrow_mut();
         let ended = self.disks.iter().filter(|no| turns.get_mut(no).is_some_and(DiskTurn::end)).count();
         drop(turns);
         if ended > 0 {
@@ -154,9 +154,9 @@ impl Store {
             let wait = if left == Nanos(0) { LOOK } else { left.min(LOOK) };
             self.world.sleep(wait).await;
         }
-        self.turns.held.set(self.turns.held.get() + waited as u64);
+        self.traffic.turns.held.set(self.traffic.turns.held.get() + waited as u64);
         let (now, wanted) = (self.world.now(), self.are_read(&disks));
-        let mut turns = self.turns.disks.borrow_mut();
+        let mut turns = self.traffic.turns.disks.borrow_mut();
         for no in &disks {
             let turn = turns.entry(*no).or_default();
             turn.look(wanted);
@@ -169,7 +169,7 @@ impl Store {
     /// How long writes to these disks may have to wait for reads.
     fn held_by_reads(&self, disks: &[DiskNo]) -> Option<Nanos> {
         let (now, turn_time, wanted) = (self.world.now(), self.tuning.turn_time, self.are_read(disks));
-        let mut turns = self.turns.disks.borrow_mut();
+        let mut turns = self.traffic.turns.disks.borrow_mut();
         let held = |no: &DiskNo| turns.get_mut(no)?.held(now, wanted, turn_time);
         disks.iter().filter_map(held).max()
     }
@@ -177,21 +177,23 @@ impl Store {
     /// Whether somebody reads from any of these disks, or is about to. A run needs all of them, and who reads here and
     /// there has each only now and then.
     fn are_read(&self, disks: &[DiskNo]) -> bool {
-        let (now, turns) = (self.world.now(), self.turns.disks.borrow());
-        disks.iter().any(|no| self.lanes.is_wanted(*no) || turns.get(no).is_some_and(|turn| turn.expects_reads(now)))
+        let (now, turns) = (self.world.now(), self.traffic.turns.disks.borrow());
+        disks
+            .iter()
+            .any(|no| self.traffic.lanes.is_wanted(*no) || turns.get(no).is_some_and(|turn| turn.expects_reads(now)))
     }
 
     /// A read of disk `no` has ended that somebody waited for.
     pub fn read_ended(&self, no: DiskNo) {
         if self.is_rotational(no) {
-            self.turns.disks.borrow_mut().entry(no).or_default().read_at = Some(self.world.now());
+            self.traffic.turns.disks.borrow_mut().entry(no).or_default().read_at = Some(self.world.now());
         }
     }
 
     /// What disk `no` had taken is durable.
     pub fn turn_flushed(&self, no: DiskNo) {
         let until = self.world.now() + self.tuning.turn_time;
-        if let Some(turn) = self.turns.disks.borrow_mut().get_mut(&no)
+        if let Some(turn) = self.traffic.turns.disks.borrow_mut().get_mut(&no)
             && matches!(turn.phase, Phase::Commits(_))
         {
             turn.phase = Phase::Reads(until);

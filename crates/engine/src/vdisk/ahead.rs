@@ -46,7 +46,7 @@ impl Vdisk {
             return;
         }
         let any = {
-            let mut streams = self.store.streams.borrow_mut();
+            let mut streams = self.store.traffic.streams.borrow_mut();
             let nth = self.store.find_stream(&mut streams, self.id, offset, len);
             let before = streams.asked.len();
             if streams.all[nth].is_proven() && !self.store.stopping.get() {

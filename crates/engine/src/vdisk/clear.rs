@@ -42,7 +42,7 @@ impl Vdisk {
             self.gather_again(stripe, kept.iter().chain(&below))?;
             // Its buffer holds from here on what the log does.
             if let Some(sealed) = self.kept.borrow_mut().remove(&stripe) {
-                self.store.budgets.kept.give(sealed.memory() as u64);
+                self.store.traffic.budgets.kept.give(sealed.memory() as u64);
             }
             // Nothing takes its place but what is in the log already: no flush waits for a record that may never come.
             drop(self.store.limbo.forget(table, stripe, self.store.log.seq().saturating_sub(1)));
@@ -53,7 +53,7 @@ impl Vdisk {
         *self.failed.borrow_mut() = None;
         self.start_idle_timer();
         self.moved.notify();
-        self.store.room.notify();
+        self.store.signals.room.notify();
         Ok(given_up)
     }
 

@@ -91,7 +91,7 @@ impl Vdisk {
 
     /// Completes the gathering buffer of `stripe`, if there is one, and waits until it is committed (not: durable).
     pub async fn destage_and_wait(self: &Rc<Self>, stripe: u64) -> Result<()> {
-        self.merge(stripe, &self.store.budgets.merges, By::Anybody).await
+        self.merge(stripe, &self.store.traffic.budgets.merges, By::Anybody).await
     }
 
     /// [`Vdisk::destage_and_wait`] with memory from `budget`, until it is down.
@@ -146,7 +146,7 @@ impl Vdisk {
     pub(crate) async fn merge_or_set_aside(self: &Rc<Self>, stripe: u64, budget: &Budget) -> bool {
         let before = self.with_filling(stripe, |buffer| buffer.id);
         // What comes while it is being merged may be just what it lacked.
-        let changes = self.store.changes.get();
+        let changes = self.store.signals.changes.get();
         let merged = self.merge(stripe, budget, By::Anybody).await.is_ok();
         let after = self.with_filling(stripe, |buffer| SetAside { id: buffer.id, have: buffer.have_len(), changes });
         match after.filter(|after| Some(after.id) == before) {
@@ -207,7 +207,7 @@ impl Vdisk {
     fn is_set_aside(&self, stripe: u64) -> bool {
         let Some(aside) = self.set_aside.borrow().get(&stripe).copied() else { return false };
         let same = |buffer: &mut StripeBuffer| buffer.id == aside.id && buffer.have_len() == aside.have;
-        aside.changes == self.store.changes.get() && self.with_filling(stripe, same).unwrap_or(false)
+        aside.changes == self.store.signals.changes.get() && self.with_filling(stripe, same).unwrap_or(false)
     }
 
     /// Stripes with a gathering buffer, the longest untouched first.

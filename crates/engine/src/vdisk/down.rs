@@ -84,7 +84,7 @@ impl Vdisk {
     fn next_of_sweep(&self, memory: u64) -> Vec<u64> {
         let most = ((memory / 2 / self.cost_of_lift()) as usize).clamp(1, AT_ONCE);
         let mut sweep = self.sweep.borrow_mut();
-        let changes = self.store.changes.get();
+        let changes = self.store.signals.changes.get();
         if sweep.changes != changes {
             (sweep.changes, sweep.aside) = (changes, BTreeSet::new());
         }
@@ -195,7 +195,7 @@ impl Vdisk {
                 let strips =
                     part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
                 super::read::copy(part.target.layout, from, strips, &mut bytes);
-                slices.into_iter().for_each(|slice| self.store.spare.give(slice));
+                slices.into_iter().for_each(|slice| self.store.traffic.spare.give(slice));
                 add(&self.counters.read_for_write, (to - from) as u64);
                 (from, bytes)
             });
@@ -258,6 +258,6 @@ impl Vdisk {
         self.store.buffered_changed(-(buffer.charged() as i64));
         let table = self.table();
         self.store.map.borrow_mut().unclaim(table);
-        self.store.room.notify();
+        self.store.signals.room.notify();
     }
 }

@@ -222,7 +222,7 @@ impl Vdisk {
             self.failure().map(|error| error.context),
             self.stuck.get(),
             self.store.log.fill(),
-            self.store.landings.borrow().iter().take(8).collect::<Vec<_>>(),
+            self.store.commits.landings.borrow().iter().take(8).collect::<Vec<_>>(),
             table.free,
             table.claims,
             map.limbo.len(),
@@ -341,7 +341,7 @@ impl Vdisk {
 
     /// Lets go of what the log holds of it: to be called in the step in which it comes on record that it was removed.
     pub(crate) fn forget_landed(&self) {
-        self.store.landings.borrow_mut().retain(|(_, vdisk, _)| *vdisk != self.id);
+        self.store.commits.landings.borrow_mut().retain(|(_, vdisk, _)| *vdisk != self.id);
         self.store.limbo.forget_table(self.table());
     }
 

@@ -98,7 +98,7 @@ impl Vdisk {
             && !self.removed.get()
             && self.has_one_table()
             && self.layout().data_len().0 > UNIT
-            && self.unpackable.get() != Some(self.store.changes.get())
+            && self.unpackable.get() != Some(self.store.signals.changes.get())
             && self.failure().is_none()
             && self.pack_room() > 0
     }
@@ -247,7 +247,7 @@ impl Vdisk {
         let parcels: Vec<Parcel> = groups.into_iter().map_while(|group| self.close_buffers(group)).collect();
         let written = !parcels.is_empty() && self.write_parcels(parcels, packed).await;
         self.store.log.unreserve(log_len);
-        self.store.room.notify();
+        self.store.signals.room.notify();
         written
     }
 
@@ -357,7 +357,7 @@ impl Vdisk {
         }
         let mut sound = rest.is_empty();
         if !sound {
-            self.unpackable.set(Some(self.store.changes.get()));
+            self.unpackable.set(Some(self.store.signals.changes.get()));
         }
         for parcel in rest {
             self.unclaim_pack(parcel.number);
@@ -420,7 +420,7 @@ impl Vdisk {
                 self.unclaim_pack(parcel.number);
                 self.gather_parts(parcel);
             }
-            self.unpackable.set(Some(self.store.changes.get()));
+            self.unpackable.set(Some(self.store.signals.changes.get()));
             return false;
         }
         self.store.note_missed(place.segment, lacking);
@@ -430,7 +430,7 @@ impl Vdisk {
         }
         self.store.map.borrow_mut().end_write(place, count as u32);
         self.store.free_empty_packs();
-        self.store.packed.notify();
+        self.store.signals.packed.notify();
         self.store.stripes_written(layout.interleave().0 * count as u64);
         true
     }

@@ -60,14 +60,14 @@ impl Vdisk {
     /// Fills `into` from `offset`.
     pub async fn read(&self, offset: VirtualOffset, into: &mut [u8]) -> Result<()> {
         // Before it is admitted: what is admitted is begun in the same step.
-        let _held = self.store.budgets.reads.take(into.len() as u64).await;
+        let _held = self.store.traffic.budgets.reads.take(into.len() as u64).await;
         self.admit(offset, into.len())?;
         add(&self.counters.reads, 1);
-        add(&self.store.requests, 1);
+        add(&self.store.traffic.requests, 1);
         add(&self.counters.read, into.len() as u64);
         self.follow(offset.0, into.len() as u64);
         let pieces: Vec<Piece> = self.pieces(offset, into.len()).collect();
-        let changes = self.store.changes.get();
+        let changes = self.store.signals.changes.get();
         let read = self.read_pieces(&pieces, into).await;
         for (piece, read) in pieces.into_iter().zip(read) {
             self.or_wait(piece, read, changes, into).await?;
@@ -83,7 +83,7 @@ impl Vdisk {
                 return read;
             }
             self.check_there()?;
-            changes = self.store.changes.get();
+            changes = self.store.signals.changes.get();
             read = self.read_pieces(core::slice::from_ref(&piece), into).await.pop().expect("one answer for one piece");
         }
     }
@@ -141,7 +141,7 @@ impl Vdisk {
             match found {
                 Some(Found::There(strips)) => self.serve(source, &strips, into),
                 Some(Found::Coming(fetch)) => {
-                    self.store.lanes.hurry(&fetch);
+                    self.store.traffic.lanes.hurry(&fetch);
                     coming.push((source, fetch));
                 }
                 None => direct.push(source),
@@ -185,7 +185,7 @@ impl Vdisk {
                     let bytes =
                         part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
                     copy(part.target.layout, source.at, bytes, &mut into[source.range]);
-                    slices.into_iter().for_each(|slice| self.store.spare.give(slice));
+                    slices.into_iter().for_each(|slice| self.store.traffic.spare.give(slice));
                 }
                 Err(error) => results[source.piece] = Err(error),
             }
@@ -246,7 +246,7 @@ impl Vdisk {
         let records: Vec<Record<'static>> = self.store.map.borrow_mut().unpin(place);
         if !records.is_empty() {
             self.store.append_all(records);
-            self.store.room.notify();
+            self.store.signals.room.notify();
         }
     }
 
@@ -255,7 +255,7 @@ impl Vdisk {
         let slices = self.store.read_stripe(target, &wants).await?;
         let bytes = wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
         copy(target.layout, at, bytes, into);
-        slices.into_iter().for_each(|slice| self.store.spare.give(slice));
+        slices.into_iter().for_each(|slice| self.store.traffic.spare.give(slice));
         Ok(())
     }
 

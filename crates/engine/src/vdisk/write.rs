@@ -41,10 +41,10 @@ impl Vdisk {
     /// Writes `data` at `offset`. It is durable after a later flush, or on return if `fua`.
     pub async fn write(self: &Rc<Self>, offset: VirtualOffset, data: &[u8], fua: bool) -> Result<()> {
         // What is admitted is begun in the same step.
-        let _held = self.store.budgets.writes.take(data.len() as u64).await;
+        let _held = self.store.traffic.budgets.writes.take(data.len() as u64).await;
         self.admit_write(offset, data.len())?;
         add(&self.counters.writes, 1);
-        add(&self.store.requests, 1);
+        add(&self.store.traffic.requests, 1);
         add(&self.counters.written, data.len() as u64);
         for (stripe, at, range) in self.pieces(offset, data.len()) {
             self.gather(stripe, at, &data[range], true).await?;
@@ -64,10 +64,10 @@ impl Vdisk {
         }
         let store = self.store.clone();
         let mut ticket = None;
-        let gathered = self.gather_later(stripe, at, bytes, keep, &store.budgets.buffers, &mut ticket).await;
+        let gathered = self.gather_later(stripe, at, bytes, keep, &store.traffic.budgets.buffers, &mut ticket).await;
         if ticket.take().is_some() {
             // Whoever is next in the queue may look again.
-            store.room.notify();
+            store.signals.room.notify();
         }
         gathered
     }
@@ -110,13 +110,14 @@ impl Vdisk {
         let look = |buffer: &mut StripeBuffer| (buffer.growth(at, len), buffer.memory());
         let (growth, own) =
             self.with_filling(stripe, look).unwrap_or_else(|| (StripeBuffer::memory_for(self.layout(), at, len), 0));
-        growth == 0 || self.store.budgets.buffers.admits(growth as u64, own as u64, self.stuck_bytes.get() == 0, ticket)
+        growth == 0
+            || self.store.traffic.budgets.buffers.admits(growth as u64, own as u64, self.stuck_bytes.get() == 0, ticket)
     }
 
     /// Waits until there may be more room than before. Fails where too much of what is held cannot leave.
     async fn wait_for_room(&self) -> Result<()> {
         let stuck = self.stuck_bytes.get();
-        if stuck > 0 && self.store.budgets.buffers.is_hopeless(self.store.changes.get()) {
+        if stuck > 0 && self.store.traffic.budgets.buffers.is_hopeless(self.store.signals.changes.get()) {
             // Disks that have just gone may be back in a moment, and what lies there with them.
             if self.store.awaits_disks() {
                 self.store.world.sleep(RETRY).await;
@@ -129,7 +130,7 @@ impl Vdisk {
         }
         // Who comes here once clients are refused is not woken any more.
         self.check_flows()?;
-        let room = self.store.room.changed();
+        let room = self.store.signals.room.changed();
         self.store.log.pressure.notify();
         room.await;
         self.store.check_writable()?;
@@ -198,7 +199,7 @@ impl Vdisk {
             self.store.forget_streams(None);
             // Stripes that fly, and records that are to be durable, tell by themselves when they are. Partial stripes
             // have to be asked to leave; where even that has brought nothing, nothing will.
-            let in_flight = self.store.in_flight.get() > 0 || self.store.map.borrow().is_freeing();
+            let in_flight = self.store.commits.in_flight.get() > 0 || self.store.map.borrow().is_freeing();
             let gathers = self.stripes.borrow().values().any(|gathering| gathering.filling.is_some());
             if !in_flight && (!gathers || relieved == 2) {
                 return fail!(
@@ -208,8 +209,8 @@ impl Vdisk {
                 );
             }
             relieved += !in_flight as u32;
-            let room = self.store.room.changed();
-            self.store.wants_stripes.set(true);
+            let room = self.store.signals.room.changed();
+            self.store.signals.wants_stripes.set(true);
             self.store.log.demand();
             self.store.log.pressure.notify();
             room.await;
@@ -278,7 +279,7 @@ impl Vdisk {
         queue.runs.set(queue.runs.get() - 1);
         self.pump(room);
         self.moved.notify();
-        self.store.room.notify();
+        self.store.signals.room.notify();
     }
 
     /// Writes a run. While it can be written nowhere for want of disks, it stays in memory and waits for them; it is
@@ -288,7 +289,7 @@ impl Vdisk {
         let queued: Vec<_> = run.iter().map(|stripe| self.in_flight(*stripe).as_ref().map(Rc::downgrade)).collect();
         let queued: BTreeMap<u64, _> = run.iter().copied().zip(queued).collect();
         loop {
-            let changes = self.store.changes.get();
+            let changes = self.store.signals.changes.get();
             let Err(error) = self.write_stripes(&run, room).await else { break };
             // A newer version of a stripe that is down may fly in another run: that is none of this one's business.
             run.retain(|stripe| {
@@ -296,7 +297,7 @@ impl Vdisk {
                 self.in_flight(*stripe).is_some_and(|now| Rc::as_ptr(&now) == queued)
             });
             // Disks that went meanwhile may be back already.
-            let changed = self.store.changes.get() != changes && in_vain < TRIES;
+            let changed = self.store.signals.changes.get() != changes && in_vain < TRIES;
             in_vain = if self.store.misses_disks() { 0 } else { in_vain + 1 };
             self.waiting.set(self.waiting.get() + 1);
             let goes_on = self.wait_for_disks(changed).await;
@@ -312,7 +313,7 @@ impl Vdisk {
     /// Waits until something changes about the disks, or a moment only, if something has `changed`. `false`: it is no
     /// use to wait.
     async fn wait_for_disks(&self, changed: bool) -> bool {
-        let changes = self.store.changes.get();
+        let changes = self.store.signals.changes.get();
         let since = self.stuck.get().unwrap_or_else(|| self.store.world.now());
         self.stuck.set(Some(since));
         // Whoever waits for stripes of this disk waits for disks now.
@@ -326,11 +327,11 @@ impl Vdisk {
             }
             if over {
                 self.moved.notify();
-                self.store.room.notify();
+                self.store.signals.room.notify();
                 self.store.log.moved.notify();
             }
             self.store.world.sleep(RETRY).await;
-            if changed || self.store.changes.get() != changes {
+            if changed || self.store.signals.changes.get() != changes {
                 return true;
             }
         }
@@ -542,7 +543,7 @@ impl Vdisk {
                 self.store.map.borrow_mut().unclaim(table);
                 self.abandoned.borrow_mut().insert(*stripe);
                 if sealed.landed_from().is_some() {
-                    self.store.budgets.kept.add(sealed.memory() as u64);
+                    self.store.traffic.budgets.kept.add(sealed.memory() as u64);
                     self.kept.borrow_mut().insert(*stripe, sealed.clone());
                 }
                 let mut stripes = self.stripes.borrow_mut();
@@ -559,7 +560,7 @@ impl Vdisk {
     /// and so come after it. Returns the oldest record of it.
     fn forget_kept(&self, stripe: u64, newer: &Sealed) -> Option<u64> {
         let kept = self.kept.borrow_mut().remove(&stripe)?;
-        self.store.budgets.kept.give(kept.memory() as u64);
+        self.store.traffic.budgets.kept.give(kept.memory() as u64);
         newer.landed.borrow_mut().take_over(&kept.landed.borrow());
         kept.landed_from()
     }

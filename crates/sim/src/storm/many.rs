@@ -315,7 +315,7 @@ impl Many {
             false => {
                 let map = pool.store().map.borrow();
                 let (tables, segments) = (map.tables.len(), map.segments.len());
-                let (vdisks, jobs, disks) = (map.vdisks.len(), map.jobs.len(), map.disks.len());
+                let (vdisks, jobs, disks) = (map.vdisks.len(), map.notes.jobs.len(), map.disks.len());
                 let few = format!("{disks} disks, {vdisks} virtual disks, {tables} tables, {jobs} jobs");
                 let max = self.config_max;
                 Err(format!("the configuration has {len} bytes, and room for {max}: {few}, {segments} segments"))

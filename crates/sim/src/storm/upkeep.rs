@@ -213,9 +213,9 @@ impl Storm {
         const ROUNDS: usize = 20;
         let pool = self.rig.pool();
         for round in 0..ROUNDS {
-            let seen = pool.store().comings_and_goings.get();
+            let seen = pool.store().commits.comings_and_goings.get();
             let settled = self.settle_jobs();
-            if seen == pool.store().comings_and_goings.get() && (settled.is_ok() || round > 0) {
+            if seen == pool.store().commits.comings_and_goings.get() && (settled.is_ok() || round > 0) {
                 return settled;
             }
         }

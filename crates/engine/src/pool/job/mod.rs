@@ -90,7 +90,7 @@ pub struct JobInfo {
 /// Runs jobs until the pool stops or fails.
 pub async fn runner(pool: Rc<Pool>) {
     loop {
-        let woken = pool.store.work.changed();
+        let woken = pool.store.signals.work.changed();
         if pool.store.stopping.get() || pool.jobs.closed.get() || pool.store.log.failure().is_some() {
             return;
         }
@@ -106,7 +106,7 @@ pub async fn runner(pool: Rc<Pool>) {
 /// or would keep it waiting for as long as it waits itself.
 pub async fn due_watch(pool: Rc<Pool>) {
     loop {
-        let woken = pool.store.work.changed();
+        let woken = pool.store.signals.work.changed();
         if pool.store.stopping.get() || pool.jobs.closed.get() || pool.store.log.failure().is_some() {
             return;
         }
@@ -146,7 +146,7 @@ impl Pool {
                 failure: failures.get(&record.id).copied(),
             }
         };
-        map.jobs.values().map(info).collect()
+        map.notes.jobs.values().map(info).collect()
     }
 
     /// Begins a job; `at` is the time in Unix seconds. One of the same kind and target that has not ended goes on: its
@@ -185,7 +185,7 @@ impl Pool {
             return Ok(());
         }
         self.set_job(JobRecord { state: JobState::Waiting, ..record });
-        self.store.work.notify();
+        self.store.signals.work.notify();
         self.store.make_durable(self.store.log.seq()).await
     }
 
@@ -223,7 +223,7 @@ impl Pool {
     /// Stops the running job at its next step, and lets none begin.
     pub(super) async fn stop_jobs(&self) {
         self.jobs.closed.set(true);
-        self.store.work.notify();
+        self.store.signals.work.notify();
         if let Some(ticket) = &*self.jobs.running.borrow() {
             ticket.order(Halt::Yield);
         }
@@ -231,7 +231,7 @@ impl Pool {
     }
 
     fn job(&self, id: JobNo) -> Result<JobRecord> {
-        match self.store.map.borrow().jobs.get(&id) {
+        match self.store.map.borrow().notes.jobs.get(&id) {
             Some(record) => Ok(record.clone()),
             None => fail!(NotFound, "there is no job {id}"),
         }
@@ -285,9 +285,9 @@ impl Pool {
         }
         let (id, next) = {
             let mut map = self.store.map.borrow_mut();
-            let id = map.next.next_job;
-            map.next.next_job = id.next();
-            (id, map.next)
+            let id = map.notes.next.next_job;
+            map.notes.next.next_job = id.next();
+            (id, map.notes.next)
         };
         self.store.append_all(alloc::vec![Record::Pool(next)]);
         let began = if at == 0 { self.unix_now() } else { at };
@@ -307,13 +307,13 @@ impl Pool {
         {
             ticket.order(Halt::Yield);
         }
-        self.store.work.notify();
+        self.store.signals.work.notify();
         id
     }
 
     /// A disk that is being emptied is to leave the pool, too, or to make place for a certain other one.
     fn change_kind(&self, id: JobNo, kind: JobKind) {
-        let Some(record) = self.store.map.borrow().jobs.get(&id).cloned() else { return };
+        let Some(record) = self.store.map.borrow().notes.jobs.get(&id).cloned() else { return };
         let more = matches!(kind, JobKind::Evacuate { to, forget, .. } if to.is_some() || forget);
         if record.kind == kind || !more {
             return;
@@ -327,7 +327,7 @@ impl Pool {
     /// A job that has not ended and whose kind is `wanted`.
     fn active_job(&self, wanted: impl Fn(JobKind) -> bool) -> Option<JobNo> {
         let map = self.store.map.borrow();
-        map.jobs.values().find(|record| !has_ended(record.state) && wanted(record.kind)).map(|record| record.id)
+        map.notes.jobs.values().find(|record| !has_ended(record.state) && wanted(record.kind)).map(|record| record.id)
     }
 
     /// Begins jobs that nobody asked for: what is missing is made good, what is retired is emptied.
@@ -367,14 +367,18 @@ impl Pool {
             "job timer",
             Box::pin(async move {
                 store.world.sleep(due.since(now)).await;
-                store.work.notify();
+                store.signals.work.notify();
             }),
         );
     }
 
     /// Whether nothing has changed since such a job last left something undone.
     fn was_tried(&self, kind: JobKind) -> bool {
-        self.jobs.tried.borrow().get(&key(kind)).is_some_and(|(changes, _)| *changes == self.store.changes.get())
+        self.jobs
+            .tried
+            .borrow()
+            .get(&key(kind))
+            .is_some_and(|(changes, _)| *changes == self.store.signals.changes.get())
     }
 
     /// Until when such a job, which left something undone, is not begun again: much may change at once where disks come
@@ -386,7 +390,7 @@ impl Pool {
 
     /// Notes that such a job leaves something undone, as things are now.
     fn note_tried(&self, kind: JobKind) {
-        self.note_tried_at(kind, self.store.changes.get());
+        self.note_tried_at(kind, self.store.signals.changes.get());
     }
 
     /// Notes that a job of this kind was tried when the store had seen `changes` changes.
@@ -397,7 +401,8 @@ impl Pool {
     /// The job that has its turn.
     fn next_job(&self) -> Option<JobRecord> {
         let map = self.store.map.borrow();
-        let ready = map.jobs.values().filter(|record| matches!(record.state, JobState::Waiting | JobState::Running));
+        let ready =
+            map.notes.jobs.values().filter(|record| matches!(record.state, JobState::Waiting | JobState::Running));
         ready.min_by_key(|record| (rank(record.kind), record.id)).cloned()
     }
 
@@ -405,7 +410,7 @@ impl Pool {
         let ticket = Rc::new(Ticket::new(&record, &self.store));
         *self.jobs.running.borrow_mut() = Some(ticket.clone());
         let id = record.id;
-        let changes = self.store.changes.get();
+        let changes = self.store.signals.changes.get();
         if record.state != JobState::Running {
             // One that begins by itself is awaited by nobody: what is seen at work is known by its number ever after.
             let _ = self.store.make_durable(self.store.log.seq()).await;
@@ -421,7 +426,7 @@ impl Pool {
         // What moved is needed where the newest checkpoint has it, too: without a newer one the pool could not do
         // without a disk that everything has left.
         if !matches!(result, Err(Halt::Yield | Halt::Pause))
-            && *self.store.homes.borrow() != self.store.metadata_homes()
+            && *self.store.meta.homes.borrow() != self.store.metadata_homes()
         {
             // Where that fails, the log's keeper tries again.
             let _ = self.checkpoint().await;
@@ -457,7 +462,7 @@ impl Pool {
 
     /// Puts the progress of a job on record.
     fn save(&self, ticket: &Ticket, state: JobState) {
-        let Some(record) = self.store.map.borrow().jobs.get(&ticket.id).cloned() else { return };
+        let Some(record) = self.store.map.borrow().notes.jobs.get(&ticket.id).cloned() else { return };
         let total = if state == JobState::Done { ticket.done.get() } else { ticket.total.get() };
         self.set_job(JobRecord {
             state,
@@ -471,7 +476,7 @@ impl Pool {
     }
 
     fn set_job(&self, record: JobRecord) {
-        self.store.map.borrow_mut().jobs.insert(record.id, record.clone());
+        self.store.map.borrow_mut().notes.jobs.insert(record.id, record.clone());
         self.store.append_all(alloc::vec![Record::Job(record)]);
     }
 
@@ -483,14 +488,14 @@ impl Pool {
         order.push(last);
         let mut ended: Vec<JobNo> = {
             let map = self.store.map.borrow();
-            let ended = map.jobs.values().filter(|record| has_ended(record.state) && record.id != last);
+            let ended = map.notes.jobs.values().filter(|record| has_ended(record.state) && record.id != last);
             ended.map(|record| record.id).collect()
         };
         // Those that ended before the pool was opened are not in it, and go first.
         ended.sort_by_key(|id| (order.iter().position(|other| other == id).map_or(0, |at| at + 1), *id));
         ended.truncate((ended.len() + 1).saturating_sub(ENDED_KEPT));
         for id in ended {
-            self.store.map.borrow_mut().jobs.remove(&id);
+            self.store.map.borrow_mut().notes.jobs.remove(&id);
             self.jobs.notes.borrow_mut().remove(&id);
             self.jobs.failures.borrow_mut().remove(&id);
             order.retain(|other| *other != id);

@@ -95,15 +95,15 @@ impl Pool {
         let members = self.store.members.borrow();
         let member = members.get(&at.disk)?;
         let maintenance = map.disks.get(&at.disk).is_some_and(|disk| disk.record.maintenance);
-        if member.disk.is_some() || maintenance || map.settings.repair_after == u32::MAX {
+        if member.disk.is_some() || maintenance || map.notes.settings.repair_after == u32::MAX {
             return None;
         }
-        Some(Nanos(member.gone.unwrap_or_default().0 + Nanos::secs(map.settings.repair_after as u64).0))
+        Some(Nanos(member.gone.unwrap_or_default().0 + Nanos::secs(map.notes.settings.repair_after as u64).0))
     }
 
     /// Gives every slot of every segment all its strips on a disk that is there. What there is to say in the end.
     pub(super) async fn repair(&self, ticket: &Ticket) -> core::result::Result<String, Halt> {
-        let changes = self.store.changes.get();
+        let changes = self.store.signals.changes.get();
         // Also of those whose metadata is up to date: a disk that lost log batches which it had called durable may have
         // lost strips.
         let unknown = self.unknown_disks();
@@ -230,7 +230,7 @@ impl Pool {
             self.store.world.emit(Event::SpareUsed { disk: no });
         }
         self.store.append_changes(record);
-        self.store.work.notify();
+        self.store.signals.work.notify();
     }
 
     /// Does `work` for every one of `tasks`, in their order, several at once; stops at the first that is told to.

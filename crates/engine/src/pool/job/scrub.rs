@@ -139,8 +139,8 @@ impl Pool {
         }
         let settings = {
             let mut map = self.store.map.borrow_mut();
-            map.settings.scrubbed = now;
-            map.settings
+            map.notes.settings.scrubbed = now;
+            map.notes.settings
         };
         self.store.append_all(alloc::vec![crate::format::record::Record::Settings(settings)]);
     }

@@ -64,7 +64,7 @@ impl Ticket {
             healed: Cell::new(record.healed),
             mark: Cell::new((now, record.done)),
             rate: Cell::new(0),
-            rested: Cell::new((now, store.requests.get())),
+            rested: Cell::new((now, store.traffic.requests.get())),
             rest: Cell::new(now),
         }
     }
@@ -95,10 +95,10 @@ impl Ticket {
     async fn leave_clients_their_share(&self, store: &Store) {
         let now = store.world.now();
         let (rested, seen) = self.rested.get();
-        let share = store.map.borrow().settings.foreground_share.min(90) as u64;
-        if store.requests.get() == seen || share == 0 {
+        let share = store.map.borrow().notes.settings.foreground_share.min(90) as u64;
+        if store.traffic.requests.get() == seen || share == 0 {
             if now >= self.rest.get() {
-                self.rested.set((now, store.requests.get()));
+                self.rested.set((now, store.traffic.requests.get()));
             }
             return;
         }
@@ -109,7 +109,7 @@ impl Ticket {
         }
         if self.rested.get().0 == rested {
             // The first one to wake ends the rest for all.
-            self.rested.set((store.world.now(), store.requests.get()));
+            self.rested.set((store.world.now(), store.traffic.requests.get()));
         }
     }
 

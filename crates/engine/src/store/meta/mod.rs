@@ -68,6 +68,9 @@ pub struct Meta {
     begins_anew: Cell<bool>,
     /// Pages that were found wrong on some disk while the pool was being opened.
     suspects: RefCell<Vec<PageRef>>,
+    /// The disks (bits) of each metadata segment as the newest checkpoint has it: an opening reads the pages there
+    /// before it reads the log.
+    pub homes: RefCell<BTreeMap<SegmentNo, u64>>,
     /// How many only look at the tree just now: what is found wrong meanwhile is left as it is.
     looked_at: Cell<u32>,
 }

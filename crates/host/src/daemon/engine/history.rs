@@ -75,7 +75,7 @@ fn hand_to_all(pools: &Pools, events: &[EventInfo]) {
 }
 
 fn hand_on(pool: &Pool, event: &EventInfo) {
-    let newest = pool.store().map.borrow().events.last_key_value().map_or(0, |(_, newest)| newest.at_ms);
+    let newest = pool.store().map.borrow().notes.events.last_key_value().map_or(0, |(_, newest)| newest.at_ms);
     if event.fresh && event.at_ms >= newest {
         pool.note_event(event.at_ms, event.no, event.warning, event.text.clone());
     }

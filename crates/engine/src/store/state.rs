@@ -1,0 +1,90 @@
+//! What the parts of an open pool keep beside each other, by what it is about: requests on their way to the disks,
+//! records on their way to being durable, and what tasks wait for.
+
+use super::budget::Budgets;
+use super::lanes::Lanes;
+use super::spare::Spare;
+use super::streams::Streams;
+use super::timeout::Timeout;
+use super::tuning::Tuning;
+use super::turns::Turns;
+use crate::sync::{Signal, Turn};
+use crate::units::{DiskNo, Nanos, VdiskNo};
+use crate::world::World;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+
+/// Requests on their way to the disks: how long they may take, who goes first, and what they hold.
+pub struct Traffic {
+    /// Reads that are given up after the read timeout.
+    pub read_timeout: Rc<Timeout>,
+    /// Requests that are waited for longer than that: writes, flushes, and reads that nothing else can answer.
+    pub write_timeout: Rc<Timeout>,
+    /// What is held in memory.
+    pub budgets: Budgets,
+    /// The ways to the disks, for reads.
+    pub lanes: Lanes,
+    /// Whose turn it is on each disk.
+    pub turns: Turns,
+    /// Clients that read in order.
+    pub streams: RefCell<Streams>,
+    /// Buffers to read into.
+    pub spare: Spare,
+    /// Requests of clients, counted.
+    pub requests: Cell<u64>,
+}
+
+impl Traffic {
+    /// Nothing is on its way yet.
+    pub fn new(world: &Rc<dyn World>, tuning: &Tuning) -> Traffic {
+        Traffic {
+            read_timeout: Timeout::new(world.clone(), tuning.read_timeout),
+            write_timeout: Timeout::new(world.clone(), tuning.write_limit),
+            budgets: Budgets::new(tuning),
+            lanes: Lanes::default(),
+            turns: Turns::default(),
+            streams: RefCell::default(),
+            spare: Spare::new(tuning.ahead_memory / 4),
+            requests: Cell::new(0),
+        }
+    }
+}
+
+/// What was written, or noted, and is not durable yet.
+#[derive(Default)]
+pub struct Commits {
+    /// Bytes of sealed stripes in the stripe buffers: they leave by themselves.
+    pub in_flight: Cell<u64>,
+    /// Stripe bytes per disk written since the last commit was begun.
+    pub uncommitted: Cell<u64>,
+    /// When the last commit was begun.
+    pub committed_at: Cell<Nanos>,
+    /// Held by whoever writes the log.
+    pub committing: Turn,
+    /// Log records with data that is nowhere else: (sequence number, virtual disk, stripe).
+    pub landings: RefCell<BTreeSet<(u64, VdiskNo, u64)>>,
+    /// Log disks that lacked batches when the pool was opened: the number of the first.
+    pub lacked: RefCell<BTreeMap<DiskNo, u64>>,
+    /// Pages could not be written since the last checkpoint was begun: it must begin anew.
+    pub pages_unwritten: Cell<bool>,
+    /// Counts disks that were lost, or came back: what was being made durable may not be on those.
+    pub comings_and_goings: Cell<u64>,
+}
+
+/// What tasks wait for, and what tells them whether it is worth another look.
+#[derive(Default)]
+pub struct Signals {
+    /// Room was made: buffers, stripes or the log moved on.
+    pub room: Signal,
+    /// There may be something to do for a job.
+    pub work: Signal,
+    /// Something was packed, or the pool stops.
+    pub packed: Signal,
+    /// Something that drains may be a step further.
+    pub drains: Signal,
+    /// A write waits for a free stripe.
+    pub wants_stripes: Cell<bool>,
+    /// Counts what may make possible what was not: disks come and go, slabs become free.
+    pub changes: Cell<u64>,
+}
