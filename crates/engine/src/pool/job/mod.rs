@@ -302,6 +302,9 @@ impl Pool {
             bad: 0,
             healed: 0,
         });
+        // One that begins by itself is awaited by nobody: its record is written now, so that it is known by its number
+        // after a crash. It must not wait for that itself: what is in limbo may wait for what a repair brings back.
+        self.store.log.demand();
         if let Some(ticket) = &*self.jobs.running.borrow()
             && rank(kind) < rank(ticket.kind)
         {
@@ -412,8 +415,6 @@ impl Pool {
         let id = record.id;
         let changes = self.store.signals.changes.get();
         if record.state != JobState::Running {
-            // One that begins by itself is awaited by nobody: what is seen at work is known by its number ever after.
-            let _ = self.store.make_durable(self.store.log.seq()).await;
             self.set_job(JobRecord { state: JobState::Running, ..record.clone() });
             self.store.world.emit(Event::JobStarted { job: id, what: describe(record.kind) });
         }
