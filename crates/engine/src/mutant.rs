@@ -138,10 +138,12 @@ pub enum Mutant {
     SheetVersionsIgnored = 65,
     /// Whose stripe lies at a place is not compared with whose is wanted.
     OwnerNotCompared = 66,
+    /// What is missing of a block is read below a version of its stripe that is in flight.
+    BlockFilledTooEarly = 67,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 66] = [
+pub const ALL: [Mutant; 67] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -208,6 +210,7 @@ pub const ALL: [Mutant; 66] = [
     Mutant::PromiseNotSeen,
     Mutant::SheetVersionsIgnored,
     Mutant::OwnerNotCompared,
+    Mutant::BlockFilledTooEarly,
 ];
 
 /// The mutant of this name.

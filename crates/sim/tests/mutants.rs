@@ -201,6 +201,10 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
         Mutant::MoverOverwrites => {
             Catcher::Story(fine::what_is_written_beside_the_mover_is_never_replaced_by_what_it_read)
         }
+        Mutant::BlockFilledTooEarly => {
+            let story = fine::what_is_written_beside_packing_lies_above_what_was_written_before;
+            Catcher::Both(story, Profile::Flicker, 4_001_209)
+        }
         Mutant::PackMemoryUncounted => Catcher::Story(fine::packed_units_are_no_more_than_their_memory_takes),
         Mutant::PackBitUnannounced | Mutant::PackBitGoesEarly => {
             Catcher::Story(fine::the_bit_of_packed_stripes_is_set_before_the_first_and_goes_with_the_last)

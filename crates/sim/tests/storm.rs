@@ -97,6 +97,10 @@ const OTHERS: [(Profile, u64); 25] = [
     (Profile::Damage, 1_000_701),
     // A pool was given up amid a write, which looked for other disks for ever, without waiting.
     (Profile::Flicker, 2_100_047),
+    // The rest of a block was read, to be packed, while the version before it was in flight.
+    (Profile::Flicker, 4_001_209),
+    // A repair waited for its own record, which waited for what the repair was about to bring.
+    (Profile::Outage, 4_001_270),
 ];
 
 #[test]

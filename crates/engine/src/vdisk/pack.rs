@@ -16,6 +16,7 @@
 //!    would replace what is newer.
 //! 3. What cannot be written gathers again, under what was written since, with all that the log holds of it.
 //! 4. Packing waits for no room in the log.
+//! 5. The rest of a block is read only where no version of its stripe is in flight: that one would be its past.
 
 use super::destage::{By, each_of};
 use super::{Vdisk, add};
@@ -190,6 +191,11 @@ impl Vdisk {
         let Some((id, partial)): Option<(u64, Vec<(usize, bool)>)> = self.with_filling(stripe, look) else {
             return Ok(());
         };
+        // The buffer that was chosen may have left meanwhile, and this one have begun above it: what belongs under it
+        // cannot be read yet.
+        if self.in_flight(stripe).is_some() && !mutant::active(Mutant::BlockFilledTooEarly) {
+            return Ok(());
+        }
         let start = stripe * self.layout().data_len().0;
         for (block, _) in partial {
             let at = block as u64 * UNIT;

@@ -121,8 +121,8 @@ fn a_job_that_began_by_itself_goes_on_under_its_number_after_a_power_cut() {
     rig.disks[1].vanish();
     let (world, pool) = (rig.world.clone(), rig.pool());
     pool.store().disk_lost(DiskNo(1), "the story says so");
-    world.run_until(world.now() + Nanos::secs(600), || pool.jobs().iter().any(|job| job.state == JobState::Running));
-    world.run_until(world.now() + Nanos::millis(10), || false);
+    world.run_until(Nanos::secs(600), || pool.jobs().iter().any(|job| job.state == JobState::Running));
+    world.run_until(Nanos::millis(40), || false);
     let begun = pool.jobs().pop().expect("a repair begins by itself");
     assert!(!has_ended(begun.state), "{begun:?}");
     drop(pool);
