@@ -140,10 +140,12 @@ pub enum Mutant {
     OwnerNotCompared = 66,
     /// What is missing of a block is read below a version of its stripe that is in flight.
     BlockFilledTooEarly = 67,
+    /// A copy that was found behind while the pool was being opened is left behind where its disk does not answer in time.
+    LateCopyForgotten = 68,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 67] = [
+pub const ALL: [Mutant; 68] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -211,6 +213,7 @@ pub const ALL: [Mutant; 67] = [
     Mutant::SheetVersionsIgnored,
     Mutant::OwnerNotCompared,
     Mutant::BlockFilledTooEarly,
+    Mutant::LateCopyForgotten,
 ];
 
 /// The mutant of this name.

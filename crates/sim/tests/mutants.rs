@@ -124,9 +124,8 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::OpeningFlushesNothing => {
             Catcher::Both(stories::two_openings_one_killed_and_one_cut_off_leave_a_pool, Profile::Many, 150)
         }
-        Mutant::PagesKeepOneSlot => {
-            Catcher::Both(stories::a_checkpoint_that_is_torn_anywhere_takes_nothing, Profile::Powerless, 50)
-        }
+        // Storms catch it once in about 500: all copies of a page must be torn at once.
+        Mutant::PagesKeepOneSlot => Catcher::Story(stories::a_checkpoint_that_is_torn_anywhere_takes_nothing),
         Mutant::CheckpointForgetsLosses => {
             Catcher::Story(stories::pages_that_disks_missed_while_a_checkpoint_was_taken_are_written_to_them)
         }
@@ -205,6 +204,7 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
             let story = fine::what_is_written_beside_packing_lies_above_what_was_written_before;
             Catcher::Both(story, Profile::Flicker, 4_001_209)
         }
+        Mutant::LateCopyForgotten => Catcher::Storm(Profile::Many, 4_001_838),
         Mutant::PackMemoryUncounted => Catcher::Story(fine::packed_units_are_no_more_than_their_memory_takes),
         Mutant::PackBitUnannounced | Mutant::PackBitGoesEarly => {
             Catcher::Story(fine::the_bit_of_packed_stripes_is_set_before_the_first_and_goes_with_the_last)

@@ -99,6 +99,8 @@ const OTHERS: [(Profile, u64); 25] = [
     (Profile::Flicker, 2_100_047),
     // The rest of a block was read, to be packed, while the version before it was in flight.
     (Profile::Flicker, 4_001_209),
+    // A copy that was found behind by an opening was left so, because its disk took long to answer.
+    (Profile::Many, 4_001_838),
     // A repair waited for its own record, which waited for what the repair was about to bring.
     (Profile::Outage, 4_001_270),
 ];

@@ -122,7 +122,7 @@ impl Store {
     }
 
     /// The next checkpoint writes this page, which is in memory.
-    fn write_again(&self, id: PageId) {
+    pub(super) fn write_again(&self, id: PageId) {
         match id.kind {
             PageKind::Sheet => self.pages.soil(id),
             PageKind::Table => {
