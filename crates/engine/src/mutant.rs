@@ -140,7 +140,7 @@ pub enum Mutant {
     OwnerNotCompared = 66,
     /// What is missing of a block is read below a version of its stripe that is in flight.
     BlockFilledTooEarly = 67,
-    /// A copy that was found behind while the pool was being opened is left behind where its disk does not answer in time.
+    /// A copy that an opening found behind is left so where its disk does not answer in time.
     LateCopyForgotten = 68,
 }
 

@@ -59,10 +59,10 @@ fn what_a_lost_stripe_had_replaced_is_there_when_that_is_given_up() {
 
 #[test]
 fn what_is_written_beside_the_mover_is_never_replaced_by_what_it_read() {
-    fine::what_is_written_beside_the_mover_is_never_replaced_by_what_it_read();
+    fine::beside::what_is_written_beside_the_mover_is_never_replaced_by_what_it_read();
 }
 
 #[test]
 fn what_is_written_beside_packing_lies_above_what_was_written_before() {
-    fine::what_is_written_beside_packing_lies_above_what_was_written_before();
+    fine::beside::what_is_written_beside_packing_lies_above_what_was_written_before();
 }

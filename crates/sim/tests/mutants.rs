@@ -124,8 +124,9 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::OpeningFlushesNothing => {
             Catcher::Both(stories::two_openings_one_killed_and_one_cut_off_leave_a_pool, Profile::Many, 150)
         }
-        // Storms catch it once in about 500: all copies of a page must be torn at once.
-        Mutant::PagesKeepOneSlot => Catcher::Story(stories::a_checkpoint_that_is_torn_anywhere_takes_nothing),
+        Mutant::PagesKeepOneSlot => {
+            Catcher::Both(stories::a_checkpoint_that_is_torn_anywhere_takes_nothing, Profile::Torn, 1)
+        }
         Mutant::CheckpointForgetsLosses => {
             Catcher::Story(stories::pages_that_disks_missed_while_a_checkpoint_was_taken_are_written_to_them)
         }
@@ -198,10 +199,10 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
             Catcher::Story(fine::disks_that_blink_while_stripes_are_packed_take_nothing_that_was_flushed)
         }
         Mutant::MoverOverwrites => {
-            Catcher::Story(fine::what_is_written_beside_the_mover_is_never_replaced_by_what_it_read)
+            Catcher::Story(fine::beside::what_is_written_beside_the_mover_is_never_replaced_by_what_it_read)
         }
         Mutant::BlockFilledTooEarly => {
-            let story = fine::what_is_written_beside_packing_lies_above_what_was_written_before;
+            let story = fine::beside::what_is_written_beside_packing_lies_above_what_was_written_before;
             Catcher::Both(story, Profile::Flicker, 4_001_209)
         }
         Mutant::LateCopyForgotten => Catcher::Storm(Profile::Many, 4_001_838),

@@ -115,10 +115,9 @@ fn seeds_of_other_profiles_that_once_failed_pass() {
 }
 
 #[test]
-fn storms_between_two_machines_of_many_virtual_disks_of_disks_put_back_and_of_pools_that_were_forced_pass() {
-    for (profile, seed) in
-        (1..=12).flat_map(|seed| [Profile::Split, Profile::Many, Profile::Damage, Profile::Forced].map(|of| (of, seed)))
-    {
+fn storms_of_the_profiles_that_no_seed_alone_means_pass() {
+    let profiles = [Profile::Split, Profile::Many, Profile::Damage, Profile::Forced, Profile::Torn];
+    for (profile, seed) in (1..=12).flat_map(|seed| profiles.map(|of| (of, seed))) {
         if let Err(why) = run_profile(profile, seed) {
             panic!("weft-sim --profile {profile} {seed}: {why}");
         }

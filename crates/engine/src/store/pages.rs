@@ -13,7 +13,6 @@
 //!    last that is.
 
 use super::page_place::{first_block, newest, parts, same_slot, slot_of, table_page};
-use super::proof::Proof;
 use super::{Store, join};
 use crate::error::Result;
 use crate::fail;
@@ -390,24 +389,6 @@ impl Store {
             }
         }
         Ok(Some((best, block)))
-    }
-
-    /// Brings up to date the copies that were found behind while the pool was being opened. Where one of their disks
-    /// does not answer in time now, the next checkpoint writes the page anew. No checkpoint may run meanwhile.
-    pub async fn heal_suspects(&self) {
-        for (id, home) in self.pages.suspects.take() {
-            if !self.is_home(id, home.0) {
-                continue;
-            }
-            // What cannot be read now is an error for whoever needs it.
-            if let Ok(Proof::Late(no)) = self.prove_page(id, home, true).await
-                && !mutant::active(Mutant::LateCopyForgotten)
-            {
-                self.metadata_healed(no, "metadata page");
-                self.write_again(id);
-            }
-        }
-        self.heal_tree_suspects().await;
     }
 
     /// Whether a page lives in this run, as things stand now.

@@ -18,6 +18,7 @@ use crate::fail;
 use crate::format::page::{PAGE_SUMS, PageId, PageKind};
 use crate::format::record::{PageRun, SlabAt};
 use crate::io::Buf;
+use crate::mutant::{self, Mutant};
 use crate::segment::PAGE_PAIR;
 use crate::units::{BLOCK, DiskNo, SegmentNo};
 
@@ -90,6 +91,24 @@ impl Store {
         Ok(proof)
     }
 
+    /// Brings up to date the copies that were found behind while the pool was being opened. Where one of their disks
+    /// does not answer in time now, the next checkpoint writes the page anew. No checkpoint may run meanwhile.
+    pub async fn heal_suspects(&self) {
+        for (id, home) in self.pages.suspects.take() {
+            if !self.is_home(id, home.0) {
+                continue;
+            }
+            // What cannot be read now is an error for whoever needs it.
+            if let Ok(Proof::Late(no)) = self.prove_page(id, home, true).await
+                && !mutant::active(Mutant::LateCopyForgotten)
+            {
+                self.metadata_healed(no, "metadata page");
+                self.write_again(id);
+            }
+        }
+        self.heal_tree_suspects().await;
+    }
+
     /// Writes what is wrong in one copy, whose pair of slots begins at block `pair`. A disk that fails this is taken
     /// out; the page has other copies.
     async fn mend_copy(&self, at: SlabAt, pair: u64, found: &Copied, newest: Option<&(u64, Buf)>) {
@@ -122,7 +141,7 @@ impl Store {
     }
 
     /// The next checkpoint writes this page, which is in memory.
-    pub(super) fn write_again(&self, id: PageId) {
+    fn write_again(&self, id: PageId) {
         match id.kind {
             PageKind::Sheet => self.pages.soil(id),
             PageKind::Table => {

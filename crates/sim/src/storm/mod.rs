@@ -46,12 +46,14 @@ pub enum Profile {
     Split,
     /// Virtual disks of different layouts are made, grown and removed, in pools that are nearly full; see [`many`].
     Many,
+    /// The power goes while checkpoints are taken, every time.
+    Torn,
     /// One of the others with budgets that hold a few stripes.
     Tiny,
 }
 
 /// Every profile.
-pub const ALL: [Profile; 10] = [
+pub const ALL: [Profile; 11] = [
     Profile::Classic,
     Profile::Damage,
     Profile::Outage,
@@ -61,6 +63,7 @@ pub const ALL: [Profile; 10] = [
     Profile::Forced,
     Profile::Split,
     Profile::Many,
+    Profile::Torn,
     Profile::Tiny,
 ];
 
@@ -102,6 +105,7 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
         Profile::Flicker => outage::run(&world, rng, scene, Kind::Flicker),
         Profile::Blink => outage::run(&world, rng, scene, Kind::Blink),
         Profile::Forced => outage::run(&world, rng, scene, Kind::Forced),
+        Profile::Torn => outage::run(&world, rng, scene, Kind::Torn),
         Profile::Split => split::run(&world, rng, scene),
         Profile::Many => many::run(&world, rng, scene),
         Profile::Tiny => unreachable!("another one was chosen"),
@@ -154,6 +158,7 @@ impl Profile {
             Profile::Forced => "forced",
             Profile::Split => "split",
             Profile::Many => "many",
+            Profile::Torn => "torn",
             Profile::Tiny => "tiny",
         }
     }

@@ -25,6 +25,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 use weft_engine::format::record::SettingsRecord;
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::job::has_ended;
 use weft_engine::pool::{OpenOptions, Pool};
 use weft_engine::units::{ByteCount, DiskNo, Nanos};
@@ -46,6 +47,8 @@ pub(super) enum Kind {
     Flicker,
     /// One disk, or as many as the layout survives, with caches lost, while slots move.
     Blink,
+    /// None; but the power goes amid checkpoints.
+    Torn,
     /// What [`Kind::Powerless`] is; and what a machine refuses to open, a person may tell it to (`forced.rs`).
     Forced,
 }
@@ -91,6 +94,11 @@ impl Outages {
         // A disk that vanishes often is not a bad one here.
         scene.tuning.failures_max = u64::MAX;
         scene.faults = FaultPlan::default();
+        if kind == Kind::Torn && rng.chance(0.7) {
+            // What one disk tears no other one has; and stripes are many, so that pages change in many sectors.
+            scene.layout = Layout::new(Resiliency::Simple, 1, ByteCount::kib(4)).expect("it is valid");
+            (scene.disks, scene.capacity, scene.size) = (1, ByteCount::mib(20), ByteCount::kib(4608));
+        }
         let mut rig = Rig::of_any_kind(world, scene.disks, scene.capacity);
         rig.options = OpenOptions { tuning: scene.tuning, ..OpenOptions::default() };
         // A disk that lost its cache behind a handle that goes on as if nothing had been would be a disk whose flushes
@@ -144,17 +152,20 @@ impl Outages {
         let world = self.rig.world.clone();
         let vdisk = self.rig.pool().vdisk("vdisk").ok_or("the virtual disk is gone")?;
         start_clients(&world, &vdisk, &self.shared, self.scene.clients, self.scene.ops);
-        for _ in 0..self.rng.range(1..4) {
-            self.start_outage();
+        let spared = Rc::new(Cell::new(self.sky.kind != Kind::Torn));
+        if spared.get() {
+            (0..self.rng.range(1..4)).for_each(|_| self.start_outage());
+        } else {
+            self.cut_a_checkpoint(spared.clone());
         }
         if self.sky.kind == Kind::Blink {
             self.start_moves();
         }
-        if self.rng.chance(0.4) {
+        if self.sky.kind != Kind::Torn && self.rng.chance(0.4) {
             world.crash_at(world.operations() + self.rng.range(1..self.scene.ops * 6));
         }
         let shared = self.shared.clone();
-        let stop = world.run_until(TIMEOUT, move || shared.is_over());
+        let stop = world.run_until(TIMEOUT, move || shared.is_over() && spared.get());
         if let Some(why) = self.shared.failure.borrow().clone() {
             return Err(why);
         }
@@ -173,6 +184,22 @@ impl Outages {
         self.heal()
     }
 
+    /// Takes a checkpoint while the clients work, and has the power go amid it; unless that is over before: it was
+    /// spared then.
+    fn cut_a_checkpoint(&mut self, spared: Rc<Cell<bool>>) {
+        let (world, pool) = (self.rig.world.clone(), self.rig.pool());
+        let pause = Nanos(self.rng.below(*self.rng.clone().pick(&[100_000_000, 1_000_000_000])));
+        let operations = self.rng.range(1..*self.rng.clone().pick(&[15, 30, 100]));
+        let cut = async move {
+            world.sleep(pause).await;
+            world.crash_at(world.operations() + operations);
+            let _ = pool.checkpoint().await;
+            world.crash_at(u64::MAX);
+            spared.set(true);
+        };
+        self.rig.world.spawn("checkpoint that is cut short", Box::pin(cut));
+    }
+
     /// The machine dies; each disk that is there keeps what it will.
     fn crash(&mut self) {
         self.crashes += 1;
@@ -181,7 +208,7 @@ impl Outages {
         self.rig.halt();
         self.shared.busy.borrow_mut().clear();
         self.sky.under_way.set(0);
-        let power = self.rng.chance(0.7);
+        let power = self.rng.chance(0.7) || self.sky.kind == Kind::Torn;
         for disk in self.rig.disks.iter().filter(|disk| !disk.is_gone()) {
             match power {
                 true => disk.power_cut(&mut self.rng),
