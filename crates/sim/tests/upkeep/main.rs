@@ -12,7 +12,6 @@ use weft_engine::geometry::Resiliency;
 use weft_engine::pool::job::{JobInfo, JobKind, JobState, has_ended};
 use weft_engine::pool::{NewDisk, Pool, VdiskSpec};
 use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
-use weft_engine::world::World;
 use weft_sim::rig::Rig;
 use weft_sim::rng::Rng;
 use weft_sim::world::{Scheduling, SimWorld};
