@@ -142,7 +142,8 @@ fn catcher_of(mutant: Mutant) -> Catcher {
             Catcher::Both(put_back::a_disk_that_is_put_back_from_an_older_copy_is_proven_as_a_whole, Profile::Damage, 1)
         }
         Mutant::PromiseNotSeen => {
-            Catcher::Story(put_back::a_disk_that_an_opening_lost_is_proven_when_it_is_put_back_from_before_that)
+            let story = put_back::a_disk_that_an_opening_lost_is_proven_when_it_is_put_back_from_before_that;
+            Catcher::Both(story, Profile::Damage, 1_000_701)
         }
         Mutant::NotesAfterCommits => {
             Catcher::Story(stories::a_kill_after_all_disks_blinked_leaves_no_stripe_without_redundancy_in_silence)

@@ -59,7 +59,7 @@ fn seeds_that_once_failed_pass() {
 
 /// Storms of other profiles that found something: a pool that was closed while disks went and came waited for ever; and
 /// half of the disks went on although a label that was cut short let the other half be opened elsewhere.
-const OTHERS: [(Profile, u64); 28] = [
+const OTHERS: [(Profile, u64); 29] = [
     (Profile::Split, 1442),
     (Profile::Split, 1478),
     (Profile::Split, 1506),
@@ -101,6 +101,8 @@ const OTHERS: [(Profile, u64); 28] = [
     (Profile::Flicker, 4_001_209),
     // A copy that was found behind by an opening was left so, because its disk took long to answer.
     (Profile::Many, 4_001_838),
+    // The newest label was on one disk only when the power went; that one was put back from before the one before it.
+    (Profile::Damage, 5_001_680),
     // A repair waited for its own record, which waited for what the repair was about to bring.
     (Profile::Outage, 4_001_270),
 ];

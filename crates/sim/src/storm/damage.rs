@@ -2,9 +2,10 @@
 //! made of them, or blank; reads fail once in a while; and a power cut leaves junk, and blocks that cannot be read,
 //! where something was being written.
 //!
-//! A disk that was put back is noticed, and brought what it lacks, if two labels or more were written to it since the
-//! copy was made. A copy that is younger cannot be told from the disk itself by anything that is on it: such a disk may
-//! lack what it likes until the next proof of all strips (it counts as a *liar*), but everything can still be read.
+//! A disk that was put back is noticed, and brought what it lacks, if two labels or more were written since the copy
+//! was made, to it and to a disk that is there. A copy that is younger cannot be told from the disk itself by anything
+//! that is on either: such a disk may lack what it likes until the next proof of all strips (it counts as a *liar*),
+//! but everything can still be read.
 
 use super::classic::Storm;
 use super::upkeep::Care;
@@ -51,10 +52,13 @@ impl Past {
         copies[at].push(disk.image());
     }
 
-    /// Whether fewer than two labels were written to the disk since this copy of it was made, whatever it was replaced
-    /// by meanwhile.
-    fn is_young(&self, at: usize, copy: &DiskImage, disk: &SimDisk) -> bool {
-        let now = newest_epoch(copy, |place| disk.peek(place, ByteCount(BLOCK)).ok());
+    /// Whether fewer than two labels were written to disk `at`, and to another one that is there, since this copy of it
+    /// was made, whatever it was replaced by meanwhile.
+    fn is_young(&self, at: usize, copy: &DiskImage, disks: &[SimDisk]) -> bool {
+        let epoch = |disk: &SimDisk| newest_epoch(copy, |place| disk.peek(place, ByteCount(BLOCK)).ok());
+        let others = disks.iter().enumerate().filter(|(other, disk)| *other != at && !disk.is_gone());
+        // What only this disk was told, when the power went, no other one knows of it.
+        let now = others.map(|(_, disk)| epoch(disk)).max().unwrap_or(0).min(epoch(&disks[at]));
         let mut newest = self.newest.borrow_mut();
         let now = now.max(newest.get(&at).copied().unwrap_or(0));
         newest.insert(at, now);
@@ -89,7 +93,8 @@ impl Storm {
         let Some(past) = self.past.clone() else { return };
         for at in self.scene.victims.clone() {
             past.keep(at, &self.rig.disks[at]);
-            let (world, disk, pool) = (self.rig.world.clone(), self.rig.disks[at].clone(), self.rig.pool());
+            let (world, disks, pool) = (self.rig.world.clone(), self.rig.disks.clone(), self.rig.pool());
+            let disk = disks[at].clone();
             let (past, ids, liars) = (past.clone(), self.ids.clone(), self.liars.clone());
             let mut rng = Rng::new(self.rng.next_u64());
             let job = async move {
@@ -101,7 +106,7 @@ impl Storm {
                     } else if !pool.store().has_disk(no)
                         && let Some(copy) = past.pick_return(at, &mut rng).filter(|copy| ids.is_its_own(at, copy))
                     {
-                        if past.is_young(at, &copy, &disk) {
+                        if past.is_young(at, &copy, &disks) {
                             liars.borrow_mut().insert(at);
                         }
                         disk.return_as(&copy);
@@ -143,7 +148,7 @@ impl Storm {
             match self.rng.below(10) {
                 0 => {
                     let blank = DiskImage::blank(disk.image().shape());
-                    past.is_young(at, &blank, &disk);
+                    past.is_young(at, &blank, &self.rig.disks);
                     disk.return_as(&blank);
                     past.strange.borrow_mut().insert(at);
                 }
@@ -153,7 +158,7 @@ impl Storm {
                     // would be two.
                     let copy = past.pick(at, &mut self.rng).filter(|copy| self.ids.is_its_own(at, copy));
                     let Some(copy) = copy else { continue };
-                    if past.is_young(at, &copy, &disk) {
+                    if past.is_young(at, &copy, &self.rig.disks) {
                         self.liars.borrow_mut().insert(at);
                     }
                     disk.return_as(&copy);
