@@ -84,7 +84,12 @@ pub fn mount(weft: &Client, socket: &Path, request: &Request) -> Answer<Change> 
             free(request)?;
         }
         let plan = choices.first().map(|choice| planned(request, &info, choice));
-        return Ok(plan.into_iter().flatten().fold(change, Change::line));
+        // Nothing may be changed to find out, and only a device tells what is on it.
+        let open = request.format.is_none().then_some(
+            "if it holds a file system, which is looked for once its device is there: else nothing is mounted",
+        );
+        let lines = plan.into_iter().flatten().chain(open.map(String::from));
+        return Ok(lines.fold(change, Change::line));
     }
     let dir = free(request)?;
     let request = Request { persist, ..request.clone() };
