@@ -30,6 +30,8 @@ pub const NAME_MAX: usize = 48;
 pub const DISK_SIZE_MAX: ByteCount = ByteCount((1 << 62) - BLOCK);
 /// The most percent of a disk's time that jobs leave clients.
 pub const FOREGROUND_SHARE_MAX: u8 = 90;
+/// The most of a virtual disk that may lie in packed stripes, in thousandths.
+pub const FINE_SHARE_MAX: u16 = 500;
 /// The largest virtual disk.
 pub const VDISK_SIZE_MAX: ByteCount = ByteCount(1 << 56);
 /// The most chunks of a stripe table: their pages are numbered with 32 bits.

@@ -2,6 +2,7 @@
 //! does not hold.
 
 pub mod beside;
+pub mod share;
 
 use crate::rig::{Rig, resiliencies};
 use crate::rng::Rng;
@@ -100,6 +101,11 @@ impl Story {
     fn move_down(&self) -> usize {
         let pool = self.rig.pool();
         self.rig.run(async move { pool.move_everything_down().await })
+    }
+
+    fn set_share(&self, thousandths: Option<u16>) {
+        let pool = self.rig.pool();
+        self.rig.run(async move { pool.vdisk_set_fine_share("vdisk", thousandths).await.unwrap() });
     }
 
     fn packed(&self) -> u64 {

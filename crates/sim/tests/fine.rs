@@ -66,3 +66,8 @@ fn what_is_written_beside_the_mover_is_never_replaced_by_what_it_read() {
 fn what_is_written_beside_packing_lies_above_what_was_written_before() {
     fine::beside::what_is_written_beside_packing_lies_above_what_was_written_before();
 }
+
+#[test]
+fn a_share_of_its_own_holds_at_once_and_after_a_crash() {
+    fine::share::a_share_of_its_own_holds_at_once_and_after_a_crash();
+}

@@ -84,7 +84,15 @@ fn numbers_that_are_in_use_are_not_given_out_again() {
 fn a_pool_that_contradicts_itself_does_not_open() {
     let story = used();
     let vdisk = |id, name: &str, tables: Vec<TableNo>| {
-        Record::Vdisk(VdiskRecord { id, name: name.into(), size: ByteCount::mib(1), sector: 512, fixed: false, tables })
+        Record::Vdisk(VdiskRecord {
+            id,
+            name: name.into(),
+            size: ByteCount::mib(1),
+            sector: 512,
+            fixed: false,
+            tables,
+            fine_share: None,
+        })
     };
     let (_, records) = checkpoint_of(&story.images()[0]);
     let own = records.iter().find_map(|record| match record {

@@ -124,6 +124,8 @@ pub struct VdiskInfo {
     pub footprint: ByteCount,
     /// Bytes of it that lie in packed stripes, above the others.
     pub packed: ByteCount,
+    /// The share of its size that may lie in packed stripes, in thousandths, where it has one of its own.
+    pub fine_share: Option<u16>,
     /// How many bytes packed stripes of it may have, as things stand now; 0: small writes are merged.
     pub packed_max: ByteCount,
     /// See [`Health`].
@@ -263,6 +265,7 @@ impl Pool {
             footprint: self.store.slab
                 * segments.map(|segment| segment.record.slabs.iter().flatten().count() as u64).sum::<u64>(),
             packed: ByteCount(units * UNIT),
+            fine_share: record.fine_share,
             packed_max: layout.data_len() * stripes_max,
             health,
             degraded_segments,

@@ -320,6 +320,19 @@ impl Pool {
         self.store.make_durable(self.store.log.seq()).await
     }
 
+    /// Lets this share of a virtual disk lie in packed stripes, in thousandths of its size; `None`: what holds for all.
+    pub async fn vdisk_set_fine_share(&self, name: &str, share: Option<u16>) -> Result<()> {
+        let vdisk = self.plan_fine_share(name, share)?;
+        let record = {
+            let mut map = self.store.map.borrow_mut();
+            let record = map.vdisks.get_mut(&vdisk.id()).expect("an open virtual disk has its record");
+            record.fine_share = share;
+            record.clone()
+        };
+        self.store.append_all(vec![Record::Vdisk(record)]);
+        self.store.make_durable(self.store.log.seq()).await
+    }
+
     /// Takes an empty disk out of the pool, and its labels off it.
     pub(super) async fn forget_disk(&self, no: DiskNo) -> Result<()> {
         let _turn = self.joining.take().await;

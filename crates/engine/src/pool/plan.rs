@@ -10,7 +10,7 @@ use crate::fail;
 use crate::format::page::CHUNK_ENTRIES;
 use crate::format::record::{JobRecord, JobState, Media, SettingsRecord, TABLE_LEN, VDISK_LEN, VdiskRecord};
 use crate::geometry::{Layout, Resiliency};
-use crate::limits::{CHUNKS_MAX, FOREGROUND_SHARE_MAX, NAME_MAX, VDISK_SIZE_MAX};
+use crate::limits::{CHUNKS_MAX, FINE_SHARE_MAX, FOREGROUND_SHARE_MAX, NAME_MAX, VDISK_SIZE_MAX};
 use crate::segment::allocate::chunks_for;
 use crate::stripe::table::CHUNK_BYTES;
 use crate::units::{BLOCK, ByteCount, DiskNo, JobNo, VdiskNo};
@@ -300,6 +300,15 @@ impl Pool {
         Ok(vdisk)
     }
 
+    /// Finds the virtual disk that would have this fine share, in thousandths of its size.
+    pub fn plan_fine_share(&self, name: &str, share: Option<u16>) -> Result<Rc<Vdisk>> {
+        let vdisk = self.plan_vdisk_remove(name)?;
+        if let Some(share) = share.filter(|share| *share > FINE_SHARE_MAX) {
+            return fail!(InvalidInput, "{share} thousandths are no fine share; 0 to {FINE_SHARE_MAX} are");
+        }
+        Ok(vdisk)
+    }
+
     /// Refuses whatever [`Pool::rename`] would refuse.
     pub fn plan_rename(&self, name: &str) -> Result<()> {
         self.store.check_changeable()?;
@@ -376,7 +385,7 @@ impl VdiskPlan {
     /// The record of it, without its number.
     pub(super) fn record(&self) -> VdiskRecord {
         let VdiskSpec { name, size, sector, fixed, .. } = self.spec.clone();
-        VdiskRecord { id: VdiskNo(0), name, size, sector, fixed, tables: alloc::vec::Vec::new() }
+        VdiskRecord { id: VdiskNo(0), name, size, sector, fixed, tables: alloc::vec::Vec::new(), fine_share: None }
     }
 }
 

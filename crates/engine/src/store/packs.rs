@@ -57,14 +57,20 @@ impl Store {
     pub(super) fn revoke_packs(&self, tail: u64) {
         let gone = self.packs_said.gone.get().is_some_and(|gone| gone <= tail);
         let gone = gone || mutant::active(Mutant::PackBitGoesEarly);
-        if gone && self.tuning.fine_share == 0 {
+        if gone && !self.packs_any() {
             self.labels.features.set(self.labels.features.get() & !FEATURE_PACKS);
         }
     }
 
+    /// Whether small writes of some virtual disk are to be packed.
+    fn packs_any(&self) -> bool {
+        let all = self.tuning.fine_share;
+        self.map.borrow().vdisks.values().any(|vdisk| vdisk.fine_share.map_or(all, u64::from) > 0)
+    }
+
     /// Drops the tables of packed stripes of which nothing is left, where nothing is packed any more.
     pub fn drop_packs(&self) {
-        if self.tuning.fine_share > 0 {
+        if self.packs_any() {
             return;
         }
         let tables: Vec<TableNo> = self.map.borrow().vdisks.values().flat_map(|vdisk| vdisk.tables.clone()).collect();

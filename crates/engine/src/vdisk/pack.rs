@@ -95,8 +95,8 @@ impl Vdisk {
 
     /// Whether small writes are packed, as things stand now.
     pub(super) fn may_pack(&self) -> bool {
-        self.store.tuning.fine_share > 0
-            && !self.removed.get()
+        !self.removed.get()
+            && self.fine_share() > 0
             && self.has_one_table()
             && self.layout().data_len().0 > UNIT
             && self.unpackable.get() != Some(self.store.signals.changes.get())
@@ -121,9 +121,15 @@ impl Vdisk {
         most.saturating_sub(have).min(self.packs_left(map.fine_takes(), true))
     }
 
+    /// The share of its size that may lie in packed stripes, in thousandths: its own, or what holds for all.
+    pub fn fine_share(&self) -> u64 {
+        let map = self.store.map.borrow();
+        map.vdisks.get(&self.id).and_then(|vdisk| vdisk.fine_share).map_or(self.store.tuning.fine_share, u64::from)
+    }
+
     /// The share of a virtual disk, in packed stripes.
     fn packs_shared(&self) -> u64 {
-        let share = self.store.tuning.fine_share;
+        let share = self.fine_share();
         (self.size().0 / 1000 * share / self.layout().data_len().0).max((share > 0) as u64 * 2)
     }
 

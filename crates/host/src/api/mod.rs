@@ -7,6 +7,7 @@ pub mod job;
 pub mod mount;
 pub mod name;
 pub mod pool;
+pub mod share;
 pub mod size;
 pub mod span;
 pub mod validate;

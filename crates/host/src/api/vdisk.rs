@@ -2,6 +2,7 @@
 
 use super::name::VdiskName;
 use super::pool::Health;
+use super::share::FineShare;
 use super::size::typed;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -106,6 +107,10 @@ pub struct VdiskInfo {
     /// Bytes of small writes that lie in packed stripes, until the mover has brought them into whole ones.
     #[serde(default)]
     pub packed: u64,
+    /// The share of it that may lie in packed stripes: its own, or `auto`.
+    #[serde(default)]
+    #[schema(value_type = String)]
+    pub fine_share: FineShare,
     /// The most bytes of packed stripes it may have, as things stand now; 0: small writes are merged.
     #[serde(default)]
     pub packed_max: u64,

@@ -287,6 +287,7 @@ mod tests {
             used: 1,
             footprint: 1,
             packed: 0,
+            fine_share: Default::default(),
             packed_max: 0,
             efficiency: 0.75,
             health: Health::Healthy,

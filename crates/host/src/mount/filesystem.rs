@@ -160,6 +160,7 @@ mod tests {
             used: 0,
             footprint: 0,
             packed: 0,
+            fine_share: Default::default(),
             packed_max: 0,
             efficiency: 0.75,
             health: Health::Healthy,

@@ -39,7 +39,7 @@ use pool::{PoolCheck, PoolCreate, PoolExport, PoolImport, PoolImportable, PoolLi
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use settings::{DiskSet, PoolSet};
+use settings::{DiskSet, PoolSet, VdiskSet};
 use std::path::{Path, PathBuf};
 use text::Text;
 use utoipa::openapi::path::{Parameter, ParameterIn};
@@ -86,6 +86,7 @@ operations! {
     VdiskResize: "vdisk_resize" Patch "/vdisks/{pool}/{vdisk}" (vdisk) Body => Change;
     VdiskRemove: "vdisk_remove" Delete "/vdisks/{pool}/{vdisk}" (vdisk) Query => Change;
     VdiskRename: "vdisk_rename" Post "/vdisks/{pool}/{vdisk}/rename" (vdisk) Body => Change;
+    VdiskSet: "vdisk_set" Post "/vdisks/{pool}/{vdisk}/set" (vdisk) Body => Change;
     VdiskClear: "vdisk_clear" Post "/vdisks/{pool}/{vdisk}/clear" (vdisk) Body => Change;
     Explain: "explain" Get "/vdisks/{pool}/{vdisk}/explain" (vdisk) Query => Explanation;
 

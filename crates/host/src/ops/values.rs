@@ -4,9 +4,10 @@ use crate::api::error::BadValue;
 use crate::api::export::{Address, Network, SocketMode, SocketOwner};
 use crate::api::job::job_name;
 use crate::api::name::VdiskName;
+use crate::api::share::FineShare;
 use crate::api::size::{self, Size};
 use crate::api::validate;
-use crate::ops::settings::{DiskSet, PoolSet};
+use crate::ops::settings::{self, DiskSet, PoolSet};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, Resettable, TypedValueParser};
 use std::time::Duration;
@@ -34,6 +35,10 @@ pub(crate) fn pool_setting(text: &str) -> Read<PoolSet> {
 
 pub(crate) fn disk_setting(text: &str) -> Read<DiskSet> {
     text.parse()
+}
+
+pub(crate) fn vdisk_setting(text: &str) -> Read<FineShare> {
+    settings::fine_share(text)
 }
 
 pub(crate) fn pool_or_vdisk(text: &str) -> Read<String> {

@@ -1,6 +1,7 @@
 //! Virtual disks: `weft vdisk`, and the plan of one request.
 
 use super::disk::health;
+use super::settings::VdiskSet;
 use super::table::{Rows, Style, cell, human, pairs, percent};
 use super::text::Text;
 use super::{Changing, Doer, Harm, Weft, values, verb};
@@ -38,6 +39,10 @@ pub enum Vdisk {
     /// Give a virtual disk another name
     #[command(after_help = "Examples:\n  weft vdisk rename tank/media films")]
     Rename(VdiskRename),
+    /// Change what a virtual disk does, while it is used
+    #[command(after_help = "Examples:\n  weft vdisk set tank/media fine-share=5%\n\n\
+        fine-share is how much of it may lie in packed stripes, where small writes go first; 0 has them merged.")]
+    Set(VdiskSet),
     /// Let a virtual disk serve again that lost writes; says what is given up
     #[command(
         after_help = "Examples:\n  weft vdisk clear tank/media --dry-run\n  weft vdisk clear tank/media --yes\n\n\
@@ -62,6 +67,7 @@ impl Vdisk {
             Vdisk::Show(operation) => doer.operate(operation),
             Vdisk::Resize(operation) => doer.operate(operation),
             Vdisk::Rename(operation) => doer.operate(operation),
+            Vdisk::Set(operation) => doer.operate(operation),
             Vdisk::Clear(operation) => doer.operate(operation),
             Vdisk::Remove(operation) => doer.operate(operation),
         }
@@ -525,11 +531,8 @@ fn small_writes(packed: u64, most: u64) -> String {
         (packed, 0) => format!("{} lie packed, and are moved into whole stripes", human(packed)),
         (packed, most) => {
             let when = if packed >= most / 2 { "now" } else { "when the pool is idle" };
-            format!(
-                "{} lie packed, of at most {}; the mover brings them into whole stripes {when}",
-                human(packed),
-                human(most)
-            )
+            let (packed, most) = (human(packed), human(most));
+            format!("{packed} lie packed, of at most {most}; the mover brings them into whole stripes {when}")
         }
     }
 }

@@ -166,6 +166,37 @@ weft pool show tank
     json /settings/repair_after_seconds null
 ";
 
+pub const SHARED: &str = "
+weft vdisk create tank/media --size 1GiB
+weft vdisk show tank/media
+    json /fine_share \"auto\"
+weft vdisk set tank/media fine-share=5% --dry-run
+weft vdisk show tank/media
+    json /fine_share \"auto\"
+weft vdisk set tank/media fine-share=5%
+    json /changes/0 \"fine share auto -> 5%\"
+weft vdisk set tank/media fine-share=5%
+    json /outcome \"already-so\"
+weft vdisk set tank/media fine-share=0
+weft vdisk show tank/media
+    json /packed_max 0
+!restart
+weft vdisk show tank/media
+    json /fine_share \"0\"
+weft vdisk set tank/media fine-share=auto
+weft vdisk show tank/media
+    json /fine_share \"auto\"
+weft vdisk set tank/media fine-share=51%
+    exit 2
+    try weft vdisk set tank/media fine-share=10%
+weft vdisk set tank/media write-cache=1GiB
+    exit 2
+    try weft vdisk set tank/media fine-share=10%
+weft vdisk set tank/nothing fine-share=5%
+    exit 4
+    try weft vdisk show tank/media
+";
+
 pub const RENAMED: &str = "
 weft vdisk create tank/media --size 1GiB
 weft vdisk create tank/vm --size 1GiB

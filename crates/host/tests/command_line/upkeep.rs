@@ -225,6 +225,11 @@ fn writing_to_a_pool_without_most_of_its_disks_is_asked_for_twice() {
 }
 
 #[test]
+fn the_share_of_a_virtual_disk_for_small_writes_is_set_while_it_is_used() {
+    table::play(&mut Machine::with_tank(), stories::SHARED);
+}
+
+#[test]
 fn pools_and_virtual_disks_are_renamed() {
     table::play(&mut Machine::with_tank(), stories::RENAMED);
 }

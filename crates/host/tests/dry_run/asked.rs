@@ -102,6 +102,8 @@ pub const LINES: &[&str] = &[
     "vdisk resize p/f max",
     "vdisk resize p/f 1GiB",
     "vdisk resize p/f 3EiB",
+    "vdisk set p/v fine-share=5%",
+    "vdisk set p/v fine-share=0",
     "vdisk rename p/v w",
     "vdisk rename p/v f",
     "vdisk remove p/v",

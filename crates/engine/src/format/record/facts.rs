@@ -155,6 +155,9 @@ pub struct VdiskRecord {
     pub fixed: bool,
     /// Its stack of stripe tables, newest first.
     pub tables: Vec<TableNo>,
+    /// The share of its size that may lie in packed stripes, in thousandths, where it has one of its own; at most
+    /// [`crate::limits::FINE_SHARE_MAX`].
+    pub fine_share: Option<u16>,
 }
 
 /// See [`Record::Table`].

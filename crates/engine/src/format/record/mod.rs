@@ -22,7 +22,7 @@ use super::{name_from_bytes, name_to_bytes};
 use crate::error::Result;
 use crate::fail;
 use crate::geometry::{Layout, Resiliency};
-use crate::limits::SLOTS_MAX;
+use crate::limits::{FINE_SHARE_MAX, SLOTS_MAX};
 use crate::units::{ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -293,7 +293,8 @@ fn encode_vdisk(vdisk: &VdiskRecord) -> VdiskBody {
         sector: vdisk.sector,
         size: vdisk.size.0,
         fixed: vdisk.fixed as u8,
-        pad_0: [0; 3],
+        pad_0: 0,
+        fine_share: vdisk.fine_share.map_or(0, |share| share + 1),
         table_count: vdisk.tables.len() as u32,
         tables,
         name: name_to_bytes(&vdisk.name),
@@ -305,6 +306,9 @@ fn decode_vdisk(body: &[u8]) -> Result<VdiskRecord> {
     let Some(tables) = vdisk.tables.get(..vdisk.table_count as usize) else {
         return fail!(Corrupt, "a virtual disk claims {} tables", vdisk.table_count);
     };
+    if vdisk.fine_share > FINE_SHARE_MAX + 1 {
+        return fail!(Corrupt, "a virtual disk claims a fine share of {} thousandths", vdisk.fine_share - 1);
+    }
     Ok(VdiskRecord {
         id: VdiskNo(vdisk.id),
         name: name_from_bytes(&vdisk.name),
@@ -312,6 +316,7 @@ fn decode_vdisk(body: &[u8]) -> Result<VdiskRecord> {
         sector: vdisk.sector,
         fixed: vdisk.fixed != 0,
         tables: tables.iter().copied().map(TableNo).collect(),
+        fine_share: vdisk.fine_share.checked_sub(1),
     })
 }
 
@@ -460,6 +465,7 @@ mod tests {
                 sector: 512,
                 fixed: true,
                 tables: vec![TableNo(9), TableNo(8)],
+                fine_share: Some(25),
             }),
             Record::VdiskDrop(VdiskNo(1)),
             Record::Table(TableRecord { id: TableNo(9), layout, disks: 0b1011, packs: Some(TableNo(7)) }),

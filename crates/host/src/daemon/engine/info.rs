@@ -9,6 +9,7 @@ use crate::api::pool::Usage;
 use crate::api::pool::{
     CheckReport, DiskCounters, DiskInfo, DiskState, Frozen, Health, Keeping, Latency, Media, MemoryBudget, PoolInfo,
 };
+use crate::api::share::FineShare;
 use crate::api::vdisk::{Layout, Provisioning, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
 use weft_engine::pool::{check, info};
@@ -170,6 +171,7 @@ fn vdisk(pool: &str, vdisk: &info::VdiskInfo) -> VdiskInfo {
         used: vdisk.mapped.0,
         footprint: vdisk.footprint.0,
         packed: vdisk.packed.0,
+        fine_share: FineShare(vdisk.fine_share),
         packed_max: vdisk.packed_max.0,
         efficiency: layout.efficiency(),
         health: health(vdisk.health),

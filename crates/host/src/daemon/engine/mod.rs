@@ -32,6 +32,7 @@ use crate::api::job::{JobAction, StartKind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{CheckReport, PoolInfo};
 use crate::api::pool::{PoolSettings, Usage};
+use crate::api::share::FineShare;
 use crate::api::vdisk::Operation;
 use crate::disk::BackendChoice;
 use crate::export::PayloadPool;
@@ -334,6 +335,12 @@ impl HostEngine {
     pub fn vdisk_rename(&self, vdisk: &VdiskName, name: &str, run: Run) -> Answer<()> {
         let (old, new) = (vdisk.vdisk.clone(), name.to_string());
         self.ask_pool(&vdisk.pool, "vdisk rename", move |open| vdisks::rename(open, old, new, run))
+    }
+
+    /// Changes how much of a virtual disk may lie in packed stripes.
+    pub fn vdisk_set_fine_share(&self, vdisk: &VdiskName, share: FineShare, run: Run) -> Answer<()> {
+        let name = vdisk.vdisk.clone();
+        self.ask_pool(&vdisk.pool, "vdisk set", move |open| vdisks::set_fine_share(open, name, share, run))
     }
 
     /// Removes a virtual disk with all it holds.

@@ -3,6 +3,7 @@
 use super::open::OpenPool;
 use crate::api::error::Answer;
 use crate::api::name::VdiskName;
+use crate::api::share::FineShare;
 use crate::daemon::backend::Run;
 use std::ops::Range;
 use std::rc::Rc;
@@ -33,6 +34,15 @@ pub async fn rename(open: Rc<OpenPool>, old: String, new: String, run: Run) -> A
     match run {
         Run::Dry => open.pool.plan_vdisk_rename(&old, &new).map(|_| ())?,
         Run::Real => open.pool.vdisk_rename(&old, &new).await?,
+    }
+    Ok(())
+}
+
+/// Changes how much of a virtual disk may lie in packed stripes.
+pub async fn set_fine_share(open: Rc<OpenPool>, name: String, share: FineShare, run: Run) -> Answer<()> {
+    match run {
+        Run::Dry => open.pool.plan_fine_share(&name, share.0).map(|_| ())?,
+        Run::Real => open.pool.vdisk_set_fine_share(&name, share.0).await?,
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use crate::ops::disk::{DiskAdd, DiskList};
 use crate::ops::export::ExportRemove;
 use crate::ops::line::ToLine;
 use crate::ops::pool::PoolShow;
+use crate::ops::settings::VdiskSet;
 use crate::ops::vdisk::{
     Explain, VdiskClear, VdiskCreate, VdiskList, VdiskRemove, VdiskRename, VdiskResize, VdiskShow,
 };
@@ -60,6 +61,12 @@ impl Perform<VdiskResize> for Daemon {
 impl Perform<VdiskRename> for Daemon {
     fn perform(&self, rename: &VdiskRename) -> Answer<Change> {
         self.change_pool(&rename.vdisk.pool, |seen| self.rename_vdisk(seen, rename))
+    }
+}
+
+impl Perform<VdiskSet> for Daemon {
+    fn perform(&self, set: &VdiskSet) -> Answer<Change> {
+        self.change_pool(&set.vdisk.pool, |seen| self.set_vdisk(seen, set))
     }
 }
 
@@ -182,6 +189,26 @@ impl Daemon {
         }
         self.parts.engine.vdisk_rename(name, &request.name, request.changing.run())?;
         Ok(Change::new(Outcome::Changed, subject, dry_run).line(format!("name {name} -> {new}")))
+    }
+
+    fn set_vdisk(&self, seen: &Seen, request: &VdiskSet) -> Answer<Change> {
+        let (name, share) = (&request.vdisk, request.fine_share);
+        let before = find_vdisk(&seen.pool, name)?;
+        seen.writable()?;
+        let (subject, dry_run) = (format!("vdisk {name}"), request.changing.dry_run);
+        if before.fine_share == share {
+            return Ok(Change::new(Outcome::AlreadySo, subject, dry_run));
+        }
+        self.parts.engine.vdisk_set_fine_share(name, share, request.changing.run())?;
+        let change = Change::new(Outcome::Changed, subject, dry_run)
+            .line(format!("fine share {} -> {share}", before.fine_share));
+        let packed = ByteCount(before.packed);
+        Ok(match share.0 {
+            Some(0) if before.packed > 0 => {
+                change.line(format!("{packed} that lie packed are moved into whole stripes"))
+            }
+            _ => change,
+        })
     }
 
     fn remove_vdisk(&self, seen: &Seen, request: &VdiskRemove) -> Answer<Change> {
