@@ -14,10 +14,10 @@
 use crate::error::{Error, Result};
 use crate::format::batch::batch_len;
 use crate::format::label::Anchor;
-use crate::format::record::Record;
+use crate::format::record::{OWNER_METADATA, Record};
 use crate::sync::Signal;
 use crate::units::{BLOCK, SegmentNo, TableNo};
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
@@ -84,6 +84,9 @@ struct State {
     failed: Option<Error>,
     /// What records said that stands in the tree, since somebody took note of it.
     touched: BTreeSet<Touched>,
+    /// Records that say on which disks (bits) a metadata segment lies: of each the last durable one, and all later
+    /// ones.
+    homes: Vec<(u64, SegmentNo, u64)>,
 }
 
 /// Configuration that stands in the tree, and that a record said something of.
@@ -166,6 +169,7 @@ impl Log {
             lets_through: true,
             failed: None,
             touched: BTreeSet::new(),
+            homes: Vec::new(),
         };
         Log { state: RefCell::new(state), wake: Signal::new(), moved: Signal::new(), pressure: Signal::new() }
     }
@@ -187,9 +191,20 @@ impl Log {
         state.pending.push_back(bytes);
         state.next_seq += 1;
         state.touched.extend(Touched::by(record));
+        if let Record::Segment(segment) = record
+            && segment.owner == OWNER_METADATA
+        {
+            let seq = state.next_seq - 1;
+            state.homes.push((seq, segment.id, segment.disks()));
+        }
         drop(state);
         self.wake.notify();
         self.seq() - 1
+    }
+
+    /// The disks (bits) of metadata segments as an opening may find them in the log, if the power goes now.
+    pub fn homes(&self) -> Vec<(SegmentNo, u64)> {
+        self.state.borrow().homes.iter().map(|(_, segment, on)| (*segment, *on)).collect()
     }
 
     /// Takes note that `what` is to be written to the tree.
@@ -413,6 +428,7 @@ impl Log {
         state.chain = crc;
         state.durable += taken.records as u64;
         state.batches.push_back(taken.info);
+        state.forget_homes();
         let filling = state.used() > state.ring / 8 * 3;
         drop(state);
         self.moved.notify();
@@ -498,6 +514,17 @@ impl Log {
 }
 
 impl State {
+    /// Forgets where metadata segments were before their last durable records.
+    fn forget_homes(&mut self) {
+        let durable: BTreeMap<SegmentNo, u64> = self
+            .homes
+            .iter()
+            .filter(|(seq, ..)| *seq < self.durable)
+            .map(|(seq, segment, _)| (*segment, *seq))
+            .collect();
+        self.homes.retain(|(seq, segment, _)| durable.get(segment).is_none_or(|last| seq >= last));
+    }
+
     fn used(&self) -> u64 {
         self.head - self.tail + self.pending_len + self.reserved
     }

@@ -109,7 +109,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 21),
         Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),
         Mutant::TouchedForgotten => Catcher::Storm(Profile::Flicker, 126),
-        Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 391),
+        Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 150),
         Mutant::MoveForgetsNewStripes => Catcher::Storm(Profile::Blink, 2),
         Mutant::LogEndsInItsMiddle => Catcher::Storm(Profile::Classic, 12),
         Mutant::LoggerUnflushed => Catcher::Storm(Profile::Classic, 33),

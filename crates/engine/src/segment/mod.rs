@@ -145,7 +145,7 @@ impl Segment {
 
     /// The disks it lies on, as bits; those that cannot be, in a record that is not proven yet, are none.
     pub fn disks(&self) -> u64 {
-        self.record.slabs.iter().flatten().fold(0, |set, at| set | 1u64.checked_shl(at.disk.0.into()).unwrap_or(0))
+        self.record.disks()
     }
 
     /// Where a slot lies, if it has a disk.

@@ -40,6 +40,8 @@ use alloc::vec::Vec;
 /// What a checkpoint began with.
 struct Draft {
     records: Vec<Record<'static>>,
+    /// The disks of each metadata segment, as the records have them: where one moved to meanwhile is in the log alone.
+    homes: BTreeMap<SegmentNo, u64>,
     redo: u64,
     /// How often disks had come and gone.
     seen: u64,
@@ -86,6 +88,7 @@ impl Store {
         let seen = self.commits.comings_and_goings.get();
         let redo = self.log.seq();
         let records = if whole { self.map.borrow().records() } else { self.map.borrow().few_records() };
+        let homes = self.metadata_homes();
         if !whole {
             self.put_touched();
         }
@@ -112,7 +115,7 @@ impl Store {
                 };
             }
         };
-        let draft = Draft { records, redo, seen, whole };
+        let draft = Draft { records, homes, redo, seen, whole };
         let written = self.write_configuration(draft, prepared.as_ref(), oldest_landing).await;
         let written = match written {
             Ok(Some(written)) => written,
@@ -170,7 +173,7 @@ impl Store {
         prepared: Option<&Prepared<'_>>,
         oldest_landing: &impl Fn() -> Option<u64>,
     ) -> Result<Option<Written>> {
-        let Draft { mut records, redo, seen, whole } = draft;
+        let Draft { mut records, homes, redo, seen, whole } = draft;
         if prepared.is_some_and(is_configuration_stuck) {
             return Ok(None);
         }
@@ -193,7 +196,6 @@ impl Store {
             }
             false => self.add_tree(prepared, &mut records),
         };
-        let homes = self.metadata_homes();
         let mut blob = Vec::new();
         records.iter().for_each(|record| record.encode(&mut blob));
         let tail = self.log.batch_of(tail);

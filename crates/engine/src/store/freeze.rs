@@ -202,13 +202,15 @@ impl Store {
         attempted.iter().copied().find(|voters| *voters != 0 && !quorum::may_go_on(*voters, present))
     }
 
-    /// The disks (bits) of a metadata segment of which the disks `current` hold no copy: as things are, or as the
-    /// newest checkpoint has it. A copy that has moved since is found by no opening before it reads the log, and nobody
-    /// knows whether that it moved is durable.
+    /// The disks (bits) of a metadata segment of which the disks `current` hold no copy: as things are, as the newest
+    /// checkpoint has it, or as the log may say when the power goes. A copy that has moved since is found by no opening
+    /// before it reads the log, and nobody knows whether that it moved is durable.
     pub fn metadata_beyond(&self, current: u64) -> Option<u64> {
         let map = self.map.borrow();
         let before = self.meta.homes.borrow();
-        let before = before.iter().filter(|(id, _)| map.segments.contains_key(id)).map(|(_, on)| *on);
+        let logged = self.log.homes();
+        let before = before.iter().map(|(id, on)| (*id, *on)).chain(logged);
+        let before = before.filter(|(id, _)| map.segments.contains_key(id)).map(|(_, on)| on);
         let now = map.metadata_segments().map(|found| found.disks());
         now.chain(before).find(|on| on & current == 0)
     }

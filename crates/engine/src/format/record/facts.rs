@@ -214,6 +214,11 @@ pub struct SegmentRecord {
 }
 
 impl SegmentRecord {
+    /// The disks (bits) that it has slabs on.
+    pub fn disks(&self) -> u64 {
+        self.slabs.iter().flatten().fold(0, |set, at| set | 1u64.checked_shl(at.disk.0.into()).unwrap_or(0))
+    }
+
     /// Checksums that the sheet has for each stripe, with the mark of its owner.
     pub fn sums_each(&self) -> u64 {
         self.layout.stripe_sums() as u64 + u64::from(self.owners)
