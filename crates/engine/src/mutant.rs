@@ -142,10 +142,12 @@ pub enum Mutant {
     BlockFilledTooEarly = 67,
     /// A copy that an opening found behind is left so where its disk does not answer in time.
     LateCopyForgotten = 68,
+    /// A copy of a checksum page that lacks what was promised is no damage.
+    SheetDamageOverlooked = 69,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 68] = [
+pub const ALL: [Mutant; 69] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -214,6 +216,7 @@ pub const ALL: [Mutant; 68] = [
     Mutant::OwnerNotCompared,
     Mutant::BlockFilledTooEarly,
     Mutant::LateCopyForgotten,
+    Mutant::SheetDamageOverlooked,
 ];
 
 /// The mutant of this name.

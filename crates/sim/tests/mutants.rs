@@ -105,6 +105,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::ReadsUnproven => Catcher::Teller(rot_before_a_reader),
         Mutant::TurnNeverEnds => Catcher::Teller(a_writer_beside_readers_that_never_rest),
         Mutant::CopiesStayTogether => Catcher::Teller(first_disks_of_pools_that_grew_go),
+        Mutant::SheetDamageOverlooked => Catcher::Story(check::a_copy_that_lacks_its_checksums_is_damage),
         Mutant::CheckHeals => Catcher::Story(check::a_check_that_only_looks_changes_nothing),
         Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 21),
         Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),

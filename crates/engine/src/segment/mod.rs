@@ -32,7 +32,7 @@ use crate::bits::BitSet;
 use crate::error::Result;
 use crate::fail;
 use crate::format::page::CHUNK_PAGES;
-use crate::format::page::{PageId, PageKind};
+use crate::format::page::{PAGE_SUMS, PageId, PageKind};
 use crate::format::record::{
     CHUNK_LEN, OWNER_METADATA, Record, SEGMENT_LEN, SLAB_LEN, SegmentRecord, SlabAt, TableRecord, TreeRecord,
     VdiskRecord,
@@ -136,6 +136,14 @@ impl Segment {
     /// Whether a committed stripe lies at `index`.
     pub fn in_use(&self, index: u32) -> bool {
         !self.free.contains(index as usize) && !self.in_flight.contains(index as usize)
+    }
+
+    /// Whether a committed stripe has checksums in page `page` of those of the segment.
+    pub fn uses_sheet(&self, page: u32) -> bool {
+        let each = self.record.sums_range(0, 1).end.max(1);
+        let first = u64::from(page) * PAGE_SUMS as u64;
+        let mut indexes = first / each..(first + PAGE_SUMS as u64).div_ceil(each).min(self.free.len() as u64);
+        indexes.any(|index| self.in_use(index as u32))
     }
 
     /// What those hold who may read or write in its slabs, or in those it had.

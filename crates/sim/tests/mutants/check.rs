@@ -4,6 +4,7 @@ use super::story::*;
 use std::collections::BTreeMap;
 use weft_engine::event::Event;
 use weft_engine::format::label::DiskPlan;
+use weft_engine::format::page::{PAGE_MAGIC, PageKind};
 use weft_engine::pool::check::CheckReport;
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset};
 
@@ -43,6 +44,31 @@ pub fn a_check_that_only_looks_changes_nothing() {
         assert_eq!(story.byte(0, 6 * story.stripe()).unwrap(), 7);
         story.close();
     }
+}
+
+/// One copy of the checksums of what is in use is no more, and its disk says nothing of that: a look tells, and a repair
+/// puts it right.
+pub fn a_copy_that_lacks_its_checksums_is_damage() {
+    let mut story = Story::new(6, 2, MIRROR2);
+    story.write_and_flush(0, 6 * story.stripe(), 7);
+    story.checkpoint();
+    story.close();
+    story.open().unwrap();
+    let plan = story.plan(WITH_METADATA);
+    let blocks = (plan.data_at.0 / BLOCK..plan.disk_len.0 / BLOCK).map(|no| no * BLOCK);
+    let sheets: Vec<u64> = blocks.filter(|at| peek(&story, WITH_METADATA, *at).is_some_and(is_sheet)).collect();
+    assert!(!sheets.is_empty());
+    sheets.iter().for_each(|at| story.rig.disks[WITH_METADATA].rot(DiskOffset(*at)));
+    let looked = check(&story, false);
+    assert!(looked.bad_pages > 0 && !looked.is_sound(), "{looked:?}");
+    let repaired = check(&story, true);
+    assert!(repaired.is_sound() && repaired.healed_pages == looked.bad_pages, "{repaired:?}");
+    assert_eq!(check(&story, false).bad_pages, 0);
+}
+
+fn is_sheet(block: Vec<u8>) -> bool {
+    // Magic, CRC and pool come before the kind.
+    block.starts_with(&PAGE_MAGIC) && block[24..26] == (PageKind::Sheet as u16).to_le_bytes()
 }
 
 /// More than redundancy covers is bad: a look says so, and so does a repair, which heals the rest.
