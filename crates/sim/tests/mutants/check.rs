@@ -46,8 +46,8 @@ pub fn a_check_that_only_looks_changes_nothing() {
     }
 }
 
-/// One copy of the checksums of what is in use is no more, and its disk says nothing of that: a look tells, and a repair
-/// puts it right.
+/// One copy of the checksums of what is in use is no more, and its disk says nothing of that: a look tells, and a
+/// repair puts it right.
 pub fn a_copy_that_lacks_its_checksums_is_damage() {
     let mut story = Story::new(6, 2, MIRROR2);
     story.write_and_flush(0, 6 * story.stripe(), 7);
