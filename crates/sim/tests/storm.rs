@@ -103,6 +103,9 @@ const OTHERS: [(Profile, u64); 29] = [
     (Profile::Many, 4_001_838),
     // The newest label was on one disk only when the power went; that one was put back from before the one before it.
     (Profile::Damage, 5_001_680),
+    // A disk had got one label since the copy of it, whatever others got meanwhile; or two, of which others knew one.
+    (Profile::Damage, 8_000_492),
+    (Profile::Damage, 8_000_432),
     // A repair waited for its own record, which waited for what the repair was about to bring.
     (Profile::Outage, 4_001_270),
     // What a checkpoint had left that was cut off, of pages that nothing needs, counted as damage.

@@ -2,8 +2,8 @@
 //! made of them, or blank; reads fail once in a while; and a power cut leaves junk, and blocks that cannot be read,
 //! where something was being written.
 //!
-//! A disk that was put back is noticed, and brought what it lacks, if two labels or more were written since the copy
-//! was made, to it and to a disk that is there. A copy that is younger cannot be told from the disk itself by anything
+//! A disk that was put back is noticed, and brought what it lacks, if two labels or more were written to it since the
+//! copy was made, and a disk knows of two that is never put back itself. A copy that is younger cannot be told from the disk itself by anything
 //! that is on either: such a disk may lack what it likes until the next proof of all strips (it counts as a *liar*),
 //! but everything can still be read.
 
@@ -16,6 +16,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use weft_engine::error::{Error, ErrorKind};
+use weft_engine::format::Id;
 use weft_engine::format::label::{DiskPlan, Label};
 use weft_engine::pool::Pool;
 use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos, VirtualOffset};
@@ -27,16 +28,27 @@ const COPIES: usize = 6;
 /// What was done to the disks, and what they were like before.
 #[derive(Default)]
 pub(super) struct Past {
+    /// The disks that may be put back; what only they were told, nobody may know of afterwards.
+    victims: RefCell<Vec<usize>>,
     /// Copies of each disk, oldest first.
     copies: RefCell<Vec<Vec<DiskImage>>>,
     /// Disks that are blank: the pool will never see them again as what they were.
     strange: RefCell<BTreeSet<usize>>,
     /// Disks that another machine used, as they were then. They are away until they come back as that.
     elsewhere: RefCell<BTreeMap<usize, DiskImage>>,
-    /// The newest epoch that a label of each disk ever had.
-    newest: RefCell<BTreeMap<usize, u64>>,
+    /// The labels that were written to each disk, by its place and identity.
+    told: RefCell<BTreeMap<(usize, Id), Told>>,
     /// Disks that came back as that while the pool was not open.
     diverged: RefCell<BTreeSet<usize>>,
+}
+
+/// The labels that were written to a disk.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    /// The newest epoch that another disk knew of, too.
+    epoch: u64,
+    /// The newest serial.
+    serial: u64,
 }
 
 impl Past {
@@ -52,17 +64,46 @@ impl Past {
         copies[at].push(disk.image());
     }
 
-    /// Whether fewer than two labels were written to disk `at`, and to another one that is there, since this copy of it
-    /// was made, whatever it was replaced by meanwhile.
+    /// Whether fewer than two labels were written to disk `at`, or fewer than two to it and to another one that
+    /// is no victim, since this copy of it was made.
     fn is_young(&self, at: usize, copy: &DiskImage, disks: &[SimDisk]) -> bool {
-        let epoch = |disk: &SimDisk| newest_epoch(copy, |place| disk.peek(place, ByteCount(BLOCK)).ok());
-        let others = disks.iter().enumerate().filter(|(other, disk)| *other != at && !disk.is_gone());
-        // What only this disk was told, when the power went, no other one knows of it.
-        let now = others.map(|(_, disk)| epoch(disk)).max().unwrap_or(0).min(epoch(&disks[at]));
-        let mut newest = self.newest.borrow_mut();
-        let now = now.max(newest.get(&at).copied().unwrap_or(0));
-        newest.insert(at, now);
-        newest_epoch(copy, |place| copy.read(place, ByteCount(BLOCK)).ok()) + 2 > now
+        let Some(label) = newest_label(copy, |place| copy.read(place, ByteCount(BLOCK)).ok()) else { return false };
+        let told = self.told_now(at, label.disk_id, disks);
+        eprintln!(
+            "YOUNG? {at} copy {} {} told {told:?} now {:?}",
+            label.epoch,
+            label.serial,
+            disks.iter().map(|d| label_of(d).map(|l| (l.epoch, l.serial, d.is_gone()))).collect::<Vec<_>>()
+        );
+        label.epoch + 2 > told.epoch || label.serial + 2 > told.serial
+    }
+
+    /// Notes the labels that disk `at` has. Nothing may be in its cache only.
+    fn note(&self, at: usize, disks: &[SimDisk]) {
+        if let Some(own) = label_of(&disks[at]) {
+            let told = self.told_now(at, own.disk_id, disks);
+            self.told.borrow_mut().insert((at, own.disk_id), told);
+        }
+    }
+
+    /// The labels that were written to disk `at` as far as is noted, and by what it has now.
+    fn told_now(&self, at: usize, id: Id, disks: &[SimDisk]) -> Told {
+        let told = self.told.borrow().get(&(at, id)).copied().unwrap_or_default();
+        let Some(own) = label_of(&disks[at]).filter(|own| own.disk_id == id) else { return told };
+        let victims = self.victims.borrow();
+        let others = disks.iter().enumerate().filter(|(other, disk)| !victims.contains(other) && !disk.is_gone());
+        // Of what only this disk was told when the power went, no other one knows, whatever openings wrote since then.
+        let others = others.filter_map(|(_, disk)| label_of(disk)).filter(|label| label.lineage == own.lineage);
+        let known = others.map(|label| label.epoch).max().unwrap_or(0).min(own.epoch);
+        Told { epoch: told.epoch.max(known), serial: told.serial.max(own.serial) }
+    }
+
+    /// Disk `at` is as this image from now on.
+    fn replace(&self, at: usize, disk: &SimDisk, image: &DiskImage) {
+        disk.return_as(image);
+        if let Some(label) = newest_label(image, |place| image.read(place, ByteCount(BLOCK)).ok()) {
+            self.told.borrow_mut().entry((at, label.disk_id)).or_default().serial = label.serial;
+        }
     }
 
     fn pick(&self, at: usize, rng: &mut Rng) -> Option<DiskImage> {
@@ -91,6 +132,7 @@ impl Storm {
     /// Copies of the victims are made, now and while clients work; and one that is away may come back as an older one.
     pub(super) fn start_copies(&mut self) {
         let Some(past) = self.past.clone() else { return };
+        past.victims.replace(self.scene.victims.clone());
         for at in self.scene.victims.clone() {
             past.keep(at, &self.rig.disks[at]);
             let (world, disks, pool) = (self.rig.world.clone(), self.rig.disks.clone(), self.rig.pool());
@@ -109,7 +151,7 @@ impl Storm {
                         if past.is_young(at, &copy, &disks) {
                             liars.borrow_mut().insert(at);
                         }
-                        disk.return_as(&copy);
+                        past.replace(at, &disk, &copy);
                         // Until its label is written anew, an opening finds two histories.
                         past.diverged.borrow_mut().insert(at);
                         ids.is_copy(at);
@@ -130,16 +172,18 @@ impl Storm {
     /// nothing.
     pub(super) fn put_back(&mut self) {
         let Some(past) = self.past.clone() else { return };
+        past.victims.replace(self.scene.victims.clone());
         // With two disks that cannot be believed beside it, one that can be is no majority: then only the owner could
         // say which of them to go on from.
         let alone = self.scene.victims.len() == 1 && self.scene.disks > 2;
         for at in self.scene.victims.clone() {
+            past.note(at, &self.rig.disks);
             if !self.rng.chance(0.35) {
                 continue;
             }
             if past.elsewhere.borrow().contains_key(&at) {
                 if alone && let Some(image) = past.pick_return(at, &mut self.rng) {
-                    self.rig.disks[at].return_as(&image);
+                    past.replace(at, &self.rig.disks[at], &image);
                     past.diverged.borrow_mut().insert(at);
                 }
                 continue;
@@ -148,8 +192,7 @@ impl Storm {
             match self.rng.below(10) {
                 0 => {
                     let blank = DiskImage::blank(disk.image().shape());
-                    past.is_young(at, &blank, &self.rig.disks);
-                    disk.return_as(&blank);
+                    past.replace(at, &disk, &blank);
                     past.strange.borrow_mut().insert(at);
                 }
                 1 => self.diverge(at, &past),
@@ -161,7 +204,7 @@ impl Storm {
                     if past.is_young(at, &copy, &self.rig.disks) {
                         self.liars.borrow_mut().insert(at);
                     }
-                    disk.return_as(&copy);
+                    past.replace(at, &disk, &copy);
                     past.diverged.borrow_mut().remove(&at);
                     past.strange.borrow_mut().remove(&at);
                 }
@@ -267,9 +310,13 @@ async fn replace(care: &mut Care, pool: &Rc<Pool>, at: usize, no: DiskNo) -> wef
     pool.disk_remove(no, Some(to), 0).await.map(drop)
 }
 
-/// The epoch of the newest label among the blocks that `read` gives of a disk like this one; 0: there is none.
-pub(super) fn newest_epoch(like: &DiskImage, read: impl Fn(DiskOffset) -> Option<Vec<u8>>) -> u64 {
+fn label_of(disk: &SimDisk) -> Option<Label> {
+    newest_label(&disk.image(), |at| disk.peek(at, ByteCount(BLOCK)).ok())
+}
+
+/// The newest label among the blocks that `read` gives of a disk like this one.
+pub(super) fn newest_label(like: &DiskImage, read: impl Fn(DiskOffset) -> Option<Vec<u8>>) -> Option<Label> {
     let slots = DiskPlan::label_slots(like.shape().capacity).into_iter();
     let labels = slots.filter_map(|at| Label::decode(&read(at)?).ok().flatten());
-    labels.map(|label| label.epoch).max().unwrap_or(0)
+    labels.max_by_key(|label| (label.epoch, label.serial))
 }

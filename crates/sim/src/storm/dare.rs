@@ -11,7 +11,7 @@
 
 use super::classic::Storm;
 use super::clients::read_all;
-use super::damage::newest_epoch;
+use super::damage::newest_label;
 use crate::disk::{DiskImage, Harm, SimDisk};
 use crate::rig::TIMEOUT;
 use std::collections::BTreeMap;
@@ -88,8 +88,8 @@ impl Storm {
                 disk.harmed().into_iter().filter(|(place, harm)| *harm == Harm::Missed && *place >= plan.data_at);
             lost.for_each(|(place, _)| disk.spoil(place));
         }
-        let epoch = |image: &DiskImage| newest_epoch(image, |at| image.read(at, ByteCount(BLOCK)).ok());
-        let epochs: Vec<u64> = images.iter().map(|(_, image)| epoch(image)).collect();
+        let label = |image: &DiskImage| newest_label(image, |at| image.read(at, ByteCount(BLOCK)).ok());
+        let epochs: Vec<u64> = images.iter().map(|(_, image)| label(image).map_or(0, |label| label.epoch)).collect();
         let newest = epochs.iter().copied().max().unwrap_or(0);
         let older = images.iter().zip(&epochs).filter(|(_, epoch)| **epoch < newest).map(|((at, _), _)| at);
         older.chain(behind).for_each(|at| self.rig.disks[*at].vanish());
