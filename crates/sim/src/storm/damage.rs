@@ -3,9 +3,9 @@
 //! where something was being written.
 //!
 //! A disk that was put back is noticed, and brought what it lacks, if two labels or more were written to it since the
-//! copy was made, and a disk knows of two that is never put back itself. A copy that is younger cannot be told from the disk itself by anything
-//! that is on either: such a disk may lack what it likes until the next proof of all strips (it counts as a *liar*),
-//! but everything can still be read.
+//! copy was made, and a disk knows of two that is never put back itself. A copy that is younger
+//! cannot be told from the disk itself by anything that is on either: such a disk may lack what it likes until the next
+//! proof of all strips (it counts as a *liar*), but everything can still be read.
 
 use super::classic::Storm;
 use super::upkeep::Care;
@@ -69,12 +69,6 @@ impl Past {
     fn is_young(&self, at: usize, copy: &DiskImage, disks: &[SimDisk]) -> bool {
         let Some(label) = newest_label(copy, |place| copy.read(place, ByteCount(BLOCK)).ok()) else { return false };
         let told = self.told_now(at, label.disk_id, disks);
-        eprintln!(
-            "YOUNG? {at} copy {} {} told {told:?} now {:?}",
-            label.epoch,
-            label.serial,
-            disks.iter().map(|d| label_of(d).map(|l| (l.epoch, l.serial, d.is_gone()))).collect::<Vec<_>>()
-        );
         label.epoch + 2 > told.epoch || label.serial + 2 > told.serial
     }
 
