@@ -86,7 +86,7 @@ impl Past {
         let Some(own) = label_of(&disks[at]).filter(|own| own.disk_id == id) else { return told };
         let victims = self.victims.borrow();
         let others = disks.iter().enumerate().filter(|(other, disk)| !victims.contains(other) && !disk.is_gone());
-        // Of what only this disk was told when the power went, no other one knows, whatever openings wrote since then.
+        // A label that only this disk had when the power went is none that others know, whatever they were told since.
         let others = others.filter_map(|(_, disk)| label_of(disk)).filter(|label| label.lineage == own.lineage);
         let known = others.map(|label| label.epoch).max().unwrap_or(0).min(own.epoch);
         Told { epoch: told.epoch.max(known), serial: told.serial.max(own.serial) }
