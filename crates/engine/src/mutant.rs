@@ -144,10 +144,12 @@ pub enum Mutant {
     LateCopyForgotten = 68,
     /// A copy of a checksum page that lacks what was promised is no damage.
     SheetDamageOverlooked = 69,
+    /// A rebalance sends slots to disks that do not take them.
+    ShiftNotAsked = 70,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 69] = [
+pub const ALL: [Mutant; 70] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -217,6 +219,7 @@ pub const ALL: [Mutant; 69] = [
     Mutant::BlockFilledTooEarly,
     Mutant::LateCopyForgotten,
     Mutant::SheetDamageOverlooked,
+    Mutant::ShiftNotAsked,
 ];
 
 /// The mutant of this name.

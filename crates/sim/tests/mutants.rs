@@ -207,6 +207,7 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
             let story = fine::beside::what_is_written_beside_packing_lies_above_what_was_written_before;
             Catcher::Both(story, Profile::Flicker, 4_001_209)
         }
+        Mutant::ShiftNotAsked => Catcher::Storm(Profile::Damage, 8_001_442),
         Mutant::LateCopyForgotten => Catcher::Storm(Profile::Many, 4_001_838),
         Mutant::PackMemoryUncounted => Catcher::Story(fine::packed_units_are_no_more_than_their_memory_takes),
         Mutant::PackBitUnannounced | Mutant::PackBitGoesEarly => {

@@ -5,6 +5,7 @@ use super::repair::Tally;
 use super::{Halt, JobKind, Ticket};
 use crate::error::ErrorKind;
 use crate::format::record::Usage;
+use crate::mutant::{self, Mutant};
 use crate::store::slots_on;
 use crate::units::{DiskNo, SegmentNo};
 use alloc::format;
@@ -121,6 +122,10 @@ impl Pool {
             let slabs = map.disks[&no].free.len();
             ((slabs - map.free_soon(no)) as i64 + more) as u64 * 1000 / slabs.max(1) as u64
         };
+        // What it does not take would go elsewhere, and be sent to it again for ever.
+        let takes = |segment: SegmentNo, slot: usize, to: DiskNo| {
+            map.home_for(segment, slot, Some(to)).is_some() || mutant::active(Mutant::ShiftNotAsked)
+        };
         let mut disks: Vec<DiskNo> = map.writable_disks().map(|disk| disk.record.no).collect();
         disks.sort_by_key(|no| (level(*no, 0), *no));
         for from in disks.iter().rev() {
@@ -131,13 +136,10 @@ impl Pool {
                 }
                 let fitting = map.segments.values().find_map(|segment| {
                     let slots = slots_on(&segment.record, *from);
+                    let slot = slots.trailing_zeros() as usize;
                     let here = slots_on(&segment.record, *to) != 0 || segment.moving.is_some();
-                    let restricted = map
-                        .tables
-                        .get(&segment.record.owner)
-                        .is_some_and(|table| table.record.disks != 0 && table.record.disks >> to & 1 == 0);
-                    (slots != 0 && !here && !restricted && slots & segment.record.missed == 0)
-                        .then(|| (segment.record.id, slots.trailing_zeros() as usize, *to))
+                    let whole = slots != 0 && slots & segment.record.missed == 0;
+                    (whole && !here && takes(segment.record.id, slot, *to)).then_some((segment.record.id, slot, *to))
                 });
                 if fitting.is_some() {
                     return fitting;
