@@ -106,6 +106,8 @@ const OTHERS: [(Profile, u64); 29] = [
     // A disk had got one label since the copy of it, whatever others got meanwhile; or two, of which others knew one.
     (Profile::Damage, 8_000_492),
     (Profile::Damage, 8_000_432),
+    // A copy of what another machine had made of the disk was put back.
+    (Profile::Damage, 8_001_829),
     // A rebalance sent metadata to a disk that was not up to date, found it elsewhere, and went on for ever.
     (Profile::Damage, 8_001_442),
     // A repair waited for its own record, which waited for what the repair was about to bring.

@@ -92,6 +92,16 @@ impl Past {
         Told { epoch: told.epoch.max(known), serial: told.serial.max(own.serial) }
     }
 
+    /// Whether some other disk has a history that this copy of disk `at` is no part of.
+    fn has_diverged(&self, at: usize, copy: &DiskImage, disks: &[SimDisk]) -> bool {
+        let label = newest_label(copy, |place| copy.read(place, ByteCount(BLOCK)).ok());
+        let others = disks.iter().enumerate().filter(|(other, _)| *other != at);
+        let mut others = others.filter_map(|(_, disk)| label_of(disk));
+        label.is_some_and(|label| {
+            others.any(|other| !other.lineage.follows(&label.lineage) && !label.lineage.follows(&other.lineage))
+        })
+    }
+
     /// Disk `at` is as this image from now on.
     fn replace(&self, at: usize, disk: &SimDisk, image: &DiskImage) {
         disk.return_as(image);
@@ -198,8 +208,13 @@ impl Storm {
                     if past.is_young(at, &copy, &self.rig.disks) {
                         self.liars.borrow_mut().insert(at);
                     }
+                    // It may have been made of what another machine had made of the disk.
+                    if past.has_diverged(at, &copy, &self.rig.disks) {
+                        past.diverged.borrow_mut().insert(at);
+                    } else {
+                        past.diverged.borrow_mut().remove(&at);
+                    }
                     past.replace(at, &disk, &copy);
-                    past.diverged.borrow_mut().remove(&at);
                     past.strange.borrow_mut().remove(&at);
                 }
             }
