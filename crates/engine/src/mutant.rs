@@ -146,10 +146,12 @@ pub enum Mutant {
     SheetDamageOverlooked = 69,
     /// A rebalance sends slots to disks that do not take them.
     ShiftNotAsked = 70,
+    /// A rebalance moves the last copy of what is not repaired yet.
+    LastCopyShifted = 71,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 70] = [
+pub const ALL: [Mutant; 71] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -220,6 +222,7 @@ pub const ALL: [Mutant; 70] = [
     Mutant::LateCopyForgotten,
     Mutant::SheetDamageOverlooked,
     Mutant::ShiftNotAsked,
+    Mutant::LastCopyShifted,
 ];
 
 /// The mutant of this name.

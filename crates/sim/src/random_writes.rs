@@ -61,6 +61,12 @@ impl Random {
         (lasting[lasting.len() / 2], lasting[0])
     }
 
+    /// Writes per second after the warm-up, on average.
+    pub fn lasting(&self) -> f64 {
+        let lasting = &self.rates[WARM_UP.min(self.rates.len() - 1)..];
+        lasting.iter().sum::<u64>() as f64 / lasting.len() as f64
+    }
+
     /// The time within which 99 of 100 rounds are done, and the longest.
     pub fn round(&self) -> (Nanos, Nanos) {
         (crate::mixed::quantile(&self.rounds, 990), *self.rounds.last().expect("there was one"))
@@ -96,16 +102,7 @@ pub fn on_weft(load: Load) -> Random {
     let bench = Bench::of(&Shape { class: CLASS, disks, layout, size, slab, log: LOG, tuning });
     bench.pass(load.fill, 1.0, 1);
     let before = bench.read(load.fill);
-    let blocks = load.fill.per_disk.0 * load.fill.layout.data_columns() as u64 / LEN.0;
-    let (vdisk, data) = (bench.vdisk.clone(), Rc::new(pattern(7, LEN)));
-    let mut random = measure(&bench.world, load, blocks, move |places| {
-        let (vdisk, data) = (vdisk.clone(), data.clone());
-        async move {
-            let write = |at: &u64| vdisk.write(VirtualOffset(at * LEN.0), &data, false);
-            join(places.iter().map(write)).await.into_iter().for_each(|written| written.expect("writes work"));
-            vdisk.flush().await.expect("flushes work");
-        }
-    });
+    let mut random = on_bench(&bench, load);
     let at_once = bench.read(load.fill);
     let (began, vdisk) = (bench.world.now(), bench.vdisk.clone());
     // What the log still holds leaves it first.
@@ -116,6 +113,20 @@ pub fn on_weft(load: Load) -> Random {
     random.reads = Some([before, at_once, bench.read(load.fill)]);
     bench.world.halt();
     random
+}
+
+/// Measures them on a virtual disk that a stream has filled as the load says.
+pub fn on_bench(bench: &Bench, load: Load) -> Random {
+    let blocks = load.fill.per_disk.0 * load.fill.layout.data_columns() as u64 / LEN.0;
+    let (vdisk, data) = (bench.vdisk.clone(), Rc::new(pattern(7, LEN)));
+    measure(&bench.world, load, blocks, move |places| {
+        let (vdisk, data) = (vdisk.clone(), data.clone());
+        async move {
+            let write = |at: &u64| vdisk.write(VirtualOffset(at * LEN.0), &data, false);
+            join(places.iter().map(write)).await.into_iter().for_each(|written| written.expect("writes work"));
+            vdisk.flush().await.expect("flushes work");
+        }
+    })
 }
 
 /// Measures the writes on as many disks in place, with as many bytes in use: each to two of them.

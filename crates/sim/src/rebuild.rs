@@ -201,14 +201,14 @@ fn fill(case: Case) -> Bench {
 }
 
 /// The disk of the first slot of the first segment with data.
-fn a_disk_with_data(bench: &Bench) -> usize {
+pub fn a_disk_with_data(bench: &Bench) -> usize {
     let map = bench.pool.store().map.borrow();
     let first = map.segments.values().find(|segment| segment.record.owner != OWNER_METADATA);
     first.and_then(|segment| segment.slab(0)).expect("something was written, and it has a place").disk.0 as usize
 }
 
-/// Repairs; the time it took.
-fn repair(bench: &Bench) -> Nanos {
+/// Repairs what a lost disk had; the time it took.
+pub fn repair(bench: &Bench) -> Nanos {
     let (pool, host) = (bench.pool.clone(), bench.world.clone());
     block_on(&bench.world, async move {
         let start = host.now();

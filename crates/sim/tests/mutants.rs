@@ -208,6 +208,7 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
             Catcher::Both(story, Profile::Flicker, 4_001_209)
         }
         Mutant::ShiftNotAsked => Catcher::Storm(Profile::Damage, 8_001_442),
+        Mutant::LastCopyShifted => Catcher::Storm(Profile::Damage, 9_000_465),
         Mutant::LateCopyForgotten => Catcher::Storm(Profile::Many, 4_001_838),
         Mutant::PackMemoryUncounted => Catcher::Story(fine::packed_units_are_no_more_than_their_memory_takes),
         Mutant::PackBitUnannounced | Mutant::PackBitGoesEarly => {

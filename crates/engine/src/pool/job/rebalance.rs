@@ -4,7 +4,7 @@ use super::super::Pool;
 use super::repair::Tally;
 use super::{Halt, JobKind, Ticket};
 use crate::error::ErrorKind;
-use crate::format::record::Usage;
+use crate::format::record::{OWNER_METADATA, SegmentRecord, Usage};
 use crate::mutant::{self, Mutant};
 use crate::store::slots_on;
 use crate::units::{DiskNo, SegmentNo};
@@ -71,7 +71,9 @@ impl Pool {
             ticket.step(&self.store, self.store.slab.0.saturating_sub(counted)).await?;
             moved += 1;
         }
-        Ok(format!("{moved} slabs moved"))
+        let unsound = self.unsound_bytes();
+        let rest = if unsound.0 > 0 { format!("; {unsound} are to be repaired first") } else { String::new() };
+        Ok(format!("{moved} slabs moved{rest}"))
     }
 
     /// Disks that are to be emptied because they are retired, and hold something.
@@ -90,7 +92,7 @@ impl Pool {
         let mut found = Vec::new();
         for segment in map.segments.values() {
             let slots = slots_on(&segment.record, disk);
-            let data = segment.record.owner != crate::format::record::OWNER_METADATA;
+            let data = segment.record.owner != OWNER_METADATA;
             found.extend(
                 (0..segment.record.slabs.len())
                     .filter(|slot| slots >> slot & 1 == 1)
@@ -122,6 +124,12 @@ impl Pool {
             let slabs = map.disks[&no].free.len();
             ((slabs - map.free_soon(no)) as i64 + more) as u64 * 1000 / slabs.max(1) as u64
         };
+        // What is not repaired yet stays: the last copy of it would come to lie on a disk that may have just come back.
+        let is_whole = |record: &SegmentRecord| {
+            // Metadata may have fewer copies than there could be.
+            let sound = record.missed == 0 && (record.owner == OWNER_METADATA || map.unsound(record) == 0);
+            sound || mutant::active(Mutant::LastCopyShifted)
+        };
         // What it does not take would go elsewhere, and be sent to it again for ever.
         let takes = |segment: SegmentNo, slot: usize, to: DiskNo| {
             map.home_for(segment, slot, Some(to)).is_some() || mutant::active(Mutant::ShiftNotAsked)
@@ -138,8 +146,8 @@ impl Pool {
                     let slots = slots_on(&segment.record, *from);
                     let slot = slots.trailing_zeros() as usize;
                     let here = slots_on(&segment.record, *to) != 0 || segment.moving.is_some();
-                    let whole = slots != 0 && slots & segment.record.missed == 0;
-                    (whole && !here && takes(segment.record.id, slot, *to)).then_some((segment.record.id, slot, *to))
+                    (slots != 0 && is_whole(&segment.record) && !here && takes(segment.record.id, slot, *to))
+                        .then_some((segment.record.id, slot, *to))
                 });
                 if fitting.is_some() {
                     return fitting;
