@@ -14,6 +14,7 @@ use crate::capacity::Space;
 use crate::disks::{Class, PlannedDisk, Raw};
 use crate::jobs::Job;
 use crate::ratios::Ratios;
+use crate::spaces::array::Kind;
 pub use own::JobPlan;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -174,11 +175,8 @@ pub fn plan(question: &Question) -> Result<Answer> {
     let Some((class, raw)) = slowest(&question.disks) else {
         return fail!(InvalidInput, "there are no disks to plan with");
     };
-    if question.exact && class.hdd().is_none() {
-        return fail!(
-            NotPossible,
-            "only hard disks that are not shingled are simulated exactly; leave --exact out for an estimate"
-        );
+    if question.exact && matches!(class.kind(), Kind::Smr(_) | Kind::Waits(_)) {
+        return fail!(NotPossible, "shingled disks are not simulated exactly; leave --exact out for an estimate");
     }
     if question.workload == Workload::Own && question.jobs.is_empty() {
         return fail!(InvalidInput, "the workload has no jobs");
@@ -209,7 +207,7 @@ pub fn plan(question: &Question) -> Result<Answer> {
     }
     if question.exact {
         for layout in chosen.iter_mut() {
-            let exact = crate::ratios::simulate(layout.layout, class).expect("hard disks are simulated");
+            let exact = crate::ratios::simulate(layout.layout, class).expect("all others are simulated");
             *layout = facts.of(layout.layout, Some(exact)).expect("there was room for it");
         }
         layouts.retain(|layout| chosen.iter().any(|exact| exact.layout == layout.layout));

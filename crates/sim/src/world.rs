@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
+use std::sync::LazyLock;
 use std::task::{Context, Poll, Waker};
 use weft_engine::event::Event;
 use weft_engine::exec::{Executor, Task, TaskNo};
@@ -385,9 +386,15 @@ impl World for SimWorld {
     }
 
     fn emit(&self, event: Event) {
+        if *TELLS {
+            eprintln!("{:?} {event:?}", self.0.now.get());
+        }
         self.0.events.borrow_mut().push((self.0.now.get(), event));
     }
 }
+
+/// Whether events are printed as they happen: for whoever follows a failure (`WEFT_SIM_EVENTS=1`).
+static TELLS: LazyLock<bool> = LazyLock::new(|| std::env::var_os("WEFT_SIM_EVENTS").is_some());
 
 /// A sleep keeps only a weak hold of its world: a world owns its tasks, so a strong one would keep both for ever.
 struct Sleep {
