@@ -148,10 +148,12 @@ pub enum Mutant {
     ShiftNotAsked = 70,
     /// A rebalance moves the last copy of what is not repaired yet.
     LastCopyShifted = 71,
+    /// A disk that went on, where a person told older disks to, is taken for one that only missed something.
+    StrayedBelieved = 72,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 71] = [
+pub const ALL: [Mutant; 72] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -223,6 +225,7 @@ pub const ALL: [Mutant; 71] = [
     Mutant::SheetDamageOverlooked,
     Mutant::ShiftNotAsked,
     Mutant::LastCopyShifted,
+    Mutant::StrayedBelieved,
 ];
 
 /// The mutant of this name.

@@ -209,6 +209,10 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
         }
         Mutant::ShiftNotAsked => Catcher::Storm(Profile::Damage, 8_001_442),
         Mutant::LastCopyShifted => Catcher::Storm(Profile::Damage, 9_000_465),
+        Mutant::StrayedBelieved => {
+            let story = put_back::a_disk_that_went_on_while_an_older_one_was_told_to_is_proven;
+            Catcher::Both(story, Profile::Forced, 9_000_936)
+        }
         Mutant::LateCopyForgotten => Catcher::Storm(Profile::Many, 4_001_838),
         Mutant::PackMemoryUncounted => Catcher::Story(fine::packed_units_are_no_more_than_their_memory_takes),
         Mutant::PackBitUnannounced | Mutant::PackBitGoesEarly => {

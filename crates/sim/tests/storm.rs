@@ -112,6 +112,8 @@ const OTHERS: [(Profile, u64); 29] = [
     (Profile::Damage, 8_001_442),
     // A rebalance moved the last copy of what was not repaired yet to a disk that had just come back, and went again.
     (Profile::Damage, 9_000_465),
+    // Told to go on without a disk that had gone on alone, the pool took that for one that only missed something.
+    (Profile::Forced, 9_000_936),
     // A repair waited for its own record, which waited for what the repair was about to bring.
     (Profile::Outage, 4_001_270),
     // What a checkpoint had left that was cut off, of pages that nothing needs, counted as damage.

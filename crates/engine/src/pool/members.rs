@@ -19,7 +19,7 @@ use crate::format::record::{Away, DiskRecord, JobKind, Media, Record, SettingsRe
 use crate::io::Disk;
 use crate::limits::DISKS_MAX;
 use crate::mutant::{self, Mutant};
-use crate::store::{Member, slots_on};
+use crate::store::{Member, quorum, slots_on};
 use crate::units::{ByteCount, DiskNo, JobNo};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -236,7 +236,7 @@ impl Pool {
         if !mutant::active(Mutant::ReturnFlushesNothing) && disk.flush().await.is_err() {
             return fail!(NotPossible, "disk {no} cannot make durable what it holds");
         }
-        let since = {
+        let (since, seen) = {
             let members = self.store.members.borrow();
             let Some(member) = members.get(&no).filter(|member| member.id == label.disk_id) else {
                 return fail!(
@@ -252,7 +252,8 @@ impl Pool {
             if label.plan.disk_len > disk.shape().capacity {
                 return fail!(Corrupt, "disk {no} is smaller than it was");
             }
-            if member.out_of_step { UNSEEN } else { member.current_epoch.max(member.seen_epoch) }
+            let since = if member.out_of_step { UNSEEN } else { member.current_epoch.max(member.seen_epoch) };
+            (since, member.seen_epoch)
         };
         let lineage = self.store.labels.lineage.borrow().clone();
         let promised = label.promised > self.store.labels.promised.get();
@@ -263,7 +264,8 @@ impl Pool {
                 self.name()
             );
         }
-        let known = lineage.follows(&label.lineage) && label.epoch >= since;
+        let diverged = !lineage.follows(&label.lineage) || quorum::has_strayed(&lineage, seen, &label);
+        let known = !diverged && label.epoch >= since;
         let whole = same
             && label.lineage == lineage
             && label.epoch >= self.store.labels.durable_epoch.get()
@@ -272,7 +274,6 @@ impl Pool {
         self.end_maintenance(no);
         self.welcome(no, disk, &label, whole);
         if !known {
-            let diverged = !lineage.follows(&label.lineage);
             self.store.world.emit(Event::DiskOutOfStep { disk: no, diverged });
         }
         if (!known || !same) && !mutant::active(Mutant::UnknownAbsenceTracked) {

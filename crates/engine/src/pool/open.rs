@@ -376,7 +376,9 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         current |= ((believed && here.is_some()) as u64) << no;
         let put_back = here.is_some_and(|found| quorum::is_put_back(newest, &found.label));
         let put_back = put_back && !mutant::active(Mutant::StaleDiskTrusted);
-        let diverged = standing == Some(Standing::Diverged);
+        let seen = newest.seen_epochs[no.0 as usize];
+        let strayed = here.is_some_and(|found| quorum::has_strayed(&newest.lineage, seen, &found.label));
+        let diverged = strayed || standing == Some(Standing::Diverged);
         let out_of_step = put_back || here.is_some() && !believed && (named_current || diverged);
         if out_of_step {
             world.emit(Event::DiskOutOfStep { disk: no, diverged });
@@ -385,7 +387,6 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         let mut member = Member::new(id, plan, here.map(|found| found.disk.clone()), believed);
         member.label_serial = here.map_or(1, |found| found.label.serial);
         member.current_epoch = if named_current { newest.epoch } else { 0 };
-        let seen = newest.seen_epochs[no.0 as usize];
         member.seen_epoch = if seen == UNSEEN { 0 } else { seen };
         member.out_of_step = out_of_step || seen == UNSEEN;
         members.insert(no, member);

@@ -23,6 +23,8 @@
 //!    on from.
 
 use crate::format::label::Label;
+use crate::format::lineage::Lineage;
+use crate::mutant::{self, Mutant};
 
 /// How a disk stands to the newest label of its pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +52,14 @@ pub fn standing(newest: &Label, own: &Label) -> Standing {
 /// where all the rest is there, and metadata proves itself, by version and lineage.
 pub fn is_put_back(newest: &Label, own: &Label) -> bool {
     own.epoch < newest.seen_epochs[own.disk_no.0 as usize]
+}
+
+/// Whether the disk with label `own`, of an opening before that of `newest`, got labels in that one which the disks did
+/// not have that were opened without it: a person told an older part of the pool to go on. `seen`: the newest epoch
+/// that they know to be durable on it. A label says of a disk that is there that it has the one before.
+pub fn has_strayed(newest: &Lineage, seen: u64, own: &Label) -> bool {
+    let strayed = own.lineage.opened < newest.opened && own.epoch > seen.saturating_add(1);
+    strayed && !mutant::active(Mutant::StrayedBelieved)
 }
 
 /// The newest of some labels; none where there are none.

@@ -1,7 +1,7 @@
 //! Disks that are put back from older copies, and writes that all disks lost: what is older than what was called
 //! durable is never believed, whatever it says of itself. Each story ends with a panic if one rule is broken.
 
-use crate::stories::repair;
+use crate::stories::{attach, repair};
 use crate::story::*;
 use weft_engine::error::ErrorKind;
 use weft_engine::format::page::{PAGE_MAGIC, PageKind};
@@ -67,6 +67,43 @@ pub fn a_disk_that_an_opening_lost_is_proven_when_it_is_put_back_from_before_tha
         story.close();
     }
     assert!(noticed > 0, "no opening got as far as its promise");
+}
+
+/// One of two disks went on alone, and is away when a person has the pool opened with the other. What it holds since
+/// then is another history's, whether it is attached or there at the next opening.
+pub fn a_disk_that_went_on_while_an_older_one_was_told_to_is_proven() {
+    let mut story = Story::new(14, 2, MIRROR2);
+    let stripe = story.stripe();
+    story.write_and_flush(0, 6 * stripe, 1);
+    story.checkpoint();
+    story.rig.disks[1].vanish();
+    // It comes to write where the other one has what was written first.
+    for value in 2..12 {
+        story.write_and_flush(0, 6 * stripe, value);
+        story.checkpoint();
+    }
+    story.cut();
+    let images = story.images();
+    for attached in [true, false] {
+        let mut older = story.with_images(&images);
+        older.rig.options.degraded = true;
+        older.rig.disks[0].vanish();
+        // Nothing is written: what the other one misses of that would be proven with it.
+        older.open().unwrap();
+        if attached {
+            older.rig.disks[0].return_intact(&mut older.rng);
+            attach(&older, 0);
+        } else {
+            older.close();
+            older.rig.disks[0].return_intact(&mut older.rng);
+            older.open().unwrap();
+        }
+        repair(&older);
+        assert_eq!(older.rig.pool().unsound_bytes(), ByteCount::ZERO);
+        assert_eq!(older.prove(), 0, "attached: {attached}");
+        assert_eq!(older.byte(stripe, 2 * stripe).unwrap(), 1, "the person said that this is the truth");
+        older.close();
+    }
 }
 
 /// All disks lost what was written to the places of data, and to checksum pages, since some time: what lies there

@@ -26,7 +26,7 @@ fn stripes(story: &Story, count: u64) -> Vec<u8> {
     (0..count).map(|no| story.byte(no * story.stripe(), story.stripe()).unwrap()).collect()
 }
 
-fn attach(story: &Story, disk: usize) {
+pub fn attach(story: &Story, disk: usize) {
     let (pool, disk) = (story.rig.pool(), story.rig.disks[disk].clone());
     story.rig.run(async move { pool.attach(Rc::new(disk)).await.map(drop).unwrap() });
 }
