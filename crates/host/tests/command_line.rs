@@ -356,6 +356,11 @@ fn the_socket_answers_anything_in_the_error_form_and_describes_itself() {
         "/v1/nothing",
         "/v1/events?after=x",
         "/v1/status?pol=tank",
+        "/v1/plan",
+        "/v1/plan?disks=99x4TB",
+        "/v1/plan?disks=4x4TB&pool=tank",
+        "/v1/plan?disks=4x4TB&jobs=nonsense",
+        "/v1/plan?pool=nowhere",
         "/v1/pools/a%2Fb",
         "/v1/disks/%ff",
     ] {
@@ -363,6 +368,25 @@ fn the_socket_answers_anything_in_the_error_form_and_describes_itself() {
             serde_json::from_str(&client.get_text(path).unwrap()).unwrap_or_else(|error| panic!("{path}: {error}"));
         assert!(answer["kind"].is_string() && answer["message"].is_string(), "{path}: {answer}");
     }
+}
+
+#[test]
+fn the_planner_answers_over_the_socket_what_it_prints() {
+    let machine = Machine::with_tank();
+    let client = Client::new(machine.path("weft.sock"));
+    let value = |text: String| serde_json::from_str::<Value>(&text).unwrap();
+    for (query, options) in [
+        ("disks=7x4TB,2x8TB", "--disks 7x4TB,2x8TB"),
+        ("pool=tank&failures=2&workload=media", "--pool tank --failures 2 --workload media"),
+    ] {
+        let answered = value(client.get_text(&format!("/v1/plan?{query}")).unwrap());
+        assert!(answered["best"][0]["usable"].as_u64() > Some(0), "{answered}");
+        assert_eq!(answered, value(machine.typed(&format!("plan {options} --json"))));
+    }
+    let page = machine.path("plan.html");
+    machine.typed(&format!("plan --pool tank --html {}", page.display()));
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("<svg") && page.ends_with("</html>\n"));
 }
 
 #[test]

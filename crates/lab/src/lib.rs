@@ -14,6 +14,7 @@ pub mod disks;
 pub mod files;
 pub mod jobs;
 pub mod measured;
+pub mod page;
 pub mod page_cache;
 pub mod picture;
 pub mod plan;

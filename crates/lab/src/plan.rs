@@ -6,6 +6,7 @@
 //! 2. The same question has the same answer, byte for byte.
 //! 3. A layout is listed unless another one survives as many failures and is worse in nothing.
 
+mod advice;
 mod figures;
 mod own;
 mod rank;
@@ -85,8 +86,21 @@ pub struct Answer {
     pub best: Vec<Choice>,
     /// Every layout that makes sense, the best first.
     pub layouts: Vec<LayoutPlan>,
+    /// What to buy beside the disks, for the best layout: memory, journals, and what a cache would be for.
+    pub advice: Vec<Advice>,
     /// What else a buyer should know.
     pub notes: Vec<String>,
+}
+
+/// Something to buy beside the disks, or not to.
+#[derive(Clone, PartialEq, Serialize, Debug)]
+pub struct Advice {
+    /// What it is about: `memory`, `journal` or `cache`.
+    pub about: &'static str,
+    /// How many bytes of it, where there is a number.
+    pub bytes: Option<u64>,
+    /// In a sentence or two.
+    pub words: String,
 }
 
 /// A layout on these disks.
@@ -107,6 +121,8 @@ pub struct LayoutPlan {
     /// User bytes that still have full redundancy after the largest disk failed and was rebuilt without a new one; none
     /// where that takes a new disk.
     pub usable_after_failure: Option<u64>,
+    /// `usable_after_failure` after one, two, ... of the largest disks failed, as many as may.
+    pub usable_after_failures: Vec<Option<u64>>,
     /// Bytes that the layout cannot use because disks are unequal.
     pub stranded: u64,
     /// Where they are, and what would free them.
@@ -117,10 +133,33 @@ pub struct LayoutPlan {
     pub read_mb_s: f64,
     /// One long read with a disk missing, MB/s; none where nothing may be missing.
     pub degraded_read_mb_s: Option<f64>,
-    /// Reads of 4 KiB at random places of all of it, per second.
+    /// One long write with a disk missing, MB/s.
+    pub degraded_write_mb_s: Option<f64>,
+    /// One long read while a lost disk is rebuilt onto the others, MB/s.
+    pub rebuilding_read_mb_s: Option<f64>,
+    /// One long write meanwhile, MB/s.
+    pub rebuilding_write_mb_s: Option<f64>,
+    /// Reads of 4 KiB at random places of all of it, per second, 8 under way for each disk.
     pub random_reads: f64,
+    /// 99 of 100 of them take no longer, in milliseconds.
+    pub random_read_p99_ms: f64,
     /// Lasting writes of 4 KiB at random places of all of it, per second.
     pub random_writes: f64,
+    /// Lasting writes of 4 KiB, per second, at random places of no more than `packed_working_set` bytes, by one client
+    /// that flushes after 32 of them; none where it was not measured.
+    pub packed_writes: Option<f64>,
+    /// 99 of 100 rounds of 32 such writes and their flush take no longer, in milliseconds.
+    pub packed_write_p99_ms: Option<f64>,
+    /// How many bytes may be written to at random at that rate, with the memory that weft takes by itself.
+    pub packed_working_set: u64,
+    /// `random_reads` with a disk missing.
+    pub degraded_random_reads: Option<f64>,
+    /// `random_reads` while a lost disk is rebuilt onto the others.
+    pub rebuilding_random_reads: Option<f64>,
+    /// `packed_writes` with a disk missing.
+    pub degraded_packed_writes: Option<f64>,
+    /// `packed_writes` while a lost disk is rebuilt onto the others.
+    pub rebuilding_packed_writes: Option<f64>,
     /// Hours to rebuild the largest disk of a full pool, once that begins.
     pub rebuild_hours: f64,
     /// The probability of losing data in a year, 0 to 1.
@@ -215,6 +254,7 @@ pub fn plan(question: &Question) -> Result<Answer> {
             *layout = chosen.iter().find(|exact| exact.layout == layout.layout).expect("the others are gone").clone();
         });
     }
+    let advice = facts.advice(&chosen[0]);
     let best = chosen.into_iter().map(|layout| facts.choice(layout)).collect();
     Ok(Answer {
         disks: question.disks.len(),
@@ -224,6 +264,7 @@ pub fn plan(question: &Question) -> Result<Answer> {
         estimate: !question.exact,
         best,
         layouts,
+        advice,
         notes: facts.notes(),
     })
 }

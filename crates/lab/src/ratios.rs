@@ -8,12 +8,12 @@ mod simulated;
 
 use crate::disks::Class;
 use serde::Serialize;
-pub use simulated::simulate;
+pub use simulated::{simulate, simulate_quickly, simulate_random};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::units::ByteCount;
 
 /// Shares of what the disks do by themselves.
-#[derive(Clone, Copy, PartialEq, Serialize, Debug)]
+#[derive(Clone, Copy, PartialEq, Serialize, Default, Debug)]
 pub struct Ratios {
     /// Sequential writes, of data columns x a disk's sequential rate.
     pub write: f64,
@@ -42,10 +42,8 @@ impl Ratios {
     /// In the order of the table.
     fn fields(&self) -> [f64; 10] {
         let Ratios { write, read, degraded, random_read, .. } = *self;
-        let Ratios { degraded_write, rebuilding, rebuilding_write, read_p99, packed_write, write_p99, .. } = *self;
-        let later = [degraded_write, rebuilding, rebuilding_write, read_p99, packed_write, write_p99];
-        let [a, b, c, d, e, f] = later;
-        [write, read, degraded, random_read, a, b, c, d, e, f]
+        let [a, b, c] = [self.degraded_write, self.rebuilding, self.rebuilding_write];
+        [write, read, degraded, random_read, a, b, c, self.read_p99, self.packed_write, self.write_p99]
     }
 
     fn of(fields: [f64; 10]) -> Ratios {
@@ -64,6 +62,20 @@ impl Ratios {
             write_p99,
         }
     }
+}
+
+/// What is left of random requests, of what they are with all disks. It is measured on 7200 rpm disks only: what another
+/// disk is asked in place of one that is missing is the same whatever the disks are.
+#[derive(Clone, Copy, PartialEq, Serialize, Debug)]
+pub struct Random {
+    /// Reads, with a disk missing.
+    pub degraded_read: f64,
+    /// Reads, while that disk is rebuilt onto one that had nothing.
+    pub rebuilding_read: f64,
+    /// Writes that are packed, with a disk missing.
+    pub degraded_write: f64,
+    /// Writes that are packed, while that disk is rebuilt.
+    pub rebuilding_write: f64,
 }
 
 /// Every layout that a plan considers, with the interleave that weft chooses for hard disks.
@@ -101,6 +113,26 @@ pub fn known(layout: Layout, class: Class) -> Option<Ratios> {
         let numbers: Vec<f64> = fields.map_while(|field| field.parse().ok()).collect();
         Some(Ratios::of(numbers.try_into().ok()?))
     })
+}
+
+/// What was measured beforehand of random requests with a disk missing (`random.tsv`), where one may be missing.
+pub fn known_random(layout: Layout) -> Option<Random> {
+    let wanted = key(layout);
+    include_str!("random.tsv").lines().find_map(|line| {
+        let mut fields = line.split('\t');
+        if fields.next()? != wanted {
+            return None;
+        }
+        let mut number = || fields.next()?.parse::<f64>().ok();
+        let (degraded_read, rebuilding_read) = (number()?, number()?);
+        Some(Random { degraded_read, rebuilding_read, degraded_write: number()?, rebuilding_write: number()? })
+    })
+}
+
+/// A row of `random.tsv`.
+pub fn random_row(layout: Layout, random: Random) -> String {
+    let Random { degraded_read, rebuilding_read, degraded_write, rebuilding_write } = random;
+    format!("{}\t{degraded_read:.3}\t{rebuilding_read:.3}\t{degraded_write:.3}\t{rebuilding_write:.3}", key(layout))
 }
 
 /// A row of `ratios.tsv`.

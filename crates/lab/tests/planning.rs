@@ -2,7 +2,7 @@
 
 use weft_lab::capacity::Space;
 use weft_lab::disks::{Class, PlannedDisk};
-use weft_lab::ratios::{CLASSES, Ratios, known, layouts, simulate};
+use weft_lab::ratios::{CLASSES, Ratios, known, layouts, simulate, simulate_quickly};
 
 /// What an estimate may be off.
 const WITHIN: f64 = 0.10;
@@ -18,9 +18,14 @@ fn the_table_of_the_document_is_what_the_planner_answers() {
 #[test]
 fn every_layout_that_is_planned_with_was_measured() {
     for (layout, class) in layouts().into_iter().flat_map(|layout| CLASSES.map(|class| (layout, class))) {
-        let Ratios { write, read, degraded, random_read } = known(layout, class).expect("it is in the table");
-        assert!(write > 0.5 && write <= 1.0 && read > 0.3 && random_read > 0.1, "{layout}");
-        assert_eq!(degraded > 0.0, layout.failures() > 0, "{layout}");
+        let ratios = known(layout, class).expect("it is in the table");
+        let Ratios { write, read, random_read, read_p99, .. } = ratios;
+        assert!(write > 0.5 && write <= 1.0 && read > 0.3 && random_read > 0.1 && read_p99 > 0.0, "{layout}");
+        let Ratios { degraded, degraded_write, rebuilding, rebuilding_write, .. } = ratios;
+        for one_less in [degraded, degraded_write, rebuilding, rebuilding_write] {
+            assert_eq!(one_less > 0.0, layout.failures() > 0, "{layout}");
+        }
+        assert_eq!(ratios.packed_write > 0.0 && ratios.write_p99 > 0.0, class.rotational(), "{layout} on {class}");
     }
 }
 
@@ -33,7 +38,7 @@ fn the_table_is_what_the_engine_does() {
     let all: Vec<_> = every.chain(others).collect();
     assert!(all.len() >= 30);
     for (layout, class) in all {
-        let (known, now) = (known(layout, class).unwrap(), simulate(layout, class).unwrap());
+        let (known, now) = (known(layout, class).unwrap(), simulate_quickly(layout, class).unwrap());
         let near = |name: &str, known: f64, now: f64| {
             assert!(
                 (known - now).abs() <= now * WITHIN,
@@ -44,6 +49,24 @@ fn the_table_is_what_the_engine_does() {
         near("read", known.read, now.read);
         near("degraded", known.degraded, now.degraded);
         near("random read", known.random_read, now.random_read);
+        near("degraded write", known.degraded_write, now.degraded_write);
+        near("99 of 100 reads", known.read_p99, now.read_p99);
+    }
+}
+
+#[test]
+fn what_takes_longer_is_in_the_table_as_the_engine_does_it() {
+    let three = layouts().into_iter().filter(|layout| layout.slots() == 3 && layout.failures() == 1);
+    for layout in three {
+        let (known, now) = (known(layout, Class::Hdd7200).unwrap(), simulate(layout, Class::Hdd7200).unwrap());
+        for (name, known, now) in [
+            ("rebuilding", known.rebuilding, now.rebuilding),
+            ("rebuilding write", known.rebuilding_write, now.rebuilding_write),
+            ("packed write", known.packed_write, now.packed_write),
+            ("99 of 100 rounds of writes", known.write_p99, now.write_p99),
+        ] {
+            assert!((known - now).abs() <= now * WITHIN, "{layout}: {name}: {known} in the table, {now} now");
+        }
     }
 }
 

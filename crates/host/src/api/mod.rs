@@ -6,6 +6,7 @@ pub mod export;
 pub mod job;
 pub mod mount;
 pub mod name;
+pub mod plan;
 pub mod pool;
 pub mod share;
 pub mod size;

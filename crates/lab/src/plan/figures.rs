@@ -1,5 +1,6 @@
 //! The figures of one layout, and what each follows from.
 
+use super::advice::packed_working_set;
 use super::{Choice, Facts, GROWTH_STEPS, Growth, LayoutPlan, decimal, name_of, options_of, ratios_of};
 use crate::capacity::Space;
 use crate::disks::{Class, PlannedDisk};
@@ -28,26 +29,46 @@ impl Facts<'_> {
         let sequential = self.raw.sequential * data / 1e6;
         let (stranded, why) = self.space.stranded(layout);
         let rebuild_hours = self.rebuild_hours(layout, usable);
-        Some(LayoutPlan {
+        let redundant = |ratio: f64| (layout.failures() > 0).then_some(sequential * ratio);
+        let packed = |figure: f64| (ratios.packed_write > 0.0).then_some(figure);
+        let after = self.usable_after_failures(layout);
+        let random_reads = self.raw.random_reads * slots * ratios.random_read;
+        let packed_writes = packed(self.raw.random_reads * ratios.packed_write);
+        let left = ratios::known_random(layout).filter(|_| layout.failures() > 0);
+        let mut plan = LayoutPlan {
             name: name_of(layout),
             columns: layout.columns(),
             interleave: layout.interleave().0,
             failures: layout.failures(),
             usable,
             efficiency: usable as f64 / raw as f64,
-            usable_after_failure: self.usable_after_failure(layout),
+            usable_after_failure: after.first().copied().flatten(),
+            usable_after_failures: after,
             stranded: stranded.0,
             stranded_why: (stranded.0 > 0).then_some(why),
             write_mb_s: sequential * ratios.write,
             read_mb_s: sequential * ratios.read,
-            degraded_read_mb_s: (layout.failures() > 0).then_some(sequential * ratios.degraded),
-            random_reads: self.raw.random_reads * slots * ratios.random_read,
+            degraded_read_mb_s: redundant(ratios.degraded),
+            degraded_write_mb_s: redundant(ratios.degraded_write),
+            rebuilding_read_mb_s: redundant(ratios.rebuilding),
+            rebuilding_write_mb_s: redundant(ratios.rebuilding_write),
+            random_reads,
+            degraded_random_reads: left.map(|left| random_reads * left.degraded_read),
+            rebuilding_random_reads: left.map(|left| random_reads * left.rebuilding_read),
+            random_read_p99_ms: ratios.read_p99,
             random_writes: self.random_writes(layout),
+            packed_writes,
+            degraded_packed_writes: left.zip(packed_writes).map(|(left, rate)| rate * left.degraded_write),
+            rebuilding_packed_writes: left.zip(packed_writes).map(|(left, rate)| rate * left.rebuilding_write),
+            packed_write_p99_ms: packed(ratios.write_p99),
+            packed_working_set: 0,
             rebuild_hours,
             loss_per_year: self.risk(layout, rebuild_hours).per_year(),
             options: options_of(layout),
             layout,
-        })
+        };
+        plan.packed_working_set = packed_working_set(&plan);
+        Some(plan)
     }
 
     pub(super) fn choice(&self, layout: LayoutPlan) -> Choice {
@@ -55,13 +76,19 @@ impl Facts<'_> {
         Choice { words, reasons, jobs: self.jobs(&layout), growth: self.growth(&layout), layout }
     }
 
-    /// Room on all disks but the largest.
-    fn usable_after_failure(&self, layout: Layout) -> Option<u64> {
-        let largest = self.largest();
+    /// Room on all disks but the largest, but the two largest, and so on, as many as may fail one after the other.
+    fn usable_after_failures(&self, layout: Layout) -> Vec<Option<u64>> {
         let mut left = self.question.disks.clone();
-        left.remove(left.iter().position(|disk| *disk == largest)?);
-        let room = if left.len() < layout.slots() { 0 } else { Space::new(&left).ok()?.room(layout).0 };
-        (room > 0 && layout.failures() > 0).then_some(room)
+        left.sort_by_key(|disk| disk.size);
+        let room = |left: &[PlannedDisk]| match left.len() < layout.slots() {
+            true => None,
+            false => Some(Space::new(left).ok()?.room(layout).0).filter(|room| *room > 0),
+        };
+        let after = |_| {
+            left.pop();
+            room(&left)
+        };
+        (0..layout.failures()).map(after).collect()
     }
 
     /// Hours to bring back what the largest disk holds in a full pool: where there are more disks than slots, all
@@ -117,15 +144,14 @@ impl Facts<'_> {
         };
         let mut words =
             vec![format!("{} of your {} hold data; {survives}.", decimal(plan.usable), decimal(self.raw_bytes()))];
+        words.push(format!("Copying large files: {:.0} MB/s in, {:.0} MB/s out.", plan.write_mb_s, plan.read_mb_s));
+        words.extend(with_one_less(plan));
+        let packed = plan.packed_writes.map_or(String::new(), |rate| {
+            format!(", {rate:.0} where they go to {} or less", decimal(plan.packed_working_set))
+        });
         words.push(format!(
-            "Copying large files: {:.0} MB/s in, {:.0} MB/s out{}.",
-            plan.write_mb_s,
-            plan.read_mb_s,
-            plan.degraded_read_mb_s.map_or(String::new(), |rate| format!(", {rate:.0} with a disk missing"))
-        ));
-        words.push(format!(
-            "Small requests at random places of all of it: {:.0} reads or {:.0} writes a second; bursts are quicker.",
-            plan.random_reads, plan.random_writes
+            "Small requests at random places of all of it: {:.0} reads a second (99 of 100 within {:.1} ms) or {:.0} writes{packed}.",
+            plan.random_reads, plan.random_read_p99_ms, plan.random_writes
         ));
         if plan.failures > 0 {
             let after = match plan.usable_after_failure {
@@ -192,10 +218,48 @@ impl Facts<'_> {
                 ),
             ),
         ]);
-        let words = "each lasting small write becomes a rewrite of its stripe: every disk of it reads a strip at a random place and writes one in sequence";
-        reasons.insert("random_writes", words.to_string());
-        if let Some(read) = plan.degraded_read_mb_s {
-            reasons.insert("degraded_read_mb_s", sequential(read));
+        for (figure, rate) in [
+            ("degraded_read_mb_s", plan.degraded_read_mb_s),
+            ("degraded_write_mb_s", plan.degraded_write_mb_s),
+            ("rebuilding_read_mb_s", plan.rebuilding_read_mb_s),
+            ("rebuilding_write_mb_s", plan.rebuilding_write_mb_s),
+        ] {
+            reasons.extend(rate.map(|rate| (figure, sequential(rate))));
+        }
+        reasons.extend(self.reasons_of_random(plan, &source));
+        reasons
+    }
+
+    /// What the figures of random requests follow from, but that of reads with all disks.
+    fn reasons_of_random(&self, plan: &LayoutPlan, source: &str) -> Vec<(&'static str, String)> {
+        let words = "each lasting small write becomes a rewrite of its stripe: every disk of it reads a strip at a \
+                     random place and writes one in sequence";
+        let mut reasons = vec![
+            ("random_writes", words.to_string()),
+            ("random_read_p99_ms", format!("8 reads under way for each disk ({source})")),
+        ];
+        for (figure, rate, whole) in [
+            ("degraded_random_reads", plan.degraded_random_reads, Some(plan.random_reads)),
+            ("rebuilding_random_reads", plan.rebuilding_random_reads, Some(plan.random_reads)),
+            ("degraded_packed_writes", plan.degraded_packed_writes, plan.packed_writes),
+            ("rebuilding_packed_writes", plan.rebuilding_packed_writes, plan.packed_writes),
+        ] {
+            reasons.extend(rate.zip(whole).map(|(rate, whole)| {
+                let share = rate / whole;
+                (figure, format!("{share:.2} of what it is with all disks (measured with simulated hdd disks)"))
+            }));
+        }
+        if let Some(rate) = plan.packed_writes {
+            let (raw, times) = (self.raw.random_reads, rate / self.raw.random_reads);
+            let words = format!(
+                "{raw:.0} random reads a second of a disk x {times:.2}: one client, a flush after 32 writes, a tenth \
+                 of what is written to lies packed ({source})"
+            );
+            reasons.push(("packed_writes", words.clone()));
+            reasons.push(("packed_write_p99_ms", words));
+            let memory = "what packed stripes may take of memory (64 MiB), and the tenth of a virtual disk that may \
+                          lie there";
+            reasons.push(("packed_working_set", memory.to_string()));
         }
         reasons
     }
@@ -236,9 +300,6 @@ impl Facts<'_> {
         if classes.iter().any(|class| *class != self.class) {
             notes.push(format!("The disks differ: rates are those of the slowest, {}.", self.class));
         }
-        if classes.iter().any(|class| class.rotational()) && classes.iter().any(|class| !class.rotational()) {
-            notes.push("Solid-state disks among hard disks serve best with usage=journal: the log lies on them, and flushes do not wait for an arm.".to_string());
-        }
         if classes.contains(&Class::Smr) {
             let words = "Shingled disks (smr) write at their rate what comes in order from the beginning of a band; \
                          anything else fills a cache of about 20 GB, and then waits for whole bands to be read and \
@@ -257,9 +318,9 @@ impl Facts<'_> {
             ));
         }
         if !self.class.rotational() {
-            notes.push(
-                "Rates of solid-state disks are estimates from shares that were measured on hard disks.".to_string(),
-            );
+            let words = "Rates of solid-state disks are those of a fresh one: what garbage collection costs an aged \
+                         one is in no model here.";
+            notes.push(words.to_string());
         }
         notes
     }
@@ -267,6 +328,17 @@ impl Facts<'_> {
     fn raw_bytes(&self) -> u64 {
         self.question.disks.iter().map(|disk| disk.size).sum()
     }
+}
+
+/// What it does with a disk missing, in words.
+fn with_one_less(plan: &LayoutPlan) -> Option<String> {
+    let ways = |write: Option<f64>, read: Option<f64>, random: Option<f64>| {
+        let random = random.map_or(String::new(), |random| format!(" and {random:.0} random reads a second"));
+        Some(format!("{:.0} MB/s in, {:.0} out{random}", write?, read?))
+    };
+    let degraded = ways(plan.degraded_write_mb_s, plan.degraded_read_mb_s, plan.degraded_random_reads)?;
+    let rebuilding = ways(plan.rebuilding_write_mb_s, plan.rebuilding_read_mb_s, plan.rebuilding_random_reads)?;
+    Some(format!("With a disk missing: {degraded}; while it is rebuilt: {rebuilding}."))
 }
 
 /// A time that a person can use.

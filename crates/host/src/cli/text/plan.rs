@@ -18,7 +18,7 @@ pub struct Planned {
 
 impl Text for Planned {
     fn text(&self, style: Style) -> String {
-        let Answer { described, raw, best, layouts, notes, .. } = &self.answer;
+        let Answer { described, raw, best, layouts, advice, notes, .. } = &self.answer;
         let mut text = format!("{described}: {} in all\n\n", decimal(*raw));
         for (nth, choice) in best.iter().enumerate() {
             text += &recommended(nth + 1, choice, style.verbose);
@@ -56,6 +56,9 @@ impl Text for Planned {
         }
         text += &rows.draw();
         text.push('\n');
+        for one in advice {
+            text += &format!("{}\n", one.words);
+        }
         for note in notes {
             text += &format!("{note}\n");
         }

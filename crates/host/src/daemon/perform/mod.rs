@@ -5,6 +5,7 @@ mod export;
 mod job;
 mod leaving;
 mod mount;
+mod plan;
 mod pool;
 #[cfg(test)]
 mod trips;
