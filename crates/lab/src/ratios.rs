@@ -64,8 +64,8 @@ impl Ratios {
     }
 }
 
-/// What is left of random requests, of what they are with all disks. It is measured on 7200 rpm disks only: what another
-/// disk is asked in place of one that is missing is the same whatever the disks are.
+/// What is left of random requests, of what they are with all disks. It is measured on 7200 rpm disks only: what the
+/// others are asked in place of one that is missing is the same whatever they are.
 #[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct Random {
     /// Reads, with a disk missing.
