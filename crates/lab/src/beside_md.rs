@@ -115,6 +115,7 @@ fn read(line: &'static str) -> Option<Measured> {
         writes: if way.ends_with("write") { 1.0 } else { 0.0 },
         len: *len as u64,
         random: way.starts_with("rand"),
+        follows: 0.0,
         depth: *depth as usize,
         durable: *durable > 0.0,
         span: Some(Nanos((seconds * 1e9) as u64)),
