@@ -129,12 +129,14 @@ pub fn modelled(measured: &[Measured]) -> Vec<f64> {
     for array in measured.chunk_by(|a, b| a.array == b.array) {
         let (volume, size) = model(&array[0]);
         drive(&volume, in_order(0, size, 1 << 20), 8, None, true);
-        rates.extend(array.iter().map(|load| run(&volume, load, size)));
+        rates.extend(array.iter().zip(1..).map(|(load, nth)| run(&volume, load, size, nth)));
     }
     rates
 }
 
-fn run(volume: &Rc<dyn Volume>, load: &Measured, size: u64) -> f64 {
+/// Runs the `nth` load on an array. Each draws places of its own: what the load before it had left in the stripe cache
+/// would spare it reads.
+fn run(volume: &Rc<dyn Volume>, load: &Measured, size: u64, nth: u64) -> f64 {
     let first = load.first;
     let shifted = move |ask| match ask {
         Ask::Write(at, len) => Ask::Write(at + first, len),
@@ -142,7 +144,7 @@ fn run(volume: &Rc<dyn Volume>, load: &Measured, size: u64) -> f64 {
         Ask::Read(at, len) => Ask::Read(at + first, len),
         other => other,
     };
-    let asks = load.line.requests(size - (1 << 20)).map(shifted);
+    let asks = load.line.drawn(size - (1 << 20), nth).map(shifted);
     let flush = load.line.writes > 0.0 && !load.line.durable;
     rest(volume, PAUSE);
     drive(volume, asks, load.line.depth, load.line.span, flush).per_second()

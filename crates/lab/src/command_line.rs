@@ -37,10 +37,15 @@ impl Line {
         drive(volume, self.requests(file), self.depth, self.span.or(span), false)
     }
 
-    /// Its requests to the first `file` bytes, without end.
+    /// Its requests to the first `file` bytes, without end; the same each time.
     pub fn requests(self, file: u64) -> impl Iterator<Item = Ask> + Send + 'static {
+        self.drawn(file, 1)
+    }
+
+    /// Its requests to the first `file` bytes, without end, drawn from `seed`.
+    pub fn drawn(self, file: u64, seed: u64) -> impl Iterator<Item = Ask> + Send + 'static {
         let Line { writes, len, random, follows, durable, .. } = self;
-        let (mut rng, mut next) = (Rng::new(1), 0);
+        let (mut rng, mut next) = (Rng::new(seed), 0);
         std::iter::repeat_with(move || {
             let drawn = random && !rng.chance(follows);
             let nth = if drawn { rng.below(file / len) } else { next % (file / len) };

@@ -8,7 +8,7 @@
 //!    ([`Heads::missing`]); what the cache has is not read again. What else is wanted of a row by the time that it was
 //!    read is written with it. One such work at a time for each row.
 //! 3. Reading begins when a request comes, and does not wait for what would complete the row: so md does for requests
-//!    that pass the page cache (`REQ_SYNC`).
+//!    that pass the page cache (`REQ_SYNC`). Rows are begun in their order; reads do not come first.
 //! 4. With a journal, data and parity go to it first, one unit after the other, on a solid-state disk, and are durable
 //!    there before they go on: that closes the write hole. So a flush has nothing to do; a durable write is durable on
 //!    the disks, too. A unit is what one block of the log can name.
@@ -146,22 +146,24 @@ impl Inner {
         rows.into_iter().collect()
     }
 
-    /// Begins what waits: rows that need no reading together, the others as far as they lie together.
+    /// Begins what waits, in the order of the rows, which is the order in which a request brings them: what is written
+    /// whole can be on its way to a disk before another row of the same request asks it to read.
     fn work(self: &Rc<Inner>) {
         let waiting = self.heads.borrow().waiting();
-        let (whole, partial): (Vec<RowNo>, Vec<RowNo>) =
-            waiting.into_iter().partition(|row| self.heads.borrow().missing(*row) == 0);
-        let groups = self.neighbours(partial).into_iter().chain((!whole.is_empty()).then_some(whole));
-        groups.for_each(|rows| self.spawn(rows));
+        self.together(waiting).into_iter().for_each(|rows| self.spawn(rows));
     }
 
-    /// Rows that follow each other in one strip and need the same read: the disks are asked for them together.
-    fn neighbours(&self, rows: Vec<RowNo>) -> Vec<Vec<RowNo>> {
+    /// Puts rows that follow each other together, if nothing has to be read for them; or if they lie in one strip and
+    /// need the same read: the disks are asked for that together.
+    fn together(&self, rows: Vec<RowNo>) -> Vec<Vec<RowNo>> {
         let (heads, per_strip) = (self.heads.borrow(), self.rows.shape.interleave / BLOCK);
         let mut groups: Vec<Vec<RowNo>> = Vec::new();
         for row in rows {
-            let follows =
-                |last: RowNo| last + 1 == row && row % per_strip != 0 && heads.missing(last) == heads.missing(row);
+            let missing = heads.missing(row);
+            let follows = |last: RowNo| {
+                let strip = last + 1 == row && !row.is_multiple_of(per_strip);
+                heads.missing(last) == missing && (missing == 0 || strip)
+            };
             match groups.last_mut().filter(|group| group.last().is_some_and(|last| follows(*last))) {
                 Some(group) => group.push(row),
                 None => groups.push(vec![row]),
