@@ -90,8 +90,7 @@ fn camera(name: &str) -> Job {
     Job { endless: true, rate: Some(16 << 20), places: Places::Cameras, ..Job::of(name, line) }
 }
 
-/// Of a hundred files of a tree so many have sizes between these powers of two: documents and sources, pictures, music,
-/// films.
+/// How many of a hundred files have sizes between these powers of two: documents and sources, pictures, music, films.
 const SIZES: [(u64, Range<u64>); 4] = [(50, 12..16), (35, 16..20), (12, 20..24), (3, 24..28)];
 /// The largest share of the room that one file has, so that a small room holds a tree, too.
 const LARGEST: u64 = 16;
