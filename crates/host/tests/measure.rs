@@ -103,3 +103,24 @@ fn a_workload_that_writes_destroys_nothing_unless_that_is_said() {
     assert_eq!(exit, Exit::Usage);
     assert!(err.contains("line 3: `bs=none` has no size"), "{err}");
 }
+
+#[test]
+fn workloads_have_names_wherever_a_line_of_diskspd_goes() {
+    let home = tempfile::tempdir().unwrap();
+    let path = disk(home.path(), "d1");
+    let on = |workload: &str, more: &[&str]| {
+        weft(home.path(), &[&["lab", "run", "--json", "--on", &path, "--workload", workload], more].concat())
+    };
+    let (exit, out, err) = on("robocopy", &["--yes"]);
+    assert_eq!(exit, Exit::Done, "{err}");
+    let told: Value = serde_json::from_str(&out).unwrap();
+    // The whole of a small disk is filled with files, each with a record of its own.
+    assert_eq!(told[0]["job"], "robocopy");
+    assert!(told[0]["bytes"].as_u64().unwrap() > (100 << 20), "{told}");
+    let (exit, _, err) = on("camera", &[]);
+    assert!(exit == Exit::Usage && err.contains("--yes"), "{err}");
+    let (_, _, err) = on("robocpy", &[]);
+    assert!(err.contains("`robocpy` is none of iometer-32k-65-65, passmark-file-server, robocopy, camera"), "{err}");
+    let (_, out, _) = weft(home.path(), &["lab", "list"]);
+    assert!(out.contains("passmark-file-server") && out.contains("63 of 68 claims"), "{out}");
+}

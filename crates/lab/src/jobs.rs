@@ -1,14 +1,17 @@
-//! Job files of fio, and the lines of diskspd and SQLIO, as workloads.
+//! Job files of fio, the lines of diskspd and SQLIO, and workloads by name ([`named`]), as jobs.
 //!
 //! What a job file can say here
 //! 1. One job after the other: each but the first has `stonewall`. Its threads (`numjobs`) share one range and one
 //!    queue, so that `numjobs` x `iodepth` requests are under way.
-//! 2. Requests in order or at random, reads, writes or both; `fsync`, `sync`.
+//! 2. Requests in order or at random (or partly so), reads, writes or both; `fsync`, `sync`; `rate`.
 //! 3. What says how fio asks (`ioengine`, `direct`, ...) is passed over; whatever else would change what is asked, and
 //!    is not understood, is an error that names its line.
 
 use crate::command_line::{Line, bytes};
-use crate::workload::Ask;
+use crate::named;
+use crate::volume::Volume;
+use crate::workload::{Ask, Trace, at_rate, drive_timed};
+use std::rc::Rc;
 use weft_engine::units::Nanos;
 
 /// Options that do not change what is asked of a disk.
@@ -40,6 +43,8 @@ const PASSED_OVER: [&str; 22] = [
 pub const LEN_MAX: u64 = 16 << 20;
 /// Requests at once, of all threads, at most.
 pub const DEPTH_MAX: usize = 1024;
+/// How long a job without end, and without a time of its own, is run for.
+const SPAN: Nanos = Nanos::secs(10);
 
 /// One thing to do.
 #[derive(Clone, PartialEq, Debug)]
@@ -54,18 +59,48 @@ pub struct Job {
     pub endless: bool,
     /// A flush after every so many writes.
     pub fsync: Option<u64>,
+    /// Bytes that it asks for in a second, if not as many as it can.
+    pub rate: Option<u64>,
+    /// Where its requests go.
+    pub places: Places,
+}
+
+/// Where the requests of a job go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Places {
+    /// To one range, as its line says.
+    Range,
+    /// To the files of a tree that is copied, so many at once.
+    Tree,
+    /// To files of cameras, of each the one that it writes now.
+    Cameras,
 }
 
 impl Job {
-    /// Reads a workload: a line of diskspd or SQLIO, or the text of a job file.
+    /// Makes a job that asks for all there is, once, as fast as it can.
+    pub fn of(name: &str, line: Line) -> Job {
+        let name = name.to_string();
+        Job { name, line, size: None, endless: false, fsync: None, rate: None, places: Places::Range }
+    }
+
+    /// Reads a workload: a name, a line of diskspd or SQLIO, or the text of a job file.
     pub fn read(text: &str) -> Result<Vec<Job>, String> {
+        if let Some(named) = named::find(text.trim()) {
+            return Ok(named.jobs());
+        }
         let tool = text.split_whitespace().next().unwrap_or_default().to_lowercase();
         if tool == "diskspd" || tool == "sqlio" {
             let line: Line = text.trim().parse()?;
             fits(line.len, line.depth as u64).map_err(|why| format!("`{}` {why}", text.trim()))?;
-            return Ok(vec![Job { name: tool, line, size: None, endless: true, fsync: None }]);
+            return Ok(vec![Job { endless: true, ..Job::of(&tool, line) }]);
         }
         Draft::read(text)?.into_iter().map(Draft::job).collect()
+    }
+
+    /// Whether a text is a workload by itself, and not the name of a file that holds one.
+    pub fn is_told_by(text: &str) -> bool {
+        let tool = text.split_whitespace().next().unwrap_or_default().to_lowercase();
+        tool == "diskspd" || tool == "sqlio" || named::find(text.trim()).is_some()
     }
 
     /// Whether it writes.
@@ -73,16 +108,30 @@ impl Job {
         self.line.writes > 0.0
     }
 
-    /// What it asks of the first bytes of something that has `room`; none, if one request does not fit.
+    /// Tells the bytes that it needs at least.
+    pub fn least(&self) -> u64 {
+        match self.places {
+            Places::Range | Places::Tree => self.line.len,
+            Places::Cameras => self.line.len * self.line.depth as u64,
+        }
+    }
+
+    /// Tells for how long it runs, if not until it has asked for everything.
+    pub fn span(&self) -> Option<Nanos> {
+        self.line.span.or(self.endless.then_some(SPAN))
+    }
+
+    /// What it asks of the first bytes of something that has `room`; none, if that is less than the least.
     pub fn asks(&self, room: u64) -> Option<Box<dyn Iterator<Item = Ask> + Send>> {
         let range = self.size.unwrap_or(room).min(room);
-        if range < self.line.len {
+        if range < self.least() {
             return None;
         }
-        let requests = self.line.requests(range);
-        let requests: Box<dyn Iterator<Item = Ask> + Send> = match self.endless {
-            true => Box::new(requests),
-            false => Box::new(requests.take((range / self.line.len) as usize)),
+        let requests: Box<dyn Iterator<Item = Ask> + Send> = match (self.places, self.endless) {
+            (Places::Tree, _) => Box::new(named::tree(range, self.line)),
+            (Places::Cameras, _) => Box::new(named::cameras(range, self.line)),
+            (Places::Range, true) => Box::new(self.line.requests(range)),
+            (Places::Range, false) => Box::new(self.line.requests(range).take((range / self.line.len) as usize)),
         };
         let Some(every) = self.fsync else { return Some(requests) };
         let mut writes = 0u64;
@@ -91,6 +140,17 @@ impl Job {
             let flush = matches!(ask, Ask::Write(..)) && writes.is_multiple_of(every);
             std::iter::once(ask).chain(flush.then_some(Ask::Flush))
         })))
+    }
+
+    /// Tells what it asks, and when each is due, from its beginning on.
+    pub fn timed(&self, room: u64) -> Option<Box<dyn Iterator<Item = (Nanos, Ask)> + Send>> {
+        Some(Box::new(at_rate(self.asks(room)?, self.rate)))
+    }
+
+    /// Runs it on the first bytes of a volume that has `room`; a job with an end ends with a flush. None if
+    /// it does not fit.
+    pub fn run(&self, volume: &Rc<dyn Volume>, room: u64) -> Option<Trace> {
+        Some(drive_timed(volume, self.timed(room)?, self.line.depth, self.span(), !self.endless))
     }
 }
 
@@ -107,15 +167,16 @@ struct Draft {
     size: Option<u64>,
     endless: bool,
     fsync: Option<u64>,
+    rate: Option<u64>,
     after: bool,
 }
 
 impl Draft {
     fn new(name: &str, at: usize) -> Draft {
-        let line = Line { writes: 0.0, len: 4096, random: false, depth: 1, durable: false, span: None };
-        let (rw, write_part, threads, depth) = (None, 0.5, 1, 1);
-        let name = name.to_string();
-        Draft { name, at, line, rw, write_part, threads, depth, size: None, endless: false, fsync: None, after: false }
+        let (name, line) = (name.to_string(), Line::ONE);
+        let (rw, write_part, threads, depth, size, fsync, rate) = (None, 0.5, 1, 1, None, None, None);
+        let (endless, after) = (false, false);
+        Draft { name, at, line, rw, write_part, threads, depth, size, endless, fsync, rate, after }
     }
 
     fn read(text: &str) -> Result<Vec<Draft>, String> {
@@ -145,7 +206,10 @@ impl Draft {
             draft.set(key, value).map_err(|why| format!("line {at}: {why}"))?;
         }
         if jobs.is_empty() {
-            return Err("there is no job in it: it is neither a job file of fio nor a line of diskspd or SQLIO".into());
+            return Err(format!(
+                "there is no job in it: it is neither a job file of fio nor a line of diskspd or SQLIO, nor one of {}",
+                named::names()
+            ));
         }
         match jobs.iter().skip(1).find(|job| !job.after) {
             Some(job) => Err(format!(
@@ -180,6 +244,8 @@ impl Draft {
             "runtime" => self.line.span = Some(Nanos::secs(seconds(value)?)),
             "time_based" => self.endless = yes?,
             "fsync" | "fdatasync" => self.fsync = Some(number(0, 1 << 32)?).filter(|every| *every > 0),
+            "rate" => self.rate = Some(size()?),
+            "percentage_random" => self.line.follows = 1.0 - number(0, 100)? as f64 / 100.0,
             "sync" => self.line.durable = yes?,
             "rwmixwrite" => self.write_part = number(0, 100)? as f64 / 100.0,
             "rwmixread" => self.write_part = 1.0 - number(0, 100)? as f64 / 100.0,
@@ -191,7 +257,7 @@ impl Draft {
     }
 
     fn job(self) -> Result<Job, String> {
-        let Draft { name, at, mut line, rw, write_part, threads, depth, size, endless, fsync, .. } = self;
+        let Draft { name, at, mut line, rw, write_part, threads, depth, size, endless, fsync, rate, .. } = self;
         let wrong = |why: String| Err(format!("line {at}: job `{name}` {why}"));
         let Some((reads, writes, random)) = rw else { return wrong("does not say rw=".into()) };
         if let Err(why) = fits(line.len, threads * depth) {
@@ -202,7 +268,8 @@ impl Draft {
         }
         line.writes = if reads && writes { write_part } else { f64::from(u8::from(writes)) };
         (line.random, line.depth) = (random, (threads * depth) as usize);
-        Ok(Job { name, line, size, endless, fsync })
+        let rate = rate.map(|each| each.saturating_mul(threads));
+        Ok(Job { size, endless, fsync, rate, ..Job::of(&name, line) })
     }
 }
 
@@ -262,14 +329,27 @@ mod tests {
     #[test]
     fn a_job_file_is_read_as_fio_reads_it() {
         let jobs = Job::read(FILE).unwrap();
-        let fill = Line { writes: 1.0, len: 65_536, random: false, depth: 1, durable: false, span: None };
-        let wanted = Job { name: "fill".into(), line: fill, size: Some(1 << 30), endless: false, fsync: Some(16) };
+        let fill = Line { writes: 1.0, len: 65_536, ..Line::ONE };
+        let wanted = Job { size: Some(1 << 30), fsync: Some(16), ..Job::of("fill", fill) };
         assert_eq!(jobs[0], wanted);
         let Job { line, endless, .. } = &jobs[1];
         assert!((line.writes - 0.3).abs() < 1e-9 && line.random && *endless && jobs[1].writes());
         assert_eq!((line.len, line.depth, line.span), (4096, 32, Some(Nanos::secs(120))));
         let diskspd = Job::read("diskspd -w100 -b4K -r -F8 -o32 -Sh").unwrap();
         assert_eq!((diskspd[0].line.depth, diskspd[0].endless), (256, true));
+    }
+
+    #[test]
+    fn a_job_asks_for_so_many_bytes_in_a_second_and_goes_on_where_it_was_as_often_as_it_says() {
+        let text = "[a]\nrw=randread\nbs=1m\nrate=2m\nnumjobs=2\npercentage_random=25\nsize=1g";
+        let job = Job::read(text).unwrap().remove(0);
+        assert_eq!((job.rate, job.line.follows), (Some(4 << 20), 0.75));
+        let due: Vec<u64> = job.timed(1 << 40).unwrap().map(|(due, _)| due.0).take(9).collect();
+        assert_eq!((due[0], due[1], due[8]), (0, 250_000_000, 2_000_000_000));
+        let asks: Vec<Ask> = job.asks(1 << 40).unwrap().collect();
+        let follows = |pair: &[Ask]| matches!(pair, [Ask::Read(a, _), Ask::Read(b, _)] if a + (1 << 20) == *b);
+        let following = asks.windows(2).filter(|pair| follows(pair)).count();
+        assert!((700..830).contains(&following), "{following} of 1024");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! at a real disk, a clock or a file.
 #![warn(missing_docs)]
 
+pub mod arrays;
 pub mod beside_md;
 pub mod capacity;
 pub mod claims;
@@ -14,6 +15,7 @@ pub mod disks;
 pub mod files;
 pub mod jobs;
 pub mod measured;
+pub mod named;
 pub mod page;
 pub mod page_cache;
 pub mod picture;

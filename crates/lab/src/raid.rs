@@ -8,10 +8,11 @@
 //!    ([`Heads::missing`]); what the cache has is not read again. What else is wanted of a row by the time that it was
 //!    read is written with it. One such work at a time for each row.
 //! 3. Reading begins when a request comes, and does not wait for what would complete the row: so md does for requests
-//!    that pass the page cache (`REQ_SYNC`).
-//! 4. With a journal, data and parity go to it first, one unit after the other, on a solid-state disk, and are durable
-//!    there before they go on: that closes the write hole. So a flush has nothing to do; a durable write is durable on
-//!    the disks, too. A unit is what one block of the log can name.
+//!    that pass the page cache (`REQ_SYNC`). Rows are begun in their order; reads do not come first.
+//! 4. With a journal, data and parity go to it first, on a solid-state disk, and are durable there before they go on:
+//!    that closes the write hole. So a flush has nothing to do; a durable write is durable on the disks, too. Eight
+//!    rows have one head in the log; what is begun together is written by requests as long as the disk takes, and each
+//!    goes on to the disks after the next flush of the log, of which there is one at a time.
 //! 5. A mirror writes every copy. A strip is read from a disk that has nothing else to do, the first such one; else
 //!    from the one that was nearest at the end of its last read.
 
@@ -66,8 +67,10 @@ struct Request {
 const JOURNAL: u64 = 512 << 20;
 /// Rows of the cache: what md has unless it is told otherwise (`stripe_cache_size`).
 const CACHE: usize = 256;
-/// Blocks that one block of md's log names: 32 bytes are its head, 20 name a block.
-const NAMED: u64 = (BLOCK - 32) / 20;
+/// Rows that md works on together; those of one batch have one block of the log as their head.
+const BATCH: usize = 8;
+/// Blocks of the log that are written with one request: what a virtual disk takes at once.
+const UNIT: u64 = 254;
 
 impl Raid {
     /// An array of this shape on these disks, with a journal on `journal`, for `size` bytes.
@@ -146,22 +149,24 @@ impl Inner {
         rows.into_iter().collect()
     }
 
-    /// Begins what waits: rows that need no reading together, the others as far as they lie together.
+    /// Begins what waits, in the order of the rows, which is the order in which a request brings them: what is written
+    /// whole can be on its way to a disk before another row of the same request asks it to read.
     fn work(self: &Rc<Inner>) {
         let waiting = self.heads.borrow().waiting();
-        let (whole, partial): (Vec<RowNo>, Vec<RowNo>) =
-            waiting.into_iter().partition(|row| self.heads.borrow().missing(*row) == 0);
-        let groups = self.neighbours(partial).into_iter().chain((!whole.is_empty()).then_some(whole));
-        groups.for_each(|rows| self.spawn(rows));
+        self.together(waiting).into_iter().for_each(|rows| self.spawn(rows));
     }
 
-    /// Rows that follow each other in one strip and need the same read: the disks are asked for them together.
-    fn neighbours(&self, rows: Vec<RowNo>) -> Vec<Vec<RowNo>> {
+    /// Puts rows that follow each other together, if nothing has to be read for them; or if they lie in one strip and
+    /// need the same read: the disks are asked for that together.
+    fn together(&self, rows: Vec<RowNo>) -> Vec<Vec<RowNo>> {
         let (heads, per_strip) = (self.heads.borrow(), self.rows.shape.interleave / BLOCK);
         let mut groups: Vec<Vec<RowNo>> = Vec::new();
         for row in rows {
-            let follows =
-                |last: RowNo| last + 1 == row && row % per_strip != 0 && heads.missing(last) == heads.missing(row);
+            let missing = heads.missing(row);
+            let follows = |last: RowNo| {
+                let strip = last + 1 == row && !row.is_multiple_of(per_strip);
+                heads.missing(last) == missing && (missing == 0 || strip)
+            };
             match groups.last_mut().filter(|group| group.last().is_some_and(|last| follows(*last))) {
                 Some(group) => group.push(row),
                 None => groups.push(vec![row]),
@@ -197,8 +202,14 @@ impl Inner {
             requests.extend(clients);
             (*row, columns)
         });
-        let parts = self.parts(&taken.collect::<Vec<_>>());
-        self.put(parts, requests.iter().any(|request| request.durable)).await;
+        let taken: Vec<_> = taken.collect();
+        let durable = requests.iter().any(|request| request.durable);
+        match &self.journal {
+            Some(next) => {
+                join(units(&taken).map(|unit| self.put_logged(next, unit, durable))).await;
+            }
+            None => self.put(self.parts(&taken), durable).await,
+        }
         rows.iter().for_each(|row| self.heads.borrow_mut().end(*row));
         requests.iter().for_each(|request| request.rows_left.set(request.rows_left.get() - 1));
         self.work();
@@ -223,18 +234,17 @@ impl Inner {
         merged(parts)
     }
 
+    /// Writes rows to the log, durably, and then to their places.
+    async fn put_logged(&self, next: &Cell<u64>, unit: &[(RowNo, Columns)], durable: bool) {
+        let len = blocks(unit) * BLOCK;
+        let at = if next.get() + len > JOURNAL { 0 } else { next.get() };
+        next.set(at + len);
+        self.array.write(&[Part { disk: self.disks, at: at + SLAB, len }]).await;
+        self.array.flush([self.disks].into_iter()).await;
+        self.put(self.parts(unit), durable).await;
+    }
+
     async fn put(&self, parts: Vec<Part>, durable: bool) {
-        if let Some(next) = &self.journal {
-            let mut left: u64 = parts.iter().map(|part| part.len).sum();
-            while left > 0 {
-                let unit = left.min(NAMED * BLOCK);
-                left -= unit;
-                let at = if next.get() + unit + BLOCK > JOURNAL { 0 } else { next.get() };
-                next.set(at + unit + BLOCK);
-                self.array.write(&[Part { disk: self.disks, at: at + SLAB, len: unit + BLOCK }]).await;
-                self.array.flush([self.disks].into_iter()).await;
-            }
-        }
         self.array.write(&parts).await;
         if durable {
             let disks: BTreeSet<usize> = parts.iter().map(|part| part.disk).collect();
@@ -269,6 +279,24 @@ impl Inner {
         let arm = &self.arms[part.disk];
         if arm.under_way.get() == 0 { 0 } else { arm.at.get().abs_diff(part.at) }
     }
+}
+
+/// Divides rows into what goes to the log with one request each.
+fn units(rows: &[(RowNo, Columns)]) -> impl Iterator<Item = &[(RowNo, Columns)]> {
+    let mut left = rows;
+    std::iter::from_fn(move || {
+        let batches = left.len().div_ceil(BATCH);
+        let fit = (1..=batches).rev().map(|batches| (batches * BATCH).min(left.len()));
+        let unit = fit.into_iter().find(|rows| blocks(&left[..*rows]) <= UNIT).unwrap_or(BATCH.min(left.len()));
+        let (unit, rest) = left.split_at(unit);
+        left = rest;
+        (!unit.is_empty()).then_some(unit)
+    })
+}
+
+/// Counts the blocks that rows are in the log.
+fn blocks(rows: &[(RowNo, Columns)]) -> u64 {
+    rows.iter().map(|(_, columns)| u64::from(columns.count_ones())).sum::<u64>() + rows.len().div_ceil(BATCH) as u64
 }
 
 #[cfg(test)]

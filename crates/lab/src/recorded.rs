@@ -70,9 +70,11 @@ pub fn jobs(text: &str) -> Result<Vec<Job>, String> {
             continue;
         }
         let len = (bytes / requests).next_multiple_of(512);
-        let line = Line { writes: write as f64, len, random: random == 1, depth: 1, durable: false, span: None };
+        let random = random == 1;
+        let name = names[write][usize::from(random)];
+        let line = Line { writes: write as f64, len, random, ..Line::ONE };
         let fsync = (write == 1 && flushes > 0).then(|| (writes / flushes).max(1));
-        jobs.push(Job { name: names[write][random].into(), line, size: Some(bytes), endless: false, fsync });
+        jobs.push(Job { size: Some(bytes), fsync, ..Job::of(name, line) });
     }
     if jobs.is_empty() { Err("nothing was read or written in it".into()) } else { Ok(jobs) }
 }

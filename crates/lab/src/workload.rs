@@ -23,6 +23,16 @@ pub enum Ask {
     Forget(u64, u64),
 }
 
+impl Ask {
+    /// Tells how many bytes it moves.
+    pub fn moves(self) -> u64 {
+        match self {
+            Ask::Write(_, len) | Ask::WriteThrough(_, len) | Ask::Read(_, len) => len,
+            Ask::Flush | Ask::Forget(..) => 0,
+        }
+    }
+}
+
 /// What became of requests: bytes over time.
 #[derive(Clone, Default, Debug)]
 pub struct Trace {
@@ -124,6 +134,27 @@ pub fn drive(
     span: Option<Nanos>,
     flush: bool,
 ) -> Trace {
+    drive_timed(volume, at_rate(asks, None), depth, span, flush)
+}
+
+/// Gives each request the time from the beginning at which it is due, for so many bytes a second; none: at once.
+pub fn at_rate<I: Iterator<Item = Ask>>(asks: I, rate: Option<u64>) -> impl Iterator<Item = (Nanos, Ask)> {
+    let mut before = 0u128;
+    asks.map(move |ask| {
+        let due = rate.map_or(0, |rate| before * 1_000_000_000 / u128::from(rate));
+        before += u128::from(ask.moves());
+        (Nanos(due as u64), ask)
+    })
+}
+
+/// Asks as [`drive`] does, nothing before it is due.
+pub fn drive_timed(
+    volume: &Rc<dyn Volume>,
+    asks: impl Iterator<Item = (Nanos, Ask)> + 'static,
+    depth: usize,
+    span: Option<Nanos>,
+    flush: bool,
+) -> Trace {
     let world = volume.world();
     let start = world.now().0;
     let until = span.map_or(u64::MAX, |span| start + span.0);
@@ -161,19 +192,26 @@ pub fn drive(
     trace
 }
 
-impl<I: Iterator<Item = Ask>> Course<I> {
+impl<I: Iterator<Item = (Nanos, Ask)>> Course<I> {
     async fn run(&self, volume: Rc<dyn Volume>) {
         let world = volume.world();
         while world.now().0 < self.until {
-            let Some(ask) = self.asks.borrow_mut().next() else { return };
-            let len = match ask {
-                Ask::Write(at, len) => (volume.write(at, len, false).await, len).1,
-                Ask::WriteThrough(at, len) => (volume.write(at, len, true).await, len).1,
-                Ask::Read(at, len) => (volume.read(at, len).await, len).1,
-                Ask::Flush => (volume.flush().await, 0).1,
-                Ask::Forget(at, len) => (volume.forget(at, len).await, 0).1,
-            };
-            self.note(world.now().0 - self.start, len);
+            let Some((due, ask)) = self.asks.borrow_mut().next() else { return };
+            let due = self.start + due.0;
+            if due >= self.until {
+                return;
+            }
+            if due > world.now().0 {
+                world.sleep(Nanos(due - world.now().0)).await;
+            }
+            match ask {
+                Ask::Write(at, len) => volume.write(at, len, false).await,
+                Ask::WriteThrough(at, len) => volume.write(at, len, true).await,
+                Ask::Read(at, len) => volume.read(at, len).await,
+                Ask::Flush => volume.flush().await,
+                Ask::Forget(at, len) => volume.forget(at, len).await,
+            }
+            self.note(world.now().0 - self.start, ask.moves());
         }
     }
 

@@ -30,14 +30,10 @@ impl Direct {
     }
 
     fn perform(&self, ask: Ask, buf: &mut Buf, data: &Buf) -> rustix::io::Result<()> {
-        let (mut done, len) = (
-            0,
-            match ask {
-                Ask::Read(_, len) | Ask::Write(_, len) | Ask::WriteThrough(_, len) => len,
-                Ask::Flush => return rustix::fs::fdatasync(&self.disk),
-                Ask::Forget(..) => return Ok(()),
-            },
-        );
+        if ask == Ask::Flush {
+            return rustix::fs::fdatasync(&self.disk);
+        }
+        let (mut done, len) = (0, ask.moves());
         while done < len {
             let span = done as usize..len as usize;
             let moved = match ask {
@@ -95,6 +91,7 @@ impl Target for Direct {
 mod tests {
     use super::super::run;
     use super::*;
+    use weft_engine::units::Nanos;
     use weft_lab::jobs::Job;
 
     #[test]
@@ -112,6 +109,24 @@ mod tests {
         assert_eq!(run(&mut disk, &jobs[1]).unwrap().requests, 256);
         assert!(std::fs::read(&path).unwrap().chunks(64 << 10).all(|part| part == &filling(64 << 10)[..]));
         assert!(Direct::open(&path, true).is_err(), "it is claimed");
+    }
+
+    #[test]
+    fn workloads_by_name_run_and_cameras_keep_their_rate() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        std::fs::File::create(&path).unwrap().set_len(32 << 20).unwrap();
+        let mut disk = Direct::open(&path, true).unwrap();
+        for named in weft_lab::named::NAMED {
+            let mut job = named.jobs().remove(0);
+            job.line.span = Some(Nanos::millis(if job.rate.is_some() { 1000 } else { 50 }));
+            let outcome = run(&mut disk, &job).unwrap();
+            assert!(outcome.job == named.name && outcome.requests > 10, "{outcome:?}");
+            if job.rate.is_some() {
+                // However fast the disk, no more than is due by then: 16 MiB/s.
+                assert!(outcome.bytes <= 16 << 20, "{}", outcome.bytes);
+            }
+        }
     }
 
     #[test]

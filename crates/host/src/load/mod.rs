@@ -16,6 +16,7 @@ use crate::api::error::{Answer, ApiError, Kind};
 use serde::Serialize;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use weft_engine::units::Nanos;
 use weft_lab::jobs::Job;
 use weft_lab::workload::Ask;
 
@@ -36,7 +37,7 @@ pub trait Target {
 
 /// What is still to be asked, and what became of the rest.
 pub struct Source {
-    asks: Mutex<Box<dyn Iterator<Item = Ask> + Send>>,
+    asks: Mutex<Box<dyn Iterator<Item = (Nanos, Ask)> + Send>>,
     begun: Instant,
     until: Option<Duration>,
     seen: Mutex<Seen>,
@@ -98,8 +99,8 @@ pub struct Bucket {
 /// Runs a job.
 pub fn run(target: &mut dyn Target, job: &Job) -> Answer<Outcome> {
     let size = target.size();
-    let Some(asks) = job.asks(size) else {
-        let what = format!("job `{}` asks for {} bytes at once, and there are {size}", job.name, job.line.len);
+    let Some(asks) = job.timed(size) else {
+        let what = format!("job `{}` needs {} bytes at least, and there are {size}", job.name, job.least());
         return Err(ApiError::new(Kind::NotPossible, what));
     };
     if job.writes() && target.read_only() {
@@ -108,7 +109,7 @@ pub fn run(target: &mut dyn Target, job: &Job) -> Answer<Outcome> {
             format!("job `{}` writes, and nothing can be written there", job.name),
         ));
     }
-    let until = job.line.span.map(|span| Duration::from_nanos(span.0)).or(job.endless.then_some(SPAN));
+    let until = job.span().map(|span| Duration::from_nanos(span.0));
     let source = Source { asks: Mutex::new(asks), begun: Instant::now(), until, seen: Mutex::default() };
     target.drive(&source, job.line.depth)?;
     let nanos = source.begun.elapsed().as_nanos() as u64;
@@ -116,25 +117,32 @@ pub fn run(target: &mut dyn Target, job: &Job) -> Answer<Outcome> {
     Ok(seen.outcome(&job.name, nanos))
 }
 
-/// How long a line without end, and without a time of its own, is run for.
-const SPAN: Duration = Duration::from_secs(10);
-
 impl Source {
-    /// What to ask next, and when that was.
+    /// What to ask next, once it is due, and since when it has been: of a job that keeps to a rate, what is asked late
+    /// has taken the longer for it.
     pub fn next(&self) -> Option<(Ask, Instant)> {
-        if self.until.is_some_and(|until| self.begun.elapsed() >= until) {
+        let over = |elapsed| self.until.is_some_and(|until| elapsed >= until);
+        if over(self.begun.elapsed()) {
             return None;
         }
-        let ask = self.asks.lock().expect("nobody panicked while asking").next()?;
-        Some((ask, Instant::now()))
+        let (due, ask) = self.asks.lock().expect("nobody panicked while asking").next()?;
+        if due.0 == 0 {
+            return Some((ask, Instant::now()));
+        }
+        let due = Duration::from_nanos(due.0);
+        if over(due) {
+            return None;
+        }
+        std::thread::sleep(due.saturating_sub(self.begun.elapsed()));
+        Some((ask, self.begun + due))
     }
 
     /// Notes that a request that was asked `then` has ended.
     pub fn note(&self, ask: Ask, then: Instant) {
-        let len = match ask {
-            Ask::Write(_, len) | Ask::WriteThrough(_, len) | Ask::Read(_, len) => len,
-            Ask::Flush | Ask::Forget(..) => return,
-        };
+        let len = ask.moves();
+        if len == 0 {
+            return;
+        }
         let (took, at) = (then.elapsed().as_nanos() as u64, self.begun.elapsed().as_secs() as usize);
         self.seen.lock().expect("nobody panicked while counting").note(took, at, len);
     }

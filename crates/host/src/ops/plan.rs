@@ -35,7 +35,7 @@ pub struct PlanAsk {
     /// What the virtual disk is for: `media`, `vm`, `database`, `backup` or `mixed`, which holds unless said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
-    /// What it is for instead: a line of diskspd, or a job file of fio, as text.
+    /// What it is for instead: a workload by its name, a line of diskspd, or a job file of fio, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs: Option<String>,
     /// Disks that will be added later, written as `disks` are.
@@ -143,7 +143,8 @@ pub fn kind(text: &str) -> Result<Workload, BadValue> {
     let found = kinds.into_iter().find(|(word, _)| *word == text).map(|(_, kind)| kind);
     found.ok_or_else(|| {
         let words = kinds.map(|(word, _)| word).join(", ");
-        BadValue::new(format!("`{text}` is none of {words}, and no file"), "mixed")
+        let named = weft_lab::named::names();
+        BadValue::new(format!("`{text}` is none of {words}, {named}, and no file"), "mixed")
     })
 }
 

@@ -61,8 +61,6 @@ pub enum Verdict {
     Factor(f64),
     /// The source gives an order or a behaviour, no figure: whether the model shows it.
     Order(bool),
-    /// The source's figure cannot be compared.
-    Open,
 }
 
 /// A factor up to which the model counts as near.
@@ -74,7 +72,6 @@ impl Verdict {
         match self {
             Verdict::Exact(holds) | Verdict::Order(holds) => holds,
             Verdict::Factor(factor) => factor <= NEAR,
-            Verdict::Open => false,
         }
     }
 }
@@ -89,7 +86,6 @@ impl std::fmt::Display for Verdict {
             Verdict::Factor(factor) if *factor <= NEAR => write!(f, "yes, x{factor:.2}"),
             Verdict::Factor(factor) if *factor < 100.0 => write!(f, "**no**, x{factor:.1}"),
             Verdict::Factor(_) => f.write_str("**no**, x100 and more"),
-            Verdict::Open => f.write_str("not comparable"),
         }
     }
 }

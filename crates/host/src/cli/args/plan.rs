@@ -5,6 +5,7 @@ use crate::ops::plan::Disks;
 use crate::ops::{plan, values};
 use clap::Args;
 use std::path::PathBuf;
+use weft_lab::jobs::Job;
 use weft_lab::plan::Workload;
 
 /// `weft plan`.
@@ -24,8 +25,8 @@ pub struct Plan {
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::failures_or_none)]
     pub failures: u8,
     /// What the virtual disk is for
-    /// (media, vm, database, backup, mixed), or a file: a job file of fio, what its write_iolog recorded, or a line of
-    /// diskspd
+    /// (media, vm, database, backup, mixed), a name that `weft lab list` has, a line of diskspd, or a file: a job file
+    /// of fio, what its write_iolog recorded, or such a line
     #[arg(long, value_name = "WORKLOAD|FILE", default_value = "mixed", value_parser = workload)]
     pub workload: For,
     /// Disks that will be added later, as in --disks [default: four more of the commonest]
@@ -58,10 +59,13 @@ pub enum For {
     Kind(Workload),
     /// What a file describes.
     File(PathBuf),
+    /// A workload that has a name, or a line of diskspd.
+    Told(String),
 }
 
 fn workload(text: &str) -> Result<For, BadValue> {
     match plan::kind(text) {
+        Err(_) if Job::is_told_by(text) => Ok(For::Told(text.into())),
         Err(_) if PathBuf::from(text).is_file() => Ok(For::File(text.into())),
         kind => kind.map(For::Kind),
     }

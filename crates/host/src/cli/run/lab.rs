@@ -15,6 +15,7 @@ impl Session<'_, '_> {
             Lab::Run(Which { on: Some(target), workload: Some(workload), yes, .. }) => {
                 self.load(target, workload, *yes)
             }
+            Lab::Run(Which { workload: Some(workload), .. }) => self.load_models(workload),
             Lab::Run(which) => {
                 let chosen: Vec<&Claim> = match which.all {
                     true => all(),

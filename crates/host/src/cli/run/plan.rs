@@ -27,6 +27,9 @@ impl Session<'_, '_> {
         let (workload, jobs) = match &told.workload {
             args::For::Kind(kind) => (*kind, Vec::new()),
             args::For::File(path) => (Workload::Own, own(path)?),
+            args::For::Told(text) => {
+                (Workload::Own, Job::read(text).map_err(|why| ApiError::new(Kind::InvalidInput, why))?)
+            }
         };
         let question = Question {
             disks,
