@@ -150,10 +150,12 @@ pub enum Mutant {
     LastCopyShifted = 71,
     /// A disk that went on, where a person told older disks to, is taken for one that only missed something.
     StrayedBelieved = 72,
+    /// A batch that was cut short when the pool was to be closed is never written, though its disks come back.
+    CutBatchForgotten = 73,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 72] = [
+pub const ALL: [Mutant; 73] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -226,6 +228,7 @@ pub const ALL: [Mutant; 72] = [
     Mutant::ShiftNotAsked,
     Mutant::LastCopyShifted,
     Mutant::StrayedBelieved,
+    Mutant::CutBatchForgotten,
 ];
 
 /// The mutant of this name.

@@ -114,6 +114,10 @@ const OTHERS: [(Profile, u64); 29] = [
     (Profile::Damage, 9_000_465),
     // Told to go on without a disk that had gone on alone, the pool took that for one that only missed something.
     (Profile::Forced, 9_000_936),
+    // The pool was closed while it was frozen: stripes that waited for room in the log waited for ever; and where disks
+    // came back just then, a batch that had been cut short was missing.
+    (Profile::Split, 10_000_372),
+    (Profile::Split, 10_000_435),
     // A repair waited for its own record, which waited for what the repair was about to bring.
     (Profile::Outage, 4_001_270),
     // What a checkpoint had left that was cut off, of pages that nothing needs, counted as damage.

@@ -31,7 +31,8 @@ pub async fn committer(store: Rc<Store>) {
         let (some, now) = store.log.pending();
         let outdated =
             store.labels.outdated.get() && !store.read_only || store.limbo.is_due(store.signals.changes.get());
-        if store.log.failure().is_some() || store.stopping.get() && !some && !outdated {
+        let cut_short = store.commits.cut_short.borrow().is_some();
+        if store.log.failure().is_some() || store.stopping.get() && !some && !outdated && !cut_short {
             return;
         }
         if store.limbo.is_undecided() {
@@ -40,7 +41,7 @@ pub async fn committer(store: Rc<Store>) {
         if !store.limbo.is_empty() && !store.limbo.watch(true) {
             start_limbo_watch(&store);
         }
-        let due = now || outdated || some && store.stopping.get();
+        let due = now || outdated || cut_short || some && store.stopping.get();
         if !due {
             let woken = store.log.wake.changed();
             if some {
@@ -127,6 +128,10 @@ impl Store {
     async fn commit_once(&self) -> Result<bool> {
         let _turn = self.commits.committing.take().await;
         self.thawed().await?;
+        if let Some(taken) = self.commits.cut_short.take() {
+            self.commit_taken(taken).await?;
+            return Ok(true);
+        }
         self.settle_limbo().await;
         let seen = self.commits.comings_and_goings.get();
         let Some(bound) = self.log.next_batch() else {
@@ -161,8 +166,22 @@ impl Store {
         if is_stale() {
             return Ok(true);
         }
-        let taken = self.log.take(bound);
-        let crc = self.write_batch(&taken).await?;
+        self.commit_taken(self.log.take(bound)).await?;
+        Ok(true)
+    }
+
+    /// Writes a batch that was taken. One that is cut short, for the pool is being closed without its disks, is the
+    /// next one again if they come back all the same, and not another one: some disks may have it.
+    async fn commit_taken(&self, taken: Taken) -> Result<()> {
+        let crc = match self.write_batch(&taken).await {
+            Ok(crc) => crc,
+            Err(error) => {
+                if !mutant::active(Mutant::CutBatchForgotten) {
+                    *self.commits.cut_short.borrow_mut() = Some(taken);
+                }
+                return Err(error);
+            }
+        };
         self.log.written(&taken, crc);
         self.limbo.durable(self.log.durable());
         self.settle_packs(self.log.durable());
@@ -171,7 +190,7 @@ impl Store {
         if !mutant::active(Mutant::ReuseBeforeCommit) {
             self.release_freed(self.log.durable());
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Makes free what records below `durable` let go of, and tells who waits for room.

@@ -158,11 +158,15 @@ impl Store {
     /// Makes every record below `seq` durable, for the pool itself: waits while it is frozen, unless it is being
     /// closed.
     pub async fn make_logged(&self, seq: u64) -> Result<()> {
-        let closing = || match self.frozen() {
+        self.log.make_durable_unless(seq, || self.check_not_closing()).await
+    }
+
+    /// Refuses what would wait for disks while the pool is being closed.
+    pub fn check_not_closing(&self) -> Result<()> {
+        match self.frozen() {
             Some(reason) if self.freeze.closing.get() => Err(frozen(reason)),
             _ => Ok(()),
-        };
-        self.log.make_durable_unless(seq, closing).await
+        }
     }
 
     /// What the pool lacks to go on: labels, log and metadata each need some of their disks.

@@ -8,6 +8,7 @@ use super::streams::Streams;
 use super::timeout::Timeout;
 use super::tuning::Tuning;
 use super::turns::Turns;
+use crate::log::Taken;
 use crate::sync::{Signal, Turn};
 use crate::units::{DiskNo, Nanos, VdiskNo};
 use crate::world::World;
@@ -62,6 +63,8 @@ pub struct Commits {
     pub committed_at: Cell<Nanos>,
     /// Held by whoever writes the log.
     pub committing: Turn,
+    /// The next batch, where it was cut short.
+    pub cut_short: RefCell<Option<Taken>>,
     /// Log records with data that is nowhere else: (sequence number, virtual disk, stripe).
     pub landings: RefCell<BTreeSet<(u64, VdiskNo, u64)>>,
     /// Log disks that lacked batches when the pool was opened: the number of the first.

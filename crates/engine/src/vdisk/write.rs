@@ -366,7 +366,8 @@ impl Vdisk {
         let held = &self.queue_for(room).held;
         held.set(held.get() + 1);
         self.moved.notify();
-        let reserved = self.store.log.reserve_unless(len, room, || self.check_there()).await;
+        let refused = || self.check_there().and_then(|()| self.store.check_not_closing());
+        let reserved = self.store.log.reserve_unless(len, room, refused).await;
         held.set(held.get() - 1);
         reserved
     }
