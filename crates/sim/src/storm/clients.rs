@@ -62,6 +62,8 @@ pub(super) struct Shared {
     pub(super) full: Cell<u64>,
     /// Operations that ended with an error that was excused.
     pub(super) excused: Cell<u64>,
+    /// Whether the pool may freeze: one disk fails, and another one that went with it is put back, and has no vote.
+    pub(super) may_freeze: Cell<bool>,
     pub(super) strain: Rc<Strain>,
     /// What another machine found in the pool that it opened meanwhile: nothing may be called durable that is not
     /// there.
@@ -85,6 +87,7 @@ impl Shared {
             failure: RefCell::new(None),
             full: Cell::new(0),
             excused: Cell::new(0),
+            may_freeze: Cell::new(false),
             strain,
             rival: RefCell::new(None),
             rests: Cell::new((0.1, 30_000_000)),
@@ -105,7 +108,8 @@ impl Shared {
 
     /// `error` ended an operation that began at `began`: a failure, or excused.
     fn fail(&self, what: String, error: Error, began: Nanos) -> Result<(), String> {
-        if !self.strain.excuses(began) {
+        let is_frozen = error.kind == ErrorKind::Frozen && self.may_freeze.get();
+        if !is_frozen && !self.strain.excuses(began) {
             return Err(format!("{what}: {error}"));
         }
         self.excused.set(self.excused.get() + 1);

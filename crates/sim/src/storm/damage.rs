@@ -137,6 +137,7 @@ impl Storm {
     pub(super) fn start_copies(&mut self) {
         let Some(past) = self.past.clone() else { return };
         past.victims.replace(self.scene.victims.clone());
+        self.shared.may_freeze.set(self.scene.victims.len() > 1);
         for at in self.scene.victims.clone() {
             past.keep(at, &self.rig.disks[at]);
             let (world, disks, pool) = (self.rig.world.clone(), self.rig.disks.clone(), self.rig.pool());
