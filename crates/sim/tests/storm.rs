@@ -106,7 +106,8 @@ const OTHERS: [(Profile, u64); 29] = [
     // A disk had got one label since the copy of it, whatever others got meanwhile; or two, of which others knew one.
     (Profile::Damage, 8_000_492),
     (Profile::Damage, 8_000_432),
-    // A copy of what another machine had made of the disk was put back.
+    // A copy of what another machine had made of the disk was put back; and a blank one after it.
+    (Profile::Damage, 12_001_451),
     (Profile::Damage, 8_001_829),
     // A rebalance sent metadata to a disk that was not up to date, found it elsewhere, and went on for ever.
     (Profile::Damage, 8_001_442),

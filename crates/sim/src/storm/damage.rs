@@ -199,6 +199,7 @@ impl Storm {
                     let blank = DiskImage::blank(disk.image().shape());
                     past.replace(at, &disk, &blank);
                     past.strange.borrow_mut().insert(at);
+                    past.diverged.borrow_mut().remove(&at);
                 }
                 1 => self.diverge(at, &past),
                 _ => {
