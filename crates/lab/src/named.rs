@@ -187,7 +187,7 @@ pub(crate) fn cameras(room: u64, line: Line) -> impl Iterator<Item = Ask> + Send
         let (camera, turn) = (nth % cameras, nth / cameras);
         let written = turn * len + camera * file / cameras / len * len;
         let at = (written / file % rounds * cameras + camera) * file + written % file;
-        let full = (written + len) % file == 0;
+        let full = (written + len).is_multiple_of(file);
         std::iter::once(Ask::Write(at, len)).chain(full.then_some(Ask::Flush))
     })
 }

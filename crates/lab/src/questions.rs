@@ -52,6 +52,19 @@ pub fn asked() -> Vec<Asked> {
         ),
         ask("twenty-four SSDs for virtual machines", of(&[(24, 960 * GB, Class::Ssd)]), 1, Workload::Vm),
         ask("a database on eight disks", hdd(8, 2 * TB), 1, Workload::Database),
+        ask(
+            "the SQL server of Q56, data: 24 disks of 10,000 rpm",
+            of(&[(24, 600 * GB, Class::Hdd10k)]),
+            1,
+            Workload::Database,
+        ),
+        ask(
+            "the SQL server of Q56, log: 8 disks of 15,000 rpm",
+            of(&[(8, 146 * GB, Class::Hdd15k)]),
+            1,
+            Workload::Backup,
+        ),
+        ask("the SQL server of Q56, backups: 16 disks of 1 TB", hdd(16, TB), 1, Workload::Backup),
         ask("two disks", hdd(2, 4 * TB), 1, Workload::Mixed),
         ask(
             "three disks, one of them larger",

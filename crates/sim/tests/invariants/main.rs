@@ -16,6 +16,12 @@ fn a_check_that_only_looks_changes_nothing() {
     check::a_check_that_only_looks_changes_nothing();
 }
 
+/// store/proof.rs, invariant 4.
+#[test]
+fn a_copy_that_lacks_its_checksums_is_damage() {
+    check::a_copy_that_lacks_its_checksums_is_damage();
+}
+
 /// pool/check.rs, invariant 2, beyond the redundancy.
 #[test]
 fn what_is_lost_is_told_by_a_look_as_by_a_repair() {
