@@ -152,10 +152,12 @@ pub enum Mutant {
     StrayedBelieved = 72,
     /// A batch that was cut short when the pool was to be closed is never written, though its disks come back.
     CutBatchForgotten = 73,
+    /// A copy of a page of the tree whose disk is too slow to tell passes for a sound one.
+    LateTreeCopyPassed = 74,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 73] = [
+pub const ALL: [Mutant; 74] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -229,6 +231,7 @@ pub const ALL: [Mutant; 73] = [
     Mutant::LastCopyShifted,
     Mutant::StrayedBelieved,
     Mutant::CutBatchForgotten,
+    Mutant::LateTreeCopyPassed,
 ];
 
 /// The mutant of this name.

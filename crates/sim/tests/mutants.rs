@@ -213,6 +213,7 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
             let story = put_back::a_disk_that_went_on_while_an_older_one_was_told_to_is_proven;
             Catcher::Both(story, Profile::Forced, 9_000_936)
         }
+        Mutant::LateTreeCopyPassed => Catcher::Storm(Profile::Damage, 14_000_559),
         Mutant::CutBatchForgotten => Catcher::Storm(Profile::Split, 10_000_435),
         Mutant::LateCopyForgotten => Catcher::Storm(Profile::Many, 4_001_838),
         Mutant::PackMemoryUncounted => Catcher::Story(fine::packed_units_are_no_more_than_their_memory_takes),

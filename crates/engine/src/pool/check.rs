@@ -3,6 +3,7 @@
 //! Invariants
 //! 1. A check that does not repair changes nothing: no block of data or metadata, and nobody's count of bad blocks.
 //! 2. What it counts as curable, a repair right after it heals, and nothing else.
+//! 3. No copy counts as sound whose disk has not answered: it is waited for as long as for a write, and named then.
 
 use super::Pool;
 use super::moves::{Homed, PAGES_AT_ONCE};
@@ -15,7 +16,7 @@ use crate::store::meta::copies::TreeProof;
 use crate::store::proof::Proof;
 use crate::stripe::table::Place;
 use crate::tree;
-use crate::units::{ByteCount, DiskNo, SegmentNo, TableNo};
+use crate::units::{ByteCount, DiskNo, Nanos, SegmentNo, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -120,35 +121,74 @@ impl Pool {
         let mut dirty = false;
         for segment in metadata {
             for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
-                let (began, mut left) = (self.store.world.now(), group.to_vec());
-                loop {
-                    let (proofs, again) = self.prove_group(&left, repair).await;
-                    dirty |= proofs.iter().any(|(_, proof)| matches!(proof, Ok(Proof::Behind { .. })));
-                    let is_wrong = |proof: &Proof| matches!(proof, Proof::Damaged | Proof::Behind { awaited: false });
-                    let wrong = proofs.iter().filter(|(_, proof)| proof.as_ref().is_ok_and(is_wrong));
-                    damaged.pages.extend(wrong.map(|(id, _)| *id));
-                    let errors = proofs.into_iter().filter_map(|(_, proof)| proof.err());
-                    report.problems.extend(errors.map(|error| error.context));
-                    // A disk that stalls is waited for as long as for a write.
-                    let waited = self.store.world.now().since(began);
-                    if again.is_empty() || waited > self.store.tuning.write_limit {
-                        report.silent.extend(again.into_iter().map(|(no, _)| no));
-                        break;
-                    }
-                    self.store.pause().await;
-                    left = again.into_iter().map(|(_, page)| page).collect();
-                }
+                dirty |= self.prove_group_in_time(group, repair, damaged, report).await;
             }
             for blocks in self.store.tree_blocks_in(segment).chunks(PAGES_AT_ONCE) {
-                let proof = self.prove_tree_group(segment, blocks, repair).await?;
-                dirty |= !proof.lost.is_empty();
-                damaged.tree.extend(proof.damaged.into_iter().chain(proof.lost));
+                dirty |= self.prove_tree_in_time(segment, blocks, repair, damaged, report).await?;
             }
         }
         if dirty && repair {
             self.checkpoint().await?;
         }
         Ok(dirty)
+    }
+
+    /// Proves some metadata pages. A disk that stalls is waited for as long as for a write. Says whether some are to be
+    /// written anew from memory.
+    async fn prove_group_in_time(
+        &self,
+        group: &[Homed],
+        repair: bool,
+        damaged: &mut Damaged,
+        report: &mut CheckReport,
+    ) -> bool {
+        let (began, mut left, mut behind) = (self.store.world.now(), group.to_vec(), false);
+        loop {
+            let (proofs, again) = self.prove_group(&left, repair).await;
+            behind |= proofs.iter().any(|(_, proof)| matches!(proof, Ok(Proof::Behind { .. })));
+            let is_wrong = |proof: &Proof| matches!(proof, Proof::Damaged | Proof::Behind { awaited: false });
+            let wrong = proofs.iter().filter(|(_, proof)| proof.as_ref().is_ok_and(is_wrong));
+            damaged.pages.extend(wrong.map(|(id, _)| *id));
+            let errors = proofs.into_iter().filter_map(|(_, proof)| proof.err());
+            report.problems.extend(errors.map(|error| error.context));
+            if !self.goes_on(began, again.iter().map(|(no, _)| *no), report).await {
+                return behind;
+            }
+            left = again.into_iter().map(|(_, page)| page).collect();
+        }
+    }
+
+    /// Proves some pages of the tree, and waits as [`Pool::prove_group_in_time`] does. Says whether some are lost.
+    async fn prove_tree_in_time(
+        &self,
+        segment: SegmentNo,
+        blocks: &[u32],
+        repair: bool,
+        damaged: &mut Damaged,
+        report: &mut CheckReport,
+    ) -> Result<bool> {
+        let (began, mut left, mut lost) = (self.store.world.now(), blocks.to_vec(), false);
+        loop {
+            let proof = self.prove_tree_group(segment, &left, repair).await?;
+            lost |= !proof.lost.is_empty();
+            damaged.tree.extend(proof.damaged.into_iter().chain(proof.lost));
+            if !self.goes_on(began, proof.late.iter().map(|(no, _)| *no), report).await {
+                return Ok(lost);
+            }
+            left = proof.late.into_iter().map(|(_, block)| block).collect();
+        }
+    }
+
+    /// Whether disks that were too slow to tell what they have are asked once more, a moment later, as they have not
+    /// been waited for long enough since `began`. Else they are silent.
+    async fn goes_on(&self, began: Nanos, late: impl Iterator<Item = DiskNo>, report: &mut CheckReport) -> bool {
+        let late: BTreeSet<DiskNo> = late.collect();
+        if late.is_empty() || self.store.world.now().since(began) > self.store.tuning.write_limit {
+            report.silent.extend(late);
+            return false;
+        }
+        self.store.pause().await;
+        true
     }
 
     /// Proves some pages of the tree. What those held that no copy has is in memory: where it `mends`, the tree begins

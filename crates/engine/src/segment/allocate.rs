@@ -119,17 +119,12 @@ impl Map {
         wanted: impl Fn(&DiskRoom) -> bool,
     ) -> Option<DiskNo> {
         let record = &self.segments.get(&segment)?.record;
-        let domain =
-            |no: DiskNo| self.disks.get(&no).map(|disk| disk.record.domain.as_str()).filter(|name| !name.is_empty());
-        // Other slots of it may be on their way.
-        let bound_for = || self.in_transit.iter().filter(|(_, of)| **of == Some(segment)).map(|(at, _)| *at);
-        let others = || {
-            let there = record.slabs.iter().enumerate().filter(|(other, _)| *other != slot).filter_map(|(_, at)| *at);
-            there.chain(bound_for())
-        };
         let table = self.tables.get(&record.owner).map_or(0, |table| table.record.disks);
         let spares = self.disks.values().filter(|disk| disk.healthy && disk.record.usage == Usage::HotSpare);
-        let unused = |no: DiskNo| record.slabs.iter().flatten().copied().chain(bound_for()).all(|at| at.disk != no);
+        let unused = |no: DiskNo| {
+            let there = record.slabs.iter().flatten().copied();
+            there.chain(self.bound_for(segment)).all(|at| at.disk != no)
+        };
         let fits = |disk: &&DiskRoom| {
             let no = disk.record.no;
             let double = || self.may_double(segment, slot) && record.slabs[slot].is_none_or(|at| at.disk != no);
@@ -138,10 +133,25 @@ impl Map {
         };
         let good = |disk: &&DiskRoom| {
             let no = disk.record.no;
-            let apart = domain(no).is_none_or(|name| others().all(|at| domain(at.disk) != Some(name)));
+            let apart = !self.shares_domain(segment, slot, no);
             (unused(no), apart, disk.record.usage == Usage::HotSpare, disk.free.count(), core::cmp::Reverse(no))
         };
         self.disks_for(table).chain(spares).filter(fits).max_by_key(good).map(|disk| disk.record.no)
+    }
+
+    /// Whether disk `no` is in the domain of another slot of the segment, wherever that is or is going.
+    pub fn shares_domain(&self, segment: SegmentNo, slot: usize, no: DiskNo) -> bool {
+        let domain =
+            |no: DiskNo| self.disks.get(&no).map(|disk| disk.record.domain.as_str()).filter(|name| !name.is_empty());
+        let (Some(name), Some(found)) = (domain(no), self.segments.get(&segment)) else { return false };
+        let others = found.record.slabs.iter().enumerate().filter(|(other, _)| *other != slot);
+        let mut others = others.filter_map(|(_, at)| *at).chain(self.bound_for(segment));
+        others.any(|at| domain(at.disk) == Some(name))
+    }
+
+    /// Slabs that slots of a segment are on their way to.
+    fn bound_for(&self, segment: SegmentNo) -> impl Iterator<Item = SlabAt> {
+        self.in_transit.iter().filter(move |(_, of)| **of == Some(segment)).map(|(at, _)| *at)
     }
 
     /// Takes a free slab on the disk that [`Map::home_for`] names.

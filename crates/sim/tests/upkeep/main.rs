@@ -10,7 +10,7 @@ use weft_engine::format::Id;
 use weft_engine::format::record::{Media, OWNER_METADATA, SegmentRecord, Usage};
 use weft_engine::geometry::Resiliency;
 use weft_engine::pool::job::{JobInfo, JobKind, JobState, has_ended};
-use weft_engine::pool::{NewDisk, Pool, VdiskSpec};
+use weft_engine::pool::{DiskChange, NewDisk, Pool, VdiskSpec};
 use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_sim::rig::Rig;
 use weft_sim::rng::Rng;
@@ -225,6 +225,34 @@ fn a_rebalance_ends_where_the_emptiest_disk_takes_nothing() {
     assert_eq!(ended.state, JobState::Done, "{ended:?}");
     assert!(pool.store().metadata_homes().values().any(|on| on >> 4 & 1 == 1));
     sound(&rig);
+}
+
+/// The two copies of everything are in two domains; the disk that joins is in one of them.
+#[test]
+fn a_rebalance_brings_no_two_slots_of_a_stripe_into_one_domain() {
+    let (rig, _) = pool(12, 3, 2, Resiliency::Mirror { copies: 2 }, 1);
+    let pool = rig.pool();
+    let named = pool.clone();
+    let new = NewDisk { disk: Rc::new(rig.disks[2].clone()), id: Id([97; 16]), name: "new".into(), media: Media::Ssd };
+    rig.run(async move {
+        named.disk_add(new, Usage::ManualSelect).await.unwrap();
+        for (no, domain) in [(0, "a"), (1, "b"), (2, "a")] {
+            let domain = Some(domain.into());
+            named.disk_set(DiskNo(no), DiskChange { domain, ..DiskChange::default() }).await.unwrap();
+        }
+    });
+    write(&rig, 0, 8 << 20, 1);
+    let used = pool.clone();
+    let change = DiskChange { usage: Some(Usage::AutoSelect), ..DiskChange::default() };
+    rig.run(async move { used.disk_set(DiskNo(2), change).await.unwrap() });
+    let ended = job(&rig, JobKind::Rebalance);
+    assert_eq!(ended.state, JobState::Done, "{ended:?}");
+    let map = pool.store().map.borrow();
+    let data = map.segments.values().filter(|segment| segment.record.owner != OWNER_METADATA);
+    let on = |segment: &SegmentRecord| segment.slabs.iter().flatten().map(|at| at.disk.0).collect::<Vec<_>>();
+    let homes: Vec<Vec<u16>> = data.map(|segment| on(&segment.record)).collect();
+    assert!(homes.iter().all(|home| home.contains(&1)), "one copy of each stays in domain b: {homes:?}");
+    assert!(homes.iter().filter(|home| home.contains(&2)).count() > 1, "disk 2 takes its part: {homes:?}");
 }
 
 #[test]

@@ -130,9 +130,11 @@ impl Pool {
             let sound = record.missed == 0 && (record.owner == OWNER_METADATA || map.unsound(record) == 0);
             sound || mutant::active(Mutant::LastCopyShifted)
         };
-        // What it does not take would go elsewhere, and be sent to it again for ever.
-        let takes = |segment: SegmentNo, slot: usize, to: DiskNo| {
-            map.home_for(segment, slot, Some(to)).is_some() || mutant::active(Mutant::ShiftNotAsked)
+        // What it does not take would go elsewhere, and be sent to it again for ever. Nor is balance worth what domains
+        // are for.
+        let takes = |segment: SegmentNo, slot: usize, from: DiskNo, to: DiskNo| {
+            let crowds = map.shares_domain(segment, slot, to) && !map.shares_domain(segment, slot, from);
+            !crowds && map.home_for(segment, slot, Some(to)).is_some() || mutant::active(Mutant::ShiftNotAsked)
         };
         let mut disks: Vec<DiskNo> = map.writable_disks().map(|disk| disk.record.no).collect();
         disks.sort_by_key(|no| (level(*no, 0), *no));
@@ -146,7 +148,7 @@ impl Pool {
                     let slots = slots_on(&segment.record, *from);
                     let slot = slots.trailing_zeros() as usize;
                     let here = slots_on(&segment.record, *to) != 0 || segment.moving.is_some();
-                    (slots != 0 && is_whole(&segment.record) && !here && takes(segment.record.id, slot, *to))
+                    (slots != 0 && is_whole(&segment.record) && !here && takes(segment.record.id, slot, *from, *to))
                         .then_some((segment.record.id, slot, *to))
                 });
                 if fitting.is_some() {

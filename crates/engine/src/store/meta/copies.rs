@@ -18,7 +18,7 @@ use crate::io::{Buf, IoSlice};
 use crate::mutant::{self, Mutant};
 use crate::store::{Store, join};
 use crate::tree::{PageRef, Place};
-use crate::units::{BLOCK, SegmentNo};
+use crate::units::{BLOCK, DiskNo, SegmentNo};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -36,6 +36,16 @@ pub struct TreeProof {
     pub damaged: Vec<Place>,
     /// Pages that no copy has.
     pub lost: Vec<Place>,
+    /// Blocks of the segment of which a disk takes longer to tell than the read timeout.
+    pub late: Vec<(DiskNo, u32)>,
+}
+
+/// What the proof of one page of the tree found.
+struct PageProof {
+    /// How many copies are wrong; `None`: no copy has it.
+    wrong: Option<usize>,
+    /// A disk that did not tell what it has in time.
+    late: Option<DiskNo>,
 }
 
 impl Store {
@@ -150,7 +160,9 @@ impl Store {
         let proven = join(places.iter().map(|place| self.prove_tree_page(*place, &refs, mends))).await;
         let mut proof = TreeProof::default();
         for (place, proven) in places.into_iter().zip(proven) {
-            match proven? {
+            let PageProof { wrong, late } = proven?;
+            proof.late.extend(late.map(|no| (no, block_of(place).1)));
+            match wrong {
                 None => proof.lost.push(place),
                 Some(0) => {}
                 Some(_) => proof.damaged.push(place),
@@ -159,14 +171,15 @@ impl Store {
         Ok(proof)
     }
 
-    /// How many copies of a page are wrong; `None`: no copy has it.
-    async fn prove_tree_page(&self, place: Place, refs: &Refs, mends: bool) -> Result<Option<usize>> {
+    async fn prove_tree_page(&self, place: Place, refs: &Refs, mends: bool) -> Result<PageProof> {
         let (copies, found) = self.read_all_tree_copies(place, None).await;
+        let late = copies.iter().zip(&found).find(|(_, found)| matches!(found, Copied::Late)).map(|(at, _)| at.disk);
+        let late = late.filter(|_| !mutant::active(Mutant::LateTreeCopyPassed));
         let Some(image) = self.tree_image(place, &copies, &found, refs).await? else {
             // Nothing may refer to it: places of which nobody knows better count as taken.
             let wanted = refs.get(self).await?.contains_key(&place);
             let is_open = !wanted || found.iter().any(|found| matches!(found, Copied::Late));
-            return Ok(is_open.then_some(0));
+            return Ok(PageProof { wrong: is_open.then_some(0), late: late.filter(|_| wanted) });
         };
         let is_wrong = |found: &Copied| match found {
             Copied::Image(own) => own[..] != image[..],
@@ -178,7 +191,7 @@ impl Store {
         if mends {
             self.heal_tree_copies(place, &bad, &image).await;
         }
-        Ok(Some(bad.len()))
+        Ok(PageProof { wrong: Some(bad.len()), late })
     }
 
     /// The image of what lies at `place`, of what its copies gave (invariant 5).
