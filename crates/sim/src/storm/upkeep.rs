@@ -12,11 +12,15 @@ use weft_engine::error::{ErrorKind, Result};
 use weft_engine::format::Id;
 use weft_engine::format::label::{DiskPlan, Label};
 use weft_engine::format::record::{Media, SettingsRecord, Usage};
+use weft_engine::health::DiskState;
 use weft_engine::pool::info::DiskInfo;
 use weft_engine::pool::job::{JobInfo, JobKind, JobState, has_ended};
 use weft_engine::pool::{DiskChange, NewDisk, Pool};
 use weft_engine::units::{BLOCK, ByteCount, DiskNo, JobNo, Nanos};
 use weft_engine::world::World;
+
+/// How long a pool of which all disks are there may take until all of them are up to date again.
+const HEALS_WITHIN: Nanos = Nanos::secs(60);
 
 /// Why upkeep left something undone.
 enum Unsettled {
@@ -222,6 +226,7 @@ impl Storm {
         Err(Unsettled::Fault(format!("disks came or went in each of {ROUNDS} repairs")))
     }
 
+    /// Asks for a repair, and waits until nothing is left to do.
     fn settle_jobs(&self) -> std::result::Result<(), Unsettled> {
         let pool = self.rig.pool();
         self.rig.run(async move {
@@ -242,11 +247,21 @@ impl Storm {
             if repaired.state != JobState::Done {
                 return Err(Unsettled::left_by(&repaired));
             }
-            while let Some(job) = pool.jobs().into_iter().find(|job| !has_ended(job.state)) {
-                let ended = pool.job_wait(job.id).await.map_err(|error| format!("waiting for {job:?}: {error}"))?;
-                if ended.kind == JobKind::Repair && ended.state != JobState::Done {
-                    return Err(Unsettled::left_by(&ended));
+            // A repair that was under way may have been past a disk that came then: the pool sees to that by itself.
+            let (began, is_stale) = (pool.store().world.now(), |disk: &DiskInfo| disk.state == DiskState::Stale);
+            loop {
+                while let Some(job) = pool.jobs().into_iter().find(|job| !has_ended(job.state)) {
+                    let ended = pool.job_wait(job.id).await.map_err(|error| format!("waiting for {job:?}: {error}"))?;
+                    if ended.kind == JobKind::Repair && ended.state != JobState::Done {
+                        return Err(Unsettled::left_by(&ended));
+                    }
                 }
+                let Some(stale) = pool.info().disks.into_iter().find(is_stale) else { break };
+                if pool.store().world.now().since(began) > HEALS_WITHIN {
+                    let why = format!("disk {} is there and stays out of date: {:?}", stale.no, pool.jobs());
+                    return Err(Unsettled::Fault(why));
+                }
+                pool.store().world.sleep(Nanos::secs(1)).await;
             }
             match pool.unsound_bytes().0 {
                 0 => Ok(()),
