@@ -88,8 +88,16 @@ fn map_of(layout: Layout) -> (Map, TableNo) {
     let plans = MIXED_GB.map(|gb| plan(gb).expect("the disk is large enough"));
     let mut map = empty_map(&plans, SLAB);
     let (name, size) = (String::from("vdisk"), ByteCount::gib(1));
-    let vdisk =
-        VdiskRecord { id: VdiskNo(0), name, size, sector: 4096, fixed: true, tables: Vec::new(), fine_share: None };
+    let vdisk = VdiskRecord {
+        id: VdiskNo(0),
+        name,
+        size,
+        sector: 4096,
+        fixed: true,
+        tables: Vec::new(),
+        fine_share: None,
+        cache: None,
+    };
     let (id, _) = map.new_vdisk(vdisk, layout, 0);
     let table = map.vdisks[&id].tables[0];
     (map, table)

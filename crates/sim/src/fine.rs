@@ -2,6 +2,7 @@
 //! does not hold.
 
 pub mod beside;
+pub mod cache;
 pub mod share;
 
 use crate::rig::{Rig, resiliencies};
@@ -112,8 +113,15 @@ impl Story {
         self.vdisk().packed().0
     }
 
-    /// Compares every unit with what was written.
+    /// Compares every unit with what was written, and has the pool checked.
     fn prove(&self) {
+        self.prove_bytes();
+        let pool = self.rig.pool();
+        let report = self.rig.run(async move { pool.check(false).await.unwrap() });
+        assert!(report.is_sound(), "{report:?}");
+    }
+
+    fn prove_bytes(&self) {
         let (vdisk, len) = (self.vdisk(), self.units() * UNIT);
         let bytes = self.rig.run(async move {
             let mut bytes = vec![0xAA; len as usize];
@@ -125,9 +133,20 @@ impl Story {
             let found = &bytes[(unit * UNIT) as usize..][..UNIT as usize];
             assert!(found == bytes_of(word, UNIT), "unit {unit} is not of {word}, it is of {}", found[0]);
         }
-        let pool = self.rig.pool();
-        let report = self.rig.run(async move { pool.check(false).await.unwrap() });
-        assert!(report.is_sound(), "{report:?}");
+    }
+
+    /// Whether the labels on the disks say that there may be this: on all, or on none.
+    fn labels_say(&self, feature: u64) -> bool {
+        let found = self.rig.disks.iter().map(|disk| {
+            let slots = DiskPlan::label_slots(disk.shape().capacity);
+            let labels =
+                slots.map(|at| disk.peek(at, ByteCount(BLOCK)).ok().and_then(|block| Label::decode(&block).ok()?));
+            let newest = labels.into_iter().flatten().max_by_key(|label| label.serial).expect("it has a label");
+            newest.features & feature != 0
+        });
+        let found: Vec<bool> = found.collect();
+        assert!(found.iter().all(|says| *says == found[0]), "{found:?}");
+        found[0]
     }
 
     fn crash(&mut self) {
@@ -361,31 +380,17 @@ pub fn a_virtual_disk_with_packed_stripes_is_removed_beside_the_mover_and_leaves
     assert!(report.is_sound(), "{report:?}");
 }
 
-/// Whether the labels on the disks say that there may be packed stripes: on all, or on none.
-fn says_packed(story: &Story) -> bool {
-    let found = story.rig.disks.iter().map(|disk| {
-        let slots = DiskPlan::label_slots(disk.shape().capacity);
-        let labels =
-            slots.map(|at| disk.peek(at, ByteCount(BLOCK)).ok().and_then(|block| Label::decode(&block).ok()?));
-        let newest = labels.into_iter().flatten().max_by_key(|label| label.serial).expect("it has a label");
-        newest.features & FEATURE_PACKS != 0
-    });
-    let found: Vec<bool> = found.collect();
-    assert!(found.iter().all(|says| *says == found[0]), "{found:?}");
-    found[0]
-}
-
 /// Who does not know packed stripes may open a pool that has none: before the first, and after the last.
 pub fn the_bit_of_packed_stripes_is_set_before_the_first_and_goes_with_the_last() {
     let mut story = Story::new(12, PARITY);
     story.fill(1);
     story.rig.close().unwrap();
-    assert!(!says_packed(&story), "nothing was packed yet");
+    assert!(!story.labels_say(FEATURE_PACKS), "nothing was packed yet");
     story.rig.open(&mut story.rng).unwrap();
     story.scatter(60, 1000);
     story.flush();
     story.destage();
-    assert!(story.packed() > 0 && says_packed(&story));
+    assert!(story.packed() > 0 && story.labels_say(FEATURE_PACKS));
     story.crash();
     story.prove();
     // From now on nothing is packed.
@@ -393,7 +398,7 @@ pub fn the_bit_of_packed_stripes_is_set_before_the_first_and_goes_with_the_last(
     story.rig.options.tuning.fine_share = 0;
     story.rig.open(&mut story.rng).unwrap();
     story.checkpoint();
-    assert!(says_packed(&story), "there still are some");
+    assert!(story.labels_say(FEATURE_PACKS), "there still are some");
     while story.move_down() > 0 {}
     story.flush();
     story.rig.world.run_until(Nanos::secs(5), || false);
@@ -406,9 +411,9 @@ pub fn the_bit_of_packed_stripes_is_set_before_the_first_and_goes_with_the_last(
     assert_eq!(story.packed(), 0);
     story.checkpoint();
     story.checkpoint();
-    assert!(!says_packed(&story));
+    assert!(!story.labels_say(FEATURE_PACKS));
     story.crash();
-    assert!(!says_packed(&story));
+    assert!(!story.labels_say(FEATURE_PACKS));
     story.prove();
     // And anew, with another table.
     story.rig.close().unwrap();
@@ -417,7 +422,7 @@ pub fn the_bit_of_packed_stripes_is_set_before_the_first_and_goes_with_the_last(
     story.scatter(60, 3000);
     story.flush();
     story.destage();
-    assert!(story.packed() > 0 && says_packed(&story));
+    assert!(story.packed() > 0 && story.labels_say(FEATURE_PACKS));
     story.crash();
     story.prove();
 }

@@ -71,3 +71,23 @@ fn what_is_written_beside_packing_lies_above_what_was_written_before() {
 fn a_share_of_its_own_holds_at_once_and_after_a_crash() {
     fine::share::a_share_of_its_own_holds_at_once_and_after_a_crash();
 }
+
+#[test]
+fn small_writes_lie_on_the_disks_of_the_cache_until_it_is_to_lie_elsewhere() {
+    fine::cache::small_writes_lie_on_the_disks_of_the_cache_until_it_is_to_lie_elsewhere();
+}
+
+#[test]
+fn a_cache_grows_shrinks_moves_and_goes_and_a_crash_at_any_moment_loses_nothing() {
+    fine::cache::a_cache_grows_shrinks_moves_and_goes_and_a_crash_at_any_moment_loses_nothing();
+}
+
+#[test]
+fn a_cache_that_lacks_redundancy_takes_nothing_and_empties_itself() {
+    fine::cache::a_cache_that_lacks_redundancy_takes_nothing_and_empties_itself();
+}
+
+#[test]
+fn a_cache_that_survives_less_is_refused() {
+    fine::cache::a_cache_that_survives_less_is_refused();
+}

@@ -92,6 +92,7 @@ fn a_pool_that_contradicts_itself_does_not_open() {
             fixed: false,
             tables,
             fine_share: None,
+            cache: None,
         })
     };
     let (_, records) = checkpoint_of(&story.images()[0]);

@@ -25,8 +25,11 @@ pub const VERSION_OLDEST: u32 = 2;
 /// The incompatible feature of pools with packed stripes: there are `PACK` records in their log.
 pub const FEATURE_PACKS: u64 = 1;
 
+/// The incompatible feature of pools with write-back caches, now or at any time before.
+pub const FEATURE_CACHES: u64 = 2;
+
 /// All incompatible features that it knows.
-pub const FEATURES: u64 = FEATURE_PACKS;
+pub const FEATURES: u64 = FEATURE_PACKS | FEATURE_CACHES;
 
 /// 128 random bits that name a pool or a disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

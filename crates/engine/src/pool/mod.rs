@@ -4,6 +4,7 @@
 //! 1. A change of configuration is in the map and in the log in one step, and durable before the caller hears of it.
 //! 2. Names of virtual disks are unique within the pool.
 
+pub mod cache;
 pub mod check;
 pub mod create;
 pub mod history;

@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //! 1. It rests where there is nothing to do: where packed stripes are few and clients are busy, and where nothing could
-//!    be moved until the pool has changed.
+//!    be moved until the pool has changed. What drains it moves whoever is busy.
 
 use super::Pool;
 use crate::units::Nanos;
@@ -30,7 +30,11 @@ pub async fn mover(pool: Rc<Pool>) {
         store.drop_packs();
         let vdisks = pool.vdisks();
         if vdisks.iter().all(|vdisk| vdisk.packed().0 == 0) {
-            packed.await;
+            match vdisks.iter().any(|vdisk| vdisk.is_recast()) {
+                // Somebody may still read what was in the old one.
+                true => store.world.sleep(RESTS).await,
+                false => packed.await,
+            }
             continue;
         }
         // Nobody has asked for anything for a while.
@@ -39,7 +43,7 @@ pub async fn mover(pool: Rc<Pool>) {
         }
         let idle = store.world.now().since(since) >= store.tuning.idle_land;
         let mut moved = 0;
-        for vdisk in vdisks.iter().filter(|vdisk| idle || is_due(vdisk, BEGINS)) {
+        for vdisk in vdisks.iter().filter(|vdisk| idle || is_due(vdisk, BEGINS) || vdisk.drains()) {
             let began = store.world.now();
             moved += vdisk.move_down(&store.traffic.budgets.merges, By::Anybody).await;
             if !idle && !is_due(vdisk, HURRIES) {

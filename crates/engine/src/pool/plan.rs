@@ -385,7 +385,16 @@ impl VdiskPlan {
     /// The record of it, without its number.
     pub(super) fn record(&self) -> VdiskRecord {
         let VdiskSpec { name, size, sector, fixed, .. } = self.spec.clone();
-        VdiskRecord { id: VdiskNo(0), name, size, sector, fixed, tables: alloc::vec::Vec::new(), fine_share: None }
+        VdiskRecord {
+            id: VdiskNo(0),
+            name,
+            size,
+            sector,
+            fixed,
+            tables: alloc::vec::Vec::new(),
+            fine_share: None,
+            cache: None,
+        }
     }
 }
 

@@ -66,6 +66,14 @@ impl Map {
                 records.push(Record::Table(table.record));
             }
         }
+        for vdisk in self.vdisks.values_mut() {
+            let Some(cache) = &mut vdisk.cache else { continue };
+            let disks = change(cache.disks);
+            if disks != cache.disks {
+                cache.disks = disks;
+                records.push(Record::Vdisk(vdisk.clone()));
+            }
+        }
         records
     }
 

@@ -1,6 +1,6 @@
 //! Fine units: blocks of a virtual disk that lie in packed stripes, above its table of whole stripes.
 //!
-//! What small writes left is packed with its like into whole stripes of a table of its own ([`TableRecord::packs`]).
+//! What small writes left is packed with its like into whole stripes of a table of its own ([`crate::format::record::TableRecord::packs`]).
 //! Which unit lies where is kept here, in memory; the log says it (`PACK` records), and the oldest record that is
 //! needed pins the log's tail. A record is written anew before that is in the way of others ([`Map::relist`]).
 //!
@@ -21,9 +21,8 @@ use super::numbers::Numbers;
 use super::taken::Taken;
 use crate::error::Result;
 use crate::fail;
-use crate::format::record::{CHUNK_LEN, PackRecord, PackRun, Record, TABLE_LEN, TableRecord};
+use crate::format::record::{PackRecord, PackRun};
 use crate::mutant::{self, Mutant};
-use crate::stripe::table::Table;
 use crate::units::{BLOCK, TableNo};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -50,8 +49,10 @@ pub struct Spot {
 pub struct Fine {
     /// The table of the packed stripes.
     pub packs: TableNo,
-    /// Units in a stripe, of either table.
+    /// Units in a stripe of the table below.
     per_stripe: u64,
+    /// Units that a packed stripe has room for.
+    places: u64,
     units: BTreeMap<u64, Spot>,
     packed: BTreeMap<u64, Packed>,
     /// By stripe: the record that replaces them, and units.
@@ -75,10 +76,11 @@ struct Packed {
 }
 
 impl Fine {
-    fn new(packs: TableNo, per_stripe: u64) -> Fine {
+    pub(super) fn new(packs: TableNo, per_stripe: u64, places: u64) -> Fine {
         Fine {
             packs,
             per_stripe,
+            places,
             units: BTreeMap::new(),
             packed: BTreeMap::new(),
             shadow: BTreeMap::new(),
@@ -93,11 +95,11 @@ impl Fine {
     /// What all of it takes.
     pub fn takes(&self) -> Taken {
         let (stripes, on_way) = (self.packed.len() as u64, self.taken.len() as u64);
-        Taken::by(self.per_stripe, self.len(), self.shadowed, stripes, on_way)
+        Taken::by(self.places, self.len(), self.shadowed, stripes, on_way)
     }
 
     /// Whether there is nothing of it at all.
-    fn is_blank(&self) -> bool {
+    pub(super) fn is_blank(&self) -> bool {
         self.packed.is_empty() && self.taken.is_empty() && self.emptied.is_empty() && self.shadow.is_empty()
     }
 
@@ -116,7 +118,7 @@ impl Fine {
         (self.packed.len() + self.taken.len()) as u64
     }
 
-    /// Units in a stripe.
+    /// Units in a stripe of the table below.
     pub fn per_stripe(&self) -> u64 {
         self.per_stripe
     }
@@ -157,7 +159,7 @@ impl Fine {
         self.taken.remove(&stripe);
         self.emptied.remove(&stripe);
         self.forget_packed(stripe);
-        let mut packed = Packed { record: seq, units: vec![NONE; self.per_stripe as usize], alive: 0 };
+        let mut packed = Packed { record: seq, units: vec![NONE; self.places as usize], alive: 0 };
         let all = runs.iter().flat_map(|run| (0..run.count).map(|nth| (run.unit + nth as u64, run.index + nth)));
         let all: Vec<(u64, u32)> = all.collect();
         for (unit, index) in &all {
@@ -325,35 +327,6 @@ impl Map {
         self.fine.get(&table).is_some_and(|fine| fine.range(units(fine)).next().is_some())
     }
 
-    /// The table of `table`'s packed stripes, which is made if there is none.
-    pub fn packs_of(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> TableNo {
-        if let Some(fine) = self.fine.get(&table) {
-            return fine.packs;
-        }
-        let id = self.notes.next.next_table;
-        self.notes.next.next_table = id.next();
-        let record = TableRecord { id, packs: Some(table), ..self.tables[&table].record };
-        self.tables.insert(id, Table::new(record));
-        records.extend([Record::Pool(self.notes.next), Record::Table(record)]);
-        self.make_fine();
-        id
-    }
-
-    /// Whether the table of `table`'s packed stripes, and a chunk of it, are there or have room.
-    pub fn may_have_packs(&self, table: TableNo) -> bool {
-        self.fine.contains_key(&table) || self.has_config_room_for_packs(TABLE_LEN as u64 + CHUNK_LEN)
-    }
-
-    /// Has a list of fine units for each table that has a table of packed stripes.
-    pub fn make_fine(&mut self) {
-        for table in self.tables.values() {
-            let TableRecord { id, layout, packs, .. } = table.record;
-            if let Some(packs) = packs {
-                self.fine.entry(packs).or_insert_with(|| Fine::new(id, layout.data_len().0 / UNIT));
-            }
-        }
-    }
-
     /// A number for a packed stripe of `table` that is about to be written.
     pub fn take_pack(&mut self, table: TableNo) -> u64 {
         self.fine.get_mut(&table).expect("it packs").take_number()
@@ -372,8 +345,9 @@ impl Map {
     pub fn pack(&mut self, record: &PackRecord, seq: u64) -> Result<()> {
         let Some(of) = self.tables.get(&record.table).and_then(|table| table.record.packs) else { return Ok(()) };
         self.make_fine();
-        let fine = self.fine.get_mut(&of).expect("it was just made");
-        let fits = |run: &PackRun| run.count > 0 && (run.index + run.count) as u64 <= fine.per_stripe;
+        // A table that is no more has no units.
+        let Some(fine) = self.fine.get_mut(&of) else { return Ok(()) };
+        let fits = |run: &PackRun| run.count > 0 && (run.index + run.count) as u64 <= fine.places;
         if !record.runs.iter().all(fits) {
             return fail!(Corrupt, "a packed stripe holds more than it has room for");
         }
@@ -422,26 +396,6 @@ impl Map {
         fine.forget_packed(stripe);
         fine.numbers.give(stripe);
         Some((fine.packs, stripe))
-    }
-
-    /// Drops the table of `table`'s packed stripes, if there is nothing of them and nobody reads what was there.
-    pub fn drop_packs(&mut self, table: TableNo) -> Vec<Record<'static>> {
-        let Some(fine) = self.fine.get(&table).filter(|fine| fine.is_blank()) else { return Vec::new() };
-        let packs = fine.packs;
-        let is_done = |found: &Table| {
-            let pinned = found.segments.iter().any(|segment| self.is_pinned(*segment));
-            found.mapped == 0 && found.claims == 0 && !pinned
-        };
-        if !self.tables.get(&packs).is_some_and(is_done) {
-            return Vec::new();
-        }
-        self.fine.remove(&table);
-        self.drop_table(packs)
-    }
-
-    /// Whether any table has packed stripes.
-    pub fn has_packs(&self) -> bool {
-        self.tables.values().any(|table| table.record.packs.is_some())
     }
 
     /// Table `packs` is no more.
@@ -496,9 +450,6 @@ impl Map {
                 self.fine.remove(&of);
                 continue;
             };
-            if self.tables[&of].record.layout != table.record.layout {
-                return fail!(Corrupt, "packed stripes of table {of} are of another layout");
-            }
             let unmapped = |(stripe, packed): (&u64, &Packed)| packed.alive > 0 && table.get(*stripe).is_none();
             if fine.packed.iter().any(unmapped) {
                 return fail!(Corrupt, "a packed stripe of table {of} holds units and is nowhere");
@@ -527,7 +478,7 @@ mod tests {
 
     /// Fine units 0..4 and 16..18, in packed stripe 0 of 16 units each.
     fn fine() -> Fine {
-        let mut fine = Fine::new(TableNo(9), 16);
+        let mut fine = Fine::new(TableNo(9), 16, 16);
         assert_eq!(fine.take_number(), 0);
         fine.pack(0, 5, &[run(0, 0, 4), run(16, 4, 2)]);
         fine

@@ -91,6 +91,9 @@ impl Map {
             if !tables || vdisk.tables.is_empty() || !size || ![512, 4096].contains(&vdisk.sector) {
                 return fail!(Corrupt, "the record of virtual disk {} contradicts itself", vdisk.name);
             }
+            if vdisk.cache.is_some_and(|cache| cache.layout.segment_stripes(self.slab) == 0) {
+                return fail!(Corrupt, "a stripe of the cache of virtual disk {} does not fit a slab", vdisk.name);
+            }
         }
         for table in self.tables.values() {
             if table.record.layout.segment_stripes(self.slab) == 0 {

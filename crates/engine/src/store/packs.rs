@@ -2,8 +2,9 @@
 //! `segment/fine.rs` says what they are about.
 
 use super::Store;
-use crate::format::FEATURE_PACKS;
-use crate::format::record::{PackRecord, Record, UnmapRecord};
+use crate::error::Result;
+use crate::format::record::{PackRecord, Record, UnmapRecord, VdiskRecord};
+use crate::format::{FEATURE_CACHES, FEATURE_PACKS};
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::segment::fine::UNIT;
@@ -14,8 +15,8 @@ use core::cell::Cell;
 
 /// What labels and log say of packed stripes.
 pub struct PacksSaid {
-    /// Whether the labels of all disks say that there may be some.
-    announced: Cell<bool>,
+    /// The features that the labels of all disks say there may be (bits).
+    announced: Cell<u64>,
     /// From this record on the log has nothing of them: a checkpoint began there, and there were none.
     gone: Cell<Option<u64>>,
 }
@@ -23,7 +24,7 @@ pub struct PacksSaid {
 impl PacksSaid {
     /// The newest label has these `features`: nothing is written before those of this opening are on all disks.
     pub fn new(features: u64) -> PacksSaid {
-        PacksSaid { announced: Cell::new(features & FEATURE_PACKS != 0), gone: Cell::new(None) }
+        PacksSaid { announced: Cell::new(features), gone: Cell::new(None) }
     }
 }
 
@@ -34,16 +35,27 @@ impl Store {
         if mutant::active(Mutant::PackBitUnannounced) {
             return true;
         }
-        let features = &self.labels.features;
-        if features.get() & FEATURE_PACKS == 0 {
-            features.set(features.get() | FEATURE_PACKS);
-            self.packs_said.announced.set(false);
+        self.announce(FEATURE_PACKS).await.is_ok()
+    }
+
+    /// Has the labels of all disks say that there may be write-back caches, before the first record of one is written.
+    /// They say so for ever.
+    pub async fn announce_caches(&self) -> Result<()> {
+        self.announce(FEATURE_CACHES).await
+    }
+
+    async fn announce(&self, feature: u64) -> Result<()> {
+        let (features, announced) = (&self.labels.features, &self.packs_said.announced);
+        if features.get() & feature == 0 {
+            features.set(features.get() | feature);
+            announced.set(announced.get() & !feature);
             self.labels.outdated.set(true);
         }
-        if !self.packs_said.announced.get() {
-            self.packs_said.announced.set(self.write_labels().await.is_ok());
+        if announced.get() & feature == 0 {
+            self.write_labels().await?;
+            announced.set(announced.get() | feature);
         }
-        self.packs_said.announced.get()
+        Ok(())
     }
 
     /// A checkpoint began at `redo`: from there on the log has nothing of packed stripes, if there are none.
@@ -64,16 +76,22 @@ impl Store {
 
     /// Whether small writes of some virtual disk are to be packed.
     fn packs_any(&self) -> bool {
-        let all = self.tuning.fine_share;
-        self.map.borrow().vdisks.values().any(|vdisk| vdisk.fine_share.map_or(all, u64::from) > 0)
+        self.map.borrow().vdisks.values().any(|vdisk| self.packs(vdisk))
     }
 
-    /// Drops the tables of packed stripes of which nothing is left, where nothing is packed any more.
+    fn packs(&self, vdisk: &VdiskRecord) -> bool {
+        vdisk.cache.is_some() || vdisk.fine_share.map_or(self.tuning.fine_share, u64::from) > 0
+    }
+
+    /// Drops the tables of packed stripes of which nothing is left, where nothing is packed any more, or will be packed
+    /// otherwise.
     pub fn drop_packs(&self) {
-        if self.packs_any() {
-            return;
-        }
-        let tables: Vec<TableNo> = self.map.borrow().vdisks.values().flat_map(|vdisk| vdisk.tables.clone()).collect();
+        let any = self.packs_any();
+        let tables: Vec<TableNo> = {
+            let map = self.map.borrow();
+            let tables = map.vdisks.values().flat_map(|vdisk| vdisk.tables.clone());
+            tables.filter(|table| !any || !map.packs_fit(*table)).collect()
+        };
         for table in tables {
             let records = self.map.borrow_mut().drop_packs(table);
             self.append_all(records);
@@ -129,10 +147,13 @@ impl Store {
     pub(super) fn stripes_of(&self, pack: &PackRecord) -> BTreeSet<(TableNo, u64)> {
         let map = self.map.borrow();
         let Some(table) = map.tables.get(&pack.table) else { return BTreeSet::new() };
-        let per_stripe = table.record.layout.data_len().0 / UNIT;
+        let places = table.record.layout.data_len().0 / UNIT;
         let Some(of) = table.record.packs else { return BTreeSet::new() };
+        let Some(per_stripe) = map.tables.get(&of).map(|of| of.record.layout.data_len().0 / UNIT) else {
+            return BTreeSet::new();
+        };
         // More than a stripe's worth is refused with the record.
-        let units = pack.runs.iter().flat_map(|run| run.unit..run.unit + (run.count as u64).min(per_stripe));
+        let units = pack.runs.iter().flat_map(|run| run.unit..run.unit + (run.count as u64).min(places));
         units.map(|unit| (of, unit / per_stripe)).collect()
     }
 }

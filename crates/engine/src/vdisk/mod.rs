@@ -11,6 +11,7 @@
 //!    that it is safe. Reading what it wrote fails, too: never is an older version read, until its owner clears it.
 
 pub mod ahead;
+mod cache;
 mod clear;
 pub mod destage;
 pub mod discard;

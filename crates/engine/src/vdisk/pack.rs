@@ -78,10 +78,11 @@ impl Vdisk {
         let mut packed = BTreeSet::new();
         let mut groups = self.cut(chosen);
         while !groups.is_empty() {
-            let most = (TOGETHER / self.layout().raw_len().0).max(1) as usize;
+            let raw = self.packs_layout().raw_len().0;
+            let most = (TOGETHER / raw).max(1) as usize;
             let later = groups.split_off(groups.len().min(most));
             let group = core::mem::replace(&mut groups, later);
-            let _lease = budget.take(self.layout().raw_len().0 * group.len() as u64).await;
+            let _lease = budget.take(raw * group.len() as u64).await;
             if !self.pack_group(group, by, &mut packed).await {
                 break;
             }
@@ -96,9 +97,10 @@ impl Vdisk {
     /// Whether small writes are packed, as things stand now.
     pub(super) fn may_pack(&self) -> bool {
         !self.removed.get()
-            && self.fine_share() > 0
+            && (self.fine_share() > 0 || self.cache().is_some())
             && self.has_one_table()
             && self.layout().data_len().0 > UNIT
+            && !self.drains()
             && self.unpackable.get() != Some(self.store.signals.changes.get())
             && self.failure().is_none()
             && self.pack_room() > 0
@@ -127,8 +129,11 @@ impl Vdisk {
         map.vdisks.get(&self.id).and_then(|vdisk| vdisk.fine_share).map_or(self.store.tuning.fine_share, u64::from)
     }
 
-    /// The share of a virtual disk, in packed stripes.
+    /// The share of a virtual disk, or the size of its cache, in packed stripes.
     fn packs_shared(&self) -> u64 {
+        if let Some(cache) = self.cache() {
+            return cache.size.0 / cache.layout.data_len().0;
+        }
         let share = self.fine_share();
         (self.size().0 / 1000 * share / self.layout().data_len().0).max((share > 0) as u64 * 2)
     }
@@ -136,7 +141,7 @@ impl Vdisk {
     /// How many more packed stripes of this layout log and memory of the pool take, where they have `taken` so much;
     /// `all`: the room for what is half empty, too.
     fn packs_left(&self, taken: Taken, all: bool) -> u64 {
-        let each = Taken::by_stripe(self.layout().data_len().0 / UNIT);
+        let each = Taken::by_stripe(self.packs_places());
         if each.log > self.store.log.record_max() {
             return 0;
         }
@@ -153,7 +158,7 @@ impl Vdisk {
     async fn make_room_for(self: &Rc<Self>, stripes: &[u64], budget: &Budget, by: By) {
         let units = |stripe: &u64| self.with_filling(*stripe, |buffer| buffer.blocks().count()).unwrap_or(0) as u64;
         let coming: u64 = stripes.iter().map(units).sum();
-        let most = self.packs_max() * (self.layout().data_len().0 / UNIT);
+        let most = self.packs_max() * self.packs_places();
         while self.packed().0 + coming > most && self.move_down(budget, by).await > 0 {}
     }
 
@@ -164,9 +169,12 @@ impl Vdisk {
     }
 
     /// Whether the buffer of a stripe can be packed, and is worth it: to read less than what there is, and merge, is
-    /// better.
+    /// better, but not than to write to a cache.
     fn is_packable(&self, stripe: u64, unsettled: &BTreeSet<u64>) -> bool {
-        let most = self.layout().data_len().as_usize() / 2;
+        let most = match self.cache() {
+            Some(_) => self.packs_layout().data_len().as_usize(),
+            None => self.layout().data_len().as_usize() / 2,
+        };
         let look = |buffer: &mut StripeBuffer| {
             let blocks = buffer.blocks().count() * UNIT as usize;
             blocks > 0 && blocks <= most && buffer.lent == 0
@@ -227,18 +235,18 @@ impl Vdisk {
 
     /// Cuts stripes, in the order of their addresses, into what fits a packed stripe each.
     fn cut(&self, stripes: Vec<u64>) -> Vec<Vec<u64>> {
-        let per_stripe = (self.layout().data_len().0 / UNIT) as usize;
+        let places = self.packs_places() as usize;
         let mut groups: Vec<Vec<u64>> = Vec::new();
         let mut left = 0;
         for stripe in stripes {
             let units = self.with_filling(stripe, |buffer| buffer.blocks().count()).unwrap_or(0);
             if units > left {
                 groups.push(Vec::new());
-                left = per_stripe;
+                left = places;
             }
             if let Some(group) = groups.last_mut() {
                 group.push(stripe);
-                left -= units;
+                left = left.saturating_sub(units);
             }
         }
         groups.truncate(self.pack_room() as usize);
@@ -249,8 +257,8 @@ impl Vdisk {
     /// be written.
     async fn pack_group(self: &Rc<Self>, groups: Vec<Vec<u64>>, by: By, packed: &mut BTreeSet<u64>) -> bool {
         // A record that is written anew may be longer, but says less.
-        let sums = self.layout().stripe_sums() as u64 * 4;
-        let each = Taken::by_stripe(self.layout().data_len().0 / UNIT);
+        let sums = self.packs_layout().stripe_sums() as u64 * 4;
+        let each = Taken::by_stripe(self.packs_places());
         let log_len = groups.len() as u64 * (128 + sums + each.log);
         let room = if by == By::LogKeeper { Room::Destage } else { Room::Commit };
         if !self.store.log.has_room(log_len, room) || self.store.log.reserve(log_len, room).await.is_err() {
@@ -271,15 +279,14 @@ impl Vdisk {
         }
         let number = self.claim_pack()?;
         let unsettled = self.store.limbo.unsettled(self.table());
-        let (layout, retires) = (self.layout(), self.store.log.seq());
-        let per_stripe = layout.data_len().0 / UNIT;
+        let (layout, retires) = (self.packs_layout(), self.store.log.seq());
+        let (per_stripe, places) = (self.layout().data_len().0 / UNIT, layout.data_len().0 / UNIT);
         let mut buffer = StripeBuffer::new(layout, 0, Nanos(0));
         let (mut runs, mut parts): (Vec<PackRun>, Vec<_>) = (Vec::new(), Vec::new());
         let mut index = 0;
         for stripe in stripes {
             let fits = |buffer: &mut StripeBuffer| {
-                index as usize + buffer.blocks().count() <= per_stripe as usize
-                    && buffer.blocks().all(|(_, whole)| whole)
+                index as usize + buffer.blocks().count() <= places as usize && buffer.blocks().all(|(_, whole)| whole)
             };
             if !self.is_packable(stripe, &unsettled) || !self.with_filling(stripe, fits).unwrap_or(false) {
                 continue;
@@ -416,7 +423,7 @@ impl Vdisk {
         target: Option<Target>,
         slots: Vec<Option<(DiskNo, u64)>>,
     ) -> bool {
-        let layout = self.layout();
+        let layout = self.packs_layout();
         let held = match target {
             Some(_) => self.store.load_sums_at(place, parcels.len()).await.ok(),
             None => None,

@@ -2,6 +2,7 @@
 //!
 //! A failure is repeated by its profile and its seed alone.
 
+mod cached;
 mod classic;
 mod clients;
 mod daemon;
@@ -50,10 +51,12 @@ pub enum Profile {
     Torn,
     /// One of the others with budgets that hold a few stripes.
     Tiny,
+    /// One of the others, of a virtual disk whose write-back cache comes, changes and goes; see [`cached`].
+    Cached,
 }
 
 /// Every profile.
-pub const ALL: [Profile; 11] = [
+pub const ALL: [Profile; 12] = [
     Profile::Classic,
     Profile::Damage,
     Profile::Outage,
@@ -65,11 +68,25 @@ pub const ALL: [Profile; 11] = [
     Profile::Many,
     Profile::Torn,
     Profile::Tiny,
+    Profile::Cached,
 ];
 
 /// The profiles that a seed alone chooses among, also for the storms with tiny budgets.
 pub const ENABLED: [Profile; 5] =
     [Profile::Classic, Profile::Outage, Profile::Powerless, Profile::Flicker, Profile::Blink];
+
+/// The profiles that storms with write-back caches are of.
+const WITH_CACHES: [Profile; 9] = [
+    Profile::Classic,
+    Profile::Damage,
+    Profile::Outage,
+    Profile::Powerless,
+    Profile::Flicker,
+    Profile::Blink,
+    Profile::Forced,
+    Profile::Split,
+    Profile::Torn,
+];
 
 /// What a storm was like.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +112,10 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
             scene.shrink(&mut rng);
             Profile::of_seed(seed)
         }
+        Profile::Cached => {
+            scene.cached = true;
+            WITH_CACHES[(seed % WITH_CACHES.len() as u64) as usize]
+        }
         other => other,
     };
     match profile {
@@ -108,7 +129,7 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
         Profile::Torn => outage::run(&world, rng, scene, Kind::Torn),
         Profile::Split => split::run(&world, rng, scene),
         Profile::Many => many::run(&world, rng, scene),
-        Profile::Tiny => unreachable!("another one was chosen"),
+        Profile::Tiny | Profile::Cached => unreachable!("another one was chosen"),
     }
 }
 
@@ -160,6 +181,7 @@ impl Profile {
             Profile::Many => "many",
             Profile::Torn => "torn",
             Profile::Tiny => "tiny",
+            Profile::Cached => "cached",
         }
     }
 }

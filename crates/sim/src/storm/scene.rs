@@ -25,6 +25,8 @@ pub(super) struct Scene {
     pub(super) extras: usize,
     /// Whether disks and jobs are meddled with.
     pub(super) upkeep: bool,
+    /// Whether the virtual disk has a write-back cache now and then.
+    pub(super) cached: bool,
 }
 
 impl Scene {
@@ -136,6 +138,7 @@ impl Scene {
             clients: 1 + rng.below(6),
             extras: if upkeep { 1 + rng.below(3) as usize } else { 0 },
             upkeep,
+            cached: false,
         }
     }
 }

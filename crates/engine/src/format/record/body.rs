@@ -56,6 +56,14 @@ pub(crate) struct VdiskBody {
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
+pub(crate) struct CacheBody {
+    pub(crate) size: u64,
+    pub(crate) disks: u64,
+    pub(crate) layout: LayoutBody,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
 pub(crate) struct LayoutBody {
     pub(crate) resiliency: u8,
     pub(crate) copies: u8,
@@ -226,8 +234,10 @@ pub const DISK_LEN: usize = HEAD + size_of::<DiskBody>();
 pub const JOB_LEN: usize = HEAD + size_of::<JobBody>();
 /// Bytes of an encoded record of a table.
 pub const TABLE_LEN: usize = HEAD + size_of::<TableBody>();
-/// Bytes of an encoded record of a virtual disk.
+/// Bytes of an encoded record of a virtual disk, without a write-back cache.
 pub const VDISK_LEN: usize = HEAD + size_of::<VdiskBody>();
+/// Bytes more of one with a write-back cache.
+pub const CACHE_LEN: usize = size_of::<CacheBody>();
 /// Bytes of an encoded record of a chunk.
 pub const CHUNK_LEN: u64 = (HEAD + size_of::<ChunkBody>()) as u64;
 /// Bytes of an encoded record of a segment, its slots aside.

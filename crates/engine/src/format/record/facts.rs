@@ -158,6 +158,19 @@ pub struct VdiskRecord {
     /// The share of its size that may lie in packed stripes, in thousandths, where it has one of its own; at most
     /// [`crate::limits::FINE_SHARE_MAX`].
     pub fine_share: Option<u16>,
+    /// Its write-back cache.
+    pub cache: Option<CacheRecord>,
+}
+
+/// The write-back cache of a virtual disk: packed stripes that lie on disks of their own choice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheRecord {
+    /// The most bytes of data that may lie in it.
+    pub size: ByteCount,
+    /// The layout of its packed stripes.
+    pub layout: Layout,
+    /// The disks that it may lie on, one bit each; not 0.
+    pub disks: u64,
 }
 
 /// See [`Record::Table`].

@@ -15,14 +15,16 @@ mod root;
 
 pub(super) use body::kind;
 pub(crate) use body::*;
-pub use body::{CHUNK_LEN, DISK_LEN, EVENT_LEN, JOB_LEN, RecordHead, SEGMENT_LEN, SLAB_LEN, TABLE_LEN, VDISK_LEN};
+pub use body::{
+    CACHE_LEN, CHUNK_LEN, DISK_LEN, EVENT_LEN, JOB_LEN, RecordHead, SEGMENT_LEN, SLAB_LEN, TABLE_LEN, VDISK_LEN,
+};
 pub use facts::*;
 
 use super::{name_from_bytes, name_to_bytes};
 use crate::error::Result;
 use crate::fail;
 use crate::geometry::{Layout, Resiliency};
-use crate::limits::{FINE_SHARE_MAX, SLOTS_MAX};
+use crate::limits::SLOTS_MAX;
 use crate::units::{ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -30,7 +32,7 @@ use alloc::vec::Vec;
 use body::HEAD;
 use core::mem::offset_of;
 use jobs::{decode_job, decode_settings, encode_job, encode_settings};
-use parts::{decode_chunk, decode_landed, decode_pool, encode_chunk, encode_pool};
+use parts::{decode_chunk, decode_landed, decode_pool, decode_vdisk, encode_chunk, encode_pool, encode_vdisk};
 use zerocopy::{FromBytes, IntoBytes};
 
 impl Record<'_> {
@@ -39,7 +41,7 @@ impl Record<'_> {
         let body = match self {
             Record::Pool(_) => size_of::<PoolBody>(),
             Record::Disk(_) => size_of::<DiskBody>(),
-            Record::Vdisk(_) => size_of::<VdiskBody>(),
+            Record::Vdisk(vdisk) => size_of::<VdiskBody>() + vdisk.cache.map_or(0, |_| size_of::<CacheBody>()),
             Record::VdiskDrop(_)
             | Record::TableDrop(_)
             | Record::SegmentDrop(_)
@@ -68,7 +70,7 @@ impl Record<'_> {
         match self {
             Record::Pool(pool) => out.extend_from_slice(encode_pool(pool).as_bytes()),
             Record::Disk(disk) => out.extend_from_slice(encode_disk(disk).as_bytes()),
-            Record::Vdisk(vdisk) => out.extend_from_slice(encode_vdisk(vdisk).as_bytes()),
+            Record::Vdisk(vdisk) => encode_vdisk(vdisk, out),
             Record::VdiskDrop(VdiskNo(id))
             | Record::TableDrop(TableNo(id))
             | Record::SegmentDrop(SegmentNo(id))
@@ -285,41 +287,6 @@ fn decode_event(body: &[u8]) -> Result<EventRecord> {
     }
 }
 
-fn encode_vdisk(vdisk: &VdiskRecord) -> VdiskBody {
-    let mut tables = [0; TABLES_MAX];
-    tables.iter_mut().zip(&vdisk.tables).for_each(|(raw, table)| *raw = table.0);
-    VdiskBody {
-        id: vdisk.id.0,
-        sector: vdisk.sector,
-        size: vdisk.size.0,
-        fixed: vdisk.fixed as u8,
-        pad_0: 0,
-        fine_share: vdisk.fine_share.map_or(0, |share| share + 1),
-        table_count: vdisk.tables.len() as u32,
-        tables,
-        name: name_to_bytes(&vdisk.name),
-    }
-}
-
-fn decode_vdisk(body: &[u8]) -> Result<VdiskRecord> {
-    let (vdisk, _) = take::<VdiskBody>(body)?;
-    let Some(tables) = vdisk.tables.get(..vdisk.table_count as usize) else {
-        return fail!(Corrupt, "a virtual disk claims {} tables", vdisk.table_count);
-    };
-    if vdisk.fine_share > FINE_SHARE_MAX + 1 {
-        return fail!(Corrupt, "a virtual disk claims a fine share of {} thousandths", vdisk.fine_share - 1);
-    }
-    Ok(VdiskRecord {
-        id: VdiskNo(vdisk.id),
-        name: name_from_bytes(&vdisk.name),
-        size: ByteCount(vdisk.size),
-        sector: vdisk.sector,
-        fixed: vdisk.fixed != 0,
-        tables: tables.iter().copied().map(TableNo).collect(),
-        fine_share: vdisk.fine_share.checked_sub(1),
-    })
-}
-
 fn encode_table(table: &TableRecord) -> TableBody {
     let packs = table.packs.map_or(0, |packs| packs.next().0);
     TableBody { id: table.id.0, layout: encode_layout(table.layout), packs, disks: table.disks }
@@ -466,6 +433,17 @@ mod tests {
                 fixed: true,
                 tables: vec![TableNo(9), TableNo(8)],
                 fine_share: Some(25),
+                cache: None,
+            }),
+            Record::Vdisk(VdiskRecord {
+                id: VdiskNo(5),
+                name: "cached".into(),
+                size: ByteCount::gib(3),
+                sector: 4096,
+                fixed: false,
+                tables: vec![TableNo(10)],
+                fine_share: None,
+                cache: Some(CacheRecord { size: ByteCount::gib(1), layout, disks: 0b110 }),
             }),
             Record::VdiskDrop(VdiskNo(1)),
             Record::Table(TableRecord { id: TableNo(9), layout, disks: 0b1011, packs: Some(TableNo(7)) }),

@@ -1,6 +1,7 @@
-//! The numbers that come next, chunks and landings as records.
+//! The numbers that come next, virtual disks, chunks and landings as records.
 
 use super::*;
+use crate::limits::FINE_SHARE_MAX;
 use crate::units::{DiskNo, SegmentNo};
 
 pub(super) fn encode_pool(pool: &PoolRecord) -> PoolBody {
@@ -27,6 +28,54 @@ pub(super) fn decode_pool(body: &[u8]) -> Result<PoolRecord> {
         next_job: JobNo(pool.next_job),
         next_disk: DiskNo(pool.next_disk),
     })
+}
+
+pub(super) fn encode_vdisk(vdisk: &VdiskRecord, out: &mut Vec<u8>) {
+    let mut tables = [0; TABLES_MAX];
+    tables.iter_mut().zip(&vdisk.tables).for_each(|(raw, table)| *raw = table.0);
+    let body = VdiskBody {
+        id: vdisk.id.0,
+        sector: vdisk.sector,
+        size: vdisk.size.0,
+        fixed: vdisk.fixed as u8,
+        pad_0: 0,
+        fine_share: vdisk.fine_share.map_or(0, |share| share + 1),
+        table_count: vdisk.tables.len() as u32,
+        tables,
+        name: name_to_bytes(&vdisk.name),
+    };
+    out.extend_from_slice(body.as_bytes());
+    if let Some(CacheRecord { size, layout, disks }) = vdisk.cache {
+        out.extend_from_slice(CacheBody { size: size.0, disks, layout: encode_layout(layout) }.as_bytes());
+    }
+}
+
+pub(super) fn decode_vdisk(body: &[u8]) -> Result<VdiskRecord> {
+    let (vdisk, rest) = take::<VdiskBody>(body)?;
+    let Some(tables) = vdisk.tables.get(..vdisk.table_count as usize) else {
+        return fail!(Corrupt, "a virtual disk claims {} tables", vdisk.table_count);
+    };
+    if vdisk.fine_share > FINE_SHARE_MAX + 1 {
+        return fail!(Corrupt, "a virtual disk claims a fine share of {} thousandths", vdisk.fine_share - 1);
+    }
+    Ok(VdiskRecord {
+        id: VdiskNo(vdisk.id),
+        name: name_from_bytes(&vdisk.name),
+        size: ByteCount(vdisk.size),
+        sector: vdisk.sector,
+        fixed: vdisk.fixed != 0,
+        tables: tables.iter().copied().map(TableNo).collect(),
+        fine_share: vdisk.fine_share.checked_sub(1),
+        cache: if rest.is_empty() { None } else { Some(decode_cache(rest)?) },
+    })
+}
+
+fn decode_cache(body: &[u8]) -> Result<CacheRecord> {
+    let (cache, _) = take::<CacheBody>(body)?;
+    if cache.disks == 0 || cache.size > 1 << 62 {
+        return fail!(Corrupt, "a write-back cache claims {} bytes on disks {:#b}", cache.size, cache.disks);
+    }
+    Ok(CacheRecord { size: ByteCount(cache.size), layout: decode_layout(cache.layout)?, disks: cache.disks })
 }
 
 pub(super) fn encode_chunk(chunk: &ChunkRecord) -> ChunkBody {

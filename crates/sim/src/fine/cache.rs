@@ -1,0 +1,162 @@
+//! Stories of write-back caches: packed stripes on disks of their own choice.
+
+use super::{PARITY, Story};
+use crate::rig::resiliencies;
+use weft_engine::error::ErrorKind;
+use weft_engine::format::FEATURE_CACHES;
+use weft_engine::format::record::OWNER_METADATA;
+use weft_engine::geometry::Resiliency;
+use weft_engine::pool::cache::CacheAsk;
+use weft_engine::units::{ByteCount, DiskNo, Nanos};
+use weft_engine::world::World;
+
+impl Story {
+    /// A story of a virtual disk where nothing is packed but in a cache.
+    fn uncached(seed: u64, resiliency: Resiliency) -> Story {
+        let mut story = Story::new(seed, resiliency);
+        story.rig.close().unwrap();
+        story.rig.options.tuning.fine_share = 0;
+        story.rig.open(&mut story.rng).unwrap();
+        story
+    }
+
+    /// Sets a cache of `size` on `disks` (bits); 0 bytes: none.
+    fn set_cache(&self, size: ByteCount, disks: u64) {
+        let (pool, ask) = (self.rig.pool(), CacheAsk { size, disks });
+        let ask = (size > ByteCount::ZERO).then_some(ask);
+        self.rig.run(async move { pool.vdisk_set_cache("vdisk", ask.as_ref()).await.unwrap() });
+    }
+
+    /// The disks (bits) that packed stripes lie on.
+    fn disks_of_packs(&self) -> u64 {
+        let pool = self.rig.pool();
+        let map = pool.store().map.borrow();
+        let packs: Vec<_> = map.tables.values().filter(|table| table.record.packs.is_some()).collect();
+        let owned = map.segments.values().filter(|segment| segment.record.owner != OWNER_METADATA);
+        let ours = owned.filter(|segment| packs.iter().any(|table| table.record.id == segment.record.owner));
+        ours.flat_map(|segment| segment.record.slabs.iter().flatten()).fold(0, |set, at| set | 1 << at.disk)
+    }
+
+    /// Waits until nothing is packed.
+    fn until_empty(&self) {
+        let vdisk = self.vdisk();
+        self.rig.world.run_until(Nanos::secs(60), move || vdisk.packed().1 == 0);
+        assert_eq!(self.vdisk().packed().1, 0, "the cache empties itself");
+    }
+}
+
+/// Small writes go to the cache's disks, with as many copies as failures are survived and one; they are read there,
+/// also after a crash; a cache that is to lie elsewhere, or to be no more, empties itself.
+pub fn small_writes_lie_on_the_disks_of_the_cache_until_it_is_to_lie_elsewhere() {
+    for (seed, resiliency) in resiliencies().into_iter().enumerate() {
+        let mut story = Story::uncached(800 + seed as u64, resiliency);
+        let copies = story.layout.failures() + 1;
+        let (first, second) = ((1 << copies) - 1, ((1 << copies) - 1) << 1);
+        story.fill(1);
+        story.set_cache(ByteCount::mib(1), first);
+        story.scatter(60, 1000);
+        story.destage();
+        assert!(story.packed() > 30, "{} units of {}", story.packed(), story.layout);
+        assert_eq!(story.disks_of_packs(), first);
+        assert_eq!(story.vdisk().counters.read_for_write.get(), 0, "nothing was read for a small write");
+        story.prove();
+        story.flush();
+        story.crash();
+        assert_eq!((story.packed() > 30, story.disks_of_packs()), (true, first));
+        story.prove();
+        story.set_cache(ByteCount::mib(1), second);
+        story.scatter(10, 2000);
+        story.destage();
+        story.until_empty();
+        story.prove();
+        // Who reads what was there lets go of it, then the new one is made.
+        story.rig.world.run_until(Nanos::secs(5), || false);
+        story.scatter(60, 3000);
+        story.destage();
+        assert_eq!((story.packed() > 30, story.disks_of_packs()), (true, second));
+        story.prove();
+        story.flush();
+        story.crash();
+        story.set_cache(ByteCount::ZERO, 0);
+        story.until_empty();
+        story.flush();
+        story.crash();
+        assert_eq!((story.packed(), story.vdisk().cache()), (0, None));
+        story.prove();
+    }
+}
+
+/// A smaller cache holds less at once, a larger one more; the power goes at any moment of it.
+pub fn a_cache_grows_shrinks_moves_and_goes_and_a_crash_at_any_moment_loses_nothing() {
+    for seed in 0..40 {
+        let mut story = Story::uncached(900 + seed, resiliencies()[seed as usize % 5]);
+        story.fill(1);
+        let all = (1 << story.rig.disks.len()) - 1;
+        for round in 0..4 {
+            let size = [ByteCount::ZERO, ByteCount::kib(256), ByteCount::kib(512), ByteCount::mib(1)]
+                [story.rng.below(4) as usize];
+            let disks = if story.rng.chance(0.5) { 0 } else { all & !(1 << story.rng.below(2)) };
+            let (pool, ask) = (story.rig.pool(), CacheAsk { size, disks });
+            let ask = (size > ByteCount::ZERO).then_some(ask);
+            story.scatter(30, 1_000 + round * 1_000);
+            story.flush();
+            story.rig.world.spawn(
+                "cache",
+                Box::pin(async move {
+                    let _ = pool.vdisk_set_cache("vdisk", ask.as_ref()).await;
+                    pool.destage_everything().await;
+                    let _ = pool.checkpoint().await;
+                }),
+            );
+            let steps = Nanos(story.rng.below(150_000_000));
+            story.rig.world.run_until(steps, || false);
+            story.crash();
+            story.prove();
+        }
+    }
+}
+
+/// A cache one of whose disks fails loses nothing, takes nothing more, and empties itself.
+pub fn a_cache_that_lacks_redundancy_takes_nothing_and_empties_itself() {
+    let mut story = Story::uncached(950, PARITY);
+    story.fill(1);
+    story.set_cache(ByteCount::mib(1), 0b11);
+    story.scatter(60, 1000);
+    story.destage();
+    assert!(story.packed() > 30);
+    story.flush();
+    story.rig.disks[1].vanish();
+    story.scatter(60, 2000);
+    story.flush();
+    assert!(!story.rig.pool().store().has_disk(DiskNo(1)));
+    story.until_empty();
+    story.destage();
+    assert_eq!(story.packed(), 0, "small writes are merged");
+    story.prove_bytes();
+    story.rig.disks[1].return_intact(&mut story.rng);
+    story.come_back();
+    story.rig.world.run_until(Nanos::secs(30), || false);
+    story.scatter(60, 3000);
+    story.destage();
+    assert!(story.packed() > 30, "it is used again");
+    story.prove();
+}
+
+/// A cache that survives less than what lies below it is refused, and so is one that its disks have no room for.
+pub fn a_cache_that_survives_less_is_refused() {
+    let story = Story::uncached(960, Resiliency::Parity { parity: 2 });
+    let refused = |size: ByteCount, disks: u64| {
+        let (pool, ask) = (story.rig.pool(), CacheAsk { size, disks });
+        story.rig.run(async move { pool.vdisk_set_cache("vdisk", Some(&ask)).await.unwrap_err() })
+    };
+    let few = refused(ByteCount::mib(1), 0b11);
+    assert_eq!(few.kind, ErrorKind::NotPossible, "{few}");
+    assert!(few.context.contains("lies on 3 disks or more; of those named 2"), "{few}");
+    for size in [ByteCount(4096), ByteCount::gib(1)] {
+        let wrong = refused(size, 0);
+        assert_eq!(wrong.kind, ErrorKind::InvalidInput, "{wrong}");
+    }
+    assert!(!story.labels_say(FEATURE_CACHES));
+    story.set_cache(ByteCount::mib(1), 0b111);
+    assert!(story.labels_say(FEATURE_CACHES), "who does not know caches must not read the pool");
+}

@@ -1,0 +1,46 @@
+//! Write-back caches that come, grow, shrink, move to other disks and go while clients work. None of it may cost a
+//! byte, nor any redundancy.
+
+use super::clients::Shared;
+use super::scene::Scene;
+use crate::rng::Rng;
+use crate::world::SimWorld;
+use std::rc::Rc;
+use weft_engine::error::ErrorKind;
+use weft_engine::pool::Pool;
+use weft_engine::pool::cache::CacheAsk;
+use weft_engine::units::{ByteCount, Nanos};
+use weft_engine::world::World;
+
+/// Sets caches of `vdisk` at random until the clients are done, where the scene has them.
+pub(super) fn start(world: &SimWorld, pool: &Rc<Pool>, shared: &Rc<Shared>, scene: &Scene, rng: &mut Rng) {
+    if !scene.cached {
+        return;
+    }
+    let (world, pool, shared) = (world.clone(), pool.clone(), shared.clone());
+    let stripe = scene.layout.data_len().max(ByteCount::kib(64));
+    let mut rng = Rng::new(rng.next_u64());
+    world.clone().spawn(
+        "cache keeper",
+        Box::pin(async move {
+            while shared.clients_left.get() > 0 && shared.failure.borrow().is_none() {
+                let ask = rng.chance(0.75).then(|| any_cache(&pool, stripe, &mut rng));
+                match pool.vdisk_set_cache("vdisk", ask.as_ref()).await {
+                    Err(error) if error.kind == ErrorKind::Corrupt => {
+                        shared.failure.borrow_mut().get_or_insert(format!("setting a cache: {error}"));
+                    }
+                    // Too large, or for too few disks; or the pool is frozen.
+                    Ok(()) | Err(_) => {}
+                }
+                world.sleep(Nanos(rng.below(400_000_000))).await;
+            }
+        }),
+    );
+}
+
+/// A few stripes, on any disks.
+fn any_cache(pool: &Pool, stripe: ByteCount, rng: &mut Rng) -> CacheAsk {
+    let named = pool.info().disks.into_iter().filter(|_| rng.chance(0.6)).fold(0, |set, disk| set | 1 << disk.no);
+    let size = stripe * *rng.pick(&[2, 4, 16]);
+    CacheAsk { size, disks: if rng.chance(0.3) { 0 } else { named } }
+}
