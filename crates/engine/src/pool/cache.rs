@@ -3,8 +3,9 @@
 use super::Pool;
 use crate::error::Result;
 use crate::fail;
-use crate::format::record::{CacheRecord, Media, Record};
+use crate::format::record::{CacheRecord, Media, Record, Usage};
 use crate::geometry::{Layout, Resiliency};
+use crate::segment::DiskRoom;
 use crate::units::ByteCount;
 use crate::vdisk::Vdisk;
 use alloc::rc::Rc;
@@ -26,30 +27,89 @@ pub struct CacheAsk {
     pub disks: u64,
 }
 
+/// The most bytes of a cache that nobody asked for.
+const SUGGESTED_MAX: ByteCount = ByteCount::gib(8);
+
+/// What caches there may be of one virtual disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheRange {
+    /// The smallest size.
+    pub least: ByteCount,
+    /// The largest one: what the disks have room for.
+    pub most: ByteCount,
+    /// The layout.
+    pub layout: Layout,
+    /// The disks, one bit each.
+    pub disks: u64,
+}
+
 impl Pool {
-    /// Plans a write-back cache for a virtual disk of this layout: it survives what that survives.
-    pub fn plan_cache(&self, below: Layout, ask: &CacheAsk) -> Result<CacheRecord> {
-        self.store.check_changeable()?;
+    /// What caches there may be above stripes of `below`, on `disks` (bits; 0: solid-state ones, those that take
+    /// nothing by themselves if they are enough), for who has so many segments there. A cache survives what lies below
+    /// it.
+    pub fn cache_range(&self, below: Layout, disks: u64, segments: u64) -> Result<CacheRange> {
         let map = self.store.map.borrow();
-        let named = ask.disks != 0;
-        let there = map.disks_for(ask.disks).filter(|disk| named || disk.record.media == Media::Ssd);
-        let disks = there.fold(0u64, |set, disk| set | 1 << disk.record.no);
         let layout = cache_layout(below, map.slab)?;
-        let (needed, have) = (layout.slots(), disks.count_ones() as usize);
+        let (named, needed) = (disks != 0, layout.slots());
+        let disks = match named {
+            true => set_of(map.disks_for(disks)),
+            false => {
+                let kept = self.solid_state(|usage| usage == Usage::ManualSelect);
+                let any = self.solid_state(|usage| matches!(usage, Usage::ManualSelect | Usage::AutoSelect));
+                if kept.count_ones() as usize >= needed { kept } else { any }
+            }
+        };
+        let have = disks.count_ones() as usize;
         if have < needed {
-            let of = if named { "of those named" } else { "solid-state disks" };
+            let of = if named { "of those named" } else { "of the solid-state disks" };
             return fail!(
                 NotPossible,
-                "a write-back cache must survive what {below} survives, {} failed disks, and so lies on {needed} disks \
-                 or more; {of} {have} take data",
+                "a write-back cache survives what {below} survives, {} failed disks, and so needs {needed} disks; {of} \
+                 {have} take data",
                 below.failures()
             );
         }
-        let (least, room) = (layout.data_len() * STRIPES_MIN, map.room_for(layout, 0, disks));
-        if ask.size < least || ask.size > room {
+        let (least, most) = (layout.data_len() * STRIPES_MIN, map.room_for(layout, segments, disks));
+        Ok(CacheRange { least, most, layout, disks })
+    }
+
+    /// Solid-state disks that are there and are used so, as bits.
+    fn solid_state(&self, used: impl Fn(Usage) -> bool) -> u64 {
+        let map = self.store.map.borrow();
+        set_of(
+            map.disks
+                .values()
+                .filter(|disk| disk.healthy && disk.record.media == Media::Ssd && used(disk.record.usage)),
+        )
+    }
+
+    /// The cache for who leaves its size to the pool, above stripes of `below` on `below_disks` (bits; 0: all that take
+    /// data): on `disks`; where these are none, on solid-state disks that take nothing by themselves, if the others are
+    /// slower.
+    pub fn suggest_cache(&self, below: Layout, below_disks: u64, disks: u64) -> Option<CacheAsk> {
+        let kept = self.solid_state(|usage| usage == Usage::ManualSelect);
+        let slow = self.store.map.borrow().disks_for(below_disks).any(|disk| disk.record.media != Media::Ssd);
+        if disks == 0 && (kept == 0 || !slow) {
+            return None;
+        }
+        let disks = if disks == 0 { kept } else { disks };
+        let range = self.cache_range(below, disks, 0).ok()?;
+        let size = ByteCount(range.most.0 / 2 / range.least.0 * range.least.0).min(SUGGESTED_MAX);
+        (size >= range.least).then_some(CacheAsk { size, disks })
+    }
+
+    /// Plans a write-back cache above stripes of `below`.
+    pub fn plan_cache(&self, below: Layout, ask: &CacheAsk) -> Result<CacheRecord> {
+        self.plan_cache_with(below, ask, 0)
+    }
+
+    fn plan_cache_with(&self, below: Layout, ask: &CacheAsk, segments: u64) -> Result<CacheRecord> {
+        self.store.check_changeable()?;
+        let CacheRange { least, most, layout, disks } = self.cache_range(below, ask.disks, segments)?;
+        if ask.size < least || ask.size > most {
             return fail!(
                 InvalidInput,
-                "a write-back cache here has {least} to {room}, which is what its disks have room for, not {}",
+                "a write-back cache here has {least} to {most}, which is what its disks have room for, not {}",
                 ask.size
             );
         }
@@ -62,7 +122,8 @@ impl Pool {
         let now = vdisk.cache();
         let Some(ask) = ask else { return Ok((vdisk, None)) };
         let disks = if ask.disks == 0 { now.map_or(0, |now| now.disks) } else { ask.disks };
-        let cache = self.plan_cache(vdisk.layout(), &CacheAsk { disks, ..*ask })?;
+        let have = vdisk.segments_of_cache();
+        let cache = self.plan_cache_with(vdisk.layout(), &CacheAsk { disks, ..*ask }, have)?;
         Ok((vdisk, Some(cache)))
     }
 
@@ -94,4 +155,8 @@ fn cache_layout(below: Layout, slab: ByteCount) -> Result<Layout> {
     };
     let interleave = below.data_len().max(INTERLEAVES.0).min(INTERLEAVES.1).min(slab);
     Layout::new(resiliency, 1, interleave)
+}
+
+fn set_of<'a>(disks: impl Iterator<Item = &'a DiskRoom>) -> u64 {
+    disks.fold(0, |set, disk| set | 1 << disk.record.no)
 }

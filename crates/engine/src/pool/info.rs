@@ -3,7 +3,7 @@
 use super::Pool;
 use super::leaving::{Instead, losses_without, survivable};
 use crate::format::Id;
-use crate::format::record::{Away, Media, Usage};
+use crate::format::record::{Away, CacheRecord, Media, Usage};
 use crate::geometry::Layout;
 use crate::health::{DiskFacts, disk_health, disk_state, pool_health, vdisk_health};
 use crate::segment::fine::UNIT;
@@ -126,6 +126,10 @@ pub struct VdiskInfo {
     pub packed: ByteCount,
     /// The share of its size that may lie in packed stripes, in thousandths, where it has one of its own.
     pub fine_share: Option<u16>,
+    /// Its write-back cache.
+    pub cache: Option<CacheRecord>,
+    /// Whether that takes nothing now, and empties itself.
+    pub drains: bool,
     /// How many bytes packed stripes of it may have, as things stand now; 0: small writes are merged.
     pub packed_max: ByteCount,
     /// See [`Health`].
@@ -266,7 +270,9 @@ impl Pool {
                 * segments.map(|segment| segment.record.slabs.iter().flatten().count() as u64).sum::<u64>(),
             packed: ByteCount(units * UNIT),
             fine_share: record.fine_share,
-            packed_max: layout.data_len() * stripes_max,
+            packed_max: vdisk.packs_layout().data_len() * stripes_max,
+            cache: record.cache,
+            drains: vdisk.drains(),
             health,
             degraded_segments,
             failures_left: (layout.failures().saturating_sub(worst) as u32).min(metadata),

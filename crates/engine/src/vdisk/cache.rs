@@ -20,8 +20,14 @@ impl Vdisk {
         self.store.map.borrow().vdisks.get(&self.id).and_then(|vdisk| vdisk.cache)
     }
 
+    /// Segments that its cache has.
+    pub(crate) fn segments_of_cache(&self) -> u64 {
+        let map = self.store.map.borrow();
+        map.segments_of_packs(self.table_of(&map)).count() as u64
+    }
+
     /// The layout of its packed stripes: of those that are there, or of those to come.
-    pub(super) fn packs_layout(&self) -> Layout {
+    pub(crate) fn packs_layout(&self) -> Layout {
         let map = self.store.map.borrow();
         let table = self.table_of(&map);
         let packs = map.fine(table).and_then(|fine| map.tables.get(&fine.packs));

@@ -1,6 +1,7 @@
 //! What operations speak of and answer with. An answer is one value: what `--json` prints, what the text is drawn from,
 //! what goes over the socket. The operations themselves are in `ops`.
 
+pub mod cache;
 pub mod error;
 pub mod export;
 pub mod job;

@@ -1,5 +1,6 @@
 //! Virtual disks, as the API speaks of them.
 
+use super::cache::CacheInfo;
 use super::name::VdiskName;
 use super::pool::Health;
 use super::share::FineShare;
@@ -114,6 +115,9 @@ pub struct VdiskInfo {
     /// The most bytes of packed stripes it may have, as things stand now; 0: small writes are merged.
     #[serde(default)]
     pub packed_max: u64,
+    /// Its write-back cache, if it has one: then `packed` lies there, of at most `packed_max`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_cache: Option<CacheInfo>,
     /// The share of its raw bytes that is data, 0 to 1, by its layout.
     pub efficiency: f64,
     /// How well it is.

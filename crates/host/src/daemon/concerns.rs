@@ -289,6 +289,7 @@ mod tests {
             packed: 0,
             fine_share: Default::default(),
             packed_max: 0,
+            write_cache: None,
             efficiency: 0.75,
             health: Health::Healthy,
             failures_left: u32::from(layout.resiliency.failures()),

@@ -21,6 +21,8 @@ pub mod table;
 pub mod text;
 pub(crate) mod values;
 pub mod vdisk;
+pub mod vdisk_set;
+mod vdisk_text;
 pub mod watch;
 
 use crate::api::error::{Answer, ApiError, BadValue, Kind};
@@ -42,7 +44,7 @@ use pool::{PoolCheck, PoolCreate, PoolExport, PoolImport, PoolImportable, PoolLi
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use settings::{DiskSet, PoolSet, VdiskSet};
+use settings::{DiskSet, PoolSet};
 use std::path::{Path, PathBuf};
 use text::Text;
 use utoipa::openapi::path::{Parameter, ParameterIn};
@@ -50,6 +52,7 @@ use utoipa::openapi::schema::{ArrayBuilder, Ref, Schema};
 use utoipa::openapi::{HttpMethod, RefOr};
 use utoipa::{IntoParams, ToSchema};
 use vdisk::{Explain, VdiskClear, VdiskCreate, VdiskList, VdiskRemove, VdiskRename, VdiskResize, VdiskShow};
+use vdisk_set::VdiskSet;
 use watch::{EventList, StatShow, StatusShow, VersionShow};
 
 operations! {

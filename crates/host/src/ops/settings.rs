@@ -4,14 +4,11 @@ use super::disk::member;
 use super::line::{Line, ToLine};
 use super::{Changing, Weft, values, verb};
 use crate::api::error::{Answer, BadValue};
-use crate::api::name::VdiskName;
 use crate::api::pool::{Media, Usage};
-use crate::api::share::FineShare;
 use crate::api::span::Span;
 use crate::api::validate;
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::str::FromStr;
 use utoipa::ToSchema;
 use weft_engine::limits::FOREGROUND_SHARE_MAX;
@@ -76,26 +73,6 @@ pub struct DiskSet {
     pub changing: Changing,
 }
 
-/// Asks to change what a virtual disk does.
-#[derive(Args, Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
-#[serde(deny_unknown_fields)]
-pub struct VdiskSet {
-    /// Its name
-    #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
-    #[serde(skip)]
-    pub vdisk: VdiskName,
-    /// How much of it may lie in packed stripes: `1%` to `50%`, `0`, or `auto`.
-    #[arg(id = "setting", value_name = "KEY=VALUE", value_parser = values::vdisk_setting,
-        help = "fine-share=1%..50%|0|auto")]
-    #[schema(value_type = String)]
-    pub fine_share: FineShare,
-    /// Only say what would change.
-    #[command(flatten)]
-    #[serde(default, rename = "dry_run")]
-    #[schema(value_type = bool)]
-    pub changing: Changing,
-}
-
 /// `weft pool set`.
 #[derive(Args, Clone, Debug)]
 pub struct PoolSetTyped {
@@ -147,12 +124,6 @@ verb!(PoolSet: "pool set", changing);
 verb!(DiskSet: "disk set", changing {
     fn typed(self, _: &impl Weft) -> Answer<DiskSet> {
         Ok(DiskSet { disk: member(&self.disk)?, ..self })
-    }
-});
-
-verb!(VdiskSet: "vdisk set", changing {
-    fn beside(&self) -> Vec<(&'static str, Value)> {
-        vec![("setting", format!("fine-share={}", self.fine_share).into())]
     }
 });
 
@@ -346,13 +317,10 @@ impl FromStr for DiskSet {
     }
 }
 
-/// One `KEY=VALUE` of `weft vdisk set`.
-pub(crate) fn fine_share(text: &str) -> Result<FineShare, BadValue> {
-    let (key, value) = key_and_value(text, &[("fine-share", "10%")])?;
-    value.parse().map_err(|bad| with_key(key, bad))
-}
-
-fn key_and_value<'a>(text: &'a str, keys: &[(&'static str, &str)]) -> Result<(&'static str, &'a str), BadValue> {
+pub(super) fn key_and_value<'a>(
+    text: &'a str,
+    keys: &[(&'static str, &str)],
+) -> Result<(&'static str, &'a str), BadValue> {
     let (key, value) = text.split_once('=').unwrap_or((text, ""));
     if let Some((known, example)) = keys.iter().find(|(known, _)| *known == key) {
         if text.contains('=') {
@@ -376,7 +344,7 @@ fn one_of<T: Copy>(value: &str, words: &[(&str, T)]) -> Result<T, BadValue> {
     })
 }
 
-fn with_key(key: &str, bad: BadValue) -> BadValue {
+pub(super) fn with_key(key: &str, bad: BadValue) -> BadValue {
     BadValue {
         message: format!("{key}: {}", bad.message),
         nearest: bad.nearest.map(|nearest| format!("{key}={nearest}")),

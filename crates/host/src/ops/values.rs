@@ -1,13 +1,14 @@
 //! One reader per kind of value. Each refuses with the allowed range and the nearest value it would take.
 
+use crate::api::cache::WriteCache;
 use crate::api::error::BadValue;
 use crate::api::export::{Address, Network, SocketMode, SocketOwner};
 use crate::api::job::job_name;
 use crate::api::name::VdiskName;
-use crate::api::share::FineShare;
 use crate::api::size::{self, Size};
 use crate::api::validate;
-use crate::ops::settings::{self, DiskSet, PoolSet};
+use crate::ops::settings::{DiskSet, PoolSet};
+use crate::ops::vdisk_set::Setting;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, Resettable, TypedValueParser};
 use std::time::Duration;
@@ -37,8 +38,8 @@ pub(crate) fn disk_setting(text: &str) -> Read<DiskSet> {
     text.parse()
 }
 
-pub(crate) fn vdisk_setting(text: &str) -> Read<FineShare> {
-    settings::fine_share(text)
+pub(crate) fn vdisk_setting(text: &str) -> Read<Setting> {
+    text.parse()
 }
 
 pub(crate) fn pool_or_vdisk(text: &str) -> Read<String> {
@@ -54,6 +55,10 @@ pub(crate) fn size(text: &str) -> Read<Size> {
 
 pub(crate) fn fixed_size(text: &str) -> Read<Size> {
     size::bytes(text).map(Size::Bytes)
+}
+
+pub(crate) fn write_cache(text: &str) -> Read<WriteCache> {
+    text.parse()
 }
 
 pub(crate) fn interleave(text: &str) -> Read<Size> {

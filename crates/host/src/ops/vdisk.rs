@@ -1,16 +1,13 @@
 //! Virtual disks: `weft vdisk`, and the plan of one request.
 
-use super::disk::health;
-use super::settings::VdiskSet;
-use super::table::{Rows, Style, cell, human, pairs, percent};
-use super::text::Text;
+use super::vdisk_set::VdiskSetTyped;
 use super::{Changing, Doer, Harm, Weft, values, verb};
+use crate::api::cache::WriteCache;
 use crate::api::error::{Answer, ApiError, BadValue, Kind};
 use crate::api::name::VdiskName;
-use crate::api::pool::Health;
 use crate::api::size::Size;
 use crate::api::validate;
-use crate::api::vdisk::{Explanation, Operation, Provisioning, Resiliency, ResiliencyKind, VdiskInfo, survive};
+use crate::api::vdisk::{Operation, Provisioning, Resiliency, ResiliencyKind};
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -40,9 +37,12 @@ pub enum Vdisk {
     #[command(after_help = "Examples:\n  weft vdisk rename tank/media films")]
     Rename(VdiskRename),
     /// Change what a virtual disk does, while it is used
-    #[command(after_help = "Examples:\n  weft vdisk set tank/media fine-share=5%\n\n\
-        fine-share is how much of it may lie in packed stripes, where small writes go first; 0 has them merged.")]
-    Set(VdiskSet),
+    #[command(after_help = "Examples:\n  weft vdisk set tank/vm write-cache=8GiB write-cache-disks=s1,s2\n  \
+        weft vdisk set tank/vm write-cache=0\n  weft vdisk set tank/media fine-share=5%\n\n\
+        write-cache is how much of what small writes bring may rest on solid-state disks first; 0 empties it and lets \
+        go of them.\n\
+        fine-share is how much of it may lie in packed stripes on its own disks instead; 0 has small writes merged.")]
+    Set(VdiskSetTyped),
     /// Let a virtual disk serve again that lost writes; says what is given up
     #[command(
         after_help = "Examples:\n  weft vdisk clear tank/media --dry-run\n  weft vdisk clear tank/media --yes\n\n\
@@ -67,7 +67,7 @@ impl Vdisk {
             Vdisk::Show(operation) => doer.operate(operation),
             Vdisk::Resize(operation) => doer.operate(operation),
             Vdisk::Rename(operation) => doer.operate(operation),
-            Vdisk::Set(operation) => doer.operate(operation),
+            Vdisk::Set(typed) => doer.operate(typed.operation()),
             Vdisk::Clear(operation) => doer.operate(operation),
             Vdisk::Remove(operation) => doer.operate(operation),
         }
@@ -119,11 +119,15 @@ pub struct VdiskCreate {
     #[arg(skip)]
     #[serde(default)]
     pub provisioning: Provisioning,
-    /// A write cache of its own.
-    #[arg(long, value_name = "SIZE", value_parser = values::fixed_size)]
+    /// Its write-back cache: SIZE, 0 for none, or auto (the default)
+    #[arg(long, value_name = "SIZE|auto|0", value_parser = values::write_cache)]
     #[serde(default)]
     #[schema(value_type = Option<String>)]
-    pub write_cache: Option<Size>,
+    pub write_cache: Option<WriteCache>,
+    /// The disks that the cache lies on.
+    #[arg(long, value_name = "D,D,...", value_delimiter = ',', requires = "write_cache")]
+    #[serde(default)]
+    pub write_cache_disks: Vec<String>,
     /// The sector clients see: 512 or 4096 [default: 512]
     #[arg(long, value_name = "BYTES", value_parser = values::sector)]
     #[serde(default)]
@@ -337,6 +341,7 @@ impl VdiskCreate {
             fixed: false,
             provisioning: Provisioning::Thin,
             write_cache: None,
+            write_cache_disks: Vec::new(),
             sector: None,
             disks: Vec::new(),
             changing: Changing::default(),
@@ -448,103 +453,6 @@ impl VdiskCreate {
 
     fn wrong(&self, message: &str, instead: VdiskCreate) -> ApiError {
         ApiError::new(Kind::InvalidInput, message).offer(&instead)
-    }
-}
-
-impl Text for Vec<VdiskInfo> {
-    fn text(&self, style: Style) -> String {
-        if self.is_empty() {
-            return "no virtual disks\n".into();
-        }
-        let mut headings = vec!["VDISK", "HEALTH", ">SIZE", ">DATA", ">ON DISK", "LAYOUT", ">EFFICIENCY", "EXPORTS"];
-        if style.verbose {
-            headings.extend(["ROOM", ">SECTOR"]);
-        }
-        let mut rows = Rows::new(style, &headings);
-        for vdisk in self {
-            let mut row = vec![
-                cell(&vdisk.name),
-                health(vdisk.health),
-                cell(human(vdisk.size)),
-                cell(human(vdisk.used)),
-                cell(human(vdisk.footprint)),
-                cell(vdisk.layout),
-                cell(percent(vdisk.efficiency * 100.0)),
-                cell(vdisk.exports.join(" ")),
-            ];
-            if style.verbose {
-                row.extend([cell(vdisk.provisioning), cell(vdisk.sector)]);
-            }
-            rows.row(row);
-        }
-        rows.draw()
-    }
-}
-
-impl Text for VdiskInfo {
-    fn text(&self, _: Style) -> String {
-        let counters = &self.counters;
-        let exports = if self.exports.is_empty() { "-".into() } else { self.exports.join(" ") };
-        pairs(&[
-            ("vdisk", self.name.to_string()),
-            ("health", self.health.to_string()),
-            ("size", format!("{}, {}", human(self.size), self.provisioning)),
-            ("sector", format!("{} bytes", self.sector)),
-            ("layout", self.layout.to_string()),
-            ("stripe", format!("{} of data", human(self.layout.stripe_data_len()))),
-            (
-                "survives",
-                match self.layout.resiliency.failures() {
-                    1 => "1 disk failure when all its disks are there".into(),
-                    n => format!("{n} disk failures when all its disks are there"),
-                },
-            ),
-            (
-                "what is written",
-                match self.health {
-                    Health::Failed => "is not all there".into(),
-                    _ => format!("can {} now", survive(Some(self.failures_left))),
-                },
-            ),
-            ("new writes", survive(self.failures_new)),
-            ("efficiency", percent(self.efficiency * 100.0)),
-            ("data", human(self.used)),
-            ("on disk", human(self.footprint)),
-            ("small writes", small_writes(self.packed, self.packed_max)),
-            ("exports", exports),
-            ("read", format!("{} in {} reads", human(counters.read_bytes), counters.reads)),
-            ("written", format!("{} in {} writes", human(counters.written_bytes), counters.writes)),
-            ("flushes", counters.flushes.to_string()),
-            ("whole stripes", human(counters.whole_stripe_bytes)),
-            ("landed", human(counters.landed_bytes)),
-            ("packed", human(counters.packed_bytes)),
-            ("reads caused by writes", human(counters.write_caused_read_bytes)),
-        ])
-    }
-}
-
-/// What becomes of small writes, of which `packed` bytes lie in packed stripes, that may have `most`.
-fn small_writes(packed: u64, most: u64) -> String {
-    match (packed, most) {
-        (0, 0) => "are merged with what is on the disks".into(),
-        (0, most) => format!("leave packed, up to {}; none are now", human(most)),
-        (packed, 0) => format!("{} lie packed, and are moved into whole stripes", human(packed)),
-        (packed, most) => {
-            let when = if packed >= most / 2 { "now" } else { "when the pool is idle" };
-            let (packed, most) = (human(packed), human(most));
-            format!("{packed} lie packed, of at most {most}; the mover brings them into whole stripes {when}")
-        }
-    }
-}
-
-impl Text for Explanation {
-    fn text(&self, _: Style) -> String {
-        let mut text = format!("{} of {} at {} of {}\n", self.operation, human(self.length), self.offset, self.vdisk);
-        for line in &self.plan {
-            text += &format!("  {line}\n");
-        }
-        let (left, new) = (survive(Some(self.failures_left)), survive(self.failures_new));
-        text + &format!("  redundancy now: what is written can {left}, new writes {new}\n")
     }
 }
 

@@ -4,6 +4,7 @@ use super::labels::hex;
 use super::open::OpenPool;
 use super::upkeep;
 use super::world::named;
+use crate::api::cache::CacheInfo;
 use crate::api::name::VdiskName;
 use crate::api::pool::Usage;
 use crate::api::pool::{
@@ -12,6 +13,7 @@ use crate::api::pool::{
 use crate::api::share::FineShare;
 use crate::api::vdisk::{Layout, Provisioning, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
+use weft_engine::format::record::CacheRecord;
 use weft_engine::pool::{check, info};
 use weft_engine::store::budget::{self, BudgetInfo};
 use weft_engine::units::{DiskNo, Nanos};
@@ -45,7 +47,7 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
     // The layout in use that leaves the most counts: a disk is to be bought for that one.
     let layouts = shown.vdisks.iter().map(|vdisk| open.pool.unusable(vdisk.layout));
     let (unusable, unusable_why) = layouts.max_by_key(|(bytes, _)| bytes.0).unwrap_or_default();
-    let mut vdisks: Vec<VdiskInfo> = shown.vdisks.iter().map(|info| vdisk(&shown.name, info)).collect();
+    let mut vdisks: Vec<VdiskInfo> = shown.vdisks.iter().map(|info| vdisk(&shown, info)).collect();
     vdisks.sort_by(|a, b| a.name.cmp(&b.name));
     PoolInfo {
         id: hex(shown.id),
@@ -159,11 +161,11 @@ fn works(state: info::DiskState) -> bool {
     matches!(state, info::DiskState::Ok | info::DiskState::Slow | info::DiskState::Retired)
 }
 
-fn vdisk(pool: &str, vdisk: &info::VdiskInfo) -> VdiskInfo {
+fn vdisk(pool: &info::PoolInfo, vdisk: &info::VdiskInfo) -> VdiskInfo {
     let layout = Layout::from(vdisk.layout);
     let counters = vdisk.counters;
     VdiskInfo {
-        name: VdiskName { pool: pool.to_string(), vdisk: vdisk.name.clone() },
+        name: VdiskName { pool: pool.name.clone(), vdisk: vdisk.name.clone() },
         size: vdisk.size.0,
         layout,
         provisioning: if vdisk.fixed { Provisioning::Fixed } else { Provisioning::Thin },
@@ -173,6 +175,7 @@ fn vdisk(pool: &str, vdisk: &info::VdiskInfo) -> VdiskInfo {
         packed: vdisk.packed.0,
         fine_share: FineShare(vdisk.fine_share),
         packed_max: vdisk.packed_max.0,
+        write_cache: vdisk.cache.map(|cache| cache_info(pool, cache, vdisk.drains)),
         efficiency: layout.efficiency(),
         health: health(vdisk.health),
         failures_left: vdisk.failures_left,
@@ -191,6 +194,12 @@ fn vdisk(pool: &str, vdisk: &info::VdiskInfo) -> VdiskInfo {
         },
         exports: Vec::new(),
     }
+}
+
+fn cache_info(pool: &info::PoolInfo, cache: CacheRecord, drains: bool) -> CacheInfo {
+    let named = pool.disks.iter().filter(|disk| cache.disks >> disk.no & 1 == 1);
+    let disks = named.map(|disk| disk.name.clone()).collect();
+    CacheInfo { size: cache.size.0, disks, layout: Layout::from(cache.layout), drains }
 }
 
 fn health(health: info::Health) -> Health {

@@ -19,7 +19,7 @@ mod open;
 mod socket;
 mod ublk_exports;
 mod upkeep;
-mod vdisks;
+pub(in crate::daemon) mod vdisks;
 mod volume;
 mod world;
 
@@ -51,10 +51,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use vdisks::{CacheWanted, Planned};
 use weft_engine::event::Event;
 use weft_engine::format::Id;
+use weft_engine::format::record::CacheRecord;
 use weft_engine::pool::create::plan_pool;
-use weft_engine::pool::{Amount, Growth, Instead, Leaving, PoolOptions, Refusal, VdiskPlan, Wanted};
+use weft_engine::pool::{Amount, Growth, Instead, Leaving, PoolOptions, Refusal, Wanted};
 use weft_engine::store::Tuning;
 use weft_engine::units::{ByteCount, DiskNo, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
@@ -320,9 +322,21 @@ impl HostEngine {
     }
 
     /// Makes a virtual disk: what it is, or why it cannot be.
-    pub fn vdisk_create(&self, pool: &str, wanted: &Wanted, run: Run) -> Answer<Result<VdiskPlan, Refusal>> {
+    pub fn vdisk_create(
+        &self,
+        pool: &str,
+        wanted: &Wanted,
+        cache: CacheWanted,
+        run: Run,
+    ) -> Answer<Result<Planned, Refusal>> {
         let wanted = wanted.clone();
-        self.ask_pool(pool, "vdisk create", move |open| vdisks::create(open, wanted, run))
+        self.ask_pool(pool, "vdisk create", move |open| vdisks::create(open, wanted, cache, run))
+    }
+
+    /// Changes the write-back cache of a virtual disk: what it is then.
+    pub fn vdisk_set_cache(&self, vdisk: &VdiskName, cache: CacheWanted, run: Run) -> Answer<Option<CacheRecord>> {
+        let name = vdisk.clone();
+        self.ask_pool(&vdisk.pool, "vdisk set", move |open| vdisks::set_cache(open, name, cache, run))
     }
 
     /// Makes a virtual disk larger: what it is, or why it cannot be.

@@ -1,19 +1,85 @@
 //! Virtual disks come, change and go, on the engine's thread: what is planned, and carried out unless the run is dry.
 
 use super::open::OpenPool;
-use crate::api::error::Answer;
+use crate::api::cache::WriteCache;
+use crate::api::error::{Answer, ApiError};
 use crate::api::name::VdiskName;
 use crate::api::share::FineShare;
 use crate::daemon::backend::Run;
+use crate::ops::disk::DiskList;
+use crate::ops::vdisk_set::VdiskSet;
 use std::ops::Range;
 use std::rc::Rc;
-use weft_engine::pool::{Amount, Growth, Refusal, VdiskPlan, Wanted};
+use weft_engine::format::record::CacheRecord;
+use weft_engine::geometry::Layout;
+use weft_engine::pool::cache::CacheAsk;
+use weft_engine::pool::{Amount, Growth, Pool, Refusal, VdiskPlan, Wanted};
+
+/// A write-back cache that is asked for, and the disks that it is to lie on, one bit each; 0: nobody says.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheWanted {
+    pub cache: WriteCache,
+    pub disks: u64,
+}
+
+/// A virtual disk that was planned, and its cache.
+pub type Planned = (VdiskPlan, Option<CacheRecord>);
+
+impl CacheWanted {
+    /// What is asked of the engine, above stripes of `below` on `disks`.
+    fn ask(self, pool: &Pool, below: Layout, disks: u64) -> Option<CacheAsk> {
+        match self.cache {
+            WriteCache::Off => None,
+            WriteCache::Auto => pool.suggest_cache(below, disks, self.disks),
+            WriteCache::Bytes(size) => Some(CacheAsk { size, disks: self.disks }),
+        }
+    }
+}
 
 /// Makes a virtual disk.
-pub async fn create(open: Rc<OpenPool>, wanted: Wanted, run: Run) -> Answer<Result<VdiskPlan, Refusal>> {
-    let planned = open.pool.plan_wanted(&wanted);
-    if let (Ok(plan), Run::Real) = (&planned, run) {
+pub async fn create(
+    open: Rc<OpenPool>,
+    wanted: Wanted,
+    cache: CacheWanted,
+    run: Run,
+) -> Answer<Result<Planned, Refusal>> {
+    let plan = match open.pool.plan_wanted(&wanted) {
+        Ok(plan) => plan,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let ask = cache.ask(&open.pool, plan.layout, plan.spec.disks);
+    let cache = ask.map(|ask| open.pool.plan_cache(plan.layout, &ask)).transpose()?;
+    if let Run::Real = run {
         open.pool.vdisk_create(&plan.spec).await?;
+        if let Some(ask) = ask {
+            open.pool.vdisk_set_cache(&plan.spec.name, Some(&ask)).await?;
+        }
+    }
+    Ok(Ok((plan, cache)))
+}
+
+/// Changes the write-back cache of a virtual disk. Says what it is then.
+pub async fn set_cache(
+    open: Rc<OpenPool>,
+    name: VdiskName,
+    cache: CacheWanted,
+    run: Run,
+) -> Answer<Option<CacheRecord>> {
+    let vdisk = open.vdisk(&name)?;
+    let ask = cache.ask(&open.pool, vdisk.layout(), vdisk.disks());
+    let (_, planned) = open.pool.plan_vdisk_cache(&name.vdisk, ask.as_ref()).map_err(|error| {
+        let wrong = ApiError::from(error);
+        let range = open.pool.cache_range(vdisk.layout(), ask.map_or(0, |ask| ask.disks), 0);
+        match (range, ask) {
+            (Ok(range), Some(ask)) if range.least <= range.most => {
+                let nearest = WriteCache::Bytes(ask.size.max(range.least).min(range.most));
+                wrong.offer(&VdiskSet::cache(&name, nearest))
+            }
+            _ => wrong.offer(&DiskList::of(&name.pool)),
+        }
+    })?;
+    if let Run::Real = run {
+        open.pool.vdisk_set_cache(&name.vdisk, ask.as_ref()).await?;
     }
     Ok(planned)
 }

@@ -2,6 +2,7 @@
 
 use super::Seen;
 use super::export::ending;
+use crate::api::cache::{CacheInfo, WriteCache};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{Health, PoolInfo};
@@ -10,17 +11,19 @@ use crate::api::validate;
 use crate::api::vdisk::{Explanation, Layout, Provisioning, Resiliency, VdiskInfo};
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::Daemon;
+use crate::daemon::engine::vdisks::CacheWanted;
 use crate::ops::Perform;
 use crate::ops::disk::{DiskAdd, DiskList};
 use crate::ops::export::ExportRemove;
 use crate::ops::line::ToLine;
 use crate::ops::pool::PoolShow;
-use crate::ops::settings::VdiskSet;
 use crate::ops::vdisk::{
     Explain, VdiskClear, VdiskCreate, VdiskList, VdiskRemove, VdiskRename, VdiskResize, VdiskShow,
 };
+use crate::ops::vdisk_set::VdiskSet;
 use crate::ops::watch::StatusShow;
 use weft_engine::error::{Error, ErrorKind};
+use weft_engine::format::record::CacheRecord;
 use weft_engine::geometry;
 use weft_engine::limits;
 use weft_engine::pool::{Amount, Growth, Protection, Refusal, VdiskPlan, VdiskSpec, Wanted};
@@ -120,14 +123,14 @@ impl Daemon {
             let other = VdiskCreate::new(second(&request.name), request.size);
             return Err(ApiError::new(Kind::AlreadyExists, message).offer(&other));
         }
-        if request.write_cache.is_some_and(|size| size != Size::Bytes(ByteCount::ZERO)) {
-            let message = "a write cache of its own is not offered; flushed data lands in the pool's log";
-            let without = VdiskCreate::new(request.name.clone(), request.size);
-            return Err(ApiError::new(Kind::NotPossible, message).offer(&without));
-        }
         let wanted = wanted(request, pool)?;
-        let planned = self.parts.engine.vdisk_create(&pool.name, &wanted, request.changing.run())?;
-        let VdiskPlan { spec, layout, room } = planned.map_err(|refusal| cannot_create(request, refusal))?;
+        let disks = disks_named(pool, &request.write_cache_disks)?;
+        let cache = CacheWanted { cache: request.write_cache.unwrap_or_default(), disks };
+        let planned = self.parts.engine.vdisk_create(&pool.name, &wanted, cache, request.changing.run());
+        let without = || VdiskCreate::new(request.name.clone(), request.size).line();
+        let planned = planned.map_err(|error| error.or_hint(without))?;
+        let (plan, cache) = planned.map_err(|refusal| cannot_create(request, refusal))?;
+        let VdiskPlan { spec, layout, room } = plan;
         let (size, layout) = (spec.size, Layout::from(layout));
         let survives = match layout.resiliency.failures() {
             0 => "survives no disk failure".into(),
@@ -139,6 +142,10 @@ impl Daemon {
             .line(format!("size {size}, {}, sectors of {} bytes", request.provisioning, spec.sector))
             .line(layout.to_string())
             .line(format!("{survives}; {efficiency:.0} % of the raw space is data"));
+        let change = match cache {
+            Some(cache) => change.line(format!("write cache {}", cache_words(pool, Some(cache)))),
+            None => change,
+        };
         Ok(match size > room {
             true => change.line(beyond(&request.name, room)),
             false => change,
@@ -192,23 +199,34 @@ impl Daemon {
     }
 
     fn set_vdisk(&self, seen: &Seen, request: &VdiskSet) -> Answer<Change> {
-        let (name, share) = (&request.vdisk, request.fine_share);
-        let before = find_vdisk(&seen.pool, name)?;
+        let (name, pool) = (&request.vdisk, &seen.pool);
+        let before = find_vdisk(pool, name)?;
         seen.writable()?;
-        let (subject, dry_run) = (format!("vdisk {name}"), request.changing.dry_run);
-        if before.fine_share == share {
-            return Ok(Change::new(Outcome::AlreadySo, subject, dry_run));
-        }
-        self.parts.engine.vdisk_set_fine_share(name, share, request.changing.run())?;
-        let change = Change::new(Outcome::Changed, subject, dry_run)
-            .line(format!("fine share {} -> {share}", before.fine_share));
-        let packed = ByteCount(before.packed);
-        Ok(match share.0 {
-            Some(0) if before.packed > 0 => {
-                change.line(format!("{packed} that lie packed are moved into whole stripes"))
+        let (run, packed) = (request.changing.run(), ByteCount(before.packed));
+        let mut lines = Vec::new();
+        if request.write_cache.is_some() || !request.write_cache_disks.is_empty() {
+            let disks = disks_named(pool, &request.write_cache_disks)?;
+            let size = before.write_cache.as_ref().map(|cache| WriteCache::Bytes(ByteCount(cache.size)));
+            let cache = request.write_cache.or(size).unwrap_or_default();
+            let planned = self.parts.engine.vdisk_set_cache(name, CacheWanted { cache, disks }, run)?;
+            let (was, will) = (before.write_cache.map_or("none".into(), words), cache_words(pool, planned));
+            if was != will {
+                lines.push(format!("write cache {was} -> {will}"));
             }
-            _ => change,
-        })
+            if planned.is_none() && packed > ByteCount::ZERO && was != will {
+                lines.push(format!("{packed} that rest in it are moved into whole stripes"));
+            }
+        }
+        if let Some(share) = request.fine_share.filter(|share| *share != before.fine_share) {
+            self.parts.engine.vdisk_set_fine_share(name, share, run)?;
+            lines.push(format!("fine share {} -> {share}", before.fine_share));
+            if share.0 == Some(0) && packed > ByteCount::ZERO {
+                lines.push(format!("{packed} that lie packed are moved into whole stripes"));
+            }
+        }
+        let outcome = if lines.is_empty() { Outcome::AlreadySo } else { Outcome::Changed };
+        let change = Change::new(outcome, format!("vdisk {name}"), request.changing.dry_run);
+        Ok(lines.into_iter().fold(change, Change::line))
     }
 
     fn remove_vdisk(&self, seen: &Seen, request: &VdiskRemove) -> Answer<Change> {
@@ -292,15 +310,7 @@ fn find_vdisk(pool: &PoolInfo, name: &VdiskName) -> Answer<VdiskInfo> {
 
 /// What is asked of the engine.
 fn wanted(request: &VdiskCreate, pool: &PoolInfo) -> Answer<Wanted> {
-    let mut disks = 0;
-    for wanted in &request.disks {
-        let Some(disk) = pool.disks.iter().find(|disk| disk.name == *wanted) else {
-            let names: Vec<&str> = pool.disks.iter().map(|disk| disk.name.as_str()).collect();
-            let message = format!("pool {} has no disk {wanted}; it has {}", pool.name, names.join(", "));
-            return Err(ApiError::new(Kind::NotFound, message).offer(&DiskList::of(&pool.name)));
-        };
-        disks |= disk.no.map_or(0, |no| 1 << no);
-    }
+    let disks = disks_named(pool, &request.disks)?;
     let given = request.resiliency_asked()?.map(geometry::Resiliency::from);
     Ok(Wanted {
         size: amount(request.size),
@@ -316,6 +326,32 @@ fn wanted(request: &VdiskCreate, pool: &PoolInfo) -> Answer<Wanted> {
             disks,
         },
     })
+}
+
+/// The disks of these names, one bit each.
+fn disks_named(pool: &PoolInfo, names: &[String]) -> Answer<u64> {
+    let mut disks = 0;
+    for wanted in names {
+        let Some(disk) = pool.disks.iter().find(|disk| disk.name == *wanted) else {
+            let names: Vec<&str> = pool.disks.iter().map(|disk| disk.name.as_str()).collect();
+            let message = format!("pool {} has no disk {wanted}; it has {}", pool.name, names.join(", "));
+            return Err(ApiError::new(Kind::NotFound, message).offer(&DiskList::of(&pool.name)));
+        };
+        disks |= disk.no.map_or(0, |no| 1 << no);
+    }
+    Ok(disks)
+}
+
+/// A write-back cache in words.
+fn cache_words(pool: &PoolInfo, cache: Option<CacheRecord>) -> String {
+    let Some(cache) = cache else { return "none".into() };
+    let named = pool.disks.iter().filter(|disk| disk.no.is_some_and(|no| cache.disks >> no & 1 == 1));
+    let disks = named.map(|disk| disk.name.clone()).collect();
+    words(CacheInfo { size: cache.size.0, disks, layout: Layout::from(cache.layout), drains: false })
+}
+
+fn words(cache: CacheInfo) -> String {
+    CacheInfo { drains: false, ..cache }.to_string()
 }
 
 fn amount(size: Size) -> Amount {

@@ -1,0 +1,98 @@
+//! Write-back caches as people write them: `8GiB`, `0`, or `auto`; and as they are shown.
+
+use super::error::BadValue;
+use super::size::{self, typed};
+use super::vdisk::Layout;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+use utoipa::ToSchema;
+use weft_engine::units::ByteCount;
+
+/// The write-back cache that a virtual disk is to have.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum WriteCache {
+    /// What suits the pool: one where it has solid-state disks that take nothing by themselves, in front of others.
+    #[default]
+    Auto,
+    /// None.
+    Off,
+    /// One with room for so many bytes of data.
+    Bytes(ByteCount),
+}
+
+/// The write-back cache that a virtual disk has.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
+pub struct CacheInfo {
+    /// The most bytes of data that may lie in it.
+    pub size: u64,
+    /// Names of the disks that it may lie on.
+    pub disks: Vec<String>,
+    /// How it lies on them.
+    pub layout: Layout,
+    /// Whether it takes nothing now and empties itself: it lacks a disk, or lies elsewhere than it is to.
+    pub drains: bool,
+}
+
+impl FromStr for WriteCache {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<WriteCache, BadValue> {
+        match text {
+            "auto" => Ok(WriteCache::Auto),
+            text => match size::bytes(text) {
+                Ok(ByteCount::ZERO) => Ok(WriteCache::Off),
+                Ok(bytes) => Ok(WriteCache::Bytes(bytes)),
+                Err(_) => Err(BadValue::new(
+                    format!("`{text}` is no size of a write-back cache; a number with a unit is, 0 and auto"),
+                    "8GiB",
+                )),
+            },
+        }
+    }
+}
+
+impl fmt::Display for WriteCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WriteCache::Auto => f.write_str("auto"),
+            WriteCache::Off => f.write_str("0"),
+            WriteCache::Bytes(bytes) => f.write_str(&typed(*bytes)),
+        }
+    }
+}
+
+impl fmt::Display for CacheInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}, {}", typed(ByteCount(self.size)), self.disks.join(", "), self.layout.resiliency)?;
+        if self.drains { f.write_str("; it takes nothing now, and empties itself") } else { Ok(()) }
+    }
+}
+
+impl Serialize for WriteCache {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for WriteCache {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WriteCache, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_read_back_as_they_are_written_and_nonsense_is_refused_with_one_that_would_do() {
+        for text in ["auto", "0", "64MiB", "8GiB"] {
+            assert_eq!(text.parse::<WriteCache>().unwrap().to_string(), text);
+        }
+        for text in ["", "max", "10%", "-1", "Auto", "none"] {
+            let nearest = text.parse::<WriteCache>().expect_err(text).nearest.unwrap();
+            assert!(nearest.parse::<WriteCache>().is_ok(), "{text}: {nearest}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Virtual disks, and the plans of requests, as text.
+
+use super::disk::health;
+use super::table::{Rows, Style, cell, human, pairs, percent};
+use super::text::Text;
+use crate::api::pool::Health;
+use crate::api::vdisk::{Explanation, VdiskInfo, survive};
+
+impl Text for Vec<VdiskInfo> {
+    fn text(&self, style: Style) -> String {
+        if self.is_empty() {
+            return "no virtual disks\n".into();
+        }
+        let mut headings = vec!["VDISK", "HEALTH", ">SIZE", ">DATA", ">ON DISK", "LAYOUT", ">EFFICIENCY", "EXPORTS"];
+        if style.verbose {
+            headings.extend(["ROOM", ">SECTOR"]);
+        }
+        let mut rows = Rows::new(style, &headings);
+        for vdisk in self {
+            let mut row = vec![
+                cell(&vdisk.name),
+                health(vdisk.health),
+                cell(human(vdisk.size)),
+                cell(human(vdisk.used)),
+                cell(human(vdisk.footprint)),
+                cell(vdisk.layout),
+                cell(percent(vdisk.efficiency * 100.0)),
+                cell(vdisk.exports.join(" ")),
+            ];
+            if style.verbose {
+                row.extend([cell(vdisk.provisioning), cell(vdisk.sector)]);
+            }
+            rows.row(row);
+        }
+        rows.draw()
+    }
+}
+
+impl Text for VdiskInfo {
+    fn text(&self, _: Style) -> String {
+        let counters = &self.counters;
+        let exports = if self.exports.is_empty() { "-".into() } else { self.exports.join(" ") };
+        pairs(&[
+            ("vdisk", self.name.to_string()),
+            ("health", self.health.to_string()),
+            ("size", format!("{}, {}", human(self.size), self.provisioning)),
+            ("sector", format!("{} bytes", self.sector)),
+            ("layout", self.layout.to_string()),
+            ("stripe", format!("{} of data", human(self.layout.stripe_data_len()))),
+            (
+                "survives",
+                match self.layout.resiliency.failures() {
+                    1 => "1 disk failure when all its disks are there".into(),
+                    n => format!("{n} disk failures when all its disks are there"),
+                },
+            ),
+            (
+                "what is written",
+                match self.health {
+                    Health::Failed => "is not all there".into(),
+                    _ => format!("can {} now", survive(Some(self.failures_left))),
+                },
+            ),
+            ("new writes", survive(self.failures_new)),
+            ("efficiency", percent(self.efficiency * 100.0)),
+            ("data", human(self.used)),
+            ("on disk", human(self.footprint)),
+            ("write cache", self.write_cache.as_ref().map_or("none".into(), ToString::to_string)),
+            ("small writes", small_writes(self)),
+            ("exports", exports),
+            ("read", format!("{} in {} reads", human(counters.read_bytes), counters.reads)),
+            ("written", format!("{} in {} writes", human(counters.written_bytes), counters.writes)),
+            ("flushes", counters.flushes.to_string()),
+            ("whole stripes", human(counters.whole_stripe_bytes)),
+            ("landed", human(counters.landed_bytes)),
+            ("packed", human(counters.packed_bytes)),
+            ("reads caused by writes", human(counters.write_caused_read_bytes)),
+        ])
+    }
+}
+
+/// What becomes of small writes.
+fn small_writes(vdisk: &VdiskInfo) -> String {
+    let where_to = if vdisk.write_cache.is_some() { "in the cache" } else { "packed" };
+    match (vdisk.packed, vdisk.packed_max) {
+        (0, 0) => "are merged with what is on the disks".into(),
+        (0, most) => format!("rest {where_to}, up to {}; none are there now", human(most)),
+        (packed, 0) => format!("{} rest {where_to}, and are moved into whole stripes", human(packed)),
+        (packed, most) => {
+            let when = if packed >= most / 2 { "now" } else { "when the pool is idle" };
+            let (packed, most) = (human(packed), human(most));
+            format!("{packed} rest {where_to}, of at most {most}; the mover brings them into whole stripes {when}")
+        }
+    }
+}
+
+impl Text for Explanation {
+    fn text(&self, _: Style) -> String {
+        let mut text = format!("{} of {} at {} of {}\n", self.operation, human(self.length), self.offset, self.vdisk);
+        for line in &self.plan {
+            text += &format!("  {line}\n");
+        }
+        let (left, new) = (survive(Some(self.failures_left)), survive(self.failures_new));
+        text + &format!("  redundancy now: what is written can {left}, new writes {new}\n")
+    }
+}
