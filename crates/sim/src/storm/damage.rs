@@ -88,7 +88,9 @@ impl Past {
         let others = disks.iter().enumerate().filter(|(other, disk)| !victims.contains(other) && !disk.is_gone());
         // A label that only this disk had when the power went is none that others know, whatever they were told since.
         let others = others.filter_map(|(_, disk)| label_of(disk)).filter(|label| label.lineage == own.lineage);
-        let known = others.map(|label| label.epoch).max().unwrap_or(0).min(own.epoch);
+        // A label says of a disk that is there that it has the one before; of one that failed meanwhile, which it had.
+        let says = |label: Label| label.epoch.min(label.seen_epochs[own.disk_no.0 as usize].saturating_add(1));
+        let known = others.map(says).max().unwrap_or(0).min(own.epoch);
         Told { epoch: told.epoch.max(known), serial: told.serial.max(own.serial) }
     }
 
