@@ -156,10 +156,16 @@ pub enum Mutant {
     LateTreeCopyPassed = 74,
     /// A write-back cache that lacks redundancy takes what is written all the same, and keeps it.
     CacheThinTaken = 75,
+    /// The table of packed stripes of a cache that is to lie elsewhere is dropped while it holds some.
+    CacheDroppedFull = 77,
+    /// A replay takes the packed stripes of a cache for as long as those of the table below.
+    CacheUnitsMiscounted = 78,
+    /// A virtual disk has a cache before the labels say that there may be one.
+    CacheBitUnannounced = 79,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 75] = [
+pub const ALL: [Mutant; 78] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -235,6 +241,9 @@ pub const ALL: [Mutant; 75] = [
     Mutant::CutBatchForgotten,
     Mutant::LateTreeCopyPassed,
     Mutant::CacheThinTaken,
+    Mutant::CacheDroppedFull,
+    Mutant::CacheUnitsMiscounted,
+    Mutant::CacheBitUnannounced,
 ];
 
 /// The mutant of this name.

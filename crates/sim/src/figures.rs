@@ -181,9 +181,11 @@ fn random(only: &str) {
     for layout in parity.into_iter().chain([mirror]) {
         for per_flush in [1, 32, 1024] {
             let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::gib(1), flush_stripes: None };
-            let load = Load { fill, per_flush, span: Nanos::secs(60), fine_share: 0 };
+            let load = Load { fill, per_flush, span: Nanos::secs(60), fine_share: 0, cached_on: 0 };
             row(load, "merged", &on_weft);
             row(Load { fine_share: 100, ..load }, "packed, 10 %", &on_weft);
+            row(Load { cached_on: 2, ..load }, "cache on 2 SSDs", &on_weft);
+            row(Load { cached_on: 3, ..load }, "cache on 3 SSDs", &on_weft);
             // In place nothing depends on the interleave.
             if layout == parity[0] {
                 row(load, "RAID 5 in place", &|load| on_raid5_in_place(load, &streams::CLASS));

@@ -3,17 +3,25 @@
 
 use crate::rng::Rng;
 use crate::streams::{Bench, CLASS, Case, LOG, Shape, pattern};
-use crate::timing::{Hdd, HddClass};
+use crate::timing::{Hdd, HddClass, Ssd, SsdClass};
 use crate::{disk::SimDisk, world::Scheduling, world::SimWorld};
 use std::fmt;
 use std::rc::Rc;
+use weft_engine::format::Id;
+use weft_engine::format::record::{Media, Usage};
 use weft_engine::io::{Buf, Disk};
+use weft_engine::pool::NewDisk;
+use weft_engine::pool::cache::CacheAsk;
 use weft_engine::store::{Tuning, join};
 use weft_engine::units::{ByteCount, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
 /// Bytes of a write.
 const LEN: ByteCount = ByteCount::kib(4);
+
+/// The size of a cache, and of each of its disks.
+const CACHE: ByteCount = ByteCount::gib(1);
+const CACHE_DISK: ByteCount = ByteCount::gib(16);
 
 /// The columns of what [`Random`] prints.
 pub const HEADING: &str = concat!(
@@ -34,6 +42,8 @@ pub struct Load {
     pub span: Nanos,
     /// How much of the virtual disk may lie in packed stripes, in thousandths.
     pub fine_share: u64,
+    /// Solid-state disks, beside those of the layout, that a write-back cache lies on; 0: there is none.
+    pub cached_on: usize,
 }
 
 /// What a minute of them was like.
@@ -101,6 +111,9 @@ pub fn on_weft(load: Load) -> Random {
     let (slab, disks) = (crate::streams::slab(), layout.slots());
     let bench = Bench::of(&Shape { class: CLASS, disks, layout, size, slab, log: LOG, tuning });
     bench.pass(load.fill, 1.0, 1);
+    if load.cached_on > 0 {
+        add_cache(&bench, load.cached_on);
+    }
     let before = bench.read(load.fill);
     let mut random = on_bench(&bench, load);
     let at_once = bench.read(load.fill);
@@ -113,6 +126,23 @@ pub fn on_weft(load: Load) -> Random {
     random.reads = Some([before, at_once, bench.read(load.fill)]);
     bench.world.halt();
     random
+}
+
+/// Adds SATA solid-state disks, and a write-back cache on them.
+fn add_cache(bench: &Bench, count: usize) {
+    let (pool, world) = (bench.pool.clone(), bench.world.clone());
+    crate::streams::block_on(&bench.world, async move {
+        let mut disks = 0;
+        for nth in 0..count {
+            let class = SsdClass::SATA_SSD;
+            let disk = SimDisk::new(&world, class.shape(CACHE_DISK), Box::new(Ssd::new(class)));
+            let (id, name) = (Id([0x50 + nth as u8; 16]), format!("s{nth}"));
+            let new = NewDisk { disk: Rc::new(disk), id, name, media: Media::Ssd };
+            disks |= 1 << pool.disk_add(new, Usage::ManualSelect).await.expect("it joins");
+        }
+        let ask = CacheAsk { size: CACHE, disks };
+        pool.vdisk_set_cache("vdisk", Some(&ask)).await.expect("there is room");
+    });
 }
 
 /// Measures them on a virtual disk that a stream has filled as the load says.

@@ -214,6 +214,12 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
             Catcher::Both(story, Profile::Forced, 9_000_936)
         }
         Mutant::LateTreeCopyPassed => Catcher::Storm(Profile::Damage, 14_000_559),
+        Mutant::CacheThinTaken => {
+            Catcher::Story(fine::cache::a_cache_that_lacks_redundancy_takes_nothing_and_empties_itself)
+        }
+        Mutant::CacheDroppedFull => Catcher::Storm(Profile::Cached, 16_000_001),
+        Mutant::CacheUnitsMiscounted => Catcher::Storm(Profile::Cached, 16_000_015),
+        Mutant::CacheBitUnannounced => Catcher::Story(fine::cache::a_cache_that_survives_less_is_refused),
         Mutant::CutBatchForgotten => Catcher::Storm(Profile::Split, 10_000_435),
         Mutant::LateCopyForgotten => Catcher::Storm(Profile::Many, 4_001_838),
         Mutant::PackMemoryUncounted => Catcher::Story(fine::packed_units_are_no_more_than_their_memory_takes),

@@ -5,8 +5,9 @@ use crate::error::Result;
 use crate::fail;
 use crate::format::record::{CacheRecord, Media, Record, Usage};
 use crate::geometry::{Layout, Resiliency};
+use crate::mutant::{self, Mutant};
 use crate::segment::DiskRoom;
-use crate::units::ByteCount;
+use crate::units::{BLOCK, ByteCount};
 use crate::vdisk::Vdisk;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -27,6 +28,8 @@ pub struct CacheAsk {
     pub disks: u64,
 }
 
+/// What a suggested size is a multiple of, where there is as much.
+const STEP: ByteCount = ByteCount::mib(64);
 /// The most bytes of a cache that nobody asked for.
 const SUGGESTED_MAX: ByteCount = ByteCount::gib(8);
 
@@ -64,9 +67,8 @@ impl Pool {
             let of = if named { "of those named" } else { "of the solid-state disks" };
             return fail!(
                 NotPossible,
-                "a write-back cache survives what {below} survives, {} failed disks, and so needs {needed} disks; {of} \
-                 {have} take data",
-                below.failures()
+                "a write-back cache survives as much as what lies below it, here {below}, and so needs {needed} disks; \
+                 {of} {have} take data"
             );
         }
         let (least, most) = (layout.data_len() * STRIPES_MIN, map.room_for(layout, segments, disks));
@@ -94,7 +96,7 @@ impl Pool {
         }
         let disks = if disks == 0 { kept } else { disks };
         let range = self.cache_range(below, disks, 0).ok()?;
-        let size = ByteCount(range.most.0 / 2 / range.least.0 * range.least.0).min(SUGGESTED_MAX);
+        let size = rounded(ByteCount(range.most.0 / 2)).min(SUGGESTED_MAX);
         (size >= range.least).then_some(CacheAsk { size, disks })
     }
 
@@ -130,7 +132,7 @@ impl Pool {
     /// Gives a virtual disk this write-back cache from now on. What lies elsewhere leaves by itself.
     pub async fn vdisk_set_cache(&self, name: &str, ask: Option<&CacheAsk>) -> Result<()> {
         let (_, planned) = self.plan_vdisk_cache(name, ask)?;
-        if planned.is_some() {
+        if planned.is_some() && !mutant::active(Mutant::CacheBitUnannounced) {
             self.store.announce_caches().await?;
         }
         // Meanwhile the disks may have changed, and the virtual disk may be gone.
@@ -155,6 +157,12 @@ fn cache_layout(below: Layout, slab: ByteCount) -> Result<Layout> {
     };
     let interleave = below.data_len().max(INTERLEAVES.0).min(INTERLEAVES.1).min(slab);
     Layout::new(resiliency, 1, interleave)
+}
+
+/// Rounds a size down to one for people.
+pub fn rounded(size: ByteCount) -> ByteCount {
+    let unit = if size < STEP { BLOCK } else { STEP.0 };
+    ByteCount(size.0 / unit * unit)
 }
 
 fn set_of<'a>(disks: impl Iterator<Item = &'a DiskRoom>) -> u64 {

@@ -1,7 +1,7 @@
 //! Fine units: blocks of a virtual disk that lie in packed stripes, above its table of whole stripes.
 //!
-//! What small writes left is packed with its like into whole stripes of a table of its own ([`crate::format::record::TableRecord::packs`]).
-//! Which unit lies where is kept here, in memory; the log says it (`PACK` records), and the oldest record that is
+//! What small writes left is packed with its like into whole stripes of a table of its own ([`super::packs`]). Which
+//! unit lies where is kept here, in memory; the log says it (`PACK` records), and the oldest record that is
 //! needed pins the log's tail. A record is written anew before that is in the way of others ([`Map::relist`]).
 //!
 //! Invariants

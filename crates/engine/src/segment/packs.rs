@@ -8,6 +8,7 @@ use super::Map;
 use super::fine::{Fine, UNIT};
 use crate::format::record::{CHUNK_LEN, Record, SegmentRecord, TABLE_LEN, TableRecord};
 use crate::geometry::Layout;
+use crate::mutant::{self, Mutant};
 use crate::stripe::table::Table;
 use crate::units::TableNo;
 use alloc::vec::Vec;
@@ -61,13 +62,14 @@ impl Map {
 
     /// Drops the table of `table`'s packed stripes, if there is nothing of them and nobody reads what was there.
     pub fn drop_packs(&mut self, table: TableNo) -> Vec<Record<'static>> {
-        let Some(fine) = self.fine.get(&table).filter(|fine| fine.is_blank()) else { return Vec::new() };
+        let full = mutant::active(Mutant::CacheDroppedFull) && !self.packs_fit(table);
+        let Some(fine) = self.fine.get(&table).filter(|fine| fine.is_blank() || full) else { return Vec::new() };
         let packs = fine.packs;
         let is_done = |found: &Table| {
             let pinned = found.segments.iter().any(|segment| self.is_pinned(*segment));
             found.mapped == 0 && found.claims == 0 && !pinned
         };
-        if !self.tables.get(&packs).is_some_and(is_done) {
+        if !self.tables.get(&packs).is_some_and(is_done) && !full {
             return Vec::new();
         }
         self.fine.remove(&table);

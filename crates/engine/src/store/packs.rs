@@ -152,6 +152,7 @@ impl Store {
         let Some(per_stripe) = map.tables.get(&of).map(|of| of.record.layout.data_len().0 / UNIT) else {
             return BTreeSet::new();
         };
+        let per_stripe = if mutant::active(Mutant::CacheUnitsMiscounted) { places } else { per_stripe };
         // More than a stripe's worth is refused with the record.
         let units = pack.runs.iter().flat_map(|run| run.unit..run.unit + (run.count as u64).min(places));
         units.map(|unit| (of, unit / per_stripe)).collect()

@@ -13,6 +13,8 @@ use crate::format::record::CacheRecord;
 use crate::geometry::Layout;
 use crate::mutant::{self, Mutant};
 use crate::segment::fine::UNIT;
+use crate::units::DiskNo;
+use alloc::vec::Vec;
 
 impl Vdisk {
     /// Its write-back cache, if it has one.
@@ -32,6 +34,21 @@ impl Vdisk {
         let table = self.table_of(&map);
         let packs = map.fine(table).and_then(|fine| map.tables.get(&fine.packs));
         packs.map_or_else(|| map.packs_wanted(table).0, |packs| packs.record.layout)
+    }
+
+    /// The disks that its cache lies on.
+    pub(super) fn disks_of_cache(&self) -> Vec<DiskNo> {
+        let disks = self.cache().map_or(0, |cache| cache.disks);
+        (0..u64::BITS as u16).filter(|no| disks >> no & 1 == 1).map(DiskNo).collect()
+    }
+
+    /// The most bytes of a partial stripe that are packed: to read less than what there is, and merge it, is better
+    /// than to write it twice, but not than to write it to a cache.
+    pub(super) fn packs_at_most(&self) -> usize {
+        match self.cache() {
+            Some(_) => self.packs_layout().data_len().as_usize(),
+            None => self.layout().data_len().as_usize() / 2,
+        }
     }
 
     /// Units that a packed stripe has room for.

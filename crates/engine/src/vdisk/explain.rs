@@ -24,8 +24,10 @@ struct WriteCase {
     in_flight: bool,
     /// Bytes that a merge would read from the disks.
     merge_reads: u64,
-    /// Small writes leave packed.
-    packs: bool,
+    /// Small writes leave packed where so many bytes of a stripe, or fewer, are there; 0: never.
+    packs: usize,
+    /// The disks of the cache that they go to; none: those of the layout.
+    cache: Vec<DiskNo>,
     /// The disks that carry the log: each gets a copy of every record.
     loggers: Vec<DiskNo>,
     /// The longest log record, in bytes.
@@ -91,7 +93,8 @@ impl Vdisk {
                 holes,
                 in_flight,
                 merge_reads,
-                packs: self.may_pack(),
+                packs: if self.may_pack() { self.packs_at_most() } else { 0 },
+                cache: self.disks_of_cache(),
                 loggers: self.store.loggers(),
                 record_max: self.store.log.record_max(),
             };
@@ -183,8 +186,10 @@ fn explain_stripe(case: &WriteCase) -> Vec<String> {
         lines.push(format!("flush   lands {landing} in the log, {copies} copies: {}", disks.join(", ")));
     }
     lines.push(String::from("filled  when the rest is written: leaves whole, nothing is read"));
-    if case.packs && left as u64 >= layout.data_len().0 / 2 {
-        lines.push(String::from("packed  if it must leave before: with other small writes, nothing is read"));
+    if case.packs > 0 && layout.data_len().as_usize() - left <= case.packs {
+        let disks: Vec<String> = case.cache.iter().map(|no| format!("disk {no}")).collect();
+        let to = if disks.is_empty() { String::new() } else { format!(", to the cache: {}", disks.join(", ")) };
+        lines.push(format!("packed  if it must leave before: with other small writes, nothing is read{to}"));
         return lines;
     }
     lines.push(match case.merge_reads {
@@ -223,7 +228,8 @@ mod tests {
             unlanded: 0,
             in_flight: false,
             merge_reads: 0,
-            packs: false,
+            packs: 0,
+            cache: Vec::new(),
             loggers: vec![DiskNo(0), DiskNo(1), DiskNo(4)],
             record_max: 1 << 20,
         }
@@ -248,9 +254,12 @@ mod tests {
         assert!(lines.last().unwrap().ends_with("not mapped, nothing is read"), "{lines:?}");
         partial.merge_reads = 131072;
         assert!(explain_stripe(&partial).last().unwrap().ends_with("128 KiB are read from the disks"));
-        partial.packs = true;
-        assert!(explain_stripe(&partial).last().unwrap().starts_with("packed"), "{partial:?}");
-        let nearly = WriteCase { packs: true, ..case(4096..8192, vec![0..12288]) };
+        partial.packs = 65536;
+        assert!(explain_stripe(&partial).last().unwrap().ends_with("nothing is read"), "{partial:?}");
+        let cached = WriteCase { cache: vec![DiskNo(3), DiskNo(5)], ..case(4096..8192, vec![0..131072]) };
+        let cached = WriteCase { packs: 65536, ..cached };
+        assert!(explain_stripe(&cached).last().unwrap().ends_with("to the cache: disk 3, disk 5"), "{cached:?}");
+        let nearly = WriteCase { packs: 65536, ..case(4096..8192, vec![0..12288]) };
         assert!(explain_stripe(&nearly).last().unwrap().starts_with("merged"), "{nearly:?}");
         partial.record_max = 4096;
         assert!(explain_stripe(&partial)[1].contains("too much for a log record"));

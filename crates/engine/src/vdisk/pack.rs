@@ -168,13 +168,9 @@ impl Vdisk {
         stripes.into_iter().partition(|stripe| self.is_packable(*stripe, &unsettled))
     }
 
-    /// Whether the buffer of a stripe can be packed, and is worth it: to read less than what there is, and merge, is
-    /// better, but not than to write to a cache.
+    /// Whether the buffer of a stripe can be packed, and is worth it.
     fn is_packable(&self, stripe: u64, unsettled: &BTreeSet<u64>) -> bool {
-        let most = match self.cache() {
-            Some(_) => self.packs_layout().data_len().as_usize(),
-            None => self.layout().data_len().as_usize() / 2,
-        };
+        let most = self.packs_at_most();
         let look = |buffer: &mut StripeBuffer| {
             let blocks = buffer.blocks().count() * UNIT as usize;
             blocks > 0 && blocks <= most && buffer.lent == 0

@@ -64,7 +64,7 @@ impl fmt::Display for WriteCache {
 
 impl fmt::Display for CacheInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {}, {}", typed(ByteCount(self.size)), self.disks.join(", "), self.layout.resiliency)?;
+        write!(f, "{} on {}, {}", ByteCount(self.size), self.disks.join(", "), self.layout.resiliency)?;
         if self.drains { f.write_str("; it takes nothing now, and empties itself") } else { Ok(()) }
     }
 }

@@ -189,12 +189,57 @@ weft vdisk show tank/media
 weft vdisk set tank/media fine-share=51%
     exit 2
     try weft vdisk set tank/media fine-share=10%
-weft vdisk set tank/media write-cache=1GiB
+weft vdisk set tank/media write-back=1GiB
     exit 2
-    try weft vdisk set tank/media fine-share=10%
+    try weft vdisk set tank/media write-cache=8GiB
 weft vdisk set tank/nothing fine-share=5%
     exit 4
     try weft vdisk show tank/media
+";
+
+pub const CACHED: &str = "
+weft disk set tank d1 media=hdd
+weft disk set tank d2 media=hdd
+weft disk set tank d3 media=hdd
+weft disk set tank d4 media=hdd
+weft vdisk create tank/media --size 1GiB
+weft vdisk show tank/media
+    says write cache             none
+weft vdisk set tank/media write-cache=64MiB
+    exit 3
+    try weft disk list --pool tank
+weft disk add tank $D/s1 $D/s2 --create-size 512MiB --usage manual
+weft disk set tank s1 media=ssd
+weft disk set tank s2 media=ssd
+weft vdisk set tank/media write-cache=64MiB --dry-run
+    says write cache none -> 64 MiB on s1, s2, mirror of 2
+weft vdisk show tank/media
+    says write cache             none
+weft vdisk set tank/media write-cache=64MiB
+    json /changes/0 \"write cache none -> 64 MiB on s1, s2, mirror of 2\"
+weft vdisk set tank/media write-cache=64MiB
+    json /outcome \"already-so\"
+weft vdisk show tank/media
+    json /write_cache/disks/1 \"s2\"
+    json /write_cache/drains false
+!restart
+weft vdisk show tank/media
+    says write cache             64 MiB on s1, s2, mirror of 2
+weft vdisk set tank/media write-cache-disks=s1
+    exit 3
+    try weft disk list --pool tank
+weft vdisk set tank/media write-cache=1PiB
+    exit 2
+    try weft vdisk set tank/media write-cache=
+weft vdisk create tank/vm --size 1GiB
+    says write cache 128 MiB on s1, s2, mirror of 2
+weft vdisk create tank/plain --size 1GiB --write-cache 0
+weft vdisk show tank/plain
+    says write cache             none
+weft vdisk set tank/media write-cache=0
+    says write cache 64 MiB on s1, s2, mirror of 2 -> none
+weft vdisk show tank/media
+    says write cache             none
 ";
 
 pub const RENAMED: &str = "

@@ -230,6 +230,11 @@ fn the_share_of_a_virtual_disk_for_small_writes_is_set_while_it_is_used() {
 }
 
 #[test]
+fn a_virtual_disk_gets_a_write_back_cache_another_one_and_none_while_it_is_used() {
+    table::play(&mut Machine::with_tank(), stories::CACHED);
+}
+
+#[test]
 fn pools_and_virtual_disks_are_renamed() {
     table::play(&mut Machine::with_tank(), stories::RENAMED);
 }

@@ -47,9 +47,15 @@ weft vdisk create tank/v --size 1GiB --resiliency parity --columns 2
 weft vdisk create tank/v --size 1GiB --resiliency parity --columns 5
     exit 3
     try weft vdisk create tank/v --size 1GiB --resiliency parity --failures 1 --columns 4
-weft vdisk create tank/v --size 1GiB --write-cache 1GiB
-    exit 3
+weft vdisk create tank/v --size 1GiB --write-cache 1PiB
+    exit 2
     try weft vdisk create tank/v --size 1GiB
+weft vdisk create tank/v --size 1GiB --write-cache some
+    exit 2
+    try weft vdisk create tank/v --size 1GiB --write-cache 8GiB
+weft vdisk create tank/v --size 1GiB --write-cache 1GiB --write-cache-disks d7
+    exit 4
+    try weft disk list --pool tank
 weft vdisk create tank/v --size 1GiB --disks d1,d7
     exit 4
     try weft disk list --pool tank

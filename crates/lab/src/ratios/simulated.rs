@@ -222,8 +222,10 @@ fn random_writes_of(kind: &Kind, layout: Layout, without_one: bool) -> Option<(f
     if without_one {
         bench.disks[0].vanish();
     }
-    let random =
-        random_writes::on_bench(&bench, Load { fill, per_flush: WRITES.0, span: WRITES.1, fine_share: FINE_SHARE });
+    let random = random_writes::on_bench(
+        &bench,
+        Load { fill, per_flush: WRITES.0, span: WRITES.1, fine_share: FINE_SHARE, cached_on: 0 },
+    );
     bench.world.halt();
     Some((random.lasting(), random.round().0.0 as f64 / 1e6))
 }

@@ -151,7 +151,7 @@ pub fn a_cache_that_survives_less_is_refused() {
     };
     let few = refused(ByteCount::mib(1), 0b11);
     assert_eq!(few.kind, ErrorKind::NotPossible, "{few}");
-    assert!(few.context.contains("lies on 3 disks or more; of those named 2"), "{few}");
+    assert!(few.context.contains("needs 3 disks; of those named 2 take data"), "{few}");
     for size in [ByteCount(4096), ByteCount::gib(1)] {
         let wrong = refused(size, 0);
         assert_eq!(wrong.kind, ErrorKind::InvalidInput, "{wrong}");

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use weft_engine::format::record::CacheRecord;
 use weft_engine::geometry::Layout;
-use weft_engine::pool::cache::CacheAsk;
+use weft_engine::pool::cache::{CacheAsk, rounded};
 use weft_engine::pool::{Amount, Growth, Pool, Refusal, VdiskPlan, Wanted};
 
 /// A write-back cache that is asked for, and the disks that it is to lie on, one bit each; 0: nobody says.
@@ -72,7 +72,7 @@ pub async fn set_cache(
         let range = open.pool.cache_range(vdisk.layout(), ask.map_or(0, |ask| ask.disks), 0);
         match (range, ask) {
             (Ok(range), Some(ask)) if range.least <= range.most => {
-                let nearest = WriteCache::Bytes(ask.size.max(range.least).min(range.most));
+                let nearest = WriteCache::Bytes(rounded(ask.size.min(range.most)).max(range.least));
                 wrong.offer(&VdiskSet::cache(&name, nearest))
             }
             _ => wrong.offer(&DiskList::of(&name.pool)),
