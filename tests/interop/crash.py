@@ -16,16 +16,23 @@ STORIES = [
     ("parity 1", 4, None, ["--resiliency", "parity", "--columns", "4", "--interleave", "24KiB"]),
     ("parity 2, a disk lost midway", 5, KILLS // 2, ["--resiliency", "parity", "--failures", "2", "--columns", "5"]),
     ("mirror 2, a disk lost midway", 4, KILLS // 2, ["--resiliency", "mirror", "--copies", "2", "--columns", "2"]),
+    ("parity 1 with caches that change, a disk of theirs lost midway", 6, KILLS // 2,
+     ["--resiliency", "parity", "--columns", "4", "--interleave", "24KiB"]),
 ]
+# The disks that carry caches, where a story has some: they take nothing by themselves.
+CACHES = {"parity 1 with caches that change, a disk of theirs lost midway": (4, 5)}
 
 
 def cases():
+    stories = [(name, *rest, CACHES.get(name, ())) for name, *rest in STORIES]
     return [Case(f"SIGKILL: {name}", lambda reporter, rng, rest=rest: story(reporter, rng, *rest),
-                 ("nbdsh", "nbdcopy", "fio")) for name, *rest in STORIES]
+                 ("nbdsh", "nbdcopy", "fio")) for name, *rest in stories]
 
 
-def story(reporter, rng, disks, lose_at, layout):
+def story(reporter, rng, disks, lose_at, layout, caches):
     with Machine(disks) as machine:
+        for disk in caches:
+            machine.weft("disk", "set", "p", f"d{disk}", "usage=manual", "media=ssd")
         for name, size in (("oracle", 16 * MIB), ("copy0", COPY_SIZE), ("copy1", COPY_SIZE), ("fio", 32 * MIB)):
             machine.vdisk(name, size, *layout)
         state = machine.path("oracle.json")
@@ -33,8 +40,8 @@ def story(reporter, rng, disks, lose_at, layout):
             json.dump({"gen": 0, "flushes": 0, "may_hold": [[0]] * 4096}, file)
         copies = Copies(machine, rng)
         for kill in range(1, KILLS + 1):
-            lose = rng.randrange(disks) if kill == lose_at else None
-            if not reporter.check(f"kill {kill}", one_kill, machine, rng, copies, state, lose):
+            lose = rng.choice(caches or range(disks)) if kill == lose_at else None
+            if not reporter.check(f"kill {kill}", one_kill, machine, rng, copies, state, lose, caches):
                 return
         with open(state) as file:
             flushes = json.load(file)["flushes"]
@@ -47,7 +54,22 @@ def check(holds, words):
     return words
 
 
-def one_kill(machine, rng, copies, state, lose):
+def change_caches(machine, rng):
+    """Gives virtual disks caches, other ones and none, until the daemon is killed."""
+    changed = 0
+    while True:
+        name, size = rng.choice(("oracle", "fio")), rng.choice(("0", "1MiB", "8MiB", "64MiB"))
+        try:
+            machine.weft("vdisk", "set", f"p/{name}", f"write-cache={size}")
+        except AssertionError as error:
+            # One disk is not enough for a cache that survives a failure.
+            if "needs 2 disks" not in str(error):
+                return changed
+        changed += 1
+        time.sleep(rng.uniform(0, 0.3))
+
+
+def one_kill(machine, rng, copies, state, lose, caches):
     env = {**os.environ, "PATH": "/usr/bin:" + os.environ["PATH"]}
     fio = subprocess.Popen(["fio", "--ioengine=nbd", f"--uri={machine.uri('fio')}", "--name=load", "--rw=randrw",
                             "--bsrange=4k-256k", "--size=32m", "--iodepth=8", "--time_based", "--runtime=600",
@@ -57,8 +79,10 @@ def one_kill(machine, rng, copies, state, lose):
     oracle = threading.Thread(target=lambda: said.append(outcome(nbdsh, "oracle.py", uri=machine.uri("oracle"), state=state,
                                                                 seed=rng.randrange(1 << 30))))
     copier = threading.Thread(target=copies.go_on)
-    oracle.start()
-    copier.start()
+    cacher = threading.Thread(target=change_caches, args=(machine, random.Random(rng.random())))
+    works = [oracle, copier] + ([cacher] if caches else [])
+    for work in works:
+        work.start()
     try:
         moment = rng.uniform(0.05, 2.0)
         time.sleep(moment / 2)
@@ -68,8 +92,8 @@ def one_kill(machine, rng, copies, state, lose):
         time.sleep(moment / 2)
     finally:
         machine.kill()
-        oracle.join()
-        copier.join()
+        for work in works:
+            work.join()
         fio.kill()
         fio.wait()
     assert "flushes until" in str(said[0]), said[0]

@@ -91,3 +91,8 @@ fn a_cache_that_lacks_redundancy_takes_nothing_and_empties_itself() {
 fn a_cache_that_survives_less_is_refused() {
     fine::cache::a_cache_that_survives_less_is_refused();
 }
+
+#[test]
+fn a_disk_of_a_cache_leaves_once_that_has_emptied_itself() {
+    fine::cache::a_disk_of_a_cache_leaves_once_that_has_emptied_itself();
+}

@@ -217,8 +217,8 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
         Mutant::CacheThinTaken => {
             Catcher::Story(fine::cache::a_cache_that_lacks_redundancy_takes_nothing_and_empties_itself)
         }
-        Mutant::CacheDroppedFull => Catcher::Storm(Profile::Cached, 16_000_001),
-        Mutant::CacheUnitsMiscounted => Catcher::Storm(Profile::Cached, 16_000_015),
+        Mutant::CacheDroppedFull => Catcher::Storm(Profile::Cached, 16_000_000),
+        Mutant::CacheUnitsMiscounted => Catcher::Storm(Profile::Cached, 16_000_014),
         Mutant::CacheBitUnannounced => Catcher::Story(fine::cache::a_cache_that_survives_less_is_refused),
         Mutant::CutBatchForgotten => Catcher::Storm(Profile::Split, 10_000_435),
         Mutant::LateCopyForgotten => Catcher::Storm(Profile::Many, 4_001_838),

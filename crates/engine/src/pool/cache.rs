@@ -6,11 +6,12 @@ use crate::fail;
 use crate::format::record::{CacheRecord, Media, Record, Usage};
 use crate::geometry::{Layout, Resiliency};
 use crate::mutant::{self, Mutant};
-use crate::segment::DiskRoom;
-use crate::units::{BLOCK, ByteCount};
+use crate::segment::{DiskRoom, Map, handed_on};
+use crate::units::{BLOCK, ByteCount, DiskNo, Nanos, SegmentNo, VdiskNo};
 use crate::vdisk::Vdisk;
 use alloc::rc::Rc;
 use alloc::vec;
+use alloc::vec::Vec;
 
 /// The smallest and the largest interleave of a cache: small writes of one moment fill a packed stripe, and a
 /// solid-state disk writes it with one request.
@@ -32,6 +33,9 @@ pub struct CacheAsk {
 const STEP: ByteCount = ByteCount::mib(64);
 /// The most bytes of a cache that nobody asked for.
 const SUGGESTED_MAX: ByteCount = ByteCount::gib(8);
+
+/// A cache that empties itself, and has not become emptier for so long, is stuck.
+const EMPTIES_WITHIN: Nanos = Nanos::secs(60);
 
 /// What caches there may be of one virtual disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,6 +131,31 @@ impl Pool {
         let have = vdisk.segments_of_cache();
         let cache = self.plan_cache_with(vdisk.layout(), &CacheAsk { disks, ..*ask }, have)?;
         Ok((vdisk, Some(cache)))
+    }
+
+    /// The virtual disks whose caches would have too few disks if disk `no` were none of the pool's, and `come` took
+    /// data. They empty themselves then.
+    pub(super) fn caches_without(map: &Map, no: DiskNo, come: Option<DiskNo>) -> Vec<VdiskNo> {
+        let is_short = |cache: &CacheRecord| {
+            let disks = come.map_or(cache.disks, |come| handed_on(cache.disks, no, come));
+            let left = map.places_for(disks, cache.layout.slots(), Some(no), come);
+            cache.disks >> no & 1 == 1 && left < cache.layout.slots()
+        };
+        let short = map.vdisks.values().filter(|vdisk| vdisk.cache.as_ref().is_some_and(is_short));
+        short.map(|vdisk| vdisk.id).collect()
+    }
+
+    /// Whether a segment is of a cache that empties itself: what lies there leaves without another home for it. `seen`:
+    /// how much there was when it last had become less, and when that was.
+    pub(super) fn empties_itself(&self, segment: SegmentNo, seen: &mut (u64, Nanos)) -> bool {
+        let of = |vdisk: &Rc<Vdisk>| vdisk.drains() && vdisk.has_packed_in(segment);
+        let Some(vdisk) = self.vdisks().into_iter().find(of) else { return false };
+        let (units, stripes, _) = vdisk.packed();
+        let (now, left) = (self.store.world.now(), units + stripes);
+        if seen.0 != left {
+            *seen = (left, now);
+        }
+        now.since(seen.1) < EMPTIES_WITHIN
     }
 
     /// Gives a virtual disk this write-back cache from now on. What lies elsewhere leaves by itself.

@@ -15,7 +15,7 @@ use crate::format::record::Usage;
 use crate::geometry::Layout;
 use crate::segment::{Map, handed_on};
 use crate::store::slots_on;
-use crate::units::{ByteCount, DiskNo};
+use crate::units::{ByteCount, DiskNo, TableNo};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -40,6 +40,8 @@ pub struct Leaving {
     pub moves: ByteCount,
     /// What virtual disks lose by it.
     pub losses: Vec<Loss>,
+    /// Virtual disks whose write-back caches would have too few disks, and empty themselves.
+    pub caches: Vec<String>,
 }
 
 /// A virtual disk that finds too few disks for its layout.
@@ -134,9 +136,16 @@ impl Pool {
             let log_len = self.store.members.borrow().values().next().map(|member| member.plan.log_len);
             free.insert(NEW, DiskPlan::new(capacity, self.store.slab, log_len)?.slabs as u64);
         }
+        let come = if let Instead::Member(member) = instead { Some(member) } else { None };
+        let caches = if let Instead::New(_) = instead { Vec::new() } else { Pool::caches_without(&map, no, come) };
+        let emptied: Vec<TableNo> = caches.iter().flat_map(|id| map.with_packs(&map.vdisks[id].tables)).collect();
         let (mut bytes, mut homeless) = (0, 0);
         for (segment, _) in self.slots_of(no) {
             let record = &map.segments[&segment].record;
+            let is_packed = map.tables.get(&record.owner).is_some_and(|table| table.record.packs.is_some());
+            if is_packed && emptied.contains(&record.owner) {
+                continue;
+            }
             bytes += self.slot_bytes(segment);
             let fits = |other: DiskNo, free: u64| free > 0 && (other == NEW || slots_on(record, other) == 0);
             let to = free.iter().filter(|(other, free)| fits(**other, **free)).max_by_key(|(_, free)| **free);
@@ -152,7 +161,8 @@ impl Pool {
                 "disk {name} cannot leave: {missing} of what it holds has no place on the other disks (a disk takes one column of a stripe only); add a disk of at least {missing} first"
             );
         }
-        Ok(Leaving { moves: ByteCount(bytes), losses: losses_without(&map, no, instead) })
+        let caches = caches.iter().map(|id| map.vdisks[id].name.clone()).collect();
+        Ok(Leaving { moves: ByteCount(bytes), losses: losses_without(&map, no, instead), caches })
     }
 }
 

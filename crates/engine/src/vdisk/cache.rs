@@ -13,13 +13,19 @@ use crate::format::record::CacheRecord;
 use crate::geometry::Layout;
 use crate::mutant::{self, Mutant};
 use crate::segment::fine::UNIT;
-use crate::units::DiskNo;
+use crate::units::{DiskNo, SegmentNo};
 use alloc::vec::Vec;
 
 impl Vdisk {
     /// Its write-back cache, if it has one.
     pub fn cache(&self) -> Option<CacheRecord> {
         self.store.map.borrow().vdisks.get(&self.id).and_then(|vdisk| vdisk.cache)
+    }
+
+    /// Whether a segment is one of its packed stripes.
+    pub(crate) fn has_packed_in(&self, segment: SegmentNo) -> bool {
+        let map = self.store.map.borrow();
+        map.segments_of_packs(self.table_of(&map)).any(|record| record.id == segment)
     }
 
     /// Segments that its cache has.
@@ -66,15 +72,16 @@ impl Vdisk {
     }
 
     /// Whether what lies packed is to leave, whoever else wants the disks: it is not what it is to be, or the cache
-    /// lacks redundancy.
+    /// lacks redundancy, or disks.
     pub(crate) fn drains(&self) -> bool {
         if self.removed.get() || self.is_recast() {
             return !self.removed.get();
         }
         let map = self.store.map.borrow();
         let table = self.table_of(&map);
-        let lacks = map.segments_of_packs(table).any(|segment| map.unsound(segment) > 0);
-        let lacks = lacks && !mutant::active(Mutant::CacheThinTaken);
-        lacks && map.vdisks[&self.id].cache.is_some()
+        let Some(cache) = map.vdisks[&self.id].cache else { return false };
+        let few = map.disks_for(cache.disks).count() < cache.layout.slots();
+        let lacks = few || map.segments_of_packs(table).any(|segment| map.unsound(segment) > 0);
+        lacks && !mutant::active(Mutant::CacheThinTaken)
     }
 }

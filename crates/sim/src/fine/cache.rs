@@ -6,7 +6,9 @@ use weft_engine::error::ErrorKind;
 use weft_engine::format::FEATURE_CACHES;
 use weft_engine::format::record::OWNER_METADATA;
 use weft_engine::geometry::Resiliency;
+use weft_engine::pool::Instead;
 use weft_engine::pool::cache::CacheAsk;
+use weft_engine::pool::job::JobState;
 use weft_engine::units::{ByteCount, DiskNo, Nanos};
 use weft_engine::world::World;
 
@@ -139,6 +141,35 @@ pub fn a_cache_that_lacks_redundancy_takes_nothing_and_empties_itself() {
     story.scatter(60, 3000);
     story.destage();
     assert!(story.packed() > 30, "it is used again");
+    story.prove();
+}
+
+/// A disk without which a cache has too few leaves all the same: what lies there is brought down first.
+pub fn a_disk_of_a_cache_leaves_once_that_has_emptied_itself() {
+    let mut story = Story::uncached(955, PARITY);
+    story.fill(1);
+    let last = story.rig.disks.len() as u64 - 1;
+    story.set_cache(ByteCount::mib(1), 1 << last | 1);
+    story.scatter(60, 1000);
+    story.destage();
+    assert!(story.packed() > 30 && story.disks_of_packs() >> last & 1 == 1);
+    let no = DiskNo(last as u16);
+    let pool = story.rig.pool();
+    let leaving = pool.plan_disk_remove(no, Instead::Nothing).unwrap();
+    assert_eq!(leaving.caches, ["vdisk"]);
+    let removed = story.rig.run(async move {
+        let job = pool.disk_remove(no, None, 0).await.unwrap();
+        pool.job_wait(job).await.unwrap()
+    });
+    assert_eq!(removed.state, JobState::Done, "{removed:?}");
+    assert_eq!((story.packed(), story.rig.pool().info().disks.len() as u64), (0, last));
+    story.scatter(20, 2000);
+    story.destage();
+    assert_eq!(story.packed(), 0, "one disk is too few");
+    story.prove();
+    story.rig.close().unwrap();
+    story.rig.disks.last().unwrap().vanish();
+    story.rig.open(&mut story.rng).unwrap();
     story.prove();
 }
 

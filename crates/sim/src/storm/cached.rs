@@ -2,7 +2,6 @@
 //! byte, nor any redundancy.
 
 use super::clients::Shared;
-use super::scene::Scene;
 use crate::rng::Rng;
 use crate::world::SimWorld;
 use std::rc::Rc;
@@ -12,24 +11,28 @@ use weft_engine::pool::cache::CacheAsk;
 use weft_engine::units::{ByteCount, Nanos};
 use weft_engine::world::World;
 
-/// Sets caches of `vdisk` at random until the clients are done, where the scene has them.
-pub(super) fn start(world: &SimWorld, pool: &Rc<Pool>, shared: &Rc<Shared>, scene: &Scene, rng: &mut Rng) {
-    if !scene.cached {
-        return;
+/// Sets caches of `vdisk` at random until its clients are done, where the scene is `cached`.
+pub(super) fn start_where(cached: bool, world: &SimWorld, pool: &Rc<Pool>, shared: &Rc<Shared>, rng: &mut Rng) {
+    if cached {
+        start(world, pool, shared, "vdisk", rng);
     }
-    let (world, pool, shared) = (world.clone(), pool.clone(), shared.clone());
-    let stripe = scene.layout.data_len().max(ByteCount::kib(64));
+}
+
+/// Sets caches of virtual disk `name` at random until its clients are done.
+pub(super) fn start(world: &SimWorld, pool: &Rc<Pool>, shared: &Rc<Shared>, name: &str, rng: &mut Rng) {
+    let (world, pool, shared, name) = (world.clone(), pool.clone(), shared.clone(), name.to_string());
+    let Some(stripe) = pool.vdisk(&name).map(|vdisk| vdisk.stripe_len().max(ByteCount::kib(64))) else { return };
     let mut rng = Rng::new(rng.next_u64());
     world.clone().spawn(
         "cache keeper",
         Box::pin(async move {
             while shared.clients_left.get() > 0 && shared.failure.borrow().is_none() {
                 let ask = rng.chance(0.75).then(|| any_cache(&pool, stripe, &mut rng));
-                match pool.vdisk_set_cache("vdisk", ask.as_ref()).await {
+                match pool.vdisk_set_cache(&name, ask.as_ref()).await {
                     Err(error) if error.kind == ErrorKind::Corrupt => {
                         shared.failure.borrow_mut().get_or_insert(format!("setting a cache: {error}"));
                     }
-                    // Too large, or for too few disks; or the pool is frozen.
+                    // Too large, or for too few disks; or the pool is frozen, or the virtual disk gone.
                     Ok(()) | Err(_) => {}
                 }
                 world.sleep(Nanos(rng.below(400_000_000))).await;

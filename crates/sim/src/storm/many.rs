@@ -11,6 +11,7 @@
 //! 4. The configuration never outgrows its room; and once all virtual disks are gone, so is all that they took.
 
 use super::Summary;
+use super::cached;
 use super::clients::{Shared, Strain, read_all, start_clients};
 use super::daemon::Daemon;
 use super::outage::{span, survives};
@@ -77,6 +78,8 @@ struct Field {
     /// The fewest failures that a virtual disk here survives.
     least: usize,
     disks: usize,
+    /// Whether virtual disks have write-back caches now and then.
+    cached: bool,
     made: Cell<u64>,
     removed: Cell<u64>,
     grown: Cell<u64>,
@@ -113,6 +116,7 @@ impl Many {
             world,
             least: *rng.pick(&[0, 1, 1, 1]),
             disks: scene.disks,
+            cached: scene.cached,
             rng: RefCell::new(rng.fork("changes")),
             made: Cell::new(0),
             removed: Cell::new(0),
@@ -424,7 +428,11 @@ impl Field {
             let mut rng = self.rng.borrow_mut();
             (1 + rng.below(2), 5 + rng.below(50))
         };
-        start_clients(&self.world, &vdisk, &self.slots.borrow()[no].shared, clients, ops);
+        let slots = self.slots.borrow();
+        start_clients(&self.world, &vdisk, &slots[no].shared, clients, ops);
+        if self.cached {
+            cached::start(&self.world, pool, &slots[no].shared, &slots[no].name, &mut self.rng.borrow_mut());
+        }
     }
 
     /// Makes, grows and removes virtual disks, one after the other.

@@ -76,7 +76,7 @@ pub const ENABLED: [Profile; 5] =
     [Profile::Classic, Profile::Outage, Profile::Powerless, Profile::Flicker, Profile::Blink];
 
 /// The profiles that storms with write-back caches are of.
-const WITH_CACHES: [Profile; 9] = [
+const WITH_CACHES: [Profile; 10] = [
     Profile::Classic,
     Profile::Damage,
     Profile::Outage,
@@ -86,6 +86,7 @@ const WITH_CACHES: [Profile; 9] = [
     Profile::Forced,
     Profile::Split,
     Profile::Torn,
+    Profile::Many,
 ];
 
 /// What a storm was like.
@@ -114,6 +115,9 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
         }
         Profile::Cached => {
             scene.cached = true;
+            if rng.fork("tiny").chance(0.25) {
+                scene.shrink(&mut rng);
+            }
             WITH_CACHES[(seed % WITH_CACHES.len() as u64) as usize]
         }
         other => other,

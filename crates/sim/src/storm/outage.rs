@@ -152,7 +152,7 @@ impl Outages {
         let world = self.rig.world.clone();
         let vdisk = self.rig.pool().vdisk("vdisk").ok_or("the virtual disk is gone")?;
         start_clients(&world, &vdisk, &self.shared, self.scene.clients, self.scene.ops);
-        super::cached::start(&world, &self.rig.pool(), &self.shared, &self.scene, &mut self.rng);
+        super::cached::start_where(self.scene.cached, &world, &self.rig.pool(), &self.shared, &mut self.rng);
         let spared = Rc::new(Cell::new(self.sky.kind != Kind::Torn));
         if spared.get() {
             (0..self.rng.range(1..4)).for_each(|_| self.start_outage());

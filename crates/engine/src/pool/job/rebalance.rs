@@ -1,4 +1,9 @@
 //! Jobs that move what is sound: everything off one disk, or from full disks to empty ones.
+//!
+//! Invariants
+//! 1. A rebalance moves only slots of segments that have all their redundancy, and only to disks that take them: so it
+//!    ends.
+//! 2. It brings no two slots of a stripe into one domain.
 
 use super::super::Pool;
 use super::repair::Tally;

@@ -190,8 +190,9 @@ impl Pool {
                 wanted.or_else(|| map.place_slot(segment, slot, None))
             };
             let mut home = place();
-            // What somebody let go may be just what is looked for.
-            while home.is_none() && self.store.map.borrow().is_draining() {
+            let mut seen = (u64::MAX, Nanos(0));
+            // What somebody let go may be just what is looked for; and what empties itself looks for nothing.
+            while home.is_none() && (self.store.map.borrow().is_draining() || self.empties_itself(segment, &mut seen)) {
                 ticket.advance(&self.store, 0)?;
                 self.store.log.demand();
                 self.store.pause().await;

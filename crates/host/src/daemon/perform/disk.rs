@@ -400,7 +400,7 @@ impl Daemon {
             Some(Usage::Retired) => {
                 let name = change.name.as_ref().unwrap_or(&disk.name);
                 vec![match leaving() {
-                    Ok(Leaving { moves, losses }) => match losses.first() {
+                    Ok(Leaving { moves, losses, .. }) => match losses.first() {
                         None => format!(
                             "{moves} on it move to the other disks; `{}` takes it out",
                             DiskRemove::of(&pool.name, name).line()

@@ -27,7 +27,11 @@ impl Daemon {
     ) -> Answer<Vec<String>> {
         let told = leaving.losses.iter().map(|loss| format!("{}/{} ({loss})", pool.name, loss.vdisk));
         if leaving.losses.is_empty() || force {
-            return Ok(told.map(|loss| format!("redundancy is given up: {loss}")).collect());
+            let emptied = leaving.caches.iter().map(|vdisk| {
+                let cache = format!("the write-back cache of {}/{vdisk} has too few disks then", pool.name);
+                format!("{cache}: it takes nothing more, and empties itself first")
+            });
+            return Ok(told.map(|loss| format!("redundancy is given up: {loss}")).chain(emptied).collect());
         }
         let named = |loss: &Loss| pool.vdisks.iter().find(|vdisk| vdisk.name.vdisk == loss.vdisk);
         let short: Vec<_> = leaving.losses.iter().filter_map(|loss| Some((named(loss)?, loss.left))).collect();
