@@ -1,5 +1,6 @@
 //! What of a pool needs a person, and the command to type. Pure: from what the pool shows of itself.
 
+use crate::api::cache::WriteCache;
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
 use crate::api::pool::{DiskInfo, DiskState, Health, PoolInfo, Usage};
 use crate::api::span;
@@ -11,6 +12,7 @@ use crate::ops::line::ToLine;
 use crate::ops::pool::PoolCheck;
 use crate::ops::settings::DiskSet;
 use crate::ops::vdisk::VdiskClear;
+use crate::ops::vdisk_set::VdiskSet;
 use crate::ops::watch::EventList;
 use std::time::Duration;
 use weft_engine::units::ByteCount;
@@ -45,6 +47,7 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
     }
     found.extend(pool.disks.iter().filter_map(|disk| state_of(pool, disk)));
     found.extend(short_of_disks(pool));
+    found.extend(short_caches(pool));
     found.extend(failing_disks(pool));
     found.extend(slow_disks(pool));
     found.extend(retired_disks(pool));
@@ -167,6 +170,21 @@ fn short_of_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
     })
 }
 
+/// Caches that too few disks are left to: without a disk that is away, which is told of anyway.
+fn short_caches(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
+    pool.vdisks.iter().filter_map(|vdisk| {
+        let cache = vdisk.write_cache.as_ref()?;
+        let (needed, have) = (cache.layout.disks_needed(), cache.disks.len());
+        (have < needed).then(|| {
+            let message = format!(
+                "its write-back cache needs {needed} disks and has {}: it takes nothing, and small writes are merged",
+                cache.disks.join(", ")
+            );
+            concern(format!("vdisk {}", vdisk.name), message, VdiskSet::cache(&vdisk.name, WriteCache::Off).line())
+        })
+    })
+}
+
 /// When a repair begins by itself.
 fn repair_plan(pool: &PoolInfo) -> String {
     match pool.settings.repair_after_seconds {
@@ -255,6 +273,7 @@ fn nanos(nanos: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::cache::CacheInfo;
     use crate::api::pool::PoolSettings;
     use crate::api::pool::{DiskCounters, Frozen, Latency, Media};
     use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
@@ -430,6 +449,19 @@ mod tests {
             "disk tank/d2: missing; the pool waits for it | weft disk show tank/d2".into(),
         ];
         assert_eq!(told(&tank), expected);
+    }
+
+    #[test]
+    fn a_cache_with_too_few_disks_is_told() {
+        let mut pool = pool(vec![disk("d1", 5)]);
+        let layout = Layout { resiliency: Resiliency::Mirror { copies: 2 }, columns: 1, interleave: 65_536 };
+        let disks = vec!["s1".into(), "s2".into()];
+        pool.vdisks[0].write_cache = Some(CacheInfo { size: 1 << 30, disks, layout, drains: true });
+        assert!(told(&pool).is_empty());
+        pool.vdisks[0].write_cache.as_mut().unwrap().disks.pop();
+        let told = told(&pool);
+        assert!(told[0].contains("needs 2 disks and has s1"), "{told:?}");
+        assert_eq!(concerns(&pool)[0].hint.as_deref(), Some("weft vdisk set tank/media write-cache=0"));
     }
 
     #[test]

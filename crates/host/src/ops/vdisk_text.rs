@@ -82,7 +82,8 @@ impl Text for VdiskInfo {
 /// What becomes of small writes.
 fn small_writes(vdisk: &VdiskInfo) -> String {
     let where_to = if vdisk.write_cache.is_some() { "in the cache" } else { "packed" };
-    match (vdisk.packed, vdisk.packed_max) {
+    let drains = vdisk.write_cache.as_ref().is_some_and(|cache| cache.drains);
+    match (vdisk.packed, if drains { 0 } else { vdisk.packed_max }) {
         (0, 0) => "are merged with what is on the disks".into(),
         (0, most) => format!("rest {where_to}, up to {}; none are there now", human(most)),
         (packed, 0) => format!("{} rest {where_to}, and are moved into whole stripes", human(packed)),
