@@ -154,10 +154,12 @@ pub enum Mutant {
     CutBatchForgotten = 73,
     /// A copy of a page of the tree whose disk is too slow to tell passes for a sound one.
     LateTreeCopyPassed = 74,
+    /// A disk that is not protected against a power cut is not flushed.
+    UnprotectedUnflushed = 76,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 74] = [
+pub const ALL: [Mutant; 75] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -232,6 +234,7 @@ pub const ALL: [Mutant; 74] = [
     Mutant::StrayedBelieved,
     Mutant::CutBatchForgotten,
     Mutant::LateTreeCopyPassed,
+    Mutant::UnprotectedUnflushed,
 ];
 
 /// The mutant of this name.

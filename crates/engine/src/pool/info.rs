@@ -6,8 +6,10 @@ use crate::format::Id;
 use crate::format::record::{Away, Media, Usage};
 use crate::geometry::Layout;
 use crate::health::{DiskFacts, disk_health, disk_state, pool_health, vdisk_health};
+use crate::io::WriteCache;
 use crate::segment::fine::UNIT;
 use crate::store::DiskCounters;
+use crate::store::power::Power;
 use crate::units::Nanos;
 use crate::units::{ByteCount, DiskNo};
 use alloc::string::String;
@@ -83,6 +85,8 @@ pub struct DiskInfo {
     pub logs: bool,
     /// Whether it votes: a majority of those that do opens the pool.
     pub votes: bool,
+    /// What is known of its cache: whether it is flushed.
+    pub power: Power,
     /// See [`DiskCounters`].
     pub counters: DiskCounters,
     /// How long its last thousand reads and writes took.
@@ -225,6 +229,10 @@ impl Pool {
                 domain: room.record.domain.clone(),
                 logs: loggers.contains(no),
                 votes: voters.contains(no),
+                power: Power {
+                    said: room.record.power,
+                    cache: member.disk.as_ref().map_or(WriteCache::Unknown, |disk| disk.write_cache()),
+                },
                 counters: member.counters,
                 latency: Latency {
                     median: member.latency.quantile(500),

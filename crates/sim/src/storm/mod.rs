@@ -50,10 +50,12 @@ pub enum Profile {
     Torn,
     /// One of the others with budgets that hold a few stripes.
     Tiny,
+    /// One of the others, on disks of which half have caches that are not volatile, as long as nobody switches them.
+    Protected,
 }
 
 /// Every profile.
-pub const ALL: [Profile; 11] = [
+pub const ALL: [Profile; 12] = [
     Profile::Classic,
     Profile::Damage,
     Profile::Outage,
@@ -65,9 +67,10 @@ pub const ALL: [Profile; 11] = [
     Profile::Many,
     Profile::Torn,
     Profile::Tiny,
+    Profile::Protected,
 ];
 
-/// The profiles that a seed alone chooses among, also for the storms with tiny budgets.
+/// The profiles that a seed alone chooses among, also for the storms with tiny budgets, and with protected disks.
 pub const ENABLED: [Profile; 5] =
     [Profile::Classic, Profile::Outage, Profile::Powerless, Profile::Flicker, Profile::Blink];
 
@@ -95,6 +98,10 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
             scene.shrink(&mut rng);
             Profile::of_seed(seed)
         }
+        Profile::Protected => {
+            world.protect(0.5);
+            Profile::of_seed(seed)
+        }
         other => other,
     };
     match profile {
@@ -108,7 +115,7 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
         Profile::Torn => outage::run(&world, rng, scene, Kind::Torn),
         Profile::Split => split::run(&world, rng, scene),
         Profile::Many => many::run(&world, rng, scene),
-        Profile::Tiny => unreachable!("another one was chosen"),
+        Profile::Tiny | Profile::Protected => unreachable!("another one was chosen"),
     }
 }
 
@@ -160,6 +167,7 @@ impl Profile {
             Profile::Many => "many",
             Profile::Torn => "torn",
             Profile::Tiny => "tiny",
+            Profile::Protected => "protected",
         }
     }
 }
