@@ -83,6 +83,8 @@ pub struct DiskInfo {
     pub domain: String,
     /// Whether it carries the log.
     pub logs: bool,
+    /// Its room for the log.
+    pub log_len: ByteCount,
     /// Whether it votes: a majority of those that do opens the pool.
     pub votes: bool,
     /// What is known of its cache: whether it is flushed.
@@ -228,6 +230,7 @@ impl Pool {
                 usage: room.record.usage,
                 domain: room.record.domain.clone(),
                 logs: loggers.contains(no),
+                log_len: member.plan.log_len,
                 votes: voters.contains(no),
                 power: Power {
                     said: room.record.power,

@@ -213,6 +213,8 @@ pub struct DiskCounters {
     pub flushes: u64,
     /// Flushes that were left out, for the disk needs none.
     pub spared: u64,
+    /// Bytes of the log among those written, moves of it included.
+    pub logged: u64,
     /// Blocks that could not be read or failed their checksum.
     pub bad_blocks: u64,
     /// Blocks that were reconstructed and rewritten.
@@ -484,6 +486,11 @@ impl Store {
             self.judge_latency(no);
         }
         result
+    }
+
+    /// Takes note that so many bytes of the log were written to disk `no`.
+    fn count_logged(&self, no: DiskNo, len: usize) {
+        self.count(no, |counters| counters.logged += len as u64);
     }
 
     fn count(&self, no: DiskNo, add: impl FnOnce(&mut DiskCounters)) {

@@ -76,6 +76,9 @@ pub struct DiskCounters {
     pub errors: u64,
     /// Time spent waiting for its reads and writes, summed over all of them, in nanoseconds.
     pub busy_nanos: u64,
+    /// Bytes of the log among those written.
+    #[serde(default)]
+    pub log_written_bytes: u64,
     /// Flushes sent to it.
     #[serde(default)]
     pub flushes: u64,
@@ -154,6 +157,9 @@ pub struct DiskInfo {
     pub slow: bool,
     /// Whether a copy of its pool's log is on it.
     pub logs: bool,
+    /// Its room for the log, in bytes.
+    #[serde(default)]
+    pub log_bytes: u64,
     /// Whether it votes: its pool opens when a majority of those that do is there.
     pub votes: bool,
     /// Whether it is flushed; none when it is of no pool, or of none that is open.
@@ -192,6 +198,7 @@ impl DiskInfo {
             domain: None,
             slow: false,
             logs: false,
+            log_bytes: 0,
             votes: false,
             power_protected: None,
             latency: None,

@@ -343,6 +343,18 @@ fn state_of_disk(disk: &DiskInfo) -> (String, Tone) {
     }
 }
 
+/// Whether the log is here, its room, and what it has written: the wear that flushes cost the disk.
+fn log_of_disk(disk: &DiskInfo) -> String {
+    let written = match disk.counters.log_written_bytes {
+        0 => String::new(),
+        written => format!(", {} written since the pool was opened", human(written)),
+    };
+    match disk.logs {
+        true => format!("a copy of it is here, {}{written}", human(disk.log_bytes)),
+        false => format!("-{written}"),
+    }
+}
+
 /// Flushes that were sent, and how many more would have been.
 fn flushes(counters: &DiskCounters) -> String {
     match counters.flushes_left_out {
@@ -363,7 +375,7 @@ fn use_of_disk(disk: &DiskInfo) -> Vec<(&'static str, String)> {
         ("usage", or_none(disk.usage.map(|usage| usage.to_string()))),
         ("domain", or_none(disk.domain.clone())),
         ("latency", or_none(latency)),
-        ("log", if disk.logs { "a copy of it is here".into() } else { "-".into() }),
+        ("log", log_of_disk(disk)),
         ("vote", if disk.votes { "yes".into() } else { "-".into() }),
         ("power-protected", or_none(disk.power_protected.map(|power| power.to_string()))),
     ]

@@ -238,6 +238,7 @@ weft disk show tank/d1
     json /power_protected/write_cache \"host\"
     json /power_protected/protected false
     says power-protected  no (auto): a file, or reached through the page cache, is always flushed
+    says log              a copy of it is here,
 weft disk set tank d1 power-protected=yes
     exit 3
     says only block devices that are reached directly can be power-protected
