@@ -24,6 +24,8 @@ def cases():
             Case("life: a job keeps its place over a clean stop", lambda reporter, rng: reporter.check("", stopped, rng), ("nbdcopy",)),
             Case("life: a disk returns", lambda reporter, rng: reporter.check("", returned, rng), ("nbdcopy",)),
             Case("life: people are told", lambda reporter, rng: reporter.check("", told, rng), ("nbdcopy",)),
+            Case("life: journal disks fail to the last",
+                 lambda reporter, rng: reporter.check("", journals, rng), ("nbdcopy",)),
             Case("life: a clock before 1970", lambda reporter, rng: reporter.check("", before_1970), ("cc", "nbdcopy")),
             Case("life: away and back", lambda reporter, rng: reporter.check("", away_and_back, rng), ("nbdcopy",))]
 
@@ -323,6 +325,40 @@ def away_and_back(rng):
         machine.serve()
         again = history(machine)
         assert again[:len(moved)] == moved, "\n".join(map(str, again))
+
+
+def journals(rng):
+    """Journal disks go one after the other beside a client, and the daemon is killed: the log moves back whole."""
+    with Life(rng) as machine:
+        names = ["j1", "j2"]
+        paths = [os.path.join(machine.disks_dir, name) for name in names]
+        for path in paths:
+            machine.weft("disk", "add", "p", path, "--create-size", "512MiB", "--usage", "journal")
+        logs = lambda disks: [name for name, disk in disks.items() if disk["logs"]]
+        wait = lambda holds: machine.until("where the log is to be", "pool", "show", "p", holds=lambda pool: holds(
+            {disk["name"]: disk for disk in pool["disks"]}))
+        wait(lambda disks: set(names) <= set(logs(disks)))
+        machine.copy_in()
+        disks = machine.disks()
+        assert all(disks[name]["counters"]["log_written_bytes"] > 0 for name in names), disks
+        assert "written since the pool was opened" in machine.weft("disk", "show", "p/j1")
+        for name, path in zip(names, paths):
+            holey_file(machine.file, SIZE, rng)
+            copying = subprocess.Popen(["nbdcopy", "--flush", machine.file, machine.uri("v")])
+            os.rename(path, machine.path(f"gone-{name}"))
+            assert copying.wait(timeout=PATIENCE) == 0, "no client notices"
+            machine.kill()
+            machine.serve()
+            machine.same()
+            wait(lambda disks: name not in logs(disks) and len(logs(disks)) == 3)
+        told = [one for one in machine.json("status")["attention"] if "no journal disk is left" in one["message"]]
+        assert len(told) == 1 and "the log moved to" in told[0]["message"], machine.json("status")["attention"]
+        for name, path in zip(names, paths):
+            os.rename(machine.path(f"gone-{name}"), path)
+        wait(lambda disks: set(names) <= set(logs(disks)))
+        machine.same()
+        machine.until_whole()
+        machine.sound()
 
 
 def history(machine):

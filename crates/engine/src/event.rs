@@ -117,6 +117,13 @@ pub enum Event {
         /// How often a write or a flush had failed.
         failures: u64,
     },
+    /// A disk is flushed no more, for it keeps what it has taken when the power fails; or it is flushed again.
+    DiskProtected {
+        /// Which.
+        disk: DiskNo,
+        /// Whether it needs no flush.
+        protected: bool,
+    },
     /// A disk joined the pool.
     DiskAdded {
         /// Which.
@@ -224,6 +231,12 @@ impl fmt::Display for Event {
             }
             Event::DiskUnreliable { disk, failures } => {
                 write!(f, "disk {disk} is retired after it failed {failures} times: what it holds moves to other disks")
+            }
+            Event::DiskProtected { disk, protected: true } => {
+                write!(f, "disk {disk} is power-protected: no flush is sent to it any more")
+            }
+            Event::DiskProtected { disk, protected: false } => {
+                write!(f, "disk {disk} is not power-protected: it is flushed from now on")
             }
             Event::DiskAdded { disk } => write!(f, "disk {disk} joined the pool"),
             Event::DiskRemoved { disk } => write!(f, "disk {disk} left the pool"),

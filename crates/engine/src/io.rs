@@ -5,7 +5,8 @@
 //! 2. Every access is whole 4 KiB blocks at a multiple of 4 KiB, in memory aligned to 4 KiB (so `O_DIRECT` always
 //!    fits).
 //! 3. A completed write is *volatile* until a later `flush` of the same disk completes. A flush covers every write that
-//!    completed before the flush was first polled.
+//!    completed before the flush was first polled. Where [`Disk::write_cache`] says [`WriteCache::NonVolatile`], a
+//!    completed write is durable without one.
 
 use crate::units::{BLOCK, ByteCount, DiskOffset};
 use alloc::boxed::Box;
@@ -37,6 +38,12 @@ pub trait Disk {
 
     /// Tells the disk that the range's content no longer matters. Reading it afterwards yields anything.
     fn discard(&self, at: DiskOffset, len: ByteCount) -> IoFuture<()>;
+
+    /// What becomes of completed writes when the power fails, as of now: a cache may be switched on or off while the
+    /// disk is in use.
+    fn write_cache(&self) -> WriteCache {
+        WriteCache::Unknown
+    }
 }
 
 /// What a disk is.
@@ -48,6 +55,20 @@ pub struct DiskShape {
     pub physical_sector: u32,
     /// Whether it seeks.
     pub rotational: bool,
+}
+
+/// What becomes of what a disk has taken and was not flushed when the power fails, as far as can be known.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum WriteCache {
+    /// Nobody knows.
+    #[default]
+    Unknown,
+    /// It may be lost with the disk's own cache.
+    Volatile,
+    /// Nothing is lost.
+    NonVolatile,
+    /// It may lie in memory that is not the disk's, whatever the disk is like: a file system's, or the page cache.
+    Host,
 }
 
 /// Why a disk did not do as asked.

@@ -156,6 +156,8 @@ pub enum Mutant {
     LateTreeCopyPassed = 74,
     /// A write-back cache that lacks redundancy takes what is written all the same, and keeps it.
     CacheThinTaken = 75,
+    /// A disk that is not protected against a power cut is not flushed.
+    UnprotectedUnflushed = 76,
     /// The table of packed stripes of a cache that is to lie elsewhere is dropped while it holds some.
     CacheDroppedFull = 77,
     /// A replay takes the packed stripes of a cache for as long as those of the table below.
@@ -165,7 +167,7 @@ pub enum Mutant {
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 78] = [
+pub const ALL: [Mutant; 79] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -241,6 +243,7 @@ pub const ALL: [Mutant; 78] = [
     Mutant::CutBatchForgotten,
     Mutant::LateTreeCopyPassed,
     Mutant::CacheThinTaken,
+    Mutant::UnprotectedUnflushed,
     Mutant::CacheDroppedFull,
     Mutant::CacheUnitsMiscounted,
     Mutant::CacheBitUnannounced,

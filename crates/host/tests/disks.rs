@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 use weft_engine::error::ErrorKind;
-use weft_engine::io::{Buf, Disk, DiskError, IoFuture, IoSlice};
+use weft_engine::io::{Buf, Disk, DiskError, IoFuture, IoSlice, WriteCache};
 use weft_engine::sync::join_all;
 use weft_engine::units::{ByteCount, DiskOffset, Nanos};
 use weft_host::disk::{BackendChoice, DiskOptions, HostDisk, OpenDisk};
@@ -134,6 +134,7 @@ mod suite {
     pub fn what_is_written_is_read_back(rig: &Rig) {
         rig.on_disk(|disk, _| async move {
             assert_eq!(disk.shape().capacity, SIZE);
+            assert_eq!(disk.write_cache(), WriteCache::Host, "a file is flushed, whatever is below it");
             let places = [(0, 1), (3 * B, 7), (SIZE.as_usize() - 256 * B, 256)];
             for (seed, (at, blocks)) in places.into_iter().enumerate() {
                 write(&disk, at as u64, pattern(seed as u64, blocks)).await;
@@ -403,7 +404,8 @@ fn a_block_device_is_claimed_read_written_flushed_and_discarded() {
         let device = PathBuf::from(&device);
         with_engine(io, move |local| async move {
             let disk = local.open_disk(&device, &DiskOptions::default()).expect("it opens");
-            eprintln!("{}: {} {:?}", local.backend(), disk.file(), disk.shape());
+            eprintln!("{}: {} {:?} {:?}", local.backend(), disk.file(), disk.shape(), disk.write_cache());
+            assert_eq!(disk.write_cache() == WriteCache::Host, !disk.file().is_direct());
             let error = local.open_disk(&device, &DiskOptions::default()).err().expect("it is claimed");
             assert_eq!(error.kind, ErrorKind::AlreadyExists);
             write(&disk, 0, pattern(1, 256)).await;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use weft_engine::format::label::DiskPlan;
-use weft_engine::format::record::{Away, DiskRecord, Media, Usage, VdiskRecord};
+use weft_engine::format::record::{Away, DiskRecord, Media, PowerProtected, Usage, VdiskRecord};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::room::{Room, unusable};
 use weft_engine::segment::Map;
@@ -118,6 +118,7 @@ pub fn empty_map(plans: &[DiskPlan], slab: ByteCount) -> Map {
             away: Away::No,
             maintenance: false,
             retired_from: Usage::AutoSelect,
+            power: PowerProtected::Auto,
         };
         map.add_disk(record, plan.blob_len);
     }

@@ -5,7 +5,8 @@
 //!    by every later read. A read that overlaps a write still under way gets, sector by sector, old or new bytes; one
 //!    that was submitted before a write and completes after it may get the old ones.
 //! 2. **Volatile cache.** A completed write is not durable. A flush makes exactly the writes durable that completed
-//!    before it was submitted; the others stay volatile, however old they get.
+//!    before it was submitted; the others stay volatile, however old they get. A disk that is [`SimDisk::protect`]ed
+//!    has none: what has completed is durable.
 //! 3. **Power cut.** Each write that is not durable, completed or not, is kept, dropped, or torn at 512-byte sectors,
 //!    whatever becomes of the others: later ones may survive where earlier ones do not. (Where two survive for one
 //!    sector, the one that completed later wins.) With [`FaultPlan::ruin`], one that is torn may also leave junk in its
@@ -21,7 +22,7 @@
 //! 10. **Discard.** Each block of it afterwards has its old bytes, zeros, or junk; as volatile as a write.
 //!
 //! Not in the model, because weft does not claim to survive it: a flush that lies, and a disk that reports a capacity
-//! or an identity that is not its own.
+//! or an identity that is not its own. (A disk that lies about its cache is: [`SimDisk::tell_cache`].)
 
 mod content;
 mod faults;
@@ -43,7 +44,7 @@ use faults::Faults;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
-use weft_engine::io::{Buf, Disk, DiskError, DiskShape, IoFuture, IoSlice};
+use weft_engine::io::{Buf, Disk, DiskError, DiskShape, IoFuture, IoSlice, WriteCache};
 use weft_engine::sync::{Answer, Promise, promise};
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos};
 use weft_engine::world::World;
@@ -103,6 +104,10 @@ struct State {
     visible: Content,
     /// Completed and not durable, in the order of completion.
     cache: Vec<Cached>,
+    /// Whether what has completed survives a power cut.
+    protected: bool,
+    /// What it tells of its cache, where that is not how it is.
+    tells: Option<WriteCache>,
     completions: u64,
     under_way: BTreeMap<u64, UnderWay>,
     submissions: u64,
@@ -156,6 +161,8 @@ impl SimDisk {
                 durable: image.content.clone(),
                 visible: image.content.clone(),
                 cache: Vec::new(),
+                protected: world.draws_protected(no),
+                tells: None,
                 completions: 0,
                 under_way: BTreeMap::new(),
                 submissions: 0,
@@ -223,6 +230,24 @@ impl SimDisk {
         let mut state = self.0.state.borrow_mut();
         assert!(state.under_way.is_empty(), "the world has not been halted");
         state.settle_the_air(rng);
+    }
+
+    /// From now on its cache is not volatile, or is again; it tells so. What it has taken is durable then.
+    pub fn protect(&self, protected: bool) {
+        let mut state = self.0.state.borrow_mut();
+        state.protected = protected;
+        let all = state.completions;
+        state.make_durable(all);
+    }
+
+    /// From now on it tells this of its cache, however that is.
+    pub fn tell_cache(&self, cache: WriteCache) {
+        self.0.state.borrow_mut().tells = Some(cache);
+    }
+
+    /// Whether its cache is not volatile.
+    pub fn is_protected(&self) -> bool {
+        self.0.state.borrow().protected
     }
 
     /// From now on faults befall it by chance (fault model 4 to 8).
@@ -380,6 +405,11 @@ impl Disk for SimDisk {
     fn discard(&self, at: DiskOffset, len: ByteCount) -> IoFuture<()> {
         let disk = self.clone();
         Box::pin(async move { disk.submit_write(at, len, None).await })
+    }
+
+    fn write_cache(&self) -> WriteCache {
+        let state = self.0.state.borrow();
+        state.tells.unwrap_or(if state.protected { WriteCache::NonVolatile } else { WriteCache::Volatile })
     }
 }
 

@@ -48,11 +48,12 @@ pub fn streams_command(arguments: &[String]) -> ExitCode {
 }
 
 /// How the command is called that measures flushes.
-pub const FLUSHES_USAGE: &str = "weft-sim flushes [--far | --ssd | --nvme] [TEXT]
+pub const FLUSHES_USAGE: &str = "weft-sim flushes [--far | --ssd | --nvme | --power] [TEXT]
   flushes            how long flushes and writes with FUA take, alone, beside a stream, and beside small writes,
                      in milliseconds and in revolutions of a hard disk; parity of 5 columns, mirror of 2
   flushes --far      the same with data a quarter of the disk away from the log: every seek takes 7 ms
   flushes --ssd      the same on SATA solid-state disks, --nvme on NVMe ones
+  flushes --power    4 KiB writes with FUA on disks that are flushed, beside disks that need no flush
   flushes TEXT       only rows with TEXT in them";
 
 /// Runs `weft-sim flushes` with these further arguments.
@@ -65,6 +66,12 @@ pub fn flushes_command(arguments: &[String]) -> ExitCode {
         ["--ssd", only] => (flushes::Medium::SataSsd, only),
         ["--nvme"] => (flushes::Medium::NvmeSsd, ""),
         ["--nvme", only] => (flushes::Medium::NvmeSsd, only),
+        ["--power"] => {
+            println!("{}", flushes::POWER_HEADING);
+            let rows = flushes::power_cases().into_iter().map(|pair| pair.map(flushes::run));
+            rows.for_each(|row| println!("{}", flushes::power_row(&row)));
+            return ExitCode::SUCCESS;
+        }
         [only] if !only.starts_with('-') => (flushes::Medium::Hdd, only),
         _ => {
             eprintln!("usage: {FLUSHES_USAGE}");

@@ -29,6 +29,9 @@ const FAR: u64 = 7_000_000;
 /// Bytes of an append.
 const APPEND: ByteCount = ByteCount::kib(64);
 
+/// For so long clients write that are many at once: longer than a disk's cache hides what it cannot keep up with.
+const SPAN: Nanos = Nanos::secs(5);
+
 /// What the client does whose flushes are measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
@@ -38,6 +41,8 @@ pub enum Load {
     FuaAnywhere,
     /// Appends 64 KiB, one at a time, with a flush every so many bytes.
     Appends(ByteCount),
+    /// Writes 4 KiB with FUA, anywhere in what was filled, by so many clients at once, for [`SPAN`].
+    FuaAtOnce(u64),
 }
 
 /// What goes on meanwhile, on another virtual disk of the pool.
@@ -75,8 +80,10 @@ pub struct Case {
     pub load: Load,
     /// What goes on meanwhile.
     pub beside: Beside,
-    /// How many flushes are measured.
+    /// How many flushes are measured, where they are counted.
     pub flushes: u64,
+    /// Whether the disks' caches are not volatile.
+    pub protected: bool,
 }
 
 /// What a measurement gave.
@@ -94,6 +101,8 @@ pub struct Outcome {
     pub checkpoints: u64,
     /// Bytes that left merged with old ones meanwhile, of both virtual disks.
     pub merged: u64,
+    /// Flushes that the disks got meanwhile.
+    pub sent: u64,
 }
 
 /// All rows.
@@ -114,15 +123,31 @@ pub fn cases(medium: Medium, flushes: u64) -> Vec<Case> {
         // Large ones, and what goes on beside a stream, take long, and memory.
         let few = if beside == Beside::Stream { flushes / 4 } else { flushes };
         let flushes = if let Load::Appends(apart) = load { few.min((384 << 20) / apart.0) } else { few };
-        Case { medium, layout, load, beside, flushes }
+        Case { medium, layout, load, beside, flushes, protected: false }
     };
     let rows = layouts.iter().flat_map(|layout| loads.iter().map(|(load, beside)| case(*layout, *load, *beside)));
     rows.collect()
 }
 
+/// Rows in pairs: the same on disks that are flushed, and on disks that need no flush.
+pub fn power_cases() -> Vec<[Case; 2]> {
+    let mut rows = Vec::new();
+    for medium in [Medium::Hdd, Medium::SataSsd, Medium::NvmeSsd] {
+        for (kind, columns) in [(Resiliency::Mirror { copies: 2 }, 1), (Resiliency::Parity { parity: 1 }, 5)] {
+            let layout = Layout::new(kind, columns, ByteCount::kib(256)).expect("these layouts are valid");
+            for load in [Load::FuaAtOnce(1), Load::FuaAtOnce(32)] {
+                let beside = Beside::Nothing;
+                rows.push([false, true].map(|protected| Case { medium, layout, load, beside, flushes: 0, protected }));
+            }
+        }
+    }
+    rows
+}
+
 /// Runs a case.
 pub fn run(case: Case) -> Outcome {
     let bench = bench(case.medium, case.layout);
+    bench.disks.iter().for_each(|disk| disk.protect(case.protected));
     let other = other_vdisk(&bench, case.layout);
     fill(&bench.world, &bench.vdisk);
     if case.beside == Beside::SmallWrites {
@@ -135,7 +160,8 @@ pub fn run(case: Case) -> Outcome {
     let (host, vdisk) = (bench.world.clone(), bench.vdisk.clone());
     let merged = || bench.vdisk.counters.merged.get() + other.counters.merged.get();
     let checkpoints = || bench.pool.store().counters.checkpoints.get();
-    let before = (merged(), checkpoints(), beside.clone());
+    let sent = || bench.disks.iter().map(|disk| disk.stats().flushes).sum::<u64>();
+    let before = (merged(), checkpoints(), sent());
     let (mut took, written, span, besides) = block_on(&bench.world, async move {
         // What goes on meanwhile is at its height by then.
         if case.beside != Beside::Nothing {
@@ -155,6 +181,7 @@ pub fn run(case: Case) -> Outcome {
         beside_rate: per_second(besides),
         checkpoints: checkpoints() - before.1,
         merged: merged() - before.0,
+        sent: sent() - before.2,
     };
     bench.world.halt();
     outcome
@@ -162,6 +189,12 @@ pub fn run(case: Case) -> Outcome {
 
 /// The client; how long each of its flushes took, and how many bytes it wrote.
 async fn measure(host: &SimWorld, vdisk: &Rc<Vdisk>, case: Case) -> (Vec<Nanos>, u64) {
+    if let Load::FuaAtOnce(clients) = case.load {
+        let all = (0..clients).map(|client| fua_anywhere(host, vdisk, client));
+        let took: Vec<Nanos> = join(all).await.into_iter().flatten().collect();
+        let written = took.len() as u64 * 4096;
+        return (took, written);
+    }
     let (mut took, mut at, mut rng) = (Vec::new(), APPENDS_AT, Rng::new(5));
     let (block, append) = (pattern(3, ByteCount::kib(4)), pattern(4, APPEND));
     let first = at;
@@ -177,6 +210,7 @@ async fn measure(host: &SimWorld, vdisk: &Rc<Vdisk>, case: Case) -> (Vec<Nanos>,
             Load::FuaInOrder => vdisk.write(VirtualOffset(APPENDS_AT + nth * 4096), &block, true).await,
             Load::FuaAnywhere => vdisk.write(VirtualOffset(rng.below(FILLED.0 / 4096) * 4096), &block, true).await,
             Load::Appends(_) => vdisk.flush().await,
+            Load::FuaAtOnce(_) => unreachable!("measured above"),
         };
         done.expect("a sound pool flushes");
         took.push(host.now().since(start));
@@ -185,6 +219,19 @@ async fn measure(host: &SimWorld, vdisk: &Rc<Vdisk>, case: Case) -> (Vec<Nanos>,
         }
     }
     (took, at - first)
+}
+
+/// A client that writes 4 KiB with FUA, one behind the other; how long each took.
+async fn fua_anywhere(host: &SimWorld, vdisk: &Rc<Vdisk>, client: u64) -> Vec<Nanos> {
+    let (block, mut rng, mut took) = (pattern(3, ByteCount::kib(4)), Rng::new(5 + client), Vec::new());
+    let end = host.now() + SPAN;
+    while host.now() < end {
+        let start = host.now();
+        let at = VirtualOffset(rng.below(FILLED.0 / 4096) * 4096);
+        vdisk.write(at, &block, true).await.expect("a sound pool takes writes");
+        took.push(host.now().since(start));
+    }
+    took
 }
 
 fn start_beside(world: &SimWorld, beside: Beside, vdisk: &Rc<Vdisk>, stop: &Rc<Cell<bool>>, bytes: &Rc<Cell<u64>>) {
@@ -281,6 +328,24 @@ fn other_vdisk(bench: &Bench, layout: Layout) -> Rc<Vdisk> {
 pub const HEADING: &str = "medium  layout                                 client                      beside      \
    p50 ms   rev   p99 ms   rev p99.9 ms   rev   max ms   rev     MB/s   beside checkpoints  merged MiB";
 
+/// The heading of a table of [`power_row`]s.
+pub const POWER_HEADING: &str = "\
+| disks | layout | at once | flushed: p50, ms | p99 | longest | writes/s | not flushed: p50, ms | p99 | longest | writes/s | flushes for each write: before | then |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|";
+
+/// A row of that table: what disks that are flushed gave, and disks that need no flush.
+pub fn power_row([flushed, spared]: &[Outcome; 2]) -> String {
+    let Case { medium, layout, load, .. } = flushed.case;
+    let clients = if let Load::FuaAtOnce(clients) = load { clients } else { 1 };
+    let side = |outcome: &Outcome| {
+        let [p50, p99, longest] = [500, 990, 1000].map(|per_mille| quantile(&outcome.took, per_mille).0 as f64 / 1e6);
+        format!("{p50:.3} | {p99:.3} | {longest:.1} | {:.0}", outcome.rate / 4096.0)
+    };
+    let each = |outcome: &Outcome| format!("{:.2}", outcome.sent as f64 / outcome.took.len() as f64);
+    let (left, right, before, then) = (side(flushed), side(spared), each(flushed), each(spared));
+    format!("| {medium:?} | {layout} | {clients} | {left} | {right} | {before} | {then} |")
+}
+
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Case { medium, layout, load, beside, .. } = self;
@@ -288,6 +353,7 @@ impl fmt::Display for Case {
             Load::FuaInOrder => String::from("4 KiB FUA in order"),
             Load::FuaAnywhere => String::from("4 KiB FUA anywhere"),
             Load::Appends(apart) => format!("64 KiB, flush each {apart}"),
+            Load::FuaAtOnce(clients) => format!("4 KiB FUA, {clients} at once"),
         };
         let beside = match beside {
             Beside::Nothing => "",

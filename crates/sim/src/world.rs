@@ -70,6 +70,7 @@ struct Inner {
     timers_set: Cell<u64>,
     events: RefCell<Vec<(Nanos, Event)>>,
     devices: RefCell<Vec<Weak<dyn Device>>>,
+    protected: Cell<f64>,
     trace: Cell<u64>,
     operations: Cell<u64>,
     crash_at: Cell<Option<u64>>,
@@ -131,6 +132,7 @@ impl SimWorld {
             timers_set: Cell::new(0),
             events: RefCell::default(),
             devices: RefCell::default(),
+            protected: Cell::new(0.0),
             trace: Cell::new(0),
             operations: Cell::new(0),
             crash_at: Cell::new(None),
@@ -343,6 +345,21 @@ impl SimWorld {
         self.0.timers_set.set(no + 1);
         self.0.timers.borrow_mut().insert((at, no), timer);
         (at, no)
+    }
+
+    /// Gives disks that are made from now on caches that are not volatile, with this chance.
+    pub fn protect(&self, chance: f64) {
+        self.0.protected.set(chance);
+    }
+
+    /// Whether some disks have caches that are not volatile.
+    pub fn protects(&self) -> bool {
+        self.0.protected.get() > 0.0
+    }
+
+    /// Whether disk `no` is one of them.
+    pub(crate) fn draws_protected(&self, no: u64) -> bool {
+        self.protects() && self.rng(&format!("cache {no}")).chance(self.0.protected.get())
     }
 
     pub(crate) fn attach(&self, device: Weak<dyn Device>) -> usize {

@@ -334,3 +334,105 @@ fn a_disk_that_comes_back_gets_the_part_of_the_log_that_it_missed() {
     (0..10).for_each(|no| holds(&rig, no, 10 + no as u8));
     rig.close().unwrap();
 }
+
+/// What each disk holds in slabs, data and metadata.
+fn allocated(rig: &Rig, no: DiskNo) -> ByteCount {
+    let info = rig.pool().info();
+    info.disks.iter().find(|disk| disk.no == no).expect("it is of the pool").allocated
+}
+
+#[test]
+fn journal_disks_fail_to_the_last_with_a_power_cut_anywhere_and_the_log_moves_back_without_a_lost_byte() {
+    let mut points = 0;
+    for at in (1..).step_by(3) {
+        let (mut rig, mut rng) = pool(21, 7, 4);
+        let journals: Vec<DiskNo> = (4..7).map(|at| add(&rig, at, Usage::Journal)).collect();
+        settled(&rig);
+        assert_eq!(loggers(&rig.pool()), journals);
+        (0..8).for_each(|no| land(&rig, no, 10 + no as u8));
+        let (pool, world) = (rig.pool(), rig.world.clone());
+        world.crash_at(world.operations() + at);
+        let acknowledged = Rc::new(std::cell::Cell::new(8));
+        let (told, disks) = (acknowledged.clone(), rig.disks[4..7].to_vec());
+        let vanished = Rc::new(std::cell::Cell::new(0));
+        let (gone, clock) = (vanished.clone(), world.clone());
+        let done = world.block_on_within(Nanos::secs(600), async move {
+            let vdisk = pool.vdisk("vdisk").unwrap();
+            for disk in disks {
+                disk.vanish();
+                gone.set(gone.get() + 1);
+                for _ in 0..4 {
+                    let no = told.get();
+                    let sector = [10 + no as u8; SECTOR as usize];
+                    vdisk.write(VirtualOffset(no * SECTOR), &sector, true).await.unwrap();
+                    told.set(no + 1);
+                }
+                while !pool.store().is_settled() {
+                    clock.sleep(Nanos::millis(1)).await;
+                }
+            }
+        });
+        world.crash_at(u64::MAX);
+        points = at;
+        rig.power_cut(&mut rng);
+        // Those that failed stay away, for good.
+        rig.options.degraded = true;
+        rig.open(&mut rng).unwrap_or_else(|error| panic!("operation {at}, {} failed: {error}", vanished.get()));
+        (0..acknowledged.get()).for_each(|no| holds(&rig, no, 10 + no as u8));
+        settled(&rig);
+        if done.is_ok() {
+            assert_eq!(loggers(&rig.pool()), [0, 1, 2].map(DiskNo));
+        }
+        rig.close().unwrap();
+        if done.is_ok() {
+            break;
+        }
+    }
+    assert!(points > 40, "{points} crash points are too few to be three moves of the log");
+}
+
+#[test]
+fn a_journal_disk_carries_the_log_and_nothing_else_unless_redundancy_would_be_lost_without_it() {
+    let (rig, _) = pool(22, 6, 4);
+    let journals = [add(&rig, 4, Usage::Journal), add(&rig, 5, Usage::Journal)];
+    settled(&rig);
+    let fill = |rig: &Rig, from: u64| {
+        let vdisk = rig.pool().vdisk("vdisk").unwrap();
+        let data = vec![7; 64 << 10];
+        let pool = rig.pool();
+        rig.run(async move {
+            for no in from..from + 8 {
+                vdisk.write(VirtualOffset(no * (64 << 10)), &data, false).await.unwrap();
+            }
+            vdisk.flush().await.unwrap();
+            pool.checkpoint().await.unwrap();
+        });
+    };
+    let work = |rig: &Rig, kind| {
+        let pool = rig.pool();
+        let ended = rig.run(async move {
+            let job = pool.job_start(kind, 0).await.unwrap();
+            pool.job_wait(job).await.unwrap()
+        });
+        assert_eq!(ended.state, JobState::Done, "{ended:?}");
+    };
+    let empty = |rig: &Rig| journals.iter().all(|no| allocated(rig, *no) == ByteCount(0));
+    fill(&rig, 0);
+    work(&rig, weft_engine::pool::job::JobKind::Rebalance);
+    // One disk for data is lost: three are left, as many as there are copies.
+    rig.disks[3].vanish();
+    fill(&rig, 4);
+    work(&rig, weft_engine::pool::job::JobKind::Repair);
+    assert!(empty(&rig), "no data and no metadata: {:?}", rig.pool().info().disks);
+    let logged = |rig: &Rig| rig.pool().info().disks.iter().map(|disk| disk.counters.logged).collect::<Vec<_>>();
+    let before = logged(&rig);
+    land(&rig, 0, 1);
+    let wrote: Vec<u64> = logged(&rig).iter().zip(before).map(|(now, before)| now - before).collect();
+    assert!(wrote[4] > 0 && wrote[4] == wrote[5], "both have the same to do: {wrote:?}");
+    // Another one: three copies find two disks. New data with a copy too few would be worse than data on a journal
+    // disk; what lacks a copy already waits for a disk.
+    rig.disks[2].vanish();
+    fill(&rig, 8);
+    assert!(!empty(&rig), "the third copy lies on a journal disk");
+    assert_eq!(rig.pool().info().vdisks[0].failures_new, Some(2));
+}

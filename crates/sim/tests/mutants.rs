@@ -96,6 +96,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::CommitBeforeData => Catcher::Scenes("mirror2/rewrite"),
         Mutant::ReuseBeforeCommit => Catcher::Scenes("simple/reuse"),
         Mutant::FlushForgetsDisk => Catcher::Scenes("parity3/rewrite"),
+        Mutant::UnprotectedUnflushed => Catcher::Storm(Profile::Protected, 1),
         Mutant::StaleDiskTrusted => Catcher::OldDisk,
         Mutant::LabelBeforeCheckpoint => Catcher::Scenes("mirror2/reopen"),
         Mutant::LandingRetiredEarly => Catcher::Scenes("simple/checkpoint"),

@@ -41,7 +41,7 @@ fn in_words(record: &Record<'_>) -> (&'static str, String) {
         Record::Disk(disk) => (
             "DISK",
             format!(
-                "{}: {:?}, {:?}, {:?}, {} in {} slabs, behind: {:?}{}",
+                "{}: {:?}, {:?}, {:?}, {} in {} slabs, behind: {:?}, power-protected: {:?}{}",
                 disk.no,
                 disk.name,
                 disk.usage,
@@ -49,6 +49,7 @@ fn in_words(record: &Record<'_>) -> (&'static str, String) {
                 disk.disk_len,
                 disk.slabs,
                 disk.away,
+                disk.power,
                 if disk.maintenance { ", in maintenance" } else { "" }
             ),
         ),

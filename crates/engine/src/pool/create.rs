@@ -7,7 +7,7 @@ use crate::fail;
 use crate::format::Id;
 use crate::format::label::{Anchor, DiskPlan, LOG_MIN, Label, Membership};
 use crate::format::lineage::Lineage;
-use crate::format::record::{Away, DiskRecord, Media, PoolRecord, Record, Usage};
+use crate::format::record::{Away, DiskRecord, Media, PoolRecord, PowerProtected, Record, Usage};
 use crate::io::{Buf, Disk};
 use crate::limits::{DISKS_MAX, SLAB_MAX, SLAB_MIN};
 use crate::store::choice::{self, Candidate};
@@ -96,6 +96,7 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
             away: Away::No,
             maintenance: false,
             retired_from: Usage::AutoSelect,
+            power: PowerProtected::Auto,
         }));
     }
     let mut blob = Vec::new();

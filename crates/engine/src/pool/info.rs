@@ -6,8 +6,10 @@ use crate::format::Id;
 use crate::format::record::{Away, CacheRecord, Media, Usage};
 use crate::geometry::Layout;
 use crate::health::{DiskFacts, disk_health, disk_state, pool_health, vdisk_health};
+use crate::io::WriteCache;
 use crate::segment::fine::UNIT;
 use crate::store::DiskCounters;
+use crate::store::power::Power;
 use crate::units::Nanos;
 use crate::units::{ByteCount, DiskNo};
 use alloc::string::String;
@@ -81,8 +83,12 @@ pub struct DiskInfo {
     pub domain: String,
     /// Whether it carries the log.
     pub logs: bool,
+    /// Its room for the log.
+    pub log_len: ByteCount,
     /// Whether it votes: a majority of those that do opens the pool.
     pub votes: bool,
+    /// What is known of its cache: whether it is flushed.
+    pub power: Power,
     /// See [`DiskCounters`].
     pub counters: DiskCounters,
     /// How long its last thousand reads and writes took.
@@ -228,7 +234,12 @@ impl Pool {
                 usage: room.record.usage,
                 domain: room.record.domain.clone(),
                 logs: loggers.contains(no),
+                log_len: member.plan.log_len,
                 votes: voters.contains(no),
+                power: Power {
+                    said: room.record.power,
+                    cache: member.disk.as_ref().map_or(WriteCache::Unknown, |disk| disk.write_cache()),
+                },
                 counters: member.counters,
                 latency: Latency {
                     median: member.latency.quantile(500),

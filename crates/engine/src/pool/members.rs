@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::event::Event;
 use crate::fail;
 use crate::format::label::{DiskPlan, Label, UNSEEN};
-use crate::format::record::{Away, DiskRecord, JobKind, Media, Record, SettingsRecord, Usage};
+use crate::format::record::{Away, DiskRecord, JobKind, Media, PowerProtected, Record, SettingsRecord, Usage};
 use crate::io::Disk;
 use crate::limits::DISKS_MAX;
 use crate::mutant::{self, Mutant};
@@ -36,6 +36,8 @@ pub struct DiskChange {
     pub name: Option<String>,
     /// What may fail with it; empty: nothing.
     pub domain: Option<String>,
+    /// What is said of its cache.
+    pub power: Option<PowerProtected>,
 }
 
 impl Pool {
@@ -103,6 +105,7 @@ impl Pool {
             away: Away::No,
             maintenance: false,
             retired_from: Usage::AutoSelect,
+            power: PowerProtected::Auto,
         };
         let next = {
             let mut map = self.store.map.borrow_mut();
@@ -138,13 +141,16 @@ impl Pool {
     /// Changes what is known of a disk, and what it is used for.
     pub async fn disk_set(&self, no: DiskNo, change: DiskChange) -> Result<()> {
         self.plan_disk_set(no, &change)?;
+        let power = self.store.power_of(no);
         let record = self.store.map.borrow_mut().change_disk(no, |disk| {
             disk.usage = change.usage.unwrap_or(disk.usage);
             disk.media = change.media.unwrap_or(disk.media);
             disk.name = change.name.unwrap_or_else(|| disk.name.clone());
             disk.domain = change.domain.unwrap_or_else(|| disk.domain.clone());
+            disk.power = change.power.unwrap_or(disk.power);
         });
         self.store.append_changes(record);
+        self.store.power_changed(no, power);
         self.store.changed();
         self.store.make_durable(self.store.log.seq()).await
     }
@@ -376,6 +382,7 @@ impl Pool {
             member.current = whole;
             member.gone = None;
             member.out_of_room = false;
+            member.protected = None;
             member.touched.clear();
             // What it holds may still be in its cache: the next commit flushes it.
             member.completed += 1;

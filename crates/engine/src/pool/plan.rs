@@ -8,8 +8,11 @@ use super::{DiskChange, Pool, VdiskSpec};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fail;
 use crate::format::page::CHUNK_ENTRIES;
-use crate::format::record::{JobRecord, JobState, Media, SettingsRecord, TABLE_LEN, VDISK_LEN, VdiskRecord};
+use crate::format::record::{
+    JobRecord, JobState, Media, PowerProtected, SettingsRecord, TABLE_LEN, VDISK_LEN, VdiskRecord,
+};
 use crate::geometry::{Layout, Resiliency};
+use crate::io::WriteCache;
 use crate::limits::{CHUNKS_MAX, FINE_SHARE_MAX, FOREGROUND_SHARE_MAX, NAME_MAX, VDISK_SIZE_MAX};
 use crate::segment::allocate::chunks_for;
 use crate::stripe::table::CHUNK_BYTES;
@@ -350,7 +353,17 @@ impl Pool {
                 return fail!(AlreadyExists, "a disk named {name} is in the pool already");
             }
         }
-        change.domain.as_deref().filter(|domain| !domain.is_empty()).map_or(Ok(()), check_name)
+        change.domain.as_deref().filter(|domain| !domain.is_empty()).map_or(Ok(()), check_name)?;
+        drop(map);
+        if change.power == Some(PowerProtected::Yes) && self.store.power_of(no).cache == WriteCache::Host {
+            return fail!(
+                NotPossible,
+                "disk {no} is a file, or is reached through the page cache: what it has taken lies in this machine's \
+                 memory, and its size and extents with it, until it is flushed; only block devices that are reached \
+                 directly can be power-protected"
+            );
+        }
+        Ok(())
     }
 
     /// Refuses whatever [`Pool::disk_online`] would refuse without a look at the disk.

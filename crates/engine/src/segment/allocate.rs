@@ -500,7 +500,7 @@ pub fn chunks_for(layout: Layout, size: ByteCount) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::record::{Away, DiskRecord, Media, VdiskRecord};
+    use crate::format::record::{Away, DiskRecord, Media, PowerProtected, VdiskRecord};
     use crate::geometry::Resiliency;
     use crate::units::VdiskNo;
     use alloc::string::String;
@@ -520,6 +520,7 @@ mod tests {
                 away: Away::No,
                 maintenance: false,
                 retired_from: Usage::AutoSelect,
+                power: PowerProtected::Auto,
             };
             map.add_disk(record, ByteCount::gib(1));
         }

@@ -248,6 +248,7 @@ impl Store {
             plan.log_at + ByteCount(position % plan.log_len.0)
         };
         debug_assert!(at.is_multiple_of(BLOCK));
+        self.count_logged(no, slice.len());
         // A failed write or flush takes the disk out; `loggers` no longer names it then.
         if mutant::active(Mutant::LoggerUnflushed) && self.loggers().first() == Some(&no) {
             return self.disk_write(no, at, vec![slice]).await.is_ok();

@@ -103,6 +103,7 @@ impl Store {
                 return false;
             }
             let to = self.log_offset(target.no, run.start);
+            self.count_logged(target.no, piece.len());
             if self.disk_write(target.no, to, vec![piece]).await.is_err() {
                 return false;
             }

@@ -6,7 +6,8 @@
 //!    taken out in the same step.
 //! 2. Once a disk was taken out, nothing is acknowledged as durable before the labels of the others say so: an old disk
 //!    that comes back can then never pass for a current one.
-//! 3. A write counts as durable only when a flush that began after it has ended, whoever asked for that flush.
+//! 3. A write counts as durable only when a flush that began after it has ended, whoever asked for that flush; or on a
+//!    disk that needs none ([`power`]).
 //! 4. No borrow of a `RefCell` lives across an `.await`.
 
 pub mod blame;
@@ -27,6 +28,7 @@ pub mod meta;
 pub mod packs;
 pub mod page_place;
 pub mod pages;
+pub mod power;
 pub mod proof;
 pub mod quorum;
 pub mod replay;
@@ -141,6 +143,9 @@ pub struct Member {
     pub touched: BTreeMap<SegmentNo, u64>,
     /// Since when it has not been there.
     pub gone: Option<Nanos>,
+    /// Whether it counted as one that needs no flush when it was to be flushed last; none: not yet, or it is to be
+    /// flushed in any case.
+    pub protected: Option<bool>,
     /// How often it was taken out.
     pub losses: u64,
     /// A disk that a person took out for a while.
@@ -179,6 +184,7 @@ impl Member {
             flushed: 0,
             touched: BTreeMap::new(),
             gone: None,
+            protected: None,
             losses: 0,
             parked: None,
             counters: DiskCounters::default(),
@@ -205,6 +211,10 @@ pub struct DiskCounters {
     pub writes: u64,
     /// Flushes.
     pub flushes: u64,
+    /// Flushes that were left out, for the disk needs none.
+    pub spared: u64,
+    /// Bytes of the log among those written, moves of it included.
+    pub logged: u64,
     /// Blocks that could not be read or failed their checksum.
     pub bad_blocks: u64,
     /// Blocks that were reconstructed and rewritten.
@@ -476,6 +486,11 @@ impl Store {
             self.judge_latency(no);
         }
         result
+    }
+
+    /// Takes note that so many bytes of the log were written to disk `no`.
+    fn count_logged(&self, no: DiskNo, len: usize) {
+        self.count(no, |counters| counters.logged += len as u64);
     }
 
     fn count(&self, no: DiskNo, add: impl FnOnce(&mut DiskCounters)) {

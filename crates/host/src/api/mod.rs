@@ -9,6 +9,7 @@ pub mod mount;
 pub mod name;
 pub mod plan;
 pub mod pool;
+pub mod power;
 pub mod share;
 pub mod size;
 pub mod span;

@@ -1,6 +1,7 @@
 //! Pools and their disks, as the API speaks of them.
 
 use super::job::JobInfo;
+use super::power::PowerProtection;
 use super::span::{self, Span};
 use super::vdisk::VdiskInfo;
 use serde::{Deserialize, Serialize};
@@ -75,6 +76,15 @@ pub struct DiskCounters {
     pub errors: u64,
     /// Time spent waiting for its reads and writes, summed over all of them, in nanoseconds.
     pub busy_nanos: u64,
+    /// Bytes of the log among those written.
+    #[serde(default)]
+    pub log_written_bytes: u64,
+    /// Flushes sent to it.
+    #[serde(default)]
+    pub flushes: u64,
+    /// Flushes that were due and left out, for it is power-protected.
+    #[serde(default)]
+    pub flushes_left_out: u64,
 }
 
 /// How long a disk made its last thousand reads and writes wait, in nanoseconds.
@@ -147,8 +157,14 @@ pub struct DiskInfo {
     pub slow: bool,
     /// Whether a copy of its pool's log is on it.
     pub logs: bool,
+    /// Its room for the log, in bytes.
+    #[serde(default)]
+    pub log_bytes: u64,
     /// Whether it votes: its pool opens when a majority of those that do is there.
     pub votes: bool,
+    /// Whether it is flushed; none when it is of no pool, or of none that is open.
+    #[serde(default)]
+    pub power_protected: Option<PowerProtection>,
     /// How long its reads and writes waited; none when there were none.
     pub latency: Option<Latency>,
     /// What else was found on it: a file system, a partition table, another pool.
@@ -182,7 +198,9 @@ impl DiskInfo {
             domain: None,
             slow: false,
             logs: false,
+            log_bytes: 0,
             votes: false,
+            power_protected: None,
             latency: None,
             holds: None,
             counters: DiskCounters::default(),

@@ -1,6 +1,7 @@
 //! What the daemon and its engine tell each other: plain values.
 
 use crate::api::pool::{Media, Usage};
+use crate::api::power::PowerSetting;
 pub use crate::ops::Run;
 use std::path::PathBuf;
 use weft_engine::format::label;
@@ -57,6 +58,8 @@ pub struct DiskChange {
     pub domain: Option<String>,
     /// Whether it is in maintenance: nothing is read from it or written to it.
     pub maintenance: Option<bool>,
+    /// What is said of its write cache.
+    pub power_protected: Option<PowerSetting>,
 }
 
 /// How to open a pool.

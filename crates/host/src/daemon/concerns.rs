@@ -46,6 +46,7 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
         found.push(concern(format!("vdisk {}", vdisk.name), message, hint));
     }
     found.extend(pool.disks.iter().filter_map(|disk| state_of(pool, disk)));
+    found.extend(log_without_journals(pool));
     found.extend(short_of_disks(pool));
     found.extend(short_caches(pool));
     found.extend(failing_disks(pool));
@@ -152,6 +153,24 @@ fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
 /// Names of virtual disks, with their pool's.
 fn of_pool(pool: &PoolInfo, vdisks: &[String]) -> String {
     vdisks.iter().map(|vdisk| format!("{}/{vdisk}", pool.name)).collect::<Vec<_>>().join(", ")
+}
+
+/// Journal disks that are all gone: the log is on other disks, and flushes are as fast as those.
+fn log_without_journals(pool: &PoolInfo) -> Option<Attention> {
+    let journals = || pool.disks.iter().filter(|disk| disk.usage == Some(Usage::Journal));
+    let gone = |disk: &DiskInfo| matches!(disk.state, DiskState::Missing | DiskState::Failed | DiskState::Maintenance);
+    if pool.frozen.is_some() || journals().next().is_none() || !journals().all(gone) {
+        return None;
+    }
+    let names = |disks: Vec<&DiskInfo>| disks.iter().map(|disk| disk.name.as_str()).collect::<Vec<_>>().join(", ");
+    let message = format!(
+        "no journal disk is left ({}): the log moved to {} without a loss, and flushes are as fast as those; it goes \
+         back by itself when a journal disk is there",
+        names(journals().collect()),
+        names(pool.disks.iter().filter(|disk| disk.logs).collect())
+    );
+    let hint = DiskAdd { usage: Some(Usage::Journal), ..DiskAdd::some(&pool.name) }.line();
+    Some(concern(format!("pool {}", pool.name), message, hint))
 }
 
 /// Virtual disks whose new data gets less redundancy than they ask for, or finds no disks at all.
@@ -380,6 +399,22 @@ mod tests {
         assert_eq!(told(&tank), [expected]);
         tank.disks.iter_mut().for_each(|disk| disk.latency = None);
         assert!(told(&tank)[0].starts_with("disk tank/d2: slow; writes wait"));
+    }
+
+    #[test]
+    fn a_pool_without_its_journal_disks_says_where_the_log_went() {
+        let journal = |name, state| DiskInfo { state, usage: Some(Usage::Journal), ..disk(name, 1) };
+        let log = DiskInfo { logs: true, ..disk("d1", 1) };
+        let told_of = |journals: Vec<DiskInfo>| {
+            let disks = journals.into_iter().chain([log.clone()]).collect();
+            told(&pool(disks)).into_iter().filter(|line| line.contains("no journal disk is left")).collect::<Vec<_>>()
+        };
+        let gone = told_of(vec![journal("j1", DiskState::Missing), journal("j2", DiskState::Failed)]);
+        assert_eq!(gone.len(), 1, "{gone:?}");
+        assert!(gone[0].contains("(j1, j2): the log moved to d1"), "{gone:?}");
+        assert!(gone[0].ends_with("weft disk add tank DISK --usage journal"), "{gone:?}");
+        assert!(told_of(vec![journal("j1", DiskState::Missing), journal("j2", DiskState::Healthy)]).is_empty());
+        assert!(told_of(Vec::new()).is_empty(), "a pool that has none misses none");
     }
 
     #[test]

@@ -6,6 +6,8 @@
 //!    [`OpenDisk`], a file's also where a process that is just being started still has the descriptor.
 //! 2. An existing file is never created over, resized or otherwise changed by opening it.
 //! 3. `O_DIRECT` is used only after a direct read of one block has worked.
+//! 4. Only a block device that is reached directly speaks of its own cache: all else has the machine's memory before
+//!    it.
 
 use super::geometry;
 use super::watch::Presence;
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weft_engine::error::{Error, ErrorKind, Result};
-use weft_engine::io::{Buf, DiskShape};
+use weft_engine::io::{Buf, DiskShape, WriteCache};
 use weft_engine::units::{BLOCK, ByteCount};
 
 /// How to open a disk.
@@ -41,6 +43,8 @@ pub struct OpenDisk {
     read_only: bool,
     created: bool,
     discards: AtomicBool,
+    /// Where the kernel says what its write cache is like, where that is the question.
+    write_cache: Option<std::fs::File>,
     presence: Arc<Presence>,
 }
 
@@ -129,7 +133,9 @@ impl OpenDisk {
         };
         let (read_only, discards) = (options.read_only, AtomicBool::new(true));
         let may_block = kind == DiskKind::File && is_served(&fd);
-        Ok(OpenDisk { fd, kind, shape, direct, may_block, read_only, created, discards, presence: Arc::new(presence) })
+        let write_cache = if kind == DiskKind::Block { geometry::write_cache_at(&fd) } else { None };
+        let presence = Arc::new(presence);
+        Ok(OpenDisk { fd, kind, shape, direct, may_block, read_only, created, discards, write_cache, presence })
     }
 
     /// What the disk is, as it was when opened.
@@ -150,6 +156,16 @@ impl OpenDisk {
     /// Whether the page cache is bypassed.
     pub fn is_direct(&self) -> bool {
         self.direct
+    }
+
+    /// What becomes of completed writes when the power fails, as of now. Of a file nothing but a flush makes its size
+    /// and its extents durable; and the page cache is as volatile as memory is.
+    pub fn write_cache(&self) -> WriteCache {
+        match (&self.write_cache, self.kind == DiskKind::Block && self.direct) {
+            (_, false) => WriteCache::Host,
+            (Some(said), true) => geometry::read_write_cache(said),
+            (None, true) => WriteCache::Unknown,
+        }
     }
 
     /// Whether writes are refused.

@@ -3,8 +3,11 @@
 
 use super::file::DiskKind;
 use rustix::fs::{self, major, minor};
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use weft_engine::io::WriteCache;
 use weft_engine::units::{BLOCK, SECTOR};
 
 /// 512 or 4096; 512 (a write may tear at any sector) where nothing is known.
@@ -22,6 +25,24 @@ pub(super) fn physical_sector(fd: &OwnedFd, kind: DiskKind) -> u32 {
 /// Whether the device, or the one under the file system of a file, seeks; `false` where nothing is known.
 pub(crate) fn is_rotational(fd: &OwnedFd, kind: DiskKind) -> bool {
     queue_value(fd, kind, "rotational") == Some(1)
+}
+
+/// Where the kernel says what the write cache of a block device is like; a partition's is that of the whole disk.
+pub(super) fn write_cache_at(fd: &OwnedFd) -> Option<File> {
+    let device = PathBuf::from("/sys/dev/block").join(device_name(fs::fstat(fd.as_fd()).ok()?.st_rdev));
+    let open = |path: &str| File::open(device.join(path)).ok();
+    open("queue/write_cache").or_else(|| open("../queue/write_cache"))
+}
+
+/// What the kernel says there now.
+pub(super) fn read_write_cache(said: &File) -> WriteCache {
+    let mut word = [0; 16];
+    let len = said.read_at(&mut word, 0).unwrap_or(0);
+    match word[..len].trim_ascii() {
+        b"write through" => WriteCache::NonVolatile,
+        b"write back" => WriteCache::Volatile,
+        _ => WriteCache::Unknown,
+    }
 }
 
 /// The device number in the form sysfs and mountinfo use, `8:17`.
@@ -60,6 +81,24 @@ fn mount_source<'a>(table: &'a str, device: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Seek, Write};
+
+    #[test]
+    fn a_cache_is_what_the_kernel_says_at_that_moment_and_any_other_word_is_none() {
+        let mut file = tempfile::tempfile().unwrap();
+        for (words, cache) in [
+            ("", WriteCache::Unknown),
+            ("write back\n", WriteCache::Volatile),
+            ("write through\n", WriteCache::NonVolatile),
+            ("none\n", WriteCache::Unknown),
+            ("write through, and more\n", WriteCache::Unknown),
+        ] {
+            file.set_len(0).unwrap();
+            file.rewind().unwrap();
+            file.write_all(words.as_bytes()).unwrap();
+            assert_eq!(read_write_cache(&file), cache, "{words:?}");
+        }
+    }
 
     #[test]
     fn the_mount_table_names_the_device_of_a_file_system_without_one() {

@@ -39,7 +39,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft_engine::error::Result;
-use weft_engine::io::{Buf, Disk, DiskError, DiskShape, IoFuture, IoSlice};
+use weft_engine::io::{Buf, Disk, DiskError, DiskShape, IoFuture, IoSlice, WriteCache};
 use weft_engine::sync::{Promise, Signal, promise};
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset};
 
@@ -142,6 +142,10 @@ impl Disk for HostDisk {
         assert_blocks(at, len.0);
         let state = self.state.clone();
         Box::pin(async move { state.perform(Op::Discard { at: at.0, len: len.0 }).await.map(drop) })
+    }
+
+    fn write_cache(&self) -> WriteCache {
+        self.state.file.write_cache()
     }
 }
 

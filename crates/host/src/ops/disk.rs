@@ -7,7 +7,7 @@ use super::table::{Rows, Style, Tone, cell, human, pairs};
 use super::text::Text;
 use super::{Changing, Doer, Weft, absolute, values, verb};
 use crate::api::error::{Answer, BadValue};
-use crate::api::pool::{DiskInfo, DiskState, Health, Latency, Usage};
+use crate::api::pool::{DiskCounters, DiskInfo, DiskState, Health, Latency, Usage};
 use crate::api::size::Size;
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,10 @@ pub enum Disk {
     /// Change what a pool knows of a disk
     #[command(after_help = "Examples:\n  weft disk set tank d3 usage=retired\n  \
         weft disk set tank d3 media=ssd name=fast1 domain=rack2\n  \
-        weft disk set tank d3 maintenance=on")]
+        weft disk set tank d3 maintenance=on\n  weft disk set tank d3 power-protected=yes\n\n\
+        power-protected=yes: the disk keeps what it has taken when the power fails (capacitors, a battery), so no \
+        flush is sent to it. If that is wrong, a power cut takes what was called durable. auto, the default, goes by \
+        what the kernel says of its write cache. Files are always flushed.")]
     Set(DiskSetTyped),
     /// Read a disk for a minute to see what it does, and keep that as a class for `weft plan`
     #[command(after_help = "Examples:\n  weft disk measure /dev/sdb\n  \
@@ -279,6 +282,7 @@ impl Text for Vec<DiskInfo> {
         let mut headings =
             vec!["DISK", "POOL", "STATE", "USAGE", "MEDIA", ">SIZE", ">ALLOCATED", ">ERRORS", "PATH", "HOLDS"];
         if style.verbose {
+            headings.push("POWER-PROTECTED");
             headings.push("IDENTITY");
         }
         let mut rows = Rows::new(style, &headings);
@@ -296,6 +300,8 @@ impl Text for Vec<DiskInfo> {
                 cell(disk.holds.as_deref().unwrap_or("")),
             ];
             if style.verbose {
+                let protected = disk.power_protected.map(|power| if power.protected { "yes" } else { "no" });
+                row.push(cell(protected.unwrap_or("-")));
                 row.push(cell(disk.id.as_deref().unwrap_or("-")));
             }
             rows.row(row);
@@ -319,6 +325,7 @@ impl Text for DiskInfo {
             ("allocated", human(self.allocated)),
             ("reads", format!("{} ({})", counters.reads, human(counters.read_bytes))),
             ("writes", format!("{} ({})", counters.writes, human(counters.written_bytes))),
+            ("flushes", flushes(counters)),
             ("errors", counters.errors.to_string()),
         ];
         if self.usage.is_some() {
@@ -336,6 +343,26 @@ fn state_of_disk(disk: &DiskInfo) -> (String, Tone) {
     }
 }
 
+/// Whether the log is here, its room, and what it has written: the wear that flushes cost the disk.
+fn log_of_disk(disk: &DiskInfo) -> String {
+    let written = match disk.counters.log_written_bytes {
+        0 => String::new(),
+        written => format!(", {} written since the pool was opened", human(written)),
+    };
+    match disk.logs {
+        true => format!("a copy of it is here, {}{written}", human(disk.log_bytes)),
+        false => format!("-{written}"),
+    }
+}
+
+/// Flushes that were sent, and how many more would have been.
+fn flushes(counters: &DiskCounters) -> String {
+    match counters.flushes_left_out {
+        0 => counters.flushes.to_string(),
+        left_out => format!("{} ({left_out} left out)", counters.flushes),
+    }
+}
+
 /// What a disk is used for, and how it answers.
 fn use_of_disk(disk: &DiskInfo) -> Vec<(&'static str, String)> {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());
@@ -348,8 +375,9 @@ fn use_of_disk(disk: &DiskInfo) -> Vec<(&'static str, String)> {
         ("usage", or_none(disk.usage.map(|usage| usage.to_string()))),
         ("domain", or_none(disk.domain.clone())),
         ("latency", or_none(latency)),
-        ("log", if disk.logs { "a copy of it is here".into() } else { "-".into() }),
+        ("log", log_of_disk(disk)),
         ("vote", if disk.votes { "yes".into() } else { "-".into() }),
+        ("power-protected", or_none(disk.power_protected.map(|power| power.to_string()))),
     ]
 }
 

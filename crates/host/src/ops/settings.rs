@@ -5,6 +5,7 @@ use super::line::{Line, ToLine};
 use super::{Changing, Weft, values, verb};
 use crate::api::error::{Answer, BadValue};
 use crate::api::pool::{Media, Usage};
+use crate::api::power::PowerSetting;
 use crate::api::span::Span;
 use crate::api::validate;
 use clap::Args;
@@ -67,6 +68,9 @@ pub struct DiskSet {
     /// failed another chance.
     #[serde(default)]
     pub maintenance: Option<bool>,
+    /// Whether it keeps what it has taken when the power fails, and so needs no flush.
+    #[serde(default)]
+    pub power_protected: Option<PowerSetting>,
     /// Only say what would change.
     #[serde(default, rename = "dry_run")]
     #[schema(value_type = bool)]
@@ -95,7 +99,8 @@ pub struct DiskSetTyped {
     pub pool: String,
     /// Its name in the pool, identity or path
     pub disk: String,
-    /// usage=auto|manual|spare|journal|retired, media=hdd|ssd, name=NAME, domain=NAME, maintenance=on|off
+    /// usage=auto|manual|spare|journal|retired, media=hdd|ssd, name=NAME, domain=NAME, maintenance=on|off,
+    /// power-protected=yes|no|auto
     #[arg(value_name = "KEY=VALUE", required = true, value_parser = values::disk_setting)]
     pub settings: Vec<DiskSet>,
     /// How to change it.
@@ -147,6 +152,7 @@ impl ToLine for DiskSet {
             self.name.as_ref().map(|name| format!("name={name}")),
             self.domain.as_ref().map(|domain| format!("domain={domain}")),
             self.maintenance.map(|on| format!("maintenance={}", if on { "on" } else { "off" })),
+            self.power_protected.map(|said| format!("power-protected={said}")),
         ];
         let line = Line::new("disk set").word(&self.pool).word(&self.disk);
         words.into_iter().flatten().fold(line, Line::word).into()
@@ -217,6 +223,7 @@ impl DiskSet {
             name: other.name.or(self.name),
             domain: other.domain.or(self.domain),
             maintenance: other.maintenance.or(self.maintenance),
+            power_protected: other.power_protected.or(self.power_protected),
             ..self
         }
     }
@@ -286,8 +293,14 @@ impl FromStr for DiskSet {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<DiskSet, BadValue> {
-        const KEYS: [(&str, &str); 5] =
-            [("usage", "auto"), ("media", "hdd"), ("name", "d1"), ("domain", "rack1"), ("maintenance", "on")];
+        const KEYS: [(&str, &str); 6] = [
+            ("usage", "auto"),
+            ("media", "hdd"),
+            ("name", "d1"),
+            ("domain", "rack1"),
+            ("maintenance", "on"),
+            ("power-protected", "auto"),
+        ];
         let (key, value) = key_and_value(text, &KEYS)?;
         let mut set = DiskSet::default();
         let known = match key {
@@ -303,6 +316,10 @@ impl FromStr for DiskSet {
             )
             .map(|usage| set.usage = Some(usage)),
             "media" => one_of(value, &[("hdd", Media::Hdd), ("ssd", Media::Ssd)]).map(|media| set.media = Some(media)),
+            "power-protected" => {
+                let words = [("auto", PowerSetting::Auto), ("yes", PowerSetting::Yes), ("no", PowerSetting::No)];
+                one_of(value, &words).map(|said| set.power_protected = Some(said))
+            }
             "maintenance" => one_of(value, &[("on", true), ("off", false)]).map(|on| set.maintenance = Some(on)),
             "name" => {
                 set.name = Some(value.into());
@@ -390,8 +407,19 @@ mod tests {
             let nearest = text.parse::<PoolSet>().expect_err(text).nearest.unwrap();
             assert!(nearest.parse::<PoolSet>().is_ok(), "{text}: {nearest}");
         }
-        let disk =
-            ["", "usage", "usage=hot", "media=tape", "name=a/b", "name=", "domain=a b", "maintenance=1", "size=1"];
+        let disk = [
+            "",
+            "usage",
+            "usage=hot",
+            "media=tape",
+            "name=a/b",
+            "name=",
+            "domain=a b",
+            "maintenance=1",
+            "power-protected=maybe",
+            "power",
+            "size=1",
+        ];
         for text in disk {
             let nearest = text.parse::<DiskSet>().expect_err(text).nearest.unwrap();
             assert!(nearest.parse::<DiskSet>().is_ok(), "{text}: {nearest}");

@@ -279,6 +279,33 @@ weft disk set tank d1 usage=retired --dry-run
     json /dry_run true
 weft disk show tank/d1
     json /usage \"auto\"
+    json /power_protected/said \"auto\"
+    json /power_protected/write_cache \"host\"
+    json /power_protected/protected false
+    says power-protected  no (auto): a file, or reached through the page cache, is always flushed
+    says log              a copy of it is here,
+weft disk set tank d1 power-protected=yes
+    exit 3
+    says only block devices that are reached directly can be power-protected
+    try weft disk show tank/d1
+weft disk set tank d1 power-protected=yes --dry-run
+    exit 3
+    try weft disk show tank/d1
+weft disk set tank d1 power-protected=no --dry-run
+    json /changes/0 \"power-protected auto -> no\"
+weft disk show tank/d1
+    json /power_protected/said \"auto\"
+weft disk set tank d1 power-protected=no
+weft disk set tank d1 power-protected=no
+    json /outcome \"already-so\"
+!restart
+weft disk show tank/d1
+    json /power_protected/said \"no\"
+weft disk set tank d1 power-protected=auto
+    json /changes/0 \"power-protected no -> auto\"
+weft disk set tank d1 power-protected=maybe
+    exit 2
+    try weft disk set tank d1 power-protected=auto
 ";
 
 pub const MAINTENANCE: &str = "

@@ -68,6 +68,10 @@ pub const LINES: &[&str] = &[
     "disk set p d4 maintenance=off",
     "disk set p d4 usage=manual maintenance=off",
     "disk set p d4 usage=auto",
+    "disk set p d1 power-protected=yes",
+    "disk set p d1 power-protected=no",
+    "disk set p d1 power-protected=auto",
+    "disk set p d4 power-protected=yes",
     // Virtual disks.
     "vdisk create p/a --size 4MiB",
     "vdisk create p/v --size 4MiB",

@@ -2,7 +2,7 @@
 
 use super::SimDisk;
 use std::rc::Rc;
-use weft_engine::io::{Buf, Disk, DiskError, DiskShape, IoFuture, IoSlice};
+use weft_engine::io::{Buf, Disk, DiskError, DiskShape, IoFuture, IoSlice, WriteCache};
 use weft_engine::units::{ByteCount, DiskOffset};
 
 /// A disk as it was plugged in once.
@@ -55,5 +55,9 @@ impl Disk for Plugged {
 
     fn discard(&self, at: DiskOffset, len: ByteCount) -> IoFuture<()> {
         self.submit(move |disk| disk.discard(at, len))
+    }
+
+    fn write_cache(&self) -> WriteCache {
+        self.disk.write_cache()
     }
 }

@@ -166,15 +166,18 @@ impl State {
         cached.chain(in_the_air).chain(under_way)
     }
 
-    /// A write completes: visible, not durable.
+    /// A write completes: visible, and durable only where the cache is not volatile.
     pub(super) fn take_in(&mut self, write: Write, tear: Option<Tear>) {
         land(&mut self.visible, &write, tear);
         self.completions += 1;
         self.cache.push(Cached { completion: self.completions, write, tear });
+        if self.protected {
+            self.make_durable(self.completions);
+        }
     }
 
     /// A flush ends that covers this many completions.
-    fn make_durable(&mut self, covers: u64) {
+    pub(super) fn make_durable(&mut self, covers: u64) {
         let covered = self.cache.partition_point(|cached| cached.completion <= covers);
         for cached in self.cache.drain(..covered) {
             land(&mut self.durable, &cached.write, cached.tear);

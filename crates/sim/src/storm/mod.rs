@@ -53,10 +53,12 @@ pub enum Profile {
     Tiny,
     /// One of the others, of a virtual disk whose write-back cache comes, changes and goes; see [`cached`].
     Cached,
+    /// One of the others, on disks of which half have caches that are not volatile, as long as nobody switches them.
+    Protected,
 }
 
 /// Every profile.
-pub const ALL: [Profile; 12] = [
+pub const ALL: [Profile; 13] = [
     Profile::Classic,
     Profile::Damage,
     Profile::Outage,
@@ -69,9 +71,10 @@ pub const ALL: [Profile; 12] = [
     Profile::Torn,
     Profile::Tiny,
     Profile::Cached,
+    Profile::Protected,
 ];
 
-/// The profiles that a seed alone chooses among, also for the storms with tiny budgets.
+/// The profiles that a seed alone chooses among, also for the storms with tiny budgets, and with protected disks.
 pub const ENABLED: [Profile; 5] =
     [Profile::Classic, Profile::Outage, Profile::Powerless, Profile::Flicker, Profile::Blink];
 
@@ -120,6 +123,10 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
             }
             WITH_CACHES[(seed % WITH_CACHES.len() as u64) as usize]
         }
+        Profile::Protected => {
+            world.protect(0.5);
+            Profile::of_seed(seed)
+        }
         other => other,
     };
     match profile {
@@ -133,7 +140,7 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
         Profile::Torn => outage::run(&world, rng, scene, Kind::Torn),
         Profile::Split => split::run(&world, rng, scene),
         Profile::Many => many::run(&world, rng, scene),
-        Profile::Tiny | Profile::Cached => unreachable!("another one was chosen"),
+        Profile::Tiny | Profile::Cached | Profile::Protected => unreachable!("another one was chosen"),
     }
 }
 
@@ -186,6 +193,7 @@ impl Profile {
             Profile::Torn => "torn",
             Profile::Tiny => "tiny",
             Profile::Cached => "cached",
+            Profile::Protected => "protected",
         }
     }
 }

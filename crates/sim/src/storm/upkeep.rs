@@ -11,7 +11,7 @@ use std::rc::Rc;
 use weft_engine::error::{ErrorKind, Result};
 use weft_engine::format::Id;
 use weft_engine::format::label::{DiskPlan, Label};
-use weft_engine::format::record::{Media, SettingsRecord, Usage};
+use weft_engine::format::record::{Media, PowerProtected, SettingsRecord, Usage};
 use weft_engine::health::DiskState;
 use weft_engine::pool::info::DiskInfo;
 use weft_engine::pool::job::{JobInfo, JobKind, JobState, has_ended};
@@ -336,8 +336,9 @@ impl Care {
             (8, _) => pool.job_start(JobKind::Rebalance, 0).await.map(|_| ()),
             (9, _) => pool.job_start(JobKind::Repair, 0).await.map(|_| ()),
             (10, Some(no)) => {
+                let power = self.power_for(at);
                 let domain = (*self.rng.pick(&["", "a", "b", "c"])).into();
-                pool.disk_set(no, DiskChange { domain: Some(domain), ..DiskChange::default() }).await
+                pool.disk_set(no, DiskChange { domain: Some(domain), power, ..DiskChange::default() }).await
             }
             (11, Some(no)) => {
                 let usage = *self.rng.pick(&[Usage::Journal, Usage::AutoSelect]);
@@ -360,6 +361,23 @@ impl Care {
             0 => self.pool.job_pause(job).await,
             1 => self.pool.job_cancel(job).await,
             _ => self.pool.job_resume(job).await,
+        }
+    }
+
+    /// What is said of the cache of a disk; before that the cache may be switched on or off. One of which a person once
+    /// said that it is not volatile stays so: whatever says so again, an older record perhaps, does not lie.
+    fn power_for(&self, at: usize) -> Option<PowerProtected> {
+        if !self.world.protects() {
+            return None;
+        }
+        let (disk, mut rng) = (&self.disks[at], self.rng.fork("power"));
+        let switched = at % 2 == 1;
+        if switched && rng.chance(0.3) {
+            disk.protect(!disk.is_protected());
+        }
+        match switched || !disk.is_protected() {
+            true => Some(*rng.pick(&[PowerProtected::Auto, PowerProtected::No])),
+            false => Some(*rng.pick(&[PowerProtected::Auto, PowerProtected::Yes, PowerProtected::No])),
         }
     }
 

@@ -37,7 +37,8 @@ pub(crate) struct DiskBody {
     pub(crate) away: u8,
     pub(crate) maintenance: u8,
     pub(crate) retired_from: u8,
-    pub(crate) pad_0: [u8; 5],
+    pub(crate) power: u8,
+    pub(crate) pad_0: [u8; 4],
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]

@@ -98,6 +98,8 @@ pub struct DiskRecord {
     pub maintenance: bool,
     /// What a retired disk was used for before.
     pub retired_from: Usage,
+    /// What a person said of its cache.
+    pub power: PowerProtected,
 }
 
 /// Whether a disk is behind the others, and what is known of it.
@@ -122,6 +124,18 @@ pub enum Media {
     Hdd,
     /// It does not.
     Ssd,
+}
+
+/// Whether a disk keeps what it has taken when the power fails, as a person said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PowerProtected {
+    /// Nothing was said: what the disk tells holds.
+    #[default]
+    Auto,
+    /// It does, whatever it tells.
+    Yes,
+    /// It does not, whatever it tells.
+    No,
 }
 
 /// What a disk is used for.

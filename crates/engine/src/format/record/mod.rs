@@ -224,7 +224,8 @@ fn encode_disk(disk: &DiskRecord) -> DiskBody {
         away: disk.away as u8,
         maintenance: disk.maintenance as u8,
         retired_from: disk.retired_from as u8,
-        pad_0: [0; 5],
+        power: disk.power as u8,
+        pad_0: [0; 4],
     }
 }
 
@@ -251,6 +252,11 @@ fn decode_disk(body: &[u8]) -> Result<DiskRecord> {
         away,
         maintenance: disk.maintenance != 0,
         retired_from: decode_usage(disk.retired_from),
+        power: match disk.power {
+            1 => PowerProtected::Yes,
+            2 => PowerProtected::No,
+            _ => PowerProtected::Auto,
+        },
     })
 }
 
@@ -424,6 +430,7 @@ mod tests {
                 away: Away::Tracked,
                 maintenance: true,
                 retired_from: Usage::Journal,
+                power: PowerProtected::No,
             }),
             Record::Vdisk(VdiskRecord {
                 id: VdiskNo(4),

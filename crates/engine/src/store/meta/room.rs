@@ -292,7 +292,7 @@ fn piece_of(place: Place) -> (SegmentNo, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::record::{Away, DiskRecord, Media, Usage};
+    use crate::format::record::{Away, DiskRecord, Media, PowerProtected, Usage};
     use crate::units::{ByteCount, DiskNo};
     use alloc::string::String;
     use proptest::prelude::*;
@@ -312,6 +312,7 @@ mod tests {
                 away: Away::No,
                 maintenance: false,
                 retired_from: Usage::AutoSelect,
+                power: PowerProtected::Auto,
             };
             map.add_disk(record, ByteCount::gib(1));
         }

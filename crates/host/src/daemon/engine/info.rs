@@ -10,12 +10,15 @@ use crate::api::pool::Usage;
 use crate::api::pool::{
     CheckReport, DiskCounters, DiskInfo, DiskState, Frozen, Health, Keeping, Latency, Media, MemoryBudget, PoolInfo,
 };
+use crate::api::power::{PowerProtection, PowerSetting, WriteCache};
 use crate::api::share::FineShare;
 use crate::api::vdisk::{Layout, Provisioning, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
 use weft_engine::format::record::CacheRecord;
+use weft_engine::io;
 use weft_engine::pool::{check, info};
 use weft_engine::store::budget::{self, BudgetInfo};
+use weft_engine::store::power::Power;
 use weft_engine::units::{DiskNo, Nanos};
 
 /// One open pool at the moment `now`.
@@ -136,7 +139,9 @@ pub fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) 
         }),
         slow: disk.state == info::DiskState::Slow && !open.shares_its_device(disk.no),
         logs: disk.logs,
+        log_bytes: disk.log_len.0,
         votes: disk.votes,
+        power_protected: Some(power(disk.power)),
         domain: (!disk.domain.is_empty()).then(|| disk.domain.clone()),
         latency: (disk.latency.slowest > Nanos(0)).then_some(Latency {
             p50_nanos: disk.latency.median.0,
@@ -151,9 +156,29 @@ pub fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) 
             written_bytes: disk.counters.written,
             errors: disk.counters.bad_blocks + disk.counters.failures,
             busy_nanos: disk.counters.busy,
+            log_written_bytes: disk.counters.logged,
+            flushes: disk.counters.flushes,
+            flushes_left_out: disk.counters.spared,
         },
         out_of_room: disk.out_of_room,
         needed_by: disk.needed_by.clone(),
+    }
+}
+
+fn power(power: Power) -> PowerProtection {
+    PowerProtection {
+        said: match power.said {
+            record::PowerProtected::Auto => PowerSetting::Auto,
+            record::PowerProtected::Yes => PowerSetting::Yes,
+            record::PowerProtected::No => PowerSetting::No,
+        },
+        write_cache: match power.cache {
+            io::WriteCache::Unknown => WriteCache::Unknown,
+            io::WriteCache::Volatile => WriteCache::Volatile,
+            io::WriteCache::NonVolatile => WriteCache::NonVolatile,
+            io::WriteCache::Host => WriteCache::Host,
+        },
+        protected: power.is_protected(),
     }
 }
 

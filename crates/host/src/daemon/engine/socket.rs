@@ -6,7 +6,7 @@
 use crate::disk::HostDisk;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
-use weft_engine::io::{Buf, Disk, DiskError, DiskShape, IoFuture, IoSlice};
+use weft_engine::io::{Buf, Disk, DiskError, DiskShape, IoFuture, IoSlice, WriteCache};
 use weft_engine::units::{ByteCount, DiskOffset};
 
 /// A place for a disk: a pool that is given up keeps the place, and the disk is free.
@@ -70,5 +70,9 @@ impl Disk for Socketed {
 
     fn discard(&self, at: DiskOffset, len: ByteCount) -> IoFuture<()> {
         self.ask(|disk| disk.discard(at, len))
+    }
+
+    fn write_cache(&self) -> WriteCache {
+        self.disk.borrow().as_ref().map_or(WriteCache::Unknown, |disk| disk.write_cache())
     }
 }

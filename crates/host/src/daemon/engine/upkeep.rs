@@ -6,6 +6,7 @@ use super::{Pools, info, labels};
 use crate::api::error::{Answer, ApiError};
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
 use crate::api::pool::{Media, PoolInfo, PoolSettings, Usage};
+use crate::api::power::PowerSetting;
 use crate::daemon::backend::{DiskChange, NewMember, Run};
 use crate::disk::DiskOptions;
 use crate::runtime::Local;
@@ -189,12 +190,18 @@ pub async fn set_disk(
         }),
         name: asked.name,
         domain: asked.domain,
+        power: asked.power_protected.map(|said| match said {
+            PowerSetting::Auto => record::PowerProtected::Auto,
+            PowerSetting::Yes => record::PowerProtected::Yes,
+            PowerSetting::No => record::PowerProtected::No,
+        }),
     };
     if !rests_only {
-        match run {
-            Run::Dry => open.pool.plan_disk_set(disk, &change)?,
-            Run::Real => open.pool.disk_set(disk, change).await?,
-        }
+        let changed = match run {
+            Run::Dry => open.pool.plan_disk_set(disk, &change),
+            Run::Real => open.pool.disk_set(disk, change).await,
+        };
+        changed.map_err(|error| with_names(&open, error))?;
     }
     let rests = match (asked.maintenance, run) {
         (None, _) => Ok(()),

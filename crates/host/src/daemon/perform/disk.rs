@@ -5,6 +5,7 @@ use super::job::already;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobAction, JobInfo, JobKind, StartKind};
 use crate::api::pool::{DiskInfo, DiskState, PoolInfo, Usage};
+use crate::api::power::{PowerSetting, WriteCache};
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::backend::{DiskChange, Label, Run};
 use crate::daemon::candidates::{Asked, More, beyond_room, fixed_size, name_members, size_of_disk};
@@ -322,7 +323,7 @@ impl Daemon {
             seen.writable()?;
         }
         if request.is_empty() {
-            let message = "nothing is set; usage, media, name, domain and maintenance can be";
+            let message = "nothing is set; usage, media, name, domain, maintenance and power-protected can be";
             let hint = DiskSet { usage: Some(Usage::Retired), ..DiskSet::of(&pool.name, &disk.name) }.line();
             return Err(ApiError::new(Kind::InvalidInput, message).hint(hint));
         }
@@ -354,8 +355,12 @@ impl Daemon {
             name: name.cloned(),
             domain: domain.cloned(),
             maintenance,
+            power_protected: request.power_protected.filter(|said| power_said(disk) != *said),
         };
-        self.change_disk(pool, disk, no, (&change, again), Run::Dry)?;
+        self.change_disk(pool, disk, no, (&change, again), Run::Dry).map_err(|error| match change.power_protected {
+            Some(_) => error.or_hint(|| DiskShow::of(format!("{}/{}", pool.name, disk.name)).line()),
+            None => error,
+        })?;
         let mut lines = told(disk, &change);
         lines.extend(self.told_of_leaving(pool, disk, no, &change));
         if again {
@@ -473,11 +478,34 @@ fn told(disk: &DiskInfo, change: &DiskChange) -> Vec<String> {
         let or_none = |text: &str| if text.is_empty() { "none".to_string() } else { text.to_string() };
         format!("domain {} -> {}", or_none(disk.domain.as_deref().unwrap_or("")), or_none(domain))
     }));
+    lines.extend(change.power_protected.into_iter().flat_map(|said| told_of_power(disk, said)));
     lines.extend(change.maintenance.map(|on| match on {
         true => "in maintenance: nothing is read from it or written to it; what it misses is noted".into(),
         false => "out of maintenance: what it missed is brought to it".into(),
     }));
     lines
+}
+
+/// What was said of the power protection of a disk.
+fn power_said(disk: &DiskInfo) -> PowerSetting {
+    disk.power_protected.map(|power| power.said).unwrap_or_default()
+}
+
+/// What it means that something else is said of the power protection of a disk.
+fn told_of_power(disk: &DiskInfo, said: PowerSetting) -> [String; 2] {
+    let cache = disk.power_protected.map(|power| power.write_cache).unwrap_or_default();
+    let meaning = match (said, cache) {
+        (PowerSetting::Yes, _) => {
+            "no flush is sent to it: if it loses what it has taken when the power fails, that is lost though it was \
+             called durable, as far as no other disk has it"
+        }
+        (PowerSetting::No, _) => "it is flushed, whatever the kernel says of its cache",
+        (PowerSetting::Auto, WriteCache::NonVolatile) => {
+            "no flush is sent to it: the kernel says that its cache is not volatile"
+        }
+        (PowerSetting::Auto, _) => "it is flushed until the kernel says that its cache is not volatile",
+    };
+    [format!("power-protected {} -> {said}", power_said(disk)), meaning.into()]
 }
 
 /// The disk of a pool that was meant: by name, identity or path.
