@@ -18,6 +18,12 @@ use alloc::vec::Vec;
 const INTERLEAVES: (ByteCount, ByteCount) = (ByteCount::kib(64), ByteCount::mib(1));
 /// Packed stripes that a cache has room for, at least.
 const STRIPES_MIN: u64 = 2;
+/// What a suggested size is a multiple of, where there is as much.
+const STEP: ByteCount = ByteCount::mib(64);
+/// The most bytes of a cache that nobody asked for.
+const SUGGESTED_MAX: ByteCount = ByteCount::gib(8);
+/// A cache that empties itself, and has not become emptier for so long, is stuck.
+const EMPTIES_WITHIN: Nanos = Nanos::secs(60);
 
 /// A write-back cache that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,14 +34,6 @@ pub struct CacheAsk {
     /// takes data.
     pub disks: u64,
 }
-
-/// What a suggested size is a multiple of, where there is as much.
-const STEP: ByteCount = ByteCount::mib(64);
-/// The most bytes of a cache that nobody asked for.
-const SUGGESTED_MAX: ByteCount = ByteCount::gib(8);
-
-/// A cache that empties itself, and has not become emptier for so long, is stuck.
-const EMPTIES_WITHIN: Nanos = Nanos::secs(60);
 
 /// What caches there may be of one virtual disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,7 +126,9 @@ impl Pool {
         let now = vdisk.cache();
         let Some(ask) = ask else { return Ok((vdisk, None)) };
         let disks = if ask.disks == 0 { now.map_or(0, |now| now.disks) } else { ask.disks };
-        let have = vdisk.segments_of_cache();
+        // What lies elsewhere makes no room here.
+        let stays = now.is_some_and(|now| now.disks == disks);
+        let have = if stays { vdisk.segments_of_cache() } else { 0 };
         let cache = self.plan_cache_with(vdisk.layout(), &CacheAsk { disks, ..*ask }, have)?;
         Ok((vdisk, Some(cache)))
     }
