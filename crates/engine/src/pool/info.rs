@@ -166,6 +166,7 @@ pub struct VdiskStat {
     pub landed: u64,
     pub read_for_write: u64,
     pub packed: u64,
+    pub read_packed: u64,
 }
 
 impl Pool {
@@ -300,6 +301,7 @@ impl Pool {
                 landed: counters.landed.get(),
                 read_for_write: counters.read_for_write.get(),
                 packed: counters.packed.get(),
+                read_packed: counters.read_packed.get(),
             },
         }
     }

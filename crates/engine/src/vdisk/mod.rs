@@ -148,6 +148,8 @@ struct Gathering {
 pub struct VdiskCounters {
     /// Read by clients.
     pub read: Cell<u64>,
+    /// Those of it that lay in packed stripes.
+    pub read_packed: Cell<u64>,
     /// Written by clients.
     pub written: Cell<u64>,
     /// Read requests.

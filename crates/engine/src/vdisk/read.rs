@@ -31,6 +31,8 @@ pub(super) struct Extent {
     pub(super) range: Range<u64>,
     /// The stripe that holds them, and the byte in it where they start; none: zeros.
     pub(super) source: Option<(Target, usize)>,
+    /// Whether that is a packed stripe.
+    pub(super) packed: bool,
 }
 
 /// A part of a request within one stripe: the stripe, the byte in it, and the range of the request's bytes.
@@ -121,6 +123,7 @@ impl Vdisk {
             for extent in self.resolve(start + hole.start as u64..start + hole.end as u64) {
                 let first = (extent.range.start - start) as usize - at;
                 let len = (extent.range.end - extent.range.start) as usize;
+                add(&self.counters.read_packed, len as u64 * extent.packed as u64);
                 match extent.source {
                     None => into[first..first + len].fill(0),
                     Some((target, at)) => {
@@ -292,7 +295,7 @@ impl Vdisk {
 /// Looks `range` up in the first of `tables`; what is unmapped there falls through to the others, and to zeros at last.
 pub(super) fn resolve(map: &Map, tables: &[TableNo], range: Range<u64>, extents: &mut Vec<Extent>) {
     let Some((first, below)) = tables.split_first() else {
-        extents.push(Extent { range, source: None });
+        extents.push(Extent { range, source: None, packed: false });
         return;
     };
     let table = &map.tables[first];
@@ -303,7 +306,7 @@ pub(super) fn resolve(map: &Map, tables: &[TableNo], range: Range<u64>, extents:
         let mut end = (stripe * data_len + data_len).min(range.end);
         if let Some(fine) = map.fine(*first) {
             if let Some(source) = fine_source(map, fine, at, &mut end) {
-                extents.push(Extent { range: at..end, source: Some(source) });
+                extents.push(Extent { range: at..end, source: Some(source), packed: true });
                 at = end;
                 continue;
             }
@@ -312,7 +315,8 @@ pub(super) fn resolve(map: &Map, tables: &[TableNo], range: Range<u64>, extents:
         match map.place_of(*first, stripe) {
             Some(place) => {
                 let target = target_at(map, place, (*first, stripe));
-                extents.push(Extent { range: at..end, source: Some((target, (at % data_len) as usize)) });
+                let source = Some((target, (at % data_len) as usize));
+                extents.push(Extent { range: at..end, source, packed: false });
             }
             None => resolve(map, below, at..end, extents),
         }

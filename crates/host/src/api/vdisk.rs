@@ -85,6 +85,9 @@ pub struct VdiskCounters {
     /// Bytes of small writes that left in packed stripes.
     #[serde(default)]
     pub packed_bytes: u64,
+    /// Bytes clients read that lay in packed stripes, in the write-back cache where there is one.
+    #[serde(default)]
+    pub packed_read_bytes: u64,
 }
 
 /// One virtual disk.

@@ -167,6 +167,7 @@ fn combine(one: VdiskCounters, other: VdiskCounters, with: impl Fn(u64, u64) -> 
         landed_bytes: with(one.landed_bytes, other.landed_bytes),
         write_caused_read_bytes: with(one.write_caused_read_bytes, other.write_caused_read_bytes),
         packed_bytes: with(one.packed_bytes, other.packed_bytes),
+        packed_read_bytes: with(one.packed_read_bytes, other.packed_read_bytes),
     }
 }
 

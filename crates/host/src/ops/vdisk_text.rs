@@ -73,7 +73,10 @@ impl Text for VdiskInfo {
             ("flushes", counters.flushes.to_string()),
             ("whole stripes", human(counters.whole_stripe_bytes)),
             ("landed", human(counters.landed_bytes)),
-            ("packed", human(counters.packed_bytes)),
+            (
+                "packed",
+                format!("{}, {} read from there", human(counters.packed_bytes), human(counters.packed_read_bytes)),
+            ),
             ("reads caused by writes", human(counters.write_caused_read_bytes)),
         ])
     }

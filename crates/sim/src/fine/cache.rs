@@ -62,6 +62,7 @@ pub fn small_writes_lie_on_the_disks_of_the_cache_until_it_is_to_lie_elsewhere()
         assert_eq!(story.disks_of_packs(), first);
         assert_eq!(story.vdisk().counters.read_for_write.get(), 0, "nothing was read for a small write");
         story.prove();
+        assert_eq!(story.vdisk().counters.read_packed.get(), story.packed() * 4096, "what rests there is read there");
         story.flush();
         story.crash();
         assert_eq!((story.packed() > 30, story.disks_of_packs()), (true, first));

@@ -216,6 +216,7 @@ fn vdisk(pool: &info::PoolInfo, vdisk: &info::VdiskInfo) -> VdiskInfo {
             landed_bytes: counters.landed,
             write_caused_read_bytes: counters.read_for_write,
             packed_bytes: counters.packed,
+            packed_read_bytes: counters.read_packed,
         },
         exports: Vec::new(),
     }
