@@ -277,7 +277,12 @@ impl SimDisk {
 
     /// Plans `error` for the next read of the block at `at`; the one after it succeeds.
     pub fn fail_next_read_of(&self, at: DiskOffset, error: DiskError) {
-        self.0.state.borrow_mut().faults.reads.insert(at.0 / BLOCK, error);
+        self.fail_next_reads_of(at, 1, error);
+    }
+
+    /// Plans `error` for the next `times` reads of the block at `at`; the one after them succeeds.
+    pub fn fail_next_reads_of(&self, at: DiskOffset, times: u32, error: DiskError) {
+        self.0.state.borrow_mut().faults.reads.insert(at.0 / BLOCK, (times, error));
     }
 
     /// Plans `error` for the next flush.

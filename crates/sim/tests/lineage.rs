@@ -377,6 +377,21 @@ fn a_checksum_page_that_could_not_be_read_once_is_not_lost() {
 }
 
 #[test]
+fn read_errors_of_the_log_that_do_not_last_keep_no_pool_from_opening() {
+    let mut story = Story::new(61, 3, PARITY);
+    story.write_and_flush(0, 2 * story.stripe(), 1);
+    story.cut();
+    for disk in &story.rig.disks {
+        let plan = label_of(&disk.image()).plan;
+        let blocks = (0..plan.log_len.0 / BLOCK).map(|no| plan.log_at + ByteCount(no * BLOCK));
+        blocks.for_each(|at| disk.fail_next_read_of(at, DiskError::Media));
+    }
+    story.open().unwrap();
+    assert_eq!(stripes(&story, 2).unwrap(), [1; 2]);
+    story.close();
+}
+
+#[test]
 fn after_a_kill_and_a_power_cut_amid_the_next_opening_every_disk_has_a_label() {
     for seed in 0..60 {
         let mut story = Story::new(70 + seed, 5, PARITY);

@@ -59,7 +59,7 @@ fn seeds_that_once_failed_pass() {
 
 /// Storms of other profiles that found something: a pool that was closed while disks went and came waited for ever; and
 /// half of the disks went on although a label that was cut short let the other half be opened elsewhere.
-const OTHERS: [(Profile, u64); 42] = [
+const OTHERS: [(Profile, u64); 43] = [
     (Profile::Split, 1442),
     (Profile::Split, 1478),
     (Profile::Split, 1506),
@@ -125,6 +125,8 @@ const OTHERS: [(Profile, u64); 42] = [
     (Profile::Damage, 15_500_785),
     // A disk that failed as it was given a label was put back from before that: nobody knew that it had it.
     (Profile::Damage, 15_505_664),
+    // One read of the last log disk's end failed, which did not last: the pool did not open.
+    (Profile::Damage, 26_001_276),
     // A repair waited for its own record, which waited for what the repair was about to bring.
     (Profile::Outage, 4_001_270),
     // What a checkpoint had left that was cut off, of pages that nothing needs, counted as damage.

@@ -23,7 +23,7 @@ use crate::format::batch::{BATCH_HEAD, BatchHead, decode_head, verify};
 use crate::format::label::Anchor;
 use crate::format::page::{CHUNK_ENTRIES, CHUNK_PAGES};
 use crate::format::record::{self, ChunkRecord, CommitRecord, LandedRecord, Record, UnmapRecord};
-use crate::io::Buf;
+use crate::io::{Buf, DiskError};
 use crate::limits::CHUNKS_MAX;
 use crate::log::{BatchInfo, Touched};
 use crate::mutant::{self, Mutant};
@@ -276,15 +276,24 @@ impl Store {
         number: u64,
         chain: u32,
     ) -> Option<(BatchHead, Buf)> {
-        let at = self.log_offset(no, position);
-        let first = self.disk_read(no, at, BLOCK as usize).await.ok()?;
+        let first = self.read_log(no, position, BLOCK).await.ok()?;
         let head = decode_head(self.id, position, number, &first)?;
         let len = head.ring_len();
         if !self.may_count(&head, chain) {
             return None;
         }
-        let batch = if len == BLOCK { first } else { self.disk_read(no, at, len as usize).await.ok()? };
+        let batch = if len == BLOCK { first } else { self.read_log(no, position, len).await.ok()? };
         verify(&head, &batch).then_some((head, batch))
+    }
+
+    /// Reads `len` bytes of the log of disk `no`. A read that fails is tried once more: on the last log disk that is
+    /// there, an error that does not last would else keep the pool from opening.
+    async fn read_log(&self, no: DiskNo, position: u64, len: u64) -> core::result::Result<Buf, DiskError> {
+        let at = self.log_offset(no, position);
+        match self.disk_read(no, at, len as usize).await {
+            Err(error) if error != DiskError::Gone => self.disk_read(no, at, len as usize).await,
+            told => told,
+        }
     }
 
     /// Whether a batch with this head counts, if all of it is sound.
@@ -324,7 +333,7 @@ impl Store {
         let (ring, position) = (self.ring_len(), range.start);
         let (mut torn, mut readable) = (false, false);
         for start in [position, position.next_multiple_of(ring)] {
-            let first = self.disk_read(no, self.log_offset(no, start), BLOCK as usize).await;
+            let first = self.read_log(no, start, BLOCK).await;
             readable |= first.is_ok() && start == position;
             torn |= first.is_ok_and(|block| decode_head(self.id, start, number, &block).is_some());
         }
@@ -332,7 +341,7 @@ impl Store {
         let mut most = 1u64 << 20;
         while at < range.end {
             let len = most.min(ring - at % ring).min(range.end - at);
-            let piece = self.disk_read(no, self.log_offset(no, at), len as usize).await;
+            let piece = self.read_log(no, at, len).await;
             if piece.is_err() && len > BLOCK && self.has_disk(no) {
                 // One block of it cannot be read; the others may hold what is looked for.
                 most = BLOCK;

@@ -81,8 +81,8 @@ pub(crate) struct Faults {
     pub guard: Option<Guard>,
     /// For the next writes, first come first served.
     pub writes: VecDeque<WriteFault>,
-    /// For the next read of each of these blocks.
-    pub reads: BTreeMap<u64, DiskError>,
+    /// For the next reads of each of these blocks, and how many of them.
+    pub reads: BTreeMap<u64, (u32, DiskError)>,
     /// For the next flushes.
     pub flushes: VecDeque<DiskError>,
 }
@@ -104,11 +104,16 @@ impl Faults {
         drawn
     }
 
-    /// The error planned for a read of these bytes; it happens once.
+    /// The error planned for a read of these bytes; it happens as often as is planned.
     pub fn take_read_error(&mut self, at: DiskOffset, len: u64) -> Option<DiskError> {
         let blocks = at.0 / BLOCK..(at.0 + len).div_ceil(BLOCK);
-        let block = *self.reads.range(blocks).next()?.0;
-        self.reads.remove(&block)
+        let (block, (left, error)) = self.reads.range_mut(blocks).next()?;
+        *left -= 1;
+        let (block, error, done) = (*block, *error, *left == 0);
+        if done {
+            self.reads.remove(&block);
+        }
+        Some(error)
     }
 
     /// The faults planned for one write on a disk of `capacity`.

@@ -88,9 +88,11 @@ impl Past {
         let others = disks.iter().enumerate().filter(|(other, disk)| !victims.contains(other) && !disk.is_gone());
         // A label that only this disk had when the power went is none that others know, whatever they were told since.
         let others = others.filter_map(|(_, disk)| label_of(disk)).filter(|label| label.lineage == own.lineage);
-        // A label says of a disk that is there that it has the one before; of one that failed meanwhile, which it had.
-        let says = |label: Label| label.epoch.min(label.seen_epochs[own.disk_no.0 as usize].saturating_add(1));
-        let known = others.map(says).max().unwrap_or(0).min(own.epoch);
+        let known = others.map(|label| label.epoch).max().unwrap_or(0).min(own.epoch);
+        // Nor is it one that the disk failed to answer for: that it has the one before it is all that others know.
+        let before = labels_of(&disks[at]).into_iter().filter(|label| label.serial < own.serial);
+        let before = before.max_by_key(|label| label.serial).map_or(own.epoch, |label| label.epoch + 1);
+        let known = known.min(before);
         Told { epoch: told.epoch.max(known), serial: told.serial.max(own.serial) }
     }
 
@@ -325,6 +327,13 @@ async fn replace(care: &mut Care, pool: &Rc<Pool>, at: usize, no: DiskNo) -> wef
 
 fn label_of(disk: &SimDisk) -> Option<Label> {
     newest_label(&disk.image(), |at| disk.peek(at, ByteCount(BLOCK)).ok())
+}
+
+/// The labels in all slots of a disk.
+fn labels_of(disk: &SimDisk) -> Vec<Label> {
+    let slots = DiskPlan::label_slots(disk.image().shape().capacity).into_iter();
+    let blocks = slots.filter_map(|at| disk.peek(at, ByteCount(BLOCK)).ok());
+    blocks.filter_map(|block| Label::decode(&block).ok().flatten()).collect()
 }
 
 /// The newest label among the blocks that `read` gives of a disk like this one.

@@ -398,8 +398,8 @@ pub fn pages_that_disks_missed_while_a_checkpoint_was_taken_are_written_to_them(
     }
 }
 
-/// A batch that nobody was told of is on one of two log disks, and cannot be read once: the opening that goes on
-/// without it is not undone by the next one, which can read it.
+/// A batch that nobody was told of is on one of two log disks, and cannot be read by one opening: the opening that
+/// goes on without it is not undone by the next one, which can read it.
 pub fn what_an_opening_left_behind_does_not_come_back() {
     for at in 1.. {
         let mut story = Story::new(9, 2, MIRROR2);
@@ -417,7 +417,7 @@ pub fn what_an_opening_left_behind_does_not_come_back() {
         let images = [story.rig.disks[0].image(), story.rig.disks[1].after_power_cut(&kept)];
         let mut story = story.with_images(&images);
         if let Some(block) = first_difference(&images) {
-            story.rig.disks[1].fail_next_read_of(block, DiskError::Media);
+            story.rig.disks[1].fail_next_reads_of(block, 2, DiskError::Media);
         }
         story.open().unwrap();
         let seen = stripes(&story, 1);
