@@ -164,10 +164,14 @@ pub enum Mutant {
     CacheUnitsMiscounted = 78,
     /// A virtual disk has a cache before the labels say that there may be one.
     CacheBitUnannounced = 79,
+    /// The log has two copies, whatever the layouts survive.
+    LogCopiesTooFew = 85,
+    /// What follows the log carries it before it has all of it.
+    FollowerNamedEarly = 86,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 79] = [
+pub const ALL: [Mutant; 81] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -247,6 +251,8 @@ pub const ALL: [Mutant; 79] = [
     Mutant::CacheDroppedFull,
     Mutant::CacheUnitsMiscounted,
     Mutant::CacheBitUnannounced,
+    Mutant::LogCopiesTooFew,
+    Mutant::FollowerNamedEarly,
 ];
 
 /// The mutant of this name.

@@ -12,6 +12,7 @@ pub mod exhaustive;
 pub mod figures;
 pub mod fine;
 pub mod flushes;
+pub mod follower;
 pub mod growth;
 pub mod many;
 pub mod mixed;

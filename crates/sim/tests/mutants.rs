@@ -29,6 +29,9 @@ use weft_engine::vdisk::Vdisk;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
 use weft_sim::fine;
+use weft_sim::follower::{
+    a_layout_that_survives_two_failures_has_three_copies_of_the_log, both_vanish_in_the_midst_of_writes,
+};
 use weft_sim::growth::first_disks_of_pools_that_grew_go;
 use weft_sim::mixed::a_writer_beside_readers_that_never_rest;
 use weft_sim::read_ahead::{changes_beside_a_reader, rot_before_a_reader};
@@ -155,6 +158,8 @@ fn catcher_of(mutant: Mutant) -> Catcher {
             Catcher::Story(stories::a_disk_that_is_back_has_a_label_whenever_the_power_goes)
         }
         Mutant::LeftBehindBatchesCount => Catcher::Story(stories::what_an_opening_left_behind_does_not_come_back),
+        Mutant::LogCopiesTooFew => Catcher::Story(a_layout_that_survives_two_failures_has_three_copies_of_the_log),
+        Mutant::FollowerNamedEarly => Catcher::Story(both_vanish_in_the_midst_of_writes),
         tree => catcher_of_tree(tree),
     }
 }

@@ -11,6 +11,7 @@ use crate::format::record::{Away, DiskRecord, Media, PoolRecord, PowerProtected,
 use crate::io::{Buf, Disk};
 use crate::limits::{DISKS_MAX, SLAB_MAX, SLAB_MIN};
 use crate::store::choice::{self, Candidate};
+use crate::store::labels::LOGGERS_MIN;
 use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset, JobNo, SegmentNo, TableNo, VdiskNo};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -112,7 +113,7 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
     let candidates: Vec<Candidate<'_>> = disks.iter().enumerate().map(candidate).collect();
     let mut disk_ids = [Id::default(); DISKS_MAX];
     disks.iter().enumerate().for_each(|(no, disk)| disk_ids[no] = disk.id);
-    let (voters, loggers) = (choice::voters(&candidates), choice::loggers(&candidates));
+    let (voters, loggers) = (choice::voters(&candidates), choice::loggers(&candidates, LOGGERS_MIN));
     let membership = Membership { members: all, current: all, voters, loggers };
     let anchor = Anchor {
         checkpoint_no: 1,

@@ -83,6 +83,8 @@ pub struct DiskInfo {
     pub domain: String,
     /// Whether it carries the log.
     pub logs: bool,
+    /// Whether it gets the log a moment later than those that carry it, for them to be lost together.
+    pub follows: bool,
     /// Its room for the log.
     pub log_len: ByteCount,
     /// Whether it votes: a majority of those that do opens the pool.
@@ -235,6 +237,7 @@ impl Pool {
                 usage: room.record.usage,
                 domain: room.record.domain.clone(),
                 logs: loggers.contains(no),
+                follows: self.store.follower.reached().is_some_and(|(follows, _)| follows == *no),
                 log_len: member.plan.log_len,
                 votes: voters.contains(no),
                 power: Power {

@@ -78,12 +78,14 @@ impl Pool {
         while !store.is_settled() && !store.stopping.get() {
             let before = (store.loggers(), store.voters());
             store.move_log().await?;
+            store.start_follower();
             // Each takes the votes one step further.
             self.checkpoint().await?;
             if before == (store.loggers(), store.voters()) {
                 break;
             }
         }
+        store.start_follower();
         Ok(())
     }
 

@@ -357,6 +357,8 @@ impl Pool {
         self.store.make_durable(self.store.log.seq()).await?;
         // Without its record it is chosen for nothing any more: others carry the log and vote before it is gone.
         self.settle_metadata().await?;
+        // Nor is it just brought a part of the log.
+        drop(self.store.labels.moving.take().await);
         let left = self.store.members.borrow_mut().remove(&no);
         self.store.labels.strike(no);
         self.checkpoint().await?;

@@ -131,6 +131,8 @@ impl Pool {
         };
         let vdisk = Vdisk::new(self.store.clone(), id);
         self.vdisks.borrow_mut().insert(id, vdisk.clone());
+        // It may need more copies of the log than there are.
+        self.store.move_log().await?;
         self.store.make_durable(self.store.log.seq()).await?;
         Ok(vdisk)
     }
@@ -237,6 +239,9 @@ impl Pool {
                 result = self.checkpoint().await;
             }
             if result.is_ok() {
+                result = self.store.move_log().await;
+            }
+            if result.is_ok() {
                 self.store.drained_all().await;
                 // Once more: a disk that is put back from a copy made while the pool was open is then more than one
                 // epoch behind.
@@ -247,6 +252,7 @@ impl Pool {
         self.store.stopping.set(true);
         self.store.forget_streams(None);
         self.store.log.wake.notify();
+        self.store.log.moved.notify();
         self.store.log.pressure.notify();
         self.store.signals.work.notify();
         self.store.signals.packed.notify();

@@ -171,6 +171,7 @@ impl Pool {
         store.world.spawn("memory keeper", Box::pin(memory_keeper(self.clone())));
         store.world.spawn("mover", Box::pin(mover(self.clone())));
         store.world.spawn("metadata keeper", Box::pin(metadata_keeper(self.clone())));
+        store.start_follower();
         let damaged = found.iter().filter(|found| found.damaged > 0);
         for disk in damaged.clone() {
             store.metadata_healed(disk.label.disk_no, "label");
@@ -434,6 +435,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         signals: Signals::default(),
         limbo: Default::default(),
         freeze: Default::default(),
+        follower: Default::default(),
         stopping: Cell::new(false),
         writing: Cell::new(false),
         discarding: RefCell::default(),

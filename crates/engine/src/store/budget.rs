@@ -7,6 +7,7 @@
 //!    stream would have to be merged.
 //! 4. Who merges to empty the log has a budget of its own: it waits for nobody who waits for the log.
 
+use super::follow::RECENT_MAX;
 use super::{Store, Tuning};
 use crate::stripe::table::CHUNK_BYTES;
 use crate::sync::Signal;
@@ -264,6 +265,8 @@ impl Store {
         all.push(BudgetInfo { name: "packed units", keeping: Keeping::Trims, limit, used, peak });
         let (used, peak, limit) = self.log.memory();
         all.push(BudgetInfo { name: "log records", keeping: Keeping::Waits, limit, used, peak });
+        let (used, peak) = self.follower.memory();
+        all.push(BudgetInfo { name: "log to copy", keeping: Keeping::Trims, limit: RECENT_MAX, used, peak });
         all
     }
 }

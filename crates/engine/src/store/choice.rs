@@ -2,19 +2,22 @@
 //!
 //! Invariants
 //! 1. There are as many copies of the log as there are disks for them, up to [`LOGGERS_MAX`], whatever the disks are
-//!    used for.
+//!    used for; but for this: where fewer are all on fast disks, [`LOGGERS_MIN`] and what the layouts need at least, and
+//!    one more would not be, these are all. Then the next best disk *follows* (`follow.rs`).
 //! 2. A domain that fails takes neither all copies of the log nor the majority of the votes, if any choice has that
 //!    property. For the sake of the votes fewer disks vote, but never fewer than [`VOTERS_MIN`] where there are as
 //!    many.
 //! 3. What is best stays best: of choices that are equally good the one that changes the least is taken.
 //! 4. Any majority before a step of the votes shares a disk with any majority after it.
 
-use super::labels::{LOGGERS_MAX, VOTERS_MAX};
+use super::labels::{LOGGERS_MAX, LOGGERS_MIN, VOTERS_MAX};
 use crate::format::record::{Media, Usage};
 use crate::units::DiskNo;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+/// The last rank of disks that a flush need not wait for long.
+const FAST: u8 = 1;
 /// With so many votes one disk may fail.
 pub const VOTERS_MIN: usize = 3;
 
@@ -34,17 +37,39 @@ pub struct Candidate<'a> {
 }
 
 /// The disks (bits) that are to carry the log: journal disks first, then solid-state disks, then others, hot spares and
-/// retired disks last; of equals those of different domains.
-pub fn loggers(candidates: &[Candidate<'_>]) -> u64 {
-    let count = LOGGERS_MAX.min(candidates.len());
-    let rank = |disk: &Candidate<'_>| match (disk.usage, disk.media) {
+/// retired disks last; of equals those of different domains. `needed`: the copies that the layouts need, by the failures
+/// that they survive.
+pub fn loggers(candidates: &[Candidate<'_>], needed: usize) -> u64 {
+    let most = LOGGERS_MAX.min(candidates.len());
+    let choose = |count: usize| pick(candidates, count, count.saturating_sub(1), log_rank);
+    let is_fast =
+        |set: &u64| candidates.iter().filter(|disk| *set >> disk.no & 1 == 1).all(|disk| log_rank(disk) <= FAST);
+    let fewest = needed.max(LOGGERS_MIN).min(most);
+    (fewest..=most).rev().map(choose).find(is_fast).unwrap_or_else(|| choose(most))
+}
+
+/// The disk that is to follow the disks `loggers` (bits), which carry the log; none where those are as many as can be.
+pub fn follower(candidates: &[Candidate<'_>], loggers: u64) -> Option<DiskNo> {
+    if loggers.count_ones() as usize >= LOGGERS_MAX {
+        return None;
+    }
+    let (carrying, free): (Vec<&Candidate<'_>>, Vec<&Candidate<'_>>) =
+        candidates.iter().partition(|disk| loggers >> disk.no & 1 == 1);
+    let beside = |disk: &Candidate<'_>| {
+        carrying.iter().filter(|other| !disk.domain.is_empty() && other.domain == disk.domain).count()
+    };
+    free.into_iter().min_by_key(|disk| (log_rank(disk), beside(disk), !disk.now, disk.no)).map(|disk| disk.no)
+}
+
+/// How good a disk is for the log: the lower the better.
+fn log_rank(disk: &Candidate<'_>) -> u8 {
+    match (disk.usage, disk.media) {
         (Usage::Journal, _) => 0,
-        (Usage::AutoSelect | Usage::ManualSelect, Media::Ssd) => 1,
+        (Usage::AutoSelect | Usage::ManualSelect, Media::Ssd) => FAST,
         (Usage::AutoSelect | Usage::ManualSelect, _) => 2,
         (Usage::HotSpare, _) => 3,
         (Usage::Retired, _) => 4,
-    };
-    pick(candidates, count, count.saturating_sub(1), rank)
+    }
 }
 
 /// The disks (bits) that are to vote: of as many domains as can be, retired ones last.
@@ -112,6 +137,28 @@ mod tests {
         (0..count).map(|no| disk(DiskNo(no), Usage::AutoSelect, Media::Hdd, "")).collect()
     }
 
+    fn three(disks: &[Candidate<'_>]) -> u64 {
+        loggers(disks, 3)
+    }
+
+    #[test]
+    fn two_fast_disks_carry_the_log_alone_where_no_layout_needs_more_and_the_next_best_follows() {
+        let mut disks = hdds(6);
+        assert_eq!((loggers(&disks, 2), follower(&disks, 0b111)), (0b111, None));
+        disks[4].media = Media::Ssd;
+        assert_eq!(loggers(&disks, 2), 0b1_0011, "one alone is too few");
+        disks[5].usage = Usage::Journal;
+        assert_eq!((loggers(&disks, 2), loggers(&disks, 3)), (0b11_0000, 0b11_0001));
+        assert_eq!(follower(&disks, 0b11_0000), Some(DiskNo(0)));
+        disks[2].now = true;
+        assert_eq!(follower(&disks, 0b11_0000), Some(DiskNo(2)), "the one that follows goes on");
+        disks[3].media = Media::Ssd;
+        assert_eq!(loggers(&disks, 2), 0b11_1000, "more of them are better");
+        (disks[3].media, disks[4].domain, disks[5].domain) = (Media::Hdd, "a", "a");
+        disks[0].domain = "b";
+        assert_eq!(loggers(&disks, 2).count_ones(), 3, "not both in what fails together");
+    }
+
     fn now(mut disks: Vec<Candidate<'static>>, set: u64) -> Vec<Candidate<'static>> {
         disks.iter_mut().for_each(|disk| disk.now = set >> disk.no & 1 == 1);
         disks
@@ -119,27 +166,27 @@ mod tests {
 
     #[test]
     fn equal_disks_keep_what_they_have_and_the_first_come_first() {
-        assert_eq!((loggers(&hdds(8)), voters(&hdds(8))), (0b111, 0b11111));
-        assert_eq!((loggers(&hdds(2)), voters(&hdds(2))), (0b11, 0b11));
-        assert_eq!((loggers(&hdds(1)), voters(&hdds(1))), (1, 1));
-        assert_eq!((loggers(&[]), voters(&[])), (0, 0));
+        assert_eq!((three(&hdds(8)), voters(&hdds(8))), (0b111, 0b11111));
+        assert_eq!((three(&hdds(2)), voters(&hdds(2))), (0b11, 0b11));
+        assert_eq!((three(&hdds(1)), voters(&hdds(1))), (1, 1));
+        assert_eq!((three(&[]), voters(&[])), (0, 0));
         let kept = now(hdds(8), 0b1101_1000);
-        assert_eq!((loggers(&kept), voters(&kept)), (0b0101_1000, 0b1101_1001));
+        assert_eq!((three(&kept), voters(&kept)), (0b0101_1000, 0b1101_1001));
     }
 
     #[test]
     fn the_log_goes_to_journal_disks_then_to_solid_state_and_never_has_fewer_copies() {
         let mut disks = now(hdds(6), 0b111);
         disks[5].usage = Usage::Journal;
-        assert_eq!(loggers(&disks), 0b10_0011);
+        assert_eq!(three(&disks), 0b10_0011);
         disks[4].media = Media::Ssd;
-        assert_eq!(loggers(&disks), 0b11_0001);
+        assert_eq!(three(&disks), 0b11_0001);
         disks[3].usage = Usage::Journal;
         disks[2].usage = Usage::Journal;
-        assert_eq!(loggers(&disks), 0b10_1100);
+        assert_eq!(three(&disks), 0b10_1100);
         disks[1].usage = Usage::Journal;
-        assert_eq!(loggers(&disks).count_ones(), 3);
-        assert_eq!(loggers(&disks) & 0b100, 0b100, "the one that has it keeps it");
+        assert_eq!(three(&disks).count_ones(), 3);
+        assert_eq!(three(&disks) & 0b100, 0b100, "the one that has it keeps it");
     }
 
     #[test]
@@ -147,9 +194,9 @@ mod tests {
         let mut disks = now(hdds(5), 0b111);
         disks[0].usage = Usage::Retired;
         disks[1].usage = Usage::HotSpare;
-        assert_eq!(loggers(&disks), 0b1_1100);
+        assert_eq!(three(&disks), 0b1_1100);
         disks[2].usage = Usage::Retired;
-        assert_eq!(loggers(&disks), 0b1_1010);
+        assert_eq!(three(&disks), 0b1_1010);
         assert_eq!(voters(&disks), 0b1_1111);
     }
 
@@ -158,7 +205,7 @@ mod tests {
         let mut disks = hdds(5);
         disks.iter_mut().for_each(|disk| disk.domain = if disk.no < DiskNo(3) { "a" } else { "b" });
         (0..3).for_each(|no| disks[no].usage = Usage::Journal);
-        assert_eq!(loggers(&disks), 0b1011);
+        assert_eq!(three(&disks), 0b1011);
     }
 
     #[test]
@@ -234,8 +281,8 @@ mod tests {
                 (least.min(disks.len())..=most.min(disks.len())).contains(&(set.count_ones() as usize))
             };
             let log = sets().filter(|set| size(set, LOGGERS_MAX, LOGGERS_MAX)).map(|set| log_cost(&disks, set)).min();
-            prop_assert_eq!(Some(log_cost(&disks, loggers(&disks))), log);
-            prop_assert!(size(&loggers(&disks), LOGGERS_MAX, LOGGERS_MAX));
+            prop_assert_eq!(Some(log_cost(&disks, three(&disks))), log);
+            prop_assert!(size(&three(&disks), LOGGERS_MAX, LOGGERS_MAX));
             if !disks.is_empty() {
                 let votes = sets().filter(|set| size(set, VOTERS_MIN, VOTERS_MAX)).map(|set| vote_cost(&disks, set));
                 prop_assert_eq!(Some(vote_cost(&disks, voters(&disks))), votes.min());
@@ -244,10 +291,24 @@ mod tests {
         }
 
         #[test]
-        fn what_was_chosen_is_chosen_again(disks in any_disks()) {
-            let (log, votes) = (loggers(&disks), voters(&disks));
-            prop_assert_eq!(loggers(&now(disks.clone(), log)), log);
+        fn what_was_chosen_is_chosen_again(disks in any_disks(), needed in 1usize..4) {
+            let (log, votes) = (loggers(&disks, needed), voters(&disks));
+            prop_assert_eq!(loggers(&now(disks.clone(), log), needed), log);
             prop_assert_eq!(voters(&now(disks.clone(), votes)), votes);
+        }
+
+        #[test]
+        fn fewer_copies_are_on_fast_disks_and_enough_and_one_follows(disks in any_disks(), needed in 1usize..4) {
+            let log = loggers(&disks, needed);
+            let copies = log.count_ones() as usize;
+            let follows = follower(&disks, log);
+            if copies < LOGGERS_MAX.min(disks.len()) {
+                prop_assert!(copies >= needed && copies >= LOGGERS_MIN);
+                prop_assert!(members(&disks, log).all(|disk| log_rank(disk) <= FAST));
+                prop_assert!(follows.is_some_and(|no| log >> no & 1 == 0));
+            } else {
+                prop_assert_eq!((log, follows), (three(&disks), None));
+            }
         }
 
         #[test]

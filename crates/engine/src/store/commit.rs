@@ -235,6 +235,7 @@ impl Store {
             }
             let all_have = loggers.iter().all(|no| have.contains(no)) || mutant::active(Mutant::BatchNotRepeated);
             if self.frozen().is_none() && all_have {
+                self.follower.note(taken.info.position, slice);
                 return Ok(crc);
             }
         }

@@ -2,7 +2,8 @@
 //! itself when enough of them are back.
 //!
 //! Invariants
-//! 1. A frozen pool writes no label, no page, no checkpoint and no log batch.
+//! 1. A frozen pool writes no label, no page, no checkpoint and no log batch. What the disk that follows the log lacks
+//!    of it is copied there, if the log is all that the pool lacks (`follow.rs`): no label names that disk yet.
 //! 2. Clients wait as long as the pool has been frozen for less than
 //!    [`Tuning::freeze_limit`](super::Tuning::freeze_limit); then they are refused, until it thaws. What works for the
 //!    pool itself waits until it thaws, stops or fails.
@@ -171,6 +172,26 @@ impl Store {
 
     /// What the pool lacks to go on: labels, log and metadata each need some of their disks.
     fn too_little(&self) -> Option<String> {
+        if let Some(reason) = self.too_few_voters() {
+            return Some(reason);
+        }
+        let current = self.current_set();
+        if self.labels.loggers.get() & current == 0 {
+            let missing = self.names_of(self.labels.durable.get().loggers);
+            return Some(format!("no disk with the log is there: {missing} missing, one of them is needed"));
+        }
+        let on = self.metadata_beyond(current)?;
+        Some(format!("metadata is out of reach: {} missing, one of them is needed", self.names_of(on)))
+    }
+
+    /// Whether the log is all that the pool lacks.
+    pub(super) fn lacks_the_log_alone(&self) -> bool {
+        let current = self.current_set();
+        let no_log = self.labels.loggers.get() & current == 0;
+        no_log && self.too_few_voters().is_none() && self.metadata_beyond(current).is_none()
+    }
+
+    fn too_few_voters(&self) -> Option<String> {
         let current = self.current_set();
         let voters = self.labels.durable.get().voters;
         if !quorum::may_go_on(voters, current) && !mutant::active(Mutant::FreezeIgnored) {
@@ -191,12 +212,7 @@ impl Store {
                 "{missing} missing, and may have become the only disks that vote: half of those are needed"
             ));
         }
-        if self.labels.loggers.get() & current == 0 {
-            let missing = self.names_of(self.labels.durable.get().loggers);
-            return Some(format!("no disk with the log is there: {missing} missing, one of them is needed"));
-        }
-        let on = self.metadata_beyond(current)?;
-        Some(format!("metadata is out of reach: {} missing, one of them is needed", self.names_of(on)))
+        None
     }
 
     /// The voters of a label that was cut short of which less than half are among `present`: the others may open the

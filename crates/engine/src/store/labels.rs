@@ -37,6 +37,8 @@ use core::cell::{Cell, RefCell};
 pub const VOTERS_MAX: usize = 5;
 /// Copies of the log, where there are as many disks.
 pub const LOGGERS_MAX: usize = 3;
+/// Copies of the log where that many are on fast disks and no layout needs more.
+pub const LOGGERS_MIN: usize = 2;
 
 /// What the labels say now, or will say next.
 pub struct Labels {
@@ -197,10 +199,28 @@ impl Store {
 
     /// The disks that are to carry the log, of those that `may`.
     pub fn loggers_wanted(&self, may: impl Fn(DiskNo) -> bool) -> u64 {
+        let needed = self.log_copies();
         self.choose(self.labels.loggers.get(), |candidates| {
             candidates.retain(|disk| may(disk.no));
-            choice::loggers(candidates)
+            choice::loggers(candidates, needed)
         })
+    }
+
+    /// Copies of the log that the layouts of this pool need: one more than the failures that any of them survives. A
+    /// pool that is closed has no memory to make up for one that follows.
+    fn log_copies(&self) -> usize {
+        if self.is_closing() {
+            return LOGGERS_MAX;
+        }
+        let map = self.map.borrow();
+        let failures = map.tables.values().map(|table| table.record.layout.failures()).max().unwrap_or(0);
+        if mutant::active(Mutant::LogCopiesTooFew) { LOGGERS_MIN } else { failures + 1 }
+    }
+
+    /// The disk that is to follow those that carry the log; `now` (bits) has the log up to some position.
+    pub fn follower_wanted(&self, now: u64) -> Option<DiskNo> {
+        let carrying = self.labels.loggers.get();
+        self.choose(now, |candidates| choice::follower(candidates, carrying))
     }
 
     /// The disks that vote after the next checkpoint: one more or one fewer than now, or those that do now if they are
@@ -211,7 +231,7 @@ impl Store {
     }
 
     /// Chooses among the disks that are there and up to date. One without a record is about to join, or to leave.
-    fn choose(&self, now: u64, choice: impl FnOnce(&mut Vec<Candidate<'_>>) -> u64) -> u64 {
+    fn choose<T>(&self, now: u64, choice: impl FnOnce(&mut Vec<Candidate<'_>>) -> T) -> T {
         let members = self.members.borrow();
         let map = self.map.borrow();
         let mut candidates = Vec::new();

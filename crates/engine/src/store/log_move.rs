@@ -9,7 +9,8 @@
 //!
 //! Invariants
 //! 1. A disk is named as carrying the log only once all of the live part is durable there.
-//! 2. There are never fewer copies than before, but for those whose disks are lost.
+//! 2. There are never fewer copies than before, but for those whose disks are lost, and where fast ones are enough: then
+//!    one of the others follows (`follow.rs`).
 //! 3. What is copied is proven: a batch that is damaged on one disk is taken from another.
 //! 4. A disk that carries the log is written by the committer alone.
 
@@ -33,18 +34,18 @@ const LITTLE: u64 = 4 << 20;
 const ROUNDS: usize = 4;
 
 /// A disk that the log is copied to.
-struct Target {
-    no: DiskNo,
+pub(super) struct Target {
+    pub no: DiskNo,
     /// How often the disk had been lost when copying began: what was written before a loss counts for nothing.
-    losses: u64,
+    pub losses: u64,
     /// The live part up to this position is there.
-    until: u64,
+    pub until: u64,
 }
 
 impl Store {
     /// Lets the log be carried by the disks that are best for it. Those that cannot be copied to stay without it.
     pub async fn move_log(&self) -> Result<()> {
-        let _moving = self.labels.moving.take().await;
+        let moving = self.labels.moving.take().await;
         let have = set_of(&self.loggers());
         let want = self.loggers_wanted(|_| true);
         if have == want || have == 0 {
@@ -58,7 +59,11 @@ impl Store {
             }
             self.copy_to(&mut targets, head).await;
         }
+        // The committer may be waiting for disks, and what follows the log be what it waits for.
+        drop(moving);
         let _turn = self.commits.committing.take().await;
+        let _moving = self.labels.moving.take().await;
+        targets.retain(|target| self.labels.loggers.get() >> target.no & 1 == 0);
         let (_, head) = self.log.live();
         self.copy_to(&mut targets, head).await;
         let mut carrying = set_of(&self.loggers());
@@ -70,6 +75,7 @@ impl Store {
         // Also where copies are fewer than before because a disk was lost meanwhile.
         if next != 0 && next != set_of(&self.loggers()) {
             self.labels.loggers.set(next);
+            self.begin_to_follow(carrying);
             self.labels.outdated.set(true);
             self.write_labels().await?;
             let disks = (0..DISKS_MAX as u16).map(DiskNo).filter(|no| next >> no & 1 == 1).collect();
@@ -95,7 +101,7 @@ impl Store {
         *targets = copied;
     }
 
-    async fn copy_log(&self, target: &mut Target, head: u64) -> bool {
+    pub(super) async fn copy_log(&self, target: &mut Target, head: u64) -> bool {
         while let Some(run) = self.log.run_from(target.until, PIECE).filter(|run| run.start < head) {
             let Some(piece) = self.read_run(&run).await else { return false };
             // It may have been lost meanwhile, or have left the pool.
@@ -115,6 +121,9 @@ impl Store {
 
     /// The bytes of a run. `None`: a batch of it that is still needed can be had nowhere.
     async fn read_run(&self, run: &Run) -> Option<IoSlice> {
+        if let Some(bytes) = self.follower.read(run) {
+            return Some(bytes);
+        }
         let len = (run.end - run.start) as usize;
         for no in self.loggers() {
             if !self.has_disk(no) {

@@ -18,6 +18,7 @@ pub mod choice;
 pub mod commit;
 pub mod drain;
 pub mod execute;
+pub mod follow;
 pub mod freeze;
 pub mod labels;
 mod landed;
@@ -93,6 +94,8 @@ pub struct Store {
     pub labels: Labels,
     /// Whether too few disks are there.
     pub freeze: freeze::Freeze,
+    /// One more copy of the log.
+    pub follower: follow::Follower,
     /// Requests on their way to the disks.
     pub traffic: Traffic,
     /// What is not durable yet.

@@ -157,6 +157,10 @@ pub struct DiskInfo {
     pub slow: bool,
     /// Whether a copy of its pool's log is on it.
     pub logs: bool,
+    /// Whether it gets the log a moment later than those that carry it: nobody waits for it, and it carries the log if
+    /// all of those are lost at once.
+    #[serde(default)]
+    pub log_follows: bool,
     /// Its room for the log, in bytes.
     #[serde(default)]
     pub log_bytes: u64,
@@ -198,6 +202,7 @@ impl DiskInfo {
             domain: None,
             slow: false,
             logs: false,
+            log_follows: false,
             log_bytes: 0,
             votes: false,
             power_protected: None,

@@ -351,6 +351,7 @@ fn log_of_disk(disk: &DiskInfo) -> String {
     };
     match disk.logs {
         true => format!("a copy of it is here, {}{written}", human(disk.log_bytes)),
+        false if disk.log_follows => format!("one more copy is here a moment later, nobody waits for it{written}"),
         false => format!("-{written}"),
     }
 }

@@ -439,7 +439,9 @@ impl Text for Vec<Importable> {
 fn log(pool: &PoolInfo) -> String {
     let disks: Vec<&str> = pool.disks.iter().filter(|disk| disk.logs).map(|disk| disk.name.as_str()).collect();
     let on = if disks.is_empty() { String::new() } else { format!(", on {}", disks.join(", ")) };
-    format!("{} full{on}", percent(pool.log_fill * 100.0))
+    let follows = pool.disks.iter().find(|disk| disk.log_follows);
+    let follows = follows.map_or_else(String::new, |disk| format!(", and a moment later on {}", disk.name));
+    format!("{} full{on}{follows}", percent(pool.log_fill * 100.0))
 }
 
 /// What a pool does by itself, and what of it cannot be used.

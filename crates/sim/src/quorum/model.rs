@@ -10,6 +10,7 @@ use weft_engine::format::lineage::{LINEAGE_KEPT, Lineage};
 use weft_engine::format::record::{Media, Usage};
 use weft_engine::limits::DISKS_MAX;
 use weft_engine::store::choice::{self, Candidate};
+use weft_engine::store::labels::LOGGERS_MAX;
 use weft_engine::store::quorum;
 use weft_engine::units::{ByteCount, DiskNo, DiskOffset};
 
@@ -170,7 +171,7 @@ impl Mark {
     fn founded(disks: usize) -> Mark {
         let all = (1 << disks) - 1;
         let candidates = candidates(all, 0);
-        let (voters, loggers) = (choice::voters(&candidates) as u8, choice::loggers(&candidates) as u8);
+        let (voters, loggers) = (choice::voters(&candidates) as u8, choice::loggers(&candidates, LOGGERS_MAX) as u8);
         Mark {
             opened: 0,
             numbers: [0; OPENINGS],
@@ -489,12 +490,12 @@ impl World {
             return;
         }
         let have = host.loggers();
-        let want = choice::loggers(&candidates(host.current, have)) as u8;
+        let want = choice::loggers(&candidates(host.current, have), LOGGERS_MAX) as u8;
         if have != want && have != 0 {
             let log = log_until(&host.log, host.batches);
             let copied = hand.write(&mut self.disks, host, want & !have, |_, content| content.log = log);
             let carrying = host.loggers() | copied;
-            let next = choice::loggers(&candidates(host.current & carrying, have)) as u8;
+            let next = choice::loggers(&candidates(host.current & carrying, have), LOGGERS_MAX) as u8;
             if !hand.killed && next != 0 && next != host.loggers() {
                 host.mark.loggers = next;
                 host.outdated = true;

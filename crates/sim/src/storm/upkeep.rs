@@ -177,6 +177,35 @@ impl Storm {
         }
     }
 
+    /// There are three copies of the log, where there are disks for them; or as many as the layouts need on fast disks,
+    /// and one more that another disk has soon.
+    fn judge_copies_of_log(&self, there: &[&DiskInfo], log: u64) -> std::result::Result<(), String> {
+        let copies = log.count_ones() as usize;
+        if copies == there.len().min(3) {
+            return Ok(());
+        }
+        let pool = self.rig.pool();
+        let needed = pool.info().vdisks.iter().map(|vdisk| vdisk.layout.failures() + 1).max().unwrap_or(0).max(2);
+        let takes_data = |disk: &DiskInfo| matches!(disk.usage, Usage::AutoSelect | Usage::ManualSelect);
+        let is_fast = |disk: &DiskInfo| disk.usage == Usage::Journal || takes_data(disk) && disk.media == Media::Ssd;
+        let slow = there.iter().find(|disk| disk.logs && !is_fast(disk));
+        if copies < needed || slow.is_some() {
+            return Err(format!("the log has {copies} copies, {needed} are needed: {there:?}"));
+        }
+        let world = self.rig.world.clone();
+        let follows = self.rig.run(async move {
+            for _ in 0..1000 {
+                let (_, head) = pool.store().log.live();
+                if pool.store().follower.reached().is_some_and(|(_, until)| until == head) {
+                    return true;
+                }
+                world.sleep(Nanos::millis(10)).await;
+            }
+            false
+        });
+        if follows { Ok(()) } else { Err(format!("the log has {copies} copies, and nothing follows: {there:?}")) }
+    }
+
     /// The log and the votes come to be where no domain takes too much of them with it, if there is such a place.
     /// Judged by trying every choice.
     fn judge_spread(&self) -> std::result::Result<(), String> {
@@ -198,9 +227,7 @@ impl Storm {
         };
         let some = |left: u32, _: u32| left > 0;
         let majority = |left: u32, of: u32| left * 2 > of;
-        if log.count_ones() as usize != there.len().min(3) {
-            return Err(format!("the log has {} copies: {there:?}", log.count_ones()));
-        }
+        self.judge_copies_of_log(&there, log)?;
         if !bears(log, &some) && sets().any(|set| set.count_ones() == log.count_ones() && bears(set, &some)) {
             return Err(format!("one domain takes the whole log with it: {there:?}"));
         }

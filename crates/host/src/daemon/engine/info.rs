@@ -139,6 +139,7 @@ pub fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) 
         }),
         slow: disk.state == info::DiskState::Slow && !open.shares_its_device(disk.no),
         logs: disk.logs,
+        log_follows: disk.follows,
         log_bytes: disk.log_len.0,
         votes: disk.votes,
         power_protected: Some(power(disk.power)),

@@ -1,0 +1,129 @@
+//! Stories of the log on two fast disks, and of the one that follows them (`store/follow.rs`).
+
+use crate::rig::Rig;
+use crate::rng::Rng;
+use crate::world::{Scheduling, SimWorld};
+use std::rc::Rc;
+use weft_engine::format::record::{Media, Usage};
+use weft_engine::geometry::{Layout, Resiliency};
+use weft_engine::pool::{DiskChange, Pool};
+use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
+use weft_engine::world::World;
+
+const SECTOR: u64 = 4096;
+/// The journal disks, by their places.
+pub const FAST: [usize; 2] = [3, 4];
+
+/// A pool of three hard disks and two journal disks, with a virtual disk of two copies. What is written to it stays in
+/// the log.
+pub fn pool(seed: u64) -> (Rig, Rng) {
+    let world = SimWorld::new(seed, Scheduling::Random);
+    let mut rng = world.rng("story");
+    let mut rig = Rig::new(world, 5, ByteCount::mib(12));
+    rig.create(ByteCount::mib(1)).unwrap();
+    let pool = rig.open(&mut rng).unwrap();
+    for no in 0..5 {
+        let change = match FAST.contains(&no) {
+            true => DiskChange { usage: Some(Usage::Journal), ..DiskChange::default() },
+            false => DiskChange { media: Some(Media::Hdd), ..DiskChange::default() },
+        };
+        let pool = pool.clone();
+        rig.run(async move { pool.disk_set(DiskNo(no as u16), change).await.unwrap() });
+    }
+    let layout = Layout::new(Resiliency::Mirror { copies: 2 }, 1, ByteCount::kib(64)).unwrap();
+    rig.make_vdisk(layout, ByteCount::mib(1), SECTOR as u32, false).unwrap();
+    settle(&rig);
+    (rig, rng)
+}
+
+/// The disks that carry the log.
+pub fn loggers(pool: &Pool) -> Vec<DiskNo> {
+    pool.info().disks.iter().filter(|disk| disk.logs).map(|disk| disk.no).collect()
+}
+
+/// Waits until the log and the votes are where they are to be.
+pub fn settle(rig: &Rig) {
+    let (pool, world) = (rig.pool(), rig.world.clone());
+    rig.run(async move {
+        while !pool.store().is_settled() {
+            world.sleep(Nanos::millis(10)).await;
+        }
+    });
+}
+
+/// Lets time pass.
+pub fn rest(rig: &Rig, span: Nanos) {
+    let world = rig.world.clone();
+    rig.run(async move { world.sleep(span).await });
+}
+
+/// Data that a flush made durable and that is in the log only: sector `no` is filled with `value`. Says whether it was
+/// acknowledged.
+pub fn land(rig: &Rig, no: u64, value: u8) -> bool {
+    let vdisk = rig.pool().vdisk("vdisk").unwrap();
+    rig.run(async move { vdisk.write(VirtualOffset(no * SECTOR), &[value; SECTOR as usize], true).await.is_ok() })
+}
+
+/// The first byte of each of the first `count` sectors.
+pub fn first_bytes(rig: &Rig, count: u64) -> Vec<u8> {
+    let vdisk = rig.pool().vdisk("vdisk").unwrap();
+    let read = async move {
+        let mut bytes = vec![0; (count * SECTOR) as usize];
+        vdisk.read(VirtualOffset(0), &mut bytes).await.map(|()| bytes)
+    };
+    rig.run(read).unwrap().chunks(SECTOR as usize).map(|sector| sector[0]).collect()
+}
+
+/// The log has a third copy from the moment on that a virtual disk needs it, and no longer.
+pub fn a_layout_that_survives_two_failures_has_three_copies_of_the_log() {
+    let (mut rig, mut rng) = pool(2);
+    let layout = Layout::new(Resiliency::Mirror { copies: 3 }, 1, ByteCount::kib(64)).unwrap();
+    rig.make_vdisk_named("three", layout, ByteCount::mib(1), SECTOR as u32, false).unwrap();
+    assert_eq!(loggers(&rig.pool()), [0, 3, 4].map(DiskNo));
+    let pool = rig.pool();
+    rig.run(async move { pool.vdisk_remove("three").await.unwrap() });
+    settle(&rig);
+    assert_eq!(loggers(&rig.pool()), FAST.map(|no| DiskNo(no as u16)), "nothing needs it any more");
+    rig.power_cut(&mut rng);
+    rig.open(&mut rng).unwrap();
+    rig.close().unwrap();
+}
+
+/// Both vanish at any moment of a write: nothing that was acknowledged is lost, with a power cut afterwards; the pool
+/// goes on by itself.
+pub fn both_vanish_in_the_midst_of_writes() {
+    for at in 0..60 {
+        let (mut rig, mut rng) = pool(100 + at);
+        (0..4).for_each(|no| assert!(land(&rig, no, 1)));
+        rest(&rig, Nanos::millis(at % 5 * 700));
+        (4..8).for_each(|no| assert!(land(&rig, no, 1)));
+        let (pool, world) = (rig.pool(), rig.world.clone());
+        let vdisk = pool.vdisk("vdisk").unwrap();
+        let fast: Vec<_> = FAST.iter().map(|no| rig.disks[*no].clone()).collect();
+        let gone = {
+            let world = world.clone();
+            async move {
+                world.sleep(Nanos(at * 37_000)).await;
+                for disk in fast {
+                    disk.vanish();
+                    world.sleep(Nanos(at % 3 * 1000)).await;
+                }
+            }
+        };
+        world.spawn("gone", Box::pin(gone));
+        let written = async move {
+            for value in 2..5 {
+                for no in 0..8 {
+                    vdisk.write(VirtualOffset(no * SECTOR), &[value; SECTOR as usize], true).await.unwrap();
+                }
+            }
+        };
+        rig.run(written);
+        let _: Rc<Pool> = pool;
+        assert_eq!(first_bytes(&rig, 8), [4; 8], "vanished after {at}");
+        rig.power_cut(&mut rng);
+        rig.open(&mut rng).unwrap_or_else(|error| panic!("vanished after {at}: {error}"));
+        assert_eq!(first_bytes(&rig, 8), [4; 8], "vanished after {at}");
+        rig.close().unwrap();
+    }
+}
