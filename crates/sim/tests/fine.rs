@@ -96,3 +96,13 @@ fn a_cache_that_survives_less_is_refused() {
 fn a_disk_of_a_cache_leaves_once_that_has_emptied_itself() {
     fine::cache::a_disk_of_a_cache_leaves_once_that_has_emptied_itself();
 }
+
+#[test]
+fn a_cache_that_the_pool_chooses_follows_its_disks_and_a_typed_one_does_not() {
+    fine::cache::a_cache_that_the_pool_chooses_follows_its_disks_and_a_typed_one_does_not();
+}
+
+#[test]
+fn a_crash_while_caches_are_chosen_anew_loses_nothing() {
+    fine::cache::a_crash_while_caches_are_chosen_anew_loses_nothing();
+}

@@ -121,6 +121,9 @@ pub struct VdiskInfo {
     /// Its write-back cache, if it has one: then `packed` lies there, of at most `packed_max`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_cache: Option<CacheInfo>,
+    /// Whether the pool chooses that (`write-cache=auto`), and chooses anew when its disks change.
+    #[serde(default)]
+    pub write_cache_auto: bool,
     /// The share of its raw bytes that is data, 0 to 1, by its layout.
     pub efficiency: f64,
     /// How well it is.

@@ -3,6 +3,7 @@
 use super::disk::health;
 use super::table::{Rows, Style, cell, human, pairs, percent};
 use super::text::Text;
+use crate::api::cache::in_words;
 use crate::api::pool::Health;
 use crate::api::vdisk::{Explanation, VdiskInfo, survive};
 
@@ -65,7 +66,7 @@ impl Text for VdiskInfo {
             ("efficiency", percent(self.efficiency * 100.0)),
             ("data", human(self.used)),
             ("on disk", human(self.footprint)),
-            ("write cache", self.write_cache.as_ref().map_or("none".into(), ToString::to_string)),
+            ("write cache", in_words(self.write_cache.as_ref(), self.write_cache_auto)),
             ("small writes", small_writes(self)),
             ("exports", exports),
             ("read", format!("{} in {} reads", human(counters.read_bytes), counters.reads)),

@@ -174,6 +174,18 @@ pub struct VdiskRecord {
     pub fine_share: Option<u16>,
     /// Its write-back cache.
     pub cache: Option<CacheRecord>,
+    /// Who says what that is, also where there is none.
+    pub cache_choice: CacheChoice,
+}
+
+/// Who says what write-back cache a virtual disk has.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum CacheChoice {
+    /// The pool: what suits its disks, chosen anew when these change.
+    #[default]
+    Auto,
+    /// The owner, who typed a size or disks, or that there is to be none.
+    Typed,
 }
 
 /// The write-back cache of a virtual disk: packed stripes that lie on disks of their own choice.

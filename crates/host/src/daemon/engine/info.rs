@@ -14,7 +14,7 @@ use crate::api::power::{PowerProtection, PowerSetting, WriteCache};
 use crate::api::share::FineShare;
 use crate::api::vdisk::{Layout, Provisioning, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
-use weft_engine::format::record::CacheRecord;
+use weft_engine::format::record::{CacheChoice, CacheRecord};
 use weft_engine::io;
 use weft_engine::pool::{check, info};
 use weft_engine::store::budget::{self, BudgetInfo};
@@ -200,6 +200,7 @@ fn vdisk(pool: &info::PoolInfo, vdisk: &info::VdiskInfo) -> VdiskInfo {
         packed: vdisk.packed.0,
         fine_share: FineShare(vdisk.fine_share),
         packed_max: vdisk.packed_max.0,
+        write_cache_auto: vdisk.cache_choice == CacheChoice::Auto,
         write_cache: vdisk.cache.map(|cache| cache_info(pool, cache, vdisk.drains)),
         efficiency: layout.efficiency(),
         health: health(vdisk.health),

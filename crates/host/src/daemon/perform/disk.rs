@@ -2,13 +2,14 @@
 
 use super::Seen;
 use super::job::already;
+use crate::api::cache::{CacheInfo, in_words};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobAction, JobInfo, JobKind, StartKind};
 use crate::api::pool::{DiskInfo, DiskState, PoolInfo, Usage};
 use crate::api::power::{PowerSetting, WriteCache};
 use crate::api::watch::{Change, Outcome};
-use crate::daemon::backend::{DiskChange, Label, Run};
-use crate::daemon::candidates::{Asked, More, beyond_room, fixed_size, name_members, size_of_disk};
+use crate::daemon::backend::{DiskChange, Label, NewMember, Run};
+use crate::daemon::candidates::{Asked, Candidate, More, beyond_room, fixed_size, name_members, size_of_disk};
 use crate::daemon::engine::labels;
 use crate::daemon::opening::wall_clock;
 use crate::daemon::{Daemon, find, lock, probe};
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 use weft_engine::limits;
+use weft_engine::pool::cache::CacheTurn;
 use weft_engine::pool::{Instead, Leaving};
 use weft_engine::units::DiskNo;
 
@@ -183,8 +185,10 @@ impl Daemon {
         let mut change =
             Change::new(Outcome::Created, subject(pool, members.iter().map(|m| &m.name)), request.changing.dry_run);
         let both = || candidates.iter().zip(&members);
-        let new = both().map(|(candidate, member)| (candidate.capacity, member.name.clone())).collect();
-        self.parts.engine.disk_add_judge(&pool.name, new)?;
+        let new = |(candidate, member): (&Candidate, &NewMember)| {
+            (candidate.capacity, candidate.media(), member.name.clone())
+        };
+        let turned = self.parts.engine.disk_add_judge(&pool.name, both().map(new).collect(), usage)?;
         for (candidate, member) in both() {
             change = change.line(candidate.describe(&member.name));
         }
@@ -200,6 +204,7 @@ impl Daemon {
             Usage::Retired => unreachable!("refused above"),
         });
         if request.changing.dry_run {
+            change.changes.extend(told_of_caches(pool, &turned));
             return Ok(change);
         }
         for (n, (candidate, member)) in both().enumerate() {
@@ -214,6 +219,9 @@ impl Daemon {
                     return Err(error);
                 }
             }
+        }
+        if !turned.is_empty() {
+            change.changes.extend(told_of_caches(pool, &self.parts.engine.review_caches(&pool.name)?));
         }
         Ok(change)
     }
@@ -357,12 +365,15 @@ impl Daemon {
             maintenance,
             power_protected: request.power_protected.filter(|said| power_said(disk) != *said),
         };
-        self.change_disk(pool, disk, no, (&change, again), Run::Dry).map_err(|error| match change.power_protected {
-            Some(_) => error.or_hint(|| DiskShow::of(format!("{}/{}", pool.name, disk.name)).line()),
-            None => error,
+        let planned = self.change_disk(pool, disk, no, (&change, again), Run::Dry).map_err(|error| {
+            match change.power_protected {
+                Some(_) => error.or_hint(|| DiskShow::of(format!("{}/{}", pool.name, disk.name)).line()),
+                None => error,
+            }
         })?;
         let mut lines = told(disk, &change);
         lines.extend(self.told_of_leaving(pool, disk, no, &change));
+        lines.extend(told_of_caches(pool, &planned));
         if again {
             lines.push("it failed, and is given another chance: what it missed is brought to it".into());
         }
@@ -376,7 +387,8 @@ impl Daemon {
         Ok(answer)
     }
 
-    /// Changes what the pool knows of a disk, whether it rests, and uses it again that failed.
+    /// Changes what the pool knows of a disk, whether it rests, and uses it again that failed. The caches that the pool
+    /// chooses anew.
     fn change_disk(
         &self,
         pool: &PoolInfo,
@@ -384,18 +396,21 @@ impl Daemon {
         no: DiskNo,
         (change, again): (&DiskChange, bool),
         run: Run,
-    ) -> Answer<()> {
+    ) -> Answer<Vec<CacheTurn>> {
+        let mut turned = Vec::new();
         if *change != DiskChange::default() {
-            let now = self.parts.engine.disk_set(&pool.name, no, change, run)?;
+            let (now, caches) = self.parts.engine.disk_set(&pool.name, no, change, run)?;
             if run == Run::Real {
                 self.note_open(&[now]);
             }
+            turned = caches;
         }
         match (again, run) {
-            (false, _) => Ok(()),
-            (true, Run::Dry) => self.may_try_again(pool, disk).map(drop),
-            (true, Run::Real) => self.try_again(pool, disk),
+            (false, _) => {}
+            (true, Run::Dry) => drop(self.may_try_again(pool, disk)?),
+            (true, Run::Real) => self.try_again(pool, disk)?,
         }
+        Ok(turned)
     }
 
     /// What becomes of the data of a disk that shall take no more of it, one line each.
@@ -460,6 +475,20 @@ impl Daemon {
             }
         }
     }
+}
+
+/// The caches that the pool chooses anew, one line each.
+pub(super) fn told_of_caches(pool: &PoolInfo, turned: &[CacheTurn]) -> Vec<String> {
+    let before = |vdisk: &str| {
+        let found = pool.vdisks.iter().find(|found| found.name.vdisk == vdisk);
+        found.and_then(|found| found.write_cache.clone()).map(|cache| CacheInfo { drains: false, ..cache })
+    };
+    let told = turned.iter().map(|CacheTurn { vdisk, to, disks, .. }| {
+        let to = to.map(|to| CacheInfo::new(to, disks.clone()));
+        let (was, will) = (in_words(before(vdisk).as_ref(), true), in_words(to.as_ref(), false));
+        format!("{}/{vdisk}: write cache {was} -> {will}", pool.name)
+    });
+    told.collect()
 }
 
 /// What a change of a disk means, one line each.

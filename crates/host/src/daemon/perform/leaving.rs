@@ -1,5 +1,6 @@
 //! A disk that others need is to leave: what is lost by that, and what would do instead.
 
+use super::disk::told_of_caches;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{DiskInfo, DiskState, PoolInfo};
@@ -31,7 +32,8 @@ impl Daemon {
                 let cache = format!("the write-back cache of {}/{vdisk} has too few disks then", pool.name);
                 format!("{cache}: it takes nothing more, and empties itself first")
             });
-            return Ok(told.map(|loss| format!("redundancy is given up: {loss}")).chain(emptied).collect());
+            let given_up = told.map(|loss| format!("redundancy is given up: {loss}"));
+            return Ok(given_up.chain(emptied).chain(told_of_caches(pool, &leaving.turned)).collect());
         }
         let named = |loss: &Loss| pool.vdisks.iter().find(|vdisk| vdisk.name.vdisk == loss.vdisk);
         let short: Vec<_> = leaving.losses.iter().filter_map(|loss| Some((named(loss)?, loss.left))).collect();
