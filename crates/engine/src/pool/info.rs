@@ -169,6 +169,9 @@ pub struct VdiskStat {
     pub read_for_write: u64,
     pub packed: u64,
     pub read_packed: u64,
+    pub packed_parts: u64,
+    pub destaged: u64,
+    pub destaged_stripes: u64,
 }
 
 impl Pool {
@@ -305,6 +308,9 @@ impl Pool {
                 read_for_write: counters.read_for_write.get(),
                 packed: counters.packed.get(),
                 read_packed: counters.read_packed.get(),
+                packed_parts: counters.packed_parts.get(),
+                destaged: counters.destaged.get(),
+                destaged_stripes: counters.destaged_stripes.get(),
             },
         }
     }

@@ -334,6 +334,7 @@ mod tests {
             failures_left: u32::from(layout.resiliency.failures()),
             failures_new: Some(u32::from(layout.resiliency.failures())),
             failure: None,
+            packed_use: Default::default(),
             counters: VdiskCounters::default(),
             exports: Vec::new(),
         };

@@ -169,6 +169,7 @@ mod tests {
             failures_left: u32::from(resiliency.failures()),
             failures_new: Some(u32::from(resiliency.failures())),
             failure: None,
+            packed_use: Default::default(),
             counters: VdiskCounters::default(),
             exports: Vec::new(),
         }

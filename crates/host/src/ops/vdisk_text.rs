@@ -5,7 +5,7 @@ use super::table::{Rows, Style, cell, human, pairs, percent};
 use super::text::Text;
 use crate::api::cache::in_words;
 use crate::api::pool::Health;
-use crate::api::vdisk::{Explanation, VdiskInfo, survive};
+use crate::api::vdisk::{Explanation, PackedUse, VdiskCounters, VdiskInfo, survive};
 
 impl Text for Vec<VdiskInfo> {
     fn text(&self, style: Style) -> String {
@@ -74,13 +74,31 @@ impl Text for VdiskInfo {
             ("flushes", counters.flushes.to_string()),
             ("whole stripes", human(counters.whole_stripe_bytes)),
             ("landed", human(counters.landed_bytes)),
-            (
-                "packed",
-                format!("{}, {} read from there", human(counters.packed_bytes), human(counters.packed_read_bytes)),
-            ),
+            ("packed", packed(counters)),
+            ("destaged", destaged(counters)),
             ("reads caused by writes", human(counters.write_caused_read_bytes)),
         ])
     }
+}
+
+/// What went to packed stripes and was read there, with its share of what left, and of what was read.
+fn packed(counters: &VdiskCounters) -> String {
+    let PackedUse { read_percent, write_percent, .. } = counters.packed_use();
+    let share =
+        |share: Option<f64>, of: &str| share.map_or(String::new(), |share| format!(" ({} of {of})", percent(share)));
+    format!(
+        "{}{}, {} read from there{}",
+        human(counters.packed_bytes),
+        share(write_percent, "what left, the rest in whole stripes"),
+        human(counters.packed_read_bytes),
+        share(read_percent, "reads")
+    )
+}
+
+/// What the mover brought out of packed stripes.
+fn destaged(counters: &VdiskCounters) -> String {
+    let (stripes, saved) = (counters.destaged_stripes, counters.packed_use().merges_saved);
+    format!("{} into {stripes} stripes; {saved} merges saved so far", human(counters.destaged_bytes))
 }
 
 /// What becomes of small writes.

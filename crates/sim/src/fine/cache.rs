@@ -111,7 +111,10 @@ pub fn small_writes_lie_on_the_disks_of_the_cache_until_it_is_to_lie_elsewhere()
         assert_eq!(story.disks_of_packs(), first);
         assert_eq!(story.vdisk().counters.read_for_write.get(), 0, "nothing was read for a small write");
         story.prove();
-        assert_eq!(story.vdisk().counters.read_packed.get(), story.packed() * 4096, "what rests there is read there");
+        let counters = &story.vdisk().counters;
+        assert_eq!(counters.read_packed.get(), story.packed() * 4096, "what rests there is read there");
+        assert!(counters.packed_parts.get() <= 60 && counters.packed_parts.get() * 4096 <= counters.packed.get());
+        assert_eq!((counters.destaged.get(), counters.destaged_stripes.get()), (0, 0));
         story.flush();
         story.crash();
         assert_eq!((story.packed() > 30, story.disks_of_packs()), (true, first));
@@ -129,8 +132,12 @@ pub fn small_writes_lie_on_the_disks_of_the_cache_until_it_is_to_lie_elsewhere()
         story.prove();
         story.flush();
         story.crash();
+        let (rests, before) = (story.packed() * 4096, story.vdisk().counters.destaged.get());
         story.set_cache(ByteCount::ZERO, 0);
         story.until_empty();
+        assert_eq!(story.vdisk().counters.destaged.get() - before, rests, "all of it is brought down");
+        let counters = &story.vdisk().counters;
+        assert!(counters.destaged_stripes.get() <= counters.destaged.get() / 4096);
         story.flush();
         story.crash();
         assert_eq!((story.packed(), story.vdisk().cache()), (0, None));

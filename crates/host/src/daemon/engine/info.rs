@@ -188,7 +188,7 @@ fn works(state: info::DiskState) -> bool {
 
 fn vdisk(pool: &info::PoolInfo, vdisk: &info::VdiskInfo) -> VdiskInfo {
     let layout = Layout::from(vdisk.layout);
-    let counters = vdisk.counters;
+    let counted = counted(&vdisk.counters);
     VdiskInfo {
         name: VdiskName { pool: pool.name.clone(), vdisk: vdisk.name.clone() },
         size: vdisk.size.0,
@@ -207,19 +207,27 @@ fn vdisk(pool: &info::PoolInfo, vdisk: &info::VdiskInfo) -> VdiskInfo {
         failures_left: vdisk.failures_left,
         failures_new: vdisk.failures_new,
         failure: vdisk.failure.clone(),
-        counters: VdiskCounters {
-            reads: counters.reads,
-            writes: counters.writes,
-            flushes: counters.flushes,
-            read_bytes: counters.read,
-            written_bytes: counters.written,
-            whole_stripe_bytes: counters.whole,
-            landed_bytes: counters.landed,
-            write_caused_read_bytes: counters.read_for_write,
-            packed_bytes: counters.packed,
-            packed_read_bytes: counters.read_packed,
-        },
+        packed_use: counted.packed_use(),
+        counters: counted,
         exports: Vec::new(),
+    }
+}
+
+fn counted(counters: &info::VdiskStat) -> VdiskCounters {
+    VdiskCounters {
+        reads: counters.reads,
+        writes: counters.writes,
+        flushes: counters.flushes,
+        read_bytes: counters.read,
+        written_bytes: counters.written,
+        whole_stripe_bytes: counters.whole,
+        landed_bytes: counters.landed,
+        write_caused_read_bytes: counters.read_for_write,
+        packed_bytes: counters.packed,
+        packed_read_bytes: counters.read_packed,
+        packed_parts: counters.packed_parts,
+        destaged_bytes: counters.destaged,
+        destaged_stripes: counters.destaged_stripes,
     }
 }
 
