@@ -164,10 +164,12 @@ pub enum Mutant {
     CacheUnitsMiscounted = 78,
     /// A virtual disk has a cache before the labels say that there may be one.
     CacheBitUnannounced = 79,
+    /// A disk that comes to be a journal gives up copies of metadata that too few other disks have.
+    JournalCopiesGivenUp = 80,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 79] = [
+pub const ALL: [Mutant; 80] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -247,6 +249,7 @@ pub const ALL: [Mutant; 79] = [
     Mutant::CacheDroppedFull,
     Mutant::CacheUnitsMiscounted,
     Mutant::CacheBitUnannounced,
+    Mutant::JournalCopiesGivenUp,
 ];
 
 /// The mutant of this name.

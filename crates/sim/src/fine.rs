@@ -3,6 +3,7 @@
 
 pub mod beside;
 pub mod cache;
+pub mod journal;
 pub mod share;
 
 use crate::rig::{Rig, resiliencies};

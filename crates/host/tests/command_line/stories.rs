@@ -269,6 +269,32 @@ weft vdisk show tank/media
     says write cache             none
 ";
 
+pub const JOURNAL: &str = "
+weft vdisk create tank/m --size 64MiB --resiliency mirror --columns 1
+!write tank/m 196608
+weft disk set tank d1 usage=journal --dry-run
+    says it carries the log and nothing else
+    says on it move to the other disks; `weft job list tank` shows how far that is
+weft disk show tank/d1
+    json /usage \"auto\"
+weft disk set tank d1 usage=journal
+    says on it move to the other disks
+weft disk show tank/d1
+    json /usage \"journal\"
+weft disk set tank d1 usage=auto
+weft vdisk create tank/wide --size 64MiB --resiliency parity --columns 4
+weft disk set tank d2 usage=journal --dry-run
+    exit 3
+    says disk d2 cannot be a journal
+    try weft disk add tank
+weft disk set tank d2 usage=journal
+    exit 3
+    says add another disk for data first
+    try weft disk add tank
+weft disk show tank/d2
+    json /usage \"auto\"
+";
+
 pub const RENAMED: &str = "
 weft vdisk create tank/media --size 1GiB
 weft vdisk create tank/vm --size 1GiB

@@ -154,6 +154,13 @@ pub enum Usage {
     Retired,
 }
 
+impl Usage {
+    /// Whether data and metadata leave a disk that is used so: what else it is for, the log, has room of its own.
+    pub fn is_for_no_data(self) -> bool {
+        matches!(self, Usage::Journal | Usage::Retired)
+    }
+}
+
 /// See [`Record::Vdisk`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VdiskRecord {

@@ -51,6 +51,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use upkeep::DiskTurn;
 use vdisks::{CacheWanted, Planned};
 use weft_engine::event::Event;
 use weft_engine::format::Id;
@@ -320,15 +321,8 @@ impl HostEngine {
         self.ask_pool(pool, "disk remove", move |open| upkeep::remove(open, disk, to, now))
     }
 
-    /// Changes what a pool knows of a disk, and whether it is in maintenance. The pool as it is then, and the
-    /// write-back caches that it chooses anew.
-    pub fn disk_set(
-        &self,
-        pool: &str,
-        disk: DiskNo,
-        change: &DiskChange,
-        run: Run,
-    ) -> Answer<(PoolInfo, Vec<CacheTurn>)> {
+    /// Changes what a pool knows of a disk, and whether it is in maintenance: what comes of it.
+    pub fn disk_set(&self, pool: &str, disk: DiskNo, change: &DiskChange, run: Run) -> Answer<DiskTurn> {
         let change = change.clone();
         self.ask_of(pool, "disk set", move |local, pool| upkeep::set_disk(local, pool, disk, change, run))
     }

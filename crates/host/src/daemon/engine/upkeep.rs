@@ -190,15 +190,24 @@ pub async fn remove(open: Rc<OpenPool>, disk: DiskNo, to: Option<DiskNo>, now: u
     Ok(job)
 }
 
-/// Changes what the pool knows of a disk, then whether it is in maintenance. The pool as it is then, and the caches
-/// that it chooses anew.
+/// What a change of a disk comes to.
+pub struct DiskTurn {
+    /// The pool then; now, where nothing was changed yet.
+    pub now: PoolInfo,
+    /// The write-back caches that it chooses anew.
+    pub turned: Vec<CacheTurn>,
+    /// What becomes of what the disk holds, where it is to take no more data by itself and nothing was changed yet.
+    pub leaving: Option<Answer<Leaving>>,
+}
+
+/// Changes what the pool knows of a disk, then whether it is in maintenance.
 pub async fn set_disk(
     local: Rc<Local<Pools>>,
     pool: String,
     disk: DiskNo,
     asked: DiskChange,
     run: Run,
-) -> Answer<(PoolInfo, Vec<CacheTurn>)> {
+) -> Answer<DiskTurn> {
     let open = local.state().pool(&pool)?;
     let then = DisksThen::Changed(disk, asked.usage.map(engine_usage), asked.media.map(engine_media));
     let rests_only = DiskChange { maintenance: None, ..asked.clone() } == DiskChange::default();
@@ -233,7 +242,9 @@ pub async fn set_disk(
         Run::Dry => open.pool.plan_caches_then(&then),
         Run::Real => review_caches(open.clone()).await?,
     };
-    Ok((info::pool(&open, local.world().now()), turned))
+    let leaving = matches!(asked.usage, Some(Usage::Retired | Usage::Journal | Usage::Manual)) && run == Run::Dry;
+    let leaving = leaving.then(|| open.pool.plan_disk_remove(disk, Instead::Nothing).map_err(ApiError::from));
+    Ok(DiskTurn { now: info::pool(&open, local.world().now()), turned, leaving })
 }
 
 /// The engine's error, with disks called by their names.

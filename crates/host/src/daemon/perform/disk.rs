@@ -2,7 +2,7 @@
 
 use super::Seen;
 use super::job::already;
-use crate::api::cache::{CacheInfo, in_words};
+use super::leaving::told_of_caches;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobAction, JobInfo, JobKind, StartKind};
 use crate::api::pool::{DiskInfo, DiskState, PoolInfo, Usage};
@@ -365,15 +365,18 @@ impl Daemon {
             maintenance,
             power_protected: request.power_protected.filter(|said| power_said(disk) != *said),
         };
-        let planned = self.change_disk(pool, disk, no, (&change, again), Run::Dry).map_err(|error| {
+        let (turned, leaving) = self.change_disk(pool, disk, no, (&change, again), Run::Dry).map_err(|error| {
             match change.power_protected {
                 Some(_) => error.or_hint(|| DiskShow::of(format!("{}/{}", pool.name, disk.name)).line()),
                 None => error,
             }
         })?;
         let mut lines = told(disk, &change);
-        lines.extend(self.told_of_leaving(pool, disk, no, &change));
-        lines.extend(told_of_caches(pool, &planned));
+        if let (Some(usage), Some(leaving)) = (change.usage, leaving) {
+            let name = change.name.as_deref().unwrap_or(&disk.name);
+            lines.extend(self.told_of_leaving(pool, (disk, name), usage, leaving)?);
+        }
+        lines.extend(told_of_caches(pool, &turned));
         if again {
             lines.push("it failed, and is given another chance: what it missed is brought to it".into());
         }
@@ -388,7 +391,7 @@ impl Daemon {
     }
 
     /// Changes what the pool knows of a disk, whether it rests, and uses it again that failed. The caches that the pool
-    /// chooses anew.
+    /// chooses anew, and what becomes of what the disk holds.
     fn change_disk(
         &self,
         pool: &PoolInfo,
@@ -396,54 +399,21 @@ impl Daemon {
         no: DiskNo,
         (change, again): (&DiskChange, bool),
         run: Run,
-    ) -> Answer<Vec<CacheTurn>> {
-        let mut turned = Vec::new();
+    ) -> Answer<(Vec<CacheTurn>, Option<Answer<Leaving>>)> {
+        let (mut turned, mut leaving) = (Vec::new(), None);
         if *change != DiskChange::default() {
-            let (now, caches) = self.parts.engine.disk_set(&pool.name, no, change, run)?;
+            let turn = self.parts.engine.disk_set(&pool.name, no, change, run)?;
             if run == Run::Real {
-                self.note_open(&[now]);
+                self.note_open(&[turn.now]);
             }
-            turned = caches;
+            (turned, leaving) = (turn.turned, turn.leaving);
         }
         match (again, run) {
             (false, _) => {}
             (true, Run::Dry) => drop(self.may_try_again(pool, disk)?),
             (true, Run::Real) => self.try_again(pool, disk)?,
         }
-        Ok(turned)
-    }
-
-    /// What becomes of the data of a disk that shall take no more of it, one line each.
-    fn told_of_leaving(&self, pool: &PoolInfo, disk: &DiskInfo, no: DiskNo, change: &DiskChange) -> Vec<String> {
-        let leaving = || self.parts.engine.validate_disk_removal(&pool.name, no, Instead::Nothing);
-        match change.usage {
-            Some(Usage::Retired) => {
-                let name = change.name.as_ref().unwrap_or(&disk.name);
-                vec![match leaving() {
-                    Ok(Leaving { moves, losses, .. }) => match losses.first() {
-                        None => format!(
-                            "{moves} on it move to the other disks; `{}` takes it out",
-                            DiskRemove::of(&pool.name, name).line()
-                        ),
-                        Some(loss) => format!(
-                            "{moves} on it move to the other disks; as {}/{} finds too few disks without it, it still \
-                             takes new data",
-                            pool.name, loss.vdisk
-                        ),
-                    },
-                    Err(error) => format!(
-                        "what is on it moves to the other disks as far as that goes: {}; `{}` makes room",
-                        error.message,
-                        DiskAdd::some(&pool.name).line()
-                    ),
-                }]
-            }
-            Some(Usage::Manual) => {
-                let losses = leaving().map(|leaving| leaving.losses).unwrap_or_default();
-                losses.iter().map(|loss| format!("{}/{}: {loss}", pool.name, loss.vdisk)).collect()
-            }
-            _ => Vec::new(),
-        }
+        Ok((turned, leaving))
     }
 
     /// Finds the disk that failed where it was: what is there is the disk, whole.
@@ -477,20 +447,6 @@ impl Daemon {
     }
 }
 
-/// The caches that the pool chooses anew, one line each.
-pub(super) fn told_of_caches(pool: &PoolInfo, turned: &[CacheTurn]) -> Vec<String> {
-    let before = |vdisk: &str| {
-        let found = pool.vdisks.iter().find(|found| found.name.vdisk == vdisk);
-        found.and_then(|found| found.write_cache.clone()).map(|cache| CacheInfo { drains: false, ..cache })
-    };
-    let told = turned.iter().map(|CacheTurn { vdisk, to, disks, .. }| {
-        let to = to.map(|to| CacheInfo::new(to, disks.clone()));
-        let (was, will) = (in_words(before(vdisk).as_ref(), true), in_words(to.as_ref(), false));
-        format!("{}/{vdisk}: write cache {was} -> {will}", pool.name)
-    });
-    told.collect()
-}
-
 /// What a change of a disk means, one line each.
 fn told(disk: &DiskInfo, change: &DiskChange) -> Vec<String> {
     let mut lines = Vec::new();
@@ -498,7 +454,7 @@ fn told(disk: &DiskInfo, change: &DiskChange) -> Vec<String> {
         let before = disk.usage.map(|usage| format!("{usage} -> ")).unwrap_or_default();
         lines.push(format!("usage {before}{usage}"));
         if usage == Usage::Journal {
-            lines.push("no new data goes to it, and a copy of the log moves to it".into());
+            lines.push("it carries the log and nothing else: a copy of that moves to it".into());
         }
     }
     lines.extend(change.media.map(|media| format!("media {} -> {media}", disk.media)));
