@@ -16,9 +16,8 @@ from machine import MIB, PATIENCE, Machine
 from report import Case
 
 SIZE = 64 * MIB
-# What a well-behaved client may have to wait at most, in seconds; on a machine without hardware help anything takes
-# longer.
-# A connection that the kernel drops in a crowd is asked for again after a second, and after three.
+# What a well-behaved client may have to wait at most, in seconds (a connection that the kernel drops is asked for again
+# after one, and after three); on a machine without hardware help anything takes longer.
 LATENCY = 5.0 if not os.environ.get("WEFT_VM") else 30.0
 LAYOUT = ["--resiliency", "mirror", "--copies", "2", "--columns", "1"]
 # Hostile clients at a time.

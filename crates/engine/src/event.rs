@@ -2,7 +2,7 @@
 //! simulator's trace.
 
 use crate::format::Id;
-use crate::format::record::JobState;
+use crate::format::record::{CacheRecord, JobState};
 use crate::units::{DiskNo, DiskOffset, JobNo, Nanos};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -134,6 +134,15 @@ pub enum Event {
         /// Which.
         disk: DiskNo,
     },
+    /// The pool chose the write-back cache of a virtual disk anew, for its disks have changed.
+    CacheChosen {
+        /// The name of the virtual disk.
+        vdisk: String,
+        /// What it had.
+        from: Option<CacheRecord>,
+        /// What it has from now on.
+        to: Option<CacheRecord>,
+    },
     /// The log is carried by other disks than before.
     LogMoved {
         /// By these.
@@ -240,18 +249,15 @@ impl fmt::Display for Event {
             }
             Event::DiskAdded { disk } => write!(f, "disk {disk} joined the pool"),
             Event::DiskRemoved { disk } => write!(f, "disk {disk} left the pool"),
-            Event::LogMoved { disks } => {
+            Event::CacheChosen { vdisk, from, to } => {
+                write!(f, "the write-back cache of {vdisk} is chosen anew (auto): ")?;
+                cache(f, from)?;
+                f.write_str(" -> ")?;
+                cache(f, to)
+            }
+            Event::LogMoved { disks: on } => {
                 f.write_str("the log is on ")?;
-                for (nth, disk) in disks.iter().enumerate() {
-                    let before = if nth == 0 {
-                        ""
-                    } else if nth + 1 < disks.len() {
-                        ", "
-                    } else {
-                        " and "
-                    };
-                    write!(f, "{before}disk {disk}")?;
-                }
+                disks(f, on)?;
                 f.write_str(" now")
             }
             Event::SpareUsed { disk } => write!(f, "disk {disk}, a hot spare, takes the place of another disk"),
@@ -267,4 +273,28 @@ impl fmt::Display for Event {
             Event::PoolFailed { reason } => write!(f, "pool accepts no more writes: {reason}"),
         }
     }
+}
+
+/// Writes which disks, with commas between them.
+fn disks(f: &mut fmt::Formatter<'_>, disks: &[DiskNo]) -> fmt::Result {
+    for (nth, disk) in disks.iter().enumerate() {
+        let before = if nth == 0 {
+            ""
+        } else if nth + 1 < disks.len() {
+            ", "
+        } else {
+            " and "
+        };
+        write!(f, "{before}disk {disk}")?;
+    }
+    Ok(())
+}
+
+/// Writes how large a cache is, and on which disks.
+fn cache(f: &mut fmt::Formatter<'_>, cache: &Option<CacheRecord>) -> fmt::Result {
+    let Some(cache) = cache else { return f.write_str("none") };
+    write!(f, "{} on ", cache.size)?;
+    let on: Vec<DiskNo> = (0..u64::BITS as u16).filter(|no| cache.disks >> no & 1 == 1).map(DiskNo).collect();
+    disks(f, &on)?;
+    write!(f, ", {}", cache.layout.resiliency())
 }

@@ -164,14 +164,16 @@ pub enum Mutant {
     CacheUnitsMiscounted = 78,
     /// A virtual disk has a cache before the labels say that there may be one.
     CacheBitUnannounced = 79,
+    /// A disk that comes to be a journal gives up copies of metadata that too few other disks have.
+    JournalCopiesGivenUp = 80,
     /// The log has two copies, whatever the layouts survive.
-    LogCopiesTooFew = 85,
+    LogCopiesTooFew = 81,
     /// What follows the log carries it before it has all of it.
-    FollowerNamedEarly = 86,
+    FollowerNamedEarly = 82,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 81] = [
+pub const ALL: [Mutant; 82] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -251,6 +253,7 @@ pub const ALL: [Mutant; 81] = [
     Mutant::CacheDroppedFull,
     Mutant::CacheUnitsMiscounted,
     Mutant::CacheBitUnannounced,
+    Mutant::JournalCopiesGivenUp,
     Mutant::LogCopiesTooFew,
     Mutant::FollowerNamedEarly,
 ];

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use weft_engine::format::label::DiskPlan;
-use weft_engine::format::record::{Away, DiskRecord, Media, PowerProtected, Usage, VdiskRecord};
+use weft_engine::format::record::{Away, CacheChoice, DiskRecord, Media, PowerProtected, Usage, VdiskRecord};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::room::{Room, unusable};
 use weft_engine::segment::Map;
@@ -97,6 +97,7 @@ fn map_of(layout: Layout) -> (Map, TableNo) {
         tables: Vec::new(),
         fine_share: None,
         cache: None,
+        cache_choice: CacheChoice::Auto,
     };
     let (id, _) = map.new_vdisk(vdisk, layout, 0);
     let table = map.vdisks[&id].tables[0];

@@ -3,6 +3,7 @@
 
 pub mod beside;
 pub mod cache;
+pub mod journal;
 pub mod share;
 
 use crate::rig::{Rig, resiliencies};
@@ -34,11 +35,17 @@ struct Story {
 
 impl Story {
     fn new(seed: u64, resiliency: Resiliency) -> Story {
+        Story::with_more(seed, resiliency, 0)
+    }
+
+    /// Begins one with `more` disks that are not the pool's yet.
+    fn with_more(seed: u64, resiliency: Resiliency, more: usize) -> Story {
         let world = SimWorld::new(seed, Scheduling::Random);
         let mut rng = world.rng("story");
         let columns = resiliency.columns_min().max(2);
         let layout = Layout::new(resiliency, columns, ByteCount::kib(16)).unwrap();
-        let mut rig = Rig::new(world, layout.slots() + 1, ByteCount::mib(24));
+        let mut rig = Rig::new(world, layout.slots() + 1 + more, ByteCount::mib(24));
+        rig.members -= more;
         rig.options.tuning.fine_share = 500;
         // Nothing is moved down unless a story says so.
         rig.options.tuning.idle_land = Nanos::secs(100_000);

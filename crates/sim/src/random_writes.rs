@@ -8,7 +8,7 @@ use crate::{disk::SimDisk, world::Scheduling, world::SimWorld};
 use std::fmt;
 use std::rc::Rc;
 use weft_engine::format::Id;
-use weft_engine::format::record::{Media, Usage};
+use weft_engine::format::record::{CacheChoice, Media, Usage};
 use weft_engine::io::{Buf, Disk};
 use weft_engine::pool::NewDisk;
 use weft_engine::pool::cache::CacheAsk;
@@ -141,7 +141,7 @@ fn add_cache(bench: &Bench, count: usize) {
             disks |= 1 << pool.disk_add(new, Usage::ManualSelect).await.expect("it joins");
         }
         let ask = CacheAsk { size: CACHE, disks };
-        pool.vdisk_set_cache("vdisk", Some(&ask)).await.expect("there is room");
+        pool.vdisk_set_cache("vdisk", Some(&ask), CacheChoice::Typed).await.expect("there is room");
     });
 }
 

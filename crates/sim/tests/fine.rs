@@ -96,3 +96,33 @@ fn a_cache_that_survives_less_is_refused() {
 fn a_disk_of_a_cache_leaves_once_that_has_emptied_itself() {
     fine::cache::a_disk_of_a_cache_leaves_once_that_has_emptied_itself();
 }
+
+#[test]
+fn a_cache_that_the_pool_chooses_follows_its_disks_and_a_typed_one_does_not() {
+    fine::cache::a_cache_that_the_pool_chooses_follows_its_disks_and_a_typed_one_does_not();
+}
+
+#[test]
+fn a_crash_while_caches_are_chosen_anew_loses_nothing() {
+    fine::cache::a_crash_while_caches_are_chosen_anew_loses_nothing();
+}
+
+#[test]
+fn a_disk_that_becomes_a_journal_carries_the_log_and_nothing_else() {
+    fine::journal::a_disk_that_becomes_a_journal_carries_the_log_and_nothing_else();
+}
+
+#[test]
+fn a_crash_while_a_disk_becomes_a_journal_loses_nothing_and_it_goes_on() {
+    fine::journal::a_crash_while_a_disk_becomes_a_journal_loses_nothing_and_it_goes_on();
+}
+
+#[test]
+fn what_no_other_disk_can_have_stays_on_a_journal_until_there_is_one() {
+    fine::journal::what_no_other_disk_can_have_stays_on_a_journal_until_there_is_one();
+}
+
+#[test]
+fn a_journal_keeps_the_copies_of_metadata_that_too_few_others_have() {
+    fine::journal::a_journal_keeps_the_copies_of_metadata_that_too_few_others_have();
+}

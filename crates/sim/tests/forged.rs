@@ -19,7 +19,8 @@ use weft_engine::format::batch::BATCH_HEAD;
 use weft_engine::format::label::{DiskPlan, Label};
 use weft_engine::format::page::PAGE_MAGIC;
 use weft_engine::format::record::{
-    ChunkRecord, DiskRecord, JobKind, JobRecord, JobState, PageRun, PoolRecord, Record, VdiskRecord, decode,
+    CacheChoice, ChunkRecord, DiskRecord, JobKind, JobRecord, JobState, PageRun, PoolRecord, Record, VdiskRecord,
+    decode,
 };
 use weft_engine::geometry::Resiliency;
 use weft_engine::io::Disk;
@@ -93,6 +94,7 @@ fn a_pool_that_contradicts_itself_does_not_open() {
             tables,
             fine_share: None,
             cache: None,
+            cache_choice: CacheChoice::Auto,
         })
     };
     let (_, records) = checkpoint_of(&story.images()[0]);

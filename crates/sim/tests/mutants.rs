@@ -226,7 +226,10 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
         Mutant::CacheDroppedFull => Catcher::Storm(Profile::Cached, 16_000_000),
         Mutant::CacheUnitsMiscounted => Catcher::Storm(Profile::Cached, 16_000_014),
         Mutant::CacheBitUnannounced => Catcher::Story(fine::cache::a_cache_that_survives_less_is_refused),
-        Mutant::CutBatchForgotten => Catcher::Storm(Profile::Split, 10_000_435),
+        Mutant::JournalCopiesGivenUp => {
+            Catcher::Story(fine::journal::a_journal_keeps_the_copies_of_metadata_that_too_few_others_have)
+        }
+        Mutant::CutBatchForgotten => Catcher::Storm(Profile::Split, 10_000_394),
         Mutant::LateCopyForgotten => Catcher::Storm(Profile::Many, 4_001_838),
         Mutant::PackMemoryUncounted => Catcher::Story(fine::packed_units_are_no_more_than_their_memory_takes),
         Mutant::PackBitUnannounced | Mutant::PackBitGoesEarly => {

@@ -1,6 +1,8 @@
 //! Records and entries of the tree in words.
 
-use crate::format::record::{self, JobKind, OWNER_METADATA, Record, SegmentRecord, TableRecord};
+use crate::format::record::{
+    self, CacheChoice, JobKind, OWNER_METADATA, Record, SegmentRecord, TableRecord, VdiskRecord,
+};
 use crate::store::meta::conf::{self, CONF};
 use crate::store::meta::room::ROOM;
 use crate::store::meta::sheets::SHEETS;
@@ -56,13 +58,14 @@ fn in_words(record: &Record<'_>) -> (&'static str, String) {
         Record::Vdisk(vdisk) => (
             "VDISK",
             format!(
-                "{}: {:?}, {}, sectors of {}, {}, tables {:?}",
+                "{}: {:?}, {}, sectors of {}, {}, tables {:?}{}",
                 vdisk.id,
                 vdisk.name,
                 vdisk.size,
                 vdisk.sector,
                 if vdisk.fixed { "fixed" } else { "thin" },
-                vdisk.tables
+                vdisk.tables,
+                cache_of(vdisk)
             ),
         ),
         Record::VdiskDrop(id) => ("VDISK_DROP", id.to_string()),
@@ -145,6 +148,18 @@ fn done_in_words(record: &Record<'_>) -> (&'static str, String) {
             ("EVENT", format!("{}: {warning}{} ms: {:?}", event.no, event.at_ms, event.text))
         }
         other => unreachable!("{other:?} says what there is"),
+    }
+}
+
+/// The write-back cache of a virtual disk, where there is one or its owner said that there is to be none.
+fn cache_of(vdisk: &VdiskRecord) -> String {
+    match (vdisk.cache, vdisk.cache_choice) {
+        (None, CacheChoice::Auto) => String::new(),
+        (None, CacheChoice::Typed) => ", no cache (typed)".into(),
+        (Some(cache), choice) => {
+            let by = if choice == CacheChoice::Auto { "auto" } else { "typed" };
+            format!(", cache of {} on disks {:#b}, {} ({by})", cache.size, cache.disks, cache.layout)
+        }
     }
 }
 

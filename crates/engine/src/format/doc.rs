@@ -43,7 +43,7 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
         layout!(RecordHead { kind pad_0 len }),
         layout!(PoolBody { next_segment next_table next_vdisk next_job next_disk pad_0 }),
         layout!(DiskBody { no media usage slabs disk_len name domain away maintenance retired_from power pad_0 }),
-        layout!(VdiskBody { id sector size fixed pad_0 fine_share table_count tables name }),
+        layout!(VdiskBody { id sector size fixed cache_choice fine_share table_count tables name }),
         layout!(CacheBody { size disks layout }),
         layout!(DropBody { id pad_0 }),
         layout!(LayoutBody { resiliency copies columns pad_0 interleave }),

@@ -2,14 +2,18 @@
 
 use super::Pool;
 use crate::error::Result;
+use crate::event::Event;
 use crate::fail;
-use crate::format::record::{CacheRecord, Media, Record, Usage};
+use crate::format::record::{
+    Away, CacheChoice, CacheRecord, DiskRecord, Media, PowerProtected, Record, Usage, VdiskRecord,
+};
 use crate::geometry::{Layout, Resiliency};
 use crate::mutant::{self, Mutant};
 use crate::segment::{DiskRoom, Map, handed_on};
 use crate::units::{BLOCK, ByteCount, DiskNo, Nanos, SegmentNo, VdiskNo};
 use crate::vdisk::Vdisk;
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -33,6 +37,28 @@ pub struct CacheAsk {
     /// The disks that it may lie on, one bit each; 0: those that it lies on already, or every solid-state disk that
     /// takes data.
     pub disks: u64,
+}
+
+/// A write-back cache that the pool chooses anew.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CacheTurn {
+    /// The name of the virtual disk.
+    pub vdisk: String,
+    /// What it has.
+    pub from: Option<CacheRecord>,
+    /// What it gets.
+    pub to: Option<CacheRecord>,
+    /// The names of the disks of that.
+    pub disks: Vec<String>,
+}
+
+/// Disks that are other than they are now, to see what comes of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DisksThen {
+    /// Those of these capacities, media and names join, to be used so.
+    Joined(Vec<(ByteCount, Media, String)>, Usage),
+    /// One is used so, and is of this medium; `None`: that stays.
+    Changed(DiskNo, Option<Usage>, Option<Media>),
 }
 
 /// What caches there may be of one virtual disk.
@@ -102,6 +128,94 @@ impl Pool {
         (size >= range.least).then_some(CacheAsk { size, disks })
     }
 
+    /// The caches that the pool is to choose, and that do not suit its disks as they are now: there is none and could
+    /// be one, or too few of its disks take data. Disks that are away for a while still count, and a cache that has
+    /// enough is left alone, however many more there are.
+    pub fn plan_caches(&self) -> Vec<CacheTurn> {
+        if self.store.check_changeable().is_err() {
+            return Vec::new();
+        }
+        self.vdisks().iter().filter_map(|vdisk| self.plan_auto_cache(vdisk)).collect()
+    }
+
+    fn plan_auto_cache(&self, vdisk: &Vdisk) -> Option<CacheTurn> {
+        let VdiskRecord { name, cache: from, cache_choice, .. } =
+            self.store.map.borrow().vdisks.get(&vdisk.id()).cloned()?;
+        if cache_choice == CacheChoice::Typed || from.is_some_and(|cache| self.has_its_disks(&cache)) {
+            return None;
+        }
+        let ask = self.suggest_cache(vdisk.layout(), vdisk.disks(), 0);
+        let to = ask.and_then(|ask| self.plan_cache(vdisk.layout(), &ask).ok());
+        let map = self.store.map.borrow();
+        let named = map.disks.values().filter(|disk| to.is_some_and(|to| to.disks >> disk.record.no & 1 == 1));
+        let disks = named.map(|disk| disk.record.name.clone()).collect();
+        (from != to).then_some(CacheTurn { vdisk: name, from, to, disks })
+    }
+
+    /// Whether as many disks as a cache needs are for data, whether they are there or not.
+    fn has_its_disks(&self, cache: &CacheRecord) -> bool {
+        let map = self.store.map.borrow();
+        let takes = |disk: &&DiskRoom| {
+            cache.disks >> disk.record.no & 1 == 1
+                && matches!(disk.record.usage, Usage::ManualSelect | Usage::AutoSelect)
+        };
+        map.disks.values().filter(takes).count() >= cache.layout.slots()
+    }
+
+    /// What [`Pool::plan_caches`] would say if the disks were other than they are. Changes nothing.
+    pub fn plan_caches_then(&self, then: &DisksThen) -> Vec<CacheTurn> {
+        let before = self.store.map.borrow().disks.clone();
+        match then {
+            DisksThen::Joined(disks, usage) => disks.iter().for_each(|disk| self.imagine_disk(disk, *usage)),
+            DisksThen::Changed(no, usage, media) => {
+                if let Some(disk) = self.store.map.borrow_mut().disks.get_mut(no) {
+                    disk.record.usage = usage.unwrap_or(disk.record.usage);
+                    disk.record.media = media.unwrap_or(disk.record.media);
+                }
+            }
+        }
+        let planned = self.plan_caches();
+        self.store.map.borrow_mut().disks = before;
+        planned
+    }
+
+    fn imagine_disk(&self, (capacity, media, name): &(ByteCount, Media, String), usage: Usage) {
+        let Ok(plan) = self.plan_disk_add(*capacity, name) else { return };
+        let no = self.unused_disk_no();
+        let record = DiskRecord {
+            no,
+            media: *media,
+            usage,
+            slabs: plan.slabs,
+            disk_len: plan.disk_len,
+            name: name.clone(),
+            domain: String::new(),
+            away: Away::No,
+            maintenance: false,
+            retired_from: Usage::AutoSelect,
+            power: PowerProtected::Auto,
+        };
+        let room = DiskRoom::empty(record);
+        self.store.map.borrow_mut().disks.insert(no, room);
+    }
+
+    /// Chooses the caches anew that [`Pool::plan_caches`] finds, and tells of each. What lies elsewhere leaves by
+    /// itself.
+    pub async fn review_caches(&self) -> Result<Vec<CacheTurn>> {
+        let mut turned = Vec::new();
+        for vdisk in self.vdisks() {
+            let Some(turn) = self.plan_auto_cache(&vdisk).filter(|_| self.store.check_changeable().is_ok()) else {
+                continue;
+            };
+            let ask = turn.to.map(|CacheRecord { size, disks, .. }| CacheAsk { size, disks });
+            self.vdisk_set_cache(&turn.vdisk, ask.as_ref(), CacheChoice::Auto).await?;
+            let CacheTurn { vdisk, from, to, .. } = turn.clone();
+            self.store.world.emit(Event::CacheChosen { vdisk, from, to });
+            turned.push(turn);
+        }
+        Ok(turned)
+    }
+
     /// Plans a write-back cache above stripes of `below`.
     pub fn plan_cache(&self, below: Layout, ask: &CacheAsk) -> Result<CacheRecord> {
         self.plan_cache_with(below, ask, 0)
@@ -158,8 +272,9 @@ impl Pool {
         now.since(seen.1) < EMPTIES_WITHIN
     }
 
-    /// Gives a virtual disk this write-back cache from now on. What lies elsewhere leaves by itself.
-    pub async fn vdisk_set_cache(&self, name: &str, ask: Option<&CacheAsk>) -> Result<()> {
+    /// Gives a virtual disk this write-back cache from now on, which is whose `choice`. What lies elsewhere leaves by
+    /// itself.
+    pub async fn vdisk_set_cache(&self, name: &str, ask: Option<&CacheAsk>, choice: CacheChoice) -> Result<()> {
         let (_, planned) = self.plan_vdisk_cache(name, ask)?;
         if planned.is_some() && !mutant::active(Mutant::CacheBitUnannounced) {
             self.store.announce_caches().await?;
@@ -169,7 +284,7 @@ impl Pool {
         let record = {
             let mut map = self.store.map.borrow_mut();
             let record = map.vdisks.get_mut(&vdisk.id()).expect("an open virtual disk has its record");
-            record.cache = cache;
+            (record.cache, record.cache_choice) = (cache, choice);
             record.clone()
         };
         self.store.append_all(vec![Record::Vdisk(record)]);

@@ -3,7 +3,7 @@
 use super::Pool;
 use super::leaving::{Instead, losses_without, survivable};
 use crate::format::Id;
-use crate::format::record::{Away, CacheRecord, Media, Usage};
+use crate::format::record::{Away, CacheChoice, CacheRecord, Media, Usage};
 use crate::geometry::Layout;
 use crate::health::{DiskFacts, disk_health, disk_state, pool_health, vdisk_health};
 use crate::io::WriteCache;
@@ -136,6 +136,8 @@ pub struct VdiskInfo {
     pub fine_share: Option<u16>,
     /// Its write-back cache.
     pub cache: Option<CacheRecord>,
+    /// Who says what that is, also where there is none.
+    pub cache_choice: CacheChoice,
     /// Whether that takes nothing now, and empties itself.
     pub drains: bool,
     /// How many bytes packed stripes of it may have, as things stand now; 0: small writes are merged.
@@ -169,6 +171,9 @@ pub struct VdiskStat {
     pub read_for_write: u64,
     pub packed: u64,
     pub read_packed: u64,
+    pub packed_parts: u64,
+    pub destaged: u64,
+    pub destaged_stripes: u64,
 }
 
 impl Pool {
@@ -287,6 +292,7 @@ impl Pool {
             fine_share: record.fine_share,
             packed_max: vdisk.packs_layout().data_len() * stripes_max,
             cache: record.cache,
+            cache_choice: record.cache_choice,
             drains: vdisk.drains(),
             health,
             degraded_segments,
@@ -305,6 +311,9 @@ impl Pool {
                 read_for_write: counters.read_for_write.get(),
                 packed: counters.packed.get(),
                 read_packed: counters.read_packed.get(),
+                packed_parts: counters.packed_parts.get(),
+                destaged: counters.destaged.get(),
+                destaged_stripes: counters.destaged_stripes.get(),
             },
         }
     }

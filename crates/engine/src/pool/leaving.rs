@@ -8,6 +8,7 @@
 //! 3. Where another disk takes the place of the one that leaves, what is short of disks already loses nothing by it.
 
 use super::Pool;
+use super::cache::{CacheTurn, DisksThen};
 use crate::error::Result;
 use crate::fail;
 use crate::format::label::DiskPlan;
@@ -42,6 +43,8 @@ pub struct Leaving {
     pub losses: Vec<Loss>,
     /// Virtual disks whose write-back caches would have too few disks, and empty themselves.
     pub caches: Vec<String>,
+    /// Write-back caches that the pool chooses anew then.
+    pub turned: Vec<CacheTurn>,
 }
 
 /// A virtual disk that finds too few disks for its layout.
@@ -162,7 +165,13 @@ impl Pool {
             );
         }
         let caches = caches.iter().map(|id| map.vdisks[id].name.clone()).collect();
-        Ok(Leaving { moves: ByteCount(bytes), losses: losses_without(&map, no, instead), caches })
+        let losses = losses_without(&map, no, instead);
+        drop(map);
+        let turned = match instead {
+            Instead::Nothing => self.plan_caches_then(&DisksThen::Changed(no, Some(Usage::Retired), None)),
+            _ => Vec::new(),
+        };
+        Ok(Leaving { moves: ByteCount(bytes), losses, caches, turned })
     }
 }
 

@@ -74,14 +74,7 @@ impl Pool {
         let capacity = new.disk.shape().capacity;
         let plan = self.plan_disk_add(capacity, &new.name)?;
         wipe(&new.disk, &plan).await?;
-        let no = {
-            let members = self.store.members.borrow();
-            let map = self.store.map.borrow();
-            let unused = |no: &DiskNo| !members.contains_key(no) && !map.disks.contains_key(no);
-            let next = map.next_disk();
-            let all = (0..DISKS_MAX as u16).map(|nth| DiskNo((next.0 + nth) % DISKS_MAX as u16));
-            all.into_iter().find(unused).expect("there are fewer than that")
-        };
+        let no = self.unused_disk_no();
         // There is no metadata on it, and none that it lacks: it is current.
         let member = Member::new(new.id, plan, Some(new.disk), true);
         self.store.members.borrow_mut().insert(no, member);
@@ -120,6 +113,16 @@ impl Pool {
         self.store.signals.room.notify();
         self.store.log.pressure.notify();
         Ok(no)
+    }
+
+    /// The number of a disk that joins.
+    pub(super) fn unused_disk_no(&self) -> DiskNo {
+        let members = self.store.members.borrow();
+        let map = self.store.map.borrow();
+        let unused = |no: &DiskNo| !members.contains_key(no) && !map.disks.contains_key(no);
+        let next = map.next_disk();
+        let mut all = (0..DISKS_MAX as u16).map(|nth| DiskNo((next.0 + nth) % DISKS_MAX as u16));
+        all.find(unused).expect("there are fewer than that")
     }
 
     /// Empties disk `no` and takes it out of the pool; `to` takes its place as far as that goes. Returns the job that

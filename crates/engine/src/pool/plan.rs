@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fail;
 use crate::format::page::CHUNK_ENTRIES;
 use crate::format::record::{
-    JobRecord, JobState, Media, PowerProtected, SettingsRecord, TABLE_LEN, VDISK_LEN, VdiskRecord,
+    CacheChoice, JobRecord, JobState, Media, PowerProtected, SettingsRecord, TABLE_LEN, VDISK_LEN, VdiskRecord,
 };
 use crate::geometry::{Layout, Resiliency};
 use crate::io::WriteCache;
@@ -407,6 +407,7 @@ impl VdiskPlan {
             tables: alloc::vec::Vec::new(),
             fine_share: None,
             cache: None,
+            cache_choice: CacheChoice::Auto,
         }
     }
 }

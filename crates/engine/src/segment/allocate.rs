@@ -500,7 +500,7 @@ pub fn chunks_for(layout: Layout, size: ByteCount) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::record::{Away, DiskRecord, Media, PowerProtected, VdiskRecord};
+    use crate::format::record::{Away, CacheChoice, DiskRecord, Media, PowerProtected, VdiskRecord};
     use crate::geometry::Resiliency;
     use crate::units::VdiskNo;
     use alloc::string::String;
@@ -524,16 +524,16 @@ mod tests {
             };
             map.add_disk(record, ByteCount::gib(1));
         }
-        let (name, size) = (String::from("vdisk"), ByteCount::gib(1));
         let vdisk = VdiskRecord {
             id: VdiskNo(0),
-            name,
-            size,
+            name: String::from("vdisk"),
+            size: ByteCount::gib(1),
             sector: 4096,
             fixed: true,
             tables: Vec::new(),
             fine_share: None,
             cache: None,
+            cache_choice: CacheChoice::Auto,
         };
         let (id, _) = map.new_vdisk(vdisk, layout, 0);
         let table = map.vdisks[&id].tables[0];

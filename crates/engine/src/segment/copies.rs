@@ -8,6 +8,7 @@
 //! 2. A copy is given up only for a disk that leaves, while as many others can be read as virtual disks survive
 //!    failures, and one more; two at least ([`Map::may_vanish`]).
 
+use super::allocate::SLABS_KEPT;
 use super::drain::Known;
 use super::{DiskRoom, Map, Segment};
 use crate::error::Result;
@@ -92,6 +93,9 @@ impl Map {
     pub fn may_vanish(&self, record: &SegmentRecord, no: DiskNo) -> bool {
         let others = self.readable_copies(record) & !(1 << no);
         let survived = self.tables.values().map(|table| table.record.layout.failures()).max().unwrap_or(0);
+        if mutant::active(Mutant::JournalCopiesGivenUp) && record.owner == OWNER_METADATA && others != 0 {
+            return true;
+        }
         record.owner == OWNER_METADATA && others.count_ones() as usize > survived.max(1)
     }
 
@@ -107,13 +111,21 @@ impl Map {
         record.slabs.iter().flatten().map(|at| at.disk).filter(readable).fold(0, |set, no| set | 1 << no)
     }
 
-    /// Gives up the copy of metadata in `slot`, which lies on a retired disk, where [`Map::may_vanish`]. Returns the
-    /// record of it, the slab, which stays taken until it has drained, and what those hold who know it.
+    /// Whether a slot that lies on journal disk `no` has another place, or can be done without. The last slabs of other
+    /// disks are none: they are for overwriting, and what came to the journal for want of them would follow for ever.
+    pub fn may_leave_journal(&self, segment: SegmentNo, slot: usize, no: DiskNo) -> bool {
+        let home = self.home_for(segment, slot, None).and_then(|home| self.disks.get(&home));
+        let vanishes = || self.segments.get(&segment).is_some_and(|segment| self.may_vanish(&segment.record, no));
+        home.is_some_and(|home| home.free.count() > SLABS_KEPT) || vanishes()
+    }
+
+    /// Gives up the copy of metadata in `slot`, which lies on a disk that is to be empty, where [`Map::may_vanish`].
+    /// Returns the record of it, the slab, which stays taken until it has drained, and what those hold who know it.
     pub fn give_up_copy(&mut self, segment: SegmentNo, slot: usize) -> Option<(Record<'static>, SlabAt, Known)> {
         let record = &self.segments.get(&segment)?.record;
         let left = record.slabs[slot]?;
-        let retired = self.disks.get(&left.disk).is_some_and(|disk| disk.record.usage == Usage::Retired);
-        if !retired || !self.may_vanish(record, left.disk) {
+        let leaves = self.disks.get(&left.disk).is_some_and(|disk| disk.record.usage.is_for_no_data());
+        if !leaves || !self.may_vanish(record, left.disk) {
             return None;
         }
         let known = self.segments[&segment].known();

@@ -7,6 +7,7 @@ use crate::units::{ByteCount, DiskNo};
 use alloc::vec::Vec;
 
 /// One member's slabs.
+#[derive(Clone)]
 pub struct DiskRoom {
     /// Its name, size and use.
     pub record: DiskRecord,
@@ -18,13 +19,20 @@ pub struct DiskRoom {
     pub free: BitSet,
 }
 
+impl DiskRoom {
+    /// The room of a disk that is there and holds nothing.
+    pub fn empty(record: DiskRecord) -> DiskRoom {
+        let mut free = BitSet::empty(record.slabs as usize);
+        free.insert(0..record.slabs as usize);
+        DiskRoom { record, healthy: true, current: true, free }
+    }
+}
+
 impl Map {
     /// A disk joins, all its slabs free. `config_max`: the room for the configuration on it.
     pub fn add_disk(&mut self, record: DiskRecord, config_max: ByteCount) {
-        let mut free = BitSet::empty(record.slabs as usize);
-        free.insert(0..record.slabs as usize);
         self.config_max = self.config_max.min(config_max);
-        self.disks.insert(record.no, DiskRoom { record, healthy: true, current: true, free });
+        self.disks.insert(record.no, DiskRoom::empty(record));
     }
 
     /// Where the search for the number of a new disk begins: after that of the one that joined last.

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. There are as many copies of the log as there are disks for them, up to [`LOGGERS_MAX`], whatever the disks are
-//!    used for; but for this: where fewer are all on fast disks, [`LOGGERS_MIN`] and what the layouts need at least, and
-//!    one more would not be, these are all. Then the next best disk *follows* (`follow.rs`).
+//!    used for, unless fewer are all on fast disks, and one more would not be. Even then they are [`LOGGERS_MIN`] at
+//!    least, and what the layouts need; and the next best disk *follows* (`follow.rs`).
 //! 2. A domain that fails takes neither all copies of the log nor the majority of the votes, if any choice has that
 //!    property. For the sake of the votes fewer disks vote, but never fewer than [`VOTERS_MIN`] where there are as
 //!    many.
@@ -37,8 +37,8 @@ pub struct Candidate<'a> {
 }
 
 /// The disks (bits) that are to carry the log: journal disks first, then solid-state disks, then others, hot spares and
-/// retired disks last; of equals those of different domains. `needed`: the copies that the layouts need, by the failures
-/// that they survive.
+/// retired disks last; of equals those of different domains. `needed`: the copies that the layouts need, by the
+/// failures that they survive.
 pub fn loggers(candidates: &[Candidate<'_>], needed: usize) -> u64 {
     let most = LOGGERS_MAX.min(candidates.len());
     let choose = |count: usize| pick(candidates, count, count.saturating_sub(1), log_rank);

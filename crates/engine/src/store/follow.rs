@@ -162,8 +162,8 @@ impl Store {
         more
     }
 
-    /// The log is carried by others from now on; it was on the disks `before` (bits), up to its head. To be called before
-    /// anything is added to it.
+    /// The log is carried by others from now on; it was on the disks `before` (bits), up to its head. To be called
+    /// before anything is added to it.
     pub(super) fn begin_to_follow(&self, before: u64) {
         let wanted = self.follower_wanted(before);
         self.follower.wanted.set(wanted.is_some());

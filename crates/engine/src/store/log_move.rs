@@ -9,8 +9,8 @@
 //!
 //! Invariants
 //! 1. A disk is named as carrying the log only once all of the live part is durable there.
-//! 2. There are never fewer copies than before, but for those whose disks are lost, and where fast ones are enough: then
-//!    one of the others follows (`follow.rs`).
+//! 2. There are never fewer copies than before, but for those whose disks are lost, and where fast ones are enough:
+//!    then one of the others follows (`follow.rs`).
 //! 3. What is copied is proven: a batch that is damaged on one disk is taken from another.
 //! 4. A disk that carries the log is written by the committer alone.
 

@@ -37,11 +37,12 @@ pub(super) struct Sweep {
 /// zeros.
 type Piece = (usize, usize, Option<(Target, usize)>);
 
-/// A stripe that is moved, its buffer, and where each of its bytes is to come from.
+/// A stripe that is moved, its buffer, where each of its bytes is to come from, and how many of them lie packed.
 struct Lifted {
     stripe: u64,
     id: u64,
     from: Vec<Piece>,
+    packed: u64,
 }
 
 impl Vdisk {
@@ -123,16 +124,20 @@ impl Vdisk {
         }
         let bytes = self.read_lifted(&lifted).await;
         let mut whole = Vec::new();
-        for Lifted { stripe, id, from } in lifted {
+        for Lifted { stripe, id, from, packed } in lifted {
             let filled = self.fill_lifted(stripe, id, &from, &bytes);
-            if filled { whole.push(stripe) } else { self.drop_unused(stripe, id) }
+            if filled { whole.push((stripe, packed)) } else { self.drop_unused(stripe, id) }
         }
         let went = Cell::new(0);
-        each_of(whole, |stripe| {
+        each_of(whole, |(stripe, packed)| {
             let went = &went;
             async move {
                 // One that cannot leave now gathers on.
-                went.set(went.get() + self.send(stripe, by).await.is_ok() as usize);
+                if self.send(stripe, by).await.is_ok() {
+                    went.set(went.get() + 1);
+                    add(&self.counters.destaged, packed);
+                    add(&self.counters.destaged_stripes, 1);
+                }
                 let left = self.with_filling(stripe, |buffer| core::mem::take(&mut buffer.lent));
                 self.store.buffered_changed(left.unwrap_or(0) as i64);
             }
@@ -161,14 +166,15 @@ impl Vdisk {
         }
         let (id, holes) = self.with_filling(stripe, |buffer| (buffer.id, buffer.holes()))?;
         let start = stripe * self.layout().data_len().0;
-        let mut from = Vec::new();
+        let (mut from, mut packed) = (Vec::new(), 0);
         for hole in holes {
             for extent in self.resolve(start + hole.start as u64..start + hole.end as u64) {
                 let (at, len) = (extent.range.start - start, extent.range.end - extent.range.start);
+                packed += len * extent.packed as u64;
                 from.push((at as usize, len as usize, extent.source));
             }
         }
-        Some(Lifted { stripe, id, from })
+        Some(Lifted { stripe, id, from, packed })
     }
 
     /// Reads what stripes are made of, each stripe on the disks once; `None`: it cannot be read.

@@ -164,6 +164,12 @@ pub struct VdiskCounters {
     pub merged: Cell<u64>,
     /// User bytes that left in packed stripes.
     pub packed: Cell<u64>,
+    /// Partial stripes that left in packed stripes: none of them was merged.
+    pub packed_parts: Cell<u64>,
+    /// Bytes that the mover brought out of packed stripes.
+    pub destaged: Cell<u64>,
+    /// Stripes that it merged for that.
+    pub destaged_stripes: Cell<u64>,
     /// User bytes that a flush forced into the log.
     pub landed: Cell<u64>,
     /// Read from the disks because something was written.

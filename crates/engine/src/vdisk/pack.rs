@@ -463,6 +463,7 @@ impl Vdisk {
         let packed = self.store.map.borrow_mut().pack(&record, seq);
         packed.expect("a packed stripe holds what fits");
         add(&self.counters.packed, units * UNIT);
+        add(&self.counters.packed_parts, parts.len() as u64);
         for (stripe, part) in parts {
             self.store.relist(self.id, stripe, part.landed_from(), None);
             let table = self.table();

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 use utoipa::ToSchema;
+use weft_engine::format::record::CacheRecord;
 use weft_engine::units::ByteCount;
 
 /// The write-back cache that a virtual disk is to have.
@@ -34,6 +35,12 @@ pub struct CacheInfo {
     pub drains: bool,
 }
 
+/// A cache, or that there is none, in words; `auto` stands before it where the pool chooses.
+pub fn in_words(cache: Option<&CacheInfo>, auto: bool) -> String {
+    let cache = cache.map_or("none".into(), CacheInfo::to_string);
+    if auto { format!("auto: {cache}") } else { cache }
+}
+
 impl FromStr for WriteCache {
     type Err = BadValue;
 
@@ -49,6 +56,13 @@ impl FromStr for WriteCache {
                 )),
             },
         }
+    }
+}
+
+impl CacheInfo {
+    /// A cache that takes what comes, on disks of these names.
+    pub fn new(cache: CacheRecord, disks: Vec<String>) -> CacheInfo {
+        CacheInfo { size: cache.size.0, disks, layout: Layout::from(cache.layout), drains: false }
     }
 }
 

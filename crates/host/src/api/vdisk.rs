@@ -88,6 +88,40 @@ pub struct VdiskCounters {
     /// Bytes clients read that lay in packed stripes, in the write-back cache where there is one.
     #[serde(default)]
     pub packed_read_bytes: u64,
+    /// Partial stripes that left in packed stripes, each of which would else have been merged.
+    #[serde(default)]
+    pub packed_parts: u64,
+    /// Bytes that the mover brought out of packed stripes into whole ones (destaged).
+    #[serde(default)]
+    pub destaged_bytes: u64,
+    /// Stripes that it merged for that.
+    #[serde(default)]
+    pub destaged_stripes: u64,
+}
+
+/// What packed stripes, in the write-back cache where there is one, were good for over a span.
+#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Default, Debug)]
+pub struct PackedUse {
+    /// The share of the bytes clients read that lay there, 0 to 100; none: nothing was read.
+    pub read_percent: Option<f64>,
+    /// The share of the bytes leaving the stripe buffers, packed or in stripes that clients filled, that went there,
+    /// 0 to 100; the rest went around it. None: nothing left.
+    pub write_percent: Option<f64>,
+    /// How many fewer stripes were merged than partial ones went there: what was overwritten while it rested, and what
+    /// was brought down together; what still rests counts, too.
+    pub merges_saved: u64,
+}
+
+impl VdiskCounters {
+    /// What packed stripes were good for.
+    pub fn packed_use(&self) -> PackedUse {
+        let share = |part: u64, all: u64| (all > 0).then(|| part as f64 / all as f64 * 100.0);
+        PackedUse {
+            read_percent: share(self.packed_read_bytes, self.read_bytes),
+            write_percent: share(self.packed_bytes, self.packed_bytes + self.whole_stripe_bytes),
+            merges_saved: self.packed_parts.saturating_sub(self.destaged_stripes),
+        }
+    }
 }
 
 /// One virtual disk.
@@ -121,6 +155,9 @@ pub struct VdiskInfo {
     /// Its write-back cache, if it has one: then `packed` lies there, of at most `packed_max`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_cache: Option<CacheInfo>,
+    /// Whether the pool chooses that (`write-cache=auto`), and chooses anew when its disks change.
+    #[serde(default)]
+    pub write_cache_auto: bool,
     /// The share of its raw bytes that is data, 0 to 1, by its layout.
     pub efficiency: f64,
     /// How well it is.
@@ -135,6 +172,9 @@ pub struct VdiskInfo {
     pub failure: Option<String>,
     /// What it did since the pool opened.
     pub counters: VdiskCounters,
+    /// What packed stripes were good for since then.
+    #[serde(default)]
+    pub packed_use: PackedUse,
     /// Where it is offered.
     pub exports: Vec<String>,
 }

@@ -131,7 +131,11 @@ pub enum Command {
     Status(StatusShow),
     /// Rates: MB/s, IOPS, whole stripes, landed data, reads caused by writes, log, slowest disk
     #[command(after_help = "Examples:\n  weft stat\n  weft stat tank/media --interval 1s\n  weft stat --memory\n\n\
-        Without --interval: totals and averages since the pool was opened.")]
+        Without --interval: totals and averages since the pool was opened.\n\n\
+        Where small writes rest in packed stripes, in the write-back cache if there is one: FROM PACKED is the share \
+        of what clients read that lay there, TO PACKED that of what left partial (the rest left in whole stripes), \
+        DESTAGE what the mover brings into whole stripes, MERGES SAVED how many fewer stripes were merged than partial \
+        ones went there.")]
     Stat {
         /// A pool, or POOL/VDISK; everything unless given
         #[arg(value_name = "POOL[/VDISK]", value_parser = values::pool_or_vdisk)]

@@ -1,7 +1,7 @@
 //! Rates: the difference of two looks at the counters, or the averages since a pool was opened.
 
 use crate::api::pool::{DiskCounters, Keeping, MemoryBudget};
-use crate::api::vdisk::VdiskCounters;
+use crate::api::vdisk::{PackedUse, VdiskCounters};
 use crate::api::watch::{DiskStat, PoolStat, Stat};
 use crate::ops::table::{Rows, Style, cell, human, percent};
 use crate::ops::text::Text;
@@ -61,6 +61,10 @@ pub struct Row {
     pub whole_stripe_percent: Option<f64>,
     /// Share of the bytes leaving the stripe buffers that a flush forced into the log, 0 to 100.
     pub landed_percent: Option<f64>,
+    /// What packed stripes, in the write-back cache where there is one, were good for.
+    pub packed_use: PackedUse,
+    /// What the mover brought out of them, in MB/s.
+    pub destage_mb_s: f64,
     /// Bytes read from disks because of writes.
     pub write_caused_read_bytes: u64,
     /// How full the pool's log is, 0 to 100.
@@ -109,6 +113,8 @@ fn rows(now: &PoolStat, before: Option<&PoolStat>, nanos: u64) -> Vec<Row> {
         write_iops: per_second(counters.writes, seconds),
         whole_stripe_percent: share(counters.whole_stripe_bytes, counters.landed_bytes),
         landed_percent: share(counters.landed_bytes, counters.whole_stripe_bytes),
+        packed_use: counters.packed_use(),
+        destage_mb_s: per_second(counters.destaged_bytes, seconds) / 1e6,
         write_caused_read_bytes: counters.write_caused_read_bytes,
         log_fill_percent: now.log_fill * 100.0,
         slowest_disk: slowest_disk.clone(),
@@ -168,6 +174,9 @@ fn combine(one: VdiskCounters, other: VdiskCounters, with: impl Fn(u64, u64) -> 
         write_caused_read_bytes: with(one.write_caused_read_bytes, other.write_caused_read_bytes),
         packed_bytes: with(one.packed_bytes, other.packed_bytes),
         packed_read_bytes: with(one.packed_read_bytes, other.packed_read_bytes),
+        packed_parts: with(one.packed_parts, other.packed_parts),
+        destaged_bytes: with(one.destaged_bytes, other.destaged_bytes),
+        destaged_stripes: with(one.destaged_stripes, other.destaged_stripes),
     }
 }
 
@@ -176,7 +185,10 @@ impl Text for Rates {
         if self.rows.is_empty() {
             return "no pools\n".into();
         }
-        let headings = [
+        // Where nothing is packed there is nothing to say of it.
+        let packs = self.rows.iter().any(|row| row.counters.packed_parts + row.counters.destaged_stripes > 0)
+            || self.rows.iter().any(|row| row.counters.packed_read_bytes > 0);
+        let mut headings = vec![
             "NAME",
             ">READ MB/s",
             ">WRITE MB/s",
@@ -188,11 +200,14 @@ impl Text for Rates {
             ">LOG",
             "SLOWEST DISK",
         ];
+        if packs {
+            headings.extend([">FROM PACKED", ">TO PACKED", ">DESTAGE MB/s", ">MERGES SAVED"]);
+        }
         let mut rows = Rows::new(style, &headings);
         let share = |share: Option<f64>| share.map_or_else(|| "-".into(), percent);
         for row in &self.rows {
             let slowest = row.slowest_disk.as_ref();
-            rows.row(vec![
+            let mut cells = vec![
                 cell(&row.name),
                 cell(format!("{:.1}", row.read_mb_s)),
                 cell(format!("{:.1}", row.write_mb_s)),
@@ -203,7 +218,16 @@ impl Text for Rates {
                 cell(human(row.write_caused_read_bytes)),
                 cell(percent(row.log_fill_percent)),
                 cell(slowest.map_or_else(|| "-".into(), |disk| format!("{} ({:.1} ms)", disk.name, disk.mean_ms))),
-            ]);
+            ];
+            if packs {
+                cells.extend([
+                    cell(share(row.packed_use.read_percent)),
+                    cell(share(row.packed_use.write_percent)),
+                    cell(format!("{:.1}", row.destage_mb_s)),
+                    cell(row.packed_use.merges_saved),
+                ]);
+            }
+            rows.row(cells);
         }
         rows.draw()
     }
@@ -273,6 +297,30 @@ mod tests {
         assert_eq!((vdisk.whole_stripe_percent, vdisk.landed_percent), (Some(75.0), Some(25.0)));
         assert_eq!(pool.slowest_disk, Some(SlowestDisk { name: "d2".into(), mean_ms: 8.0 }));
         assert_eq!(pool.log_fill_percent, 25.0);
+    }
+
+    #[test]
+    fn what_packed_stripes_were_good_for_is_told_where_there_were_some() {
+        let mut before = look(1_000_000_000, 1);
+        assert!(!since_open(&before).text(Style::default()).contains("MERGES SAVED"));
+        let mut now = look(3_000_000_000, 1);
+        let counters = |stat: &mut Stat, scale: u64| {
+            let counters = &mut stat.pools[0].vdisks[0].counters;
+            counters.read_bytes = 4_000_000 * scale;
+            counters.packed_read_bytes = 1_000_000 * scale;
+            counters.packed_bytes = 1_000_000 * scale;
+            counters.whole_stripe_bytes = 3_000_000 * scale;
+            counters.packed_parts = 100 * scale;
+            counters.destaged_bytes = 500_000 * scale;
+            counters.destaged_stripes = 30 * scale;
+        };
+        counters(&mut before, 1);
+        counters(&mut now, 3);
+        let rates = between(&before, &now);
+        let row = &rates.rows[1];
+        let use_now = PackedUse { read_percent: Some(25.0), write_percent: Some(25.0), merges_saved: 140 };
+        assert_eq!((row.packed_use, row.destage_mb_s), (use_now, 0.5));
+        assert!(rates.text(Style::default()).contains("MERGES SAVED"));
     }
 
     #[test]

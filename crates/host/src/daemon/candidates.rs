@@ -6,9 +6,11 @@ use super::engine::labels;
 use super::find::{self, Look};
 use super::probe::{self, Ends};
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::pool::{DiskState, PoolInfo};
+use crate::api::pool::{DiskState, Media, PoolInfo};
 use crate::api::size::{Size, typed};
 use crate::api::validate;
+use crate::disk::file::DiskKind;
+use crate::disk::is_rotational;
 use crate::ops::disk::DiskList;
 use crate::ops::line::on_path;
 use crate::ops::pool::PoolShow;
@@ -18,6 +20,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -168,6 +171,17 @@ impl Daemon {
 }
 
 impl Candidate {
+    /// What it is made of, by what the kernel says of it or of the file system that it will be on.
+    pub(super) fn media(&self) -> Media {
+        let (at, kind) = match find::look(&self.path) {
+            Look::Block => (Some(self.path.as_path()), DiskKind::Block),
+            Look::File(_) => (Some(self.path.as_path()), DiskKind::File),
+            _ => (self.path.parent(), DiskKind::File),
+        };
+        let fd = at.and_then(|at| File::open(at).ok()).map(OwnedFd::from);
+        if fd.is_some_and(|fd| is_rotational(&fd, kind)) { Media::Hdd } else { Media::Ssd }
+    }
+
     pub(super) fn describe(&self, name: &str) -> String {
         let path = self.path.display();
         match (self.create, &self.holds) {

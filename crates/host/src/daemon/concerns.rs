@@ -328,11 +328,13 @@ mod tests {
             fine_share: Default::default(),
             packed_max: 0,
             write_cache: None,
+            write_cache_auto: true,
             efficiency: 0.75,
             health: Health::Healthy,
             failures_left: u32::from(layout.resiliency.failures()),
             failures_new: Some(u32::from(layout.resiliency.failures())),
             failure: None,
+            packed_use: Default::default(),
             counters: VdiskCounters::default(),
             exports: Vec::new(),
         };

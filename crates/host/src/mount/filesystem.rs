@@ -163,11 +163,13 @@ mod tests {
             fine_share: Default::default(),
             packed_max: 0,
             write_cache: None,
+            write_cache_auto: true,
             efficiency: 0.75,
             health: Health::Healthy,
             failures_left: u32::from(resiliency.failures()),
             failures_new: Some(u32::from(resiliency.failures())),
             failure: None,
+            packed_use: Default::default(),
             counters: VdiskCounters::default(),
             exports: Vec::new(),
         }

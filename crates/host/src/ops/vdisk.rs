@@ -119,7 +119,7 @@ pub struct VdiskCreate {
     #[arg(skip)]
     #[serde(default)]
     pub provisioning: Provisioning,
-    /// Its write-back cache: SIZE, 0 for none, or auto (the default)
+    /// Its write-back cache: SIZE, 0 for none, or auto: the pool chooses, anew when its disks change [default: auto]
     #[arg(long, value_name = "SIZE|auto|0", value_parser = values::write_cache)]
     #[serde(default)]
     #[schema(value_type = Option<String>)]

@@ -3,8 +3,9 @@
 use super::disk::health;
 use super::table::{Rows, Style, cell, human, pairs, percent};
 use super::text::Text;
+use crate::api::cache::in_words;
 use crate::api::pool::Health;
-use crate::api::vdisk::{Explanation, VdiskInfo, survive};
+use crate::api::vdisk::{Explanation, PackedUse, VdiskCounters, VdiskInfo, survive};
 
 impl Text for Vec<VdiskInfo> {
     fn text(&self, style: Style) -> String {
@@ -65,7 +66,7 @@ impl Text for VdiskInfo {
             ("efficiency", percent(self.efficiency * 100.0)),
             ("data", human(self.used)),
             ("on disk", human(self.footprint)),
-            ("write cache", self.write_cache.as_ref().map_or("none".into(), ToString::to_string)),
+            ("write cache", in_words(self.write_cache.as_ref(), self.write_cache_auto)),
             ("small writes", small_writes(self)),
             ("exports", exports),
             ("read", format!("{} in {} reads", human(counters.read_bytes), counters.reads)),
@@ -73,13 +74,31 @@ impl Text for VdiskInfo {
             ("flushes", counters.flushes.to_string()),
             ("whole stripes", human(counters.whole_stripe_bytes)),
             ("landed", human(counters.landed_bytes)),
-            (
-                "packed",
-                format!("{}, {} read from there", human(counters.packed_bytes), human(counters.packed_read_bytes)),
-            ),
+            ("packed", packed(counters)),
+            ("destaged", destaged(counters)),
             ("reads caused by writes", human(counters.write_caused_read_bytes)),
         ])
     }
+}
+
+/// What went to packed stripes and was read there, with its share of what left, and of what was read.
+fn packed(counters: &VdiskCounters) -> String {
+    let PackedUse { read_percent, write_percent, .. } = counters.packed_use();
+    let share =
+        |share: Option<f64>, of: &str| share.map_or(String::new(), |share| format!(" ({} of {of})", percent(share)));
+    format!(
+        "{}{}, {} read from there{}",
+        human(counters.packed_bytes),
+        share(write_percent, "what left, the rest in whole stripes"),
+        human(counters.packed_read_bytes),
+        share(read_percent, "reads")
+    )
+}
+
+/// What the mover brought out of packed stripes.
+fn destaged(counters: &VdiskCounters) -> String {
+    let (stripes, saved) = (counters.destaged_stripes, counters.packed_use().merges_saved);
+    format!("{} into {stripes} stripes; {saved} merges saved so far", human(counters.destaged_bytes))
 }
 
 /// What becomes of small writes.

@@ -202,15 +202,22 @@ weft disk set tank d1 media=hdd
 weft disk set tank d2 media=hdd
 weft disk set tank d3 media=hdd
 weft disk set tank d4 media=hdd
-weft vdisk create tank/media --size 1GiB
+weft vdisk create tank/media --size 1GiB --write-cache 0
 weft vdisk show tank/media
     says write cache             none
+weft vdisk create tank/chosen --size 1GiB
+weft vdisk show tank/chosen
+    says write cache             auto: none
 weft vdisk set tank/media write-cache=64MiB
     exit 3
     try weft disk list --pool tank
 weft disk add tank $D/s1 $D/s2 --create-size 512MiB --usage manual
 weft disk set tank s1 media=ssd
 weft disk set tank s2 media=ssd
+weft vdisk show tank/chosen
+    says write cache             auto: 128 MiB on s1, s2, mirror of 2
+weft vdisk show tank/chosen
+    json /write_cache_auto true
 weft vdisk set tank/media write-cache=64MiB --dry-run
     says write cache none -> 64 MiB on s1, s2, mirror of 2
 weft vdisk show tank/media
@@ -232,7 +239,7 @@ weft vdisk set tank/media write-cache=1PiB
     exit 2
     try weft vdisk set tank/media write-cache=
 weft vdisk create tank/vm --size 1GiB
-    says write cache 128 MiB on s1, s2, mirror of 2
+    says write cache auto: 128 MiB on s1, s2, mirror of 2
 weft vdisk create tank/plain --size 1GiB --write-cache 0
 weft vdisk show tank/plain
     says write cache             none
@@ -240,6 +247,52 @@ weft vdisk set tank/media write-cache=0
     says write cache 64 MiB on s1, s2, mirror of 2 -> none
 weft vdisk show tank/media
     says write cache             none
+weft disk set tank s2 usage=spare --dry-run
+    says tank/chosen: write cache auto: 128 MiB on s1, s2, mirror of 2 -> none
+weft vdisk show tank/chosen
+    says write cache             auto: 128 MiB on s1, s2, mirror of 2
+weft disk set tank s2 usage=spare
+    says tank/chosen: write cache auto: 128 MiB on s1, s2, mirror of 2 -> none
+weft vdisk show tank/chosen
+    says write cache             auto: none
+weft events tank
+    says the write-back cache of chosen is chosen anew (auto): 128 MiB on disk s1 and disk s2
+weft vdisk set tank/media write-cache=auto write-cache-disks=s1
+    exit 3
+    try weft disk list --pool tank
+weft disk add tank $D/s3 $D/s4 --create-size 512MiB --usage manual
+weft disk set tank s3 media=ssd
+weft disk set tank s4 media=ssd
+weft vdisk show tank/chosen
+    json /write_cache/disks/1 \"s3\"
+weft vdisk show tank/media
+    says write cache             none
+";
+
+pub const JOURNAL: &str = "
+weft vdisk create tank/m --size 64MiB --resiliency mirror --columns 1
+!write tank/m 196608
+weft disk set tank d1 usage=journal --dry-run
+    says it carries the log and nothing else
+    says on it move to the other disks; `weft job list tank` shows how far that is
+weft disk show tank/d1
+    json /usage \"auto\"
+weft disk set tank d1 usage=journal
+    says on it move to the other disks
+weft disk show tank/d1
+    json /usage \"journal\"
+weft disk set tank d1 usage=auto
+weft vdisk create tank/wide --size 64MiB --resiliency parity --columns 4
+weft disk set tank d2 usage=journal --dry-run
+    exit 3
+    says disk d2 cannot be a journal
+    try weft disk add tank
+weft disk set tank d2 usage=journal
+    exit 3
+    says add another disk for data first
+    try weft disk add tank
+weft disk show tank/d2
+    json /usage \"auto\"
 ";
 
 pub const RENAMED: &str = "

@@ -2,13 +2,15 @@
 
 use super::{PARITY, Story};
 use crate::rig::resiliencies;
+use std::rc::Rc;
 use weft_engine::error::ErrorKind;
-use weft_engine::format::FEATURE_CACHES;
-use weft_engine::format::record::OWNER_METADATA;
+use weft_engine::format::record::{CacheChoice, Media, OWNER_METADATA, Usage};
+use weft_engine::format::{FEATURE_CACHES, Id};
 use weft_engine::geometry::Resiliency;
-use weft_engine::pool::Instead;
-use weft_engine::pool::cache::CacheAsk;
+use weft_engine::io::Disk;
+use weft_engine::pool::cache::{CacheAsk, CacheTurn, DisksThen};
 use weft_engine::pool::job::JobState;
+use weft_engine::pool::{DiskChange, Instead, NewDisk};
 use weft_engine::units::{ByteCount, DiskNo, Nanos};
 use weft_engine::world::World;
 
@@ -22,11 +24,58 @@ impl Story {
         story
     }
 
+    /// A story of a pool of hard disks, a virtual disk whose cache is the pool's to choose, and three disks more.
+    fn unchosen(seed: u64, resiliency: Resiliency) -> Story {
+        let mut story = Story::with_more(seed, resiliency, 3);
+        story.rig.close().unwrap();
+        story.rig.options.tuning.fine_share = 0;
+        story.rig.open(&mut story.rng).unwrap();
+        let hdd = DiskChange { media: Some(Media::Hdd), ..DiskChange::default() };
+        (0..story.rig.members as u16).for_each(|no| story.set_disk(no, hdd.clone()));
+        story
+    }
+
+    fn set_disk(&self, no: u16, change: DiskChange) {
+        let pool = self.rig.pool();
+        self.rig.run(async move { pool.disk_set(DiskNo(no), change).await.unwrap() });
+    }
+
+    fn use_as(&self, no: u16, usage: Usage) {
+        self.set_disk(no, DiskChange { usage: Some(usage), ..DiskChange::default() });
+    }
+
+    /// Has a solid-state disk join that takes what names it only.
+    fn join(&self, at: usize) -> u16 {
+        let disk = Rc::new(self.rig.disks[at].clone());
+        let new = NewDisk { disk, id: Id([100 + at as u8; 16]), name: format!("s{at}"), media: Media::Ssd };
+        let pool = self.rig.pool();
+        self.rig.run(async move { pool.disk_add(new, Usage::ManualSelect).await.unwrap().0 })
+    }
+
+    fn review(&self) -> Vec<CacheTurn> {
+        let pool = self.rig.pool();
+        self.rig.run(async move { pool.review_caches().await.unwrap() })
+    }
+
+    /// Writes here and there, and sees that it rests on these disks (bits); 0: nowhere.
+    fn rests_on(&mut self, disks: u64, word: u64) {
+        self.until_empty();
+        // Who reads what was there lets go of it.
+        self.rig.world.run_until(Nanos::secs(5), || false);
+        self.scatter(60, word);
+        self.destage();
+        assert_eq!((self.packed() > 30, self.disks_of_packs()), (disks != 0, disks), "of {}", self.layout);
+        self.prove();
+        self.flush();
+        self.crash();
+        self.prove();
+    }
+
     /// Sets a cache of `size` on `disks` (bits); 0 bytes: none.
     fn set_cache(&self, size: ByteCount, disks: u64) {
         let (pool, ask) = (self.rig.pool(), CacheAsk { size, disks });
         let ask = (size > ByteCount::ZERO).then_some(ask);
-        self.rig.run(async move { pool.vdisk_set_cache("vdisk", ask.as_ref()).await.unwrap() });
+        self.rig.run(async move { pool.vdisk_set_cache("vdisk", ask.as_ref(), CacheChoice::Typed).await.unwrap() });
     }
 
     /// The disks (bits) that packed stripes lie on.
@@ -62,7 +111,10 @@ pub fn small_writes_lie_on_the_disks_of_the_cache_until_it_is_to_lie_elsewhere()
         assert_eq!(story.disks_of_packs(), first);
         assert_eq!(story.vdisk().counters.read_for_write.get(), 0, "nothing was read for a small write");
         story.prove();
-        assert_eq!(story.vdisk().counters.read_packed.get(), story.packed() * 4096, "what rests there is read there");
+        let counters = &story.vdisk().counters;
+        assert_eq!(counters.read_packed.get(), story.packed() * 4096, "what rests there is read there");
+        assert!(counters.packed_parts.get() <= 60 && counters.packed_parts.get() * 4096 <= counters.packed.get());
+        assert_eq!((counters.destaged.get(), counters.destaged_stripes.get()), (0, 0));
         story.flush();
         story.crash();
         assert_eq!((story.packed() > 30, story.disks_of_packs()), (true, first));
@@ -80,8 +132,12 @@ pub fn small_writes_lie_on_the_disks_of_the_cache_until_it_is_to_lie_elsewhere()
         story.prove();
         story.flush();
         story.crash();
+        let (rests, before) = (story.packed() * 4096, story.vdisk().counters.destaged.get());
         story.set_cache(ByteCount::ZERO, 0);
         story.until_empty();
+        assert_eq!(story.vdisk().counters.destaged.get() - before, rests, "all of it is brought down");
+        let counters = &story.vdisk().counters;
+        assert!(counters.destaged_stripes.get() <= counters.destaged.get() / 4096);
         story.flush();
         story.crash();
         assert_eq!((story.packed(), story.vdisk().cache()), (0, None));
@@ -106,7 +162,7 @@ pub fn a_cache_grows_shrinks_moves_and_goes_and_a_crash_at_any_moment_loses_noth
             story.rig.world.spawn(
                 "cache",
                 Box::pin(async move {
-                    let _ = pool.vdisk_set_cache("vdisk", ask.as_ref()).await;
+                    let _ = pool.vdisk_set_cache("vdisk", ask.as_ref(), CacheChoice::Typed).await;
                     pool.destage_everything().await;
                     let _ = pool.checkpoint().await;
                 }),
@@ -179,7 +235,7 @@ pub fn a_cache_that_survives_less_is_refused() {
     let story = Story::uncached(960, Resiliency::Parity { parity: 2 });
     let refused = |size: ByteCount, disks: u64| {
         let (pool, ask) = (story.rig.pool(), CacheAsk { size, disks });
-        story.rig.run(async move { pool.vdisk_set_cache("vdisk", Some(&ask)).await.unwrap_err() })
+        story.rig.run(async move { pool.vdisk_set_cache("vdisk", Some(&ask), CacheChoice::Typed).await.unwrap_err() })
     };
     let few = refused(ByteCount::mib(1), 0b11);
     assert_eq!(few.kind, ErrorKind::NotPossible, "{few}");
@@ -191,4 +247,80 @@ pub fn a_cache_that_survives_less_is_refused() {
     assert!(!story.labels_say(FEATURE_CACHES));
     story.set_cache(ByteCount::mib(1), 0b111);
     assert!(story.labels_say(FEATURE_CACHES), "who does not know caches must not read the pool");
+}
+
+/// A cache that is the pool's to choose comes with solid-state disks, stays where there are more of them, moves when
+/// too few of its own are left, goes when there are too few at all, and comes again. What the owner says holds.
+pub fn a_cache_that_the_pool_chooses_follows_its_disks_and_a_typed_one_does_not() {
+    for (seed, resiliency) in resiliencies().into_iter().enumerate() {
+        let mut story = Story::unchosen(970 + seed as u64, resiliency);
+        let (needed, first) = (story.layout.failures() + 1, story.rig.members);
+        if needed > 2 {
+            // Three disks in all: there is none to move to.
+            continue;
+        }
+        story.fill(1);
+        assert_eq!(story.review(), []);
+        let capacity = story.rig.disks[first].shape().capacity;
+        let new = |nth: usize| (capacity, Media::Ssd, format!("s{}", first + nth));
+        let pool = story.rig.pool();
+        let planned = pool.plan_caches_then(&DisksThen::Joined((0..needed).map(new).collect(), Usage::ManualSelect));
+        assert_eq!((planned.len(), pool.info().disks.len()), (1, first), "a plan changes nothing");
+        assert_eq!(pool.plan_caches(), []);
+        let mut disks: Vec<u16> = (0..needed).map(|nth| story.join(first + nth)).collect();
+        let on = |disks: &[u16]| disks.iter().fold(0, |set, no| set | 1u64 << no);
+        assert_eq!(story.review(), planned);
+        assert_eq!(story.vdisk().cache().unwrap().disks, on(&disks));
+        story.rests_on(on(&disks), 1_000);
+        // One more changes nothing, and takes the place of one that is to be emptied.
+        disks.push(story.join(first + needed));
+        assert_eq!(story.review(), []);
+        story.use_as(disks[0], Usage::Retired);
+        assert_eq!(story.review().len(), 1);
+        assert_eq!(story.review(), []);
+        story.rests_on(on(&disks[1..]), 2_000);
+        story.use_as(disks[1], Usage::Retired);
+        assert_eq!(story.review()[0].to, None);
+        story.rests_on(0, 3_000);
+        story.set_cache(ByteCount::ZERO, 0);
+        for no in &disks {
+            story.use_as(*no, Usage::ManualSelect);
+        }
+        story.crash();
+        assert_eq!(story.review(), [], "the owner said that there is to be none");
+        story.rests_on(0, 4_000);
+        let pool = story.rig.pool();
+        story.rig.run(async move { pool.vdisk_set_cache("vdisk", None, CacheChoice::Auto).await.unwrap() });
+        assert_eq!(story.review().len(), 1);
+        assert_eq!(story.vdisk().cache().unwrap().layout.slots(), needed);
+    }
+}
+
+/// The power goes at any moment while disks come to be other than they were and caches are chosen anew.
+pub fn a_crash_while_caches_are_chosen_anew_loses_nothing() {
+    for seed in 0..30 {
+        let mut story = Story::unchosen(1_000 + seed, resiliencies()[seed as usize % 5]);
+        story.fill(1);
+        let disks: Vec<u16> = (0..3).map(|nth| story.join(story.rig.members + nth)).collect();
+        for round in 0..4 {
+            story.scatter(30, 1_000 + round * 1_000);
+            story.flush();
+            let usages = [Usage::ManualSelect, Usage::ManualSelect, Usage::Retired, Usage::AutoSelect];
+            let (no, usage) = (DiskNo(*story.rng.pick(&disks)), *story.rng.pick(&usages));
+            let pool = story.rig.pool();
+            story.rig.world.spawn(
+                "review",
+                Box::pin(async move {
+                    let _ = pool.disk_set(no, DiskChange { usage: Some(usage), ..DiskChange::default() }).await;
+                    let _ = pool.review_caches().await;
+                    pool.destage_everything().await;
+                    let _ = pool.checkpoint().await;
+                }),
+            );
+            let steps = Nanos(story.rng.below(150_000_000));
+            story.rig.world.run_until(steps, || false);
+            story.crash();
+            story.prove();
+        }
+    }
 }

@@ -6,6 +6,7 @@ use crate::rng::Rng;
 use crate::world::SimWorld;
 use std::rc::Rc;
 use weft_engine::error::ErrorKind;
+use weft_engine::format::record::CacheChoice;
 use weft_engine::pool::Pool;
 use weft_engine::pool::cache::CacheAsk;
 use weft_engine::units::{ByteCount, Nanos};
@@ -28,7 +29,7 @@ pub(super) fn start(world: &SimWorld, pool: &Rc<Pool>, shared: &Rc<Shared>, name
         Box::pin(async move {
             while shared.clients_left.get() > 0 && shared.failure.borrow().is_none() {
                 let ask = rng.chance(0.75).then(|| any_cache(&pool, stripe, &mut rng));
-                match pool.vdisk_set_cache(&name, ask.as_ref()).await {
+                match pool.vdisk_set_cache(&name, ask.as_ref(), CacheChoice::Typed).await {
                     Err(error) if error.kind == ErrorKind::Corrupt => {
                         shared.failure.borrow_mut().get_or_insert(format!("setting a cache: {error}"));
                     }

@@ -48,7 +48,7 @@ pub(crate) struct VdiskBody {
     pub(crate) sector: u32,
     pub(crate) size: u64,
     pub(crate) fixed: u8,
-    pub(crate) pad_0: u8,
+    pub(crate) cache_choice: u8,
     pub(crate) fine_share: u16,
     pub(crate) table_count: u32,
     pub(crate) tables: [u32; TABLES_MAX],

@@ -154,6 +154,13 @@ pub enum Usage {
     Retired,
 }
 
+impl Usage {
+    /// Whether data and metadata leave a disk that is used so: what else it is for, the log, has room of its own.
+    pub fn is_for_no_data(self) -> bool {
+        matches!(self, Usage::Journal | Usage::Retired)
+    }
+}
+
 /// See [`Record::Vdisk`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VdiskRecord {
@@ -174,6 +181,18 @@ pub struct VdiskRecord {
     pub fine_share: Option<u16>,
     /// Its write-back cache.
     pub cache: Option<CacheRecord>,
+    /// Who says what that is, also where there is none.
+    pub cache_choice: CacheChoice,
+}
+
+/// Who says what write-back cache a virtual disk has.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum CacheChoice {
+    /// The pool: what suits its disks, chosen anew when these change.
+    #[default]
+    Auto,
+    /// The owner, who typed a size or disks, or that there is to be none.
+    Typed,
 }
 
 /// The write-back cache of a virtual disk: packed stripes that lie on disks of their own choice.

@@ -441,6 +441,7 @@ mod tests {
                 tables: vec![TableNo(9), TableNo(8)],
                 fine_share: Some(25),
                 cache: None,
+                cache_choice: CacheChoice::Typed,
             }),
             Record::Vdisk(VdiskRecord {
                 id: VdiskNo(5),
@@ -451,6 +452,7 @@ mod tests {
                 tables: vec![TableNo(10)],
                 fine_share: None,
                 cache: Some(CacheRecord { size: ByteCount::gib(1), layout, disks: 0b110 }),
+                cache_choice: CacheChoice::Auto,
             }),
             Record::VdiskDrop(VdiskNo(1)),
             Record::Table(TableRecord { id: TableNo(9), layout, disks: 0b1011, packs: Some(TableNo(7)) }),

@@ -38,7 +38,7 @@ pub(super) fn encode_vdisk(vdisk: &VdiskRecord, out: &mut Vec<u8>) {
         sector: vdisk.sector,
         size: vdisk.size.0,
         fixed: vdisk.fixed as u8,
-        pad_0: 0,
+        cache_choice: vdisk.cache_choice as u8,
         fine_share: vdisk.fine_share.map_or(0, |share| share + 1),
         table_count: vdisk.tables.len() as u32,
         tables,
@@ -58,6 +58,11 @@ pub(super) fn decode_vdisk(body: &[u8]) -> Result<VdiskRecord> {
     if vdisk.fine_share > FINE_SHARE_MAX + 1 {
         return fail!(Corrupt, "a virtual disk claims a fine share of {} thousandths", vdisk.fine_share - 1);
     }
+    let cache_choice = match vdisk.cache_choice {
+        0 => CacheChoice::Auto,
+        1 => CacheChoice::Typed,
+        other => return fail!(Corrupt, "somebody chose the cache of a virtual disk who is not known: {other}"),
+    };
     Ok(VdiskRecord {
         id: VdiskNo(vdisk.id),
         name: name_from_bytes(&vdisk.name),
@@ -67,6 +72,7 @@ pub(super) fn decode_vdisk(body: &[u8]) -> Result<VdiskRecord> {
         tables: tables.iter().copied().map(TableNo).collect(),
         fine_share: vdisk.fine_share.checked_sub(1),
         cache: if rest.is_empty() { None } else { Some(decode_cache(rest)?) },
+        cache_choice,
     })
 }
 

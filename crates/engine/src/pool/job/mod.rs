@@ -173,7 +173,7 @@ impl Pool {
     }
 
     /// Ends a job where it is. A disk that it was emptying is used again as it was before it was retired: it would else
-    /// be emptied anew.
+    /// be emptied anew. A journal disk stays one, and keeps what it holds until disks change or the pool is opened.
     pub async fn job_cancel(&self, id: JobNo) -> Result<()> {
         self.order_job(id, Halt::Cancel, JobState::Cancelled).await
     }
@@ -262,6 +262,7 @@ impl Pool {
         if state != JobState::Cancelled {
             return;
         }
+        self.note_tried(job.kind);
         let record = self.store.map.borrow_mut().change_disk(disk, |disk| {
             if disk.usage == Usage::Retired {
                 disk.usage = disk.retired_from;
@@ -333,7 +334,7 @@ impl Pool {
         map.notes.jobs.values().find(|record| !has_ended(record.state) && wanted(record.kind)).map(|record| record.id)
     }
 
-    /// Begins jobs that nobody asked for: what is missing is made good, what is retired is emptied.
+    /// Begins jobs that nobody asked for: what is missing is made good, what is retired or a journal is emptied.
     fn start_what_is_due(self: &Rc<Self>) {
         let now = self.store.world.now();
         match self.repair_due() {
@@ -344,7 +345,7 @@ impl Pool {
             },
             _ => {}
         }
-        for disk in self.retired_disks() {
+        for disk in self.disks_to_empty() {
             let kind = JobKind::Evacuate { disk, to: None, forget: false };
             let leaving = self.active_job(|other| key(other) == key(kind)).is_some();
             if !leaving && !self.was_tried(kind) {
@@ -450,6 +451,9 @@ impl Pool {
         if state == JobState::Failed {
             // Another try would end no better until something changes.
             self.note_tried_at(record.kind, changes);
+        }
+        if state == JobState::Cancelled {
+            self.note_tried(record.kind);
         }
         if !note.is_empty() {
             self.jobs.notes.borrow_mut().insert(id, note);

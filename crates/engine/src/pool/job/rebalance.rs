@@ -34,7 +34,7 @@ impl Pool {
         // Metadata that a checkpoint makes meanwhile goes elsewhere: the disk takes nothing new. One more round finds
         // what was under way.
         for _ in 0..2 {
-            let slots = self.slots_of(disk);
+            let slots = self.slots_leaving(disk);
             ticket.expect(slots.iter().map(|(segment, _)| self.slot_bytes(*segment)).sum());
             self.each_at_once(slots, |(segment, slot)| self.find_home(segment, slot, to, &tally, ticket)).await?;
         }
@@ -42,9 +42,9 @@ impl Pool {
             self.note_tried(kind);
         }
         let told = self.tell(&tally)?;
-        if !self.slots_of(disk).is_empty() {
+        if !self.slots_leaving(disk).is_empty() {
             self.note_tried(kind);
-            let text = format!("disk {disk} still holds {} slabs", self.slots_of(disk).len());
+            let text = format!("disk {disk} still holds {} slabs", self.slots_leaving(disk).len());
             return super::stuck(ErrorKind::NotPossible, text);
         }
         if forget {
@@ -81,14 +81,30 @@ impl Pool {
         Ok(format!("{moved} slabs moved{rest}"))
     }
 
-    /// Disks that are to be emptied because they are retired, and hold something.
-    pub(super) fn retired_disks(&self) -> Vec<DiskNo> {
+    /// The slots that leave a disk which is to be emptied, metadata first. On a journal disk stays what no other disk
+    /// can have.
+    fn slots_leaving(&self, disk: DiskNo) -> Vec<(SegmentNo, usize)> {
+        let mut slots = self.slots_of(disk);
+        let map = self.store.map.borrow();
+        let is_journal = map.disks.get(&disk).is_some_and(|disk| disk.record.usage == Usage::Journal);
+        slots.retain(|(segment, slot)| !is_journal || map.may_leave_journal(*segment, *slot, disk));
+        slots
+    }
+
+    /// Disks that are to be emptied because they are retired, or are journals, and hold something that can leave.
+    pub(super) fn disks_to_empty(&self) -> Vec<DiskNo> {
         if !self.store.tuning.auto_jobs {
             return Vec::new();
         }
-        let map = self.store.map.borrow();
-        let retired = map.disks.values().filter(|disk| disk.record.usage == Usage::Retired && !disk.record.maintenance);
-        retired.filter(|disk| map.free_soon(disk.record.no) < disk.free.len()).map(|disk| disk.record.no).collect()
+        let holding: Vec<(DiskNo, Usage)> = {
+            let map = self.store.map.borrow();
+            let emptied =
+                map.disks.values().filter(|disk| disk.record.usage.is_for_no_data() && !disk.record.maintenance);
+            let holding = emptied.filter(|disk| map.free_soon(disk.record.no) < disk.free.len());
+            holding.map(|disk| (disk.record.no, disk.record.usage)).collect()
+        };
+        let leaves = |(no, usage): &(DiskNo, Usage)| *usage == Usage::Retired || !self.slots_leaving(*no).is_empty();
+        holding.into_iter().filter(leaves).map(|(no, _)| no).collect()
     }
 
     /// The slots that lie on a disk, metadata first.

@@ -14,7 +14,7 @@ use crate::api::power::{PowerProtection, PowerSetting, WriteCache};
 use crate::api::share::FineShare;
 use crate::api::vdisk::{Layout, Provisioning, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
-use weft_engine::format::record::CacheRecord;
+use weft_engine::format::record::{CacheChoice, CacheRecord};
 use weft_engine::io;
 use weft_engine::pool::{check, info};
 use weft_engine::store::budget::{self, BudgetInfo};
@@ -189,7 +189,7 @@ fn works(state: info::DiskState) -> bool {
 
 fn vdisk(pool: &info::PoolInfo, vdisk: &info::VdiskInfo) -> VdiskInfo {
     let layout = Layout::from(vdisk.layout);
-    let counters = vdisk.counters;
+    let counted = counted(&vdisk.counters);
     VdiskInfo {
         name: VdiskName { pool: pool.name.clone(), vdisk: vdisk.name.clone() },
         size: vdisk.size.0,
@@ -201,25 +201,34 @@ fn vdisk(pool: &info::PoolInfo, vdisk: &info::VdiskInfo) -> VdiskInfo {
         packed: vdisk.packed.0,
         fine_share: FineShare(vdisk.fine_share),
         packed_max: vdisk.packed_max.0,
+        write_cache_auto: vdisk.cache_choice == CacheChoice::Auto,
         write_cache: vdisk.cache.map(|cache| cache_info(pool, cache, vdisk.drains)),
         efficiency: layout.efficiency(),
         health: health(vdisk.health),
         failures_left: vdisk.failures_left,
         failures_new: vdisk.failures_new,
         failure: vdisk.failure.clone(),
-        counters: VdiskCounters {
-            reads: counters.reads,
-            writes: counters.writes,
-            flushes: counters.flushes,
-            read_bytes: counters.read,
-            written_bytes: counters.written,
-            whole_stripe_bytes: counters.whole,
-            landed_bytes: counters.landed,
-            write_caused_read_bytes: counters.read_for_write,
-            packed_bytes: counters.packed,
-            packed_read_bytes: counters.read_packed,
-        },
+        packed_use: counted.packed_use(),
+        counters: counted,
         exports: Vec::new(),
+    }
+}
+
+fn counted(counters: &info::VdiskStat) -> VdiskCounters {
+    VdiskCounters {
+        reads: counters.reads,
+        writes: counters.writes,
+        flushes: counters.flushes,
+        read_bytes: counters.read,
+        written_bytes: counters.written,
+        whole_stripe_bytes: counters.whole,
+        landed_bytes: counters.landed,
+        write_caused_read_bytes: counters.read_for_write,
+        packed_bytes: counters.packed,
+        packed_read_bytes: counters.read_packed,
+        packed_parts: counters.packed_parts,
+        destaged_bytes: counters.destaged,
+        destaged_stripes: counters.destaged_stripes,
     }
 }
 

@@ -31,7 +31,7 @@ use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobAction, StartKind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{CheckReport, PoolInfo};
-use crate::api::pool::{PoolSettings, Usage};
+use crate::api::pool::{Media, PoolSettings, Usage};
 use crate::api::share::FineShare;
 use crate::api::vdisk::Operation;
 use crate::disk::BackendChoice;
@@ -51,10 +51,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use upkeep::DiskTurn;
 use vdisks::{CacheWanted, Planned};
 use weft_engine::event::Event;
 use weft_engine::format::Id;
 use weft_engine::format::record::CacheRecord;
+use weft_engine::pool::cache::CacheTurn;
 use weft_engine::pool::create::plan_pool;
 use weft_engine::pool::{Amount, Growth, Instead, Leaving, PoolOptions, Refusal, Wanted};
 use weft_engine::store::Tuning;
@@ -276,8 +278,18 @@ impl HostEngine {
     }
 
     /// Refuses whatever making disks with these capacities and names members would refuse.
-    pub fn disk_add_judge(&self, pool: &str, new: Vec<(ByteCount, String)>) -> Answer<()> {
-        self.ask_pool(pool, "validate disk add", move |open| upkeep::validate_add(open, new))
+    pub fn disk_add_judge(
+        &self,
+        pool: &str,
+        new: Vec<(ByteCount, Media, String)>,
+        usage: Usage,
+    ) -> Answer<Vec<CacheTurn>> {
+        self.ask_pool(pool, "validate disk add", move |open| upkeep::validate_add(open, new, usage))
+    }
+
+    /// Chooses the write-back caches anew that are the pool's to choose. Those that changed.
+    pub fn review_caches(&self, pool: &str) -> Answer<Vec<CacheTurn>> {
+        self.ask_pool(pool, "review caches", upkeep::review_caches)
     }
 
     /// Refuses whatever making a disk with this capacity and name a member would refuse; then says what it comes to
@@ -309,8 +321,8 @@ impl HostEngine {
         self.ask_pool(pool, "disk remove", move |open| upkeep::remove(open, disk, to, now))
     }
 
-    /// Changes what a pool knows of a disk, and whether it is in maintenance. The pool as it is then.
-    pub fn disk_set(&self, pool: &str, disk: DiskNo, change: &DiskChange, run: Run) -> Answer<PoolInfo> {
+    /// Changes what a pool knows of a disk, and whether it is in maintenance: what comes of it.
+    pub fn disk_set(&self, pool: &str, disk: DiskNo, change: &DiskChange, run: Run) -> Answer<DiskTurn> {
         let change = change.clone();
         self.ask_of(pool, "disk set", move |local, pool| upkeep::set_disk(local, pool, disk, change, run))
     }

@@ -53,7 +53,7 @@ pub struct OpenPool {
     pub opened: Nanos,
     /// When it was opened by the wall clock, in milliseconds since 1970 UTC.
     begun: u64,
-    journal: Arc<Journal>,
+    pub(super) journal: Arc<Journal>,
     /// When it was last told that clients are refused for want of room.
     refused_for_room: Cell<Option<Nanos>>,
     /// Tells its events, and knows the names of disks that have left it.

@@ -13,6 +13,7 @@ use crate::runtime::Local;
 use std::path::PathBuf;
 use std::rc::Rc;
 use weft_engine::format::record::{self, SettingsRecord};
+use weft_engine::pool::cache::{CacheTurn, DisksThen};
 use weft_engine::pool::create::NewDisk;
 use weft_engine::pool::{Instead, Leaving, job};
 use weft_engine::units::{ByteCount, DiskNo, JobNo};
@@ -136,9 +137,25 @@ pub async fn steer(open: Rc<OpenPool>, id: u32, action: JobAction, run: Run) -> 
     Ok(())
 }
 
-/// Refuses whatever adding these disks would refuse.
-pub async fn validate_add(open: Rc<OpenPool>, new: Vec<(ByteCount, String)>) -> Answer<()> {
-    Ok(new.iter().try_for_each(|(capacity, name)| open.pool.plan_disk_add(*capacity, name).map(drop))?)
+/// Refuses whatever adding these disks would refuse, then says which caches the pool would choose with them.
+pub async fn validate_add(
+    open: Rc<OpenPool>,
+    new: Vec<(ByteCount, Media, String)>,
+    usage: Usage,
+) -> Answer<Vec<CacheTurn>> {
+    new.iter().try_for_each(|(capacity, _, name)| open.pool.plan_disk_add(*capacity, name).map(drop))?;
+    let new = new.into_iter().map(|(capacity, media, name)| (capacity, engine_media(media), name)).collect();
+    Ok(open.pool.plan_caches_then(&DisksThen::Joined(new, engine_usage(usage))))
+}
+
+/// Chooses caches anew that are the pool's to choose, now that its disks have changed. What is done is done: where this
+/// fails, that is told, and the next change of disks tries again.
+pub async fn review_caches(open: Rc<OpenPool>) -> Answer<Vec<CacheTurn>> {
+    Ok(open.pool.review_caches().await.unwrap_or_else(|error| {
+        let pool = open.pool.name();
+        open.journal.warn(Some(&pool), format!("write-back caches are not chosen anew: {error}"));
+        Vec::new()
+    }))
 }
 
 /// Refuses whatever adding this disk would refuse, then says what it comes to when it takes the place of another.
@@ -168,26 +185,35 @@ pub async fn validate_removal(open: Rc<OpenPool>, disk: DiskNo, instead: Instead
 
 /// Starts the job that empties a disk and takes it out of the pool.
 pub async fn remove(open: Rc<OpenPool>, disk: DiskNo, to: Option<DiskNo>, now: u64) -> Answer<u32> {
-    Ok(open.pool.disk_remove(disk, to, now).await?.0)
+    let job = open.pool.disk_remove(disk, to, now).await?.0;
+    review_caches(open).await?;
+    Ok(job)
 }
 
-/// Changes what the pool knows of a disk, then whether it is in maintenance. The pool as it is then.
+/// What a change of a disk comes to.
+pub struct DiskTurn {
+    /// The pool then; now, where nothing was changed yet.
+    pub now: PoolInfo,
+    /// The write-back caches that it chooses anew.
+    pub turned: Vec<CacheTurn>,
+    /// What becomes of what the disk holds, where it is to take no more data by itself and nothing was changed yet.
+    pub leaving: Option<Answer<Leaving>>,
+}
+
+/// Changes what the pool knows of a disk, then whether it is in maintenance.
 pub async fn set_disk(
     local: Rc<Local<Pools>>,
     pool: String,
     disk: DiskNo,
     asked: DiskChange,
     run: Run,
-) -> Answer<PoolInfo> {
+) -> Answer<DiskTurn> {
     let open = local.state().pool(&pool)?;
+    let then = DisksThen::Changed(disk, asked.usage.map(engine_usage), asked.media.map(engine_media));
     let rests_only = DiskChange { maintenance: None, ..asked.clone() } == DiskChange::default();
     let change = weft_engine::pool::DiskChange {
         usage: asked.usage.map(engine_usage),
-        media: asked.media.map(|media| match media {
-            Media::Hdd => record::Media::Hdd,
-            Media::Ssd => record::Media::Ssd,
-            Media::Unspecified => record::Media::Unspecified,
-        }),
+        media: asked.media.map(engine_media),
         name: asked.name,
         domain: asked.domain,
         power: asked.power_protected.map(|said| match said {
@@ -211,7 +237,14 @@ pub async fn set_disk(
         (Some(false), Run::Real) => open.pool.disk_online(disk).await,
     };
     rests.map_err(|error| with_names(&open, error))?;
-    Ok(info::pool(&open, local.world().now()))
+    let turned = match run {
+        _ if asked.usage.is_none() && asked.media.is_none() => Vec::new(),
+        Run::Dry => open.pool.plan_caches_then(&then),
+        Run::Real => review_caches(open.clone()).await?,
+    };
+    let leaving = matches!(asked.usage, Some(Usage::Retired | Usage::Journal | Usage::Manual)) && run == Run::Dry;
+    let leaving = leaving.then(|| open.pool.plan_disk_remove(disk, Instead::Nothing).map_err(ApiError::from));
+    Ok(DiskTurn { now: info::pool(&open, local.world().now()), turned, leaving })
 }
 
 /// The engine's error, with disks called by their names.
@@ -249,6 +282,14 @@ pub async fn resume_maintenance(open: &OpenPool) -> Answer<()> {
         }
     }
     Ok(())
+}
+
+fn engine_media(media: Media) -> record::Media {
+    match media {
+        Media::Hdd => record::Media::Hdd,
+        Media::Ssd => record::Media::Ssd,
+        Media::Unspecified => record::Media::Unspecified,
+    }
 }
 
 fn engine_usage(usage: Usage) -> record::Usage {

@@ -10,7 +10,7 @@ use crate::ops::disk::DiskList;
 use crate::ops::vdisk_set::VdiskSet;
 use std::ops::Range;
 use std::rc::Rc;
-use weft_engine::format::record::CacheRecord;
+use weft_engine::format::record::{CacheChoice, CacheRecord};
 use weft_engine::geometry::Layout;
 use weft_engine::pool::cache::{CacheAsk, rounded};
 use weft_engine::pool::{Amount, Growth, Pool, Refusal, VdiskPlan, Wanted};
@@ -26,12 +26,27 @@ pub struct CacheWanted {
 pub type Planned = (VdiskPlan, Option<CacheRecord>);
 
 impl CacheWanted {
-    /// What is asked of the engine, above stripes of `below` on `disks`.
-    fn ask(self, pool: &Pool, below: Layout, disks: u64) -> Option<CacheAsk> {
-        match self.cache {
+    /// What is asked of the engine, above stripes of `below` on `disks`. A cache on disks that somebody named is there,
+    /// or cannot be; one that the pool chooses may be none.
+    fn ask(self, pool: &Pool, below: Layout, disks: u64) -> Answer<Option<CacheAsk>> {
+        Ok(match self.cache {
             WriteCache::Off => None,
-            WriteCache::Auto => pool.suggest_cache(below, disks, self.disks),
+            WriteCache::Auto => match pool.suggest_cache(below, disks, self.disks) {
+                None if self.disks != 0 => {
+                    let least = pool.cache_range(below, self.disks, 0)?.least;
+                    Some(CacheAsk { size: least, disks: self.disks })
+                }
+                suggested => suggested,
+            },
             WriteCache::Bytes(size) => Some(CacheAsk { size, disks: self.disks }),
+        })
+    }
+
+    /// Whose word it is: who names disks for a cache has it there, and not where the pool would.
+    pub fn choice(self) -> CacheChoice {
+        match self.cache {
+            WriteCache::Auto if self.disks == 0 => CacheChoice::Auto,
+            _ => CacheChoice::Typed,
         }
     }
 }
@@ -47,12 +62,13 @@ pub async fn create(
         Ok(plan) => plan,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let ask = cache.ask(&open.pool, plan.layout, plan.spec.disks);
+    let choice = cache.choice();
+    let ask = cache.ask(&open.pool, plan.layout, plan.spec.disks)?;
     let cache = ask.map(|ask| open.pool.plan_cache(plan.layout, &ask)).transpose()?;
     if let Run::Real = run {
         open.pool.vdisk_create(&plan.spec).await?;
-        if let Some(ask) = ask {
-            open.pool.vdisk_set_cache(&plan.spec.name, Some(&ask)).await?;
+        if ask.is_some() || choice == CacheChoice::Typed {
+            open.pool.vdisk_set_cache(&plan.spec.name, ask.as_ref(), choice).await?;
         }
     }
     Ok(Ok((plan, cache)))
@@ -67,6 +83,7 @@ pub async fn set_cache(
 ) -> Answer<Option<CacheRecord>> {
     let vdisk = open.vdisk(&name)?;
     let ask = cache.ask(&open.pool, vdisk.layout(), vdisk.disks());
+    let ask = ask.map_err(|error| error.offer(&DiskList::of(&name.pool)))?;
     let (_, planned) = open.pool.plan_vdisk_cache(&name.vdisk, ask.as_ref()).map_err(|error| {
         let wrong = ApiError::from(error);
         let range = open.pool.cache_range(vdisk.layout(), ask.map_or(0, |ask| ask.disks), 0);
@@ -79,7 +96,7 @@ pub async fn set_cache(
         }
     })?;
     if let Run::Real = run {
-        open.pool.vdisk_set_cache(&name.vdisk, ask.as_ref()).await?;
+        open.pool.vdisk_set_cache(&name.vdisk, ask.as_ref(), cache.choice()).await?;
     }
     Ok(planned)
 }

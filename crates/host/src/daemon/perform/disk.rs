@@ -2,13 +2,14 @@
 
 use super::Seen;
 use super::job::already;
+use super::leaving::told_of_caches;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobAction, JobInfo, JobKind, StartKind};
 use crate::api::pool::{DiskInfo, DiskState, PoolInfo, Usage};
 use crate::api::power::{PowerSetting, WriteCache};
 use crate::api::watch::{Change, Outcome};
-use crate::daemon::backend::{DiskChange, Label, Run};
-use crate::daemon::candidates::{Asked, More, beyond_room, fixed_size, name_members, size_of_disk};
+use crate::daemon::backend::{DiskChange, Label, NewMember, Run};
+use crate::daemon::candidates::{Asked, Candidate, More, beyond_room, fixed_size, name_members, size_of_disk};
 use crate::daemon::engine::labels;
 use crate::daemon::opening::wall_clock;
 use crate::daemon::{Daemon, find, lock, probe};
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 use weft_engine::limits;
+use weft_engine::pool::cache::CacheTurn;
 use weft_engine::pool::{Instead, Leaving};
 use weft_engine::units::DiskNo;
 
@@ -183,8 +185,10 @@ impl Daemon {
         let mut change =
             Change::new(Outcome::Created, subject(pool, members.iter().map(|m| &m.name)), request.changing.dry_run);
         let both = || candidates.iter().zip(&members);
-        let new = both().map(|(candidate, member)| (candidate.capacity, member.name.clone())).collect();
-        self.parts.engine.disk_add_judge(&pool.name, new)?;
+        let new = |(candidate, member): (&Candidate, &NewMember)| {
+            (candidate.capacity, candidate.media(), member.name.clone())
+        };
+        let turned = self.parts.engine.disk_add_judge(&pool.name, both().map(new).collect(), usage)?;
         for (candidate, member) in both() {
             change = change.line(candidate.describe(&member.name));
         }
@@ -200,6 +204,7 @@ impl Daemon {
             Usage::Retired => unreachable!("refused above"),
         });
         if request.changing.dry_run {
+            change.changes.extend(told_of_caches(pool, &turned));
             return Ok(change);
         }
         for (n, (candidate, member)) in both().enumerate() {
@@ -214,6 +219,9 @@ impl Daemon {
                     return Err(error);
                 }
             }
+        }
+        if !turned.is_empty() {
+            change.changes.extend(told_of_caches(pool, &self.parts.engine.review_caches(&pool.name)?));
         }
         Ok(change)
     }
@@ -357,12 +365,18 @@ impl Daemon {
             maintenance,
             power_protected: request.power_protected.filter(|said| power_said(disk) != *said),
         };
-        self.change_disk(pool, disk, no, (&change, again), Run::Dry).map_err(|error| match change.power_protected {
-            Some(_) => error.or_hint(|| DiskShow::of(format!("{}/{}", pool.name, disk.name)).line()),
-            None => error,
+        let (turned, leaving) = self.change_disk(pool, disk, no, (&change, again), Run::Dry).map_err(|error| {
+            match change.power_protected {
+                Some(_) => error.or_hint(|| DiskShow::of(format!("{}/{}", pool.name, disk.name)).line()),
+                None => error,
+            }
         })?;
         let mut lines = told(disk, &change);
-        lines.extend(self.told_of_leaving(pool, disk, no, &change));
+        if let (Some(usage), Some(leaving)) = (change.usage, leaving) {
+            let name = change.name.as_deref().unwrap_or(&disk.name);
+            lines.extend(self.told_of_leaving(pool, (disk, name), usage, leaving)?);
+        }
+        lines.extend(told_of_caches(pool, &turned));
         if again {
             lines.push("it failed, and is given another chance: what it missed is brought to it".into());
         }
@@ -376,7 +390,8 @@ impl Daemon {
         Ok(answer)
     }
 
-    /// Changes what the pool knows of a disk, whether it rests, and uses it again that failed.
+    /// Changes what the pool knows of a disk, whether it rests, and uses it again that failed. The caches that the pool
+    /// chooses anew, and what becomes of what the disk holds.
     fn change_disk(
         &self,
         pool: &PoolInfo,
@@ -384,51 +399,21 @@ impl Daemon {
         no: DiskNo,
         (change, again): (&DiskChange, bool),
         run: Run,
-    ) -> Answer<()> {
+    ) -> Answer<(Vec<CacheTurn>, Option<Answer<Leaving>>)> {
+        let (mut turned, mut leaving) = (Vec::new(), None);
         if *change != DiskChange::default() {
-            let now = self.parts.engine.disk_set(&pool.name, no, change, run)?;
+            let turn = self.parts.engine.disk_set(&pool.name, no, change, run)?;
             if run == Run::Real {
-                self.note_open(&[now]);
+                self.note_open(&[turn.now]);
             }
+            (turned, leaving) = (turn.turned, turn.leaving);
         }
         match (again, run) {
-            (false, _) => Ok(()),
-            (true, Run::Dry) => self.may_try_again(pool, disk).map(drop),
-            (true, Run::Real) => self.try_again(pool, disk),
+            (false, _) => {}
+            (true, Run::Dry) => drop(self.may_try_again(pool, disk)?),
+            (true, Run::Real) => self.try_again(pool, disk)?,
         }
-    }
-
-    /// What becomes of the data of a disk that shall take no more of it, one line each.
-    fn told_of_leaving(&self, pool: &PoolInfo, disk: &DiskInfo, no: DiskNo, change: &DiskChange) -> Vec<String> {
-        let leaving = || self.parts.engine.validate_disk_removal(&pool.name, no, Instead::Nothing);
-        match change.usage {
-            Some(Usage::Retired) => {
-                let name = change.name.as_ref().unwrap_or(&disk.name);
-                vec![match leaving() {
-                    Ok(Leaving { moves, losses, .. }) => match losses.first() {
-                        None => format!(
-                            "{moves} on it move to the other disks; `{}` takes it out",
-                            DiskRemove::of(&pool.name, name).line()
-                        ),
-                        Some(loss) => format!(
-                            "{moves} on it move to the other disks; as {}/{} finds too few disks without it, it still \
-                             takes new data",
-                            pool.name, loss.vdisk
-                        ),
-                    },
-                    Err(error) => format!(
-                        "what is on it moves to the other disks as far as that goes: {}; `{}` makes room",
-                        error.message,
-                        DiskAdd::some(&pool.name).line()
-                    ),
-                }]
-            }
-            Some(Usage::Manual) => {
-                let losses = leaving().map(|leaving| leaving.losses).unwrap_or_default();
-                losses.iter().map(|loss| format!("{}/{}: {loss}", pool.name, loss.vdisk)).collect()
-            }
-            _ => Vec::new(),
-        }
+        Ok((turned, leaving))
     }
 
     /// Finds the disk that failed where it was: what is there is the disk, whole.
@@ -469,7 +454,7 @@ fn told(disk: &DiskInfo, change: &DiskChange) -> Vec<String> {
         let before = disk.usage.map(|usage| format!("{usage} -> ")).unwrap_or_default();
         lines.push(format!("usage {before}{usage}"));
         if usage == Usage::Journal {
-            lines.push("no new data goes to it, and a copy of the log moves to it".into());
+            lines.push("it carries the log and nothing else: a copy of that moves to it".into());
         }
     }
     lines.extend(change.media.map(|media| format!("media {} -> {media}", disk.media)));

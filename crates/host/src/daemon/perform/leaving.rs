@@ -1,17 +1,20 @@
 //! A disk that others need is to leave: what is lost by that, and what would do instead.
 
+use crate::api::cache::{CacheInfo, in_words};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
-use crate::api::pool::{DiskInfo, DiskState, PoolInfo};
+use crate::api::pool::{DiskInfo, DiskState, PoolInfo, Usage};
 use crate::api::size::Size;
 use crate::api::vdisk::{Layout, VdiskInfo};
 use crate::daemon::Daemon;
 use crate::ops::Perform;
-use crate::ops::disk::{DiskAdd, DiskList, DiskReplace};
+use crate::ops::disk::{DiskAdd, DiskList, DiskRemove, DiskReplace};
+use crate::ops::job::JobList;
 use crate::ops::line::ToLine;
 use crate::ops::vdisk::VdiskCreate;
 use std::path::PathBuf;
 use weft_engine::limits;
+use weft_engine::pool::cache::CacheTurn;
 use weft_engine::pool::{Leaving, Loss};
 use weft_engine::units::ByteCount;
 
@@ -31,7 +34,8 @@ impl Daemon {
                 let cache = format!("the write-back cache of {}/{vdisk} has too few disks then", pool.name);
                 format!("{cache}: it takes nothing more, and empties itself first")
             });
-            return Ok(told.map(|loss| format!("redundancy is given up: {loss}")).chain(emptied).collect());
+            let given_up = told.map(|loss| format!("redundancy is given up: {loss}"));
+            return Ok(given_up.chain(emptied).chain(told_of_caches(pool, &leaving.turned)).collect());
         }
         let named = |loss: &Loss| pool.vdisks.iter().find(|vdisk| vdisk.name.vdisk == loss.vdisk);
         let short: Vec<_> = leaving.losses.iter().filter_map(|loss| Some((named(loss)?, loss.left))).collect();
@@ -44,6 +48,59 @@ impl Daemon {
         );
         let replace = || DiskReplace::some(&pool.name, &disk.name).line();
         Err(ApiError::new(Kind::NotPossible, message).hint(hint.unwrap_or_else(replace)))
+    }
+
+    /// What becomes of the data of a disk that shall take no more of it by itself, one line each; it will have this
+    /// name. Refused where it is to be a journal, and would have to go on with data: that carries the log and nothing
+    /// else.
+    pub(super) fn told_of_leaving(
+        &self,
+        pool: &PoolInfo,
+        (disk, name): (&DiskInfo, &str),
+        usage: Usage,
+        leaving: Answer<Leaving>,
+    ) -> Answer<Vec<String>> {
+        let losses = |leaving: &Leaving| -> Vec<String> {
+            leaving.losses.iter().map(|loss| format!("{}/{}: {loss}", pool.name, loss.vdisk)).collect()
+        };
+        let add = || DiskAdd::some(&pool.name).line();
+        Ok(match (usage, leaving) {
+            (Usage::Journal, Ok(leaving)) if leaving.losses.is_empty() => match leaving.moves {
+                ByteCount::ZERO => Vec::new(),
+                moves => vec![format!("{moves} on it move to the other disks; `{}` shows how far that is", jobs(pool))],
+            },
+            (Usage::Journal, Ok(leaving)) => {
+                let message = format!(
+                    "disk {} cannot be a journal, which carries the log and nothing else: {}; add another disk for \
+                     data first",
+                    disk.name,
+                    losses(&leaving).join(", ")
+                );
+                return Err(ApiError::new(Kind::NotPossible, message).hint(add()));
+            }
+            (Usage::Journal, Err(error)) if error.kind == Kind::NoSpace => {
+                return Err(self.homeless(pool, disk, error));
+            }
+            (Usage::Journal, Err(error)) => return Err(error.or_hint(add)),
+            (Usage::Retired, Ok(leaving)) => vec![match leaving.losses.first() {
+                None => format!(
+                    "{} on it move to the other disks; `{}` takes it out",
+                    leaving.moves,
+                    DiskRemove::of(&pool.name, name).line()
+                ),
+                Some(loss) => format!(
+                    "{} on it move to the other disks; as {}/{} finds too few disks without it, it still takes new \
+                     data",
+                    leaving.moves, pool.name, loss.vdisk
+                ),
+            }],
+            (Usage::Retired, Err(error)) => vec![format!(
+                "what is on it moves to the other disks as far as that goes: {}; `{}` makes room",
+                error.message,
+                add()
+            )],
+            (_, leaving) => leaving.map(|leaving| losses(&leaving)).unwrap_or_default(),
+        })
     }
 
     /// A disk holds what has no place on the others: `error`, with what would do instead.
@@ -86,6 +143,24 @@ impl Daemon {
         disks.retain(|disk| disk.state == DiskState::Available && disk.capacity >= capacity);
         disks.into_iter().find_map(|disk| disk.path)
     }
+}
+
+fn jobs(pool: &PoolInfo) -> String {
+    JobList { pool: Some(pool.name.clone()) }.line()
+}
+
+/// The caches that the pool chooses anew, one line each.
+pub(super) fn told_of_caches(pool: &PoolInfo, turned: &[CacheTurn]) -> Vec<String> {
+    let before = |vdisk: &str| {
+        let found = pool.vdisks.iter().find(|found| found.name.vdisk == vdisk);
+        found.and_then(|found| found.write_cache.clone()).map(|cache| CacheInfo { drains: false, ..cache })
+    };
+    let told = turned.iter().map(|CacheTurn { vdisk, to, disks, .. }| {
+        let to = to.map(|to| CacheInfo::new(to, disks.clone()));
+        let (was, will) = (in_words(before(vdisk).as_ref(), true), in_words(to.as_ref(), false));
+        format!("{}/{vdisk}: write cache {was} -> {will}", pool.name)
+    });
+    told.collect()
 }
 
 /// Asks for a virtual disk as large and as safe as `vdisk` that takes `left` disks at most; `None` where these are too

@@ -2,7 +2,7 @@
 
 use super::Seen;
 use super::export::ending;
-use crate::api::cache::{CacheInfo, WriteCache};
+use crate::api::cache::{CacheInfo, WriteCache, in_words};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{Health, PoolInfo};
@@ -23,7 +23,7 @@ use crate::ops::vdisk::{
 use crate::ops::vdisk_set::VdiskSet;
 use crate::ops::watch::StatusShow;
 use weft_engine::error::{Error, ErrorKind};
-use weft_engine::format::record::CacheRecord;
+use weft_engine::format::record::{CacheChoice, CacheRecord};
 use weft_engine::geometry;
 use weft_engine::limits;
 use weft_engine::pool::{Amount, Growth, Protection, Refusal, VdiskPlan, VdiskSpec, Wanted};
@@ -129,7 +129,7 @@ impl Daemon {
         let planned = self.parts.engine.vdisk_create(&pool.name, &wanted, cache, request.changing.run());
         let without = || VdiskCreate::new(request.name.clone(), request.size).line();
         let planned = planned.map_err(|error| error.or_hint(without))?;
-        let (plan, cache) = planned.map_err(|refusal| cannot_create(request, refusal))?;
+        let (plan, planned) = planned.map_err(|refusal| cannot_create(request, refusal))?;
         let VdiskPlan { spec, layout, room } = plan;
         let (size, layout) = (spec.size, Layout::from(layout));
         let survives = match layout.resiliency.failures() {
@@ -142,8 +142,8 @@ impl Daemon {
             .line(format!("size {size}, {}, sectors of {} bytes", request.provisioning, spec.sector))
             .line(layout.to_string())
             .line(format!("{survives}; {efficiency:.0} % of the raw space is data"));
-        let change = match cache {
-            Some(cache) => change.line(format!("write cache {}", cache_words(pool, Some(cache)))),
+        let change = match planned {
+            Some(planned) => change.line(format!("write cache {}", cache_words(pool, Some(planned), cache.choice()))),
             None => change,
         };
         Ok(match size > room {
@@ -208,12 +208,15 @@ impl Daemon {
             let disks = disks_named(pool, &request.write_cache_disks)?;
             let size = before.write_cache.as_ref().map(|cache| WriteCache::Bytes(ByteCount(cache.size)));
             let cache = request.write_cache.or(size).unwrap_or_default();
-            let planned = self.parts.engine.vdisk_set_cache(name, CacheWanted { cache, disks }, run)?;
-            let (was, will) = (before.write_cache.map_or("none".into(), words), cache_words(pool, planned));
+            let wanted = CacheWanted { cache, disks };
+            let planned = self.parts.engine.vdisk_set_cache(name, wanted, run)?;
+            let had = before.write_cache.is_some();
+            let was = words(before.write_cache, before.write_cache_auto);
+            let will = cache_words(pool, planned, wanted.choice());
             if was != will {
                 lines.push(format!("write cache {was} -> {will}"));
             }
-            if planned.is_none() && packed > ByteCount::ZERO && was != will {
+            if planned.is_none() && had && packed > ByteCount::ZERO && was != will {
                 lines.push(format!("{packed} that rest in it are moved into whole stripes"));
             }
         }
@@ -343,15 +346,16 @@ fn disks_named(pool: &PoolInfo, names: &[String]) -> Answer<u64> {
 }
 
 /// A write-back cache in words.
-fn cache_words(pool: &PoolInfo, cache: Option<CacheRecord>) -> String {
-    let Some(cache) = cache else { return "none".into() };
-    let named = pool.disks.iter().filter(|disk| disk.no.is_some_and(|no| cache.disks >> no & 1 == 1));
-    let disks = named.map(|disk| disk.name.clone()).collect();
-    words(CacheInfo { size: cache.size.0, disks, layout: Layout::from(cache.layout), drains: false })
+fn cache_words(pool: &PoolInfo, cache: Option<CacheRecord>, choice: CacheChoice) -> String {
+    let cache = cache.map(|cache| {
+        let named = pool.disks.iter().filter(|disk| disk.no.is_some_and(|no| cache.disks >> no & 1 == 1));
+        CacheInfo::new(cache, named.map(|disk| disk.name.clone()).collect())
+    });
+    words(cache, choice == CacheChoice::Auto)
 }
 
-fn words(cache: CacheInfo) -> String {
-    CacheInfo { drains: false, ..cache }.to_string()
+fn words(cache: Option<CacheInfo>, auto: bool) -> String {
+    in_words(cache.map(|cache| CacheInfo { drains: false, ..cache }).as_ref(), auto)
 }
 
 fn amount(size: Size) -> Amount {
