@@ -13,7 +13,7 @@ mod table;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::units::{BLOCK, SegmentNo, TableNo};
+use crate::units::{BLOCK, Birth, SegmentNo, TableNo};
 
 const BLOCK_LEN: usize = BLOCK as usize;
 
@@ -60,9 +60,12 @@ pub fn block_checksums(first: BlockAddress, data: &[u8], sums: &mut [u32]) {
     }
 }
 
-/// The mark of the owner of a stripe: of its table, and its number there. Never 0, as no checksum is.
-pub fn owner_mark(table: TableNo, stripe: u64) -> u32 {
-    crc32c_append(crc32c(&table.0.to_le_bytes()), &stripe.to_le_bytes()).max(1)
+/// The mark of the owner of a stripe: of its table, its number there, and its birth, where it has one. Never 0, as no
+/// checksum is.
+pub fn owner_mark(table: TableNo, stripe: u64, birth: Birth) -> u32 {
+    let whose = crc32c_append(crc32c(&table.0.to_le_bytes()), &stripe.to_le_bytes());
+    let mark = if birth == Birth::NONE { whose } else { crc32c_append(whose, &birth.0.to_le_bytes()) };
+    mark.max(1)
 }
 
 /// The checksums that blocks of zeros have from `first` on.

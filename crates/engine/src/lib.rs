@@ -2,7 +2,7 @@
 //! through one seam ([`world::World`] and [`io::Disk`]) by `weft-host` on Linux and by `weft-sim` in simulation.
 //!
 //! Layers, lowest first; imports only point down:
-//! `units bits error exec limits histogram` - `sync io` - `checksum parity geometry` - `format` - `event health` -
+//! `units bits error exec limits histogram` - `sync io` - `checksum parity geometry` - `format` - `event health heat` -
 //! `world` - `tree` - `log` - `stripe` (pure) - `segment` - `store` - `vdisk dump` - `pool`. `scripts/tidy` holds the
 //! imports against this.
 #![no_std]
@@ -20,6 +20,7 @@ pub mod exec;
 pub mod format;
 pub mod geometry;
 pub mod health;
+pub mod heat;
 pub mod histogram;
 pub mod io;
 pub mod limits;

@@ -1,6 +1,6 @@
 //! Every limit of the format and of the engine, in one place, with the relations between them asserted.
 
-use crate::units::{BLOCK, ByteCount};
+use crate::units::{BLOCK, ByteCount, INDEX_BITS};
 
 /// The most columns a layout may have (parity columns counted, copies not).
 pub const COLUMNS_MAX: u8 = 32;
@@ -41,4 +41,5 @@ pub const REQUEST_MAX: ByteCount = ByteCount::mib(32);
 
 const _: () = assert!(INTERLEAVE_MIN.0 == BLOCK);
 const _: () = assert!(INTERLEAVE_MAX.0.is_multiple_of(INTERLEAVE_MIN.0));
+const _: () = assert!(SLAB_MAX.0 / INTERLEAVE_MIN.0 <= 1 << INDEX_BITS);
 const _: () = assert!(SLAB_MIN.0.is_multiple_of(BLOCK) && SLAB_MAX.0.is_multiple_of(SLAB_MIN.0));

@@ -16,7 +16,7 @@ use crate::format::batch::batch_len;
 use crate::format::label::Anchor;
 use crate::format::record::{OWNER_METADATA, Record};
 use crate::sync::Signal;
-use crate::units::{BLOCK, SegmentNo, TableNo};
+use crate::units::{BLOCK, SegmentNo, TableNo, VdiskNo};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -98,6 +98,8 @@ pub enum Touched {
     Table(TableNo),
     /// A chunk of a table.
     Chunk(TableNo, u32),
+    /// A virtual disk: it is no more.
+    Vdisk(VdiskNo),
 }
 
 impl Touched {
@@ -108,6 +110,7 @@ impl Touched {
             Record::SegmentDrop(id) => Some(Touched::Segment(*id)),
             Record::TableDrop(id) => Some(Touched::Table(*id)),
             Record::Chunk(chunk) => Some(Touched::Chunk(chunk.table, chunk.chunk)),
+            Record::VdiskDrop(id) => Some(Touched::Vdisk(*id)),
             _ => None,
         }
     }

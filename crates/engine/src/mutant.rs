@@ -170,10 +170,12 @@ pub enum Mutant {
     LogCopiesTooFew = 81,
     /// What follows the log carries it before it has all of it.
     FollowerNamedEarly = 82,
+    /// All versions of a stripe have one birth.
+    BirthsAlike = 83,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 82] = [
+pub const ALL: [Mutant; 83] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -256,6 +258,7 @@ pub const ALL: [Mutant; 82] = [
     Mutant::JournalCopiesGivenUp,
     Mutant::LogCopiesTooFew,
     Mutant::FollowerNamedEarly,
+    Mutant::BirthsAlike,
 ];
 
 /// The mutant of this name.

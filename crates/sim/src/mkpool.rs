@@ -286,7 +286,7 @@ fn map(pool: &Pool, stripes: std::ops::Range<u64>) -> Result<()> {
             let (place, count) = map.take_stripes(table, left, &mut records)?;
             for nth in 0..count {
                 let there = Place { index: place.index + nth, ..place };
-                map.commit(table, stripe, Some(there), store.log.seq());
+                map.commit(table, stripe, Some(there.born(store.log.seq())), store.log.seq());
                 stripe += 1;
             }
             map.end_write(place, count);
@@ -308,6 +308,7 @@ fn change(pool: &Pool, stripes: u64, rng: &mut Rng) -> Result<()> {
         assert!(map.claim(table, true, &mut records), "an eighth is free");
         let (place, count) = map.take_stripes(table, 1, &mut records)?;
         store.append_all(records);
+        let place = place.born(store.log.seq());
         let seq = store.log.append(&commit_record(table, stripe, place, 0, &sums));
         map.commit(table, stripe, Some(place), seq);
         map.end_write(place, count);

@@ -184,6 +184,7 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
         }
         Mutant::TreeStuckIgnored => Catcher::Story(configuration::what_a_lost_page_of_the_tree_held_is_written_anew),
         Mutant::OwnerNotCompared => Catcher::Story(put_back::a_place_that_came_to_be_another_stripe_s_is_an_error),
+        Mutant::BirthsAlike => Catcher::Story(put_back::an_older_version_in_its_own_place_is_an_error),
         Mutant::SheetVersionsIgnored => Catcher::Story(put_back::old_data_that_agrees_with_old_checksums_is_an_error),
         Mutant::StalePagesBelieved => {
             Catcher::Story(stories::disks_that_are_back_get_pages_of_the_tree_from_the_one_that_has_them)

@@ -3,6 +3,7 @@
 use crate::format::record::{
     self, CacheChoice, JobKind, OWNER_METADATA, Record, SegmentRecord, TableRecord, VdiskRecord,
 };
+use crate::store::heat::HEAT;
 use crate::store::meta::conf::{self, CONF};
 use crate::store::meta::room::ROOM;
 use crate::store::meta::sheets::SHEETS;
@@ -99,8 +100,8 @@ fn done_in_words(record: &Record<'_>) -> (&'static str, String) {
         Record::Commit(commit) => (
             "COMMIT",
             format!(
-                "stripe {} of table {}: index {} of segment {}; retires landed records below {}",
-                commit.stripe, commit.table, commit.index, commit.segment, commit.retires
+                "stripe {} of table {}: index {} of segment {}, birth {}; retires landed records below {}",
+                commit.stripe, commit.table, commit.index, commit.segment, commit.birth.0, commit.retires
             ),
         ),
         Record::Unmap(unmap) => (
@@ -200,6 +201,7 @@ pub(super) fn kind_of(key: Key) -> &'static str {
         CONF => "configuration",
         ROOM => "places",
         SHEETS => "checksum page",
+        HEAT => "heat",
         _ => "unknown",
     }
 }

@@ -17,7 +17,9 @@ use alloc::string::String;
 /// - 2: labels, pages and log batches carry the lineage of the pool; labels have serial numbers; a chunk says which
 ///   version its pages have at least.
 /// - 3: segments and chunks are entries of the tree, whose root is in the checkpoint.
-pub const VERSION: u32 = 4;
+/// - 4: segments have marks of owners, and the tree versions of checksum pages.
+/// - 5: an entry of a stripe table, a commit and a mark say the birth of the stripe.
+pub const VERSION: u32 = 5;
 
 /// The oldest version that it reads: opened for writing, such a pool is of [`VERSION`] from then on.
 pub const VERSION_OLDEST: u32 = 2;

@@ -156,6 +156,7 @@ impl Pool {
             self.store.pause().await;
         }
         vdisk.forget_landed();
+        self.store.forget_heat(vdisk.id());
         let records = self.store.map.borrow_mut().drop_vdisk(vdisk.id());
         self.store.append_all(records);
         self.store.make_durable(self.store.log.seq()).await?;

@@ -280,7 +280,7 @@ impl Pool {
         let layout = self.store.map.borrow().segments.get(&segment).map(|found| found.record.layout);
         let memory = layout.map_or(0, |layout| group.len() as u64 * strip_memory(layout));
         let _lease = self.store.traffic.budgets.moves.take(memory).await;
-        let strips = join(group.iter().map(|index| self.strip(Place { segment, index: *index }, slot, in_place))).await;
+        let strips = join(group.iter().map(|index| self.strip(Place::at(segment, *index), slot, in_place))).await;
         let (mut writes, mut pinned) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         let mut lost = false;
@@ -292,7 +292,7 @@ impl Pool {
                 Strip::Read(strip) => {
                     bytes += strip.len() as u64;
                     let blocks = strip.len() as u64 / BLOCK;
-                    pinned.push(Place { segment, index: *index });
+                    pinned.push(Place::at(segment, *index));
                     writes.push((self.store.slab_offset(home, *index as u64 * blocks), strip));
                 }
             }

@@ -29,6 +29,7 @@ use crate::segment::Map;
 use crate::store::commit::committer;
 use crate::store::drain::drainer;
 use crate::store::freeze::{freeze_watch, frozen};
+use crate::store::heat::Heats;
 use crate::store::labels::Labels;
 use crate::store::packs::PacksSaid;
 use crate::store::page_place::table_page;
@@ -418,6 +419,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
     map.chunks_max = options.tuning.table_memory / CHUNK_BYTES;
     map.config_max = members.values().map(|member| member.plan.blob_len).min().unwrap_or(ByteCount::ZERO);
     let traffic = Traffic::new(&world, &options.tuning);
+    let heats = Heats::new(world.now());
     let store = Store {
         world,
         id: newest.pool_id,
@@ -436,6 +438,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         limbo: Default::default(),
         freeze: Default::default(),
         follower: Default::default(),
+        heats,
         stopping: Cell::new(false),
         writing: Cell::new(false),
         discarding: RefCell::default(),

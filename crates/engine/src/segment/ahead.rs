@@ -122,7 +122,7 @@ impl Ahead {
 
     /// Forgets all stripes of a segment.
     pub fn forget_segment(&mut self, segment: SegmentNo) {
-        let all = Place { segment, index: 0 }..=Place { segment, index: u32::MAX };
+        let all = Place::at(segment, 0)..=Place::at(segment, u32::MAX);
         let places: Vec<Place> = self.stripes.range(all).map(|(place, _)| *place).collect();
         places.into_iter().for_each(|place| self.forget(place));
     }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_arrives_for_a_place_that_was_given_up_or_is_read_anew_is_not_kept() {
-        let (mut ahead, place) = (Ahead::default(), Place { segment: SegmentNo(1), index: 2 });
+        let (mut ahead, place) = (Ahead::default(), Place::at(SegmentNo(1), 2));
         let (old, new) = (Rc::new(Fetch::default()), Rc::new(Fetch::default()));
         let strips = || Some(alloc::vec![Buf::zeroed(4096).freeze()]);
         ahead.expect(place, 4096, old.clone());

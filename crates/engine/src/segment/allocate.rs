@@ -88,7 +88,7 @@ impl Map {
         let taken = (end - first) as u64;
         state.free -= taken;
         state.claims = state.claims.saturating_sub(taken);
-        Ok((Place { segment: id, index: first as u32 }, taken as u32))
+        Ok((Place::at(id, first as u32), taken as u32))
     }
 
     /// The `count` stripes from `place` on, as [`Map::take_stripes`] gave them, are committed or given up.

@@ -563,6 +563,7 @@ pub fn commit_record(table: TableNo, stripe: u64, place: Place, retires: u64, su
         stripe,
         segment: place.segment,
         index: place.index,
+        birth: place.birth,
         retires,
         sums: Cow::Borrowed(sums),
     })

@@ -77,6 +77,13 @@ impl Map {
         free >= count + self.pairs_kept(self.bulk, all)
     }
 
+    /// Whether so many bytes more of entries leave all free that is kept for the others.
+    pub fn tree_may_grow(&self, bytes: u64) -> bool {
+        let metadata = self.metadata_segments();
+        let (free, all) = metadata.fold((0, 0), |(free, all), segment| (free + segment.free.count() as u64, all + 1));
+        free >= self.pairs_kept(self.bulk + bytes, all)
+    }
+
     /// How many pages of the tree a metadata segment has room for.
     pub fn tree_blocks(&self) -> usize {
         ((self.slab.0 / PAGE_PAIR) * (PAGE_PAIR / BLOCK)) as usize

@@ -83,7 +83,7 @@ impl Map {
 
     /// Whether stripes of this segment are being read.
     pub fn is_pinned(&self, segment: SegmentNo) -> bool {
-        self.pins.range(Place { segment, index: 0 }..=Place { segment, index: u32::MAX }).next().is_some()
+        self.pins.range(Place::at(segment, 0)..=Place::at(segment, u32::MAX)).next().is_some()
     }
 
     /// Gives a stripe index back at once: one that was never committed, or that nothing refers to any more.

@@ -73,6 +73,7 @@ impl Store {
     /// Takes a checkpoint. `oldest_landing` tells, when asked, the oldest log record with data that is nowhere else.
     pub async fn checkpoint(&self, oldest_landing: impl Fn() -> Option<u64>) -> Result<()> {
         let mut whole = self.takes_tree_to_begin_anew();
+        self.put_heat().await;
         loop {
             self.thawed().await?;
             match self.try_checkpoint(&oldest_landing, whole).await? {
@@ -158,6 +159,7 @@ impl Store {
         if whole {
             self.counters.whole_checkpoints.set(self.counters.whole_checkpoints.get() + 1);
             self.touch_everything();
+            self.touch_heat();
             self.put_sheet_versions(&self.pages.clean());
         }
         self.log.cut(tail);

@@ -87,9 +87,10 @@ impl Target {
         Some(Target { place, layout, slabs, owners, owner: None, looks: false })
     }
 
-    /// That one, as stripe `stripe` of `table`: if its place is another's, no byte of it is read.
+    /// That one, as the version of stripe `stripe` of `table` that its place names: if another one lies there, or
+    /// another's, no byte of it is read.
     pub fn owned_by(self, table: TableNo, stripe: u64) -> Target {
-        Target { owner: Some(owner_mark(table, stripe)), ..self }
+        Target { owner: Some(owner_mark(table, stripe, self.place.birth)), ..self }
     }
 
     /// The stripe at `place`, if its segment exists, for whoever only looks (invariant 5).
@@ -229,7 +230,7 @@ impl Store {
         loop {
             let Some(plan) = self.plan_read(target, &wants, bad) else {
                 self.report_lost(target, bad);
-                let Place { segment, index } = target.place;
+                let Place { segment, index, .. } = target.place;
                 return Err(lost(format!(
                     "block {block} of column {column} of stripe {index} of segment {segment} is lost: more failed \
                      than {} survives",

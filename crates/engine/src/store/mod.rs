@@ -20,6 +20,7 @@ pub mod drain;
 pub mod execute;
 pub mod follow;
 pub mod freeze;
+pub mod heat;
 pub mod labels;
 mod landed;
 pub mod lanes;
@@ -110,6 +111,8 @@ pub struct Store {
     pub writing: Cell<bool>,
     /// See [`packs::PacksSaid`].
     pub packs_said: packs::PacksSaid,
+    /// How often ranges of the virtual disks are sought out.
+    pub heats: heat::Heats,
     /// Disks that are told of slabs just now.
     pub discarding: RefCell<BTreeSet<DiskNo>>,
     /// Counters of the whole pool.

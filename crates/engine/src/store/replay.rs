@@ -181,7 +181,7 @@ impl Store {
     }
 
     fn redo_commit(&self, commit: CommitRecord<'_>, sums: &mut BTreeMap<Place, Sums>) -> Result<()> {
-        let place = Place { segment: commit.segment, index: commit.index };
+        let place = Place { segment: commit.segment, index: commit.index, birth: commit.birth };
         let mut map = self.map.borrow_mut();
         // The table was dropped by a later record, and the configuration read first knows that already.
         let Some(table) = map.tables.get_mut(&commit.table) else { return Ok(()) };
@@ -197,6 +197,8 @@ impl Store {
         if commit.sums.len() != expected || commit.index >= map.indexes(&segment.record) {
             return fail!(Corrupt, "a commit to {place:?} does not fit its segment");
         }
+        // Both, or the entry would keep the birth of what lay there before.
+        sums.remove(&place);
         sums.insert(place, ((commit.table, commit.stripe), commit.sums.into_owned()));
         Ok(())
     }

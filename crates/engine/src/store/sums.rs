@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. Checksums and mark of a stripe are set in one step, with its commit.
-//! 2. Where the reader knows whose stripe it wants, it gets no checksums of another one.
+//! 2. Where the reader knows whose stripe it wants, it gets no checksums of another one, nor of another version of it:
+//!    an old stripe that agrees with old checksums is not what the table speaks of.
 
 use super::Store;
 use super::execute::Target;
@@ -30,20 +31,21 @@ impl Store {
             && mark != owner
             && !mutant::active(Mutant::OwnerNotCompared)
         {
-            let Place { segment, index } = target.place;
+            let Place { segment, index, .. } = target.place;
             return fail!(Lost, "what lies at stripe {index} of segment {segment} is not what is looked for there");
         }
         Ok(sums)
     }
 
-    /// Notes the checksums of a stripe that was just written, and whose it is. Their pages are in memory. Synchronous.
+    /// Notes the checksums of a stripe that was just written, and whose it is, and of which birth. Their pages are in
+    /// memory. Synchronous.
     pub fn set_sums(&self, place: Place, (table, stripe): (TableNo, u64), sums: &[u32]) {
         let map = self.map.borrow();
         let record = &map.segments.get(&place.segment).expect("the segment of a stripe that is written exists").record;
         let first = record.sums_range(place.index, 1).start;
         self.pages.set(place.segment, first, sums);
         if record.owners {
-            self.pages.set(place.segment, first + sums.len() as u64, &[owner_mark(table, stripe)]);
+            self.pages.set(place.segment, first + sums.len() as u64, &[owner_mark(table, stripe, place.birth)]);
         }
     }
 

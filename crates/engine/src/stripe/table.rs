@@ -8,21 +8,62 @@
 
 use crate::format::page::{CHUNK_ENTRIES, CHUNK_PAGES, PAGE_ENTRIES};
 use crate::format::record::{PageRun, TableRecord};
-use crate::units::SegmentNo;
+use crate::mutant::{self, Mutant};
+use crate::units::{Birth, SegmentNo};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
+use core::cmp::Ordering;
 
 /// Bytes of memory that the entries of a chunk take.
 pub const CHUNK_BYTES: u64 = CHUNK_ENTRIES * size_of::<u64>() as u64;
 
-/// Where a stripe is: stripe `index` of segment `segment`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// Where a stripe is: stripe `index` of segment `segment`. Two are the same where these are: what lies there may be of
+/// another birth.
+#[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// The segment.
     pub segment: SegmentNo,
     /// The stripe's index in it.
     pub index: u32,
+    /// The version that whoever names the place expects there.
+    pub birth: Birth,
+}
+
+impl Place {
+    /// The place itself, whatever lies there.
+    pub const fn at(segment: SegmentNo, index: u32) -> Place {
+        Place { segment, index, birth: Birth::NONE }
+    }
+
+    /// That place, in which the version lies that record `seq` commits.
+    pub fn born(self, seq: u64) -> Place {
+        Place { birth: Birth::of(if mutant::active(Mutant::BirthsAlike) { 0 } else { seq }), ..self }
+    }
+
+    const fn key(self) -> (SegmentNo, u32) {
+        (self.segment, self.index)
+    }
+}
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Place) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Place {}
+
+impl PartialOrd for Place {
+    fn partial_cmp(&self, other: &Place) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Place {
+    fn cmp(&self, other: &Place) -> Ordering {
+        self.key().cmp(&other.key())
+    }
 }
 
 /// One stripe table, with the room its stripes may take.
@@ -136,21 +177,22 @@ impl Chunk {
     }
 }
 
-/// 0: unmapped; else segment + 1 in the upper half, index in the lower.
+/// 0: unmapped; else segment + 1 in the upper half; in the lower one the index, and the birth above it.
 fn pack(place: Option<Place>) -> u64 {
-    place.map_or(0, |place| (place.segment.0 as u64 + 1) << 32 | place.index as u64)
+    place.map_or(0, |place| (place.segment.0 as u64 + 1) << 32 | u64::from(place.birth.above(place.index)))
 }
 
 fn unpack(entry: u64) -> Option<Place> {
     let segment = (entry >> 32).checked_sub(1)?;
-    Some(Place { segment: SegmentNo(segment as u32), index: entry as u32 })
+    let (index, birth) = Birth::split(entry as u32);
+    Some(Place { segment: SegmentNo(segment as u32), index, birth })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::geometry::{Layout, Resiliency};
-    use crate::units::{ByteCount, TableNo};
+    use crate::units::{ByteCount, INDEX_BITS, TableNo};
     use alloc::vec::Vec;
 
     #[test]
@@ -163,9 +205,10 @@ mod tests {
         chunk.make_room();
         chunk.dirty = 0;
         table.chunks.insert(1, chunk);
-        let place = Place { segment: SegmentNo(0), index: 0 };
+        let place = Place { birth: Birth::of(7), ..Place::at(SegmentNo(0), (1 << INDEX_BITS) - 1) };
         assert_eq!(table.set(9000, Some(place)), None);
         assert_eq!((table.get(9000), table.mapped), (Some(place), 1));
+        assert_eq!(table.get(9000).unwrap().birth, place.birth);
         assert_eq!(table.chunks[&1].dirty, 1 << ((9000 - CHUNK_ENTRIES) / PAGE_ENTRIES as u64));
         assert_eq!(table.mapped_from(8999).collect::<Vec<_>>(), [(9000, place)]);
         assert_eq!(table.mapped_from(9001).count(), 0);

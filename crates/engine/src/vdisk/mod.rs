@@ -26,6 +26,7 @@ pub mod write;
 use crate::error::{Error, Result};
 use crate::fail;
 use crate::geometry::Layout;
+use crate::heat::Curve;
 use crate::store::freeze::frozen;
 use crate::store::{Store, lost};
 use crate::stripe::buffer::{Sealed, StripeBuffer};
@@ -273,6 +274,12 @@ impl Vdisk {
         self.store.read_only
     }
 
+    /// What fast tiers of all sizes would catch of what is asked of it.
+    pub async fn heat_curve(&self) -> Result<Curve> {
+        self.check_there()?;
+        Ok(self.store.heat_curve(self.id, self.size()).await)
+    }
+
     /// Whether it was removed: nothing may be asked of it but to end what is in flight.
     pub fn is_removed(&self) -> bool {
         self.removed.get()
@@ -372,6 +379,14 @@ impl Vdisk {
     /// Refuses what comes, or goes on, after the disk was removed: its tables are gone.
     fn check_there(&self) -> Result<()> {
         if self.removed.get() { fail!(NotFound, "the virtual disk was removed") } else { Ok(()) }
+    }
+
+    /// Counts a request that was admitted, and its bytes.
+    fn count(&self, [requests, bytes]: [&Cell<u64>; 2], offset: VirtualOffset, len: u64) {
+        add(requests, 1);
+        add(bytes, len);
+        add(&self.store.traffic.requests, 1);
+        self.store.note_heat(self.id, self.size(), offset, len);
     }
 
     /// The front gate: judges a request once.

@@ -454,6 +454,7 @@ impl Vdisk {
     fn commit_parcel(self: &Rc<Self>, parcel: Parcel, place: Place) {
         let Parcel { number: stripe, sealed, parts, runs, retires } = parcel;
         let (table, sums) = (self.packs_table(), sealed.sums(place.segment, place.index));
+        let place = place.born(self.store.log.seq());
         self.store.set_sums(place, (table, stripe), &sums);
         let seq = self.store.log.append(&commit_record(table, stripe, place, 0, &sums));
         self.store.map.borrow_mut().commit(table, stripe, Some(place), seq);

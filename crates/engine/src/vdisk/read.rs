@@ -64,9 +64,7 @@ impl Vdisk {
         // Before it is admitted: what is admitted is begun in the same step.
         let _held = self.store.traffic.budgets.reads.take(into.len() as u64).await;
         self.admit(offset, into.len())?;
-        add(&self.counters.reads, 1);
-        add(&self.store.traffic.requests, 1);
-        add(&self.counters.read, into.len() as u64);
+        self.count([&self.counters.reads, &self.counters.read], offset, into.len() as u64);
         self.follow(offset.0, into.len() as u64);
         let pieces: Vec<Piece> = self.pieces(offset, into.len()).collect();
         let changes = self.store.signals.changes.get();

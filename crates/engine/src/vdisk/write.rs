@@ -43,9 +43,7 @@ impl Vdisk {
         // What is admitted is begun in the same step.
         let _held = self.store.traffic.budgets.writes.take(data.len() as u64).await;
         self.admit_write(offset, data.len())?;
-        add(&self.counters.writes, 1);
-        add(&self.store.traffic.requests, 1);
-        add(&self.counters.written, data.len() as u64);
+        self.count([&self.counters.writes, &self.counters.written], offset, data.len() as u64);
         for (stripe, at, range) in self.pieces(offset, data.len()) {
             self.gather(stripe, at, &data[range], true).await?;
         }
@@ -496,6 +494,7 @@ impl Vdisk {
         let layout = self.layout();
         let sums = sealed.sums(place.segment, place.index);
         let table = self.table();
+        let place = place.born(self.store.log.seq());
         self.store.set_sums(place, (table, stripe), &sums);
         let seq = self.store.log.append(&commit_record(table, stripe, place, sealed.retires, &sums));
         let before = {

@@ -13,6 +13,7 @@ pub mod power;
 pub mod share;
 pub mod size;
 pub mod span;
+pub mod tier;
 pub mod validate;
 pub mod vdisk;
 pub mod watch;

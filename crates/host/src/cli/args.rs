@@ -13,6 +13,7 @@ use crate::ops::disk::Disk;
 use crate::ops::export::Export;
 use crate::ops::job::{Job, JobStart};
 use crate::ops::pool::Pool;
+use crate::ops::tier::Tier;
 use crate::ops::vdisk::{Explain, Vdisk};
 use crate::ops::watch::StatusShow;
 use crate::ops::{Changing, values};
@@ -155,6 +156,9 @@ pub enum Command {
         after_help = "Examples:\n  weft explain tank/media write 0 1MiB\n  weft explain tank/media read 3GiB 64KiB"
     )]
     Explain(Explain),
+    /// Say what a fast tier would be good for
+    #[command(subcommand)]
+    Tier(Tier),
     /// Say what disks would give before they are bought: layouts compared
     #[command(after_help = "Examples:\n  weft plan --disks 4x4TB\n  \
         weft plan --disks 7x4TB,2x8TB --failures 2 --workload media --compare\n  \

@@ -83,6 +83,7 @@ impl Session<'_, '_> {
             Command::Export(export) => export.run(&mut asking),
             Command::Status(status) => asking.operate(status),
             Command::Explain(explain) => asking.operate(explain),
+            Command::Tier(tier) => tier.run(&mut asking),
             Command::Mount(told) => {
                 let request = mount_request(&told)?;
                 let socket = absolute(&self.socket()?)?;

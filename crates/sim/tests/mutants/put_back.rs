@@ -5,6 +5,9 @@ use crate::stories::{attach, repair};
 use crate::story::*;
 use weft_engine::error::ErrorKind;
 use weft_engine::format::page::{PAGE_MAGIC, PageKind};
+use weft_engine::geometry::Resiliency;
+use weft_engine::store::meta::sheets::SHEETS;
+use weft_engine::tree::KeyRange;
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos};
 use weft_engine::world::World;
 use weft_sim::disk::DiskImage;
@@ -110,47 +113,77 @@ pub fn a_disk_that_went_on_while_an_older_one_was_told_to_is_proven() {
 /// agrees with the checksums of then.
 pub fn old_data_that_agrees_with_old_checksums_is_an_error() {
     for resiliency in [MIRROR2, MIRROR3, PARITY] {
-        let mut story = Story::new(13, 4, resiliency);
-        let count = 8;
-        for value in 1..20 {
-            story.write_and_flush(0, count * story.stripe(), value);
+        let mut story = lost_since(resiliency, |_| ());
+        let pool = story.rig.pool();
+        let report = story.rig.run(async move { pool.check(false).await.unwrap() });
+        assert!(report.bad_pages > 0, "old checksum pages are taken for the newest: {report:?}");
+        nothing_old_is_read(&mut story, resiliency);
+    }
+}
+
+/// The tree says nothing of the versions of checksum pages, and all disks lost what was written to them, and to the
+/// places of data, since some time: an older version of the stripe lies where the newest one should.
+pub fn an_older_version_in_its_own_place_is_an_error() {
+    for resiliency in [MIRROR2, MIRROR3, PARITY] {
+        let mut story = lost_since(resiliency, |story| {
+            let pool = story.rig.pool();
+            pool.store().tree().clear(KeyRange::of_kind(SHEETS));
             story.checkpoint();
-        }
-        story.cut();
-        let before = story.images();
-        story.open().unwrap();
-        for value in 20..30 {
-            story.write_and_flush(0, count * story.stripe(), value);
-            story.checkpoint();
-        }
-        story.close();
-        let images: Vec<DiskImage> =
-            story.images().iter().zip(&before).map(|(now, before)| lose(now, before)).collect();
-        let mut story = story.with_images(&images);
-        story.open().unwrap();
-        let stripe = story.stripe();
-        let mut lost = 0;
-        for no in 0..count {
-            match story.byte(no * stripe, stripe) {
-                Ok(byte) => assert_eq!(byte, 29, "stripe {no} of {resiliency:?} is as it was before"),
-                Err(error) => {
-                    assert_eq!(error.kind, ErrorKind::Lost, "{error}");
-                    lost += 1;
-                }
+        });
+        nothing_old_is_read(&mut story, resiliency);
+    }
+}
+
+/// The stripes that the stories of lost writes write over and over.
+const REWRITTEN: u64 = 8;
+/// What they hold in the end.
+const NEWEST: u8 = 29;
+
+/// A pool whose stripes were written over many times, open, of which all disks lost what was written of data and of
+/// checksum pages for some time, till the end. `before_the_end` is done when all is written.
+fn lost_since(resiliency: Resiliency, before_the_end: impl Fn(&mut Story)) -> Story {
+    let mut story = Story::new(13, 4, resiliency);
+    let write = |story: &mut Story, value| {
+        story.write_and_flush(0, REWRITTEN * story.stripe(), value);
+        story.checkpoint();
+    };
+    (1..20).for_each(|value| write(&mut story, value));
+    story.cut();
+    let before = story.images();
+    story.open().unwrap();
+    (20..=NEWEST).for_each(|value| write(&mut story, value));
+    before_the_end(&mut story);
+    story.close();
+    let images: Vec<DiskImage> = story.images().iter().zip(&before).map(|(now, before)| lose(now, before)).collect();
+    let mut story = story.with_images(&images);
+    story.open().unwrap();
+    story
+}
+
+/// Each stripe is the newest, or an error; what is written anew is sound, and stays so, and so are the checksum pages,
+/// once they are mended.
+fn nothing_old_is_read(story: &mut Story, resiliency: Resiliency) {
+    let stripe = story.stripe();
+    let mut lost = 0;
+    for no in 0..REWRITTEN {
+        match story.byte(no * stripe, stripe) {
+            Ok(byte) => assert_eq!(byte, NEWEST, "stripe {no} of {resiliency:?} is as it was before"),
+            Err(error) => {
+                assert_eq!(error.kind, ErrorKind::Lost, "{error}");
+                lost += 1;
             }
         }
-        assert!(lost > 0, "no place was used again");
-        // What is written anew is sound, and stays so; and so are the checksum pages, once they are mended.
-        story.write_and_flush(0, count * stripe, 30);
-        story.checkpoint();
-        story.close();
-        story.open().unwrap();
-        assert_eq!(story.byte(0, count * stripe).unwrap(), 30);
-        let pool = story.rig.pool();
-        story.rig.run(async move { pool.check(true).await.unwrap() });
-        assert_eq!(story.prove(), 0);
-        story.close();
     }
+    assert!(lost > 0, "no place was used again");
+    story.write_and_flush(0, REWRITTEN * stripe, NEWEST + 1);
+    story.checkpoint();
+    story.close();
+    story.open().unwrap();
+    assert_eq!(story.byte(0, REWRITTEN * stripe).unwrap(), NEWEST + 1);
+    let pool = story.rig.pool();
+    story.rig.run(async move { pool.check(true).await.unwrap() });
+    assert_eq!(story.prove(), 0);
+    story.close();
 }
 
 /// A disk as it is `now`, but that what lies in its slabs is as it was `before`, except stripe tables and the tree.

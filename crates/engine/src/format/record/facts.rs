@@ -2,7 +2,7 @@
 
 use crate::format::page::CHUNK_PAGES;
 use crate::geometry::Layout;
-use crate::units::{ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
+use crate::units::{Birth, ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -413,6 +413,8 @@ pub struct CommitRecord<'a> {
     pub segment: SegmentNo,
     /// Its index there.
     pub index: u32,
+    /// Which version of the stripe it is.
+    pub birth: Birth,
     /// Landed records of this stripe with a lower sequence number are part of it.
     pub retires: u64,
     /// The checksums of all its blocks, slot after slot.

@@ -25,7 +25,7 @@ use crate::error::Result;
 use crate::fail;
 use crate::geometry::{Layout, Resiliency};
 use crate::limits::SLOTS_MAX;
-use crate::units::{ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
+use crate::units::{Birth, ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -378,7 +378,7 @@ fn encode_commit(commit: &CommitRecord<'_>, out: &mut Vec<u8>) {
         stripe: commit.stripe,
         table: commit.table.0,
         segment: commit.segment.0,
-        index: commit.index,
+        index: commit.birth.above(commit.index),
         sums: commit.sums.len() as u32,
         retires: commit.retires,
     };
@@ -392,11 +392,13 @@ fn decode_commit(body: &[u8]) -> Result<Record<'_>> {
         return fail!(Corrupt, "a commit claims {} checksums", commit.sums);
     };
     let sums = bytes.chunks_exact(4).map(|sum| u32::from_le_bytes(sum.try_into().expect("four bytes"))).collect();
+    let (index, birth) = Birth::split(commit.index);
     Ok(Record::Commit(CommitRecord {
         table: TableNo(commit.table),
         stripe: commit.stripe,
         segment: SegmentNo(commit.segment),
-        index: commit.index,
+        index,
+        birth,
         retires: commit.retires,
         sums: Cow::Owned(sums),
     }))
@@ -482,6 +484,7 @@ mod tests {
                 stripe: 77,
                 segment: SegmentNo(11),
                 index: 5,
+                birth: Birth::of(1000),
                 retires: 1000,
                 sums: Cow::Owned(vec![1, 2, 3]),
             }),

@@ -74,7 +74,7 @@ impl Pool {
             };
             let Some(last) = group.last() else { return Ok(()) };
             next = last + 1;
-            for (bad, healed) in join(group.iter().map(|index| self.prove(Place { segment, index: *index }))).await {
+            for (bad, healed) in join(group.iter().map(|index| self.prove(Place::at(segment, *index)))).await {
                 ticket.bad.set(ticket.bad.get() + bad);
                 ticket.healed.set(ticket.healed.get() + healed);
             }

@@ -67,6 +67,7 @@ impl Store {
                     tree.clear(KeyRange::new(chunk_key(id, 0), chunk_key(id, u32::MAX)));
                 }
                 Touched::Table(_) => {}
+                Touched::Vdisk(id) => self.clear_heat(id),
                 Touched::Chunk(..) if mutant::active(Mutant::ChunkPutLate) => {}
                 Touched::Chunk(table, chunk) => put_chunk(&tree, &map, table, chunk),
             }

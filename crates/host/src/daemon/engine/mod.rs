@@ -56,6 +56,7 @@ use vdisks::{CacheWanted, Planned};
 use weft_engine::event::Event;
 use weft_engine::format::Id;
 use weft_engine::format::record::CacheRecord;
+use weft_engine::heat::Curve;
 use weft_engine::pool::cache::CacheTurn;
 use weft_engine::pool::create::plan_pool;
 use weft_engine::pool::{Amount, Growth, Instead, Leaving, PoolOptions, Refusal, Wanted};
@@ -379,6 +380,12 @@ impl HostEngine {
     pub fn vdisk_clear(&self, vdisk: &VdiskName, run: Run) -> Answer<Vec<Range<u64>>> {
         let name = vdisk.clone();
         self.ask_pool(&vdisk.pool, "vdisk clear", move |open| vdisks::clear(open, name, run))
+    }
+
+    /// What fast tiers of all sizes would catch of what is asked of a virtual disk.
+    pub fn tier_report(&self, vdisk: &VdiskName) -> Answer<Curve> {
+        let name = vdisk.clone();
+        self.ask_pool(&vdisk.pool, "tier report", move |open| async move { Ok(open.vdisk(&name)?.heat_curve().await?) })
     }
 
     /// The plan of one request, line by line.

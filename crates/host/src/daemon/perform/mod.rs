@@ -7,6 +7,7 @@ mod leaving;
 mod mount;
 mod plan;
 mod pool;
+mod tier;
 #[cfg(test)]
 mod trips;
 mod vdisk;
