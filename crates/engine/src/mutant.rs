@@ -170,10 +170,18 @@ pub enum Mutant {
     LogCopiesTooFew = 81,
     /// What follows the log carries it before it has all of it.
     FollowerNamedEarly = 82,
+    /// What a checkpoint says of space in use is of the moment it began, and what changed while it ran is forgotten.
+    SpacePutEarly = 120,
+    /// A stripe that was replaced or unmapped stays in use.
+    FreedStaysInUse = 121,
+    /// A segment counts as free where what is said of its stripes is lost.
+    LostSpaceIsFree = 122,
+    /// An image of a stripe table that no checkpoint names is what a replay begins with.
+    UnnamedPageTaken = 123,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 82] = [
+pub const ALL: [Mutant; 86] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -256,6 +264,10 @@ pub const ALL: [Mutant; 82] = [
     Mutant::JournalCopiesGivenUp,
     Mutant::LogCopiesTooFew,
     Mutant::FollowerNamedEarly,
+    Mutant::SpacePutEarly,
+    Mutant::FreedStaysInUse,
+    Mutant::LostSpaceIsFree,
+    Mutant::UnnamedPageTaken,
 ];
 
 /// The mutant of this name.

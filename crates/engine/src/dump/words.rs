@@ -6,6 +6,7 @@ use crate::format::record::{
 use crate::store::meta::conf::{self, CONF};
 use crate::store::meta::room::ROOM;
 use crate::store::meta::sheets::SHEETS;
+use crate::store::meta::space::SPACE;
 use crate::tree::Key;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -200,6 +201,7 @@ pub(super) fn kind_of(key: Key) -> &'static str {
         CONF => "configuration",
         ROOM => "places",
         SHEETS => "checksum page",
+        SPACE => "space in use",
         _ => "unknown",
     }
 }

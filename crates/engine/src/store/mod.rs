@@ -37,6 +37,7 @@ pub mod spare;
 pub mod state;
 pub mod streams;
 mod sums;
+pub mod table_pages;
 pub mod timeout;
 pub mod together;
 pub mod tuning;
