@@ -172,10 +172,18 @@ pub enum Mutant {
     FollowerNamedEarly = 82,
     /// All versions of a stripe have one birth.
     BirthsAlike = 83,
+    /// What a checkpoint says of space in use is of the moment it began, and what changed while it ran is forgotten.
+    SpacePutEarly = 84,
+    /// A stripe that was replaced or unmapped stays in use.
+    FreedStaysInUse = 85,
+    /// A segment counts as free where what is said of its stripes is lost.
+    LostSpaceIsFree = 86,
+    /// An image of a stripe table that no checkpoint names is what a replay begins with.
+    UnnamedPageTaken = 87,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 83] = [
+pub const ALL: [Mutant; 87] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -259,6 +267,10 @@ pub const ALL: [Mutant; 83] = [
     Mutant::LogCopiesTooFew,
     Mutant::FollowerNamedEarly,
     Mutant::BirthsAlike,
+    Mutant::SpacePutEarly,
+    Mutant::FreedStaysInUse,
+    Mutant::LostSpaceIsFree,
+    Mutant::UnnamedPageTaken,
 ];
 
 /// The mutant of this name.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weft_engine::format::doc::{layouts, numbers};
 use weft_engine::store::heat::HEAT;
-use weft_engine::store::meta::{conf::CONF, room::ROOM, sheets::SHEETS};
+use weft_engine::store::meta::{conf::CONF, room::ROOM, sheets::SHEETS, space::SPACE};
 use weft_engine::tree;
 
 /// A structure as the document describes it: name, offset and width of each field, in the order of the rows.
@@ -101,6 +101,7 @@ fn every_number_of_the_document_is_the_constant_and_every_constant_is_in_the_doc
         ("TREE_ROOM", ROOM.into()),
         ("TREE_SHEETS", SHEETS.into()),
         ("TREE_HEAT", HEAT.into()),
+        ("TREE_SPACE", SPACE.into()),
     ]);
     let expected: BTreeMap<String, u64> = all.map(|(name, value)| (name.to_string(), value)).collect();
     assert_eq!(named_numbers(&document()), expected);

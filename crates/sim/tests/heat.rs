@@ -113,7 +113,7 @@ fn to_read_everything_once_leaves_what_is_hot_hot_and_the_curve_tells_what_is_th
     // Zipf 0.99 over 64 ranges, in an order of its own.
     let weights: Vec<f64> = (1..=64).map(|rank| 1.0 / f64::from(rank).powf(0.99)).collect();
     let all: f64 = weights.iter().sum();
-    let mut draw = |rng: &mut Rng| {
+    let draw = |rng: &mut Rng| {
         let mut at = rng.below(1 << 30) as f64 / f64::from(1u32 << 30) * all;
         let rank = weights.iter().position(|weight| {
             at -= weight;

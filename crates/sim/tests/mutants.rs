@@ -10,6 +10,9 @@ mod check;
 mod configuration;
 #[path = "mutants/put_back.rs"]
 mod put_back;
+#[allow(dead_code)]
+#[path = "mutants/space.rs"]
+mod space;
 #[path = "mutants/stories.rs"]
 mod stories;
 #[allow(dead_code)]
@@ -189,6 +192,12 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
         Mutant::StalePagesBelieved => {
             Catcher::Story(stories::disks_that_are_back_get_pages_of_the_tree_from_the_one_that_has_them)
         }
+        Mutant::SpacePutEarly => Catcher::Story(space::what_is_committed_while_a_checkpoint_runs_is_in_use),
+        Mutant::FreedStaysInUse => {
+            Catcher::Story(space::a_whole_checkpoint_has_its_tables_counted_and_the_next_one_has_not)
+        }
+        Mutant::LostSpaceIsFree => Catcher::Story(space::what_is_lost_of_what_is_in_use_is_counted),
+        Mutant::UnnamedPageTaken => Catcher::Story(space::pages_of_a_checkpoint_that_was_cut_off_mislead_nobody),
         packs => catcher_of_packs(packs),
     }
 }

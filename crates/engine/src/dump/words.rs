@@ -7,6 +7,7 @@ use crate::store::heat::HEAT;
 use crate::store::meta::conf::{self, CONF};
 use crate::store::meta::room::ROOM;
 use crate::store::meta::sheets::SHEETS;
+use crate::store::meta::space::SPACE;
 use crate::tree::Key;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -202,6 +203,7 @@ pub(super) fn kind_of(key: Key) -> &'static str {
         ROOM => "places",
         SHEETS => "checksum page",
         HEAT => "heat",
+        SPACE => "space in use",
         _ => "unknown",
     }
 }

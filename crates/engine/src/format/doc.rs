@@ -57,7 +57,7 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
         layout!(PackBody { stripe retires table runs }),
         layout!(PackRunBody { unit index count }),
         layout!(SettingsBody { repair_after scrub_every scrubbed foreground_share full pad_0 }),
-        layout!(TreeBody { root changes pad_0 }),
+        layout!(TreeBody { root changes space }),
         layout!(PageChangeBody { segment first count taken }),
         layout!(EventBody { no at_ms warning told len }),
         layout!(JobBody { id kind state disk to forget pad_0 cursor began done total bad healed }),

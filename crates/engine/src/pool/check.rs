@@ -10,6 +10,7 @@ use super::moves::{Homed, PAGES_AT_ONCE};
 use crate::error::{ErrorKind, Result};
 use crate::format::page::PageId;
 use crate::format::record::OWNER_METADATA;
+use crate::segment::space::Contradiction;
 use crate::store::execute::Target;
 use crate::store::join;
 use crate::store::meta::copies::TreeProof;
@@ -77,6 +78,7 @@ impl Pool {
         }
         let mut report = CheckReport::default();
         self.check_space(&mut report);
+        self.check_use(repair, &mut report);
         let losses = self.store.losses_of_all();
         let tables: Vec<TableNo> = self.store.map.borrow().tables.keys().copied().collect();
         for table in tables {
@@ -299,6 +301,22 @@ impl Pool {
                 report
                     .problems
                     .push(format!("table {} has {free} free stripes and counts {}", table.record.id, table.free));
+            }
+        }
+    }
+
+    /// What counts as in use is what tables map, stripe by stripe; a repair puts it right.
+    fn check_use(&self, repair: bool, report: &mut CheckReport) {
+        let found = self.store.map.borrow().contradictions();
+        for contradiction in found {
+            let put_right = if repair { ", which was put right" } else { "" };
+            report.problems.push(match contradiction {
+                Contradiction::Idle(place) => format!("{place:?} counts as in use, and no table maps it{put_right}"),
+                Contradiction::Unseen(place) => format!("{place:?} is mapped, and counts as not in use{put_right}"),
+            });
+            if repair {
+                let records = self.store.map.borrow_mut().mend_space(contradiction);
+                self.store.append_all(records);
             }
         }
     }

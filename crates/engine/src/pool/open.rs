@@ -18,7 +18,6 @@ use crate::error::Result;
 use crate::event::Event;
 use crate::fail;
 use crate::format::label::{Counters, DiskPlan, Label, UNSEEN};
-use crate::format::page::CHUNK_PAGES;
 use crate::format::record::{self, Away};
 use crate::io::{Buf, Disk};
 use crate::limits::DISKS_MAX;
@@ -32,15 +31,15 @@ use crate::store::freeze::{freeze_watch, frozen};
 use crate::store::heat::Heats;
 use crate::store::labels::Labels;
 use crate::store::packs::PacksSaid;
-use crate::store::page_place::table_page;
 use crate::store::pages::Pages;
 use crate::store::quorum::{self, Standing};
 use crate::store::replay::Replayed;
+use crate::store::table_pages::TablePage;
 
 use crate::store::state::{Commits, Signals, Traffic};
 use crate::store::{Member, PoolCounters, Store, Tuning, join};
 use crate::stripe::table::CHUNK_BYTES;
-use crate::units::{BLOCK, ByteCount, DiskNo, TableNo, VdiskNo};
+use crate::units::{BLOCK, ByteCount, DiskNo, VdiskNo};
 use crate::vdisk::Vdisk;
 use crate::world::World;
 use alloc::boxed::Box;
@@ -96,7 +95,7 @@ impl Pool {
         let store = make_store(world, &newest, &found, &options)?;
         read_configuration(&store, &newest).await?;
         *store.meta.homes.borrow_mut() = store.metadata_homes();
-        let missing = read_tables(&store).await?;
+        let missing = store.read_tables().await;
         let replayed = store.replay(&newest.anchor).await?;
         prove_tables(&store, &missing)?;
         // A disk without a record was being added, or removed, when the power went.
@@ -177,7 +176,8 @@ impl Pool {
         for disk in damaged.clone() {
             store.metadata_healed(disk.label.disk_no, "label");
         }
-        if replayed.batches > 0 || damaged.count() > 0 || store.counters.metadata_healed.get() > 0 {
+        let healed = store.counters.metadata_healed.get() > 0;
+        if replayed.batches > 0 || damaged.count() > 0 || healed || store.pages.outrun.get() {
             // It writes the labels, too: with the ones before it every slot is fresh.
             self.checkpoint().await?;
         }
@@ -506,47 +506,16 @@ async fn read_configuration(store: &Rc<Store>, newest: &Label) -> Result<()> {
     }
     store.open_tree()?;
     store.load_configuration().await?;
+    store.load_space().await?;
     store.map.borrow_mut().prove_chunks()?;
     // The next checkpoint writes it anew to every voter.
     damaged.into_iter().for_each(|no| store.metadata_healed(no, "checkpoint"));
     Ok(())
 }
 
-/// All pages of the stripe tables. Returns the pages (table, chunk, page) that no disk has.
-async fn read_tables(store: &Rc<Store>) -> Result<Vec<(TableNo, u32, u32)>> {
-    const GROUP: usize = 64;
-    let mut missing = Vec::new();
-    let mut wanted = Vec::new();
-    for table in store.map.borrow().tables.values() {
-        for (number, chunk) in &table.chunks {
-            wanted.extend((0..CHUNK_PAGES).map(|page| (table.record.id, *number, page, chunk.pages)));
-        }
-    }
-    for group in wanted.chunks(GROUP) {
-        let reads = group
-            .iter()
-            .map(|(table, chunk, page, run)| store.read_page(table_page(*table, *chunk, *page), (*run, *page)));
-        for ((table, number, page, _), image) in group.iter().zip(join(reads).await) {
-            let mut map = store.map.borrow_mut();
-            let found = map.tables.get_mut(table).expect("tables do not go away while a pool is opened");
-            // An older image than the checkpoint saw is what a lost write left.
-            let least = found.chunks[number].versions[*page as usize];
-            let unproven = mutant::active(Mutant::PageVersionsIgnored) || mutant::active(Mutant::StaleDiskTrusted);
-            let least = if unproven { 0 } else { least };
-            let Some((version, block)) = image.ok().flatten().filter(|(version, _)| *version >= least) else {
-                missing.push((*table, *number, *page));
-                continue;
-            };
-            let table = found;
-            table.load_page(*number, *page, version, &block[64..]);
-        }
-    }
-    Ok(missing)
-}
-
 /// A page that no disk has is beyond the redundancy, unless the log has dropped its table meanwhile (and given its home
 /// to another page).
-fn prove_tables(store: &Rc<Store>, missing: &[(TableNo, u32, u32)]) -> Result<()> {
+fn prove_tables(store: &Rc<Store>, missing: &[TablePage]) -> Result<()> {
     let map = store.map.borrow();
     match missing.iter().find(|(table, chunk, _)| map.has_chunk(*table, *chunk)) {
         Some((table, chunk, page)) => {

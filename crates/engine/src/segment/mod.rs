@@ -27,6 +27,7 @@ mod pairs;
 mod places;
 mod prove;
 mod reserve;
+pub mod space;
 pub mod taken;
 
 use crate::bits::BitSet;
@@ -88,6 +89,10 @@ pub struct Map {
     /// Where stripes were written whose commits were withdrawn, by (table, stripe); see `store/limbo.rs`.
     pub limbo: BTreeMap<(TableNo, u64), Place>,
     draining: Draining,
+    /// Which segments changed of what is in use.
+    touched: space::Touched,
+    /// Tables that the opening had to count what is in use from.
+    pub tables_counted: u64,
     /// Stripes that become free when the log is durable up to the sequence number.
     freeing: VecDeque<(u64, Place)>,
     /// Stripes that are being read, how often, and whether they became free meanwhile.
@@ -106,6 +111,10 @@ pub struct Segment {
     pub record: SegmentRecord,
     /// Stripe indexes that may be given out (for metadata: page pairs).
     pub free: BitSet,
+    /// Stripe indexes that the table maps; none of metadata.
+    pub mapped: BitSet,
+    /// Whether they are known; else they are to be counted.
+    told: bool,
     /// Where the search for a free index goes on.
     pub cursor: u32,
     /// Stripe indexes that were given out and are neither committed nor given up: what lies there proves nothing.
@@ -123,9 +132,12 @@ impl Segment {
     fn new(record: SegmentRecord, indexes: usize) -> Segment {
         let mut free = BitSet::empty(indexes);
         free.insert(0..indexes);
+        let mapped = BitSet::empty(if record.owner == OWNER_METADATA { 0 } else { indexes });
         Segment {
             record,
             free,
+            mapped,
+            told: true,
             cursor: 0,
             in_flight: BitSet::empty(indexes),
             moving: None,
@@ -183,6 +195,8 @@ impl Map {
             in_transit: BTreeMap::new(),
             limbo: BTreeMap::new(),
             draining: Draining::default(),
+            touched: space::Touched::default(),
+            tables_counted: 0,
             freeing: VecDeque::new(),
             pins: BTreeMap::new(),
             ahead: Ahead::default(),
@@ -257,7 +271,7 @@ impl Map {
                     return fail!(Corrupt, "segment {} has no room for a stripe", record.id);
                 }
                 let indexes = self.indexes(&record) as usize;
-                self.put_segment(Segment::new(record, indexes));
+                self.put_segment_again(Segment::new(record, indexes));
             }
             Record::SegmentDrop(id) => {
                 self.segments.remove(&id);
@@ -301,7 +315,7 @@ impl Map {
         Some((chunk, (id.number % CHUNK_PAGES) as usize))
     }
 
-    /// Works out what is free from what is mapped, and proves invariant 1 on the way.
+    /// Works out what is free from what is in use ([`space`]), and proves invariant 1 on the way.
     pub fn recount(&mut self) -> Result<()> {
         self.prove_numbers()?;
         self.prove_names()?;
@@ -354,31 +368,6 @@ impl Map {
         self.bulk = segments.sum::<u64>() + chunks.sum::<u64>();
         for table in self.tables.values_mut() {
             table.free = table.segments.iter().map(|id| self.segments[id].free.count() as u64).sum();
-        }
-        Ok(())
-    }
-
-    fn take_mapped(&mut self) -> Result<()> {
-        for table in self.tables.values_mut() {
-            let mut mapped = 0;
-            for (stripe, place) in table.mapped_from(0) {
-                let segment = self.segments.get_mut(&place.segment);
-                let ours = segment.filter(|segment| segment.record.owner == table.record.id);
-                match ours.filter(|segment| {
-                    (place.index as usize) < segment.free.len() && segment.free.contains(place.index as usize)
-                }) {
-                    Some(segment) => segment.free.remove(place.index as usize..place.index as usize + 1),
-                    None => {
-                        return fail!(
-                            Corrupt,
-                            "stripe {stripe} of table {} is at {place:?}, which is not its own",
-                            table.record.id
-                        );
-                    }
-                }
-                mapped += 1;
-            }
-            table.mapped = mapped;
         }
         Ok(())
     }

@@ -15,8 +15,7 @@ impl Map {
     /// Maps `stripe` of `table` to `place` and lets go of where it was once the record with sequence number `seq` is
     /// durable.
     pub fn commit(&mut self, table: TableNo, stripe: u64, place: Option<Place>, seq: u64) {
-        let found = self.tables.get_mut(&table).expect("a stripe is committed to a table that exists");
-        let before = found.set(stripe, place);
+        let before = self.remap(table, stripe, place);
         let in_limbo = self.limbo.remove(&(table, stripe));
         self.freeing.extend(before.into_iter().chain(in_limbo).map(|place| (seq, place)));
     }
@@ -25,9 +24,9 @@ impl Map {
     /// change has replaced it already; what it let go of is free with that one.
     pub fn withdraw(&mut self, table: TableNo, stripe: u64, place: Place, before: Option<Place>, seq: u64) -> bool {
         let entry = before.and_then(|before| self.freeing.iter().position(|entry| *entry == (seq, before)));
-        let Some(found) = self.tables.get_mut(&table) else { return false };
+        let Some(found) = self.tables.get(&table) else { return false };
         if found.get(stripe) == Some(place) {
-            found.set(stripe, before);
+            self.remap(table, stripe, before);
             entry.map(|at| self.freeing.remove(at));
             return true;
         }

@@ -92,6 +92,9 @@ impl Store {
         let homes = self.metadata_homes();
         if !whole {
             self.put_touched();
+            if mutant::active(Mutant::SpacePutEarly) {
+                self.put_space();
+            }
         }
         self.note_packs(redo);
         self.commits.pages_unwritten.set(false);
@@ -155,6 +158,9 @@ impl Store {
         }
         *self.meta.homes.borrow_mut() = homes;
         self.pages_written(pages, true);
+        if !whole {
+            self.map.borrow_mut().space_written();
+        }
         self.publish_tree(tree, prepared, root).await?;
         if whole {
             self.counters.whole_checkpoints.set(self.counters.whole_checkpoints.get() + 1);
@@ -188,6 +194,10 @@ impl Store {
             self.flush_all(self.unflushed()).await;
         }
         let forgets = mutant::active(Mutant::CheckpointForgetsLosses);
+        if !whole && self.commits.withdrawn_before.get() != self.limbo.withdrawals() {
+            // What is said of space in use may speak of what was taken back.
+            return Ok(None);
+        }
         if self.commits.pages_unwritten.get() || seen != self.commits.comings_and_goings.get() && !forgets {
             return Ok(None);
         }

@@ -19,7 +19,7 @@ use alloc::collections::BTreeMap;
 use core::cell::{Cell, RefCell};
 
 /// The kind of the tree's entries for heat.
-pub const HEAT: u16 = 6;
+pub const HEAT: u16 = 7;
 /// How long a checkpoint leaves out what was counted since the one that had it.
 const EVERY: Nanos = Nanos::secs(900);
 /// Entries that are read at once.

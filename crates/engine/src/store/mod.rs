@@ -38,6 +38,7 @@ pub mod spare;
 pub mod state;
 pub mod streams;
 mod sums;
+pub mod table_pages;
 pub mod timeout;
 pub mod together;
 pub mod tuning;

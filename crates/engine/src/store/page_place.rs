@@ -31,6 +31,12 @@ pub fn same_slot(version: u64) -> u64 {
     if mutant::active(Mutant::LastImageOverwritten) { version } else { version + 1 }
 }
 
+/// What to count on from, after version `newest` of a page was begun and came to nothing, so that the next version is
+/// newer than that and leaves `last`, which is durable, where it is.
+pub fn above(last: u64, newest: u64) -> u64 {
+    if (newest - last).is_multiple_of(2) { newest } else { newest + 1 }
+}
+
 /// The newer sound image of the two slots in `pair`.
 pub fn newest(store: &Store, id: PageId, pair: &[u8]) -> Option<(u64, Buf)> {
     let lineage = store.labels.lineage.borrow();

@@ -44,6 +44,8 @@ pub struct Pages {
     uses: Cell<u64>,
     /// Those, and pages of stripe tables, that were found behind on some disk while the pool was being opened.
     pub suspects: RefCell<Vec<(PageId, (PageRun, u32))>>,
+    /// A page of a stripe table lies in an image that no checkpoint names: the opening is to end with one.
+    pub outrun: Cell<bool>,
     /// How many of them are dirty, and the most that were in memory.
     dirty: Cell<usize>,
     peak: Cell<usize>,

@@ -184,15 +184,15 @@ impl Store {
         let place = Place { segment: commit.segment, index: commit.index, birth: commit.birth };
         let mut map = self.map.borrow_mut();
         // The table was dropped by a later record, and the configuration read first knows that already.
-        let Some(table) = map.tables.get_mut(&commit.table) else { return Ok(()) };
+        let Some(table) = map.tables.get(&commit.table) else { return Ok(()) };
         if commit.stripe / CHUNK_ENTRIES >= CHUNKS_MAX as u64 {
             return fail!(Corrupt, "stripe {} of table {} is beyond all stripes", commit.stripe, commit.table);
         }
         if !table.chunks.contains_key(&Table::chunk_of(commit.stripe)) {
             return fail!(Corrupt, "stripe {} of table {} is committed without a chunk", commit.stripe, commit.table);
         }
-        table.set(commit.stripe, Some(place));
         let expected = table.record.layout.stripe_sums();
+        map.redo(commit.table, commit.stripe, Some(place));
         let Some(segment) = map.segments.get(&commit.segment) else { return Ok(()) };
         if commit.sums.len() != expected || commit.index >= map.indexes(&segment.record) {
             return fail!(Corrupt, "a commit to {place:?} does not fit its segment");
@@ -237,11 +237,11 @@ impl Store {
 
     fn redo_unmap(&self, unmap: UnmapRecord) {
         let mut map = self.map.borrow_mut();
-        let Some(table) = map.tables.get_mut(&unmap.table) else { return };
+        let Some(table) = map.tables.get(&unmap.table) else { return };
         let mapped = table.mapped_from(unmap.first).take_while(|(stripe, _)| *stripe - unmap.first < unmap.count);
         let stripes: Vec<u64> = mapped.map(|(stripe, _)| stripe).collect();
         for stripe in stripes {
-            table.set(stripe, None);
+            map.redo(unmap.table, stripe, None);
         }
     }
 

@@ -71,6 +71,8 @@ pub struct Commits {
     pub lacked: RefCell<BTreeMap<DiskNo, u64>>,
     /// Pages could not be written since the last checkpoint was begun: it must begin anew.
     pub pages_unwritten: Cell<bool>,
+    /// How many commits had been withdrawn when a checkpoint looked at which stripes are in use.
+    pub withdrawn_before: Cell<u64>,
     /// Counts disks that were lost, or came back: what was being made durable may not be on those.
     pub comings_and_goings: Cell<u64>,
 }

@@ -82,7 +82,7 @@ pub struct Table {
     pub free: u64,
     /// How many of the free stripes are promised to buffers.
     pub claims: u64,
-    /// Mapped stripes.
+    /// Mapped stripes: those that its segments say are in use.
     pub mapped: u64,
 }
 
@@ -132,7 +132,6 @@ impl Table {
         let at = (stripe % CHUNK_ENTRIES) as usize;
         let before = unpack(core::mem::replace(&mut chunk.entries[at], pack(place)));
         chunk.dirty |= 1 << (at / PAGE_ENTRIES);
-        self.mapped = self.mapped + place.is_some() as u64 - before.is_some() as u64;
         before
     }
 
@@ -142,10 +141,17 @@ impl Table {
         let entries = &mut chunk.entries[page as usize * PAGE_ENTRIES..][..PAGE_ENTRIES];
         for (entry, bytes) in entries.iter_mut().zip(payload.chunks_exact(8)) {
             *entry = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-            self.mapped += (*entry != 0) as u64;
         }
         chunk.versions[page as usize] = version;
         chunk.dirty &= !(1 << page);
+    }
+
+    /// Notes that images up to version `begun` may lie where the next one of a page goes, and none is its truth: it is
+    /// to be written anew.
+    pub fn is_behind(&mut self, chunk: u32, page: u32, begun: u64) {
+        let Some(chunk) = self.chunks.get_mut(&chunk) else { return };
+        chunk.versions[page as usize] = begun;
+        chunk.dirty |= 1 << page;
     }
 
     /// Every mapped stripe from `from` on, in order.
@@ -207,12 +213,12 @@ mod tests {
         table.chunks.insert(1, chunk);
         let place = Place { birth: Birth::of(7), ..Place::at(SegmentNo(0), (1 << INDEX_BITS) - 1) };
         assert_eq!(table.set(9000, Some(place)), None);
-        assert_eq!((table.get(9000), table.mapped), (Some(place), 1));
+        assert_eq!(table.get(9000), Some(place));
         assert_eq!(table.get(9000).unwrap().birth, place.birth);
         assert_eq!(table.chunks[&1].dirty, 1 << ((9000 - CHUNK_ENTRIES) / PAGE_ENTRIES as u64));
         assert_eq!(table.mapped_from(8999).collect::<Vec<_>>(), [(9000, place)]);
         assert_eq!(table.mapped_from(9001).count(), 0);
         assert_eq!(table.set(9000, None), Some(place));
-        assert_eq!(table.mapped, 0);
+        assert_eq!(table.get(9000), None);
     }
 }

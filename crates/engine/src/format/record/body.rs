@@ -131,7 +131,7 @@ pub(crate) struct JobBody {
 pub(crate) struct TreeBody {
     pub(crate) root: [u8; ROOT_LEN],
     pub(crate) changes: u32,
-    pub(crate) pad_0: u32,
+    pub(crate) space: u32,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]

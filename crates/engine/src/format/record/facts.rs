@@ -374,6 +374,8 @@ pub struct TreeRecord {
     pub root: [u8; ROOT_LEN],
     /// Which places it takes, and which ones it frees, beside those of the root before it.
     pub changes: Vec<PageChange>,
+    /// Whether it says of each segment which stripes are in use.
+    pub space: bool,
 }
 
 /// Places of pages of the tree, side by side, that one root takes or frees.

@@ -520,6 +520,7 @@ mod tests {
             Record::Tree(TreeRecord {
                 root: core::array::from_fn(|at| at as u8),
                 changes: vec![PageChange { segment: SegmentNo(3), first: 1 << 20, count: 2, taken: true }],
+                space: true,
             }),
         ]
     }

@@ -8,7 +8,8 @@ pub(super) fn len(tree: &TreeRecord) -> usize {
 }
 
 pub(super) fn encode(tree: &TreeRecord, out: &mut Vec<u8>) {
-    out.extend_from_slice(TreeBody { root: tree.root, changes: tree.changes.len() as u32, pad_0: 0 }.as_bytes());
+    let (changes, space) = (tree.changes.len() as u32, u32::from(tree.space));
+    out.extend_from_slice(TreeBody { root: tree.root, changes, space }.as_bytes());
     for PageChange { segment, first, count, taken } in &tree.changes {
         let body = PageChangeBody { segment: segment.0, first: *first, count: *count, taken: u32::from(*taken) };
         out.extend_from_slice(body.as_bytes());
@@ -24,5 +25,5 @@ pub(super) fn decode(body: &[u8]) -> Result<TreeRecord> {
         let PageChangeBody { segment, first, count, taken } = change;
         changes.push(PageChange { segment: SegmentNo(segment), first, count, taken: taken != 0 });
     }
-    Ok(TreeRecord { root: tree.root, changes })
+    Ok(TreeRecord { root: tree.root, changes, space: tree.space == 1 })
 }

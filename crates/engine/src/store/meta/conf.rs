@@ -11,6 +11,7 @@
 //!    written. One that was dropped since then is in it, too: what the log says of it comes before it says that.
 
 use super::PoolPages;
+use super::space::SPACE;
 use crate::error::Result;
 use crate::fail;
 use crate::format::page::CHUNK_PAGES;
@@ -49,7 +50,7 @@ fn chunk_key(table: TableNo, chunk: u32) -> Key {
 impl Store {
     /// Puts into the tree what changed of segments and chunks, as they are now, and of tables that are no more.
     pub(in crate::store) fn put_touched(&self) {
-        let (tree, map) = (self.tree(), self.map.borrow());
+        let (tree, mut map) = (self.tree(), self.map.borrow_mut());
         for touched in self.log.take_touched() {
             match touched {
                 Touched::Segment(id) => match map.segments.get(&id) {
@@ -57,10 +58,12 @@ impl Store {
                     Some(found) => {
                         let bytes = bytes_of(&Record::Segment(found.record.clone()));
                         bytes.chunks(PART).enumerate().for_each(|(no, part)| tree.put(segment_key(id, no), part));
+                        map.touch_space(id);
                     }
                     None => {
                         (0..PARTS_MAX).for_each(|part| tree.delete(segment_key(id, part)));
                         self.clear_sheet_versions(id);
+                        self.clear_space(id);
                     }
                 },
                 Touched::Table(id) if !map.tables.contains_key(&id) => {
@@ -87,6 +90,7 @@ impl Store {
     pub fn touch_everything(&self) {
         if !mutant::active(Mutant::TreeBegunAnewEmpty) {
             self.map.borrow().records().iter().for_each(|record| self.log.touch(Touched::by(record)));
+            self.map.borrow_mut().touch_all_space();
         }
     }
 
@@ -127,9 +131,11 @@ impl Store {
     }
 }
 
-/// Whether what is prepared lacks changes of the configuration, because pages are lost that they belong to.
+/// Whether what is prepared lacks changes of the configuration, or of what is in use, because pages are lost that they
+/// belong to.
 pub fn is_configuration_stuck(prepared: &Prepared<'_>) -> bool {
-    prepared.is_stuck(KeyRange::of_kind(CONF)) && !mutant::active(Mutant::TreeStuckIgnored)
+    let stuck = [CONF, SPACE].into_iter().any(|kind| prepared.is_stuck(KeyRange::of_kind(kind)));
+    stuck && !mutant::active(Mutant::TreeStuckIgnored)
 }
 
 /// Puts a chunk, unless it is no more: who drops it says so in a record of its own.

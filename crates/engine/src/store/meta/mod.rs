@@ -23,6 +23,7 @@ pub mod conf;
 pub mod copies;
 pub mod room;
 pub mod sheets;
+pub mod space;
 
 use super::Store;
 use crate::error::{Error, ErrorKind, Result};
@@ -210,6 +211,10 @@ impl Store {
     ) -> core::result::Result<Option<Prepared<'a>>, TreeError> {
         self.put_versions(pages);
         self.put_sheet_versions(pages);
+        match mutant::active(Mutant::SpacePutEarly) {
+            false => self.put_space(),
+            true => drop(self.map.borrow_mut().take_touched_space()),
+        }
         if tree.changed() == 0 {
             return Ok(None);
         }
@@ -234,7 +239,7 @@ impl Store {
             Some(prepared) => {
                 let forgets = mutant::active(Mutant::TreeRoomForgotten);
                 let changes = if forgets { Vec::new() } else { self.meta.room.borrow().changes(prepared.freed()) };
-                Some(TreeRecord { root: prepared.root().to_bytes(), changes })
+                Some(TreeRecord { root: prepared.root().to_bytes(), changes, space: true })
             }
         };
         let record = record?;
