@@ -170,10 +170,22 @@ pub enum Mutant {
     LogCopiesTooFew = 81,
     /// What follows the log carries it before it has all of it.
     FollowerNamedEarly = 82,
+    /// A zero entry does not end the search: what older tables have is read.
+    ZeroFallsThrough = 83,
+    /// Older tables let go of what is only about to rise.
+    OlderFreedEarly = 84,
+    /// An older table is dropped while it maps a stripe.
+    OlderTableDroppedEarly = 85,
+    /// What landed before a new table came on top comes into it after a crash.
+    NewTableRetiresNothing = 86,
+    /// A new table comes on top before the labels say that there may be stacks.
+    StackBitUnannounced = 87,
+    /// What rose counts as durable as soon as it is on record, though disks lost it.
+    UnsettledHides = 88,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 82] = [
+pub const ALL: [Mutant; 88] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -256,6 +268,12 @@ pub const ALL: [Mutant; 82] = [
     Mutant::JournalCopiesGivenUp,
     Mutant::LogCopiesTooFew,
     Mutant::FollowerNamedEarly,
+    Mutant::ZeroFallsThrough,
+    Mutant::OlderFreedEarly,
+    Mutant::OlderTableDroppedEarly,
+    Mutant::NewTableRetiresNothing,
+    Mutant::StackBitUnannounced,
+    Mutant::UnsettledHides,
 ];
 
 /// The mutant of this name.

@@ -236,11 +236,7 @@ impl Store {
     fn redo_unmap(&self, unmap: UnmapRecord) {
         let mut map = self.map.borrow_mut();
         let Some(table) = map.tables.get_mut(&unmap.table) else { return };
-        let mapped = table.mapped_from(unmap.first).take_while(|(stripe, _)| *stripe - unmap.first < unmap.count);
-        let stripes: Vec<u64> = mapped.map(|(stripe, _)| stripe).collect();
-        for stripe in stripes {
-            table.set(stripe, None);
-        }
+        table.set_all(unmap.first..unmap.first.saturating_add(unmap.count), unmap.zero);
     }
 
     /// The batch with this number at this position, from any log disk that has it; the others get it.

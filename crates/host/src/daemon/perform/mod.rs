@@ -10,6 +10,7 @@ mod pool;
 #[cfg(test)]
 mod trips;
 mod vdisk;
+mod vdisk_change;
 mod watch;
 
 use crate::api::error::{Answer, ApiError, Kind};
