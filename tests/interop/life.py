@@ -126,8 +126,12 @@ def replace(machine, n):
     machine.weft("disk", "replace", "p", list(machine.disks())[0], new, "--create-size", "512MiB")
 
 
-KINDS = {"repair": ("repair", repair), "scrub": ("scrub", scrub), "rebalance": ("rebalance", rebalance),
-         "removal": ("evacuate", remove), "replacement": ("evacuate", replace)}
+def change(machine, n):
+    machine.weft("vdisk", "change", "p/v", "--columns", "34"[n % 2], "--interleave", "128KiB")
+
+
+KINDS = {"change of layout": ("reshape", change), "repair": ("repair", repair), "scrub": ("scrub", scrub),
+         "rebalance": ("rebalance", rebalance), "removal": ("evacuate", remove), "replacement": ("evacuate", replace)}
 
 
 def killed(rng, kind):

@@ -159,6 +159,10 @@ WRONG = [
     ("export add p/v --nbd unix:{s.sock} --owner nobody-of-that-name", 2, r"nobody-of-that-name"),
     ("export add p/v --nbd unix:{nbd.sock} --read-only", 3, r"already"),
     ("vdisk clear p/nope", 4, r"nope"),
+    ("vdisk change p/nope --columns 3", 4, r"nope"),
+    ("vdisk change p/v --columns 30", 3, r"disks"),
+    ("vdisk change p/v --interleave 5KiB", 2, r"4KiB"),
+    ("vdisk change p/v --resiliency simple --failures 1", 2, r"simple"),
     ("export add p/v --nbd unix:{blank}", 3, r"socket"),
     ("export add p/v --nbd unix:{none/s.sock}", 4, r"directory"),
     ("export add p/v", 2, r"--nbd"),
@@ -213,7 +217,7 @@ RIGHT = [
 # What needs no daemon to be refused is refused without one, too.
 NEEDS_NONE = ("completions", "man")
 # The verbs that change something.
-CHANGING = ("create", "remove", "resize", "add", "rename", "set", "import", "export", "replace", "pause", "resume", "cancel")
+CHANGING = ("create", "remove", "change", "resize", "add", "rename", "set", "import", "export", "replace", "pause", "resume", "cancel")
 
 
 def cases():

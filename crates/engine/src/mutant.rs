@@ -180,10 +180,22 @@ pub enum Mutant {
     LostSpaceIsFree = 86,
     /// An image of a stripe table that no checkpoint names is what a replay begins with.
     UnnamedPageTaken = 87,
+    /// A zero entry does not end the search: what older tables have is read.
+    ZeroFallsThrough = 88,
+    /// Older tables let go of what is only about to rise.
+    OlderFreedEarly = 89,
+    /// An older table is dropped while it maps a stripe.
+    OlderTableDroppedEarly = 90,
+    /// What landed before a new table came on top comes into it after a crash.
+    NewTableRetiresNothing = 91,
+    /// A new table comes on top before the labels say that there may be stacks.
+    StackBitUnannounced = 92,
+    /// What rose counts as durable as soon as it is on record, though disks lost it.
+    UnsettledHides = 93,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 87] = [
+pub const ALL: [Mutant; 93] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -271,6 +283,12 @@ pub const ALL: [Mutant; 87] = [
     Mutant::FreedStaysInUse,
     Mutant::LostSpaceIsFree,
     Mutant::UnnamedPageTaken,
+    Mutant::ZeroFallsThrough,
+    Mutant::OlderFreedEarly,
+    Mutant::OlderTableDroppedEarly,
+    Mutant::NewTableRetiresNothing,
+    Mutant::StackBitUnannounced,
+    Mutant::UnsettledHides,
 ];
 
 /// The mutant of this name.

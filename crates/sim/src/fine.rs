@@ -3,6 +3,8 @@
 
 pub mod beside;
 pub mod cache;
+pub mod change;
+pub mod change_crash;
 pub mod journal;
 pub mod share;
 

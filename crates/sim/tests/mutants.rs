@@ -31,7 +31,7 @@ use weft_engine::units::{BLOCK, ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
-use weft_sim::fine;
+use weft_sim::fine::{self, change};
 use weft_sim::follower::{
     a_layout_that_survives_two_failures_has_three_copies_of_the_log, both_vanish_in_the_midst_of_writes,
 };
@@ -247,6 +247,25 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
         }
         Mutant::ConfigRoomUncounted => {
             Catcher::Story(fine::packed_stripes_leave_room_for_the_configuration_of_whole_ones)
+        }
+        stacks => catcher_of_stacks(stacks),
+    }
+}
+
+/// What catches a mutant of stacks of tables.
+fn catcher_of_stacks(mutant: Mutant) -> Catcher {
+    match mutant {
+        Mutant::ZeroFallsThrough => Catcher::Story(change::what_is_zeroed_above_an_older_table_stays_zeros),
+        Mutant::OlderFreedEarly => {
+            Catcher::Story(change::a_crash_at_any_moment_of_a_change_loses_nothing_and_the_change_goes_on)
+        }
+        Mutant::OlderTableDroppedEarly => Catcher::Story(change::every_layout_becomes_every_other_one_under_load),
+        Mutant::NewTableRetiresNothing => {
+            Catcher::Story(change::what_landed_before_a_change_and_was_given_back_stays_away)
+        }
+        Mutant::StackBitUnannounced => Catcher::Story(change::the_bit_of_stacks_is_set_before_the_first),
+        Mutant::UnsettledHides => {
+            Catcher::Story(change::what_clients_wrote_hides_an_older_table_only_once_it_is_durable)
         }
         other => panic!("nothing is known to catch {other:?}"),
     }

@@ -108,8 +108,12 @@ fn done_in_words(record: &Record<'_>) -> (&'static str, String) {
         Record::Unmap(unmap) => (
             "UNMAP",
             format!(
-                "stripes {}+{} of table {}; retires landed records below {}",
-                unmap.first, unmap.count, unmap.table, unmap.retires
+                "stripes {}+{} of table {}{}; retires landed records below {}",
+                unmap.first,
+                unmap.count,
+                unmap.table,
+                if unmap.zero { ": zeros" } else { "" },
+                unmap.retires
             ),
         ),
         Record::Landed(landed) => {
@@ -189,6 +193,7 @@ fn job_in_words(kind: JobKind) -> String {
         JobKind::Repair => "repair".into(),
         JobKind::Scrub => "scrub".into(),
         JobKind::Rebalance => "rebalance".into(),
+        JobKind::Reshape(vdisk) => format!("reshape virtual disk {vdisk}"),
         JobKind::Evacuate { disk, to: None, .. } => format!("evacuate disk {disk}"),
         JobKind::Evacuate { disk, to: Some(to), .. } => format!("evacuate disk {disk} to disk {to}"),
     }

@@ -30,8 +30,12 @@ pub const FEATURE_PACKS: u64 = 1;
 /// The incompatible feature of pools with write-back caches, now or at any time before.
 pub const FEATURE_CACHES: u64 = 2;
 
+/// The incompatible feature of pools with a virtual disk of more than one table, now or at any time before: there may
+/// be zero entries in their tables, and jobs that empty the older ones.
+pub const FEATURE_STACKS: u64 = 4;
+
 /// All incompatible features that it knows.
-pub const FEATURES: u64 = FEATURE_PACKS | FEATURE_CACHES;
+pub const FEATURES: u64 = FEATURE_PACKS | FEATURE_CACHES | FEATURE_STACKS;
 
 /// 128 random bits that name a pool or a disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

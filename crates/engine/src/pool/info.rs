@@ -122,8 +122,10 @@ pub struct VdiskInfo {
     pub size: ByteCount,
     /// Bytes of its logical sector.
     pub sector: u32,
-    /// Its layout.
+    /// Its layout: that of its newest table, which is written to.
     pub layout: Layout,
+    /// The layouts of its older tables, and the bytes that still lie in them, newest first.
+    pub older: Vec<(Layout, ByteCount)>,
     /// Whether its slabs were reserved when it was made.
     pub fixed: bool,
     /// Bytes of mapped stripes (user data).
@@ -272,11 +274,19 @@ impl Pool {
         let missing = |segment: &crate::segment::Segment| map.unsound(&segment.record);
         // Segments that hold no stripe cannot lose any.
         let held = segments.clone().filter(|segment| !segment.free.is_full());
-        let worst = held.clone().map(missing).max().unwrap_or(0);
+        // Tables of a stack survive more or less.
+        let lacks = |segment: &crate::segment::Segment| (missing(segment), segment.record.layout.failures());
+        let left = held.clone().map(lacks).map(|(missing, failures)| failures.checked_sub(missing));
+        let left = left.min().unwrap_or(Some(layout.failures()));
         let degraded_segments = held.filter(|segment| missing(segment) > 0).count() as u64;
+        let (lacking, borne) = (degraded_segments.min(1) as usize, left.is_some() as usize);
+        let older = record.tables[1..].iter().map(|id| {
+            let (table, fine) = (&map.tables[id], map.fine(*id).map_or(0, |fine| fine.len() * UNIT));
+            (table.record.layout, table.record.layout.data_len() * table.mapped + ByteCount(fine))
+        });
         let failure = vdisk.failure().map(|error| error.context);
         let metadata = map.metadata_failures_left().unwrap_or(u32::MAX);
-        let health = vdisk_health(worst, layout.failures(), failure.is_some());
+        let health = vdisk_health(lacking, borne, failure.is_some());
         let counters = &vdisk.counters;
         let (units, _, stripes_max) = vdisk.packed();
         VdiskInfo {
@@ -284,8 +294,9 @@ impl Pool {
             size: record.size,
             sector: record.sector,
             layout,
+            older: older.collect(),
             fixed: record.fixed,
-            mapped: layout.data_len() * table.mapped,
+            mapped: layout.data_len() * table.mapped + ByteCount(map.bytes_in_older(record.id)),
             footprint: self.store.slab
                 * segments.map(|segment| segment.record.slabs.iter().flatten().count() as u64).sum::<u64>(),
             packed: ByteCount(units * UNIT),
@@ -296,7 +307,7 @@ impl Pool {
             drains: vdisk.drains(),
             health,
             degraded_segments,
-            failures_left: (layout.failures().saturating_sub(worst) as u32).min(metadata),
+            failures_left: (left.unwrap_or(0) as u32).min(metadata),
             failures_new: survivable(layout, map.places_for(table.record.disks, layout.slots(), None, None)),
             failure,
             counters: VdiskStat {

@@ -167,6 +167,10 @@ impl Pool {
                 .collect();
             self.destage_all(everything, For::Memory).await;
             store.make_logged(store.log.seq()).await?;
+            for vdisk in self.vdisks().into_iter().filter(|vdisk| vdisk.is_stacked()) {
+                // What is hidden is let go of whether a job runs or not.
+                let _ = vdisk.let_go(0..u64::MAX).await;
+            }
             if self.move_everything_down().await > 0 {
                 // What it replaced is void, and then free.
                 store.make_logged(store.log.seq()).await?;

@@ -93,6 +93,7 @@ pub fn survivable(layout: Layout, left: usize) -> Option<u32> {
 /// The virtual disks that would find too few disks for their layouts if disk `no` were none of the pool's.
 pub fn losses_without(map: &Map, no: DiskNo, instead: Instead) -> Vec<Loss> {
     let mut losses = Vec::new();
+    // Where it has several tables, only the newest is written to.
     for record in map.vdisks.values() {
         let Some(table) = record.tables.first().and_then(|table| map.tables.get(table)) else { continue };
         let (layout, disks) = (table.record.layout, table.record.disks);

@@ -5,6 +5,7 @@
 //! 2. Names of virtual disks are unique within the pool.
 
 pub mod cache;
+pub mod change;
 pub mod check;
 pub mod create;
 pub mod history;

@@ -433,7 +433,7 @@ fn check_size(size: ByteCount) -> Result<ByteCount> {
 }
 
 /// Refuses a size whose stripes cannot all be numbered.
-fn check_fits_tables(layout: Layout, size: ByteCount) -> Planned<()> {
+pub(super) fn check_fits_tables(layout: Layout, size: ByteCount) -> Planned<()> {
     if size.0 / layout.data_len().0 / CHUNK_ENTRIES < u64::from(CHUNKS_MAX) {
         return Ok(());
     }
@@ -442,7 +442,7 @@ fn check_fits_tables(layout: Layout, size: ByteCount) -> Planned<()> {
 }
 
 /// Refuses a fixed virtual disk of which there is no memory to remember where its stripes are.
-fn check_table_memory(chunks: u64, left: u64) -> Result<()> {
+pub(super) fn check_table_memory(chunks: u64, left: u64) -> Result<()> {
     if chunks <= left {
         return Ok(());
     }

@@ -280,7 +280,7 @@ impl Map {
         self.segments_with(layout, disks, |disk| disk.free.count())
     }
 
-    fn segments_with(&self, layout: Layout, disks: u64, free: impl Fn(&DiskRoom) -> usize) -> u64 {
+    pub(super) fn segments_with(&self, layout: Layout, disks: u64, free: impl Fn(&DiskRoom) -> usize) -> u64 {
         let free: Vec<u64> = self.disks_for(disks).map(|disk| free(disk).saturating_sub(SLABS_KEPT) as u64).collect();
         segments_on(&free, layout.slots() as u64)
     }

@@ -28,6 +28,7 @@ mod places;
 mod prove;
 mod reserve;
 pub mod space;
+pub mod stack;
 pub mod taken;
 
 use crate::bits::BitSet;
@@ -328,11 +329,10 @@ impl Map {
             (table.free, table.claims, table.current) = (0, 0, None);
             table.segments.clear();
         }
+        // What is reserved is the newest table's.
         for vdisk in self.vdisks.values() {
-            for id in &vdisk.tables {
-                if let Some(table) = self.tables.get_mut(id) {
-                    table.fixed = vdisk.fixed;
-                }
+            if let Some(table) = vdisk.tables.first().and_then(|id| self.tables.get_mut(id)) {
+                table.fixed = vdisk.fixed;
             }
         }
         let slab = self.slab;

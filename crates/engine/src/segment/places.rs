@@ -7,23 +7,23 @@
 use super::Map;
 use crate::format::record::Record;
 use crate::mutant::{self, Mutant};
-use crate::stripe::table::Place;
+use crate::stripe::table::{Entry, Place};
 use crate::units::{SegmentNo, TableNo};
 use alloc::vec::Vec;
 
 impl Map {
-    /// Maps `stripe` of `table` to `place` and lets go of where it was once the record with sequence number `seq` is
+    /// Sets the entry of `stripe` of `table` and lets go of where it was once the record with sequence number `seq` is
     /// durable.
-    pub fn commit(&mut self, table: TableNo, stripe: u64, place: Option<Place>, seq: u64) {
-        let before = self.remap(table, stripe, place);
+    pub fn commit(&mut self, table: TableNo, stripe: u64, entry: impl Into<Entry>, seq: u64) {
+        let before = self.remap(table, stripe, entry);
         let in_limbo = self.limbo.remove(&(table, stripe));
         self.freeing.extend(before.into_iter().chain(in_limbo).map(|place| (seq, place)));
     }
 
     /// Takes back that `seq` committed `stripe` of `table` to `place`: `before` is the truth again. `false`: a later
     /// change has replaced it already; what it let go of is free with that one.
-    pub fn withdraw(&mut self, table: TableNo, stripe: u64, place: Place, before: Option<Place>, seq: u64) -> bool {
-        let entry = before.and_then(|before| self.freeing.iter().position(|entry| *entry == (seq, before)));
+    pub fn withdraw(&mut self, table: TableNo, stripe: u64, place: Place, before: Entry, seq: u64) -> bool {
+        let entry = before.place().and_then(|before| self.freeing.iter().position(|entry| *entry == (seq, before)));
         let Some(found) = self.tables.get(&table) else { return false };
         if found.get(stripe) == Some(place) {
             self.remap(table, stripe, before);

@@ -12,10 +12,11 @@ use crate::error::Result;
 use crate::fail;
 use crate::format::record::{OWNER_METADATA, Record};
 use crate::mutant::{self, Mutant};
-use crate::stripe::table::Place;
+use crate::stripe::table::{Entry, Place};
 use crate::units::{SegmentNo, TableNo};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Which segments changed their bits.
 #[derive(Default)]
@@ -38,23 +39,31 @@ pub enum Contradiction {
 }
 
 impl Map {
-    /// Maps or unmaps `stripe` of `table`, and returns where it was.
-    pub(super) fn remap(&mut self, table: TableNo, stripe: u64, place: Option<Place>) -> Option<Place> {
+    /// Sets the entry of `stripe` of `table`, and returns where it was.
+    pub fn remap(&mut self, table: TableNo, stripe: u64, entry: impl Into<Entry>) -> Option<Place> {
+        let entry = entry.into();
         let found = self.tables.get_mut(&table).expect("a stripe is mapped by a table that exists");
-        let before = found.set(stripe, place);
-        if let Some(before) = before.filter(|_| !mutant::active(Mutant::FreedStaysInUse)) {
-            self.note_use(before, false);
+        let before = found.set(stripe, entry).place();
+        if let Some(before) = before {
+            self.note_unused(before);
         }
-        if let Some(place) = place {
+        if let Some(place) = entry.place() {
             self.note_use(place, true);
         }
         before
     }
 
-    /// Maps or unmaps a stripe as the log says. A table that is no more has none.
-    pub fn redo(&mut self, table: TableNo, stripe: u64, place: Option<Place>) {
-        if self.tables.contains_key(&table) {
-            self.remap(table, stripe, place);
+    /// Unmaps `stripes` of `table`, or makes them `zero`. Returns where some of them were.
+    pub fn remap_all(&mut self, table: TableNo, stripes: Range<u64>, zero: bool) -> Vec<Place> {
+        let found = self.tables.get_mut(&table).expect("stripes are unmapped in a table that exists");
+        let places = found.set_all(stripes, zero);
+        places.iter().for_each(|place| self.note_unused(*place));
+        places
+    }
+
+    fn note_unused(&mut self, place: Place) {
+        if !mutant::active(Mutant::FreedStaysInUse) {
+            self.note_use(place, false);
         }
     }
 

@@ -25,7 +25,7 @@ use crate::mutant::{self, Mutant};
 use crate::segment::{Segment, commit_record};
 use crate::store::execute::Target;
 use crate::stripe::buffer::Sealed;
-use crate::stripe::table::Place;
+use crate::stripe::table::{Entry, Place};
 use crate::units::{Nanos, SegmentNo, TableNo, VdiskNo};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
@@ -40,8 +40,8 @@ pub struct Fresh {
     pub stripe: StripeOf,
     /// Where it was written.
     pub place: Place,
-    /// Where its old version is.
-    pub before: Option<Place>,
+    /// What the table said before.
+    pub before: Entry,
     /// What it retires: landed records of this stripe below this sequence number.
     pub retires: u64,
     /// Its content, where the log must keep some of that until it is committed for good.
@@ -323,7 +323,7 @@ impl Store {
         };
         self.limbo.withdrawals.set(self.limbo.withdrawals.get() + 1);
         let StripeOf { table, stripe, vdisk } = fresh.stripe;
-        let nothing = Record::Unmap(UnmapRecord { table, first: stripe, count: 0, retires: 0 });
+        let nothing = Record::Unmap(UnmapRecord { table, first: stripe, count: 0, retires: 0, zero: false });
         self.log.replace(seq, &nothing);
         let newest = self.map.borrow_mut().withdraw(table, stripe, fresh.place, fresh.before, seq);
         let next = self.limbo.next_commit(fresh.stripe, seq);
@@ -359,7 +359,7 @@ impl Store {
     /// withdrawn later, the older must not become the truth by that, and what the log keeps of it is needed again.
     fn hand_on(&self, older: Fresh) {
         let mut all = self.limbo.fresh.borrow_mut();
-        let next = all.iter_mut().find(|next| next.stripe == older.stripe && next.before == Some(older.place));
+        let next = all.iter_mut().find(|next| next.stripe == older.stripe && next.before == Entry::At(older.place));
         let Some(next) = next else { return };
         next.before = older.before;
         if let Some(older) = older.landed {
@@ -392,7 +392,7 @@ impl Store {
         let seq = self.log.append(&record);
         let mut map = self.map.borrow_mut();
         map.limbo.remove(&key);
-        fresh.before = map.tables.get(&table).and_then(|table| table.get(stripe));
+        fresh.before = map.tables.get(&table).map_or(Entry::Unmapped, |table| table.entry(stripe));
         map.commit(table, stripe, Some(place), seq);
         map.fine_replaced(table, stripe, seq);
         drop(map);

@@ -4,10 +4,11 @@
 use super::Store;
 use crate::error::Result;
 use crate::format::record::{PackRecord, Record, UnmapRecord, VdiskRecord};
-use crate::format::{FEATURE_CACHES, FEATURE_PACKS};
+use crate::format::{FEATURE_CACHES, FEATURE_PACKS, FEATURE_STACKS};
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::segment::fine::UNIT;
+use crate::stripe::table::Entry;
 use crate::units::TableNo;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -42,6 +43,15 @@ impl Store {
     /// They say so for ever.
     pub async fn announce_caches(&self) -> Result<()> {
         self.announce(FEATURE_CACHES).await
+    }
+
+    /// Has the labels of all disks say that there may be stacks of tables, before the first record of one is written.
+    /// They say so for ever.
+    pub async fn announce_stacks(&self) -> Result<()> {
+        if mutant::active(Mutant::StackBitUnannounced) {
+            return Ok(());
+        }
+        self.announce(FEATURE_STACKS).await
     }
 
     async fn announce(&self, feature: u64) -> Result<()> {
@@ -109,9 +119,9 @@ impl Store {
         loop {
             let mut map = self.map.borrow_mut();
             let Some((table, first)) = map.take_emptied() else { return };
-            let unmap = UnmapRecord { table, first, count: 1, retires: 0 };
+            let unmap = UnmapRecord { table, first, count: 1, retires: 0, zero: false };
             let seq = self.log.append(&Record::Unmap(unmap));
-            map.commit(table, first, None, seq);
+            map.commit(table, first, Entry::Unmapped, seq);
             self.signals.packed.notify();
         }
     }

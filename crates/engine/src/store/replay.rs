@@ -192,7 +192,7 @@ impl Store {
             return fail!(Corrupt, "stripe {} of table {} is committed without a chunk", commit.stripe, commit.table);
         }
         let expected = table.record.layout.stripe_sums();
-        map.redo(commit.table, commit.stripe, Some(place));
+        map.remap(commit.table, commit.stripe, Some(place));
         let Some(segment) = map.segments.get(&commit.segment) else { return Ok(()) };
         if commit.sums.len() != expected || commit.index >= map.indexes(&segment.record) {
             return fail!(Corrupt, "a commit to {place:?} does not fit its segment");
@@ -237,11 +237,8 @@ impl Store {
 
     fn redo_unmap(&self, unmap: UnmapRecord) {
         let mut map = self.map.borrow_mut();
-        let Some(table) = map.tables.get(&unmap.table) else { return };
-        let mapped = table.mapped_from(unmap.first).take_while(|(stripe, _)| *stripe - unmap.first < unmap.count);
-        let stripes: Vec<u64> = mapped.map(|(stripe, _)| stripe).collect();
-        for stripe in stripes {
-            map.redo(unmap.table, stripe, None);
+        if map.tables.contains_key(&unmap.table) {
+            map.remap_all(unmap.table, unmap.first..unmap.first.saturating_add(unmap.count), unmap.zero);
         }
     }
 

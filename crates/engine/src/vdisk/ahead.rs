@@ -42,7 +42,7 @@ const CHUNK_MIN: u64 = 4 << 20;
 impl Vdisk {
     /// Takes note that `len` bytes at `offset` are read, and reads ahead where that makes a stream.
     pub(super) fn follow(&self, offset: u64, len: u64) {
-        if len == 0 || self.store.tuning.ahead_memory == 0 || !self.has_one_table() {
+        if len == 0 || self.store.tuning.ahead_memory == 0 {
             return;
         }
         let any = {

@@ -96,6 +96,13 @@ impl Vdisk {
 
     /// [`Vdisk::destage_and_wait`] with memory from `budget`, until it is down.
     pub(crate) async fn merge(self: &Rc<Self>, stripe: u64, budget: &Budget, by: By) -> Result<()> {
+        self.merging.set(self.merging.get() + 1);
+        let merged = self.merge_now(stripe, budget, by).await;
+        self.merging.set(self.merging.get() - 1);
+        merged
+    }
+
+    async fn merge_now(self: &Rc<Self>, stripe: u64, budget: &Budget, by: By) -> Result<()> {
         // An older version that is in flight must be the truth before the merge can read it.
         self.until_down(stripe, by, || self.in_flight(stripe).is_none()).await?;
         let Some(cost) = self.with_filling(stripe, |buffer| merge_memory(buffer)) else { return Ok(()) };

@@ -1,10 +1,12 @@
 //! Discard and zeroes. Whole stripes are unmapped: they read as zeros and their space is free once that is durable.
 //! What is left at the edges is kept by a discard (it is advice), and written as zeros by a zeroing (it is a promise),
 //! until nothing else is left in its stripe (see [`super::given`]).
+//!
+//! Above older tables of a stack an unmapped stripe becomes zero: they would else be read.
 
 use super::{Vdisk, add};
-use crate::error::Result;
-use crate::fail;
+use crate::error::{ErrorKind, Result};
+use crate::format::page::CHUNK_ENTRIES;
 use crate::format::record::{Record, UnmapRecord};
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
@@ -15,17 +17,22 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Bytes of the log that an unmapping is given.
-const RECORD_LEN: u64 = 64;
+/// Bytes of the log that an unmapping is given: of a range of which a part lies above older tables.
+pub(super) const RECORD_LEN: u64 = 128;
 /// Zeros are gathered in pieces of this many bytes.
 const ZEROS: usize = 64 << 10;
 
 impl Vdisk {
     /// Forgets the whole stripes inside the range, and those of which the rest was given back before.
     pub async fn discard(self: &Rc<Self>, offset: VirtualOffset, len: u64, fua: bool) -> Result<()> {
+        let _pass = self.enter().await;
         self.admit_write(offset, len as usize)?;
         let whole = self.whole_stripes(offset, len);
-        let mut unmapped = self.unmap(whole.clone()).await?;
+        let mut unmapped = match self.unmap(whole.clone()).await {
+            // It is advice: where there is no room to remember it, all stays as it is.
+            Err(error) if error.kind == ErrorKind::NoSpace => return Ok(()),
+            other => other?,
+        };
         for edge in self.edges(offset, len, whole) {
             self.check_there()?;
             for (stripe, at, bytes) in self.pieces(VirtualOffset(edge.start), (edge.end - edge.start) as usize) {
@@ -37,6 +44,7 @@ impl Vdisk {
 
     /// Makes the range read as zeros. `keep`: its space stays taken.
     pub async fn write_zeroes(self: &Rc<Self>, offset: VirtualOffset, len: u64, keep: bool, fua: bool) -> Result<()> {
+        let _pass = self.enter().await;
         self.admit_write(offset, len as usize)?;
         add(&self.counters.writes, 1);
         let whole = if keep { 0..0 } else { self.whole_stripes(offset, len) };
@@ -44,7 +52,7 @@ impl Vdisk {
         for edge in self.edges(offset, len, whole) {
             self.gather_zeros(edge, keep).await?;
         }
-        if fua { self.flush().await } else { Ok(()) }
+        if fua { self.flush_now().await } else { Ok(()) }
     }
 
     async fn gather_zeros(self: &Rc<Self>, range: Range<u64>, keep: bool) -> Result<()> {
@@ -67,17 +75,17 @@ impl Vdisk {
 
     /// Whether nothing is where `stripe` would be: it reads as zeros.
     fn reads_zeros(&self, stripe: u64) -> bool {
-        let map = self.store.map.borrow();
-        self.has_one_table()
-            && !self.stripes.borrow().contains_key(&stripe)
+        let (map, len) = (self.store.map.borrow(), self.layout().data_len().0);
+        !self.stripes.borrow().contains_key(&stripe)
             && map.place_of(self.table(), stripe).is_none()
             && !map.has_fine(self.table(), stripe)
+            && (map.is_zero(self.table(), stripe) || !self.lies_below(VirtualOffset(stripe * len), len))
     }
 
     /// Unmaps `stripe` if its buffer is whole and nothing but zeros that nobody wrote. Says whether it was.
     pub(super) async fn forget_blank(&self, stripe: u64, admitted: impl Fn() -> Result<()>) -> Result<bool> {
         let blank = || self.with_filling(stripe, |buffer| buffer.is_blank()).unwrap_or(false);
-        if !self.has_one_table() || !blank() {
+        if !blank() {
             return Ok(false);
         }
         while self.in_flight(stripe).is_some() {
@@ -99,12 +107,10 @@ impl Vdisk {
         let room = if landed { Room::Destage } else { Room::Commit };
         self.store.log.reserve_unless(RECORD_LEN, room, admitted).await?;
         // Somebody may have written into it meanwhile.
-        let still = so() && self.in_flight(stripe).is_none() && self.has_one_table() && !self.removed.get();
-        if still {
-            self.forget(stripe..stripe + 1);
-        }
+        let still = so() && self.in_flight(stripe).is_none() && !self.removed.get();
+        let forgotten = if still { self.forget(stripe..stripe + 1) } else { Ok(false) };
         self.store.log.unreserve(RECORD_LEN);
-        Ok(still)
+        forgotten.map(|_| still)
     }
 
     /// The stripes that lie wholly inside a range. The disk's last stripe counts as whole when the range reaches the
@@ -150,48 +156,73 @@ impl Vdisk {
         self.store.check_writable()?;
         self.check_there()?;
         // No await from here on.
-        if !self.has_one_table() {
-            return fail!(NotPossible, "stripes of a disk with more than one table cannot be unmapped");
-        }
-        Ok(self.forget(stripes))
+        self.forget(stripes)
     }
 
     /// The rest of it: synchronous, and none of the stripes is in flight. Returns whether there was anything to forget.
-    fn forget(&self, stripes: Range<u64>) -> bool {
+    fn forget(&self, stripes: Range<u64>) -> Result<bool> {
         let table = self.table();
+        let zero = self.zeros_in(stripes.clone());
+        self.make_chunks(zero.clone())?;
         self.partial_discards.borrow_mut().forget(stripes.clone());
         let dropped = self.drop_buffers(stripes.clone());
-        let mapped: Vec<u64> = {
+        let mapped: BTreeSet<u64> = {
             let map = self.store.map.borrow();
             let mapped = map.tables[&table].mapped_from(stripes.start).map(|(stripe, _)| stripe);
             let in_limbo =
                 map.limbo.range((table, stripes.start)..(table, stripes.end)).map(|((_, stripe), _)| *stripe);
-            let all: BTreeSet<u64> = mapped.take_while(|stripe| *stripe < stripes.end).chain(in_limbo).collect();
-            all.into_iter().collect()
+            mapped.take_while(|stripe| *stripe < stripes.end).chain(in_limbo).collect()
         };
         let some_fine = self.store.map.borrow().has_fine_in(table, stripes.clone());
-        if mapped.is_empty() && !dropped && !some_fine {
-            return false;
+        if mapped.is_empty() && !dropped && !some_fine && zero.is_empty() {
+            return Ok(false);
         }
-        let unmap = UnmapRecord {
-            table,
-            first: stripes.start,
-            count: stripes.end - stripes.start,
-            retires: self.store.log.seq(),
-        };
-        let seq = self.store.log.append(&Record::Unmap(unmap));
-        let mut map = self.store.map.borrow_mut();
-        for stripe in mapped {
-            map.commit(table, stripe, None, seq);
-            let forgotten = self.store.limbo.forget(table, stripe, seq);
-            self.store.relist(self.id, stripe, forgotten.and_then(|sealed| sealed.landed_from()), None);
+        // Each stripe changes with one record: it never says, meanwhile, what lies below.
+        for (part, zero) in [(stripes.start..zero.start, false), (zero.clone(), true), (zero.end..stripes.end, false)] {
+            if part.is_empty() {
+                continue;
+            }
+            let (first, count) = (part.start, part.end - part.start);
+            let unmap = UnmapRecord { table, first, count, retires: self.store.log.seq(), zero };
+            let seq = self.store.log.append(&Record::Unmap(unmap));
+            self.store.map.borrow_mut().unmap(table, part.clone(), zero, seq);
+            for stripe in mapped.range(part) {
+                let forgotten = self.store.limbo.forget(table, *stripe, seq);
+                self.store.relist(self.id, *stripe, forgotten.and_then(|sealed| sealed.landed_from()), None);
+            }
         }
         if !mutant::active(Mutant::DiscardKeepsUnits) {
-            map.fine_released(table, stripes);
+            self.store.map.borrow_mut().fine_released(table, stripes);
         }
-        drop(map);
         self.store.free_empty_packs();
-        true
+        Ok(true)
+    }
+
+    /// Those of `stripes` that are to be zero when they are unmapped, as one run: outside of it older tables have
+    /// nothing. Where there are none, the run is empty, and at the end.
+    fn zeros_in(&self, stripes: Range<u64>) -> Range<u64> {
+        let (len, map) = (self.layout().data_len().0, self.store.map.borrow());
+        let older = &map.vdisks[&self.id].tables[1..];
+        let bytes = stripes.start * len..(stripes.end * len).min(self.size().0);
+        let span = if older.is_empty() { None } else { map.span_below(older, bytes) };
+        span.map_or(stripes.end..stripes.end, |span| span.start / len..span.end.div_ceil(len).min(stripes.end))
+    }
+
+    /// Makes the chunks of stripes that are to be zero, where they are missing.
+    fn make_chunks(&self, stripes: Range<u64>) -> Result<()> {
+        let table = self.table();
+        let mut at = stripes.start;
+        while at < stripes.end {
+            let mut records = Vec::new();
+            let made = {
+                let mut map = self.store.map.borrow_mut();
+                map.check_table_memory(table, at).and_then(|()| map.ensure_chunk(table, at, &mut records))
+            };
+            self.store.append_all(records);
+            made?;
+            at = (at / CHUNK_ENTRIES + 1) * CHUNK_ENTRIES;
+        }
+        Ok(())
     }
 
     pub(super) fn has_one_table(&self) -> bool {

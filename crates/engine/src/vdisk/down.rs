@@ -77,7 +77,7 @@ impl Vdisk {
     }
 
     /// Bytes that a stripe takes while it is moved, without its packed units.
-    fn cost_of_lift(&self) -> u64 {
+    pub(super) fn cost_of_lift(&self) -> u64 {
         self.layout().data_len().0 + self.layout().raw_len().0
     }
 
@@ -117,7 +117,7 @@ impl Vdisk {
     }
 
     /// Brings stripes into buffers, and sends them on their way. Says how many went.
-    async fn lift(self: &Rc<Self>, stripes: &[u64], by: By) -> usize {
+    pub(super) async fn lift(self: &Rc<Self>, stripes: &[u64], by: By) -> usize {
         let mut lifted = Vec::new();
         for stripe in stripes {
             lifted.extend(self.open_for_lift(*stripe));
@@ -136,7 +136,7 @@ impl Vdisk {
                 if self.send(stripe, by).await.is_ok() {
                     went.set(went.get() + 1);
                     add(&self.counters.destaged, packed);
-                    add(&self.counters.destaged_stripes, 1);
+                    add(&self.counters.destaged_stripes, (packed > 0) as u64);
                 }
                 let left = self.with_filling(stripe, |buffer| core::mem::take(&mut buffer.lent));
                 self.store.buffered_changed(left.unwrap_or(0) as i64);

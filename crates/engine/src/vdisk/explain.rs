@@ -126,6 +126,14 @@ impl Vdisk {
         owner.is_some_and(|table| table.record.packs.is_some())
     }
 
+    /// Whether a segment is of an older table of the stack: what lies there is to come into the newest one.
+    fn is_older(&self, segment: SegmentNo) -> bool {
+        let map = self.store.map.borrow();
+        let owner = map.segments.get(&segment).map(|segment| segment.record.owner);
+        let older = map.vdisks.get(&self.id).map_or(&[][..], |vdisk| &vdisk.tables[1..]);
+        owner.is_some_and(|owner| map.with_packs(older).contains(&owner))
+    }
+
     fn explain_extent(&self, extent: Extent, lines: &mut Vec<String>) {
         let len = (extent.range.end - extent.range.start) as usize;
         let Some((target, at)) = extent.source else {
@@ -134,6 +142,7 @@ impl Vdisk {
         };
         let place = target.place;
         let of = if self.is_packed(place.segment) { "packed stripe" } else { "stripe" };
+        let of = if self.is_older(place.segment) { format!("older {of}") } else { String::from(of) };
         lines.push(format!("  {len} bytes from segment {}, {of} {}: {}", place.segment, place.index, target.layout));
         let Some(plan) = self.store.plan_read(&target, &wants(target.layout, at, len), &Default::default()) else {
             lines.push(String::from("  lost: more disks failed than the layout survives"));

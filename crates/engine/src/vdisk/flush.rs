@@ -22,6 +22,12 @@ use alloc::vec::Vec;
 impl Vdisk {
     /// Makes every completed write durable.
     pub async fn flush(self: &Rc<Self>) -> Result<()> {
+        let _pass = self.enter().await;
+        self.flush_now().await
+    }
+
+    /// [`Vdisk::flush`] for who is inside already.
+    pub(super) async fn flush_now(self: &Rc<Self>) -> Result<()> {
         self.admit(crate::units::VirtualOffset(0), 0)?;
         if self.store.read_only {
             return Ok(());

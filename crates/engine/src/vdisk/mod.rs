@@ -18,9 +18,12 @@ pub mod discard;
 mod down;
 pub mod explain;
 pub mod flush;
+mod gate;
 pub mod pack;
 mod partial_discards;
 pub mod read;
+pub(crate) mod restack;
+pub(crate) mod rise;
 pub mod write;
 
 use crate::error::{Error, Result};
@@ -70,11 +73,15 @@ pub struct Vdisk {
     /// Bytes of their buffers.
     stuck_bytes: Cell<u64>,
     removed: Cell<bool>,
-    /// Packed stripes are being written.
+    /// Packed stripes are being written, or stripes are being moved.
     packing: Cell<u32>,
+    /// Stripes that are being merged.
+    merging: Cell<u32>,
+    gate: gate::Gate,
     /// The state of the pool ([`Store::changes`]) in which they could not be.
     unpackable: Cell<Option<u64>>,
     sweep: RefCell<down::Sweep>,
+    rise: RefCell<rise::Rise>,
     /// What it did since the pool was opened.
     pub counters: VdiskCounters,
 }
@@ -206,8 +213,11 @@ impl Vdisk {
             stuck_bytes: Cell::new(0),
             removed: Cell::new(false),
             packing: Cell::new(0),
+            merging: Cell::new(0),
+            gate: gate::Gate::default(),
             unpackable: Cell::new(None),
             sweep: RefCell::default(),
+            rise: RefCell::default(),
             counters: VdiskCounters::default(),
         })
     }
@@ -341,6 +351,7 @@ impl Vdisk {
     /// that it was removed, it may be there after a crash.
     pub(crate) fn close(&self) {
         self.removed.set(true);
+        self.gate.notify();
         self.store.forget_streams(Some(self.id));
         let freed: u64 = self
             .stripes
@@ -374,6 +385,11 @@ impl Vdisk {
 
     fn table_of(&self, map: &crate::segment::Map) -> TableNo {
         map.vdisks[&self.id].tables[0]
+    }
+
+    /// Lets a request in, when its turn has come.
+    async fn enter(&self) -> gate::Pass<'_> {
+        self.gate.enter(|| self.removed.get()).await
     }
 
     /// Refuses what comes, or goes on, after the disk was removed: its tables are gone.

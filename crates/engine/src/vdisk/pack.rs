@@ -98,7 +98,6 @@ impl Vdisk {
     pub(super) fn may_pack(&self) -> bool {
         !self.removed.get()
             && (self.fine_share() > 0 || self.cache().is_some())
-            && self.has_one_table()
             && self.layout().data_len().0 > UNIT
             && !self.drains()
             && self.unpackable.get() != Some(self.store.signals.changes.get())

@@ -61,6 +61,7 @@ pub struct Allocation {
 impl Vdisk {
     /// Fills `into` from `offset`.
     pub async fn read(&self, offset: VirtualOffset, into: &mut [u8]) -> Result<()> {
+        let _pass = self.enter().await;
         // Before it is admitted: what is admitted is begun in the same step.
         let _held = self.store.traffic.budgets.reads.take(into.len() as u64).await;
         self.admit(offset, into.len())?;
@@ -315,6 +316,9 @@ pub(super) fn resolve(map: &Map, tables: &[TableNo], range: Range<u64>, extents:
                 let target = target_at(map, place, (*first, stripe));
                 let source = Some((target, (at % data_len) as usize));
                 extents.push(Extent { range: at..end, source, packed: false });
+            }
+            None if map.is_zero(*first, stripe) => {
+                extents.push(Extent { range: at..end, source: None, packed: false });
             }
             None => resolve(map, below, at..end, extents),
         }

@@ -40,6 +40,7 @@ pub(super) const RETRY: Nanos = Nanos::millis(100);
 impl Vdisk {
     /// Writes `data` at `offset`. It is durable after a later flush, or on return if `fua`.
     pub async fn write(self: &Rc<Self>, offset: VirtualOffset, data: &[u8], fua: bool) -> Result<()> {
+        let _pass = self.enter().await;
         // What is admitted is begun in the same step.
         let _held = self.store.traffic.budgets.writes.take(data.len() as u64).await;
         self.admit_write(offset, data.len())?;
@@ -198,7 +199,7 @@ impl Vdisk {
             // Stripes that fly, and records that are to be durable, tell by themselves when they are. Partial stripes
             // have to be asked to leave; where even that has brought nothing, nothing will.
             let in_flight = self.store.commits.in_flight.get() > 0 || self.store.map.borrow().is_freeing();
-            let gathers = self.stripes.borrow().values().any(|gathering| gathering.filling.is_some());
+            let gathers = self.is_stacked() || self.stripes.borrow().values().any(|now| now.filling.is_some());
             if !in_flight && (!gathers || relieved == 2) {
                 return fail!(
                     NoSpace,
@@ -230,11 +231,9 @@ impl Vdisk {
         let mut stripes = self.stripes.borrow_mut();
         let Some(gathering) = stripes.get_mut(&stripe) else { return };
         // A blank one is about to be unmapped.
-        let leaves = |buffer: &StripeBuffer| buffer.is_whole() && !(self.has_one_table() && buffer.is_blank());
-        if gathering.in_flight.is_some() || !gathering.filling.as_ref().is_some_and(leaves) {
-            return;
-        }
-        let Some(buffer) = gathering.filling.take() else { return };
+        let leaves = |buffer: &mut StripeBuffer| buffer.is_whole() && !buffer.is_blank();
+        let none_flies = gathering.in_flight.is_none();
+        let Some(buffer) = gathering.filling.take_if(|buffer| none_flies && leaves(buffer)) else { return };
         let sealed = Rc::new(buffer.seal(self.store.log.seq()));
         self.store.in_flight_changed(sealed.charged() as i64);
         let landed = sealed.landed_from().is_some();
@@ -284,8 +283,8 @@ impl Vdisk {
     /// abandoned only where none is missing, or where nobody can wait any longer.
     async fn write_or_wait(self: &Rc<Self>, mut run: Vec<u64>, room: Room) {
         let mut in_vain = 0;
-        let queued: Vec<_> = run.iter().map(|stripe| self.in_flight(*stripe).as_ref().map(Rc::downgrade)).collect();
-        let queued: BTreeMap<u64, _> = run.iter().copied().zip(queued).collect();
+        let queued = run.iter().map(|stripe| (*stripe, self.in_flight(*stripe).as_ref().map(Rc::downgrade)));
+        let queued: BTreeMap<u64, _> = queued.collect();
         loop {
             let changes = self.store.signals.changes.get();
             let Err(error) = self.write_stripes(&run, room).await else { break };
@@ -499,7 +498,7 @@ impl Vdisk {
         let seq = self.store.log.append(&commit_record(table, stripe, place, sealed.retires, &sums));
         let before = {
             let mut map = self.store.map.borrow_mut();
-            let before = map.tables[&table].get(stripe);
+            let before = map.tables[&table].entry(stripe);
             map.commit(table, stripe, Some(place), seq);
             map.fine_replaced(table, stripe, seq);
             before

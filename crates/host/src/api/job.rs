@@ -18,6 +18,8 @@ pub enum JobKind {
     Rebalance,
     /// Moves everything off one disk.
     Evacuate,
+    /// Brings the data of a virtual disk into the layout that it is to have.
+    Reshape,
 }
 
 /// How a job is.
@@ -53,6 +55,9 @@ pub struct JobInfo {
     pub kind: JobKind,
     /// The disk that it works on, when it is one.
     pub disk: Option<String>,
+    /// The virtual disk that it works on, when it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vdisk: Option<String>,
     /// How it is.
     pub state: JobState,
     /// Bytes done.
@@ -145,6 +150,7 @@ impl fmt::Display for JobKind {
             JobKind::Scrub => "scrub",
             JobKind::Rebalance => "rebalance",
             JobKind::Evacuate => "evacuate",
+            JobKind::Reshape => "reshape",
         })
     }
 }

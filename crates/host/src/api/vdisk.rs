@@ -124,6 +124,15 @@ impl VdiskCounters {
     }
 }
 
+/// What a virtual disk still has in a layout that it is to have no more.
+#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OlderTable {
+    /// The layout.
+    pub layout: Layout,
+    /// Bytes that lie so.
+    pub used: u64,
+}
+
 /// One virtual disk.
 #[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
 pub struct VdiskInfo {
@@ -132,8 +141,11 @@ pub struct VdiskInfo {
     pub name: VdiskName,
     /// Its size as clients see it, in bytes.
     pub size: u64,
-    /// How it lies on the disks.
+    /// How it lies on the disks: what is written from now on, where that has changed.
     pub layout: Layout,
+    /// What still lies otherwise, while its layout changes (`vdisk change`); the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub older: Vec<OlderTable>,
     /// Whether its room is reserved.
     pub provisioning: Provisioning,
     /// Its sector as clients see it, in bytes.

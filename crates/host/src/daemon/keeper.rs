@@ -295,6 +295,7 @@ mod tests {
             name: "scrub".into(),
             kind: JobKind::Scrub,
             disk: None,
+            vdisk: None,
             state,
             done: 0,
             total: 0,

@@ -155,6 +155,7 @@ mod tests {
             name: "tank/media".parse().unwrap(),
             size: 1 << 30,
             layout: Layout { resiliency, columns, interleave },
+            older: Vec::new(),
             provisioning: Provisioning::Thin,
             sector: 512,
             used: 0,

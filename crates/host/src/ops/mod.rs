@@ -22,6 +22,7 @@ pub mod text;
 pub mod tier;
 pub(crate) mod values;
 pub mod vdisk;
+pub mod vdisk_change;
 pub mod vdisk_set;
 mod vdisk_text;
 pub mod watch;
@@ -55,6 +56,7 @@ use utoipa::openapi::schema::{ArrayBuilder, Ref, Schema};
 use utoipa::openapi::{HttpMethod, RefOr};
 use utoipa::{IntoParams, ToSchema};
 use vdisk::{Explain, VdiskClear, VdiskCreate, VdiskList, VdiskRemove, VdiskRename, VdiskResize, VdiskShow};
+use vdisk_change::VdiskChange;
 use vdisk_set::VdiskSet;
 use watch::{EventList, StatShow, StatusShow, VersionShow};
 
@@ -97,6 +99,7 @@ operations! {
     VdiskRemove: "vdisk_remove" Delete "/vdisks/{pool}/{vdisk}" (vdisk) Query => Change;
     VdiskRename: "vdisk_rename" Post "/vdisks/{pool}/{vdisk}/rename" (vdisk) Body => Change;
     VdiskSet: "vdisk_set" Post "/vdisks/{pool}/{vdisk}/set" (vdisk) Body => Change;
+    VdiskChange: "vdisk_change" Post "/vdisks/{pool}/{vdisk}/change" (vdisk) Body => Change;
     VdiskClear: "vdisk_clear" Post "/vdisks/{pool}/{vdisk}/clear" (vdisk) Body => Change;
     Explain: "explain" Get "/vdisks/{pool}/{vdisk}/explain" (vdisk) Query => Explanation;
     TierReport: "tier_report" Get "/vdisks/{pool}/{vdisk}/tier" (vdisk) Nothing => TierCurve;

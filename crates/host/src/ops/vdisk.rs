@@ -1,5 +1,6 @@
 //! Virtual disks: `weft vdisk`, and the plan of one request.
 
+use super::vdisk_change::VdiskChange;
 use super::vdisk_set::VdiskSetTyped;
 use super::{Changing, Doer, Harm, Weft, values, verb};
 use crate::api::cache::WriteCache;
@@ -43,6 +44,14 @@ pub enum Vdisk {
         go of them.\n\
         fine-share is how much of it may lie in packed stripes on its own disks instead; 0 has small writes merged.")]
     Set(VdiskSetTyped),
+    /// Give a virtual disk another layout, while it is used
+    #[command(after_help = "Examples:\n  weft vdisk change tank/media --columns 6 --dry-run\n  \
+        weft vdisk change tank/media --resiliency parity --failures 2 --wait\n  \
+        weft vdisk change tank/media --interleave 256KiB\n\n\
+        What is left out stays as it is, or is chosen to suit the rest. What is written from now on has the new \
+        layout; a job brings the rest there.\n\
+        The job can be paused. Cancelled, it stops where it is, and all is used as ever; asked for again, it goes on.")]
+    Change(VdiskChange),
     /// Let a virtual disk serve again that lost writes; says what is given up
     #[command(
         after_help = "Examples:\n  weft vdisk clear tank/media --dry-run\n  weft vdisk clear tank/media --yes\n\n\
@@ -68,6 +77,7 @@ impl Vdisk {
             Vdisk::Resize(operation) => doer.operate(operation),
             Vdisk::Rename(operation) => doer.operate(operation),
             Vdisk::Set(typed) => doer.operate(typed.operation()),
+            Vdisk::Change(operation) => doer.operate(operation),
             Vdisk::Clear(operation) => doer.operate(operation),
             Vdisk::Remove(operation) => doer.operate(operation),
         }

@@ -5,7 +5,7 @@ use super::table::{Rows, Style, cell, human, pairs, percent};
 use super::text::Text;
 use crate::api::cache::in_words;
 use crate::api::pool::Health;
-use crate::api::vdisk::{Explanation, PackedUse, VdiskCounters, VdiskInfo, survive};
+use crate::api::vdisk::{Explanation, OlderTable, PackedUse, VdiskCounters, VdiskInfo, survive};
 
 impl Text for Vec<VdiskInfo> {
     fn text(&self, style: Style) -> String {
@@ -41,12 +41,16 @@ impl Text for VdiskInfo {
     fn text(&self, _: Style) -> String {
         let counters = &self.counters;
         let exports = if self.exports.is_empty() { "-".into() } else { self.exports.join(" ") };
+        let older = |older: &OlderTable| format!("{} still lie in {}", human(older.used), older.layout);
+        let older: Vec<String> = self.older.iter().map(older).collect();
+        let changes = if older.is_empty() { "no".into() } else { format!("yes: {}", older.join("; ")) };
         pairs(&[
             ("vdisk", self.name.to_string()),
             ("health", self.health.to_string()),
             ("size", format!("{}, {}", human(self.size), self.provisioning)),
             ("sector", format!("{} bytes", self.sector)),
             ("layout", self.layout.to_string()),
+            ("layout changes", changes),
             ("stripe", format!("{} of data", human(self.layout.stripe_data_len()))),
             (
                 "survives",

@@ -41,6 +41,41 @@ fn jobs_are_started_steered_and_waited_for() {
 }
 
 #[test]
+fn a_virtual_disk_gets_another_layout_while_it_is_used() {
+    let machine = Machine::new();
+    machine.typed("pool create tank $D/d1 $D/d2 $D/d3 $D/d4 --create-size 64MiB --slab-size 1MiB");
+    machine.typed("vdisk create tank/media --size 64MiB --resiliency parity --columns 3 --interleave 4KiB");
+    machine.write("tank/media", 16 << 20);
+    let change = ["vdisk", "change", "tank/media", "--columns", "4"];
+    let would = machine.done(&[&change[..], &["--dry-run"]].concat());
+    assert!(would.contains("3 columns") && would.contains("4 columns") && would.contains("data are moved"), "{would}");
+    let layout = |key: &str| machine.json(&["vdisk", "show", "tank/media"])["layout"][key].clone();
+    assert_eq!(layout("columns"), 3, "a dry run changes nothing");
+    let wide = ["vdisk", "change", "tank/media", "--columns", "9"];
+    assert_eq!(machine.refused(&wide, Exit::NotPossible), "weft vdisk change tank/media --columns 4");
+    let odd = ["vdisk", "change", "tank/media", "--interleave", "5KiB"];
+    assert!(machine.refused(&odd, Exit::Usage).starts_with("weft vdisk change tank/media --interleave "));
+    machine.refused(&["vdisk", "change", "tank/none", "--columns", "4"], Exit::NotFound);
+    let job = machine.paused(&change);
+    let shown = machine.json(&["vdisk", "show", "tank/media"]);
+    assert_eq!(
+        (&shown["layout"]["columns"], &shown["older"][0]["layout"]["columns"]),
+        (&4.into(), &3.into()),
+        "{shown}"
+    );
+    assert!(machine.done(&["vdisk", "show", "tank/media"]).contains("still lie in single parity, 3 columns"));
+    assert_eq!(machine.json(&["job", "show", &job])["name"], "reshape media");
+    let other = ["vdisk", "change", "tank/media", "--interleave", "16KiB"];
+    assert_eq!(machine.refused(&other, Exit::NotPossible), "weft job list tank");
+    let ran = machine.weft(&["vdisk", "change", "tank/media", "--wait"]);
+    assert_eq!(ran.exit, Exit::Done, "{} {}", ran.out, ran.err);
+    assert_eq!(machine.json(&["job", "show", &job])["state"], "done");
+    let shown = machine.json(&["vdisk", "show", "tank/media"]);
+    assert!(shown["older"].is_null() && shown["layout"]["columns"] == 4, "{shown}");
+    assert_eq!(machine.json(&change)["outcome"], "already-so");
+}
+
+#[test]
 fn disks_are_added_replaced_and_removed() {
     let machine = Machine::with_tank();
     let (d5, d6) = (machine.disk("d5"), machine.disk("d6"));

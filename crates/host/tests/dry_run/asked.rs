@@ -121,6 +121,13 @@ pub const LINES: &[&str] = &[
     "vdisk remove p/v",
     "vdisk remove p/f",
     "vdisk clear p/v",
+    "vdisk change p/v",
+    "vdisk change p/v --columns 2 --interleave 8KiB",
+    "vdisk change p/v --columns 30",
+    "vdisk change p/v --interleave 5KiB",
+    "vdisk change p/v --resiliency simple --failures 1",
+    "vdisk change p/f --resiliency mirror --copies 3",
+    "vdisk change p/none --columns 2",
     // Jobs.
     "scrub p",
     "repair p",

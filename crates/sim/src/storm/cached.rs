@@ -12,13 +12,6 @@ use weft_engine::pool::cache::CacheAsk;
 use weft_engine::units::{ByteCount, Nanos};
 use weft_engine::world::World;
 
-/// Sets caches of `vdisk` at random until its clients are done, where the scene is `cached`.
-pub(super) fn start_where(cached: bool, world: &SimWorld, pool: &Rc<Pool>, shared: &Rc<Shared>, rng: &mut Rng) {
-    if cached {
-        start(world, pool, shared, "vdisk", rng);
-    }
-}
-
 /// Sets caches of virtual disk `name` at random until its clients are done.
 pub(super) fn start(world: &SimWorld, pool: &Rc<Pool>, shared: &Rc<Shared>, name: &str, rng: &mut Rng) {
     let (world, pool, shared, name) = (world.clone(), pool.clone(), shared.clone(), name.to_string());

@@ -109,7 +109,7 @@ impl Storm {
         self.maybe_lose_a_disk();
         self.start_copies();
         self.start_caretaker();
-        super::cached::start_where(self.scene.cached, &world, &self.rig.pool(), &self.shared, &mut self.rng);
+        super::changed::start(self.scene.beside, &world, &self.rig.pool(), (&self.shared, "vdisk"), &mut self.rng);
         let crash = self.rng.chance(0.7);
         if crash {
             world.crash_at(world.operations() + self.rng.range(1..self.scene.ops * 6));

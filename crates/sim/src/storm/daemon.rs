@@ -1,5 +1,6 @@
 //! The harness in the daemon's place: it notices disks that are gone, and attaches those that are back.
 
+use super::changed::is_at_work;
 use crate::disk::SimDisk;
 use crate::rig::Rig;
 use crate::rng::Rng;
@@ -9,7 +10,6 @@ use std::rc::Rc;
 use weft_engine::format::Id;
 use weft_engine::io::Disk;
 use weft_engine::pool::Pool;
-use weft_engine::pool::job::has_ended;
 use weft_engine::units::{ByteCount, DiskNo, Nanos};
 use weft_engine::world::World;
 
@@ -98,7 +98,7 @@ impl Daemon {
         if self.pool.unsound_bytes() != ByteCount::ZERO {
             return Some(format!("{} lack their redundancy; jobs {:?}", self.pool.unsound_bytes(), self.pool.jobs()));
         }
-        let running = self.pool.jobs().into_iter().find(|job| !has_ended(job.state));
+        let running = self.pool.jobs().into_iter().find(is_at_work);
         running.map(|job| format!("a job runs: {job:?}"))
     }
 

@@ -11,12 +11,12 @@
 //! 4. The configuration never outgrows its room; and once all virtual disks are gone, so is all that they took.
 
 use super::Summary;
-use super::cached;
+use super::changed;
 use super::clients::{Shared, Strain, read_all, start_clients};
 use super::daemon::Daemon;
 use super::outage::{span, survives};
 use super::redundancy;
-use super::scene::Scene;
+use super::scene::{Beside, Scene};
 use crate::disk::{DiskStats, FaultPlan, SimDisk};
 use crate::rig::{Rig, TIMEOUT, resiliencies};
 use crate::rng::Rng;
@@ -79,7 +79,7 @@ struct Field {
     least: usize,
     disks: usize,
     /// Whether virtual disks have write-back caches now and then.
-    cached: bool,
+    beside: Beside,
     made: Cell<u64>,
     removed: Cell<u64>,
     grown: Cell<u64>,
@@ -116,7 +116,7 @@ impl Many {
             world,
             least: *rng.pick(&[0, 1, 1, 1]),
             disks: scene.disks,
-            cached: scene.cached,
+            beside: scene.beside,
             rng: RefCell::new(rng.fork("changes")),
             made: Cell::new(0),
             removed: Cell::new(0),
@@ -430,9 +430,8 @@ impl Field {
         };
         let slots = self.slots.borrow();
         start_clients(&self.world, &vdisk, &slots[no].shared, clients, ops);
-        if self.cached {
-            cached::start(&self.world, pool, &slots[no].shared, &slots[no].name, &mut self.rng.borrow_mut());
-        }
+        let of = (&slots[no].shared, slots[no].name.as_str());
+        changed::start(self.beside, &self.world, pool, of, &mut self.rng.borrow_mut());
     }
 
     /// Makes, grows and removes virtual disks, one after the other.

@@ -3,6 +3,7 @@
 //! A failure is repeated by its profile and its seed alone.
 
 mod cached;
+mod changed;
 mod classic;
 mod clients;
 mod daemon;
@@ -20,7 +21,7 @@ mod upkeep;
 
 use crate::world::{Scheduling, SimWorld};
 use outage::Kind;
-use scene::Scene;
+use scene::{Beside, Scene};
 use std::fmt;
 use std::str::FromStr;
 
@@ -53,12 +54,15 @@ pub enum Profile {
     Tiny,
     /// One of the others, of a virtual disk whose write-back cache comes, changes and goes; see [`cached`].
     Cached,
+    /// One of the others, of a virtual disk that gets other layouts, and a write-back cache now and then; see
+    /// [`changed`].
+    Changed,
     /// One of the others, on disks of which half have caches that are not volatile, as long as nobody switches them.
     Protected,
 }
 
 /// Every profile.
-pub const ALL: [Profile; 13] = [
+pub const ALL: [Profile; 14] = [
     Profile::Classic,
     Profile::Damage,
     Profile::Outage,
@@ -71,6 +75,7 @@ pub const ALL: [Profile; 13] = [
     Profile::Torn,
     Profile::Tiny,
     Profile::Cached,
+    Profile::Changed,
     Profile::Protected,
 ];
 
@@ -78,8 +83,8 @@ pub const ALL: [Profile; 13] = [
 pub const ENABLED: [Profile; 5] =
     [Profile::Classic, Profile::Outage, Profile::Powerless, Profile::Flicker, Profile::Blink];
 
-/// The profiles that storms with write-back caches are of.
-const WITH_CACHES: [Profile; 10] = [
+/// The profiles that storms with write-back caches, and with other layouts, are of.
+const WITH_CHANGES: [Profile; 10] = [
     Profile::Classic,
     Profile::Damage,
     Profile::Outage,
@@ -117,11 +122,18 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
             Profile::of_seed(seed)
         }
         Profile::Cached => {
-            scene.cached = true;
+            scene.beside.cached = true;
             if rng.fork("tiny").chance(0.25) {
                 scene.shrink(&mut rng);
             }
-            WITH_CACHES[(seed % WITH_CACHES.len() as u64) as usize]
+            WITH_CHANGES[(seed % WITH_CHANGES.len() as u64) as usize]
+        }
+        Profile::Changed => {
+            scene.beside = Beside { changed: true, cached: rng.fork("cached").chance(0.2) };
+            if rng.fork("tiny").chance(0.25) {
+                scene.shrink(&mut rng);
+            }
+            WITH_CHANGES[(seed % WITH_CHANGES.len() as u64) as usize]
         }
         Profile::Protected => {
             world.protect(0.5);
@@ -140,7 +152,9 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
         Profile::Torn => outage::run(&world, rng, scene, Kind::Torn),
         Profile::Split => split::run(&world, rng, scene),
         Profile::Many => many::run(&world, rng, scene),
-        Profile::Tiny | Profile::Cached | Profile::Protected => unreachable!("another one was chosen"),
+        Profile::Tiny | Profile::Cached | Profile::Changed | Profile::Protected => {
+            unreachable!("another one was chosen")
+        }
     }
 }
 
@@ -193,6 +207,7 @@ impl Profile {
             Profile::Torn => "torn",
             Profile::Tiny => "tiny",
             Profile::Cached => "cached",
+            Profile::Changed => "changed",
             Profile::Protected => "protected",
         }
     }

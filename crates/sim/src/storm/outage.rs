@@ -12,6 +12,7 @@
 //!    may be lost: it is an error then, and no flush succeeds over it.
 
 use super::Summary;
+use super::changed::is_at_work;
 use super::clients::{self, Seen, Shared, Strain, read_all, start_clients};
 use super::daemon::Daemon;
 use super::redundancy;
@@ -152,7 +153,7 @@ impl Outages {
         let world = self.rig.world.clone();
         let vdisk = self.rig.pool().vdisk("vdisk").ok_or("the virtual disk is gone")?;
         start_clients(&world, &vdisk, &self.shared, self.scene.clients, self.scene.ops);
-        super::cached::start_where(self.scene.cached, &world, &self.rig.pool(), &self.shared, &mut self.rng);
+        super::changed::start(self.scene.beside, &world, &self.rig.pool(), (&self.shared, "vdisk"), &mut self.rng);
         let spared = Rc::new(Cell::new(self.sky.kind != Kind::Torn));
         if spared.get() {
             (0..self.rng.range(1..4)).for_each(|_| self.start_outage());
@@ -444,8 +445,7 @@ impl Outages {
         if !self.sky.lossy.get() && pool.unsound_bytes() != ByteCount::ZERO {
             return Some(format!("{} lack their redundancy; jobs {:?}", pool.unsound_bytes(), pool.jobs()));
         }
-        let running = pool.jobs().into_iter().find(|job| !has_ended(job.state));
-        running.map(|job| format!("a job runs: {job:?}"))
+        pool.jobs().into_iter().find(is_at_work).map(|job| format!("a job runs: {job:?}"))
     }
 
     fn stop_daemon(&mut self) {

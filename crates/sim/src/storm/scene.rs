@@ -7,6 +7,15 @@ use weft_engine::store::Tuning;
 use weft_engine::store::labels::VOTERS_MAX;
 use weft_engine::units::{ByteCount, Nanos};
 
+/// What changes about virtual disks while they are used.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Beside {
+    /// A write-back cache comes, changes and goes.
+    pub(super) cached: bool,
+    /// It gets other layouts.
+    pub(super) changed: bool,
+}
+
 /// The scene of one storm, all of it from the seed.
 pub(super) struct Scene {
     pub(super) layout: Layout,
@@ -25,8 +34,8 @@ pub(super) struct Scene {
     pub(super) extras: usize,
     /// Whether disks and jobs are meddled with.
     pub(super) upkeep: bool,
-    /// Whether the virtual disk has a write-back cache now and then.
-    pub(super) cached: bool,
+    /// What changes about the virtual disk while it is used.
+    pub(super) beside: Beside,
 }
 
 impl Scene {
@@ -138,7 +147,7 @@ impl Scene {
             clients: 1 + rng.below(6),
             extras: if upkeep { 1 + rng.below(3) as usize } else { 0 },
             upkeep,
-            cached: false,
+            beside: Beside::default(),
         }
     }
 }

@@ -155,8 +155,8 @@ impl Split {
                 let Some(vdisk) = host.pool.vdisk("vdisk") else { return Err("the virtual disk is gone".into()) };
                 let ops = 5 + self.rng.below(80);
                 start_clients(&self.rig.world, &vdisk, &host.shared, self.scene.clients.min(3), ops);
-                let (world, cached) = (&self.rig.world, self.scene.cached);
-                super::cached::start_where(cached, world, &host.pool, &host.shared, &mut self.rng);
+                let (world, beside) = (&self.rig.world, self.scene.beside);
+                super::changed::start(beside, world, &host.pool, (&host.shared, "vdisk"), &mut self.rng);
             }
         }
         let stop = self.rig.world.run_until(span, || false);

@@ -192,7 +192,7 @@ pub(crate) struct UnmapBody {
     pub(crate) count: u64,
     pub(crate) retires: u64,
     pub(crate) table: u32,
-    pub(crate) pad_0: u32,
+    pub(crate) zero: u32,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]

@@ -322,6 +322,8 @@ pub enum JobKind {
         /// Whether it leaves the pool at the end.
         forget: bool,
     },
+    /// What lies in older tables of a virtual disk comes into its newest one, which has another layout.
+    Reshape(VdiskNo),
 }
 
 /// How far a job is.
@@ -434,6 +436,8 @@ pub struct UnmapRecord {
     pub count: u64,
     /// Landed records of these stripes with a lower sequence number are void.
     pub retires: u64,
+    /// They are zeros from now on, whatever older tables of the stack have there; else these tell.
+    pub zero: bool,
 }
 
 /// See [`Record::Pack`].

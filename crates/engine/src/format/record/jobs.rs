@@ -1,7 +1,7 @@
 //! Settings and jobs as records: what the owner wants, and the long work that follows from it.
 
 use super::*;
-use crate::units::{DiskNo, JobNo};
+use crate::units::{DiskNo, JobNo, VdiskNo};
 
 pub(super) fn encode_settings(settings: &SettingsRecord) -> SettingsBody {
     SettingsBody {
@@ -31,6 +31,8 @@ pub(super) fn encode_job(job: &JobRecord) -> JobBody {
         JobKind::Scrub => (1, DISK_ABSENT, None, false),
         JobKind::Rebalance => (2, DISK_ABSENT, None, false),
         JobKind::Evacuate { disk, to, forget } => (3, disk, to, forget),
+        // The lower half of the number, and the upper one.
+        JobKind::Reshape(VdiskNo(no)) => (4, DiskNo(no as u16), Some(DiskNo((no >> 16) as u16)), false),
     };
     JobBody {
         id: job.id.0,
@@ -60,6 +62,7 @@ pub(super) fn decode_job(body: &[u8]) -> Result<JobRecord> {
             to: (job.to != DISK_ABSENT.0).then_some(DiskNo(job.to)),
             forget: job.forget != 0,
         },
+        4 => JobKind::Reshape(VdiskNo(u32::from(job.to) << 16 | u32::from(job.disk))),
         other => return fail!(Corrupt, "jobs of kind {other} are not known"),
     };
     let state = match job.state {

@@ -32,7 +32,10 @@ use alloc::vec::Vec;
 use body::HEAD;
 use core::mem::offset_of;
 use jobs::{decode_job, decode_settings, encode_job, encode_settings};
-use parts::{decode_chunk, decode_landed, decode_pool, decode_vdisk, encode_chunk, encode_pool, encode_vdisk};
+use parts::{
+    decode_chunk, decode_landed, decode_pool, decode_unmap, decode_vdisk, encode_chunk, encode_pool, encode_unmap,
+    encode_vdisk,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 impl Record<'_> {
@@ -86,16 +89,7 @@ impl Record<'_> {
             Record::Segment(segment) => encode_segment(segment, out),
             Record::Chunk(chunk) => out.extend_from_slice(encode_chunk(chunk).as_bytes()),
             Record::Commit(commit) => encode_commit(commit, out),
-            Record::Unmap(unmap) => out.extend_from_slice(
-                UnmapBody {
-                    first: unmap.first,
-                    count: unmap.count,
-                    retires: unmap.retires,
-                    table: unmap.table.0,
-                    pad_0: 0,
-                }
-                .as_bytes(),
-            ),
+            Record::Unmap(unmap) => out.extend_from_slice(encode_unmap(unmap).as_bytes()),
             Record::Landed(landed) => {
                 let body = LandedBody { offset: landed.offset, vdisk: landed.vdisk.0, len: landed.data.len() as u32 };
                 out.extend_from_slice(body.as_bytes());
@@ -159,15 +153,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
         kind::SEGMENT_DROP => Record::SegmentDrop(SegmentNo(take::<DropBody>(body)?.0.id)),
         kind::CHUNK => Record::Chunk(decode_chunk(body)?),
         kind::COMMIT => decode_commit(body)?,
-        kind::UNMAP => {
-            let (unmap, _) = take::<UnmapBody>(body)?;
-            Record::Unmap(UnmapRecord {
-                table: TableNo(unmap.table),
-                first: unmap.first,
-                count: unmap.count,
-                retires: unmap.retires,
-            })
-        }
+        kind::UNMAP => Record::Unmap(decode_unmap(body)?),
         kind::LANDED => Record::Landed(decode_landed(body)?),
         kind::PACK => Record::Pack(decode_pack(body)?),
         kind::DISK_DROP => Record::DiskDrop(DiskNo(take::<DropBody>(body)?.0.id as u16)),
@@ -488,7 +474,7 @@ mod tests {
                 retires: 1000,
                 sums: Cow::Owned(vec![1, 2, 3]),
             }),
-            Record::Unmap(UnmapRecord { table: TableNo(9), first: 1, count: 2, retires: 3 }),
+            Record::Unmap(UnmapRecord { table: TableNo(9), first: 1, count: 2, retires: 3, zero: true }),
             Record::Landed(LandedRecord { vdisk: VdiskNo(4), offset: 512, data: Cow::Owned(vec![7; 512]) }),
             Record::Pack(PackRecord {
                 table: TableNo(9),

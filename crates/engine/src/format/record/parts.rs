@@ -1,4 +1,4 @@
-//! The numbers that come next, virtual disks, chunks and landings as records.
+//! The numbers that come next, virtual disks, chunks, unmapped stripes and landings as records.
 
 use super::*;
 use crate::limits::FINE_SHARE_MAX;
@@ -100,6 +100,20 @@ pub(super) fn decode_chunk(body: &[u8]) -> Result<ChunkRecord> {
     let (chunk, _) = take::<ChunkBody>(body)?;
     let pages = PageRun { segment: SegmentNo(chunk.segment), first: chunk.first, count: chunk.count };
     Ok(ChunkRecord { table: TableNo(chunk.table), chunk: chunk.chunk, pages, versions: chunk.versions })
+}
+
+pub(super) fn encode_unmap(unmap: &UnmapRecord) -> UnmapBody {
+    let UnmapRecord { table, first, count, retires, zero } = *unmap;
+    UnmapBody { first, count, retires, table: table.0, zero: zero as u32 }
+}
+
+pub(super) fn decode_unmap(body: &[u8]) -> Result<UnmapRecord> {
+    let (unmap, _) = take::<UnmapBody>(body)?;
+    let UnmapBody { first, count, retires, table, zero } = unmap;
+    match zero {
+        0 | 1 => Ok(UnmapRecord { table: TableNo(table), first, count, retires, zero: zero == 1 }),
+        other => fail!(Corrupt, "stripes of table {table} are unmapped in a way that is not known: {other}"),
+    }
 }
 
 pub(super) fn decode_landed(body: &[u8]) -> Result<LandedRecord<'_>> {

@@ -1,5 +1,5 @@
 //! Jobs: long work on a pool, one at a time, with progress; they survive a restart. What each kind does is in
-//! [`repair`], [`scrub`] and [`rebalance`]; this file owns who runs when.
+//! [`repair`], [`scrub`], [`rebalance`] and [`reshape`]; this file owns who runs when.
 //!
 //! Invariants
 //! 1. A job's record changes in the map and in the log in one step; a job that had not ended when the pool was closed,
@@ -11,6 +11,7 @@
 
 pub mod rebalance;
 pub mod repair;
+mod reshape;
 pub mod scrub;
 mod ticket;
 
@@ -20,7 +21,7 @@ use crate::event::Event;
 use crate::fail;
 use crate::format::record::{JobRecord, Record, Usage};
 use crate::sync::Signal;
-use crate::units::{ByteCount, DiskNo, JobNo, Nanos};
+use crate::units::{ByteCount, JobNo, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -50,7 +51,7 @@ pub struct Jobs {
     /// The kind of error that a job failed with.
     failures: RefCell<BTreeMap<JobNo, ErrorKind>>,
     /// What could not be done when the store had seen so many changes, and when that was.
-    tried: RefCell<BTreeMap<(u8, DiskNo), (u64, Nanos)>>,
+    tried: RefCell<BTreeMap<(u8, u32), (u64, Nanos)>>,
     /// A timer runs that will look again.
     timer: Cell<Nanos>,
     /// No job begins any more.
@@ -181,11 +182,7 @@ impl Pool {
     /// Lets a paused job go on.
     pub async fn job_resume(&self, id: JobNo) -> Result<()> {
         let record = self.plan_job_steer(id, JobState::Waiting)?;
-        if record.state != JobState::Paused {
-            return Ok(());
-        }
-        self.set_job(JobRecord { state: JobState::Waiting, ..record });
-        self.store.signals.work.notify();
+        self.wake_job(record.id, JobState::Paused);
         self.store.make_durable(self.store.log.seq()).await
     }
 
@@ -271,6 +268,27 @@ impl Pool {
         if record.is_some() {
             self.store.append_changes(record);
             self.store.changed();
+        }
+    }
+
+    /// What a job does, with the names that there are.
+    fn describe_job(&self, kind: JobKind) -> String {
+        match kind {
+            JobKind::Reshape(vdisk) => match self.store.map.borrow().vdisks.get(&vdisk) {
+                Some(vdisk) => format!("reshape {}", vdisk.name),
+                None => describe(kind),
+            },
+            _ => describe(kind),
+        }
+    }
+
+    /// Lets a job that is in state `from` go on.
+    pub(super) fn wake_job(&self, id: JobNo, from: JobState) {
+        if let Ok(record) = self.job(id)
+            && record.state == from
+        {
+            self.set_job(JobRecord { state: JobState::Waiting, ..record });
+            self.store.signals.work.notify();
         }
     }
 
@@ -417,12 +435,13 @@ impl Pool {
         let changes = self.store.signals.changes.get();
         if record.state != JobState::Running {
             self.set_job(JobRecord { state: JobState::Running, ..record.clone() });
-            self.store.world.emit(Event::JobStarted { job: id, what: describe(record.kind) });
+            self.store.world.emit(Event::JobStarted { job: id, what: self.describe_job(record.kind) });
         }
         let result = match record.kind {
             JobKind::Repair => self.repair(&ticket).await,
             JobKind::Scrub => self.scrub(&ticket).await,
             JobKind::Rebalance => self.rebalance(&ticket).await,
+            JobKind::Reshape(vdisk) => self.reshape(vdisk, &ticket).await,
             JobKind::Evacuate { disk, to, forget } => self.evacuate(disk, to, forget, &ticket).await,
         };
         // What moved is needed where the newest checkpoint has it, too: without a newer one the pool could not do
@@ -445,7 +464,7 @@ impl Pool {
             }
         };
         if has_ended(state) {
-            let ended = format!("{}{}{note}", describe(record.kind), if note.is_empty() { "" } else { ": " });
+            let ended = format!("{}{}{note}", self.describe_job(record.kind), if note.is_empty() { "" } else { ": " });
             self.store.world.emit(Event::JobEnded { job: id, what: ended, state });
         }
         if state == JobState::Failed {
@@ -520,6 +539,7 @@ pub fn describe(kind: JobKind) -> String {
         JobKind::Repair => "repair".into(),
         JobKind::Scrub => "scrub".into(),
         JobKind::Rebalance => "rebalance".into(),
+        JobKind::Reshape(vdisk) => format!("reshape virtual disk {vdisk}"),
         JobKind::Evacuate { disk, to: Some(to), .. } => format!("replace disk {disk} by disk {to}"),
         JobKind::Evacuate { disk, forget: true, .. } => format!("remove disk {disk}"),
         JobKind::Evacuate { disk, .. } => format!("evacuate disk {disk}"),
@@ -532,14 +552,16 @@ fn rank(kind: JobKind) -> u8 {
         JobKind::Repair => 0,
         JobKind::Evacuate { .. } => 1,
         JobKind::Rebalance => 2,
-        JobKind::Scrub => 3,
+        JobKind::Reshape(_) => 3,
+        JobKind::Scrub => 4,
     }
 }
 
 /// Equal for jobs of which there is one at most.
-fn key(kind: JobKind) -> (u8, DiskNo) {
+fn key(kind: JobKind) -> (u8, u32) {
     match kind {
-        JobKind::Evacuate { disk, .. } => (rank(kind), disk),
-        _ => (rank(kind), DiskNo(0)),
+        JobKind::Evacuate { disk, .. } => (rank(kind), disk.0.into()),
+        JobKind::Reshape(vdisk) => (rank(kind), vdisk.0),
+        JobKind::Repair | JobKind::Rebalance | JobKind::Scrub => (rank(kind), 0),
     }
 }

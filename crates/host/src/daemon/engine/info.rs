@@ -12,7 +12,7 @@ use crate::api::pool::{
 };
 use crate::api::power::{PowerProtection, PowerSetting, WriteCache};
 use crate::api::share::FineShare;
-use crate::api::vdisk::{Layout, Provisioning, VdiskCounters, VdiskInfo};
+use crate::api::vdisk::{Layout, OlderTable, Provisioning, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
 use weft_engine::format::record::{CacheChoice, CacheRecord};
 use weft_engine::io;
@@ -194,6 +194,11 @@ fn vdisk(pool: &info::PoolInfo, vdisk: &info::VdiskInfo) -> VdiskInfo {
         name: VdiskName { pool: pool.name.clone(), vdisk: vdisk.name.clone() },
         size: vdisk.size.0,
         layout,
+        older: vdisk
+            .older
+            .iter()
+            .map(|(layout, bytes)| OlderTable { layout: (*layout).into(), used: bytes.0 })
+            .collect(),
         provisioning: if vdisk.fixed { Provisioning::Fixed } else { Provisioning::Thin },
         sector: vdisk.sector as u16,
         used: vdisk.mapped.0,

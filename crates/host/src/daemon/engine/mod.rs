@@ -58,6 +58,7 @@ use weft_engine::format::Id;
 use weft_engine::format::record::CacheRecord;
 use weft_engine::heat::Curve;
 use weft_engine::pool::cache::CacheTurn;
+use weft_engine::pool::change::{ChangeAsk, ChangePlan};
 use weft_engine::pool::create::plan_pool;
 use weft_engine::pool::{Amount, Growth, Instead, Leaving, PoolOptions, Refusal, Wanted};
 use weft_engine::store::Tuning;
@@ -356,6 +357,18 @@ impl HostEngine {
     pub fn vdisk_resize(&self, vdisk: &VdiskName, size: Amount, run: Run) -> Answer<Result<Growth, Refusal>> {
         let name = vdisk.vdisk.clone();
         self.ask_pool(&vdisk.pool, "vdisk resize", move |open| vdisks::resize(open, name, size, run))
+    }
+
+    /// Gives a virtual disk another layout, at the moment `now`: what it comes to, or why it cannot be; and the job.
+    pub fn vdisk_change(
+        &self,
+        vdisk: &VdiskName,
+        ask: ChangeAsk,
+        now: u64,
+        run: Run,
+    ) -> Answer<Result<(ChangePlan, Option<u32>), Refusal>> {
+        let name = vdisk.vdisk.clone();
+        self.ask_pool(&vdisk.pool, "vdisk change", move |open| vdisks::change(open, name, ask, now, run))
     }
 
     /// Gives a virtual disk another name within its pool.

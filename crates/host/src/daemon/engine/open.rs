@@ -27,7 +27,7 @@ use weft_engine::format::record::Media;
 use weft_engine::io::Disk;
 use weft_engine::pool::create::{self, NewDisk, PoolOptions};
 use weft_engine::pool::{OpenOptions, Pool};
-use weft_engine::units::{DiskNo, Nanos};
+use weft_engine::units::{DiskNo, Nanos, VdiskNo};
 use weft_engine::vdisk::Vdisk;
 
 /// How often people are told at most that clients are refused for want of room.
@@ -78,6 +78,11 @@ impl OpenPool {
     /// What a disk of the pool is called, or was; its number when that is not known.
     pub fn disk_name(&self, no: DiskNo) -> String {
         self.world.disk_name(no)
+    }
+
+    /// What a virtual disk of the pool is called, if it is there.
+    pub fn vdisk_name(&self, no: VdiskNo) -> Option<String> {
+        self.pool.store().map.borrow().vdisks.get(&no).map(|vdisk| vdisk.name.clone())
     }
 
     /// What disks were called that may have left.

@@ -80,6 +80,11 @@ fn job_info(open: &OpenPool, pool: &str, info: &job::JobInfo) -> JobInfo {
         job::JobKind::Scrub => (JobKind::Scrub, None),
         job::JobKind::Rebalance => (JobKind::Rebalance, None),
         job::JobKind::Evacuate { disk, .. } => (JobKind::Evacuate, Some(disk_name(disk))),
+        job::JobKind::Reshape(_) => (JobKind::Reshape, None),
+    };
+    let vdisk = match info.kind {
+        job::JobKind::Reshape(vdisk) => open.vdisk_name(vdisk),
+        _ => None,
     };
     // While it works: at its end it says so itself.
     let note = match info.bad {
@@ -90,9 +95,13 @@ fn job_info(open: &OpenPool, pool: &str, info: &job::JobInfo) -> JobInfo {
         job: format!("{pool}/{}", info.id),
         pool: pool.into(),
         id: info.id.0,
-        name: named(&job::describe(info.kind), &disk_name),
+        name: match &vdisk {
+            Some(vdisk) => format!("reshape {vdisk}"),
+            None => named(&job::describe(info.kind), &disk_name),
+        },
         kind,
         disk,
+        vdisk,
         state: match info.state {
             job::JobState::Waiting => JobState::Waiting,
             job::JobState::Running => JobState::Running,

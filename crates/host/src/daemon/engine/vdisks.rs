@@ -13,6 +13,7 @@ use std::rc::Rc;
 use weft_engine::format::record::{CacheChoice, CacheRecord};
 use weft_engine::geometry::Layout;
 use weft_engine::pool::cache::{CacheAsk, rounded};
+use weft_engine::pool::change::{ChangeAsk, ChangePlan};
 use weft_engine::pool::{Amount, Growth, Pool, Refusal, VdiskPlan, Wanted};
 
 /// A write-back cache that is asked for, and the disks that it is to lie on, one bit each; 0: nobody says.
@@ -110,6 +111,25 @@ pub async fn resize(open: Rc<OpenPool>, name: String, size: Amount, run: Run) ->
         open.pool.vdisk_resize(&name, growth.to).await?;
     }
     Ok(planned)
+}
+
+/// Gives a virtual disk another layout, at the moment `now`: what it comes to, or why it cannot be; and the job.
+pub async fn change(
+    open: Rc<OpenPool>,
+    name: String,
+    ask: ChangeAsk,
+    now: u64,
+    run: Run,
+) -> Answer<Result<(ChangePlan, Option<u32>), Refusal>> {
+    let plan = match open.pool.plan_vdisk_change(&name, &ask) {
+        Ok(plan) => plan,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let job = match run {
+        Run::Dry => None,
+        Run::Real => open.pool.vdisk_change(&name, &ask, now).await?.map(|job| job.0),
+    };
+    Ok(Ok((plan, job)))
 }
 
 /// Gives a virtual disk another name.

@@ -3,12 +3,14 @@
 use super::Seen;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind, job_name};
+use crate::api::name::VdiskName;
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::Daemon;
 use crate::daemon::opening::wall_clock;
 use crate::ops::Perform;
 use crate::ops::job::{JobList, JobShow, JobStart, JobSteer};
 use crate::ops::line::ToLine;
+use crate::ops::vdisk_change::VdiskChange;
 use crate::ops::watch::StatusShow;
 
 impl Perform<JobList> for Daemon {
@@ -123,6 +125,12 @@ impl Daemon {
         ));
         if let (JobAction::Cancel, Some(disk)) = (action, &job.disk) {
             change = change.line(format!("disk {disk} stays, and takes new data again"));
+        }
+        if let (JobAction::Cancel, Some(vdisk)) = (action, &job.vdisk) {
+            let name = VdiskName { pool: job.pool.clone(), vdisk: vdisk.clone() };
+            let line = VdiskChange::of(&name).line();
+            change =
+                change.line(format!("what lies as before stays so, and is used as ever; `{line}` goes on with it"));
         }
         Ok(change.job(job.job))
     }

@@ -11,6 +11,7 @@ mod tier;
 #[cfg(test)]
 mod trips;
 mod vdisk;
+mod vdisk_change;
 mod watch;
 
 use crate::api::error::{Answer, ApiError, Kind};

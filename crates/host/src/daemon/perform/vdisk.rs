@@ -292,7 +292,7 @@ fn beyond(name: &VdiskName, room: ByteCount) -> String {
     )
 }
 
-fn find_vdisk(pool: &PoolInfo, name: &VdiskName) -> Answer<VdiskInfo> {
+pub(super) fn find_vdisk(pool: &PoolInfo, name: &VdiskName) -> Answer<VdiskInfo> {
     let known: Vec<VdiskName> = pool.vdisks.iter().map(|vdisk| vdisk.name.clone()).collect();
     if let Some(vdisk) = pool.vdisks.iter().find(|vdisk| vdisk.name == *name) {
         return Ok(vdisk.clone());
