@@ -8,8 +8,10 @@
 //! 3. [`Op::Flush`] covers every write, trim and zeroing of the volume that was answered before the flush was
 //!    submitted, whichever connection or front end it came through.
 
+mod outlet;
 mod payload;
 
+pub use outlet::{Outlet, gather, push_all, push_later};
 pub use payload::{PART, Payload, PayloadPool};
 
 use std::sync::Arc;
@@ -23,6 +25,15 @@ pub trait Volume: Send + Sync {
 
     /// Starts `op`; `done` gets its answer (invariant 2). Must not block for long: the caller reads a socket.
     fn submit(&self, op: Op, done: Done);
+
+    /// Starts `op` as `submit` does, but perhaps no sooner than [`Volume::kick`] is called, which the caller does
+    /// before it waits for anything. So what comes together wakes the volume once.
+    fn queue(&self, op: Op, done: Done) {
+        self.submit(op, done);
+    }
+
+    /// Starts what was queued.
+    fn kick(&self) {}
 }
 
 /// The volumes on offer, by name.

@@ -8,13 +8,15 @@
 //! Invariants
 //! 1. Nothing ready, nothing submitted, nothing complete: the thread sleeps in one system call until a completion, the
 //!    next timer or the alarm. It never polls.
-//! 2. Work from outside is never lost: it is put in the inbox first, then the alarm rings (see `disk/alarm.rs`).
+//! 2. Work from outside is never lost: it is put in the inbox first, then the alarm rings (see `disk/alarm.rs`), at
+//!    once or, where several come together, behind the last.
 //! 3. No task is dropped half-way: a stop waits for all tasks, and those that outlive its deadline are leaked.
 //! 4. A panic on this thread is a broken assertion of the engine: the process ends (unless [`Options::unwind`]).
 
 mod world;
 
 use crate::disk::{Alarm, Backend, BackendChoice, DiskOptions, Disks, HostDisk, choose};
+use crate::export::{gather, push_all};
 use slab::Slab;
 use std::any::Any;
 use std::future::Future;
@@ -160,14 +162,21 @@ fn run<S: 'static>(shared: &Shared<S>, local: Rc<Local<S>>) -> Vec<&'static str>
         if !jobs.is_empty() || local.disks.take_moved() {
             world.moved_on();
         }
-        for job in jobs {
-            job(&local);
-        }
-        world.fire_timers();
+        let between = || {
+            push_all();
+            local.disks.turn(None, &|| shared.is_quiet());
+        };
         let mut passes = 0;
-        while passes < PASSES_MAX && world.run_ready(&mut scratch, || local.disks.turn(None, &|| shared.is_quiet())) {
-            passes += 1;
-        }
+        // What is answered goes out before the thread rests, and before it does anything for long.
+        gather(|| {
+            for job in jobs {
+                job(&local);
+            }
+            world.fire_timers();
+            while passes < PASSES_MAX && world.run_ready(&mut scratch, between) {
+                passes += 1;
+            }
+        });
         world.tell_spinning();
         let now = Instant::now();
         // Neither a task nor a disk has anything to do.
@@ -235,14 +244,29 @@ impl<S: 'static> Handle<S> {
     ///
     /// Errors: `Closed` when the thread has ended. Jobs are taken during a stop too: tasks may depend on them.
     pub fn run(&self, job: impl FnOnce(&Rc<Local<S>>) + Send + 'static) -> Result<()> {
-        self.post(Box::new(job), true)
+        let posted = self.post(Box::new(job), true);
+        self.kick();
+        posted
     }
 
     /// Runs the task that `build` makes on the engine's thread. `name` is for people.
     ///
     /// Errors: `Closed` when a stop has begun.
     pub fn spawn(&self, name: &'static str, build: impl FnOnce(&Rc<Local<S>>) -> Task + Send + 'static) -> Result<()> {
+        let queued = self.queue(name, build);
+        self.kick();
+        queued
+    }
+
+    /// Does what [`Handle::spawn`] does, but perhaps no sooner than [`Handle::kick`] is called: a thread that sleeps is
+    /// not woken.
+    pub fn queue(&self, name: &'static str, build: impl FnOnce(&Rc<Local<S>>) -> Task + Send + 'static) -> Result<()> {
         self.post(Box::new(move |local| local.world.spawn(name, build(local))), false)
+    }
+
+    /// Wakes the engine's thread if it sleeps: something was queued.
+    pub fn kick(&self) {
+        self.shared.alarm.ring();
     }
 
     /// Runs the task that `build` makes, and waits for its answer. Not for the engine's own thread.
@@ -323,8 +347,6 @@ impl<S: 'static> Handle<S> {
         }
         inbox.jobs.push(job);
         inbox.news = true;
-        drop(inbox);
-        self.shared.alarm.ring();
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use weft_host::export::{Done, Op, Volume, VolumeShape};
 use weft_host::nbd::room::Account;
 use weft_host::nbd::transmit::Share;
 use weft_host::nbd::wire::{OPTION_MAGIC, OPTION_REPLY_MAGIC, Request, SIMPLE_REPLY_MAGIC, cmd, option, rep};
-use weft_host::nbd::{Room, converse};
+use weft_host::nbd::{Line, Room, converse};
 
 const SIZE: u64 = 1 << 20;
 
@@ -59,6 +59,8 @@ impl Script {
     }
 }
 
+const LINE: Line<'_> = Line { hangup: &|| {}, at_once: None };
+
 fn account() -> Arc<Account> {
     Arc::new(Room::usual().open(Box::new(|| {})))
 }
@@ -72,7 +74,7 @@ fn play(client: &[u8], reversed: bool) -> (Vec<u8>, bool) {
     let share = Share { requests: 8, bytes: 64 << 10 };
     let stop = AtomicBool::new(false);
     let memory = (share, account());
-    let result = converse(&mut &client[..], &mut said, &*shelf, memory, &stop, &|_| Ok(()), &|| {});
+    let result = converse(&mut &client[..], &mut said, &*shelf, memory, &stop, &|_| Ok(()), &LINE);
     (said, result.is_ok())
 }
 
@@ -124,7 +126,7 @@ fn a_long_write_arrives_whole_and_has_one_answer_which_is_the_error_of_any_of_it
         let shelf = Shelf::of([("pool/disk", volume)]);
         let (mut said, stop) = (Vec::new(), AtomicBool::new(false));
         let memory = (Share { requests: 8, bytes: 64 << 10 }, account());
-        converse(&mut &client[..], &mut said, &*shelf, memory, &stop, &|_| Ok(()), &|| {}).unwrap();
+        converse(&mut &client[..], &mut said, &*shelf, memory, &stop, &|_| Ok(()), &LINE).unwrap();
         option_replies(&said).1.to_vec()
     };
     let written: Vec<u8> = (0..LEN).map(|at| (at / 4096 * 7 + at % 251) as u8).collect();
@@ -270,7 +272,7 @@ fn a_client_that_takes_no_replies_ends_its_conversation_when_the_output_fails() 
     let stop = AtomicBool::new(false);
     let mut input = &script.0[..];
     let memory = (share, account());
-    let result = converse(&mut input, &mut Broken(600), &*shelf, memory, &stop, &|_| Ok(()), &|| {});
+    let result = converse(&mut input, &mut Broken(600), &*shelf, memory, &stop, &|_| Ok(()), &LINE);
     assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
 }
 

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weft_engine::error::ErrorKind;
 use weft_host::errno::NBD_ESHUTDOWN;
-use weft_host::export::{Done, Op, Reply, Volume, VolumeShape};
+use weft_host::export::{Done, Op, Payload, Reply, Volume, VolumeShape, gather};
+use weft_host::nbd::transmit::Share;
 use weft_host::nbd::wire::{OPTION_MAGIC, Request, cmd, option};
 use weft_host::nbd::{Address, Config, Server};
 
@@ -162,6 +163,101 @@ fn a_client_that_reads_nothing_stops_being_read_and_does_not_stop_the_server_fro
     let read = Request { flags: 0, command: cmd::READ, cookie: 0, offset: 0, len: 1 << 20 }.to_bytes();
     let stuck = (0..100_000).map(|_| stream.write_all(&read)).find(Result::is_err);
     assert!(stuck.is_some(), "100 GB of replies were promised without a byte being taken");
+    server.stop();
+}
+
+/// Starts what was queued when it is kicked, and answers it as the engine does: together, on a thread of its own.
+struct Lazy {
+    inner: Arc<Memory>,
+    queued: Mutex<Vec<(Op, Done)>>,
+    kicks: std::sync::mpsc::SyncSender<Vec<(Op, Done)>>,
+}
+
+impl Lazy {
+    fn new() -> Arc<Lazy> {
+        let inner = Memory::new(shape(1 << 20, 512));
+        let (kicks, kicked) = std::sync::mpsc::sync_channel::<Vec<(Op, Done)>>(1 << 10);
+        let answering = inner.clone();
+        std::thread::spawn(move || {
+            for queued in kicked {
+                gather(|| queued.into_iter().for_each(|(op, done)| answering.submit(op, done)));
+            }
+        });
+        Arc::new(Lazy { inner, queued: Mutex::default(), kicks })
+    }
+}
+
+impl Volume for Lazy {
+    fn shape(&self) -> VolumeShape {
+        self.inner.shape()
+    }
+
+    fn submit(&self, op: Op, done: Done) {
+        self.queue(op, done);
+        self.kick();
+    }
+
+    fn queue(&self, op: Op, done: Done) {
+        self.queued.lock().unwrap().push((op, done));
+    }
+
+    fn kick(&self) {
+        let queued = std::mem::take(&mut *self.queued.lock().unwrap());
+        if !queued.is_empty() {
+            self.kicks.send(queued).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_request_that_is_followed_by_half_of_another_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, address) = socket(&dir);
+    let volume: Arc<dyn Volume> = Lazy::new();
+    let share = Share { requests: 2, bytes: 4096 };
+    let server = Server::start(&address, Shelf::of([("disk", volume)]), Config { share, ..Config::default() }).unwrap();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    enter(&mut stream);
+    // Half a header, half a payload, and more requests than may be in flight: whatever the reader waits for then, what
+    // came before is done.
+    let write = Request { flags: 0, command: cmd::WRITE, cookie: 9, offset: 0, len: 4096 }.to_bytes();
+    let flush = Request { flags: 0, command: cmd::FLUSH, cookie: 1, offset: 0, len: 0 }.to_bytes();
+    stream.write_all(&[&flush[..], &write[..14]].concat()).unwrap();
+    assert_eq!(answer(&mut stream), 0);
+    stream.write_all(&write[14..]).unwrap();
+    stream.write_all(&[&[7; 4096][..], &flush, &write, &[7; 100]].concat()).unwrap();
+    assert_eq!((answer(&mut stream), answer(&mut stream)), (0, 0));
+    stream.write_all(&[&[7; 3996][..], &flush.repeat(5)].concat()).unwrap();
+    (0..6).for_each(|_| assert_eq!(answer(&mut stream), 0));
+    server.stop();
+}
+
+#[test]
+fn a_client_that_takes_no_replies_keeps_none_from_another_and_has_all_of_them_whole_later() {
+    const READS: u64 = 150;
+    let dir = tempfile::tempdir().unwrap();
+    let (path, address) = socket(&dir);
+    let volume = Lazy::new();
+    volume.inner.submit(Op::Write { offset: 0, data: Payload::copy_of(&[5; 8192]), fua: false }, Box::new(|_| {}));
+    let volume: Arc<dyn Volume> = volume;
+    let server = Server::start(&address, Shelf::of([("disk", volume)]), Config::default()).unwrap();
+    let (mut lazy, mut other) = (UnixStream::connect(&path).unwrap(), UnixStream::connect(&path).unwrap());
+    enter(&mut lazy);
+    enter(&mut other);
+    // More than the socket holds.
+    (0..READS).for_each(|cookie| ask(&mut lazy, cmd::READ, cookie, 8192));
+    for cookie in 0..20 {
+        ask(&mut other, cmd::FLUSH, cookie, 0);
+        assert_eq!(answer(&mut other), 0);
+    }
+    let mut seen = Vec::new();
+    for _ in 0..READS {
+        let mut reply = vec![0; 16 + 8192];
+        lazy.read_exact(&mut reply).unwrap();
+        assert!(reply[16..].iter().all(|byte| *byte == 5));
+        seen.push(u64::from_be_bytes(reply[8..16].try_into().unwrap()));
+    }
+    assert_eq!(seen, (0..READS).collect::<Vec<_>>());
     server.stop();
 }
 

@@ -20,6 +20,11 @@ impl<R> Ahead<R> {
     pub(super) fn new(from: R) -> Ahead<R> {
         Ahead { from, bytes: [0; AHEAD], at: 0, end: 0 }
     }
+
+    /// How many bytes it has that were not asked for yet.
+    pub(super) fn has(&self) -> usize {
+        self.end - self.at
+    }
 }
 
 impl<R: Read> Read for Ahead<R> {

@@ -19,9 +19,10 @@ mod parts;
 mod replies;
 pub mod room;
 pub mod server;
+mod sheet;
 pub mod transmit;
 pub mod wire;
 
 pub use listen::Address;
 pub use room::Room;
-pub use server::{Config, Server, converse};
+pub use server::{Config, Line, Server, converse};

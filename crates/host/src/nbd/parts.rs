@@ -15,7 +15,7 @@ struct Pending {
     ticket: Option<Ticket>,
 }
 
-/// Writes `parts` one behind the other from `offset` on; `ticket` is answered when all are written.
+/// Queues `parts` to be written one behind the other from `offset` on; `ticket` is answered when all are written.
 pub(super) fn write(volume: &dyn Volume, offset: u64, parts: Vec<Payload>, fua: bool, ticket: Ticket) {
     let pending = Pending { left: parts.len(), outcome: Ok(Reply::Done), ticket: Some(ticket) };
     let pending = Arc::new(Mutex::new(pending));
@@ -23,7 +23,7 @@ pub(super) fn write(volume: &dyn Volume, offset: u64, parts: Vec<Payload>, fua: 
     for data in parts {
         let (offset, told) = (at, pending.clone());
         at += data.len() as u64;
-        volume.submit(Op::Write { offset, data, fua }, Box::new(move |outcome| end(&told, outcome)));
+        volume.queue(Op::Write { offset, data, fua }, Box::new(move |outcome| end(&told, outcome)));
     }
 }
 

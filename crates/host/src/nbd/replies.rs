@@ -1,22 +1,25 @@
-//! The way out of a connection: answers come in from any thread, in any order; one writer sends them.
+//! The way out of a connection: answers come in from any thread, in any order. The thread that answers sends them
+//! where it gathers ([`crate::export::push_later`]), they are short and the socket has room; else the connection's
+//! writer does.
 //!
 //! Invariants
-//! 1. A request is *in flight* from [`Flow::enter`] until its reply is written (or the connection is broken). Requests
+//! 1. One thread at a time has the output. What one begins to send goes out whole before anything else: the rest of
+//!    what did not fit is the writer's.
+//! 2. Only the writer waits for the client, and only a client that is waited for has a limit of time.
+//! 3. A request is *in flight* from [`Flow::enter`] until its reply is written (or the connection is broken). Requests
 //!    in flight never exceed the limits, but one alone is always let in, however large.
-//! 2. Every [`Ticket`] becomes exactly one reply: a dropped one says that the server is stopping.
-//! 3. On a connection whose output failed nothing waits: answers that still come are dropped.
-//! 4. The memory that a request holds is taken from the room of all clients while it is taken, and given back when its
+//! 4. Every [`Ticket`] becomes exactly one reply: a dropped one says that the server is stopping.
+//! 5. On a connection whose output failed nothing waits: answers that still come are dropped.
+//! 6. The memory that a request holds is taken from the room of all clients while it is taken, and given back when its
 //!    bytes are gone: those of a write with its answer, those of a read when its reply was sent.
 
-use super::negotiate::ALLOCATION_ID;
 use super::room::{Account, OWN, Way};
+use super::sheet::send;
 use super::transmit::Share;
-use super::wire::{self, chunk};
 use crate::errno::{self, NBD_EIO, NBD_ENOTSUP, NBD_ESHUTDOWN};
-use crate::export::{Extent, ExtentKind, Pieces, Reply};
+use crate::export::{Outlet, Reply, push_later};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
-use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use weft_engine::error::ErrorKind;
 
@@ -24,10 +27,11 @@ use weft_engine::error::ErrorKind;
 const BATCH_REPLIES: usize = 64;
 /// See [`BATCH_REPLIES`].
 const BATCH_BYTES: usize = 1 << 20;
-/// The most parts one system call takes; more is an error there, not a short write.
-const PARTS_MAX: usize = libc::UIO_MAXIOV as usize;
-/// What runs of zeroes are sent from.
-static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+/// Answers with more bytes than this are the writer's: whoever answers has other things to do than to copy them.
+const AT_ONCE_BYTES: usize = 256 << 10;
+
+/// Sends what goes out without waiting; how many bytes that was.
+pub type AtOnce = Arc<dyn Fn(&[IoSlice<'_>]) -> io::Result<usize> + Send + Sync>;
 
 /// What was asked, as far as its reply depends on it.
 #[derive(Clone, Copy, Debug)]
@@ -54,11 +58,21 @@ pub(super) struct Flow {
     ready: Condvar,
     share: Share,
     account: Arc<Account>,
+    structured: bool,
+    /// None: only the writer sends.
+    at_once: Option<AtOnce>,
 }
 
 #[derive(Default)]
 struct State {
     ready: VecDeque<Answer>,
+    /// What was begun, and is the writer's to end.
+    begun: Option<Batch>,
+    /// Somebody has the output.
+    sending: bool,
+    /// The writer waits for something to send, the reader for room.
+    writer_waits: bool,
+    reader_waits: bool,
     requests: usize,
     bytes: usize,
     /// Bytes that are there, and how many of them were taken from the room.
@@ -68,12 +82,20 @@ struct State {
     broken: bool,
 }
 
-struct Answer {
-    cookie: u64,
-    asked: Asked,
-    cost: usize,
-    taken: usize,
-    outcome: Result<Reply, Refusal>,
+/// Answers that go out together, and how many of their bytes are out.
+#[derive(Default)]
+struct Batch {
+    answers: Vec<Answer>,
+    sent: usize,
+}
+
+/// One request's answer.
+pub(super) struct Answer {
+    pub(super) cookie: u64,
+    pub(super) asked: Asked,
+    pub(super) cost: usize,
+    pub(super) taken: usize,
+    pub(super) outcome: Result<Reply, Refusal>,
 }
 
 /// The right and the duty to answer one request.
@@ -89,18 +111,35 @@ pub(super) struct Ticket {
 }
 
 impl Flow {
-    pub(super) fn new(share: Share, account: Arc<Account>) -> Arc<Flow> {
-        let state = Mutex::default();
-        Arc::new(Flow { state, room: Condvar::new(), ready: Condvar::new(), share, account })
+    pub(super) fn new(share: Share, account: Arc<Account>, structured: bool, at_once: Option<AtOnce>) -> Arc<Flow> {
+        let (state, room, ready) = (Mutex::default(), Condvar::new(), Condvar::new());
+        Arc::new(Flow { state, room, ready, share, account, structured, at_once })
     }
 
-    /// Waits until a request that holds `cost` bytes may be in flight. `None`: the connection is broken.
-    pub(super) fn enter(self: &Arc<Self>, cookie: u64, asked: Asked, cost: usize) -> Option<Ticket> {
-        let full = |state: &mut State| {
+    /// Waits until a request that holds `cost` bytes may be in flight; calls `waits` before. `None`: the connection is
+    /// broken.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        cookie: u64,
+        asked: Asked,
+        cost: usize,
+        waits: impl FnOnce(),
+    ) -> Option<Ticket> {
+        let full = |state: &State| {
             let over = state.requests >= self.share.requests || state.bytes + cost > self.share.bytes;
             over && state.requests > 0 && !state.broken
         };
-        let mut state = self.room.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
+        if full(&state) {
+            drop(state);
+            waits();
+            state = self.lock();
+            while full(&state) {
+                state.reader_waits = true;
+                state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.reader_waits = false;
+        }
         if state.broken {
             return None;
         }
@@ -117,40 +156,71 @@ impl Flow {
     }
 
     /// The writer's life: sends answers until the flow is closed and empty, or `output` fails.
-    pub(super) fn write_to(&self, output: &mut impl Write, structured: bool) -> io::Result<()> {
-        loop {
-            let batch = self.next_batch();
-            if batch.is_empty() {
-                return Ok(());
-            }
-            let (mut cost, mut taken) = (0, 0);
-            for answer in &batch {
-                (cost, taken) = (cost + answer.cost, taken + answer.taken);
-            }
-            let count = batch.len();
-            self.account.wait_for(Way::Out, taken);
-            let sent = send(output, &batch, structured);
+    pub(super) fn write_to(&self, output: &mut impl Write) -> io::Result<()> {
+        while let Some(mut batch) = self.next_batch() {
+            self.account.wait_for(Way::Out, batch.taken());
+            let sent = send(&batch.answers, self.structured, &mut batch.sent, |parts| output.write_vectored(parts));
+            let sent = sent.and_then(|()| output.flush());
             self.account.came(Way::Out);
-            // The buffers go before the room they took is given to others.
-            drop(batch);
-            self.release(taken);
+            self.end(batch, sent.is_ok());
             sent?;
-            let mut state = self.lock();
-            state.requests -= count;
-            state.bytes -= cost;
-            drop(state);
-            self.room.notify_one();
+        }
+        Ok(())
+    }
+
+    /// What is to be sent next, by the writer, which waits for it; `None`: there will be nothing any more.
+    fn next_batch(&self) -> Option<Batch> {
+        let mut state = self.lock();
+        loop {
+            if !state.sending
+                && let Some(batch) = state.begin()
+            {
+                return Some(batch);
+            }
+            if state.closing && state.requests == 0 {
+                return None;
+            }
+            state.writer_waits = true;
+            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.writer_waits = false;
         }
     }
 
-    /// The writer is gone: see invariant 3.
+    /// Whoever had the output has none of `batch` any more, and lets go of the output. `sent`: all of it is out; else
+    /// the connection is about to be broken off.
+    fn end(&self, batch: Batch, sent: bool) {
+        let (count, taken) = (batch.answers.len(), batch.taken());
+        let cost: usize = batch.answers.iter().map(|answer| answer.cost).sum();
+        // The buffers go before the room they took is given to others.
+        drop(batch);
+        self.release(taken);
+        if !sent {
+            return;
+        }
+        let mut state = self.lock();
+        state.sending = false;
+        state.requests -= count;
+        state.bytes -= cost;
+        let reader_waits = state.reader_waits;
+        let writer_ends = state.writer_waits && state.closing && state.requests == 0;
+        drop(state);
+        if reader_waits {
+            self.room.notify_one();
+        }
+        if writer_ends {
+            self.ready.notify_one();
+        }
+    }
+
+    /// The writer is gone (invariant 5).
     pub(super) fn break_off(&self) {
         let mut state = self.lock();
         state.broken = true;
-        let unsent = std::mem::take(&mut state.ready);
+        let unsent = Batch { answers: state.ready.drain(..).collect(), sent: 0 };
+        let begun = state.begun.take().unwrap_or_default();
         drop(state);
-        let taken = unsent.iter().map(|answer| answer.taken).sum();
-        drop(unsent);
+        let taken = unsent.taken() + begun.taken();
+        drop((unsent, begun));
         self.release(taken);
         self.account.close();
         self.room.notify_all();
@@ -163,14 +233,17 @@ impl Flow {
 
     /// Takes memory; waits for it where others have it. `false`: the connection is broken. One thread alone takes: what
     /// was leased for bytes that others gave back meanwhile is too much, never too little.
-    fn take(&self, bytes: usize) -> bool {
-        let state = self.lock();
-        let lacking = (state.taken + bytes).saturating_sub(OWN).saturating_sub(state.leased);
-        drop(state);
-        if !self.account.take(lacking) {
-            return false;
-        }
+    fn take(&self, bytes: usize, waits: impl FnOnce()) -> bool {
         let mut state = self.lock();
+        let lacking = (state.taken + bytes).saturating_sub(OWN).saturating_sub(state.leased);
+        if lacking > 0 {
+            drop(state);
+            waits();
+            if !self.account.take(lacking) {
+                return false;
+            }
+            state = self.lock();
+        }
         state.taken += bytes;
         state.leased += lacking;
         self.give_what_is_too_much(state);
@@ -190,20 +263,7 @@ impl Flow {
         self.account.give(too_much);
     }
 
-    fn next_batch(&self) -> Vec<Answer> {
-        let idle = |state: &mut State| state.ready.is_empty() && !(state.closing && state.requests == 0);
-        let mut state = self.ready.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
-        let mut batch = Vec::new();
-        let mut bytes = 0;
-        while batch.len() < BATCH_REPLIES && bytes < BATCH_BYTES {
-            let Some(answer) = state.ready.pop_front() else { break };
-            bytes += answer.cost;
-            batch.push(answer);
-        }
-        batch
-    }
-
-    fn put(&self, answer: Answer) {
+    fn put(self: &Arc<Self>, answer: Answer) {
         let mut state = self.lock();
         if state.broken {
             drop(state);
@@ -212,8 +272,12 @@ impl Flow {
             return self.release(taken);
         }
         state.ready.push_back(answer);
+        // Whoever sends looks again when it is done; a writer that waits is woken by whoever gathers, or else now.
+        let idle = state.writer_waits && !state.sending;
         drop(state);
-        self.ready.notify_one();
+        if (self.at_once.is_none() || !push_later(self)) && idle {
+            self.ready.notify_one();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -221,10 +285,65 @@ impl Flow {
     }
 }
 
+impl State {
+    /// The answers that go out next, to whoever has the output from now on.
+    fn begin(&mut self) -> Option<Batch> {
+        let batch = self.begun.take().unwrap_or_else(|| self.gathered());
+        self.sending = !batch.answers.is_empty();
+        self.sending.then_some(batch)
+    }
+
+    fn gathered(&mut self) -> Batch {
+        let mut batch = Batch::default();
+        let mut bytes = 0;
+        while batch.answers.len() < BATCH_REPLIES && bytes < BATCH_BYTES {
+            let Some(answer) = self.ready.pop_front() else { break };
+            bytes += answer.cost;
+            batch.answers.push(answer);
+        }
+        batch
+    }
+}
+
+impl Batch {
+    fn taken(&self) -> usize {
+        self.answers.iter().map(|answer| answer.taken).sum()
+    }
+}
+
+impl Outlet for Flow {
+    /// Sends what fits into the socket now. The rest, and what is long, is the writer's.
+    fn push(&self) {
+        let Some(at_once) = &self.at_once else { return };
+        loop {
+            let mut state = self.lock();
+            if state.sending || state.broken {
+                return;
+            }
+            let bytes: usize = state.ready.iter().map(|answer| answer.cost).sum();
+            if state.begun.is_some() || bytes > AT_ONCE_BYTES {
+                drop(state);
+                return self.ready.notify_one();
+            }
+            let Some(mut batch) = state.begin() else { return };
+            drop(state);
+            if send(&batch.answers, self.structured, &mut batch.sent, |parts| at_once(parts)).is_err() {
+                // It is full, or broken: the writer will see.
+                let mut state = self.lock();
+                (state.begun, state.sending) = (Some(batch), false);
+                drop(state);
+                return self.ready.notify_one();
+            }
+            self.end(batch, true);
+        }
+    }
+}
+
 impl Ticket {
-    /// Takes so many bytes more for this request; waits for them. `false`: the connection is broken.
-    pub(super) fn take(&mut self, bytes: usize) -> bool {
-        let taken = self.flow.take(bytes);
+    /// Takes so many bytes more for this request; waits for them, and calls `waits` before. `false`: the connection is
+    /// broken.
+    pub(super) fn take(&mut self, bytes: usize, waits: impl FnOnce()) -> bool {
+        let taken = self.flow.take(bytes, waits);
         self.taken += if taken { bytes } else { 0 };
         taken
     }
@@ -304,228 +423,14 @@ fn words(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// What goes out, in order: heads made here, and bytes that belong to the answers.
-#[derive(Default)]
-struct Sheet<'a> {
-    heads: Vec<u8>,
-    parts: Vec<Part<'a>>,
-}
-
-enum Part<'a> {
-    Head(Range<usize>),
-    Bytes(&'a [u8]),
-}
-
-fn send(output: &mut impl Write, batch: &[Answer], structured: bool) -> io::Result<()> {
-    let mut sheet = Sheet::default();
-    for answer in batch {
-        sheet.put_answer(answer, structured);
-    }
-    let heads = &sheet.heads;
-    let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(sheet.parts.len());
-    slices.extend(sheet.parts.iter().map(|part| match part {
-        Part::Head(range) => IoSlice::new(&heads[range.clone()]),
-        Part::Bytes(bytes) => IoSlice::new(bytes),
-    }));
-    // An empty slice would look like a closed output.
-    debug_assert!(slices.iter().all(|slice| !slice.is_empty()));
-    let mut slices = &mut slices[..];
-    while !slices.is_empty() {
-        match output.write_vectored(&slices[..slices.len().min(PARTS_MAX)]) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(sent) => IoSlice::advance_slices(&mut slices, sent),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    output.flush()
-}
-
-impl<'a> Sheet<'a> {
-    fn put_answer(&mut self, answer: &'a Answer, structured: bool) {
-        let cookie = answer.cookie;
-        match (&answer.outcome, answer.asked) {
-            (Err(refusal), _) if structured => {
-                self.head(|out| wire::put_error_chunk(out, cookie, refusal.error, refusal.why));
-            }
-            (Err(refusal), _) => self.head(|out| wire::put_simple_reply(out, refusal.error, cookie)),
-            (Ok(Reply::Data(pieces)), Asked::Read { offset, fragment, .. }) if structured => {
-                self.put_chunks(cookie, offset, pieces, fragment);
-            }
-            (Ok(Reply::Data(pieces)), _) => {
-                self.head(|out| wire::put_simple_reply(out, 0, cookie));
-                self.put_pieces(pieces);
-            }
-            (Ok(Reply::Extents(extents)), Asked::Status { len, limit }) => {
-                let extents = descriptors(extents, len, limit);
-                self.head(|out| wire::put_status_chunk(out, cookie, ALLOCATION_ID, &extents));
-            }
-            (Ok(_), _) => self.head(|out| wire::put_simple_reply(out, 0, cookie)),
-        }
-    }
-
-    /// A read's content: bytes that follow each other in one chunk, each run of zeroes as a hole.
-    fn put_chunks(&mut self, cookie: u64, offset: u64, pieces: &'a Pieces, fragment: bool) {
-        let last = |rest: u64| if rest == 0 { chunk::FLAG_DONE } else { 0 };
-        if !fragment || pieces.iter().all(|piece| piece.bytes().is_some()) {
-            self.head(|out| wire::put_data_chunk(out, chunk::FLAG_DONE, cookie, offset, pieces.len() as u32));
-            return self.put_pieces(pieces);
-        }
-        let mut at = offset;
-        let mut rest = pieces.len();
-        let mut pieces = pieces.iter().peekable();
-        while let Some(piece) = pieces.next() {
-            let Some(bytes) = piece.bytes() else {
-                rest -= piece.len();
-                self.head(|out| wire::put_hole_chunk(out, last(rest), cookie, at, piece.len() as u32));
-                at += piece.len();
-                continue;
-            };
-            let mut run = vec![bytes];
-            while let Some(bytes) = pieces.peek().and_then(|piece| piece.bytes()) {
-                run.push(bytes);
-                pieces.next();
-            }
-            let len: u64 = run.iter().map(|bytes| bytes.len() as u64).sum();
-            rest -= len;
-            self.head(|out| wire::put_data_chunk(out, last(rest), cookie, at, len as u32));
-            self.parts.extend(run.into_iter().map(Part::Bytes));
-            at += len;
-        }
-    }
-
-    fn put_pieces(&mut self, pieces: &'a Pieces) {
-        for piece in pieces.iter() {
-            if let Some(bytes) = piece.bytes() {
-                self.parts.push(Part::Bytes(bytes));
-                continue;
-            }
-            let mut left = piece.len() as usize;
-            while left > 0 {
-                let len = left.min(ZEROES.len());
-                self.parts.push(Part::Bytes(&ZEROES[..len]));
-                left -= len;
-            }
-        }
-    }
-
-    fn head(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
-        let start = self.heads.len();
-        put(&mut self.heads);
-        // Heads that follow each other travel as one part.
-        if let Some(Part::Head(range)) = self.parts.last_mut() {
-            range.end = self.heads.len();
-        } else {
-            self.parts.push(Part::Head(start..self.heads.len()));
-        }
-    }
-}
-
-/// The extents as the protocol wants them: neighbours of one kind joined, no more than asked for, none empty.
-fn descriptors(extents: &[Extent], len: u32, limit: usize) -> Vec<(u32, u32)> {
-    const HOLE: u32 = 1 << 0;
-    const ZERO: u32 = 1 << 1;
-    let mut left = len;
-    let mut found: Vec<(u32, u32)> = Vec::new();
-    for extent in extents {
-        let len = extent.len.min(left.into()) as u32;
-        let status = match extent.kind {
-            ExtentKind::Data => 0,
-            ExtentKind::Zero => ZERO,
-            ExtentKind::Hole => HOLE | ZERO,
-        };
-        let full = found.len() == limit;
-        match found.last_mut() {
-            _ if len == 0 => break,
-            Some((run, same)) if *same == status => *run += len,
-            _ if full => break,
-            _ => found.push((len, status)),
-        }
-        left -= len;
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::room::Room;
     use super::*;
-
-    fn sent(asked: Asked, reply: Reply, structured: bool) -> Vec<u8> {
-        let mut out = Vec::new();
-        let answer = Answer { cookie: 9, asked, cost: 0, taken: 0, outcome: Ok(reply) };
-        send(&mut out, &[answer], structured).unwrap();
-        out
-    }
-
-    fn sparse() -> Pieces {
-        let mut pieces = Pieces::new();
-        pieces.push_owned(vec![1; 512]);
-        pieces.push_owned(vec![2; 512]);
-        pieces.push_zeroes(1024);
-        pieces
-    }
-
-    #[test]
-    fn a_sparse_read_goes_out_as_data_and_hole_and_only_the_last_chunk_is_final() {
-        let out = sent(Asked::Read { offset: 4096, len: 2048, fragment: true }, Reply::Data(sparse()), true);
-        assert_eq!(out.len(), 28 + 1024 + 32);
-        assert_eq!((&out[4..8], &out[20..28]), (&[0, 0, 0, 1][..], &4096u64.to_be_bytes()[..]));
-        let hole = &out[28 + 1024..];
-        assert_eq!((&hole[4..8], &hole[20..28]), (&[0, 1, 0, 2][..], &5120u64.to_be_bytes()[..]));
-    }
-
-    #[test]
-    fn a_read_that_must_not_be_fragmented_goes_out_as_one_chunk_with_its_zeroes() {
-        let out = sent(Asked::Read { offset: 0, len: 2048, fragment: false }, Reply::Data(sparse()), true);
-        assert_eq!(out.len(), 28 + 2048);
-        assert!(out[28 + 1024..].iter().all(|byte| *byte == 0));
-        let plain = sent(Asked::Read { offset: 0, len: 2048, fragment: true }, Reply::Data(sparse()), false);
-        assert_eq!(plain.len(), 16 + 2048);
-    }
-
-    #[test]
-    fn a_reply_of_more_parts_than_one_system_call_takes_is_sent_in_several() {
-        struct Strict(usize);
-        impl Write for Strict {
-            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-                self.write_vectored(&[IoSlice::new(bytes)])
-            }
-            fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-                assert!(parts.len() <= PARTS_MAX);
-                let sent: usize = parts.iter().map(|part| part.len()).sum();
-                self.0 += sent;
-                Ok(sent)
-            }
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
-        let mut pieces = Pieces::new();
-        (0..3 * PARTS_MAX).for_each(|_| pieces.push_owned(vec![7]));
-        let asked = Asked::Read { offset: 0, len: 3 * PARTS_MAX as u32, fragment: true };
-        let answer = Answer { cookie: 9, asked, cost: 0, taken: 0, outcome: Ok(Reply::Data(pieces)) };
-        let mut output = Strict(0);
-        send(&mut output, &[answer], true).unwrap();
-        assert_eq!(output.0, 28 + 3 * PARTS_MAX);
-    }
-
-    #[test]
-    fn extents_are_joined_cut_to_the_request_and_limited() {
-        let extent = |len, kind| Extent { len, kind };
-        let all = [
-            extent(512, ExtentKind::Data),
-            extent(512, ExtentKind::Data),
-            extent(1 << 40, ExtentKind::Hole),
-            extent(512, ExtentKind::Zero),
-        ];
-        assert_eq!(descriptors(&all, 4096, 16), [(1024, 0), (3072, 3)]);
-        assert_eq!(descriptors(&all, 4096, 1), [(1024, 0)]);
-        assert_eq!(descriptors(&all, 512, 16), [(512, 0)]);
-    }
+    use crate::export::{Pieces, gather};
 
     fn flow(room: &Arc<Room>) -> Arc<Flow> {
-        Flow::new(Share { requests: 4, bytes: 4 << 20 }, Arc::new(room.open(Box::new(|| {}))))
+        Flow::new(Share { requests: 4, bytes: 4 << 20 }, Arc::new(room.open(Box::new(|| {}))), false, None)
     }
 
     fn held(room: &Room) -> usize {
@@ -537,8 +442,10 @@ mod tests {
         let room = Room::usual();
         let flow = flow(&room);
         let enter = |cookie| {
-            let mut ticket = flow.enter(cookie, Asked::Read { offset: 0, len: 512, fragment: true }, 1 << 20).unwrap();
-            assert!(ticket.take(1 << 20));
+            let asked = Asked::Read { offset: 0, len: 512, fragment: true };
+            let ticket = flow.enter(cookie, asked, 1 << 20, || {});
+            let mut ticket = ticket.unwrap();
+            assert!(ticket.take(1 << 20, || {}));
             ticket
         };
         let data = || {
@@ -552,8 +459,8 @@ mod tests {
         read.finish(data());
         assert_eq!(held(&room), (2 << 20) - OWN);
         for _ in 0..2 {
-            let sent = flow.next_batch();
-            flow.release(sent.iter().map(|answer| answer.taken).sum());
+            let sent = flow.next_batch().unwrap();
+            flow.end(sent, true);
         }
         assert_eq!(held(&room), (1 << 20) - OWN);
         flow.break_off();
@@ -564,10 +471,10 @@ mod tests {
     #[test]
     fn a_ticket_that_is_dropped_still_answers() {
         let flow = flow(&Room::usual());
-        drop(flow.enter(3, Asked::Other, 0));
+        drop(flow.enter(3, Asked::Other, 0, || {}));
         flow.close();
         let mut out = Vec::new();
-        flow.write_to(&mut out, false).unwrap();
+        flow.write_to(&mut out).unwrap();
         assert_eq!(out.len(), 16);
         assert_eq!(out[4..8], NBD_ESHUTDOWN.to_be_bytes());
     }
@@ -575,6 +482,63 @@ mod tests {
     #[test]
     fn a_request_larger_than_the_whole_share_is_let_in_alone() {
         let flow = flow(&Room::usual());
-        assert!(flow.enter(1, Asked::Other, 8 << 20).is_some());
+        assert!(flow.enter(1, Asked::Other, 8 << 20, || {}).is_some());
+    }
+
+    /// A socket that takes so many bytes before it is full.
+    fn at_once(room_for: usize) -> (AtOnce, Arc<Mutex<Vec<u8>>>) {
+        let out = Arc::new(Mutex::new(Vec::new()));
+        let taken = out.clone();
+        let write = move |parts: &[IoSlice<'_>]| {
+            let mut out = taken.lock().unwrap();
+            let before = out.len();
+            for part in parts {
+                let fits = part.len().min(room_for.saturating_sub(out.len()));
+                out.extend_from_slice(&part[..fits]);
+            }
+            let more = out.len() - before;
+            if more > 0 { Ok(more) } else { Err(io::ErrorKind::WouldBlock.into()) }
+        };
+        (Arc::new(write), out)
+    }
+
+    #[test]
+    fn a_thread_that_gathers_sends_what_fits_and_the_writer_goes_on_where_the_socket_was_full() {
+        for room_for in [0, 1, 16, 40, 48] {
+            let (share, account) = (Share { requests: 4, bytes: 4096 }, Room::usual().open(Box::new(|| {})));
+            let (at_once, out) = at_once(room_for);
+            let flow = Flow::new(share, Arc::new(account), false, Some(at_once));
+            gather(|| {
+                (0..3).for_each(|cookie| drop(flow.enter(cookie, Asked::Other, 0, || {})));
+                assert!(out.lock().unwrap().is_empty(), "they go out together");
+            });
+            assert_eq!(out.lock().unwrap().len(), room_for);
+            // Behind what was begun.
+            drop(flow.enter(3, Asked::Other, 0, || {}));
+            flow.close();
+            let mut rest = Vec::new();
+            flow.write_to(&mut rest).unwrap();
+            let all = [&out.lock().unwrap()[..], &rest[..]].concat();
+            let cookies: Vec<u8> = all.chunks(16).map(|reply| reply[15]).collect();
+            assert_eq!((all.len(), cookies), (64, vec![0, 1, 2, 3]));
+        }
+    }
+
+    #[test]
+    fn long_answers_are_left_to_the_writer() {
+        let (share, account) = (Share { requests: 4, bytes: 4 << 20 }, Room::usual().open(Box::new(|| {})));
+        let (at_once, out) = at_once(usize::MAX);
+        let flow = Flow::new(share, Arc::new(account), false, Some(at_once));
+        let asked = Asked::Read { offset: 0, len: 1 << 20, fragment: true };
+        gather(|| {
+            let mut pieces = Pieces::new();
+            pieces.push_zeroes(1 << 20);
+            flow.enter(1, asked, 1 << 20, || {}).unwrap().finish(Ok(Reply::Data(pieces)));
+        });
+        assert!(out.lock().unwrap().is_empty());
+        flow.close();
+        let mut rest = Vec::new();
+        flow.write_to(&mut rest).unwrap();
+        assert_eq!(rest.len(), 16 + (1 << 20));
     }
 }

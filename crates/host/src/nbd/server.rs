@@ -15,6 +15,7 @@ use super::Address;
 use super::ahead::Ahead;
 use super::listen::Listener;
 use super::negotiate::{Session, negotiate, violation};
+use super::replies::AtOnce;
 use super::room::{Account, Pulse, Room};
 use super::transmit::{Share, transmit};
 use crate::export::Exports;
@@ -222,7 +223,7 @@ impl Shared {
         tune(socket);
         let deadline = Mutex::new(Some(Instant::now() + self.config.handshake));
         socket.set_write_timeout(Some(self.config.handshake))?;
-        let mut input = Ahead::new(Timed { socket, deadline: &deadline });
+        let mut input = Timed { socket, deadline: &deadline };
         let hangup = || {
             let _ = socket.shutdown(Shutdown::Both);
         };
@@ -247,7 +248,10 @@ impl Shared {
         };
         let mut output = socket;
         let (exports, memory) = (&*self.exports, (self.config.share, Arc::new(account)));
-        converse(&mut input, &mut output, exports, memory, &connection.stop, &entered, &hangup)
+        let own = connection.socket.clone();
+        let at_once: AtOnce = Arc::new(move |parts| own.send_vectored_with_flags(parts, libc::MSG_DONTWAIT));
+        let line = Line { hangup: &hangup, at_once: Some(at_once) };
+        converse(&mut input, &mut output, exports, memory, &connection.stop, &entered, &line)
     }
 
     /// Ends the connections that `concerned` picks: politely, then by force.
@@ -345,7 +349,7 @@ fn is_scarce(descriptor: u64) -> bool {
 }
 
 /// One client's whole conversation, over any streams: handshake, then requests until it ends or `stop` is set.
-/// `entered` is told the session before the first request; `hangup` makes a blocked read return.
+/// `entered` is told the session before the first request.
 pub fn converse(
     input: &mut impl Read,
     output: &mut (impl Write + Send),
@@ -353,11 +357,20 @@ pub fn converse(
     memory: (Share, Arc<Account>),
     stop: &AtomicBool,
     entered: &dyn Fn(&Session) -> io::Result<()>,
-    hangup: &(dyn Fn() + Sync),
+    line: &Line<'_>,
 ) -> io::Result<()> {
-    let Some(session) = negotiate(input, output, exports)? else { return Ok(()) };
+    let mut input = Ahead::new(input);
+    let Some(session) = negotiate(&mut input, output, exports)? else { return Ok(()) };
     entered(&session)?;
-    transmit(input, output, &session, memory, stop, hangup)
+    transmit(&mut input, output, &session, memory, stop, line)
+}
+
+/// What others than the threads of a connection may do with it.
+pub struct Line<'a> {
+    /// Makes a read of its input that waits return.
+    pub hangup: &'a (dyn Fn() + Sync),
+    /// Sends without waiting; none: only its own thread sends.
+    pub at_once: Option<AtOnce>,
 }
 
 /// Takes its connection out of the table when the thread ends, however it ends.

@@ -1,17 +1,20 @@
 //! The transmission phase: the reader (this thread) takes requests off the socket, validates them and hands them to the
-//! volume; the writer (a second thread) sends replies as they come.
+//! volume, several at a time where several have come; the writer (a second thread) sends the replies that are not sent
+//! where they come to be.
 //!
 //! Invariants
 //! 1. A request is judged once, here, against the shape told to the client; what passes needs no checks further down.
 //! 2. A refused write's bytes are read and thrown away, so that the next request is found; they never take memory.
-//! 3. Memory for a write is taken as its bytes arrive, from the room of all clients: a header alone takes none to speak
+//! 3. What was queued is the volume's before anything is waited for: the rest of a request, memory, or a place.
+//! 4. Memory for a write is taken as its bytes arrive, from the room of all clients: a header alone takes none to speak
 //!    of.
 
+use super::ahead::Ahead;
 use super::negotiate::{Session, violation};
 use super::parts;
 use super::replies::{Asked, Flow, Refusal, Ticket};
 use super::room::{Account, Way};
-use super::server::STACK;
+use super::server::{Line, STACK};
 use super::wire::{REQUEST_HEADER, Request, cmd};
 use crate::errno::{NBD_EINVAL, names};
 use crate::export::{Access, Op, PART, Payload, Reply};
@@ -38,23 +41,24 @@ pub struct Share {
 }
 
 /// Serves `session` until the client leaves, breaks the protocol or is lost, or `stop` is set; then completes what is
-/// in flight. `hangup` makes a blocked read of `input` return.
-pub fn transmit(
-    input: &mut impl Read,
+/// in flight.
+pub(super) fn transmit(
+    input: &mut Ahead<impl Read>,
     output: &mut (impl Write + Send),
     session: &Session,
     (share, account): (Share, Arc<Account>),
     stop: &AtomicBool,
-    hangup: &(dyn Fn() + Sync),
+    line: &Line<'_>,
 ) -> io::Result<()> {
-    let flow = Flow::new(share, account);
+    let flow = Flow::new(share, account, session.structured, line.at_once.clone());
+    let hangup = line.hangup;
     std::thread::scope(|scope| {
         let writing = flow.clone();
         let writer = std::thread::Builder::new().name("nbd writer".into()).stack_size(STACK);
         let writer = writer.spawn_scoped(scope, move || {
             // Also when the writer panics: else the reader would wait for ever.
             let mut lost = BreakOnDrop { flow: &writing, hangup, armed: true };
-            let result = writing.write_to(output, session.structured);
+            let result = writing.write_to(output);
             lost.armed = result.is_err();
             result
         })?;
@@ -62,6 +66,8 @@ pub fn transmit(
         let closing = CloseOnDrop(&flow);
         let mut reader = Reader { input, session, flow: &flow };
         let read = reader.run(stop);
+        // What it queued is not waited for in vain.
+        drop(reader);
         drop(closing);
         let written = writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         read.and(written)
@@ -92,7 +98,7 @@ impl Drop for BreakOnDrop<'_> {
 }
 
 struct Reader<'a, I> {
-    input: &'a mut I,
+    input: &'a mut Ahead<I>,
     session: &'a Session,
     flow: &'a Arc<Flow>,
 }
@@ -101,6 +107,7 @@ impl<I: Read> Reader<'_, I> {
     fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
         while !stop.load(Ordering::Acquire) {
             let mut header = [0; REQUEST_HEADER];
+            self.awaits(REQUEST_HEADER);
             match self.input.read_exact(&mut header) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 other => other?,
@@ -121,25 +128,25 @@ impl<I: Read> Reader<'_, I> {
                 if request.command == cmd::WRITE {
                     self.skip(request.len.into())?;
                 }
-                let Some(ticket) = self.flow.enter(request.cookie, Asked::Other, 0) else { return Ok(false) };
+                let Some(ticket) = self.enter(request, Asked::Other, 0) else { return Ok(false) };
                 ticket.refuse(refusal);
                 return Ok(true);
             }
         };
-        let Some(mut ticket) = self.flow.enter(request.cookie, asked, cost) else { return Ok(false) };
+        let Some(mut ticket) = self.enter(request, asked, cost) else { return Ok(false) };
         if request.command == cmd::WRITE {
             let Some(parts) = self.payload(&mut ticket, request.len as usize)? else { return Ok(false) };
             let fua = request.flags & cmd::FLAG_FUA != 0;
             parts::write(&*self.session.volume, request.offset, parts, fua, ticket.submit());
             return Ok(true);
         }
-        if !ticket.take(cost) {
+        if !ticket.take(cost, || self.session.volume.kick()) {
             return Ok(false);
         }
         match op(request) {
             Some(op) => {
                 let ticket = ticket.submit();
-                self.session.volume.submit(op, Box::new(move |outcome| ticket.finish(outcome)));
+                self.session.volume.queue(op, Box::new(move |outcome| ticket.finish(outcome)));
             }
             None => ticket.finish(Ok(Reply::Done)),
         }
@@ -167,12 +174,13 @@ impl<I: Read> Reader<'_, I> {
         let mut have = 0;
         while have < len {
             let room = (have * STEP).clamp(len.min(first), len);
-            if !ticket.take(room - have) {
+            if !ticket.take(room - have, || self.session.volume.kick()) {
                 return Ok(None);
             }
             let mut larger = account.buffers().take(room);
             larger[..have].copy_from_slice(&data);
             data = larger;
+            self.awaits(room - have);
             account.wait_for(Way::In, left - have);
             self.input.read_exact(&mut data[have..])?;
             account.came(Way::In);
@@ -181,9 +189,27 @@ impl<I: Read> Reader<'_, I> {
         Ok(Some(data))
     }
 
+    fn enter(&self, request: &Request, asked: Asked, cost: usize) -> Option<Ticket> {
+        self.flow.enter(request.cookie, asked, cost, || self.session.volume.kick())
+    }
+
+    /// The next `len` bytes are to be read: if they have to be waited for, the volume has all that was queued before.
+    fn awaits(&self, len: usize) {
+        if self.input.has() < len {
+            self.session.volume.kick();
+        }
+    }
+
     fn skip(&mut self, len: u64) -> io::Result<()> {
+        self.session.volume.kick();
         let skipped = io::copy(&mut (&mut *self.input).take(len), &mut io::sink())?;
         if skipped < len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+}
+
+impl<I> Drop for Reader<'_, I> {
+    fn drop(&mut self) {
+        self.session.volume.kick();
     }
 }
 

@@ -10,6 +10,7 @@ use crate::export::{Done, Extent, ExtentKind, Op, PART, PayloadPool, Pieces, Rep
 use crate::runtime::Local;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weft_engine::error::{Error, ErrorKind, Result};
 use weft_engine::store::join;
 use weft_engine::units::VirtualOffset;
@@ -25,6 +26,8 @@ pub struct VdiskVolume {
     no: u64,
     shape: VolumeShape,
     buffers: Arc<PayloadPool>,
+    /// Something was queued since the engine's thread was woken.
+    queued: AtomicBool,
 }
 
 impl VdiskVolume {
@@ -56,7 +59,7 @@ impl VdiskVolume {
             Some((no, shape, state.buffers.clone()))
         });
         let (no, shape, buffers) = opened.ok().flatten()?;
-        Some(VdiskVolume { thread: thread.clone(), no, shape, buffers })
+        Some(VdiskVolume { thread: thread.clone(), no, shape, buffers, queued: AtomicBool::new(false) })
     }
 }
 
@@ -74,8 +77,13 @@ impl Volume for VdiskVolume {
     }
 
     fn submit(&self, op: Op, done: Done) {
+        self.queue(op, done);
+        self.kick();
+    }
+
+    fn queue(&self, op: Op, done: Done) {
         let (no, buffers, answer) = (self.no, self.buffers.clone(), Answer(Some(done)));
-        let _ = self.thread.spawn("request", move |local| {
+        let _ = self.thread.queue("request", move |local| {
             let local = local.clone();
             Box::pin(async move {
                 let done = perform(&local, no, op, &buffers).await;
@@ -85,6 +93,14 @@ impl Volume for VdiskVolume {
                 answer.give(done);
             })
         });
+        // Only now: whoever kicks meanwhile, for another client, need not have seen it.
+        self.queued.store(true, Ordering::Release);
+    }
+
+    fn kick(&self) {
+        if self.queued.swap(false, Ordering::AcqRel) {
+            self.thread.kick();
+        }
     }
 }
 
