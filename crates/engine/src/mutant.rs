@@ -178,10 +178,16 @@ pub enum Mutant {
     LostSpaceIsFree = 122,
     /// An image of a stripe table that no checkpoint names is what a replay begins with.
     UnnamedPageTaken = 123,
+    /// A page of a stripe table leaves memory although no checkpoint has what changed in it.
+    DirtyTablePageDropped = 124,
+    /// A page of a stripe table that comes back into memory may be older than the one that left it.
+    OldTablePageBelieved = 125,
+    /// What a weft that knows nothing of space in use left of it in the tree is believed.
+    OldSpaceBelieved = 126,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 86] = [
+pub const ALL: [Mutant; 89] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -268,6 +274,9 @@ pub const ALL: [Mutant; 86] = [
     Mutant::FreedStaysInUse,
     Mutant::LostSpaceIsFree,
     Mutant::UnnamedPageTaken,
+    Mutant::DirtyTablePageDropped,
+    Mutant::OldTablePageBelieved,
+    Mutant::OldSpaceBelieved,
 ];
 
 /// The mutant of this name.

@@ -98,6 +98,19 @@ impl Store {
         }
     }
 
+    /// Brings the tables of packed stripes into memory, where they stay.
+    pub async fn load_packs(&self) -> Result<()> {
+        let packs: Vec<TableNo> = {
+            let map = self.map.borrow();
+            let packs = map.tables.values().filter(|table| table.record.packs.is_some());
+            packs.map(|table| table.record.id).collect()
+        };
+        for table in packs {
+            self.load_whole_table(table).await?;
+        }
+        Ok(())
+    }
+
     /// Records below `durable` are the truth: what they replaced is void.
     pub(super) fn settle_packs(&self, durable: u64) {
         self.map.borrow_mut().settle_fine(durable);
