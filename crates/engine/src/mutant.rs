@@ -192,10 +192,16 @@ pub enum Mutant {
     StackBitUnannounced = 92,
     /// What rose counts as durable as soon as it is on record, though disks lost it.
     UnsettledHides = 93,
+    /// A page of a stripe table leaves memory although no checkpoint has what changed in it.
+    DirtyTablePageDropped = 94,
+    /// A page of a stripe table that comes back into memory may be older than the one that left it.
+    OldTablePageBelieved = 95,
+    /// What a weft that knows nothing of space in use left of it in the tree is believed.
+    OldSpaceBelieved = 96,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 93] = [
+pub const ALL: [Mutant; 96] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -289,6 +295,9 @@ pub const ALL: [Mutant; 93] = [
     Mutant::NewTableRetiresNothing,
     Mutant::StackBitUnannounced,
     Mutant::UnsettledHides,
+    Mutant::DirtyTablePageDropped,
+    Mutant::OldTablePageBelieved,
+    Mutant::OldSpaceBelieved,
 ];
 
 /// The mutant of this name.

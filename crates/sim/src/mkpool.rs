@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use weft_engine::error::Result;
+use weft_engine::error::{Error, Result};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::limits::DISKS_MAX;
 use weft_engine::pool::Pool;
@@ -145,7 +145,8 @@ pub fn make(shape: &Shape) -> Result<Rig> {
     let mut mapped = 1;
     while mapped < stripes {
         let until = (mapped + AT_ONCE).min(stripes);
-        map(&rig.pool(), mapped..until)?;
+        let pool = rig.pool();
+        rig.run(async move { map(&pool, mapped..until).await })?;
         mapped = until;
         checkpoint(&rig)?;
     }
@@ -165,13 +166,16 @@ pub fn measure(rig: &mut Rig, shape: &Shape) -> Result<Costs> {
     checkpoint(rig)?;
     let memory = ByteCount(pool.store().memory().iter().map(|budget| budget.used).sum());
     let stripes = mapped(&pool);
-    let mut rng = Rng::new(3);
-    for _ in 0..CHANGES / CHANGES_AT_ONCE {
-        change(&pool, stripes, &mut rng)?;
-        // What they replace is free when they are durable.
-        let changed = pool.clone();
-        rig.run(async move { changed.store().make_durable(changed.store().log.seq()).await })?;
-    }
+    let changed = pool.clone();
+    rig.run(async move {
+        let mut rng = Rng::new(3);
+        for _ in 0..CHANGES / CHANGES_AT_ONCE {
+            change(&changed, stripes, &mut rng).await?;
+            // What they replace is free when they are durable.
+            changed.store().make_durable(changed.store().log.seq()).await?;
+        }
+        Ok::<_, Error>(())
+    })?;
     let (before, started) = (traffic(rig).1, Instant::now());
     checkpoint(rig)?;
     let (written, checkpoint_cpu) = (ByteCount(traffic(rig).1 - before), started.elapsed());
@@ -269,13 +273,14 @@ fn room_for(pool: &Pool, layout: Layout) -> ByteCount {
     layout.data_len() * (segments * layout.segment_stripes(map.slab) as u64)
 }
 
-/// Maps stripes that were never written. Synchronous.
-fn map(pool: &Pool, stripes: std::ops::Range<u64>) -> Result<()> {
+/// Maps stripes that were never written.
+async fn map(pool: &Pool, stripes: std::ops::Range<u64>) -> Result<()> {
     let store = pool.store();
     let table = table_of(pool);
     let mut stripe = stripes.start;
     while stripe < stripes.end {
         let (mut records, wanted) = (Vec::new(), (stripes.end - stripe).min(1024));
+        let _held = store.load_table(table, stripe..stripe + wanted).await?;
         let mut map = store.map.borrow_mut();
         for nth in 0..wanted {
             map.ensure_chunk(table, stripe + nth, &mut records)?;
@@ -298,12 +303,13 @@ fn map(pool: &Pool, stripes: std::ops::Range<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Moves some stripes here and there to other places, as writing them anew would. Synchronous.
-fn change(pool: &Pool, stripes: u64, rng: &mut Rng) -> Result<()> {
+/// Moves some stripes here and there to other places, as writing them anew would.
+async fn change(pool: &Pool, stripes: u64, rng: &mut Rng) -> Result<()> {
     let (store, table) = (pool.store(), table_of(pool));
     let sums = vec![0; store.map.borrow().tables[&table].record.layout.stripe_sums()];
     for _ in 0..CHANGES_AT_ONCE {
         let (stripe, mut records) = (1 + rng.below(stripes - 1), Vec::new());
+        let _held = store.load_table(table, stripe..stripe + 1).await?;
         let mut map = store.map.borrow_mut();
         assert!(map.claim(table, true, &mut records), "an eighth is free");
         let (place, count) = map.take_stripes(table, 1, &mut records)?;

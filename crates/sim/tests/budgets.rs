@@ -3,13 +3,10 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use weft_engine::error::ErrorKind;
-use weft_engine::format::page::CHUNK_ENTRIES;
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::{OpenOptions, VdiskSpec};
 use weft_engine::store::Tuning;
 use weft_engine::store::budget::{BudgetInfo, Keeping};
-use weft_engine::stripe::table::CHUNK_BYTES;
 use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
@@ -285,54 +282,4 @@ fn reads_do_not_wait_for_writes_that_wait_and_neither_are_more_than_their_memory
     let mut rig = rig;
     drop((weak, strong));
     rig.halt();
-}
-
-#[test]
-fn stripe_tables_that_fill_their_memory_refuse_new_places_and_serve_all_others() {
-    /// Bytes of a virtual disk of which one chunk of its table tells.
-    const CHUNK: u64 = CHUNK_ENTRIES * (8 << 10);
-    let tuning = Tuning { table_memory: 3 * CHUNK_BYTES, ..Tuning::default() };
-    let (mut rig, mut rng) = opened(8, 4, tuning);
-    let spec = |name: &str, chunks: u64, fixed: bool| VdiskSpec {
-        name: name.into(),
-        size: ByteCount(chunks * CHUNK),
-        resiliency: PARITY,
-        columns: Some(3),
-        interleave: Some(ByteCount::kib(4)),
-        fixed,
-        sector: 4096,
-        disks: 0,
-    };
-    let (pool, thin, fixed) = (rig.pool(), spec("thin", 8, false), spec("fixed", 1, true));
-    let too_much = pool.plan_vdisk(&spec("large", 4, true)).map(drop).unwrap_err();
-    assert!(too_much.to_string().contains("of memory"), "{too_much}");
-    let (thin, fixed) =
-        rig.run(async move { (pool.vdisk_create(&thin).await.unwrap(), pool.vdisk_create(&fixed).await.unwrap()) });
-    let write = |vdisk: &Rc<Vdisk>, chunk: u64, value: u8| {
-        let vdisk = vdisk.clone();
-        rig.run(async move { vdisk.write(VirtualOffset(chunk * CHUNK), &[value; 4096], true).await })
-    };
-    // The third is the fixed one's, which has not written yet.
-    write(&thin, 0, 1).unwrap();
-    write(&thin, 5, 2).unwrap();
-    let refused = write(&thin, 2, 3).unwrap_err();
-    assert!(refused.kind == ErrorKind::NoSpace && refused.context.contains("memory"), "{refused:?}");
-    write(&thin, 5, 4).unwrap();
-    write(&fixed, 0, 5).unwrap();
-    let told = rig.pool().store().memory().into_iter().find(|budget| budget.name == "stripe tables").unwrap();
-    assert_eq!((told.keeping, told.limit, told.used), (Keeping::Refuses, 3 * CHUNK_BYTES, 3 * CHUNK_BYTES));
-    drop((thin, fixed));
-    rig.close().unwrap();
-    // With less memory it opens all the same, and what is written there is read.
-    rig.options.tuning.table_memory = CHUNK_BYTES;
-    let pool = rig.open(&mut rng).unwrap();
-    let thin = pool.vdisk("thin").unwrap();
-    let read = rig.run(async move {
-        let mut into = [0; 4096];
-        thin.write(VirtualOffset(0), &[6; 4096], true).await.unwrap();
-        thin.read(VirtualOffset(5 * CHUNK), &mut into).await.map(|()| into)
-    });
-    assert_eq!(read.unwrap(), [4; 4096]);
-    drop(pool);
-    rig.close().unwrap();
 }

@@ -196,12 +196,10 @@ fn serves(story: &Story, images: &[DiskImage]) -> bool {
     let _ = pool.info();
     let _ = (pool.jobs(), pool.events(), pool.settings());
     for vdisk in pool.vdisks() {
-        let _ = (
-            vdisk.explain_read(VirtualOffset(0), 4096),
-            vdisk.allocation(VirtualOffset(0), vdisk.size().0.min(1 << 20)),
-        );
         let own = vdisk.clone();
         again.rig.run(async move {
+            let _ = own.explain_read(VirtualOffset(0), 4096).await;
+            let _ = own.allocation(VirtualOffset(0), own.size().0.min(1 << 20)).await;
             let mut into = vec![0; 64 << 10];
             for at in [0, 64 << 10, 256 << 10] {
                 let _ = own.read(VirtualOffset(at), &mut into).await;

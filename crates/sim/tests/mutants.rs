@@ -18,6 +18,9 @@ mod stories;
 #[allow(dead_code)]
 #[path = "invariants/story.rs"]
 mod story;
+#[allow(dead_code)]
+#[path = "mutants/tables.rs"]
+mod tables;
 
 use std::panic::catch_unwind;
 use std::rc::Rc;
@@ -198,6 +201,9 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
         }
         Mutant::LostSpaceIsFree => Catcher::Story(space::what_is_lost_of_what_is_in_use_is_counted),
         Mutant::UnnamedPageTaken => Catcher::Story(space::pages_of_a_checkpoint_that_was_cut_off_mislead_nobody),
+        Mutant::OldSpaceBelieved => Catcher::Story(space::what_an_older_weft_left_of_what_is_in_use_is_not_believed),
+        Mutant::DirtyTablePageDropped => Catcher::Story(tables::a_page_that_changed_stays_until_a_checkpoint_has_it),
+        Mutant::OldTablePageBelieved => Catcher::Story(tables::a_page_that_is_lost_is_an_error_for_its_stripes_only),
         packs => catcher_of_packs(packs),
     }
 }

@@ -30,3 +30,8 @@ fn what_is_lost_of_what_is_in_use_is_counted() {
 fn a_whole_checkpoint_has_its_tables_counted_and_the_next_one_has_not() {
     space::a_whole_checkpoint_has_its_tables_counted_and_the_next_one_has_not();
 }
+
+#[test]
+fn what_an_older_weft_left_of_what_is_in_use_is_not_believed() {
+    space::what_an_older_weft_left_of_what_is_in_use_is_not_believed();
+}

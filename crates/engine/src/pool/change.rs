@@ -1,14 +1,14 @@
 //! Another layout for a virtual disk that is used: what that would come to, and its beginning. A table of the new
 //! layout comes on top of the one there is (`vdisk/restack.rs`), and a job empties that (`job/reshape.rs`).
 
-use super::plan::{check_fits_tables, check_table_memory};
+use super::plan::check_fits_tables;
 use super::{Pool, Refusal, segments_for};
 use crate::error::Result;
 use crate::fail;
 use crate::format::record::{JOB_LEN, JobKind, JobState, Media, TABLE_LEN, VdiskRecord};
 use crate::geometry::{Layout, Resiliency};
 use crate::segment::Map;
-use crate::segment::allocate::chunks_for;
+use crate::store::table_pages::HeldTable;
 use crate::units::{ByteCount, JobNo, VdiskNo};
 
 /// Segments of the new layout for which there is room, at least, when it begins: one to fill, one for clients.
@@ -47,7 +47,20 @@ impl ChangePlan {
 
 impl Pool {
     /// Plans another layout for the virtual disk `name`.
-    pub fn plan_vdisk_change(&self, name: &str, ask: &ChangeAsk) -> core::result::Result<ChangePlan, Refusal> {
+    pub async fn plan_vdisk_change(&self, name: &str, ask: &ChangeAsk) -> core::result::Result<ChangePlan, Refusal> {
+        let _held = self.hold_table_of(name).await?;
+        self.plan_change(name, ask)
+    }
+
+    /// Brings the newest table of a virtual disk into memory, which is looked through as a whole.
+    async fn hold_table_of(&self, name: &str) -> core::result::Result<HeldTable<'_>, Refusal> {
+        let Some(vdisk) = self.vdisk(name) else { return Err(Refusal::Unknown(name.into())) };
+        let table = self.store.map.borrow().vdisks[&vdisk.id()].tables[0];
+        Ok(self.store.hold_whole_table(table).await?)
+    }
+
+    /// Does what [`Pool::plan_vdisk_change`] does, with the table in memory.
+    fn plan_change(&self, name: &str, ask: &ChangeAsk) -> core::result::Result<ChangePlan, Refusal> {
         self.store.check_changeable()?;
         let Some(vdisk) = self.vdisk(name) else { return Err(Refusal::Unknown(name.into())) };
         if let Some(error) = vdisk.failure() {
@@ -93,7 +106,7 @@ impl Pool {
     /// Gives a virtual disk another layout, while it is used; `at` is the time in Unix seconds. The number of the job
     /// that brings its data there; none: it is so already.
     pub async fn vdisk_change(&self, name: &str, ask: &ChangeAsk, at: u64) -> Result<Option<JobNo>> {
-        let plan = self.plan_vdisk_change(name, ask)?;
+        let plan = self.plan_vdisk_change(name, ask).await?;
         if plan.is_already_so() {
             return Ok(None);
         }
@@ -108,15 +121,16 @@ impl Pool {
     async fn change_layout(&self, name: &str, ask: &ChangeAsk, at: u64) -> Result<Option<JobNo>> {
         let Some(vdisk) = self.vdisk(name) else { return Err(Refusal::Unknown(name.into()).into()) };
         let kind = JobKind::Reshape(vdisk.id());
-        if self.plan_vdisk_change(name, ask)?.goes_on {
+        let _held = self.hold_table_of(name).await?;
+        if self.plan_change(name, ask)?.goes_on {
             return Ok(Some(self.go_on(kind, at)));
         }
-        while self.change_waits_for_slabs(vdisk.id(), self.plan_vdisk_change(name, ask)?.to) {
+        while self.change_waits_for_slabs(vdisk.id(), self.plan_change(name, ask)?.to) {
             self.store.drained_some().await;
         }
         let _closed = vdisk.calm().await?;
         // Nothing waits from here to the job: a crash finds all of it, or nothing.
-        let ChangePlan { to, goes_on, .. } = self.plan_vdisk_change(name, ask)?;
+        let ChangePlan { to, goes_on, .. } = self.plan_change(name, ask)?;
         if goes_on {
             return Ok(Some(self.go_on(kind, at)));
         }
@@ -178,7 +192,6 @@ fn going_on(map: &Map, to: Layout, disks: u64, ask: &ChangeAsk) -> Result<Layout
 /// where what is moved makes room for the next.
 fn check_room(map: &Map, record: &VdiskRecord, to: Layout, disks: u64) -> core::result::Result<(), Refusal> {
     if record.fixed {
-        check_table_memory(chunks_for(to, record.size), map.chunks_left())?;
         let room = map.room_reservable(to, 0, disks);
         return match segments_for(to, record.size, map.slab) > map.segments_reservable(to, disks) {
             true => Err(Refusal::NoRoom { layout: to, size: Some(record.size), room }),

@@ -7,6 +7,7 @@
 
 use super::Pool;
 use super::moves::{Homed, PAGES_AT_ONCE};
+use crate::bits::BitSet;
 use crate::error::{ErrorKind, Result};
 use crate::format::page::PageId;
 use crate::format::record::OWNER_METADATA;
@@ -18,7 +19,7 @@ use crate::store::proof::Proof;
 use crate::stripe::table::Place;
 use crate::tree;
 use crate::units::{ByteCount, DiskNo, Nanos, SegmentNo, TableNo};
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -78,7 +79,7 @@ impl Pool {
         }
         let mut report = CheckReport::default();
         self.check_space(&mut report);
-        self.check_use(repair, &mut report);
+        self.check_use(repair, &mut report).await?;
         let losses = self.store.losses_of_all();
         let tables: Vec<TableNo> = self.store.map.borrow().tables.keys().copied().collect();
         for table in tables {
@@ -271,66 +272,86 @@ impl Pool {
             }
         }
         for table in map.tables.values() {
-            let mut places = BTreeSet::new();
-            for (stripe, place) in table.mapped_from(0) {
-                let segment =
-                    map.segments.get(&place.segment).filter(|segment| segment.record.owner == table.record.id);
-                match segment {
-                    None => report
-                        .problems
-                        .push(format!("stripe {stripe} is in segment {}, which is not its table's", place.segment)),
-                    Some(segment) if segment.free.contains(place.index as usize) => {
-                        report.problems.push(format!("stripe {stripe} is at {place:?}, which is counted as free"));
-                    }
-                    Some(_) => {}
-                }
-                if !places.insert(place) {
-                    report.problems.push(format!("{place:?} holds two stripes, one of them {stripe}"));
-                }
-            }
-            if places.len() as u64 != table.mapped {
-                report.problems.push(format!(
-                    "table {} maps {} stripes and counts {}",
-                    table.record.id,
-                    places.len(),
-                    table.mapped
-                ));
-            }
-            let free: u64 = table.segments.iter().map(|id| map.segments[id].free.count() as u64).sum();
-            if free != table.free {
+            let segments = || table.segments.iter().map(|id| &map.segments[id]);
+            let (free, mapped): (usize, usize) = segments()
+                .fold((0, 0), |(free, mapped), found| (free + found.free.count(), mapped + found.mapped.count()));
+            if (free as u64, mapped as u64) != (table.free, table.mapped) {
+                let (no, counted) = (table.record.id, (table.free, table.mapped));
                 report
                     .problems
-                    .push(format!("table {} has {free} free stripes and counts {}", table.record.id, table.free));
+                    .push(format!("table {no} has {free} free stripes and {mapped} mapped, it counts {counted:?}"));
             }
         }
     }
 
-    /// What counts as in use is what tables map, stripe by stripe; a repair puts it right.
-    fn check_use(&self, repair: bool, report: &mut CheckReport) {
-        let found = self.store.map.borrow().contradictions();
-        for contradiction in found {
-            let put_right = if repair { ", which was put right" } else { "" };
-            report.problems.push(match contradiction {
-                Contradiction::Idle(place) => format!("{place:?} counts as in use, and no table maps it{put_right}"),
-                Contradiction::Unseen(place) => format!("{place:?} is mapped, and counts as not in use{put_right}"),
-            });
-            if repair {
-                let records = self.store.map.borrow_mut().mend_space(contradiction);
-                self.store.append_all(records);
+    /// What counts as in use is what tables map, stripe by stripe, whatever changes meanwhile; a repair puts it right.
+    async fn check_use(&self, repair: bool, report: &mut CheckReport) -> Result<()> {
+        let tables: Vec<TableNo> = self.store.map.borrow().tables.keys().copied().collect();
+        for table in tables {
+            self.store.map.borrow_mut().watch_space(true);
+            let seen = self.look_through(table, report).await;
+            let found = seen.map_or(Vec::new(), |seen| self.store.map.borrow().contradictions(table, &seen));
+            self.store.map.borrow_mut().watch_space(false);
+            for contradiction in found {
+                let put_right = if repair { ", which was put right" } else { "" };
+                report.problems.push(match contradiction {
+                    Contradiction::Idle(place) => {
+                        format!("{place:?} counts as in use, and no table maps it{put_right}")
+                    }
+                    Contradiction::Unseen(place) => format!("{place:?} is mapped, and counts as not in use{put_right}"),
+                });
+                if repair {
+                    let records = self.store.map.borrow_mut().mend_space(contradiction);
+                    self.store.append_all(records);
+                }
             }
         }
+        for place in core::mem::take(&mut self.store.map.borrow_mut().unseen) {
+            report.problems.push(format!("{place:?} was mapped, and counted as not in use, which was put right"));
+        }
+        Ok(())
+    }
+
+    /// Which places a table maps, by segment. None where not all of it can be read.
+    async fn look_through(&self, table: TableNo, report: &mut CheckReport) -> Option<BTreeMap<SegmentNo, BitSet>> {
+        let (mut seen, mut whole, mut from): (BTreeMap<SegmentNo, BitSet>, bool, u64) = (BTreeMap::new(), true, 0);
+        while let Some(stripes) = self.store.next_page(table, from) {
+            from = stripes.end;
+            let _held = match self.store.load_table(table, stripes.clone()).await {
+                Ok(held) => held,
+                Err(error) => {
+                    report.problems.push(error.context);
+                    whole = false;
+                    continue;
+                }
+            };
+            let map = self.store.map.borrow();
+            let found = map.tables.get(&table)?;
+            for (stripe, place) in found.mapped_in(stripes) {
+                let Some(segment) = map.segments.get(&place.segment) else { continue };
+                let bits = seen.entry(place.segment).or_insert_with(|| BitSet::empty(segment.mapped.len()));
+                let index = place.index as usize;
+                if bits.contains(index) && !map.changed_hands(place) {
+                    report.problems.push(format!("{place:?} holds two stripes, one of them {stripe}"));
+                }
+                bits.insert(index..index + 1);
+            }
+        }
+        whole.then_some(seen)
     }
 
     async fn check_table(&self, table: TableNo, repair: bool, report: &mut CheckReport) -> Result<()> {
         let mut next = 0;
-        loop {
+        while let Some(page) = self.store.next_page(table, next) {
             // One stripe at a time, pinned while it is read: the pool may be in use.
-            let (stripe, place) = {
-                let mut map = self.store.map.borrow_mut();
-                let found = map.tables.get(&table).and_then(|table| table.mapped_from(next).next());
-                let Some((stripe, place)) = found else { return Ok(()) };
-                map.pin(place);
-                (stripe, place)
+            let (stripe, place) = match self.store.pin_next(table, next).await {
+                Ok(Some(found)) => found,
+                Ok(None) => return Ok(()),
+                // It was told when what is in use was looked at.
+                Err(_) => {
+                    next = page.end;
+                    continue;
+                }
             };
             next = stripe + 1;
             let proven = self.check_stripe(place, (table, stripe), repair, report).await;
@@ -338,6 +359,7 @@ impl Pool {
             self.store.append_all(records);
             proven?;
         }
+        Ok(())
     }
 
     async fn check_stripe(

@@ -34,11 +34,9 @@ use crate::store::packs::PacksSaid;
 use crate::store::pages::Pages;
 use crate::store::quorum::{self, Standing};
 use crate::store::replay::Replayed;
-use crate::store::table_pages::TablePage;
 
 use crate::store::state::{Commits, Signals, Traffic};
 use crate::store::{Member, PoolCounters, Store, Tuning, join};
-use crate::stripe::table::CHUNK_BYTES;
 use crate::units::{BLOCK, ByteCount, DiskNo, VdiskNo};
 use crate::vdisk::Vdisk;
 use crate::world::World;
@@ -95,9 +93,9 @@ impl Pool {
         let store = make_store(world, &newest, &found, &options)?;
         read_configuration(&store, &newest).await?;
         *store.meta.homes.borrow_mut() = store.metadata_homes();
-        let missing = store.read_tables().await;
         let replayed = store.replay(&newest.anchor).await?;
-        prove_tables(&store, &missing)?;
+        store.count_untold_space().await?;
+        store.load_kept_tables().await?;
         // A disk without a record was being added, or removed, when the power went.
         store.members.borrow_mut().retain(|no, _| store.map.borrow().disks.contains_key(no));
         if store.map.borrow().disks.keys().any(|no| !store.members.borrow().contains_key(no)) {
@@ -416,7 +414,6 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
     let mut map = Map::new(newest.slab_len);
     let there = members.iter().filter(|(_, member)| member.disk.is_some());
     map.slabs_max = there.map(|(no, member)| (*no, member.plan.slabs)).collect();
-    map.chunks_max = options.tuning.table_memory / CHUNK_BYTES;
     map.config_max = members.values().map(|member| member.plan.blob_len).min().unwrap_or(ByteCount::ZERO);
     let traffic = Traffic::new(&world, &options.tuning);
     let heats = Heats::new(world.now());
@@ -430,6 +427,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         map: RefCell::new(map),
         log: Log::new(newest.plan.log_len.0, &newest.anchor),
         pages: Pages::default(),
+        tables: Default::default(),
         meta: Default::default(),
         labels: labels_of(newest, joint),
         traffic,
@@ -511,18 +509,6 @@ async fn read_configuration(store: &Rc<Store>, newest: &Label) -> Result<()> {
     // The next checkpoint writes it anew to every voter.
     damaged.into_iter().for_each(|no| store.metadata_healed(no, "checkpoint"));
     Ok(())
-}
-
-/// A page that no disk has is beyond the redundancy, unless the log has dropped its table meanwhile (and given its home
-/// to another page).
-fn prove_tables(store: &Rc<Store>, missing: &[TablePage]) -> Result<()> {
-    let map = store.map.borrow();
-    match missing.iter().find(|(table, chunk, _)| map.has_chunk(*table, *chunk)) {
-        Some((table, chunk, page)) => {
-            fail!(Lost, "page {page} of chunk {chunk} of stripe table {table} cannot be read from any disk")
-        }
-        None => Ok(()),
-    }
 }
 
 /// Tells the map which disks are there, and the world which are not.

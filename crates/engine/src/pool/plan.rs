@@ -14,8 +14,6 @@ use crate::format::record::{
 use crate::geometry::{Layout, Resiliency};
 use crate::io::WriteCache;
 use crate::limits::{CHUNKS_MAX, FINE_SHARE_MAX, FOREGROUND_SHARE_MAX, NAME_MAX, VDISK_SIZE_MAX};
-use crate::segment::allocate::chunks_for;
-use crate::stripe::table::CHUNK_BYTES;
 use crate::units::{BLOCK, ByteCount, DiskNo, JobNo, VdiskNo};
 use crate::vdisk::Vdisk;
 use alloc::rc::Rc;
@@ -214,7 +212,6 @@ impl Pool {
         self.store.map.borrow().check_config_room((VDISK_LEN + TABLE_LEN) as u64)?;
         if spec.fixed {
             let map = self.store.map.borrow();
-            check_table_memory(chunks_for(layout, size), map.chunks_left())?;
             if segments_for(layout, size, map.slab) > map.segments_reservable(layout, spec.disks) {
                 return Err(Refusal::NoRoom { layout, size: Some(size), room });
             }
@@ -264,9 +261,6 @@ impl Pool {
         if fixed && to > from {
             let map = self.store.map.borrow();
             map.check_config_room(0)?;
-            // Those of its present size are reserved already.
-            let more = chunks_for(layout, to) - chunks_for(layout, from);
-            check_table_memory(more, map.chunks_left())?;
             let needed = segments_for(layout, to, map.slab).saturating_sub(have);
             if needed > map.segments_reservable(layout, disks) {
                 return Err(Refusal::NoRoom { layout, size: Some(to), room });
@@ -439,18 +433,6 @@ pub(super) fn check_fits_tables(layout: Layout, size: ByteCount) -> Planned<()> 
     }
     let most = ByteCount(u64::from(CHUNKS_MAX) * CHUNK_ENTRIES * layout.data_len().0);
     Err(Refusal::TooLarge { layout, most })
-}
-
-/// Refuses a fixed virtual disk of which there is no memory to remember where its stripes are.
-pub(super) fn check_table_memory(chunks: u64, left: u64) -> Result<()> {
-    if chunks <= left {
-        return Ok(());
-    }
-    let (needed, left) = (ByteCount(chunks * CHUNK_BYTES), ByteCount(left * CHUNK_BYTES));
-    fail!(
-        NoSpace,
-        "its stripe table takes {needed} of memory, and {left} are left: give weft more, or a larger interleave"
-    )
 }
 
 /// Refuses names that could not be typed or stored.

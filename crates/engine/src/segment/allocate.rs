@@ -11,13 +11,13 @@
 use super::{DiskRoom, Map, PAGE_PAIR, Segment, chunk_record, segment_len};
 use crate::error::Result;
 use crate::fail;
+use crate::format::page::CHUNK_PAGES;
 use crate::format::page::PAGE_SUMS;
-use crate::format::page::{CHUNK_ENTRIES, CHUNK_PAGES};
 use crate::format::record::{
     CHUNK_LEN, OWNER_METADATA, PageRun, Record, SEGMENT_LEN, SLAB_LEN, SegmentRecord, SlabAt, TableRecord, Usage,
 };
 use crate::geometry::Layout;
-use crate::stripe::table::{CHUNK_BYTES, Chunk, Place, Table};
+use crate::stripe::table::{Chunk, Place, Table};
 use crate::units::{ByteCount, DiskNo, SegmentNo, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -193,41 +193,11 @@ impl Map {
         }
         self.check_config_room(CHUNK_LEN)?;
         let pages = self.take_page_run(CHUNK_PAGES, true, records)?;
-        let mut chunk = Chunk::new(pages);
-        chunk.make_room();
+        let chunk = Chunk::new(pages);
         records.push(chunk_record(table, number, &chunk));
         self.tables.get_mut(&table).expect("looked up before").chunks.insert(number, chunk);
         self.bulk += CHUNK_LEN;
         Ok(())
-    }
-
-    /// Chunks of stripe tables that are in memory.
-    pub fn chunks(&self) -> u64 {
-        self.tables.values().map(|table| table.chunks.len() as u64).sum()
-    }
-
-    /// Chunks that may still be made: those that fixed virtual disks are to have are theirs.
-    pub fn chunks_left(&self) -> u64 {
-        let fixed = self.vdisks.values().filter(|vdisk| vdisk.fixed);
-        let reserved = fixed.filter_map(|vdisk| {
-            let table = self.tables.get(vdisk.tables.first()?)?;
-            Some(chunks_for(table.record.layout, vdisk.size).saturating_sub(table.chunks.len() as u64))
-        });
-        self.chunks_max.saturating_sub(self.chunks() + reserved.sum::<u64>())
-    }
-
-    /// Refuses a stripe whose place there is no memory to remember: its chunk is not there, and would be one too many.
-    pub fn check_table_memory(&self, table: TableNo, stripe: u64) -> Result<()> {
-        let found = &self.tables[&table];
-        if found.fixed || found.chunks.contains_key(&Table::chunk_of(stripe)) || self.chunks_left() > 0 {
-            return Ok(());
-        }
-        fail!(
-            NoSpace,
-            "the stripe tables take {} of memory, all that they may: new places are written once weft has more memory, \
-             or from virtual disks with larger stripes",
-            ByteCount(self.chunks() * CHUNK_BYTES)
-        )
     }
 
     /// Adds a segment to `table`: on healthy disks if enough have room, else with as many slots absent as the layout
@@ -490,11 +460,6 @@ fn shuffled(segment: SegmentNo, disk: DiskNo) -> u64 {
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
-}
-
-/// Chunks of the stripe table of `layout` that `size` bytes need at most.
-pub fn chunks_for(layout: Layout, size: ByteCount) -> u64 {
-    size.0.div_ceil(layout.data_len().0).div_ceil(CHUNK_ENTRIES)
 }
 
 #[cfg(test)]

@@ -454,7 +454,7 @@ impl Map {
             if fine.packed.iter().any(unmapped) {
                 return fail!(Corrupt, "a packed stripe of table {of} holds units and is nowhere");
             }
-            let mapped: BTreeSet<u64> = table.mapped_from(0).map(|(stripe, _)| stripe).collect();
+            let mapped: BTreeSet<u64> = table.mapped_in(0..u64::MAX).map(|(stripe, _)| stripe).collect();
             let fine = self.fine.get_mut(&of).expect("looked up before");
             fine.packed.retain(|stripe, packed| packed.alive > 0 || mapped.contains(stripe));
             let Fine { packed, pins, .. } = fine;

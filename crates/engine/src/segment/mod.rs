@@ -29,6 +29,7 @@ mod prove;
 mod reserve;
 pub mod space;
 pub mod stack;
+mod tables;
 pub mod taken;
 
 use crate::bits::BitSet;
@@ -40,7 +41,7 @@ use crate::format::record::{
     CHUNK_LEN, OWNER_METADATA, Record, SEGMENT_LEN, SLAB_LEN, SegmentRecord, SlabAt, TableRecord, TreeRecord,
     VdiskRecord,
 };
-use crate::limits::{CHUNKS_MAX, DISKS_MAX, VDISK_SIZE_MAX};
+use crate::limits::{DISKS_MAX, VDISK_SIZE_MAX};
 use crate::stripe::table::{Chunk, Place, Table};
 use crate::units::{ByteCount, DiskNo, SegmentNo, TableNo, VdiskNo};
 use ahead::Ahead;
@@ -63,8 +64,6 @@ pub struct Map {
     pub slab: ByteCount,
     /// Bytes that a checkpoint may have: those of the smallest checkpoint area.
     pub config_max: ByteCount,
-    /// Chunks of stripe tables for which there is memory.
-    pub chunks_max: u64,
     /// The most slabs that the disks that are there can have.
     pub slabs_max: BTreeMap<DiskNo, u32>,
     /// Bytes of the records of segments and chunks.
@@ -94,6 +93,10 @@ pub struct Map {
     touched: space::Touched,
     /// Tables that the opening had to count what is in use from.
     pub tables_counted: u64,
+    /// Places that tables map and that did not count as in use, until their pages were loaded.
+    pub unseen: BTreeSet<Place>,
+    /// Counts how often pages of stripe tables were asked for.
+    asked: u64,
     /// Stripes that become free when the log is durable up to the sequence number.
     freeing: VecDeque<(u64, Place)>,
     /// Stripes that are being read, how often, and whether they became free meanwhile.
@@ -182,7 +185,6 @@ impl Map {
         Map {
             slab,
             config_max: ByteCount(u64::MAX),
-            chunks_max: u64::MAX,
             slabs_max: BTreeMap::new(),
             bulk: 0,
             tree_pairs: 0,
@@ -198,6 +200,8 @@ impl Map {
             draining: Draining::default(),
             touched: space::Touched::default(),
             tables_counted: 0,
+            unseen: BTreeSet::new(),
+            asked: 0,
             freeing: VecDeque::new(),
             pins: BTreeMap::new(),
             ahead: Ahead::default(),
@@ -234,8 +238,8 @@ impl Map {
     }
 
     /// Applies a configuration record, as found in a checkpoint or in the log. Free space is not kept while records are
-    /// applied; call [`Map::recount`] after the last one. A chunk has no room for its entries before
-    /// [`Map::make_chunk_room`] or [`Map::prove_chunks`].
+    /// applied; call [`Map::recount`] after the last one. The pages of a chunk that a checkpoint has lie on the
+    /// disks; one that the log makes maps nothing yet.
     pub fn apply(&mut self, record: Record<'_>) -> Result<()> {
         match record {
             Record::Pool(next) => self.notes.next = next,
@@ -278,18 +282,7 @@ impl Map {
                 self.segments.remove(&id);
                 self.metadata.remove(&id);
             }
-            Record::Chunk(record) => {
-                if record.chunk >= CHUNKS_MAX {
-                    return fail!(Corrupt, "chunk {} of table {} is beyond all stripes", record.chunk, record.table);
-                }
-                if let Some(table) = self.tables.get_mut(&record.table) {
-                    table.chunks.entry(record.chunk).or_insert_with(|| {
-                        let mut chunk = Chunk::new(record.pages);
-                        chunk.versions = record.versions.map(u64::from);
-                        chunk
-                    });
-                }
-            }
+            Record::Chunk(record) => self.apply_chunk(record)?,
             Record::Tree(tree) => self.tree = Some(tree),
             Record::DiskDrop(no) => {
                 self.disks.remove(&no);
@@ -309,11 +302,11 @@ impl Map {
         Ok(())
     }
 
-    /// The chunk that a page of a stripe table is of, and which of its pages it is.
-    pub fn chunk_of(&mut self, id: PageId) -> Option<(&mut Chunk, usize)> {
+    /// The table that a page of a stripe table is of, its chunk there, and which of its pages it is.
+    pub fn chunk_of(&mut self, id: PageId) -> Option<(&mut Table, u32, u32)> {
         let table = self.tables.get_mut(&TableNo(id.owner)).filter(|_| id.kind == PageKind::Table)?;
-        let chunk = table.chunks.get_mut(&(id.number / CHUNK_PAGES))?;
-        Some((chunk, (id.number % CHUNK_PAGES) as usize))
+        let number = id.number / CHUNK_PAGES;
+        table.chunks.contains_key(&number).then_some((table, number, id.number % CHUNK_PAGES))
     }
 
     /// Works out what is free from what is in use ([`space`]), and proves invariant 1 on the way.

@@ -4,8 +4,7 @@
 //! Invariants
 //! 1. After [`Map::recount`] every number refers to something that exists, no number is given to two things, and the
 //!    next to be given out is free.
-//! 2. Memory for the entries of a chunk is taken only after its pages were proven to be its own, so never more than
-//!    what the metadata of the pool has on disks.
+//! 2. The pages of a chunk are proven to be its own before they are read.
 
 use super::Map;
 use crate::error::Result;
@@ -15,7 +14,7 @@ use crate::format::page::CHUNK_PAGES;
 use crate::format::page::PAGE_SUMS;
 use crate::format::record::{JobKind, OWNER_METADATA};
 use crate::limits::{DISKS_MAX, VDISK_SIZE_MAX};
-use crate::units::{BLOCK, DiskNo, TableNo};
+use crate::units::{BLOCK, DiskNo};
 use alloc::collections::BTreeSet;
 
 /// Numbers that are still to be given out, at least: a pool that has fewer has reached them by no counting.
@@ -123,24 +122,19 @@ impl Map {
         Ok(())
     }
 
-    /// Makes room for the chunks of a checkpoint, all of whose records were applied (invariant 2).
+    /// Proves the chunks of a checkpoint, all of whose records were applied (invariant 2).
     pub fn prove_chunks(&mut self) -> Result<()> {
         self.prove_references()?;
-        self.take_pages()?;
-        self.tables.values_mut().flat_map(|table| table.chunks.values_mut()).for_each(|chunk| chunk.make_room());
-        Ok(())
+        self.take_pages()
     }
 
-    /// Makes room for one chunk that the log has made.
-    pub fn make_chunk_room(&mut self, table: TableNo, number: u32) -> Result<()> {
+    /// Proves that the metadata segments of the moment may have room for the chunks, one of which the log has made.
+    pub fn prove_chunk_room(&self) -> Result<()> {
         let metadata = self.metadata_segments();
         let pages: u64 = metadata.map(|segment| segment.free.len() as u64).sum();
         let chunks: u64 = self.tables.values().map(|table| table.chunks.len() as u64).sum();
         if chunks > 2 * (pages / CHUNK_PAGES as u64) + CHUNKS_BESIDE {
             return fail!(Corrupt, "the log has {chunks} chunks of stripe tables, more than the metadata has room for");
-        }
-        if let Some(chunk) = self.tables.get_mut(&table).and_then(|table| table.chunks.get_mut(&number)) {
-            chunk.make_room();
         }
         Ok(())
     }

@@ -27,6 +27,9 @@ pub(super) struct Touched {
     leaving: BTreeSet<SegmentNo>,
     /// What a checkpoint has of segments is in the map: those that come now are new, and hold nothing yet.
     loaded: bool,
+    /// Places that changed hands while somebody watched, and how many do.
+    seen: BTreeSet<Place>,
+    watchers: u32,
 }
 
 /// What is wrong with the bits of a segment: the stripes of which they say the contrary of what the table says.
@@ -70,6 +73,9 @@ impl Map {
     /// Notes whether a table maps this place.
     pub(super) fn note_use(&mut self, place: Place, used: bool) {
         let index = place.index as usize;
+        if self.touched.watchers > 0 {
+            self.touched.seen.insert(place);
+        }
         let Some(segment) = self.segments.get_mut(&place.segment) else { return };
         if index >= segment.mapped.len() || segment.mapped.contains(index) == used {
             return;
@@ -119,6 +125,11 @@ impl Map {
         self.segments.values_mut().filter(|found| found.record.owner == table).for_each(|found| found.told = false);
     }
 
+    /// Whether all that the checkpoint has was applied: what comes now is new.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.touched.loaded
+    }
+
     /// All that the checkpoint has of segments was applied.
     pub fn space_loaded(&mut self) {
         self.touched.loaded = true;
@@ -144,17 +155,9 @@ impl Map {
         untold.map(|found| found.record.owner).collect()
     }
 
-    /// Works out which stripes are free from the bits of their segments; those that nobody can tell are counted first.
+    /// Works out which stripes are free from the bits of their segments, all of which are known.
     pub(super) fn take_mapped(&mut self) -> Result<()> {
-        for table in self.untold() {
-            self.count_untold(table)?;
-            self.tables_counted += 1;
-        }
-        if cfg!(debug_assertions)
-            && let Some(found) = self.contradictions().first()
-        {
-            return fail!(Corrupt, "tables and segments contradict each other: {found:?}");
-        }
+        self.prove_loaded()?;
         self.tables.values_mut().for_each(|table| table.mapped = 0);
         for segment in self.segments.values_mut().filter(|found| found.record.owner != OWNER_METADATA) {
             segment.told = true;
@@ -167,17 +170,19 @@ impl Map {
         Ok(())
     }
 
-    /// Counts what a table maps in those of its segments that nobody can tell.
-    fn count_untold(&mut self, id: TableNo) -> Result<()> {
-        let ours = self.segments.values().filter(|found| !found.told && found.record.owner == id);
-        let untold: BTreeSet<SegmentNo> = ours.map(|found| found.record.id).collect();
-        for segment in &untold {
-            let mapped = &mut self.segments.get_mut(segment).expect("just listed").mapped;
-            *mapped = BitSet::empty(mapped.len());
-            self.touched.now.insert(*segment);
+    /// Begins to count what a table maps in those of its segments that nobody can tell.
+    pub fn begin_count(&mut self, table: TableNo) {
+        self.tables_counted += 1;
+        for segment in self.segments.values_mut().filter(|found| !found.told && found.record.owner == table) {
+            segment.mapped = BitSet::empty(segment.mapped.len());
+            self.touched.now.insert(segment.record.id);
         }
+    }
+
+    /// Counts what a table says of these stripes, whose pages are in memory.
+    pub fn count(&mut self, id: TableNo, stripes: Range<u64>) -> Result<()> {
         let Some(table) = self.tables.get(&id) else { return Ok(()) };
-        for (stripe, place) in table.mapped_from(0) {
+        for (stripe, place) in table.mapped_in(stripes) {
             let index = place.index as usize;
             let segment = self.segments.get_mut(&place.segment).filter(|segment| segment.record.owner == id);
             let Some(segment) = segment.filter(|segment| index < segment.mapped.len()) else {
@@ -192,6 +197,14 @@ impl Map {
             segment.mapped.insert(index..index + 1);
         }
         Ok(())
+    }
+
+    /// What a table says of its segments that nobody can tell is lost in part: all of them count as in use.
+    pub fn take_untold(&mut self, table: TableNo) {
+        for segment in self.segments.values_mut().filter(|found| !found.told && found.record.owner == table) {
+            let len = segment.mapped.len();
+            segment.mapped.insert(0..len);
+        }
     }
 
     /// Puts right what the bits of a segment say contrary to its table. Returns records, as [`Map::free`] does.
@@ -215,28 +228,36 @@ impl Map {
         if used || is_free { Vec::new() } else { self.free(place) }
     }
 
-    /// Where the bits of segments and the tables contradict each other.
-    pub fn contradictions(&self) -> Vec<Contradiction> {
-        let mut seen: BTreeMap<SegmentNo, BitSet> = BTreeMap::new();
-        let mut found = Vec::new();
-        for table in self.tables.values() {
-            for (_, place) in table.mapped_from(0) {
-                let index = place.index as usize;
-                let ours = self.segments.get(&place.segment).filter(|segment| segment.record.owner == table.record.id);
-                let Some(segment) = ours.filter(|segment| index < segment.mapped.len()) else { continue };
-                let seen = seen.entry(place.segment).or_insert_with(|| BitSet::empty(segment.mapped.len()));
-                seen.insert(index..index + 1);
-            }
+    /// Notes from now on which places tables map anew or let go of, or no more.
+    pub fn watch_space(&mut self, watches: bool) {
+        self.touched.watchers = if watches { self.touched.watchers + 1 } else { self.touched.watchers - 1 };
+        if self.touched.watchers == 0 {
+            self.touched.seen.clear();
         }
-        for segment in self.segments.values().filter(|found| found.record.owner != OWNER_METADATA) {
+    }
+
+    /// Where the bits of the segments of a table contradict `seen`, which is what its pages said, but for places that
+    /// changed hands meanwhile.
+    pub fn contradictions(&self, table: TableNo, seen: &BTreeMap<SegmentNo, BitSet>) -> Vec<Contradiction> {
+        let mut found = Vec::new();
+        for segment in self.segments.values().filter(|found| found.record.owner == table) {
             let (none, id) = (BitSet::empty(segment.mapped.len()), segment.record.id);
             let seen = seen.get(&id).unwrap_or(&none);
             let differs = (0..seen.len()).filter(|index| seen.contains(*index) != segment.mapped.contains(*index));
-            found.extend(differs.map(|index| {
-                let place = Place::at(id, index as u32);
-                if seen.contains(index) { Contradiction::Unseen(place) } else { Contradiction::Idle(place) }
+            let places = differs.map(|index| Place::at(id, index as u32));
+            found.extend(places.filter(|place| !self.touched.seen.contains(place)).map(|place| {
+                if seen.contains(place.index as usize) {
+                    Contradiction::Unseen(place)
+                } else {
+                    Contradiction::Idle(place)
+                }
             }));
         }
         found
+    }
+
+    /// Whether a place changed hands since it is watched ([`Map::watch_space`]).
+    pub fn changed_hands(&self, place: Place) -> bool {
+        self.touched.seen.contains(&place)
     }
 }

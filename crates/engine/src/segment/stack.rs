@@ -9,7 +9,9 @@
 //!    settled: one whose record cannot be withdrawn any more. The record of the unmapping follows that one in the log.
 //! 2. An older table is dropped only when it maps nothing, has no packed stripes, and all of its segments are given
 //!    back.
-//! 3. What is unmapped in the newest table above something that an older one has becomes zero, in the same record.
+//! 3. All pages of the tables of a stack are in memory: whoever puts a table on top holds those of the one below, an
+//!    opening loads them, and none of them is evicted.
+//! 4. What is unmapped in the newest table above something that an older one has becomes zero, in the same record.
 
 use super::Map;
 use crate::error::Result;
@@ -20,6 +22,7 @@ use crate::mutant::{self, Mutant};
 use crate::segment::fine::UNIT;
 use crate::stripe::table::{Entry, Table};
 use crate::units::{DiskNo, SegmentNo, TableNo, VdiskNo};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -72,6 +75,12 @@ impl Map {
         Ok(table)
     }
 
+    /// The tables of virtual disks that have several: all of their pages stay in memory.
+    pub fn stacked(&self) -> BTreeSet<TableNo> {
+        let stacks = self.vdisks.values().filter(|vdisk| vdisk.tables.len() > 1);
+        stacks.flat_map(|vdisk| vdisk.tables.iter().copied()).collect()
+    }
+
     /// The older tables of the stack whose newest one is `table`, the newest of them first.
     pub fn older(&self, table: TableNo) -> &[TableNo] {
         let of = self.vdisks.values().find(|vdisk| vdisk.tables.first() == Some(&table));
@@ -89,7 +98,7 @@ impl Map {
     pub fn next_below(&self, tables: &[TableNo], from: u64, end: u64) -> Option<Below> {
         let next = |table: &TableNo| {
             let len = self.data_len(*table);
-            let mapped = self.tables[table].mapped_before(from / len, end / len).next().map(|(stripe, _)| stripe);
+            let mapped = self.tables[table].mapped_in(from / len..end.div_ceil(len)).next().map(|(stripe, _)| stripe);
             let fine = self.fine(*table).and_then(|fine| fine.next(from / len * (len / UNIT)));
             let stripe = mapped.into_iter().chain(fine.map(|unit| unit / (len / UNIT))).min()?;
             Some(Below { table: *table, stripe, range: stripe * len..(stripe + 1) * len })

@@ -9,7 +9,6 @@
 
 use super::follow::RECENT_MAX;
 use super::{Store, Tuning};
-use crate::stripe::table::CHUNK_BYTES;
 use crate::sync::Signal;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -25,8 +24,6 @@ pub enum Keeping {
     Waits,
     /// What is over it is dropped, or written away, soon.
     Trims,
-    /// Whoever wants more is refused.
-    Refuses,
     /// It is counted only.
     Counts,
 }
@@ -251,15 +248,8 @@ impl Store {
         all.push(BudgetInfo { name: "read ahead", keeping: Keeping::Trims, limit, used, peak });
         let (used, peak, limit) = self.traffic.spare.memory();
         all.push(BudgetInfo { name: "buffers for reads", keeping: Keeping::Trims, limit, used, peak });
-        let tables = self.map.borrow().chunks() * CHUNK_BYTES;
-        // Tables never shrink while a pool is open.
-        all.push(BudgetInfo {
-            name: "stripe tables",
-            keeping: Keeping::Refuses,
-            limit: self.tuning.table_memory,
-            used: tables,
-            peak: tables,
-        });
+        let ((used, peak), limit) = (self.table_memory(), self.tuning.table_memory);
+        all.push(BudgetInfo { name: "stripe tables", keeping: Keeping::Trims, limit, used, peak });
         let (used, peak) = (self.map.borrow().fine_takes().memory, self.map.borrow().fine_peak);
         let limit = self.tuning.fine_memory;
         all.push(BudgetInfo { name: "packed units", keeping: Keeping::Trims, limit, used, peak });

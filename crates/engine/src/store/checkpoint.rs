@@ -158,6 +158,7 @@ impl Store {
         }
         *self.meta.homes.borrow_mut() = homes;
         self.pages_written(pages, true);
+        self.trim_tables();
         if !whole {
             self.map.borrow_mut().space_written();
         }

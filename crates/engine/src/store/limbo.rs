@@ -384,10 +384,11 @@ impl Store {
     async fn commit_anew(&self, key: (TableNo, u64)) -> Result<()> {
         let Some(place) = self.map.borrow().limbo.get(&key).copied() else { return Ok(()) };
         let Some(target) = Target::new(self, place) else { return Ok(()) };
+        let (table, stripe) = key;
+        let _held = self.load_table(table, stripe..stripe + 1).await?;
         let sums = self.sums_of(&target).await?;
         // No await from here on.
         let Some(Withdrawn { mut fresh, .. }) = self.limbo.withdrawn.borrow_mut().remove(&key) else { return Ok(()) };
-        let (table, stripe) = key;
         let record = commit_record(table, stripe, place, fresh.retires, &sums);
         let seq = self.log.append(&record);
         let mut map = self.map.borrow_mut();

@@ -90,6 +90,8 @@ pub struct Store {
     pub log: Log,
     /// Checksum pages.
     pub pages: Pages,
+    /// Which pages of stripe tables are needed.
+    pub tables: table_pages::TablePages,
     /// The tree, and which pages are its.
     pub meta: meta::Meta,
     /// Labels and membership.

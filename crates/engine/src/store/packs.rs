@@ -108,6 +108,19 @@ impl Store {
         }
     }
 
+    /// Brings the tables of packed stripes, and those of stacks, into memory, where they stay.
+    pub async fn load_kept_tables(&self) -> Result<()> {
+        let kept: Vec<TableNo> = {
+            let map = self.map.borrow();
+            let packs = map.tables.values().filter(|table| table.record.packs.is_some());
+            packs.map(|table| table.record.id).chain(map.stacked()).collect()
+        };
+        for table in kept {
+            self.load_whole_table(table).await?;
+        }
+        Ok(())
+    }
+
     /// Records below `durable` are the truth: what they replaced is void.
     pub(super) fn settle_packs(&self, durable: u64) {
         self.map.borrow_mut().settle_fine(durable);

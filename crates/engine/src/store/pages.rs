@@ -333,10 +333,11 @@ impl Store {
         self.pages.shrink(self.tuning.sheet_memory);
     }
 
-    /// Whether so much of the memory for checksum pages is dirty that a checkpoint is due: dirty pages cannot be
-    /// dropped.
+    /// Whether so much of the memory for checksum pages, or for stripe tables, is dirty that a checkpoint is due: dirty
+    /// pages cannot be dropped.
     pub fn has_too_many_dirty_pages(&self) -> bool {
-        self.pages.dirty.get() as u64 * BLOCK > (self.tuning.sheet_memory / 2).max(DIRTY_MIN)
+        let too_many = self.has_too_many_dirty_tables();
+        too_many || self.pages.dirty.get() as u64 * BLOCK > (self.tuning.sheet_memory / 2).max(DIRTY_MIN)
     }
 
     /// The newest sound image of a page on the current disks. Copies that lack it are brought up to date on the way;
@@ -501,14 +502,12 @@ impl Store {
     /// These pages were written, and are durable if `safe`; else they are dirty again.
     pub fn pages_written(&self, ids: &[PageId], safe: bool) {
         self.pages.arrived(ids, safe);
-        if safe {
-            return;
-        }
         let mut map = self.map.borrow_mut();
         for id in ids.iter().filter(|id| id.kind == PageKind::Table) {
-            if let Some((chunk, page)) = map.chunk_of(*id) {
-                chunk.dirty |= 1 << page;
-                chunk.versions[page] = same_slot(chunk.versions[page]);
+            let Some((table, number, page)) = map.chunk_of(*id) else { continue };
+            match safe {
+                true => table.has_left(number, page),
+                false => table.is_behind(number, page, same_slot(table.chunks[&number].versions[page as usize])),
             }
         }
     }
@@ -552,19 +551,20 @@ impl Store {
         let lineage = self.labels.lineage.borrow();
         for (owner, table) in self.map.borrow_mut().tables.range_mut(from.0..) {
             let first = if *owner == from.0 { from.1 } else { 0 };
-            for (number, chunk) in table.chunks.range_mut(first..).filter(|(_, chunk)| chunk.dirty != 0) {
+            let dirty = table.chunks.range(first..).filter(|(_, chunk)| chunk.dirty != 0);
+            let dirty: Vec<(u32, u32, PageRun)> =
+                dirty.map(|(number, chunk)| (*number, chunk.dirty, chunk.pages)).collect();
+            for (number, mut left, run) in dirty {
                 if images.len() >= max {
-                    return (images, Some((*owner, *number)));
+                    return (images, Some((*owner, number)));
                 }
-                while chunk.dirty != 0 {
-                    let page = chunk.dirty.trailing_zeros();
-                    chunk.dirty &= chunk.dirty - 1;
-                    chunk.versions[page as usize] += 1;
-                    let version = chunk.versions[page as usize];
-                    let id = table_page(*owner, *number, page);
-                    let entries = zerocopy::IntoBytes::as_bytes(chunk.page(page));
-                    let block = page::encode(self.id, &lineage, id, version, entries);
-                    images.push(Image { id, home: (chunk.pages, page), version, block });
+                while left != 0 {
+                    let page = left.trailing_zeros();
+                    left &= left - 1;
+                    let Some((version, entries)) = table.take_image(number, page) else { continue };
+                    let id = table_page(*owner, number, page);
+                    let block = page::encode(self.id, &lineage, id, version, zerocopy::IntoBytes::as_bytes(entries));
+                    images.push(Image { id, home: (run, page), version, block });
                 }
             }
         }

@@ -23,7 +23,8 @@ use crate::format::record::{PageRun, SlabAt};
 use crate::io::Buf;
 use crate::mutant::{self, Mutant};
 use crate::segment::PAGE_PAIR;
-use crate::units::{BLOCK, DiskNo, SegmentNo};
+use crate::stripe::table::Table;
+use crate::units::{BLOCK, DiskNo, SegmentNo, TableNo};
 
 /// How the proof of a page ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +49,7 @@ impl Store {
     pub async fn prove_page(&self, id: PageId, home: (PageRun, u32), mends: bool) -> Result<Proof> {
         let _used = self.pages.using(id);
         let _slabs = self.map.borrow().segments.get(&home.0.segment).map(|segment| segment.record.slabs.clone());
-        let least = self.least_version(id, mends).await;
+        let least = self.least_version(id, mends).await.max(self.table_version(id));
         let (copies, found) = self.read_copies(id, home, least, true).await;
         if let Some((at, _)) = copies.iter().zip(&found).find(|(_, found)| matches!(found, Copied::Late)) {
             return Ok(Proof::Late(at.disk));
@@ -63,7 +64,7 @@ impl Store {
                 }
                 return Ok(Proof::Behind { awaited });
             }
-            None if certain && best < least => {
+            None if certain && best < least && id.kind == PageKind::Sheet => {
                 if mends {
                     // What the page held is lost, and known as that once it is in memory.
                     let first = u64::from(id.number) * PAGE_SUMS as u64;
@@ -72,7 +73,7 @@ impl Store {
                 }
                 return Ok(Proof::Behind { awaited: false });
             }
-            None if !certain => {
+            None if !certain || best < least => {
                 let (PageId { kind, owner, number }, copies) = (id, copies.len());
                 return fail!(
                     Lost,
@@ -126,7 +127,13 @@ impl Store {
                 && !mutant::active(Mutant::LateCopyForgotten)
             {
                 self.metadata_healed(no, "metadata page");
-                self.write_again(id);
+                if id.kind == PageKind::Table {
+                    let (table, page) = (TableNo(id.owner), id.number);
+                    let _held = self.load_table(table, Table::stripes_of(page)).await;
+                    self.write_again(id);
+                } else {
+                    self.write_again(id);
+                }
             }
         }
         self.heal_tree_suspects().await;
@@ -150,14 +157,21 @@ impl Store {
         let _ = self.disk_write(at.disk, self.slab_offset(at, pair + first), slices).await;
     }
 
+    /// The version of the last image of a page of a stripe table that is not in memory; 0: it is, or is another one.
+    fn table_version(&self, id: PageId) -> u64 {
+        let absent = self.map.borrow().absent_page(TableNo(id.owner), id.number);
+        absent.filter(|_| id.kind == PageKind::Table).map_or(0, |(_, version)| version)
+    }
+
     /// The version of the last image that was written of a page, and whether another one is due, if it is in memory.
     fn page_written(&self, id: PageId) -> Option<(u64, bool)> {
         match id.kind {
             PageKind::Sheet => self.pages.written(id),
             PageKind::Table => {
                 let mut map = self.map.borrow_mut();
-                let (chunk, page) = map.chunk_of(id)?;
-                Some((chunk.versions[page], chunk.dirty >> page & 1 == 1))
+                let (table, number, page) = map.chunk_of(id)?;
+                let chunk = &table.chunks[&number];
+                chunk.is_there(page).then(|| (chunk.versions[page as usize], chunk.dirty >> page & 1 == 1))
             }
         }
     }
@@ -167,8 +181,8 @@ impl Store {
         match id.kind {
             PageKind::Sheet => self.pages.soil(id),
             PageKind::Table => {
-                if let Some((chunk, page)) = self.map.borrow_mut().chunk_of(id) {
-                    chunk.dirty |= 1 << page;
+                if let Some((table, number, page)) = self.map.borrow_mut().chunk_of(id) {
+                    table.soil(number, page);
                 }
             }
         }

@@ -16,26 +16,29 @@
 
 use super::landed::LandedIndex;
 use super::page_place::table_page;
+use super::table_pages::For;
 use super::{Store, join};
 use crate::error::Result;
 use crate::fail;
 use crate::format::batch::{BATCH_HEAD, BatchHead, decode_head, verify};
 use crate::format::label::Anchor;
 use crate::format::page::{CHUNK_ENTRIES, CHUNK_PAGES};
-use crate::format::record::{self, ChunkRecord, CommitRecord, LandedRecord, Record, UnmapRecord};
+use crate::format::record::{self, ChunkRecord, CommitRecord, LandedRecord, Record};
 use crate::io::{Buf, DiskError};
 use crate::limits::CHUNKS_MAX;
 use crate::log::{BatchInfo, Touched};
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::{Place, Table};
 use crate::units::{BLOCK, ByteCount, DiskNo, TableNo, VdiskNo};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Stripes whose checksums are brought up to date at once.
 const SUMS_AT_ONCE: usize = 64;
+/// Changes of stripe tables that are applied at once.
+const CHANGES_AT_ONCE: usize = 256;
 
 /// What a replay found.
 #[derive(Default)]
@@ -63,10 +66,20 @@ pub struct Landed {
 /// The checksums of a stripe, and whose it is: its table, and its number there.
 type Sums = ((TableNo, u64), Vec<u32>);
 
+/// What a record of the log says of stripes of a table, from `first` on.
+enum Change {
+    /// The first one is here now.
+    Moved(Place),
+    /// This many are nowhere, or zero.
+    Unmapped { count: u64, zero: bool },
+}
+
 /// What a replay has gathered on its way.
 #[derive(Default)]
 struct Redo {
     landed: LandedIndex,
+    /// What changed in stripe tables, in its order.
+    changes: Vec<(TableNo, u64, Change)>,
     /// The checksums of the stripes that were committed, for the checksum pages.
     sums: BTreeMap<Place, Sums>,
     /// Chunks that no checkpoint knows.
@@ -107,6 +120,7 @@ impl Store {
             chain = head.crc;
         }
         self.redo_pages(redo.sums, redo.chunks).await?;
+        self.redo_changes(redo.changes).await?;
         found.landed = redo.landed.into_landed();
         found.torn = self.prove_end(position, number).await?;
         self.log.resume(batches, position, number, chain, seq);
@@ -126,14 +140,18 @@ impl Store {
             Record::Commit(commit) => {
                 self.retire(landed, commit.table, commit.stripe, 1, commit.retires);
                 self.redo_fine(commit.table, commit.stripe, 1);
-                if all { self.redo_commit(commit, &mut redo.sums) } else { Ok(()) }
+                if all { self.redo_commit(commit, redo) } else { Ok(()) }
             }
             Record::Unmap(unmap) => {
                 self.retire(landed, unmap.table, unmap.first, unmap.count, unmap.retires);
                 self.redo_fine(unmap.table, unmap.first, unmap.count);
                 self.map.borrow_mut().pack_unmapped(unmap.table, unmap.first, unmap.count);
                 if all {
-                    self.redo_unmap(unmap);
+                    redo.changes.push((
+                        unmap.table,
+                        unmap.first,
+                        Change::Unmapped { count: unmap.count, zero: unmap.zero },
+                    ));
                 }
                 Ok(())
             }
@@ -166,7 +184,7 @@ impl Store {
         if !self.map.borrow().has_chunk(chunk.table, chunk.chunk) {
             return Ok(()); // its table was dropped by a later record, and the configuration read first knows that already
         }
-        self.map.borrow_mut().make_chunk_room(chunk.table, chunk.chunk)?;
+        self.map.borrow().prove_chunk_room()?;
         fresh.push(chunk);
         Ok(())
     }
@@ -180,9 +198,9 @@ impl Store {
         landed.retire(vdisk.id, range, retires);
     }
 
-    fn redo_commit(&self, commit: CommitRecord<'_>, sums: &mut BTreeMap<Place, Sums>) -> Result<()> {
+    fn redo_commit(&self, commit: CommitRecord<'_>, redo: &mut Redo) -> Result<()> {
         let place = Place { segment: commit.segment, index: commit.index, birth: commit.birth };
-        let mut map = self.map.borrow_mut();
+        let map = self.map.borrow();
         // The table was dropped by a later record, and the configuration read first knows that already.
         let Some(table) = map.tables.get(&commit.table) else { return Ok(()) };
         if commit.stripe / CHUNK_ENTRIES >= CHUNKS_MAX as u64 {
@@ -192,14 +210,14 @@ impl Store {
             return fail!(Corrupt, "stripe {} of table {} is committed without a chunk", commit.stripe, commit.table);
         }
         let expected = table.record.layout.stripe_sums();
-        map.remap(commit.table, commit.stripe, Some(place));
+        redo.changes.push((commit.table, commit.stripe, Change::Moved(place)));
         let Some(segment) = map.segments.get(&commit.segment) else { return Ok(()) };
         if commit.sums.len() != expected || commit.index >= map.indexes(&segment.record) {
             return fail!(Corrupt, "a commit to {place:?} does not fit its segment");
         }
         // Both, or the entry would keep the birth of what lay there before.
-        sums.remove(&place);
-        sums.insert(place, ((commit.table, commit.stripe), commit.sums.into_owned()));
+        redo.sums.remove(&place);
+        redo.sums.insert(place, ((commit.table, commit.stripe), commit.sums.into_owned()));
         Ok(())
     }
 
@@ -235,11 +253,41 @@ impl Store {
         Ok(())
     }
 
-    fn redo_unmap(&self, unmap: UnmapRecord) {
-        let mut map = self.map.borrow_mut();
-        if map.tables.contains_key(&unmap.table) {
-            map.remap_all(unmap.table, unmap.first..unmap.first.saturating_add(unmap.count), unmap.zero);
+    /// Brings the stripe tables up to what the log says. A page of which the log says something, and that cannot be
+    /// read, ends the opening: what it would say from now on is older than what was flushed.
+    async fn redo_changes(&self, changes: Vec<(TableNo, u64, Change)>) -> Result<()> {
+        for group in changes.chunks(CHANGES_AT_ONCE) {
+            let moved = group.iter().filter(|(.., change)| matches!(change, Change::Moved(_)));
+            let pages: BTreeSet<(TableNo, u32)> =
+                moved.map(|(table, first, _)| (*table, Table::pages_of(&(*first..*first + 1)).start)).collect();
+            let loads =
+                pages.into_iter().map(|(table, page)| self.load_pages(table, Table::stripes_of(page), For::Replay));
+            let _held = join(loads).await.into_iter().collect::<Result<Vec<_>>>()?;
+            for (table, first, change) in group {
+                match change {
+                    // A later record may have dropped the table.
+                    Change::Moved(place) if self.map.borrow().has_chunk(*table, Table::chunk_of(*first)) => {
+                        self.map.borrow_mut().remap(*table, *first, Some(*place));
+                    }
+                    Change::Moved(_) => {}
+                    Change::Unmapped { count, zero } => {
+                        self.redo_unmap(*table, *first..first.saturating_add(*count), *zero).await?;
+                    }
+                }
+            }
         }
+        Ok(())
+    }
+
+    async fn redo_unmap(&self, table: TableNo, stripes: Range<u64>, zero: bool) -> Result<()> {
+        let mut from = stripes.start;
+        while let Some(page) = self.next_page(table, from).filter(|page| page.start < stripes.end) {
+            let within = page.start..page.end.min(stripes.end);
+            let _held = self.load_pages(table, within.clone(), For::Replay).await?;
+            self.map.borrow_mut().remap_all(table, within, zero);
+            from = page.end;
+        }
+        Ok(())
     }
 
     /// The batch with this number at this position, from any log disk that has it; the others get it.

@@ -42,7 +42,7 @@ pub struct Tuning {
     pub move_memory: u64,
     /// Bytes of reads of clients under way before others wait, and of writes.
     pub request_memory: u64,
-    /// Bytes of stripe tables in memory: writes to places that need more of them are refused.
+    /// Bytes of pages of stripe tables kept in memory.
     pub table_memory: u64,
     /// How much of a virtual disk may lie in packed stripes, in thousandths of its size; 0: nothing is packed.
     pub fine_share: u64,

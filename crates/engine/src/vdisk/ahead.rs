@@ -123,6 +123,10 @@ impl Vdisk {
         let data_len = layout.data_len().0;
         let mut parts = Vec::new();
         for stripe in stripes.clone() {
+            // Whoever reads there has the page of the table in memory before.
+            if !self.store.map.borrow().tables[&self.table()].is_there(stripe) {
+                return (parts, stripe);
+            }
             let in_flight = self.in_flight(stripe).is_some();
             let place = self.store.map.borrow().place_of(self.table(), stripe);
             let Some(place) = place.filter(|place| !in_flight && self.store.map.borrow().ahead.get(*place).is_none())

@@ -36,7 +36,7 @@ impl Vdisk {
         for edge in self.edges(offset, len, whole) {
             self.check_there()?;
             for (stripe, at, bytes) in self.pieces(VirtualOffset(edge.start), (edge.end - edge.start) as usize) {
-                unmapped |= !self.reads_zeros(stripe) && self.give_back(stripe, at..at + bytes.len()).await?;
+                unmapped |= !self.reads_zeros(stripe).await? && self.give_back(stripe, at..at + bytes.len()).await?;
             }
         }
         if fua && unmapped { self.store.make_durable(self.store.log.seq()).await } else { Ok(()) }
@@ -59,7 +59,7 @@ impl Vdisk {
         self.check_there()?;
         let zeros = vec![0; ZEROS];
         for (stripe, at, bytes) in self.pieces(VirtualOffset(range.start), (range.end - range.start) as usize) {
-            if !keep && (self.reads_zeros(stripe) || self.give_back(stripe, at..at + bytes.len()).await?) {
+            if !keep && (self.reads_zeros(stripe).await? || self.give_back(stripe, at..at + bytes.len()).await?) {
                 continue;
             }
             let mut done = 0;
@@ -74,12 +74,15 @@ impl Vdisk {
     }
 
     /// Whether nothing is where `stripe` would be: it reads as zeros.
-    fn reads_zeros(&self, stripe: u64) -> bool {
+    async fn reads_zeros(&self, stripe: u64) -> Result<bool> {
+        self.check_there()?;
+        let _held = self.load_or_wait(stripe..stripe + 1).await?;
+        self.check_there()?;
         let (map, len) = (self.store.map.borrow(), self.layout().data_len().0);
-        !self.stripes.borrow().contains_key(&stripe)
+        Ok(!self.stripes.borrow().contains_key(&stripe)
             && map.place_of(self.table(), stripe).is_none()
             && !map.has_fine(self.table(), stripe)
-            && (map.is_zero(self.table(), stripe) || !self.lies_below(VirtualOffset(stripe * len), len))
+            && (map.is_zero(self.table(), stripe) || !self.lies_below(VirtualOffset(stripe * len), len)))
     }
 
     /// Unmaps `stripe` if its buffer is whole and nothing but zeros that nobody wrote. Says whether it was.
@@ -105,6 +108,14 @@ impl Vdisk {
     ) -> Result<bool> {
         let landed = self.with_filling(stripe, |buffer| buffer.landed.oldest().is_some()).unwrap_or(false);
         let room = if landed { Room::Destage } else { Room::Commit };
+        let _held = match self.load_places(stripe..stripe + 1).await {
+            Ok(held) => held,
+            // It stays what it is: whoever needs to know its place is told.
+            Err(_) => return Ok(false),
+        };
+        if self.removed.get() {
+            return Ok(false);
+        }
         self.store.log.reserve_unless(RECORD_LEN, room, admitted).await?;
         // Somebody may have written into it meanwhile.
         let still = so() && self.in_flight(stripe).is_none() && !self.removed.get();
@@ -136,30 +147,45 @@ impl Vdisk {
 
     /// Unmaps stripes, buffers included. Returns whether there was anything to forget.
     async fn unmap(&self, stripes: Range<u64>) -> Result<bool> {
-        if stripes.is_empty() {
-            return Ok(false);
+        let (mut unmapped, mut from) = (false, stripes.start);
+        while from < stripes.end {
+            self.check_there()?;
+            // No more of it than one page of the table tells of, or than there is none for.
+            let page = self.store.next_page(self.table(), from);
+            let until = page.map_or(stripes.end, |page| if page.start > from { page.start } else { page.end });
+            let part = from..until.min(stripes.end);
+            from = part.end;
+            // The record needs its room in the log like any other, or a flood of discards would fill it.
+            self.store.log.reserve_unless(RECORD_LEN, Room::Commit, || self.check_flows()).await?;
+            let done = self.unmap_now(part).await;
+            self.store.log.unreserve(RECORD_LEN);
+            unmapped |= done?;
         }
-        // The record needs its room in the log like any other, or a flood of discards would fill it.
-        self.store.log.reserve_unless(RECORD_LEN, Room::Commit, || self.check_flows()).await?;
-        let unmapped = self.unmap_now(stripes).await;
-        self.store.log.unreserve(RECORD_LEN);
-        unmapped
+        Ok(unmapped)
     }
 
     async fn unmap_now(&self, stripes: Range<u64>) -> Result<bool> {
         let in_flight =
             || self.stripes.borrow().range(stripes.clone()).any(|(_, gathering)| gathering.in_flight.is_some());
-        while in_flight() {
-            self.check_flows()?;
-            self.moved.changed().await;
-        }
+        let _held = loop {
+            while in_flight() {
+                self.check_flows()?;
+                self.moved.changed().await;
+            }
+            self.check_there()?;
+            let held = self.load_or_wait(stripes.clone()).await?;
+            if !in_flight() {
+                break held;
+            }
+        };
         self.store.check_writable()?;
         self.check_there()?;
         // No await from here on.
         self.forget(stripes)
     }
 
-    /// The rest of it: synchronous, and none of the stripes is in flight. Returns whether there was anything to forget.
+    /// The rest of it: synchronous, none of the stripes is in flight, and what the tables say of them is in memory.
+    /// Returns whether there was anything to forget.
     fn forget(&self, stripes: Range<u64>) -> Result<bool> {
         let table = self.table();
         let zero = self.zeros_in(stripes.clone());
@@ -168,10 +194,10 @@ impl Vdisk {
         let dropped = self.drop_buffers(stripes.clone());
         let mapped: BTreeSet<u64> = {
             let map = self.store.map.borrow();
-            let mapped = map.tables[&table].mapped_from(stripes.start).map(|(stripe, _)| stripe);
+            let mapped = map.tables[&table].mapped_in(stripes.clone()).map(|(stripe, _)| stripe);
             let in_limbo =
                 map.limbo.range((table, stripes.start)..(table, stripes.end)).map(|((_, stripe), _)| *stripe);
-            mapped.take_while(|stripe| *stripe < stripes.end).chain(in_limbo).collect()
+            mapped.chain(in_limbo).collect()
         };
         let some_fine = self.store.map.borrow().has_fine_in(table, stripes.clone());
         if mapped.is_empty() && !dropped && !some_fine && zero.is_empty() {
@@ -216,7 +242,7 @@ impl Vdisk {
             let mut records = Vec::new();
             let made = {
                 let mut map = self.store.map.borrow_mut();
-                map.check_table_memory(table, at).and_then(|()| map.ensure_chunk(table, at, &mut records))
+                map.ensure_chunk(table, at, &mut records)
             };
             self.store.append_all(records);
             made?;

@@ -120,7 +120,12 @@ impl Vdisk {
     pub(super) async fn lift(self: &Rc<Self>, stripes: &[u64], by: By) -> usize {
         let mut lifted = Vec::new();
         for stripe in stripes {
-            lifted.extend(self.open_for_lift(*stripe));
+            if self.removed.get() {
+                break;
+            }
+            if let Ok(_held) = self.load_places(*stripe..*stripe + 1).await {
+                lifted.extend(self.open_for_lift(*stripe));
+            }
         }
         let bytes = self.read_lifted(&lifted).await;
         let mut whole = Vec::new();

@@ -36,10 +36,12 @@ struct WriteCase {
 
 impl Vdisk {
     /// The plan for reading a range as things stand now, line by line.
-    pub fn explain_read(&self, offset: VirtualOffset, len: usize) -> Result<Vec<String>> {
+    pub async fn explain_read(&self, offset: VirtualOffset, len: usize) -> Result<Vec<String>> {
         self.admit(offset, len)?;
         let mut lines = Vec::new();
         for (stripe, at, range) in self.pieces(offset, len) {
+            let _held = self.load_places(stripe..stripe + 1).await?;
+            self.check_there()?;
             lines.push(format!("stripe {stripe}, bytes {at} to {}", at + range.len()));
             let within = at..at + range.len();
             let holes = self.holes_in_memory(stripe);
@@ -63,10 +65,12 @@ impl Vdisk {
     }
 
     /// What writing a range would do as things stand now, line by line.
-    pub fn explain_write(&self, offset: VirtualOffset, len: usize) -> Result<Vec<String>> {
+    pub async fn explain_write(&self, offset: VirtualOffset, len: usize) -> Result<Vec<String>> {
         self.admit_write(offset, len)?;
         let mut lines = Vec::new();
         for (stripe, at, range) in self.pieces(offset, len) {
+            let _held = self.load_places(stripe..stripe + 1).await?;
+            self.check_there()?;
             let range = at..at + range.len();
             lines.push(format!("stripe {stripe}, bytes {} to {}", range.start, range.end));
             let holes = self.holes_in_memory(stripe);

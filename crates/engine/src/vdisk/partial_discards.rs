@@ -100,6 +100,10 @@ impl Vdisk {
         if self.has_fine_in(stripe, &rest) {
             return false;
         }
+        let Ok(_held) = self.load_places(stripe..stripe + 1).await else { return false };
+        if self.removed.get() {
+            return false;
+        }
         let place = self.store.map.borrow().place_of(self.table(), stripe);
         let Some(target) = place.and_then(|place| Target::new(&self.store, place)) else { return place.is_none() };
         // Pinned: the stripe stays where it is, and the pages of its checksums with it.

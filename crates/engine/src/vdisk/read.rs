@@ -17,6 +17,7 @@ use crate::segment::Map;
 use crate::segment::ahead::Found;
 use crate::segment::fine::{Fine, Spot, UNIT};
 use crate::store::execute::Target;
+use crate::store::table_pages::HeldTable;
 use crate::store::together::Part;
 use crate::stripe::plan::Want;
 use crate::stripe::table::Place;
@@ -91,13 +92,36 @@ impl Vdisk {
 
     /// Reads pieces of stripes, each into its range of `into`.
     async fn read_pieces(&self, pieces: &[Piece], into: &mut [u8]) -> Vec<Result<()>> {
+        // What the tables say of all of them is in memory before the first one is looked at.
+        let held = self.load_pieces(pieces).await;
         let mut sources = Vec::new();
         let mut results = Vec::with_capacity(pieces.len());
-        for (nth, piece) in pieces.iter().enumerate() {
-            results.push(self.look(nth, piece, into, &mut sources));
+        for ((nth, piece), held) in pieces.iter().enumerate().zip(&held) {
+            let looked = match held {
+                Ok(_) => self.check_there().and_then(|()| self.look(nth, piece, into, &mut sources)),
+                Err(error) => Err(error.clone()),
+            };
+            results.push(looked);
         }
+        drop(held);
         self.read_sources(sources, into, &mut results).await;
         results
+    }
+
+    /// Brings what the tables say of each piece into memory, and keeps it there; what of them cannot be read is an
+    /// error for its pieces.
+    async fn load_pieces(&self, pieces: &[Piece]) -> Vec<Result<Vec<HeldTable<'_>>>> {
+        if let (Some((first, ..)), Some((last, ..))) = (pieces.first(), pieces.last())
+            && let Ok(held) = self.load_places(*first..*last + 1).await
+        {
+            let others = core::iter::repeat_with(|| Ok(Vec::new()));
+            return core::iter::once(Ok(held)).chain(others).take(pieces.len()).collect();
+        }
+        let mut held = Vec::with_capacity(pieces.len());
+        for (stripe, ..) in pieces {
+            held.push(self.load_places(*stripe..*stripe + 1).await);
+        }
+        held
     }
 
     /// Takes what buffers hold of a piece, and zeros where nothing is; the rest goes to `sources`, pinned.
@@ -206,11 +230,44 @@ impl Vdisk {
 
     /// Reads virtual bytes from the tables alone, as a merge needs them. Returns how many came from the disks.
     pub(super) async fn read_below(&self, range: Range<u64>, into: &mut [u8]) -> Result<u64> {
+        let data_len = self.layout().data_len().0;
+        let _held = self.load_places(range.start / data_len..range.end.div_ceil(data_len)).await?;
+        self.check_there()?;
         let extents = self.resolve(range.clone());
         self.read_extents(extents, range.start, into).await
     }
 
-    /// Where virtual bytes are on the disks, from the newest table down; the stripes are pinned.
+    /// Brings what the tables say of these stripes into memory, and keeps it there.
+    pub(super) async fn load_places(&self, stripes: Range<u64>) -> Result<Vec<HeldTable<'_>>> {
+        self.check_there()?;
+        let (data_len, tables) = {
+            let map = self.store.map.borrow();
+            (self.layout_of(&map).data_len().0, map.vdisks[&self.id].tables.clone())
+        };
+        let mut held = Vec::with_capacity(tables.len());
+        for table in tables {
+            let each =
+                self.store.map.borrow().tables.get(&table).map_or(data_len, |found| found.record.layout.data_len().0);
+            let within = stripes.start * data_len / each..(stripes.end * data_len).div_ceil(each);
+            held.push(self.store.load_table(table, within).await?);
+        }
+        Ok(held)
+    }
+
+    /// Does what [`Vdisk::load_places`] does; disks that have just gone are waited for.
+    pub(super) async fn load_or_wait(&self, stripes: Range<u64>) -> Result<Vec<HeldTable<'_>>> {
+        loop {
+            let changes = self.store.signals.changes.get();
+            match self.load_places(stripes.clone()).await {
+                Err(error) if error.kind == ErrorKind::Lost && self.store.await_disks(changes).await => {}
+                loaded => return loaded,
+            }
+            self.check_there()?;
+        }
+    }
+
+    /// Where virtual bytes are on the disks, from the newest table down; the stripes are pinned. What the tables say of
+    /// them is in memory ([`Vdisk::load_places`]).
     pub(super) fn resolve(&self, range: Range<u64>) -> Vec<Extent> {
         let mut map = self.store.map.borrow_mut();
         let tables = map.vdisks[&self.id].tables.clone();
@@ -262,8 +319,11 @@ impl Vdisk {
     }
 
     /// What `len` bytes from `offset` are made of, neighbours of a kind joined.
-    pub fn allocation(&self, offset: VirtualOffset, len: u64) -> Result<Vec<Allocation>> {
+    pub async fn allocation(&self, offset: VirtualOffset, len: u64) -> Result<Vec<Allocation>> {
         self.admit(offset, len as usize)?;
+        let data_len = self.layout().data_len().0;
+        let _held = self.load_places(offset.0 / data_len..(offset.0 + len).div_ceil(data_len)).await?;
+        self.check_there()?;
         let map = self.store.map.borrow();
         let stripes = self.stripes.borrow();
         let data_len = self.layout_of(&map).data_len().0;

@@ -171,13 +171,13 @@ impl Vdisk {
         let mut waits = None;
         loop {
             self.store.check_writable()?;
-            self.check_there()?;
             self.check_flows()?;
+            let _held = self.load_or_wait(stripe..stripe + 1).await?;
+            self.check_there()?;
             let table = self.table();
             let mut records = Vec::new();
             let claimed = {
                 let mut map = self.store.map.borrow_mut();
-                map.check_table_memory(table, stripe)?;
                 let overwrite = map.place_of(table, stripe).is_some();
                 map.ensure_chunk(table, stripe, &mut records).is_ok() && map.claim(table, overwrite, &mut records)
             };
@@ -399,7 +399,7 @@ impl Vdisk {
             self.give_up(place, stripes.len() as u32);
             return self.write_elsewhere(place, stripes, missing).await;
         }
-        let _held = match self.store.load_sums_at(place, stripes.len()).await {
+        let _held = match self.store.load_for_commit(self.table(), stripes, place).await {
             Ok(held) => held,
             Err(error) => {
                 self.give_up(place, stripes.len() as u32);

@@ -119,8 +119,6 @@ pub struct MemoryBudget {
 pub enum Keeping {
     /// Whoever wants more waits.
     Enforced,
-    /// Whoever wants more is refused.
-    Refused,
     /// What is over it is dropped, or written away, soon.
     Trimmed,
     /// It is not enforced, only counted.

@@ -241,7 +241,6 @@ impl Text for Memory {
         for (pool, budget) in of_pools.chain(self.all.iter().map(|budget| ("(all)", budget))) {
             let keeping = match budget.keeping {
                 Keeping::Enforced => "enforced: who wants more waits",
-                Keeping::Refused => "enforced: who wants more is refused",
                 Keeping::Trimmed => "kept to by trimming",
                 Keeping::Counted => "not enforced, only counted",
             };

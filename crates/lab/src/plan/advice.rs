@@ -4,7 +4,7 @@
 use super::{Advice, Facts, LayoutPlan, decimal};
 use weft_engine::segment::taken::Taken;
 use weft_engine::store::Tuning;
-use weft_engine::stripe::table::{CHUNK_BYTES, Table};
+use weft_engine::stripe::table::{PAGE_MEMORY, Table};
 use weft_engine::units::BLOCK;
 
 /// The part of a virtual disk that `weft serve` lets lie in packed stripes, as a divisor.
@@ -58,14 +58,14 @@ impl Facts<'_> {
 /// Memory for the map of a full pool, beside what the engine takes for requests.
 fn memory(plan: &LayoutPlan) -> Advice {
     let stripes = plan.usable / plan.layout.data_len().0;
-    let tables = (u64::from(Table::chunk_of(stripes)) + 1) * CHUNK_BYTES;
+    let tables = u64::from(Table::pages_of(&(0..stripes)).end) * PAGE_MEMORY;
     let machine = (tables * TABLES_OF_ALL).max(MACHINE_MIN).next_multiple_of(1_000_000_000);
     Advice {
         about: "memory",
         bytes: Some(machine),
         words: format!(
             "Memory: the map of a full pool takes {}, and what is under way up to 1.1 GB: a machine with {} has room \
-             for both beside itself.",
+             for both beside itself; with less, parts of the map are read when they are needed.",
             decimal(tables),
             decimal(machine)
         ),

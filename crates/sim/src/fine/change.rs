@@ -7,7 +7,8 @@ use crate::world::{Scheduling, SimWorld};
 use weft_engine::error::ErrorKind;
 use weft_engine::format::FEATURE_STACKS;
 use weft_engine::geometry::{Layout, Resiliency};
-use weft_engine::pool::change::ChangeAsk;
+use weft_engine::pool::Refusal;
+use weft_engine::pool::change::{ChangeAsk, ChangePlan};
 use weft_engine::pool::job::{JobInfo, JobKind, JobState};
 use weft_engine::units::{ByteCount, JobNo, Nanos, VirtualOffset};
 use weft_engine::world::World;
@@ -52,6 +53,12 @@ impl Story {
         rig.open(&mut rng).unwrap();
         let layout = Layout::new(Resiliency::Simple, 1, ByteCount::kib(4)).unwrap();
         Story { rig, rng, layout, words: Default::default() }
+    }
+
+    /// Asks what another layout would come to.
+    fn plan(&self, name: &'static str, ask: ChangeAsk) -> Result<ChangePlan, Refusal> {
+        let pool = self.rig.pool();
+        self.rig.run(async move { pool.plan_vdisk_change(name, &ask).await })
     }
 
     /// Asks for another layout, and returns the job.
@@ -337,13 +344,12 @@ pub fn a_change_for_which_there_is_no_room_is_refused() {
     story.layout = Layout::new(Resiliency::Simple, 4, ByteCount::kib(16)).unwrap();
     story.rig.make_vdisk(story.layout, ByteCount::mib(24), 512, false).unwrap();
     story.fill(1);
-    let pool = story.rig.pool();
-    let refused = pool.plan_vdisk_change("vdisk", &ask((MIRROR, 2, 16))).unwrap_err();
+    let refused = story.plan("vdisk", ask((MIRROR, 2, 16))).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
-    let wide = pool.plan_vdisk_change("vdisk", &ask((PARITY, 5, 16))).unwrap_err();
+    let wide = story.plan("vdisk", ask((PARITY, 5, 16))).unwrap_err();
     assert_eq!(wide.kind(), ErrorKind::NotPossible, "{wide}");
-    assert!(pool.plan_vdisk_change("none", &ChangeAsk::default()).is_err());
-    assert!(pool.plan_vdisk_change("vdisk", &ChangeAsk::default()).unwrap().is_already_so());
+    assert!(story.plan("none", ChangeAsk::default()).is_err());
+    assert!(story.plan("vdisk", ChangeAsk::default()).unwrap().is_already_so());
     story.prove();
 }
 
@@ -383,14 +389,13 @@ pub fn a_change_is_paused_cancelled_and_asked_for_again() {
     story.flush();
     let job = story.change(ask(LAYOUTS[2])).unwrap();
     story.pause(job);
-    let pool = story.rig.pool();
-    let other = pool.plan_vdisk_change("vdisk", &ask(LAYOUTS[1])).unwrap_err();
+    let other = story.plan("vdisk", ask(LAYOUTS[1])).unwrap_err();
     assert!(other.kind() == ErrorKind::NotPossible && other.to_string().contains("is under way"), "{other}");
     story.scatter(30, 100);
     story.prove();
     let left = story.vdisk().bytes_in_older();
     assert!(left > 0);
-    let cancelled = pool.clone();
+    let cancelled = story.rig.pool();
     story.rig.run(async move { cancelled.job_cancel(job).await.unwrap() });
     story.rig.world.run_until(Nanos::secs(5), || false);
     assert_eq!((story.vdisk().is_stacked(), story.vdisk().bytes_in_older()), (true, left));

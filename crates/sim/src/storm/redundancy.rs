@@ -46,7 +46,7 @@ pub(super) fn judge(
     let tables: Vec<TableNo> = pool.store().map.borrow().tables.keys().copied().collect();
     for table in tables {
         let mut next = 0;
-        while let Some((stripe, place)) = pin_next(&pool, table, next) {
+        while let Some((stripe, place)) = pin_next(rig, table, next)? {
             next = stripe + 1;
             let found = judge_stripe(rig, place, &place_of, liars);
             let records = pool.store().map.borrow_mut().unpin(place);
@@ -63,11 +63,12 @@ pub(super) fn judge(
 }
 
 /// The first stripe of `table` from `from` on, pinned where it lies.
-fn pin_next(pool: &Pool, table: TableNo, from: u64) -> Option<(u64, Place)> {
-    let mut map = pool.store().map.borrow_mut();
-    let found = map.tables.get(&table).and_then(|table| table.mapped_from(from).next())?;
-    map.pin(found.1);
-    Some(found)
+fn pin_next(rig: &Rig, table: TableNo, from: u64) -> Result<Option<(u64, Place)>, String> {
+    let pool = rig.pool();
+    rig.world
+        .block_on_within(crate::rig::TIMEOUT, async move { pool.store().pin_next(table, from).await })
+        .map_err(|stop| format!("reading a stripe table hangs ({stop:?}): {:?}", rig.world.tasks()))?
+        .map_err(|error| format!("reading a stripe table: {error}"))
 }
 
 /// A strip of this stripe that is lacking without a reason. A job may mend a strip, or move its slot, after it was seen

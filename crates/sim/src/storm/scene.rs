@@ -73,7 +73,7 @@ impl Scene {
             // Groups of a few stripes: more can happen between them.
             move_memory: 1 << 20,
             request_memory: Tuning::default().request_memory,
-            table_memory: Tuning::default().table_memory,
+            table_memory: *rng.fork("stripe tables").pick(&[4 << 10, 16 << 10, 1 << 30]),
             fine_share: *rng.fork("fine share").pick(&[0, 0, 100, 500]),
             fine_memory: *rng.fork("fine memory").pick(&[8 << 10, 64 << 10, 64 << 20]),
         }
@@ -85,6 +85,7 @@ impl Scene {
         self.tuning.buffer_memory = *rng.pick(&[4096, raw, raw * 2]);
         self.tuning.request_memory = *rng.fork("requests").pick(&[4096, 64 << 10, 1 << 20]);
         self.tuning.sheet_memory = *rng.pick(&[4096, 16 << 10]);
+        self.tuning.table_memory = *rng.fork("stripe tables").pick(&[0, 4096, 12 << 10]);
         self.tuning.move_memory = *rng.pick(&[4096, raw]);
         self.tuning.ahead_memory = *rng.fork("read ahead").pick(&[0, raw, raw * 8]);
         self.tuning.runs_in_flight = 1;

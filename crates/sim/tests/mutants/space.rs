@@ -2,9 +2,13 @@
 //! or not all of it. Each story ends with a panic if one rule is broken.
 
 use crate::story::*;
+use weft_engine::checksum::crc32c;
+use weft_engine::format::label::{DiskPlan, Label};
+use weft_engine::format::record::{self, Record};
 use weft_engine::tree::Key;
-use weft_engine::units::Nanos;
+use weft_engine::units::{BLOCK, ByteCount, Nanos};
 use weft_engine::world::World;
+use weft_sim::disk::DiskImage;
 use weft_sim::world::Stop;
 
 /// What each stripe of a story holds: what was flushed last, and what may be there beside it.
@@ -156,7 +160,7 @@ pub fn pages_of_a_checkpoint_that_was_cut_off_mislead_nobody() {
         let crashed =
             story.rig.world.block_on_within(Nanos::secs(600), async move { pool.checkpoint().await }).is_err();
         story.rig.world.crash_at(u64::MAX);
-        let mut rng = story.rng.fork("cut");
+        let mut rng = story.rng.fork(&format!("cut {at}"));
         // What was not flushed is there, or not.
         story.rig.power_cut(&mut rng);
         let mut again = story.with_images(&story.images());
@@ -228,4 +232,59 @@ pub fn a_whole_checkpoint_has_its_tables_counted_and_the_next_one_has_not() {
     assert_eq!(tables_counted(&third), 0);
     judge(&third);
     third.close();
+}
+
+/// A weft that knows nothing of what is in use has changed tables, and took a checkpoint: what the tree still has of it
+/// counts for nothing, and all is counted once.
+pub fn what_an_older_weft_left_of_what_is_in_use_is_not_believed() {
+    let mut story = small();
+    let stripe = story.stripe();
+    story.write_and_flush(0, 4 * stripe, 1);
+    story.checkpoint();
+    story.write_and_flush(0, 8 * stripe, 2);
+    // So the next checkpoint leaves the tree as it is.
+    let pool = story.rig.pool();
+    pool.store().map.borrow_mut().take_touched_space();
+    pool.store().map.borrow_mut().space_written();
+    drop(pool);
+    story.checkpoint();
+    story.cut();
+    let images: Vec<DiskImage> = story.images().iter().map(by_an_older_weft).collect();
+    let mut again = story.with_images(&images);
+    again.open().unwrap();
+    assert_eq!((tables_counted(&again), again.byte(0, 8 * stripe).unwrap()), (1, 2));
+    judge(&again);
+    again.checkpoint();
+    let mut third = opened_again(&mut again);
+    assert_eq!(tables_counted(&third), 0);
+    judge(&third);
+    third.close();
+}
+
+/// A disk whose newest checkpoint says nothing of what is in use.
+fn by_an_older_weft(image: &DiskImage) -> DiskImage {
+    let mut image = image.clone();
+    let newest = label_of(&image);
+    let (plan, mut anchor) = (newest.plan, newest.anchor);
+    let at = plan.blob_at + plan.blob_len * (anchor.checkpoint_no % 2);
+    let len = ByteCount(anchor.checkpoint_len.next_multiple_of(BLOCK));
+    let mut blob = image.read(at, len).unwrap().to_vec();
+    let (mut rest, mut written) = (&blob[..anchor.checkpoint_len as usize], Vec::new());
+    while !rest.is_empty() {
+        let record = match record::decode(&mut rest).unwrap() {
+            Record::Tree(tree) => Record::Tree(record::TreeRecord { space: false, ..tree }),
+            other => other,
+        };
+        record.encode(&mut written);
+    }
+    blob[..written.len()].copy_from_slice(&written);
+    anchor.checkpoint_crc = crc32c(&written);
+    image.overwrite(at, &blob);
+    for slot in DiskPlan::label_slots(image.shape().capacity) {
+        let Ok(Some(label)) = Label::decode(&image.read(slot, ByteCount(BLOCK)).unwrap()) else { continue };
+        if label.anchor.checkpoint_no == anchor.checkpoint_no {
+            image.overwrite(slot, &Label { anchor, ..label }.encode());
+        }
+    }
+    image
 }

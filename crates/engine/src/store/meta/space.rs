@@ -15,8 +15,10 @@
 use crate::bits::BitSet;
 use crate::error::Result;
 use crate::format::record::OWNER_METADATA;
+use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::store::Store;
+use crate::store::table_pages::For;
 use crate::tree::{At, Key, KeyRange, TreeError};
 use crate::units::SegmentNo;
 use alloc::collections::BTreeMap;
@@ -56,6 +58,7 @@ impl Store {
     /// Takes the bits from the tree, of segments that the checkpoint has.
     pub async fn load_space(&self) -> Result<()> {
         let said = self.meta.said.borrow().as_ref().is_some_and(|said| said.space);
+        let said = said || mutant::active(Mutant::OldSpaceBelieved);
         let mut found: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
         let mut of = SegmentNo(0);
         let mut rest = Some(KeyRange::of_kind(SPACE)).filter(|_| said);
@@ -82,6 +85,23 @@ impl Store {
         }
         self.take_bits(of, found);
         self.map.borrow_mut().space_loaded();
+        Ok(())
+    }
+
+    /// Counts, from the tables, what is in use of the segments whose bits nobody can tell.
+    pub async fn count_untold_space(&self) -> Result<()> {
+        let untold = self.map.borrow().untold();
+        for table in untold {
+            self.map.borrow_mut().begin_count(table);
+            let mut from = 0;
+            while let Some(stripes) = self.next_page(table, from) {
+                from = stripes.end;
+                match self.load_pages(table, stripes.clone(), For::Count).await {
+                    Ok(_held) => self.map.borrow_mut().count(table, stripes)?,
+                    Err(_) => self.map.borrow_mut().take_untold(table),
+                }
+            }
+        }
         Ok(())
     }
 

@@ -93,7 +93,6 @@ fn memory(budget: BudgetInfo) -> MemoryBudget {
         name: budget.name.into(),
         keeping: match budget.keeping {
             budget::Keeping::Waits => Keeping::Enforced,
-            budget::Keeping::Refuses => Keeping::Refused,
             budget::Keeping::Trims => Keeping::Trimmed,
             budget::Keeping::Counts => Keeping::Counted,
         },

@@ -408,8 +408,8 @@ impl HostEngine {
             let vdisk = open.vdisk(&asked.vdisk)?;
             let (offset, len) = (VirtualOffset(asked.offset), asked.length as usize);
             let lines = match asked.operation {
-                Operation::Read => vdisk.explain_read(offset, len)?,
-                Operation::Write => vdisk.explain_write(offset, len)?,
+                Operation::Read => vdisk.explain_read(offset, len).await?,
+                Operation::Write => vdisk.explain_write(offset, len).await?,
             };
             Ok(lines.iter().map(|line| named(line, &|no| open.disk_name(no))).collect())
         })

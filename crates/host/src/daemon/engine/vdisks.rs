@@ -121,7 +121,7 @@ pub async fn change(
     now: u64,
     run: Run,
 ) -> Answer<Result<(ChangePlan, Option<u32>), Refusal>> {
-    let plan = match open.pool.plan_vdisk_change(&name, &ask) {
+    let plan = match open.pool.plan_vdisk_change(&name, &ask).await {
         Ok(plan) => plan,
         Err(refusal) => return Ok(Err(refusal)),
     };

@@ -165,7 +165,7 @@ async fn perform_inside(local: Rc<Local<Pools>>, vdisk: Rc<Vdisk>, op: Op, buffe
             }
             vdisk.write_zeroes(at(offset), len, keep, fua).await?;
         }
-        Op::Status { offset, len, limit } => return status(local, &vdisk, offset, len, limit),
+        Op::Status { offset, len, limit } => return status(local, &vdisk, offset, len, limit).await,
     }
     Ok(Reply::Done)
 }
@@ -184,10 +184,10 @@ fn is_fixed(local: &Local<Pools>, vdisk: &Rc<Vdisk>) -> bool {
     own.is_some_and(|open| open.pool.store().map.borrow().vdisks.get(&vdisk.id()).is_some_and(|record| record.fixed))
 }
 
-fn status(local: &Local<Pools>, vdisk: &Rc<Vdisk>, offset: u64, len: u64, limit: usize) -> Result<Reply> {
+async fn status(local: &Local<Pools>, vdisk: &Rc<Vdisk>, offset: u64, len: u64, limit: usize) -> Result<Reply> {
     let empty = if is_fixed(local, vdisk) { ExtentKind::Zero } else { ExtentKind::Hole };
     let len = len.min(vdisk.stripe_len().0 * STRIPES_PER_STATUS);
-    let extents = vdisk.allocation(VirtualOffset(offset), len)?.into_iter().take(limit.max(1));
+    let extents = vdisk.allocation(VirtualOffset(offset), len).await?.into_iter().take(limit.max(1));
     let kind = |data: bool| if data { ExtentKind::Data } else { empty };
     Ok(Reply::Extents(extents.map(|extent| Extent { len: extent.len, kind: kind(extent.data) }).collect()))
 }
