@@ -10,6 +10,7 @@ use crate::geometry::{Layout, Resiliency};
 use crate::segment::Map;
 use crate::segment::allocate::chunks_for;
 use crate::units::{ByteCount, JobNo, VdiskNo};
+use alloc::rc::Rc;
 
 /// Segments of the new layout for which there is room, at least, when it begins: one to fill, one for clients.
 const SEGMENTS_MIN: u64 = 2;
@@ -115,6 +116,10 @@ impl Pool {
             self.store.drained_some().await;
         }
         let _closed = vdisk.calm().await?;
+        // Another one may be called so by now.
+        if self.vdisk(name).is_none_or(|now| !Rc::ptr_eq(&now, &vdisk)) {
+            return fail!(NotFound, "there is no virtual disk named {name} any more");
+        }
         // Nothing waits from here to the job: a crash finds all of it, or nothing.
         let ChangePlan { to, goes_on, .. } = self.plan_vdisk_change(name, ask)?;
         if goes_on {
