@@ -10,6 +10,7 @@ use crate::geometry::{Layout, Resiliency};
 use crate::segment::Map;
 use crate::store::table_pages::HeldTable;
 use crate::units::{ByteCount, JobNo, VdiskNo};
+use alloc::rc::Rc;
 
 /// Segments of the new layout for which there is room, at least, when it begins: one to fill, one for clients.
 const SEGMENTS_MIN: u64 = 2;
@@ -129,6 +130,10 @@ impl Pool {
             self.store.drained_some().await;
         }
         let _closed = vdisk.calm().await?;
+        // Another one may be called so by now.
+        if self.vdisk(name).is_none_or(|now| !Rc::ptr_eq(&now, &vdisk)) {
+            return fail!(NotFound, "there is no virtual disk named {name} any more");
+        }
         // Nothing waits from here to the job: a crash finds all of it, or nothing.
         let ChangePlan { to, goes_on, .. } = self.plan_change(name, ask)?;
         if goes_on {

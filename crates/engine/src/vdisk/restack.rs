@@ -67,8 +67,11 @@ impl Vdisk {
         .await;
     }
 
-    /// Whether nothing is under way, or in memory, or only in the log, or not durable.
+    /// Whether it is there, and nothing is under way, or in memory, or only in the log, or not durable.
     pub(crate) fn is_calm(&self) -> bool {
+        if self.removed.get() {
+            return false;
+        }
         let flies = self.packing.get() > 0 || self.merging.get() > 0 || self.waiting.get() > 0;
         let queues = self.queue.is_idle() && self.landed_queue.is_idle();
         let memory = self.stripes.borrow().is_empty() && self.kept.borrow().is_empty();

@@ -4,7 +4,7 @@ use crate::api::cache::WriteCache;
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
 use crate::api::pool::{DiskInfo, DiskState, Health, PoolInfo, Usage};
 use crate::api::span;
-use crate::api::vdisk::survive;
+use crate::api::vdisk::{VdiskInfo, survive};
 use crate::api::watch::Attention;
 use crate::ops::disk::{DiskAdd, DiskList, DiskRemove, DiskReplace, DiskShow};
 use crate::ops::job::{JobShow, JobStart, JobSteer};
@@ -12,6 +12,7 @@ use crate::ops::line::ToLine;
 use crate::ops::pool::PoolCheck;
 use crate::ops::settings::DiskSet;
 use crate::ops::vdisk::VdiskClear;
+use crate::ops::vdisk_change::VdiskChange;
 use crate::ops::vdisk_set::VdiskSet;
 use crate::ops::watch::EventList;
 use std::time::Duration;
@@ -49,6 +50,7 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
     found.extend(log_without_journals(pool));
     found.extend(short_of_disks(pool));
     found.extend(short_caches(pool));
+    found.extend(half_changed(pool));
     found.extend(failing_disks(pool));
     found.extend(slow_disks(pool));
     found.extend(retired_disks(pool));
@@ -266,7 +268,7 @@ fn retired_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
 fn job_concern(pool: &PoolInfo, job: &JobInfo) -> Option<Attention> {
     let subject = format!("job {}", job.job);
     let note = if job.note.is_empty() { String::new() } else { format!(": {}", job.note) };
-    let same = |other: &&JobInfo| other.kind == job.kind && other.disk == job.disk;
+    let same = |other: &&JobInfo| other.kind == job.kind && (&other.disk, &other.vdisk) == (&job.disk, &job.vdisk);
     let newest = pool.jobs.iter().filter(same).all(|other| other.id <= job.id);
     match job.state {
         JobState::Paused => {
@@ -277,6 +279,20 @@ fn job_concern(pool: &PoolInfo, job: &JobInfo) -> Option<Attention> {
         }
         _ => None,
     }
+}
+
+/// Virtual disks that lie in two layouts, and no job brings all of it into one.
+fn half_changed(pool: &PoolInfo) -> Vec<Attention> {
+    let moves = |vdisk: &VdiskInfo| {
+        let ours = |job: &&JobInfo| job.kind == JobKind::Reshape && job.vdisk.as_ref() == Some(&vdisk.name.vdisk);
+        pool.jobs.iter().filter(ours).any(|job| !job.state.is_over())
+    };
+    let told = |vdisk: &VdiskInfo| {
+        let older = vdisk.older.first().filter(|_| !moves(vdisk))?;
+        let message = format!("{} of it still lie in {}, and are not moved", ByteCount(older.used), older.layout);
+        Some(concern(format!("vdisk {}", vdisk.name), message, VdiskChange::of(&vdisk.name).line()))
+    };
+    pool.vdisks.iter().filter_map(told).collect()
 }
 
 /// A wait for people: milliseconds, or whole units above a second.
@@ -295,7 +311,7 @@ mod tests {
     use crate::api::cache::CacheInfo;
     use crate::api::pool::PoolSettings;
     use crate::api::pool::{DiskCounters, Frozen, Latency, Media};
-    use crate::api::vdisk::{Layout, Provisioning, Resiliency, VdiskCounters, VdiskInfo};
+    use crate::api::vdisk::{Layout, OlderTable, Provisioning, Resiliency, VdiskCounters};
 
     const MS: u64 = 1_000_000;
 
@@ -513,6 +529,14 @@ mod tests {
         tank.jobs = vec![job(JobKind::Scrub, None, JobState::Paused)];
         assert_eq!(told(&tank), ["job tank/7: scrub is paused | weft job resume tank/7"]);
         tank.jobs.clear();
+        tank.vdisks[0].older = vec![OlderTable { layout: tank.vdisks[0].layout, used: 4096 }];
+        let half = told(&tank);
+        assert!(half[0].contains("4 KiB of it still lie in") && half[0].ends_with("| weft vdisk change tank/media"));
+        let job = job(JobKind::Reshape, None, JobState::Running);
+        tank.jobs = vec![JobInfo { vdisk: Some("media".into()), ..job }];
+        assert!(told(&tank).is_empty(), "it is moved");
+        tank.jobs.clear();
+        tank.vdisks[0].older.clear();
         for (allocated, says) in [(279, None), (280, Some("70 % full")), (360, Some("90 % full: new data will soon"))] {
             tank.allocated = allocated;
             let told = told(&tank);
