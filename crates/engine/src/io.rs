@@ -117,6 +117,11 @@ impl Buf {
 
     /// A copy of `bytes`, padded with zeros to whole blocks.
     pub fn copy_of(bytes: &[u8]) -> Buf {
+        let (whole, rest) = bytes.as_chunks();
+        if rest.is_empty() {
+            // Nothing is cleared first.
+            return Buf { pages: whole.iter().map(|page| Page(*page)).collect() };
+        }
         let mut buf = Buf::zeroed(bytes.len().next_multiple_of(BLOCK as usize));
         buf[..bytes.len()].copy_from_slice(bytes);
         buf

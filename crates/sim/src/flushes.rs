@@ -283,7 +283,7 @@ fn fill(world: &SimWorld, vdisk: &Rc<Vdisk>) {
     });
 }
 
-fn bench(medium: Medium, layout: Layout) -> Bench {
+pub(crate) fn bench(medium: Medium, layout: Layout) -> Bench {
     let shape = Shape {
         class: CLASS,
         disks: layout.slots(),

@@ -32,4 +32,5 @@ pub mod streams;
 pub mod timed;
 pub mod timing;
 pub mod tree;
+pub mod work;
 pub mod world;

@@ -12,6 +12,7 @@ fn main() -> ExitCode {
         Some(("rebuild", rest)) => return weft_sim::figures::rebuild_command(rest),
         Some(("refill", rest)) => return weft_sim::figures::refill_command(rest),
         Some(("capacity", [])) => return weft_sim::figures::capacity_command(),
+        Some(("work", rest)) => return weft_sim::work::command(rest),
         Some(("mkpool", rest)) => return weft_sim::mkpool::command(rest),
         #[cfg(feature = "mutants")]
         Some(("--mutant", rest)) => return hunt(rest),
@@ -25,7 +26,7 @@ fn main() -> ExitCode {
         Ok(Job::Quorum(extra)) => quorum(extra),
         Err(why) => {
             eprintln!(
-                "weft-sim: {why}\nusage: weft-sim [--profile NAME] SEED | [--profile NAME] --runs N [--seed FIRST] | --exhaustive [--only SCENE | --case CASE] | --quorum [DEPTH] | streams | flushes | rebuild | refill | capacity | mkpool | --mutant NAME --profile NAME --runs N"
+                "weft-sim: {why}\nusage: weft-sim [--profile NAME] SEED | [--profile NAME] --runs N [--seed FIRST] | --exhaustive [--only SCENE | --case CASE] | --quorum [DEPTH] | streams | flushes | rebuild | refill | capacity | mkpool | work | --mutant NAME --profile NAME --runs N"
             );
             ExitCode::from(2)
         }

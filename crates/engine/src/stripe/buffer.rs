@@ -233,6 +233,10 @@ impl StripeBuffer {
     fn copy_in(&mut self, at: usize, bytes: &[u8]) {
         for (chunk, place, range) in pieces(self.layout, at, bytes.len()) {
             let len = chunk_len(self.layout, chunk);
+            if self.chunks[chunk].is_none() && range.len() == len {
+                self.chunks[chunk] = Some(Buf::copy_of(&bytes[range]));
+                continue;
+            }
             let buf = self.chunks[chunk].get_or_insert_with(|| Buf::zeroed(len));
             buf[place..place + range.len()].copy_from_slice(&bytes[range]);
         }

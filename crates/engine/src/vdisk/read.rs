@@ -165,7 +165,7 @@ impl Vdisk {
         for source in sources {
             let found = self.store.map.borrow().ahead.get(source.target.place);
             match found {
-                Some(Found::There(strips)) => self.serve(source, &strips, into),
+                Some(Found::There(strips)) => self.serve(source, strips, into),
                 Some(Found::Coming(fetch)) => {
                     self.store.traffic.lanes.hurry(&fetch);
                     coming.push((source, fetch));
@@ -179,19 +179,22 @@ impl Vdisk {
             fetch.until_ended().await;
             let found = self.store.map.borrow().ahead.get(source.target.place);
             match found {
-                Some(Found::There(strips)) => self.serve(source, &strips, into),
+                Some(Found::There(strips)) => self.serve(source, strips, into),
                 _ => missed.push(source),
             }
         }
         self.read_direct(missed, into, results).await;
     }
 
-    /// Copies what was read ahead.
-    fn serve(&self, source: Source, strips: &[IoSlice], into: &mut [u8]) {
+    /// Copies what was read ahead. Its buffers are of use again once all of it was read.
+    fn serve(&self, source: Source, strips: Rc<Vec<IoSlice>>, into: &mut [u8]) {
         let wants = wants(source.target.layout, source.at, source.range.len());
         let bytes = wants.iter().map(|want| (want.column, 0, &strips[want.column]));
         copy(source.target.layout, source.at, bytes, &mut into[source.range.clone()]);
         self.store.map.borrow_mut().ahead.served(source.target.place, source.range.len() as u64);
+        if let Ok(strips) = Rc::try_unwrap(strips) {
+            strips.into_iter().for_each(|strip| self.store.traffic.spare.give(strip));
+        }
         self.release(source.target.place);
     }
 
