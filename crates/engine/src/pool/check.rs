@@ -16,6 +16,7 @@ use crate::store::execute::Target;
 use crate::store::join;
 use crate::store::meta::copies::TreeProof;
 use crate::store::proof::Proof;
+use crate::store::table_pages::For;
 use crate::stripe::table::Place;
 use crate::tree;
 use crate::units::{ByteCount, DiskNo, Nanos, SegmentNo, TableNo};
@@ -289,7 +290,8 @@ impl Pool {
         let tables: Vec<TableNo> = self.store.map.borrow().tables.keys().copied().collect();
         for table in tables {
             self.store.map.borrow_mut().watch_space(true);
-            let seen = self.look_through(table, report).await;
+            let what_for = if repair { For::Use } else { For::Look };
+            let seen = self.look_through(table, what_for, report).await;
             let found = seen.map_or(Vec::new(), |seen| self.store.map.borrow().contradictions(table, &seen));
             self.store.map.borrow_mut().watch_space(false);
             for contradiction in found {
@@ -313,11 +315,16 @@ impl Pool {
     }
 
     /// Which places a table maps, by segment. None where not all of it can be read.
-    async fn look_through(&self, table: TableNo, report: &mut CheckReport) -> Option<BTreeMap<SegmentNo, BitSet>> {
+    async fn look_through(
+        &self,
+        table: TableNo,
+        what_for: For,
+        report: &mut CheckReport,
+    ) -> Option<BTreeMap<SegmentNo, BitSet>> {
         let (mut seen, mut whole, mut from): (BTreeMap<SegmentNo, BitSet>, bool, u64) = (BTreeMap::new(), true, 0);
         while let Some(stripes) = self.store.next_page(table, from) {
             from = stripes.end;
-            let _held = match self.store.load_table(table, stripes.clone()).await {
+            let _held = match self.store.load_pages(table, stripes.clone(), what_for).await {
                 Ok(held) => held,
                 Err(error) => {
                     report.problems.push(error.context);
@@ -344,15 +351,16 @@ impl Pool {
         let mut next = 0;
         while let Some(page) = self.store.next_page(table, next) {
             // One stripe at a time, pinned while it is read: the pool may be in use.
-            let (stripe, place) = match self.store.pin_next(table, next).await {
-                Ok(Some(found)) => found,
-                Ok(None) => return Ok(()),
-                // It was told when what is in use was looked at.
-                Err(_) => {
-                    next = page.end;
-                    continue;
-                }
-            };
+            let (stripe, place) =
+                match self.store.pin_next(table, next, if repair { For::Use } else { For::Look }).await {
+                    Ok(Some(found)) => found,
+                    Ok(None) => return Ok(()),
+                    // It was told when what is in use was looked at.
+                    Err(_) => {
+                        next = page.end;
+                        continue;
+                    }
+                };
             next = stripe + 1;
             let proven = self.check_stripe(place, (table, stripe), repair, report).await;
             let records = self.store.map.borrow_mut().unpin(place);

@@ -351,7 +351,7 @@ impl Store {
 
     /// [`Store::read_page`], of an image that has version `least` at least; but unless it `heals` the copies are left
     /// as they are.
-    async fn read_page_and(
+    pub(super) async fn read_page_and(
         &self,
         id: PageId,
         home: (PageRun, u32),

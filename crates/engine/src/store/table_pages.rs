@@ -36,13 +36,15 @@ const DIRTY_MIN: u64 = 64 << 10;
 
 /// What a page is loaded for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum For {
+pub enum For {
     /// A replay, which changes it (invariant 3).
     Replay,
     /// An opening, which counts what it maps, or keeps it; what that says is proven when all is counted.
     Count,
     /// Requests.
     Use,
+    /// Whoever only looks: copies that lack it are left so.
+    Look,
 }
 
 /// Which pages of stripe tables are needed.
@@ -136,9 +138,9 @@ impl Store {
     }
 
     /// The first stripe of `table` from `from` on that is mapped, pinned where it lies.
-    pub async fn pin_next(&self, table: TableNo, mut from: u64) -> Result<Option<(u64, Place)>> {
+    pub async fn pin_next(&self, table: TableNo, mut from: u64, what_for: For) -> Result<Option<(u64, Place)>> {
         while let Some(stripes) = self.next_page(table, from) {
-            let _held = self.load_table(table, stripes.clone()).await?;
+            let _held = self.load_pages(table, stripes.clone(), what_for).await?;
             let mut map = self.map.borrow_mut();
             let found = map.tables.get(&table).and_then(|table| table.mapped_in(stripes.clone()).next());
             if let Some((_, place)) = found {
@@ -151,7 +153,7 @@ impl Store {
     }
 
     /// Does what [`Store::load_table`] does, also while a pool is being opened.
-    pub(super) async fn load_pages(&self, table: TableNo, stripes: Range<u64>, what_for: For) -> Result<HeldTable<'_>> {
+    pub async fn load_pages(&self, table: TableNo, stripes: Range<u64>, what_for: For) -> Result<HeldTable<'_>> {
         let pages = Table::pages_of(&stripes);
         let held = self.tables.hold(table, pages.clone());
         loop {
@@ -169,7 +171,7 @@ impl Store {
         let (number, within) = (page / CHUNK_PAGES, page % CHUNK_PAGES);
         loop {
             let Some((run, named)) = self.map.borrow().absent_page(table, page) else { return Ok(()) };
-            let image = self.read_table_page(table, (number, within), run, (named, what_for == For::Replay)).await;
+            let image = self.read_table_page(table, (number, within), run, (named, what_for)).await;
             let mut map = self.map.borrow_mut();
             let named_now = map.absent_page(table, page);
             if named_now.is_none() {
@@ -191,7 +193,7 @@ impl Store {
                 found.is_behind(number, within, above(image.version, image.newest));
                 self.pages.outrun.set(true);
             }
-            if what_for == For::Use {
+            if matches!(what_for, For::Use | For::Look) {
                 map.prove_page(table, page)?;
             }
             self.tables.loads.set(self.tables.loads.get() + 1);
@@ -206,16 +208,17 @@ impl Store {
         table: TableNo,
         (number, page): (u32, u32),
         run: PageRun,
-        (named, as_named): (u64, bool),
+        (named, what_for): (u64, For),
     ) -> Option<Image> {
         let (id, home) = (table_page(table, number, page), (run, page));
-        let (newest, block) = self.read_page(id, home).await.ok().flatten()?;
+        let heals = what_for != For::Look || mutant::active(Mutant::CheckHeals);
+        let (newest, block) = self.read_page_and(id, home, 0, heals).await.ok().flatten()?;
         let careless = [Mutant::PageVersionsIgnored, Mutant::StaleDiskTrusted, Mutant::OldTablePageBelieved];
         let unproven = careless.into_iter().any(mutant::active);
         if newest < named && !unproven {
             return None;
         }
-        if as_named && newest > named && !mutant::active(Mutant::UnnamedPageTaken) {
+        if what_for == For::Replay && newest > named && !mutant::active(Mutant::UnnamedPageTaken) {
             match self.read_version(id, home, named).await {
                 Some(block) => return Some(Image { block, version: named, newest }),
                 None => self.map.borrow_mut().distrust_space(table),

@@ -12,6 +12,7 @@ use weft_engine::format::record::Away;
 use weft_engine::pool::Pool;
 use weft_engine::pool::check::CheckReport;
 use weft_engine::store::execute::Target;
+use weft_engine::store::table_pages::For;
 use weft_engine::stripe::table::Place;
 use weft_engine::units::{BLOCK, DiskNo, DiskOffset, TableNo};
 
@@ -66,7 +67,7 @@ pub(super) fn judge(
 fn pin_next(rig: &Rig, table: TableNo, from: u64) -> Result<Option<(u64, Place)>, String> {
     let pool = rig.pool();
     rig.world
-        .block_on_within(crate::rig::TIMEOUT, async move { pool.store().pin_next(table, from).await })
+        .block_on_within(crate::rig::TIMEOUT, async move { pool.store().pin_next(table, from, For::Look).await })
         .map_err(|stop| format!("reading a stripe table hangs ({stop:?}): {:?}", rig.world.tasks()))?
         .map_err(|error| format!("reading a stripe table: {error}"))
 }

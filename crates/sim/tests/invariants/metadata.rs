@@ -4,9 +4,9 @@ use crate::story::*;
 use std::collections::BTreeSet;
 use weft_engine::event::Event;
 use weft_engine::format::label::DiskPlan;
-use weft_engine::format::page::PAGE_MAGIC;
+use weft_engine::format::page::{CHUNK_ENTRIES, PAGE_MAGIC};
 use weft_engine::pool::job::{JobKind, JobState};
-use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset};
+use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset, TableNo};
 
 fn healed(story: &Story, disk: DiskNo, what: &str) -> bool {
     let is = |event: &Event| matches!(event, Event::MetadataHealed { disk: no, what: which } if *no == disk && *which == what);
@@ -171,6 +171,8 @@ fn pages_that_no_disk_holds_any_more_are_written_anew_from_memory() {
         let mut story = used(6, 2, MIRROR2);
         story.open().unwrap();
         judge(&story);
+        let pool = story.rig.pool();
+        story.rig.run(async move { drop(pool.store().load_table(TableNo(1), 0..CHUNK_ENTRIES).await.unwrap()) });
         story.checkpoint();
         for disk in &story.rig.disks {
             page_blocks(&disk.image()).into_iter().for_each(|at| disk.spoil(at));

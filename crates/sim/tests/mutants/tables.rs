@@ -168,6 +168,11 @@ pub fn a_page_that_changed_stays_until_a_checkpoint_has_it() {
     story.checkpoint();
     (0..12).rev().for_each(|page| assert_eq!(story.byte(in_page(page), 4096).unwrap(), page as u8 + 1));
     assert!(tables_in_memory(&story).0 <= 2, "{:?}", tables_in_memory(&story));
+    // Now each comes into memory before it changes, and the one before it is to stay.
+    for page in 0..12 {
+        story.write_and_flush(in_page(page), 4096, page as u8 + 101);
+    }
+    (0..12).for_each(|page| assert_eq!(story.byte(in_page(page), 4096).unwrap(), page as u8 + 101));
     assert_eq!(story.prove(), 0);
     story.close();
 }
