@@ -65,7 +65,7 @@ pub type Model = BTreeMap<Key, Vec<u8>>;
 pub const DISKS: usize = 3;
 const CAPACITY: ByteCount = ByteCount::mib(16);
 /// The kind of their entries.
-const KIND: u16 = 7;
+const KIND: u16 = 77;
 
 /// A change of the tree.
 #[derive(Clone, Debug)]

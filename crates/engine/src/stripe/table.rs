@@ -460,7 +460,7 @@ mod tests {
         let layout = Layout::new(Resiliency::Simple, 1, ByteCount::kib(4)).unwrap();
         let mut table = Table::new(TableRecord { id: TableNo(1), layout, disks: 0, packs: None });
         table.chunks.insert(0, Chunk::new(PageRun { segment: SegmentNo(0), first: 0, count: CHUNK_PAGES }));
-        let place = Place { segment: SegmentNo(3), index: 4 };
+        let place = Place::at(SegmentNo(3), 4);
         table.set(600, Some(place));
         assert_eq!((table.in_memory(), table.unload_page(1)), ((1, 1), false), "it is dirty");
         let image: Vec<u8> = table.take_image(0, 1).unwrap().1.iter().flat_map(|entry| entry.to_le_bytes()).collect();
