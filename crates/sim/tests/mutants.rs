@@ -52,9 +52,9 @@ const STORMS_MAX: u64 = 100;
 /// The most pools that may have to be opened before a mutant is caught.
 const OPENED_MAX: u64 = 5_000;
 
-/// Planted bugs that one storm in thousands runs into. Each was known by the seed of such a storm; since stripe tables are
-/// read when they are needed every storm takes another course, and no seed is known that finds them. They are looked
-/// for all the same, and where one lives that is said: a hole, to be closed by a story for each.
+/// Planted bugs that one storm in thousands runs into. Each was known by the seed of such a storm; since stripe tables
+/// are read when they are needed every storm takes another course, and no seed is known that finds them. They are
+/// looked for all the same, and where one lives that is said: a hole, to be closed by a story for each.
 const WITHOUT_A_SEED: [Mutant; 5] = [
     Mutant::LateCopyForgotten,
     Mutant::ShiftNotAsked,
