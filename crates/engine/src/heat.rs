@@ -212,7 +212,7 @@ fn faded(count: u32, hours: u64) -> u32 {
     if hours >= FORGOTTEN {
         return 0;
     }
-    (0..hours).fold(u64::from(count), |count, _| count * AN_HOUR_LEAVES >> 16) as u32
+    (0..hours).fold(u64::from(count), |count, _| (count * AN_HOUR_LEAVES) >> 16) as u32
 }
 
 /// The size of a range, as a power of two, so that a virtual disk has no more of them than it may.

@@ -18,9 +18,6 @@ pub(super) const CALL_BYTES_MAX: usize = 1 << 30;
 /// Calls without progress before it counts as an error.
 const IDLE_MAX: u32 = 100;
 
-/// Bytes that are copied in less time than it takes to wake a thread that does it.
-const SHORT: u64 = 64 << 10;
-
 /// A request and all its memory. Offsets and lengths are bytes, whole blocks.
 pub(crate) enum Op {
     Read { at: u64, buf: Buf },
@@ -67,11 +64,6 @@ impl Op {
             Op::Discard { len, .. } => *len == 0 || !file.can_discard(),
             Op::Read { .. } | Op::Write { .. } => self.len() == 0,
         }
-    }
-
-    /// Whether it is soon done where nothing has to be waited for.
-    pub(super) fn is_short(&self) -> bool {
-        !matches!(self, Op::Discard { .. }) && self.len() <= SHORT
     }
 
     fn len(&self) -> u64 {

@@ -179,9 +179,16 @@ impl Drop for Pool {
 impl Shared {
     fn work(&self) {
         let mut ended = None;
-        while let Some((key, transfer)) = self.next(ended) {
+        while let Some((key, mut transfer)) = self.next(ended) {
             ended = Some(address(&transfer));
-            let (op, outcome) = finish(transfer);
+            let outcome = loop {
+                let answer = call(&mut transfer);
+                if let Step::End(outcome) = transfer.advance(answer) {
+                    break outcome;
+                }
+            };
+            let Transfer { file, op, .. } = transfer;
+            drop(file);
             lock(&self.finished).push(Finished { key, op, outcome });
             self.alarm.ring();
         }
@@ -207,16 +214,6 @@ impl Shared {
 
 fn address(transfer: &Transfer) -> usize {
     Arc::as_ptr(&transfer.file).addr()
-}
-
-/// Does all of a request, on this thread. Its disk is let go of.
-pub(super) fn finish(mut transfer: Transfer) -> (Op, Result<(), DiskError>) {
-    loop {
-        let answer = call(&mut transfer);
-        if let Step::End(outcome) = transfer.advance(answer) {
-            return (transfer.op, outcome);
-        }
-    }
 }
 
 /// One call to the kernel: the next part of the request.

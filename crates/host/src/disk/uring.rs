@@ -5,8 +5,6 @@
 //!    slab from the push of the entry until its completion was seen; it does not move and is not freed in between. (A
 //!    booking holds the ring: one that never comes back leaks the ring rather than free the memory.)
 //! 2. At most [`PLACES`] requests are in the kernel; the rest waits here in order.
-//! 3. Nothing waits on this thread but the thread itself. What is short and only copied from or to memory is done where
-//!    it is asked for: io_uring would hand it to a thread of the kernel, which costs more than the copying.
 
 use super::Done;
 use super::alarm::Alarm;
@@ -14,7 +12,7 @@ use super::belled::{BelledRing, PLACES};
 use super::driver::Driver;
 use super::file::DiskKind;
 use super::op::{Op, Step, Transfer};
-use super::threads::{Pool, finish};
+use super::threads::Pool;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{opcode, squeue};
 use rustix::fs::FallocateFlags;
@@ -78,10 +76,6 @@ impl Driver for Ring {
         let discard = matches!(transfer.op, Op::Discard { .. }) && transfer.file.kind() == DiskKind::Block;
         if discard || transfer.file.may_block() {
             return self.helper.submit(transfer, done);
-        }
-        if transfer.file.is_in_memory() && transfer.op.is_short() {
-            let (op, outcome) = finish(transfer);
-            return done.complete(op, outcome);
         }
         let mut inner = self.inner.borrow_mut();
         let key = inner.pending.insert(Pending { transfer, done, iovecs: Vec::new() });
