@@ -1,6 +1,7 @@
 //! Stories of packed stripes: what small writes leave, and what becomes of it. Each ends with a panic where something
 //! does not hold.
 
+pub mod behind;
 pub mod beside;
 pub mod cache;
 pub mod change;

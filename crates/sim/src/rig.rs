@@ -113,6 +113,23 @@ impl Rig {
         Pool::open(world, disks, options)
     }
 
+    /// How many requests the disks have had.
+    pub fn requests(&self) -> u64 {
+        requests_to(&self.disks)
+    }
+
+    /// Has disk `no` answer nothing for `span` from the request `nth` of all disks on, counted from now.
+    pub fn slow_from(&self, no: usize, nth: u64, span: Nanos) {
+        let (world, disks, first) = (self.world.clone(), self.disks.clone(), self.requests() + nth);
+        let turns_slow = async move {
+            while requests_to(&disks) < first {
+                world.sleep(Nanos(10_000)).await;
+            }
+            disks[no].stall(span);
+        };
+        self.world.spawn("turns slow", Box::pin(turns_slow));
+    }
+
     /// The open pool.
     pub fn pool(&self) -> Rc<Pool> {
         self.pool.clone().expect("the pool is open")
@@ -172,6 +189,14 @@ impl Rig {
         self.world.run_until_idle(self.world.now() + TIMEOUT);
         closed
     }
+}
+
+fn requests_to(disks: &[SimDisk]) -> u64 {
+    let of = |disk: &SimDisk| {
+        let stats = disk.stats();
+        stats.reads + stats.writes + stats.discards + stats.flushes
+    };
+    disks.iter().map(of).sum()
 }
 
 /// Every resiliency, with its fewest columns.

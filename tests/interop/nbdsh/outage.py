@@ -137,6 +137,8 @@ for left in range(600, -1, -1):
             raise
         time.sleep(0.1)
         h = nbd.NBD()
+if stop:
+    open(stop + ".connected", "w").close()
 ended = "asked to stop"
 try:
     load() if act == "load" else verify()

@@ -38,7 +38,7 @@ use crate::fail;
 use crate::format::page::CHUNK_PAGES;
 use crate::format::page::{PAGE_SUMS, PageId, PageKind};
 use crate::format::record::{
-    CHUNK_LEN, OWNER_METADATA, Record, SEGMENT_LEN, SLAB_LEN, SegmentRecord, SlabAt, TableRecord, TreeRecord,
+    Away, CHUNK_LEN, OWNER_METADATA, Record, SEGMENT_LEN, SLAB_LEN, SegmentRecord, SlabAt, TableRecord, TreeRecord,
     VdiskRecord,
 };
 use crate::limits::{DISKS_MAX, VDISK_SIZE_MAX};
@@ -504,6 +504,13 @@ impl Map {
     pub fn is_sound(&self, segment: &SegmentRecord, slot: usize) -> bool {
         let there = |at: SlabAt| self.disks.get(&at.disk).is_some_and(|disk| disk.healthy);
         segment.slabs[slot].is_some_and(there) && segment.missed >> slot & 1 == 0
+    }
+
+    /// The slots (bits) of a segment that may lack strips: that is on record, or nobody knows what their disk lacks.
+    pub fn may_lack(&self, segment: &SegmentRecord) -> u128 {
+        let is_unknown = |at: SlabAt| self.disks.get(&at.disk).is_some_and(|disk| disk.record.away == Away::Unknown);
+        let slots = segment.slabs.iter().enumerate();
+        slots.fold(segment.missed, |set, (slot, at)| set | u128::from(at.is_some_and(is_unknown)) << slot)
     }
 
     /// How many slots of a segment are not sound.

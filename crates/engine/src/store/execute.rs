@@ -44,6 +44,9 @@ pub struct Target {
     pub owners: bool,
     /// The mark of whose stripe it is, if whoever reads it knows.
     pub owner: Option<u32>,
+    /// The slots (bits) that could lack strips when this was made ([`Map::may_lack`](crate::segment::Map::may_lack)).
+    /// What is read there may be old, though they have all of them by the time that it arrives.
+    pub may_lack: u128,
     /// Whether it is only looked at: what is found bad is counted against no disk, told to nobody, and left as it is.
     pub looks: bool,
 }
@@ -82,9 +85,10 @@ impl Target {
     /// The stripe at `place`, if its segment exists.
     pub fn new(store: &Store, place: Place) -> Option<Target> {
         let map = store.map.borrow();
-        let SegmentRecord { layout, owners, slabs, .. } = &map.segments.get(&place.segment)?.record;
-        let (layout, owners, slabs) = (*layout, *owners, slabs.clone());
-        Some(Target { place, layout, slabs, owners, owner: None, looks: false })
+        let record = &map.segments.get(&place.segment)?.record;
+        let SegmentRecord { layout, owners, slabs, .. } = record;
+        let (layout, owners, slabs, may_lack) = (*layout, *owners, slabs.clone(), map.may_lack(record));
+        Some(Target { place, layout, slabs, owners, owner: None, may_lack, looks: false })
     }
 
     /// That one, as the version of stripe `stripe` of `table` that its place names: if another one lies there, or
@@ -346,7 +350,7 @@ impl Store {
         let mut computed = vec![0; read.blocks.len()];
         let address = BlockAddress { segment: target.place.segment, slot: read.slot as u32, block: first };
         block_checksums(address, buf, &mut computed);
-        // That a slot lacks what it is known to have missed is no news.
+        // That a slot lacks what it may have missed is no news.
         let tell = !self.misses(target, read.slot) && !target.looks;
         let mut wrong = Vec::new();
         for (nth, block) in read.blocks.clone().enumerate() {
@@ -507,10 +511,12 @@ impl Store {
         Some(bad)
     }
 
-    /// Whether it is on record that this slot lacks strips.
+    /// Whether this slot may lack strips, or could when somebody set out to read there.
     fn misses(&self, target: &Target, slot: usize) -> bool {
         let map = self.map.borrow();
-        map.segments.get(&target.place.segment).is_some_and(|segment| segment.record.missed >> slot & 1 == 1)
+        let now = map.segments.get(&target.place.segment).map_or(0, |segment| map.may_lack(&segment.record));
+        let before = if mutant::active(Mutant::LateReadAccuses) { 0 } else { target.may_lack };
+        (before | now) >> slot & 1 == 1
     }
 
     fn report_lost(&self, target: &Target, bad: &BTreeSet<Block>) {

@@ -405,7 +405,8 @@ fn target_at(map: &Map, place: Place, (table, stripe): (TableNo, u64)) -> Target
     let record = map.segments.get(&place.segment).map(|segment| &segment.record);
     let slabs = record.map_or_else(|| Rc::new([]) as Rc<[_]>, |record| record.slabs.clone());
     let owners = record.is_some_and(|record| record.owners);
-    Target { place, layout, slabs, owners, owner: None, looks: false }.owned_by(table, stripe)
+    let may_lack = record.map_or(0, |record| map.may_lack(record));
+    Target { place, layout, slabs, owners, owner: None, may_lack, looks: false }.owned_by(table, stripe)
 }
 
 /// The blocks of each data column that cover bytes `at..at + len` of a stripe.

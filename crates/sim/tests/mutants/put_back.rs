@@ -4,11 +4,14 @@
 use crate::stories::{attach, repair};
 use crate::story::*;
 use weft_engine::error::ErrorKind;
+use weft_engine::event::Event;
 use weft_engine::format::page::{PAGE_MAGIC, PageKind};
 use weft_engine::geometry::Resiliency;
+use weft_engine::pool::Pool;
+use weft_engine::store::execute::Target;
 use weft_engine::store::meta::sheets::SHEETS;
 use weft_engine::tree::KeyRange;
-use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos};
+use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos};
 use weft_engine::world::World;
 use weft_sim::disk::DiskImage;
 
@@ -32,6 +35,47 @@ pub fn a_disk_that_is_put_back_from_an_older_copy_is_proven_as_a_whole() {
         assert_eq!(mixed.prove(), 0, "disk {older} was put back");
         mixed.close();
     }
+}
+
+/// What somebody set out to read while a disk was brought up to date, and finds old when that is over, is no fault of
+/// the disk. What is found bad by those who come later is.
+pub fn a_read_that_began_before_a_disk_was_brought_up_to_date_accuses_nobody() {
+    let mut story = Story::new(31, 4, PARITY);
+    story.write_and_flush(0, 6 * story.stripe(), 1);
+    story.close();
+    let before = story.images()[3].clone();
+    story.open().unwrap();
+    story.write_and_flush(0, 6 * story.stripe(), 2);
+    story.close();
+    story.rig.disks[3].return_as(&before);
+    story.open().unwrap();
+    assert_eq!(story.byte(0, story.stripe()).unwrap(), 2);
+    let pool = story.rig.pool();
+    let set_out = target(&pool);
+    repair(&story);
+    for (nth, (target, accuses)) in [(set_out, false), (target(&pool), true)].into_iter().enumerate() {
+        let at = (0..4).filter_map(|slot| target.locate(slot, nth)).find(|(at, _)| at.disk == DiskNo(3));
+        let (at, block) = at.expect("disk 3 has a strip of every stripe");
+        story.rig.disks[3].rot(pool.store().slab_offset(at, block));
+        let proving = pool.clone();
+        let proven = story.rig.run(async move { proving.store().prove_stripe(&target).await.unwrap() });
+        assert_eq!((proven.bad(), proven.healed), (1, 1));
+        let accused = story.events().iter().any(|event| matches!(event, Event::BlockBad { disk: DiskNo(3), .. }));
+        assert_eq!(accused, accuses, "of those who came later: {accuses}");
+    }
+    assert_eq!(story.prove(), 0);
+    drop(pool);
+    story.close();
+}
+
+/// The first stripe of the virtual disk, for somebody who reads it.
+fn target(pool: &Pool) -> Target {
+    let place = {
+        let map = pool.store().map.borrow();
+        let table = map.vdisks.values().next().expect("the story made it").tables[0];
+        map.place_of(table, 0).expect("it is written")
+    };
+    Target::new(pool.store(), place).expect("its segment is there")
 }
 
 /// A disk is lost at any operation of an opening, once it has its promise, and then put back from a copy that was made

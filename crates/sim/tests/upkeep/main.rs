@@ -188,45 +188,6 @@ fn rebalance_fills_a_new_disk_in_proportion() {
     sound(&rig);
 }
 
-/// The emptiest disk is back, and not up to date yet: data of others may not lie there, and metadata must not.
-#[test]
-fn a_rebalance_ends_where_the_emptiest_disk_takes_nothing() {
-    let (mut rig, mut rng) = pool(11, 5, 5, Resiliency::Mirror { copies: 2 }, 1);
-    rig.close().unwrap();
-    rig.options.tuning.auto_jobs = false;
-    rig.open(&mut rng).unwrap();
-    let pool = rig.pool();
-    let spec = VdiskSpec {
-        name: "narrow".into(),
-        size: ByteCount::mib(16),
-        resiliency: Resiliency::Mirror { copies: 2 },
-        columns: Some(1),
-        interleave: Some(ByteCount::kib(16)),
-        fixed: false,
-        sector: 4096,
-        disks: 0b01111,
-    };
-    let making = pool.clone();
-    rig.run(async move {
-        let vdisk = making.vdisk_create(&spec).await.unwrap();
-        vdisk.write(VirtualOffset(0), &vec![3; 8 << 20], true).await.unwrap();
-        making.store().disk_lost(DiskNo(4), "its device is gone");
-        vdisk.write(VirtualOffset(8 << 20), &vec![4; 8 << 20], true).await.unwrap();
-    });
-    let (attached, back) = (pool.clone(), Rc::new(rig.disks[4].clone()));
-    rig.run(async move { attached.attach(back).await.unwrap() });
-    assert!(!pool.store().map.borrow().disks[&DiskNo(4)].current, "it is to be stale");
-    let ended = job(&rig, JobKind::Rebalance);
-    assert_eq!(ended.state, JobState::Done, "{ended:?}");
-    let ended = job(&rig, JobKind::Repair);
-    assert_eq!(ended.state, JobState::Done, "{ended:?}");
-    // Up to date, it takes metadata from the others.
-    let ended = job(&rig, JobKind::Rebalance);
-    assert_eq!(ended.state, JobState::Done, "{ended:?}");
-    assert!(pool.store().metadata_homes().values().any(|on| on >> 4 & 1 == 1));
-    sound(&rig);
-}
-
 /// The two copies of everything are in two domains; the disk that joins is in one of them.
 #[test]
 fn a_rebalance_brings_no_two_slots_of_a_stripe_into_one_domain() {

@@ -1,0 +1,170 @@
+"""Random walks: a pool of real files goes through faults, changes of its layouts and caches, jobs, and all of these in the midst of each other.
+
+Judged is what `outage.py` judges, whenever a walk comes to rest: every flushed byte is there, the pool is whole again by itself, what `weft status`
+says is true, each command that it offers works, and memory is given back."""
+
+import os
+import time
+
+import machine as machines
+import outage
+from outage import Crowd
+from report import Case
+
+STEPS, LONG_STEPS, LONG_WALKS = 12, 40, 12
+START = ["parity 1 on 4", "parity 1 on 5", "parity 2 on 5", "mirror 2 on 4", "mirror 3 on 3", "parity 1 on 4, cached"]
+# What `weft vdisk change` is asked for; what does not fit the pool is refused, and that is no fault.
+CHANGES = [["--columns", "3"], ["--columns", "4"], ["--interleave", "16KiB"], ["--interleave", "64KiB"], ["--resiliency", "mirror", "--copies", "2"],
+           ["--resiliency", "parity", "--failures", "1"], ["--resiliency", "parity", "--failures", "2"], ["--resiliency", "mirror", "--copies", "3"]]
+
+
+def cases(long):
+    walks = [(start, LONG_STEPS) for start in START * (LONG_WALKS // len(START))] if long else [(None, STEPS)]
+    return [Case(f"walk: {start or 'anywhere'}{f', {nth}' if long else ''}", lambda reporter, rng, start=start, steps=steps:
+                 reporter.check("", walk, rng, start or rng.choice(START), steps), ("nbdsh", "nbdcopy")) for nth, (start, steps) in enumerate(walks)]
+
+
+def walk(rng, start, steps):
+    with Crowd(start, rng) as crowd:
+        crowd.trail, crowd.spares = [start], 0
+        warm = crowd.memory()
+        try:
+            for _ in range(steps):
+                step = rng.choices(list(STEPS_OF), [weight for weight, _ in STEPS_OF.values()])[0]
+                crowd.trail.append(step)
+                STEPS_OF[step][1](crowd)
+                if rng.random() < 0.3:
+                    crowd.trail.append("rest")
+                    rest(crowd)
+            rest(crowd)
+            outage.gives_back(crowd, warm)
+        except Exception as error:
+            raise AssertionError(f"after {'; '.join(crowd.trail)}:\n{error}") from error
+        return f"{start}: {'; '.join(crowd.trail[1:])}"
+
+
+def rest(crowd):
+    """All is well again, whatever went on; jobs, a change of layout among them, end."""
+    crowd.rest()
+    if crowd.gone:
+        crowd.come_back(crowd.gone[:])
+    crowd.whole()
+
+
+# The steps. Each leaves the daemon running; disks may be away, and jobs under way.
+
+def leave(crowd):
+    there = [n for n in range(len(crowd.names)) if n not in crowd.gone]
+    crowd.leave(crowd.rng.sample(there, crowd.rng.randrange(1, len(there) + 1)) if there else [])
+    time.sleep(crowd.rng.choice([0, 0.2, 1]))
+
+
+def come_back(crowd):
+    for n in crowd.rng.sample(crowd.gone, crowd.rng.randrange(0, len(crowd.gone) + 1)):
+        crowd.come_back([n])
+        time.sleep(crowd.rng.choice([0, 0, 0.3]))
+
+
+def busy(crowd):
+    if crowd.client is None and not crowd.gone:
+        begin(crowd)
+    else:
+        crowd.rest()
+
+
+def begin(crowd):
+    """The client is at work when this returns."""
+    connected = crowd.path("stop.connected")
+    if os.path.exists(connected):
+        os.remove(connected)
+    crowd.busy()
+    begun = time.monotonic()
+    while not os.path.exists(connected):
+        assert time.monotonic() - begun < machines.PATIENCE and not crowd.said, f"the client does not begin: {crowd.said}"
+        time.sleep(0.02)
+    time.sleep(crowd.rng.choice([0.1, 0.5]))
+
+
+def end(crowd):
+    """The daemon ends in one way or the other; disks come and go meanwhile."""
+    outage.finish(crowd, crowd.rng.choice([crowd.stop, crowd.kill]))
+    if crowd.rng.random() < 0.5:
+        come_back(crowd)
+    elif crowd.rng.random() < 0.5:
+        leave(crowd)
+    crowd.serve()
+
+
+def tell(crowd):
+    if crowd.gone:
+        crowd.told()
+
+
+def change(crowd):
+    """The layout of a virtual disk begins to be another one."""
+    mentioned = crowd.rng.choice(CHANGES)
+    ran = crowd.ran("vdisk", "change", crowd.rng.choice(["p/busy", "p/still"]), *mentioned)
+    crowd.trail[-1] += f" {' '.join(mentioned)}: {ran.returncode}"
+    assert ran.returncode in (0, 2, 3, 4, 5, 6), ran.stderr
+
+
+def cache(crowd):
+    names = [crowd.names[n] for n in crowd.rng.sample(range(len(crowd.names)), min(3, len(crowd.names)))]
+    to = crowd.rng.choice([["write-cache=0"], ["write-cache=8MiB", f"write-cache-disks={','.join(names)}"]])
+    ran = crowd.ran("vdisk", "set", crowd.rng.choice(["p/busy", "p/still"]), *to)
+    crowd.trail[-1] += f" {to[0]}: {ran.returncode}"
+    assert ran.returncode in (0, 2, 3, 4, 5, 6), ran.stderr
+
+
+def job(crowd):
+    what = crowd.rng.choice(["scrub", "repair", "rebalance"])
+    ran = crowd.ran(what, "p")
+    crowd.trail[-1] += f" {what}: {ran.returncode}"
+    assert ran.returncode in (0, 3, 4, 5, 6), ran.stderr
+
+
+def replace(crowd):
+    """Somebody replaces a disk, there or not; what it was must not come back as a member."""
+    n = crowd.rng.randrange(len(crowd.names))
+    name = f"{crowd.names[n].split('.')[0]}.{crowd.spares}"
+    crowd.spares += 1
+    ran = crowd.ran("disk", "replace", "p", crowd.names[n], os.path.join(crowd.disks_dir, name), "--create-size", outage.DISK, "--yes")
+    crowd.trail[-1] += f" {crowd.names[n]} by {name}: {ran.returncode}"
+    assert ran.returncode in (0, 3, 4, 5, 6), ran.stderr
+    if ran.returncode != 0:
+        assert not os.path.exists(os.path.join(crowd.disks_dir, name)), f"a file was made for nothing: {ran.stderr}"
+        return
+    crowd.until("replaced", "pool", "show", "p", holds=lambda pool: all(disk["name"] != crowd.names[n] for disk in pool["disks"])) \
+        if not crowd.gone else None
+    old, crowd.names[n] = crowd.disk(n), name
+    if n in crowd.gone:
+        crowd.gone.remove(n)
+    elif os.path.exists(old):
+        crowd.old = old
+
+
+def put_back_old(crowd):
+    """A disk is put back as it was some time ago, while the pool is closed and otherwise whole."""
+    rest(crowd)
+    n = crowd.rng.randrange(len(crowd.names))
+    outage.copies(crowd, "old", [n])
+    begin(crowd)
+    if crowd.rng.random() < 0.5:
+        change(crowd)
+    outage.finish(crowd, crowd.rng.choice([crowd.stop, crowd.kill]))
+    outage.put(crowd, "old", [n])
+    crowd.serve()
+
+
+def put_back_old_alive(crowd):
+    """A disk is put back as it was some time ago, while the pool is in use and otherwise whole."""
+    rest(crowd)
+    n = crowd.rng.randrange(len(crowd.names))
+    outage.copies(crowd, "old", [n])
+    begin(crowd)
+    outage.put(crowd, "old", [n])
+    outage.wait_for(crowd, f"disk {crowd.names[n]} lost")
+
+
+STEPS_OF = {"leave": (4, leave), "come back": (4, come_back), "busy": (3, busy), "end": (3, end), "tell": (2, tell), "change": (3, change), "cache": (2, cache),
+            "job": (2, job), "old": (1, put_back_old), "old, alive": (1, put_back_old_alive)}
