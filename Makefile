@@ -39,6 +39,11 @@ hostile: ## Neighbours and disks that mean harm, by the thousands (some minutes)
 	$(CARGO) build --profile proof -p weft-host
 	@WEFT=$(TARGET)/proof/weft tests/interop/run --long hostile
 
+walks: ## Random walks through faults, changes of layout and jobs, on real files (half an hour)
+	@scripts/need build
+	$(CARGO) build --profile proof -p weft-host
+	@WEFT=$(TARGET)/proof/weft tests/interop/run --long walk
+
 streams: ## Hold streams to the disks' rate: each layout, interleave and request size
 	@scripts/need build
 	$(CARGO) build --profile proof -p weft-sim
@@ -68,4 +73,4 @@ bench: ## Measure kernels and NBD beside raw files and beside nbdkit
 	$(CARGO) build --release -p weft-host
 	@scripts/bench
 
-.PHONY: help build demo demo-clean demo-mount test storm hostile streams test-vm test-mount lint bench
+.PHONY: help build demo demo-clean demo-mount test storm hostile walks streams test-vm test-mount lint bench
