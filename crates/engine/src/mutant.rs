@@ -200,10 +200,12 @@ pub enum Mutant {
     OldSpaceBelieved = 96,
     /// What is read while a slot lacks strips, and arrives when it has them, is held against the disk.
     LateReadAccuses = 97,
+    /// A disk that was put back from a copy made after its last label counts as one that was never away.
+    RolledBackUnseen = 98,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 97] = [
+pub const ALL: [Mutant; 98] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -301,6 +303,7 @@ pub const ALL: [Mutant; 97] = [
     Mutant::OldTablePageBelieved,
     Mutant::OldSpaceBelieved,
     Mutant::LateReadAccuses,
+    Mutant::RolledBackUnseen,
 ];
 
 /// The mutant of this name.

@@ -196,6 +196,9 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
         Mutant::LateReadAccuses => {
             Catcher::Story(put_back::a_read_that_began_before_a_disk_was_brought_up_to_date_accuses_nobody)
         }
+        Mutant::RolledBackUnseen => {
+            Catcher::Story(put_back::a_disk_that_is_put_back_from_a_copy_made_since_its_last_label_is_proven)
+        }
         Mutant::SheetVersionsIgnored => Catcher::Story(put_back::old_data_that_agrees_with_old_checksums_is_an_error),
         Mutant::StalePagesBelieved => {
             Catcher::Story(stories::disks_that_are_back_get_pages_of_the_tree_from_the_one_that_has_them)

@@ -41,7 +41,7 @@ use crate::units::{BLOCK, ByteCount, DiskNo, VdiskNo};
 use crate::vdisk::Vdisk;
 use crate::world::World;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -153,11 +153,14 @@ impl Pool {
         if !mutant::active(Mutant::OpeningFlushesNothing) {
             store.flush_all(there).await;
         }
+        // Before anything is written: what comes to be of it is on record with the first checkpoint, and the log that
+        // tells of it stays until then.
+        let rolled_back = store.rolled_back(&replayed.last).await;
         self.begin_opening(newest, found, options).await?;
         store.move_log().await?;
         let given_back = store.map.borrow_mut().drop_empty_segments();
         store.append_all(given_back);
-        self.note_absent();
+        self.note_absent(rolled_back);
         store.heal_suspects().await;
         store.free_empty_packs();
         store.world.spawn("jobs", Box::pin(runner(self.clone())));
@@ -224,7 +227,7 @@ impl Pool {
 impl Pool {
     /// What the disks lack that are not there, or are behind: from now on it is kept on record; what they lack already
     /// is, if they were seen to go.
-    fn note_absent(&self) {
+    fn note_absent(&self, rolled_back: Vec<DiskNo>) {
         let behind: Vec<(DiskNo, bool, bool)> = {
             let members = self.store.members.borrow();
             let is_behind = |member: &Member| member.disk.is_none() || !member.current || member.out_of_step;
@@ -243,15 +246,10 @@ impl Pool {
         // One that lacks a batch which others have, and not the last one only, lost what it had called durable: it was
         // put back from a copy.
         let last = self.store.log.batch_number().saturating_sub(1);
-        let rolled_back: Vec<DiskNo> = self
-            .store
-            .commits
-            .lacked
-            .borrow()
-            .iter()
-            .filter(|(_, number)| **number < last)
-            .map(|(no, _)| *no)
-            .collect();
+        let lacked = self.store.commits.lacked.borrow();
+        let lacks_batches = lacked.iter().filter(|(_, number)| **number < last).map(|(no, _)| *no);
+        let rolled_back: BTreeSet<DiskNo> = lacks_batches.chain(rolled_back).collect();
+        drop(lacked);
         for no in rolled_back {
             self.store.world.emit(Event::DiskOutOfStep { disk: no, diverged: false });
             match careless {

@@ -511,6 +511,16 @@ impl Store {
         Some(bad)
     }
 
+    /// Whether another strip lies where these checksums are of: all of it can be read, and not all is right.
+    pub(super) async fn is_another(&self, target: &Target, slot: usize, sums: &[u32]) -> bool {
+        let column = target.layout.column(target.place.index, slot);
+        let reads = vec![SlotRead { slot, column, blocks: 0..target.layout.strip_blocks() }];
+        match self.run(target, &Plan { reads, ..Plan::default() }, sums).await {
+            Outcome::Bad(found) => found.iter().all(|(_, block)| *block != usize::MAX),
+            _ => false,
+        }
+    }
+
     /// Whether this slot may lack strips, or could when somebody set out to read there.
     fn misses(&self, target: &Target, slot: usize) -> bool {
         let map = self.map.borrow();

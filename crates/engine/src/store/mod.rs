@@ -34,6 +34,7 @@ pub mod power;
 pub mod proof;
 pub mod quorum;
 pub mod replay;
+pub mod rolled_back;
 pub mod spare;
 pub mod state;
 pub mod streams;

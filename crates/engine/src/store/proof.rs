@@ -9,8 +9,9 @@
 //! 2. The only good image of a page is never overwritten: where its copy is damaged, only the other slot is written.
 //! 3. What is in memory is the page, whatever became of its copies: where they are all behind it, the next checkpoint
 //!    writes it anew, and a second proof puts right what that leaves.
-//! 4. Damage is a copy that lacks what was promised: of a checksum page, the version that the tree says, or any where
-//!    the tree says nothing and stripes of the page are in use. A newer image on some disks only, which a checkpoint
+//! 4. Damage is a copy that lacks what was promised: of a page of a stripe table, the version that was written last, as
+//!    memory or the tree has it; of a checksum page, the version that the tree says, or any where the tree says nothing
+//!    and stripes of the page are in use. A newer image on some disks only, which a checkpoint
 //!    left that the power cut off, is no damage; where it mends, all copies get it.
 
 use super::Store;
@@ -101,10 +102,16 @@ impl Store {
     }
 
     /// The version that every copy of a page must have, whose newest image has version `newest`. A checkpoint that was
-    /// cut off leaves newer images of checksum pages on some of their disks (invariant 4).
+    /// cut off leaves newer images on some of their disks (invariant 4).
     fn version_due(&self, id: PageId, least: u64, newest: u64) -> u64 {
         match id.kind {
-            PageKind::Table => newest,
+            PageKind::Table => match self.page_written(id) {
+                // The next checkpoint writes all copies, whatever they have.
+                Some((_, true)) => 0,
+                Some((written, false)) => written,
+                None if least > 0 => least,
+                None => newest,
+            },
             PageKind::Sheet if mutant::active(Mutant::SheetDamageOverlooked) => 0,
             PageKind::Sheet if least > 0 => least,
             PageKind::Sheet => {

@@ -16,6 +16,7 @@
 
 use super::landed::LandedIndex;
 use super::page_place::table_page;
+use super::rolled_back::Committed;
 use super::table_pages::For;
 use super::{Store, join};
 use crate::error::Result;
@@ -49,6 +50,8 @@ pub struct Replayed {
     pub batches: u64,
     /// Whether the log ended in a batch that had been begun.
     pub torn: bool,
+    /// The last stripes that each disk has strips of, of those that the log speaks of.
+    pub last: BTreeMap<DiskNo, Vec<Committed>>,
 }
 
 /// Data of one landed record.
@@ -67,7 +70,7 @@ pub struct Landed {
 type Sums = ((TableNo, u64), Vec<u32>);
 
 /// What a record of the log says of stripes of a table, from `first` on.
-enum Change {
+pub(super) enum Change {
     /// The first one is here now.
     Moved(Place),
     /// This many are nowhere, or zero.
@@ -120,6 +123,7 @@ impl Store {
             chain = head.crc;
         }
         self.redo_pages(redo.sums, redo.chunks).await?;
+        found.last = self.last_on_each_disk(&redo.changes);
         self.redo_changes(redo.changes).await?;
         found.landed = redo.landed.into_landed();
         found.torn = self.prove_end(position, number).await?;

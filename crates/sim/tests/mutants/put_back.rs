@@ -78,6 +78,47 @@ fn target(pool: &Pool) -> Target {
     Target::new(pool.store(), place).expect("its segment is there")
 }
 
+/// A disk is put back from a copy that was made after its last label, and before writes that were flushed: neither its
+/// label tells, nor the log, where it carries none. It is proven as a whole, and has what it is to have.
+pub fn a_disk_that_is_put_back_from_a_copy_made_since_its_last_label_is_proven() {
+    let mut story = Story::new(32, 5, PARITY);
+    story.write_and_flush(0, 12 * story.stripe(), 1);
+    story.checkpoint();
+    story.write_and_flush(0, story.stripe(), 2);
+    let before = story.images();
+    story.write_and_flush(story.stripe(), 8 * story.stripe(), 3);
+    story.cut();
+    let after = story.images();
+    let mut silent = 0;
+    for older in 0..5 {
+        if label_of(&before[older]).serial != label_of(&after[older]).serial {
+            continue;
+        }
+        silent += 1;
+        for killed_at in [None, Some(5), Some(20), Some(40)] {
+            let mut images = after.clone();
+            images[older] = before[older].clone();
+            let mut mixed = story.with_images(&images);
+            if let Some(operations) = killed_at {
+                // The next opening finds the same, also where labels were written meanwhile.
+                let opening = mixed.rig.opening(&mut mixed.rng);
+                mixed.rig.world.spawn("opening", Box::pin(async move { drop(opening.await) }));
+                let (ticking, last) = (mixed.rig.world.clone(), mixed.rig.world.operations() + operations);
+                mixed.rig.world.run_until(Nanos::secs(5), move || ticking.operations() >= last);
+                mixed.cut();
+                mixed = mixed.with_images(&mixed.images());
+            }
+            mixed.open().unwrap();
+            repair(&mixed);
+            assert_eq!(mixed.rig.pool().unsound_bytes(), ByteCount::ZERO);
+            assert_eq!(mixed.prove(), 0, "disk {older} was put back, and the opening cut off at {killed_at:?}");
+            assert_eq!(mixed.byte(story.stripe(), 8 * story.stripe()).unwrap(), 3);
+            mixed.close();
+        }
+    }
+    assert!(silent >= 2, "of {silent} disks the labels tell nothing");
+}
+
 /// A disk is lost at any operation of an opening, once it has its promise, and then put back from a copy that was made
 /// before the label that the promise repeats: what it lacks from before the opening is on no record.
 pub fn a_disk_that_an_opening_lost_is_proven_when_it_is_put_back_from_before_that() {
