@@ -198,10 +198,12 @@ pub enum Mutant {
     OldTablePageBelieved = 95,
     /// What a weft that knows nothing of space in use left of it in the tree is believed.
     OldSpaceBelieved = 96,
+    /// Batches that were written before the labels said how long one may be are taken for as short as those since.
+    BatchBoundBelieved = 97,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 96] = [
+pub const ALL: [Mutant; 97] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -298,6 +300,7 @@ pub const ALL: [Mutant; 96] = [
     Mutant::DirtyTablePageDropped,
     Mutant::OldTablePageBelieved,
     Mutant::OldSpaceBelieved,
+    Mutant::BatchBoundBelieved,
 ];
 
 /// The mutant of this name.

@@ -4,6 +4,9 @@
 #![cfg(feature = "mutants")]
 
 #[allow(dead_code)]
+#[path = "mutants/batches.rs"]
+mod batches;
+#[allow(dead_code)]
 #[path = "mutants/check.rs"]
 mod check;
 #[path = "mutants/configuration.rs"]
@@ -216,6 +219,9 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
         }
         Mutant::LostSpaceIsFree => Catcher::Story(space::what_is_lost_of_what_is_in_use_is_counted),
         Mutant::UnnamedPageTaken => Catcher::Story(space::pages_of_a_checkpoint_that_was_cut_off_mislead_nobody),
+        Mutant::BatchBoundBelieved => {
+            Catcher::Story(batches::a_batch_from_before_the_bound_is_missed_as_far_as_it_may_have_reached)
+        }
         Mutant::OldSpaceBelieved => Catcher::Story(space::what_an_older_weft_left_of_what_is_in_use_is_not_believed),
         Mutant::DirtyTablePageDropped => Catcher::Story(tables::a_page_that_changed_stays_until_a_checkpoint_has_it),
         Mutant::OldTablePageBelieved => Catcher::Story(tables::a_page_that_is_lost_is_an_error_for_its_stripes_only),

@@ -196,6 +196,7 @@ impl Pool {
         let lineage = newest.lineage.opened_as(opening, number);
         store.log.belongs_to(number);
         store.labels.opened_batch.set(store.log.batch_number());
+        store.labels.batch_bound.set(store.log.bound_after(newest.batch_bound));
         *store.labels.lineage.borrow_mut() = lineage;
         // Nobody can bring a disk back before the pool is open: to wait for one would be to wait for ever.
         store.set_opening(true);
@@ -425,7 +426,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         tuning: options.tuning,
         members: RefCell::new(members),
         map: RefCell::new(map),
-        log: Log::new(newest.plan.log_len.0, &newest.anchor),
+        log: Log::new(newest.plan.log_len.0, options.tuning.batch_bytes, &newest.anchor),
         pages: Pages::default(),
         tables: Default::default(),
         meta: Default::default(),

@@ -37,6 +37,8 @@ use core::ops::Range;
 
 /// Stripes whose checksums are brought up to date at once.
 const SUMS_AT_ONCE: usize = 64;
+/// Bytes that are read at once where the end of the log is proven: a power of two of blocks.
+const PIECE: u64 = 4 << 20;
 /// Changes of stripe tables that are applied at once.
 const CHANGES_AT_ONCE: usize = 256;
 
@@ -355,10 +357,7 @@ impl Store {
     /// Whether a batch was begun at the end that was found; and invariant 4: no successor of it counts. The log disks
     /// are asked side by side.
     async fn prove_end(&self, position: u64, number: u64) -> Result<bool> {
-        let ring = self.ring_len();
-        // The longest batch is an eighth of the ring and one record; what does not fit before the ring's end begins at
-        // its start.
-        let end = (position + 2 * (ring / 8 + self.longest_record() + BLOCK)).min(position + ring);
+        let end = self.successors_end(position, number);
         let (mut torn, mut readable) = (false, false);
         for told in join(self.loggers().into_iter().map(|no| self.prove_end_on(no, position..end, number))).await {
             let (begun, read) = told?;
@@ -374,6 +373,21 @@ impl Store {
         Ok(torn)
     }
 
+    /// Where the places end at which the successor of batch `number` may begin, if that was to lie at `position`, or,
+    /// where it did not fit before the ring's end, at its start.
+    fn successors_end(&self, position: u64, number: u64) -> u64 {
+        let ring = self.ring_len();
+        let longest = match self.labels.batch_bound.get().of(number) {
+            Some(most) => most,
+            None if mutant::active(Mutant::BatchBoundBelieved) => self.tuning.batch_bytes,
+            // An eighth of the ring, or one record.
+            None => (ring / 8).max(self.longest_record()) + BLOCK,
+        };
+        let round = position.next_multiple_of(ring);
+        let from = if round < position.saturating_add(longest.saturating_mul(2)) { round } else { position };
+        from.saturating_add(longest + BLOCK).min(position + ring)
+    }
+
     /// Whether batch `number` was begun on log disk `no`, where `range` begins, and whether that can be read there. An
     /// error: its successor lies in `range`.
     async fn prove_end_on(&self, no: DiskNo, range: Range<u64>, number: u64) -> Result<(bool, bool)> {
@@ -385,13 +399,13 @@ impl Store {
             torn |= first.is_ok_and(|block| decode_head(self.id, start, number, &block).is_some());
         }
         let mut at = position + BLOCK;
-        let mut most = 1u64 << 20;
+        let mut most = PIECE;
         while at < range.end {
             let len = most.min(ring - at % ring).min(range.end - at);
             let piece = self.read_log(no, at, len).await;
             if piece.is_err() && len > BLOCK && self.has_disk(no) {
-                // One block of it cannot be read; the others may hold what is looked for.
-                most = BLOCK;
+                // Some block of it cannot be read; the others may hold what is looked for.
+                most = (len / 2 / BLOCK * BLOCK).max(BLOCK);
                 continue;
             }
             if let Ok(piece) = piece
@@ -404,6 +418,7 @@ impl Store {
                 );
             }
             at += len;
+            most = (most * 2).min(PIECE);
         }
         Ok((torn, readable))
     }
