@@ -138,7 +138,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 21),
         Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),
         Mutant::TouchedForgotten => Catcher::Storm(Profile::Flicker, 126),
-        Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 150),
+        Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 430),
         Mutant::MoveForgetsNewStripes => Catcher::Storm(Profile::Blink, 2),
         Mutant::LogEndsInItsMiddle => Catcher::Storm(Profile::Classic, 12),
         Mutant::LoggerUnflushed => Catcher::Storm(Profile::Classic, 33),
@@ -150,9 +150,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
             let story = stories::a_flush_that_half_of_the_disks_acknowledged_is_never_opened_without;
             Catcher::Both(story, Profile::Powerless, 1)
         }
-        Mutant::OpeningFlushesNothing => {
-            Catcher::Both(stories::two_openings_one_killed_and_one_cut_off_leave_a_pool, Profile::Many, 150)
-        }
+        Mutant::OpeningFlushesNothing => Catcher::Story(stories::two_openings_one_killed_and_one_cut_off_leave_a_pool),
         Mutant::PagesKeepOneSlot => {
             Catcher::Both(stories::a_checkpoint_that_is_torn_anywhere_takes_nothing, Profile::Torn, 1)
         }
@@ -172,7 +170,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         }
         Mutant::PromiseNotSeen => {
             let story = put_back::a_disk_that_an_opening_lost_is_proven_when_it_is_put_back_from_before_that;
-            Catcher::Both(story, Profile::Damage, 1_000_701)
+            Catcher::Story(story)
         }
         Mutant::NotesAfterCommits => {
             Catcher::Story(stories::a_kill_after_all_disks_blinked_leaves_no_stripe_without_redundancy_in_silence)
@@ -248,7 +246,7 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
         }
         Mutant::BlockFilledTooEarly => {
             let story = fine::beside::what_is_written_beside_packing_lies_above_what_was_written_before;
-            Catcher::Both(story, Profile::Flicker, 4_001_209)
+            Catcher::Story(story)
         }
         Mutant::ShiftNotAsked => Catcher::Storm(Profile::Damage, 8_001_442),
         Mutant::LastCopyShifted => Catcher::Storm(Profile::Damage, 9_000_465),
