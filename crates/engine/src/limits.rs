@@ -36,6 +36,8 @@ pub const FINE_SHARE_MAX: u16 = 500;
 pub const VDISK_SIZE_MAX: ByteCount = ByteCount(1 << 56);
 /// The most chunks of a stripe table: their pages are numbered with 32 bits.
 pub const CHUNKS_MAX: u32 = u32::MAX / 16;
+/// The most bytes of the log ring that one batch takes.
+pub const BATCH_MAX: ByteCount = ByteCount::mib(16);
 /// The largest client request, in bytes; exports split nothing larger.
 pub const REQUEST_MAX: ByteCount = ByteCount::mib(32);
 

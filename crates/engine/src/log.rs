@@ -10,16 +10,27 @@
 //!    no batch is written but those that the keeper asks for ([`Log::let_through`]): a checkpoint, and the oldest
 //!    landed data, which it moves to the head. Records that nobody reserved room for (disks come and go, jobs begin and
 //!    end) wait meanwhile and share a batch, where each of them would else take a block.
+//! 5. No batch is longer than the labels say from some batch on, and so no record is: landed data comes in pieces.
 
 use crate::error::{Error, Result};
-use crate::format::batch::batch_len;
-use crate::format::label::Anchor;
+use crate::format::batch::{BATCH_HEAD, batch_len};
+use crate::format::label::{Anchor, BatchBound};
 use crate::format::record::{OWNER_METADATA, Record};
+use crate::limits::{BATCH_MAX, COLUMNS_MAX, INTERLEAVE_MAX, SLOTS_MAX};
 use crate::sync::Signal;
 use crate::units::{BLOCK, SegmentNo, TableNo, VdiskNo};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::cell::RefCell;
+
+/// Bytes of the longest record that comes in one piece: checksums of all slots of a stripe, or units of a packed one,
+/// each with 16 bytes.
+const RECORD_MAX: u64 = {
+    let blocks = INTERLEAVE_MAX.0 / BLOCK;
+    let (sums, units) = (SLOTS_MAX as u64 * blocks * 4, COLUMNS_MAX as u64 * blocks * 16);
+    4096 + if sums > units { sums } else { units }
+};
+const _: () = assert!(RECORD_MAX + BLOCK <= BATCH_MAX.0);
 
 /// How full the log may be for a producer to go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +70,8 @@ pub struct Log {
 
 struct State {
     ring: u64,
+    /// The most bytes of a batch in the ring; 0: an eighth of it, or one record.
+    batch_max: u64,
     lineage: u64,
     /// Where the next batch goes, counted through all rounds of the ring.
     head: u64,
@@ -150,10 +163,12 @@ pub struct Taken {
 }
 
 impl Log {
-    /// A log whose ring has `ring` bytes, empty from the anchor's tail on.
-    pub fn new(ring: u64, anchor: &Anchor) -> Log {
+    /// A log whose ring has `ring` bytes, empty from the anchor's tail on, and that is written in batches of at most
+    /// `batch_max` bytes.
+    pub fn new(ring: u64, batch_max: u64, anchor: &Anchor) -> Log {
         let state = State {
             ring,
+            batch_max,
             lineage: 0,
             head: anchor.log_tail,
             tail: anchor.log_tail,
@@ -189,6 +204,7 @@ impl Log {
         let mut state = self.state.borrow_mut();
         let mut bytes = Vec::with_capacity(record.encoded_len());
         record.encode(&mut bytes);
+        assert!(bytes.len() as u64 <= state.payload_max(), "a record that no batch takes");
         state.pending_len += bytes.len() as u64;
         state.pending_peak = state.pending_peak.max(state.pending_len);
         state.pending.push_back(bytes);
@@ -333,14 +349,16 @@ impl Log {
         self.moved.notify();
     }
 
-    /// The largest single record that producers may append: longer data leaves as whole stripes instead.
+    /// The most that producers may append at once: longer data leaves as whole stripes instead.
     pub fn record_max(&self) -> u64 {
         self.state.borrow().ring / 8
     }
 
     /// The most bytes of landed data in one record: little is left over where a round of the ring ends.
     pub fn piece(&self) -> usize {
-        (self.state.borrow().ring / 32 / BLOCK * BLOCK).max(BLOCK) as usize
+        let state = self.state.borrow();
+        let most = if state.batch_max > 0 { (state.ring / 32).min(state.batch_max / 4) } else { state.ring / 32 };
+        (most / BLOCK * BLOCK).max(BLOCK) as usize
     }
 
     /// Bytes of the ring in use, and its size.
@@ -384,7 +402,7 @@ impl Log {
     /// for it now.
     pub fn next_batch(&self) -> Option<u64> {
         let state = self.state.borrow();
-        let max = state.ring / 8;
+        let max = state.payload_max().min(state.ring / 8);
         // What is left of the round is used, as far as records fit there.
         let round = state.ring - state.head % state.ring;
         let mut count = 0;
@@ -509,6 +527,17 @@ impl Log {
         self.wake.notify();
     }
 
+    /// What the labels are to say of the length of batches from the next one on, after they said `before`.
+    pub fn bound_after(&self, before: BatchBound) -> BatchBound {
+        let state = self.state.borrow();
+        match state.batch_max {
+            0 => BatchBound::default(),
+            // Where the last batches were lost the log goes on before what was said.
+            most if most == before.most => BatchBound { most, from: before.from.min(state.number) },
+            most => BatchBound { most, from: state.number },
+        }
+    }
+
     /// The ring's live part, as positions.
     pub fn live(&self) -> (u64, u64) {
         let state = self.state.borrow();
@@ -526,6 +555,11 @@ impl State {
             .map(|(seq, segment, _)| (*segment, *seq))
             .collect();
         self.homes.retain(|(seq, segment, _)| durable.get(segment).is_none_or(|last| seq >= last));
+    }
+
+    /// The most bytes of records in one batch.
+    fn payload_max(&self) -> u64 {
+        if self.batch_max > 0 { self.batch_max - BATCH_HEAD as u64 } else { u64::MAX }
     }
 
     fn used(&self) -> u64 {
@@ -549,7 +583,7 @@ mod tests {
 
     #[test]
     fn runs_end_with_their_round_and_hold_as_much_as_was_asked_for() {
-        let log = Log::new(100, &Anchor::default());
+        let log = Log::new(100, 0, &Anchor::default());
         let at = |position: u64| BatchInfo { first_seq: position, position, number: position, chain: 0 };
         log.resume([10, 30, 60, 100, 130].map(at).into(), 150, 6, 0, 200);
         let run = |from: u64, len: u64| {

@@ -202,10 +202,12 @@ pub enum Mutant {
     LateReadAccuses = 97,
     /// A disk that was put back from a copy made after its last label counts as one that was never away.
     RolledBackUnseen = 98,
+    /// Batches that were written before the labels said how long one may be are taken for as short as those since.
+    BatchBoundBelieved = 99,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 98] = [
+pub const ALL: [Mutant; 99] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -304,6 +306,7 @@ pub const ALL: [Mutant; 98] = [
     Mutant::OldSpaceBelieved,
     Mutant::LateReadAccuses,
     Mutant::RolledBackUnseen,
+    Mutant::BatchBoundBelieved,
 ];
 
 /// The mutant of this name.

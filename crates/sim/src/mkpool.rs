@@ -299,6 +299,8 @@ async fn map(pool: &Pool, stripes: std::ops::Range<u64>) -> Result<()> {
         }
         drop(map);
         store.append_all(records);
+        // No time passes in which anybody else would: each segment comes with blank checksum pages.
+        store.trim_pages();
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use weft_engine::format::Id;
 use weft_engine::format::record::Media;
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::{Disk, DiskShape};
+use weft_engine::limits::BATCH_MAX;
 use weft_engine::pool::create::create;
 use weft_engine::pool::{NewDisk, OpenOptions, Pool, PoolOptions, VdiskSpec};
 use weft_engine::units::{ByteCount, Nanos};
@@ -17,6 +18,9 @@ use weft_engine::world::World;
 
 /// Virtual time after which something that should have ended counts as hung.
 pub const TIMEOUT: Nanos = Nanos::secs(3600);
+
+/// Bounds of batches that wefts have; 0: none.
+const BOUNDS: [u64; 4] = [0, 16 << 10, 64 << 10, BATCH_MAX.0];
 
 /// Disks in a world, and the pool on them while it is open.
 pub struct Rig {
@@ -32,6 +36,8 @@ pub struct Rig {
     pub members: usize,
     /// Whether the pool gets handles that stay dead once their disk was gone; see [`SimDisk::plugged`].
     pub plugged: bool,
+    /// Whether each opening bounds batches of the log otherwise, or not at all, as wefts of several ages.
+    pub any_bound: bool,
     /// Runs of stripes that waited for reads, in all openings until now.
     pub held: u64,
 }
@@ -42,10 +48,10 @@ impl Rig {
         Rig::of_kind(world, count, capacity, false)
     }
 
-    /// `count` blank disks; whether they say that they seek is drawn.
+    /// `count` blank disks; whether they say that they seek is drawn, and wefts of several ages open the pool.
     pub fn of_any_kind(world: SimWorld, count: usize, capacity: ByteCount) -> Rig {
         let rotational = world.rng("rotational").chance(0.5);
-        Rig::of_kind(world, count, capacity, rotational)
+        Rig { any_bound: true, ..Rig::of_kind(world, count, capacity, rotational) }
     }
 
     /// `count` blank disks. `rotational`: they say that they seek.
@@ -61,7 +67,16 @@ impl Rig {
     /// A rig of these disks.
     pub fn with_disks(world: SimWorld, disks: Vec<SimDisk>) -> Rig {
         let members = disks.len();
-        Rig { world, disks, pool: None, options: OpenOptions::default(), members, plugged: false, held: 0 }
+        Rig {
+            world,
+            disks,
+            pool: None,
+            options: OpenOptions::default(),
+            members,
+            plugged: false,
+            any_bound: false,
+            held: 0,
+        }
     }
 
     /// Runs `future` to its end in virtual time; a hang is a panic that says what runs.
@@ -109,7 +124,10 @@ impl Rig {
             disks.swap(at, rng.below(at as u64 + 1) as usize);
         }
         let world: Rc<dyn World> = Rc::new(self.world.clone());
-        let options = OpenOptions { lineage: rng.next_u64() | 1, ..self.options };
+        let mut options = OpenOptions { lineage: rng.next_u64() | 1, ..self.options };
+        if self.any_bound {
+            options.tuning.batch_bytes = BOUNDS[(options.lineage >> 8) as usize % BOUNDS.len()];
+        }
         Pool::open(world, disks, options)
     }
 

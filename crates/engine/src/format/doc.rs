@@ -36,7 +36,7 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
             magic version crc features_compatible features_read_only features_incompatible pool_id disk_id pool_name epoch opened
             slab_len disk_len blob_at blob_len log_at log_len data_at slabs disk_no pad_0 members current voters loggers
             checkpoint_no checkpoint_len checkpoint_crc log_chain log_tail log_tail_batch log_redo log_seq opened_batch serial disk_ids promised
-            lineage durable_epoch durable_voters seen_epochs pad_1
+            lineage durable_epoch durable_voters seen_epochs batch_max batch_max_from pad_1
         }),
         layout!(BatchHead { magic pool_id lineage number position first_seq payload_len records chain crc }),
         layout!(PageHead { magic crc pool_id kind pad_0 owner number pad_1 version opened lineage }),

@@ -88,7 +88,9 @@ pub struct LabelBlock {
     pub(crate) durable_epoch: u64,
     pub(crate) durable_voters: u64,
     pub(crate) seen_epochs: [u64; DISKS_MAX],
-    pub(crate) pad_1: [u8; 1208],
+    pub(crate) batch_max: u64,
+    pub(crate) batch_max_from: u64,
+    pub(crate) pad_1: [u8; 1192],
 }
 
 const _: () = assert!(size_of::<LabelBlock>() == BLOCK as usize);
@@ -146,6 +148,23 @@ pub struct Anchor {
     pub log_seq: u64,
 }
 
+/// How long batches of the log are. An older weft, which knows no bound, leaves zeros in its labels, and those are on
+/// all disks before its first batch is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BatchBound {
+    /// Bytes of the ring that a batch takes at most; 0: nothing is said.
+    pub most: u64,
+    /// The number of the first batch of which that is said.
+    pub from: u64,
+}
+
+impl BatchBound {
+    /// The most bytes that batch `number` takes, and those after it; `None`: nothing is said of it.
+    pub fn of(&self, number: u64) -> Option<u64> {
+        (self.most > 0 && number >= self.from).then_some(self.most)
+    }
+}
+
 /// A label, decoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Label {
@@ -177,6 +196,8 @@ pub struct Label {
     /// The number of the first log batch that opening would write: batches from it on count only if that opening wrote
     /// them.
     pub opened_batch: u64,
+    /// How long batches are.
+    pub batch_bound: BatchBound,
     /// Bytes of a slab.
     pub slab_len: ByteCount,
     /// Where the parts of this disk lie.
@@ -271,7 +292,9 @@ impl Label {
             durable_epoch: self.durable_epoch,
             durable_voters: self.durable_voters,
             seen_epochs: self.seen_epochs,
-            pad_1: [0; 1208],
+            batch_max: self.batch_bound.most,
+            batch_max_from: self.batch_bound.from,
+            pad_1: [0; 1192],
         };
         block.crc = crc32c(block.as_bytes());
         let block = Buf::copy_of(block.as_bytes());
@@ -372,6 +395,8 @@ impl Label {
             .iter()
             .chain(&block.seen_epochs)
             .all(|value| *value < COUNTER_MAX)
+            && block.batch_max <= COUNTER_MAX
+            && block.batch_max_from <= block.opened_batch
             && block.members >> block.disk_no & 1 == 1
             && (block.current | block.voters | block.loggers) & !block.members == 0
             && is_name(&name_from_bytes(&block.pool_name))
@@ -393,6 +418,7 @@ impl Label {
             lineage: Lineage { opened: block.opened, numbers: block.lineage },
             promised: block.promised,
             opened_batch: block.opened_batch,
+            batch_bound: BatchBound { most: block.batch_max, from: block.batch_max_from },
             slab_len: slab,
             plan,
             membership: Membership {
@@ -475,6 +501,7 @@ mod tests {
             lineage: Lineage::founded().opened_as(2, 0xfeed),
             promised: 3,
             opened_batch: 4,
+            batch_bound: BatchBound { most: 1 << 16, from: 4 },
             slab_len: ByteCount::mib(1),
             plan,
             membership: Membership { members: 15, current: 15, voters: 15, loggers: 7 },
@@ -532,6 +559,8 @@ mod tests {
             (offset_of!(LabelBlock, log_tail), 100),
             (offset_of!(LabelBlock, log_tail), u64::MAX - 4095),
             (offset_of!(LabelBlock, log_tail_batch), u64::MAX),
+            (offset_of!(LabelBlock, batch_max), u64::MAX),
+            (offset_of!(LabelBlock, batch_max_from), 5),
             (offset_of!(LabelBlock, epoch), u64::MAX),
             (offset_of!(LabelBlock, promised), u64::MAX),
             (offset_of!(LabelBlock, serial), u64::MAX),

@@ -5,7 +5,7 @@ use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::fail;
 use crate::format::Id;
-use crate::format::label::{Anchor, DiskPlan, LOG_MIN, Label, Membership};
+use crate::format::label::{Anchor, BatchBound, DiskPlan, LOG_MIN, Label, Membership};
 use crate::format::lineage::Lineage;
 use crate::format::record::{Away, DiskRecord, Media, PoolRecord, PowerProtected, Record, Usage};
 use crate::io::{Buf, Disk};
@@ -147,6 +147,7 @@ pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
             lineage: Lineage::founded(),
             promised: 0,
             opened_batch: 1,
+            batch_bound: BatchBound::default(),
             slab_len: options.slab,
             plan: *plan,
             membership,

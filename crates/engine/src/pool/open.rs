@@ -199,6 +199,7 @@ impl Pool {
         let lineage = newest.lineage.opened_as(opening, number);
         store.log.belongs_to(number);
         store.labels.opened_batch.set(store.log.batch_number());
+        store.labels.batch_bound.set(store.log.bound_after(newest.batch_bound));
         *store.labels.lineage.borrow_mut() = lineage;
         // Nobody can bring a disk back before the pool is open: to wait for one would be to wait for ever.
         store.set_opening(true);
@@ -262,10 +263,7 @@ impl Pool {
 
 async fn read_labels(disks: Vec<Rc<dyn Disk>>) -> Result<Vec<Found>> {
     let mut found: Vec<Found> = Vec::new();
-    let mut slots = Vec::new();
-    for disk in &disks {
-        slots.push(read_slots(disk).await?);
-    }
+    let slots = join(disks.iter().map(read_slots)).await.into_iter().collect::<Result<Vec<_>>>()?;
     for (no, disk) in disks.into_iter().enumerate() {
         // The history of all other disks; a disk that is alone has that of its other slots only, and those are of one
         // hand.
@@ -423,7 +421,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         tuning: options.tuning,
         members: RefCell::new(members),
         map: RefCell::new(map),
-        log: Log::new(newest.plan.log_len.0, &newest.anchor),
+        log: Log::new(newest.plan.log_len.0, options.tuning.batch_bytes, &newest.anchor),
         pages: Pages::default(),
         tables: Default::default(),
         meta: Default::default(),
@@ -471,18 +469,15 @@ async fn read_configuration(store: &Rc<Store>, newest: &Label) -> Result<()> {
     let anchor = newest.anchor;
     let mut damaged = Vec::new();
     let mut unharmed = None;
-    for no in store.voters() {
-        let (at, room) = {
-            let members = store.members.borrow();
-            let plan = &members[&no].plan;
-            (plan.blob_at + plan.blob_len * (anchor.checkpoint_no % 2), plan.blob_len)
-        };
-        let len = ByteCount(anchor.checkpoint_len);
-        let blob = if len > room {
-            None
-        } else {
-            store.disk_read(no, at, len.as_usize().next_multiple_of(BLOCK as usize)).await.ok()
-        };
+    let len = ByteCount(anchor.checkpoint_len);
+    let read = |no: DiskNo| async move {
+        let plan = store.members.borrow()[&no].plan;
+        let at = plan.blob_at + plan.blob_len * (anchor.checkpoint_no % 2);
+        let whole = len.as_usize().next_multiple_of(BLOCK as usize);
+        let blob = if len > plan.blob_len { None } else { store.disk_read(no, at, whole).await.ok() };
+        (no, blob)
+    };
+    for (no, blob) in join(store.voters().into_iter().map(read)).await {
         match blob.filter(|blob| crc32c(&blob[..len.as_usize()]) == anchor.checkpoint_crc) {
             Some(blob) => unharmed = unharmed.or(Some(blob)),
             None => damaged.push(no),

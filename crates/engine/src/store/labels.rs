@@ -20,7 +20,7 @@ use super::{Store, join, quorum};
 use crate::error::Result;
 use crate::fail;
 use crate::format::Id;
-use crate::format::label::{Anchor, DiskPlan, Label, Membership, UNSEEN};
+use crate::format::label::{Anchor, BatchBound, DiskPlan, Label, Membership, UNSEEN};
 use crate::format::lineage::Lineage;
 use crate::format::record::DiskRecord;
 use crate::limits::DISKS_MAX;
@@ -52,6 +52,8 @@ pub struct Labels {
     pub lineage: RefCell<Lineage>,
     /// The first batch that the newest of them would write.
     pub opened_batch: Cell<u64>,
+    /// How long batches of the log are.
+    pub batch_bound: Cell<BatchBound>,
     /// The largest number that an opening was promised.
     pub promised: Cell<u64>,
     /// What the last label says that was durable on all disks it calls current, and its epoch.
@@ -90,6 +92,7 @@ impl Labels {
             epoch: Cell::new(label.epoch),
             lineage: RefCell::new(label.lineage.clone()),
             opened_batch: Cell::new(label.opened_batch),
+            batch_bound: Cell::new(label.batch_bound),
             promised: Cell::new(label.promised),
             durable: Cell::new(label.membership),
             durable_epoch: Cell::new(label.durable_epoch),
@@ -286,6 +289,7 @@ impl Store {
                 lineage: self.labels.lineage.borrow().clone(),
                 promised: self.labels.promised.get(),
                 opened_batch: self.labels.opened_batch.get(),
+                batch_bound: self.labels.batch_bound.get(),
                 slab_len: self.slab,
                 plan: member.plan,
                 membership,

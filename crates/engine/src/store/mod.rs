@@ -26,6 +26,7 @@ mod landed;
 pub mod lanes;
 pub mod limbo;
 pub mod log_move;
+mod log_read;
 pub mod meta;
 pub mod packs;
 pub mod page_place;

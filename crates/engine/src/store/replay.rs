@@ -11,28 +11,26 @@
 //! 2. What is rebuilt from the log gets versions above every image on the disks: an unfinished checkpoint must not win
 //!    over a later one.
 //! 3. No metadata page is read before the whole log is: only its end knows where each of them lies.
-//! 4. A batch whose successor counts was durable: if it cannot be read, the log is damaged beyond its redundancy and
-//!    the pool does not open.
+//! 4. What the end of the log is, is proven (`log_read.rs`).
 
 use super::landed::LandedIndex;
+use super::log_read::LogAhead;
 use super::page_place::table_page;
 use super::rolled_back::Committed;
 use super::table_pages::For;
 use super::{Store, join};
 use crate::error::Result;
 use crate::fail;
-use crate::format::batch::{BATCH_HEAD, BatchHead, decode_head, verify};
+use crate::format::batch::BATCH_HEAD;
 use crate::format::label::Anchor;
 use crate::format::page::{CHUNK_ENTRIES, CHUNK_PAGES};
 use crate::format::record::{self, ChunkRecord, CommitRecord, LandedRecord, Record};
-use crate::io::{Buf, DiskError};
 use crate::limits::CHUNKS_MAX;
 use crate::log::{BatchInfo, Touched};
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::{Place, Table};
-use crate::units::{BLOCK, ByteCount, DiskNo, TableNo, VdiskNo};
+use crate::units::{DiskNo, TableNo, VdiskNo};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -95,7 +93,7 @@ impl Store {
     pub async fn replay(&self, anchor: &Anchor) -> Result<Replayed> {
         let mut found = Replayed::default();
         let mut redo = Redo::default();
-        let mut batches = VecDeque::new();
+        let (mut batches, ahead) = (VecDeque::new(), LogAhead::default());
         let (mut position, mut number) = (anchor.log_tail, anchor.log_tail_batch);
         let (mut chain, mut seq) = (anchor.log_chain, anchor.log_seq);
         let ring = self.ring_len();
@@ -104,9 +102,9 @@ impl Store {
         }
         loop {
             // A batch that would not have fitted before the end of the ring lies at the start of the next round.
-            let mut next = self.find_batch(position, number, chain).await;
+            let mut next = self.find_batch(position, number, chain, &ahead).await;
             if next.is_none() && !position.is_multiple_of(ring) {
-                next = self.find_batch(position.next_multiple_of(ring), number, chain).await;
+                next = self.find_batch(position.next_multiple_of(ring), number, chain, &ahead).await;
             }
             let Some((head, batch)) = next else { break };
             batches.push_back(BatchInfo { first_seq: head.first_seq, position: head.position, number, chain });
@@ -292,152 +290,5 @@ impl Store {
             from = page.end;
         }
         Ok(())
-    }
-
-    /// The batch with this number at this position, from any log disk that has it; the others get it.
-    async fn find_batch(&self, position: u64, number: u64, chain: u32) -> Option<(BatchHead, Buf)> {
-        let mut found: Option<(BatchHead, Buf)> = None;
-        let mut lacking = Vec::new();
-        for no in self.loggers() {
-            match self.read_batch(no, position, number, chain).await {
-                Some(batch) => found = found.or(Some(batch)),
-                None => lacking.push(no),
-            }
-        }
-        let (head, batch) = found?;
-        for no in &lacking {
-            self.commits.lacked.borrow_mut().entry(*no).or_insert(number);
-        }
-        for no in lacking.into_iter().filter(|_| !self.read_only) {
-            self.metadata_healed(no, "log batch");
-            let to = self.log_offset(no, position);
-            let written = self.disk_write(no, to, vec![batch.clone().freeze()]).await;
-            // A disk that fails is taken out by the calls themselves.
-            if written.is_ok() {
-                let _ = self.disk_flush(no).await;
-            }
-        }
-        Some((head, batch))
-    }
-
-    pub(super) async fn read_batch(
-        &self,
-        no: DiskNo,
-        position: u64,
-        number: u64,
-        chain: u32,
-    ) -> Option<(BatchHead, Buf)> {
-        let first = self.read_log(no, position, BLOCK).await.ok()?;
-        let head = decode_head(self.id, position, number, &first)?;
-        let len = head.ring_len();
-        if !self.may_count(&head, chain) {
-            return None;
-        }
-        let batch = if len == BLOCK { first } else { self.read_log(no, position, len).await.ok()? };
-        verify(&head, &batch).then_some((head, batch))
-    }
-
-    /// Reads `len` bytes of the log of disk `no`. A read that fails is tried once more: on the last log disk that is
-    /// there, an error that does not last would else keep the pool from opening.
-    async fn read_log(&self, no: DiskNo, position: u64, len: u64) -> core::result::Result<Buf, DiskError> {
-        let at = self.log_offset(no, position);
-        match self.disk_read(no, at, len as usize).await {
-            Err(error) if error != DiskError::Gone => self.disk_read(no, at, len as usize).await,
-            told => told,
-        }
-    }
-
-    /// Whether a batch with this head counts, if all of it is sound.
-    pub(super) fn may_count(&self, head: &BatchHead, chain: u32) -> bool {
-        let from = self.labels.opened_batch.get();
-        let left_behind = head.number >= from && head.lineage != self.labels.lineage.borrow().number();
-        let left_behind = left_behind && !mutant::active(Mutant::LeftBehindBatchesCount);
-        let ring = self.ring_len();
-        !left_behind && head.chain == chain && head.position % ring + head.ring_len() <= ring
-    }
-
-    /// Whether a batch was begun at the end that was found; and invariant 4: no successor of it counts. The log disks
-    /// are asked side by side.
-    async fn prove_end(&self, position: u64, number: u64) -> Result<bool> {
-        let ring = self.ring_len();
-        // The longest batch is an eighth of the ring and one record; what does not fit before the ring's end begins at
-        // its start.
-        let end = (position + 2 * (ring / 8 + self.longest_record() + BLOCK)).min(position + ring);
-        let (mut torn, mut readable) = (false, false);
-        for told in join(self.loggers().into_iter().map(|no| self.prove_end_on(no, position..end, number))).await {
-            let (begun, read) = told?;
-            torn |= begun;
-            readable |= read;
-        }
-        if !readable {
-            return fail!(
-                Lost,
-                "the place of log batch {number} cannot be read on any disk: whether it was written cannot be known"
-            );
-        }
-        Ok(torn)
-    }
-
-    /// Whether batch `number` was begun on log disk `no`, where `range` begins, and whether that can be read there. An
-    /// error: its successor lies in `range`.
-    async fn prove_end_on(&self, no: DiskNo, range: Range<u64>, number: u64) -> Result<(bool, bool)> {
-        let (ring, position) = (self.ring_len(), range.start);
-        let (mut torn, mut readable) = (false, false);
-        for start in [position, position.next_multiple_of(ring)] {
-            let first = self.read_log(no, start, BLOCK).await;
-            readable |= first.is_ok() && start == position;
-            torn |= first.is_ok_and(|block| decode_head(self.id, start, number, &block).is_some());
-        }
-        let mut at = position + BLOCK;
-        let mut most = 1u64 << 20;
-        while at < range.end {
-            let len = most.min(ring - at % ring).min(range.end - at);
-            let piece = self.read_log(no, at, len).await;
-            if piece.is_err() && len > BLOCK && self.has_disk(no) {
-                // One block of it cannot be read; the others may hold what is looked for.
-                most = BLOCK;
-                continue;
-            }
-            if let Ok(piece) = piece
-                && !mutant::active(Mutant::LogEndsInItsMiddle)
-                && self.holds_batch(no, at, number + 1, &piece).await
-            {
-                return fail!(
-                    Corrupt,
-                    "log batch {number} cannot be read on any disk, but its successor can: the log is damaged beyond its redundancy"
-                );
-            }
-            at += len;
-        }
-        Ok((torn, readable))
-    }
-
-    /// The most bytes of one record: a commit of the table with the most checksums, or landed data.
-    fn longest_record(&self) -> u64 {
-        let map = self.map.borrow();
-        let sums = map.tables.values().map(|table| table.record.layout.stripe_sums() as u64 * 4).max().unwrap_or(0);
-        (sums + 4096).max(self.ring_len() / 8)
-    }
-
-    /// Whether a sound batch `number` begins anywhere in `piece`, which lies at `position`.
-    async fn holds_batch(&self, no: DiskNo, position: u64, number: u64, piece: &[u8]) -> bool {
-        for (block, bytes) in piece.chunks_exact(BLOCK as usize).enumerate() {
-            let there = position + block as u64 * BLOCK;
-            if let Some(head) = decode_head(self.id, there, number, bytes)
-                && self.read_batch(no, there, number, head.chain).await.is_some()
-            {
-                return true;
-            }
-        }
-        false
-    }
-
-    fn ring_len(&self) -> u64 {
-        self.members.borrow().values().next().map_or(BLOCK, |member| member.plan.log_len.0)
-    }
-
-    pub(super) fn log_offset(&self, no: DiskNo, position: u64) -> crate::units::DiskOffset {
-        let plan = &self.members.borrow()[&no].plan;
-        plan.log_at + ByteCount(position % plan.log_len.0)
     }
 }

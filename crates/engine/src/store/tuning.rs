@@ -1,5 +1,6 @@
 //! What may be tuned: memory, times, and how much is done at once.
 
+use crate::limits::BATCH_MAX;
 use crate::units::Nanos;
 
 /// What may be tuned; the defaults suit a server with some memory to spare.
@@ -48,6 +49,9 @@ pub struct Tuning {
     pub fine_share: u64,
     /// Bytes of what says where units lie in packed stripes: where that is full, they are no more.
     pub fine_memory: u64,
+    /// The most bytes of a batch of the log, whole blocks: the end of the log is looked for within that. 0: an eighth
+    /// of the log, and labels say nothing, as an older weft has it.
+    pub batch_bytes: u64,
 }
 
 impl Default for Tuning {
@@ -74,6 +78,7 @@ impl Default for Tuning {
             table_memory: 1 << 30,
             fine_share: 0,
             fine_memory: 64 << 20,
+            batch_bytes: BATCH_MAX.0,
         }
     }
 }

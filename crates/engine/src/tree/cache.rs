@@ -91,6 +91,11 @@ impl Cache {
         }
     }
 
+    /// How many pages may be brought before they are needed: half of the budget.
+    pub fn room_ahead(&self) -> usize {
+        (self.budget / 2 / self.page_cost).max(1)
+    }
+
     /// Whether dirty pages have their share of the budget.
     pub fn is_pressed(&self) -> bool {
         self.dirty.len() * self.page_cost > self.budget / 2

@@ -15,7 +15,7 @@
 //!                             from the leaves up, at free places                          edit.rs, node.rs
 //!                             what died is freed, or dead while a version reaches it      version.rs
 //!                             pages are written, flushed; then the root is the truth      cache.rs, page.rs
-//!   get, scan               layers first, then pages from the root down, each proven      read.rs
+//!   get, scan               layers first, then pages from the root down, each proven      read.rs, ahead.rs
 //!   verify                  everything at once                                            verify.rs
 //! ```
 //!
@@ -34,6 +34,7 @@
 //!
 //! One thread; calls may run side by side, checkpoints one after the other.
 
+mod ahead;
 mod cache;
 mod changes;
 mod checkpoint;
@@ -51,13 +52,14 @@ mod version;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::Ahead;
 pub use changes::Value;
 pub use checkpoint::{Outcome, Prepared, Wishes};
 pub use error::{Lost, Result, TreeError, Which, Why};
 pub use key::{Key, KeyRange};
 pub use page::{PageRef, Shape};
 pub use read::{At, Scanned};
-pub use store::{PageStore, Place, ROOT_LEN, Root, RootRef, StoreFuture};
+pub use store::{Images, PageStore, Place, ROOT_LEN, Root, RootRef, StoreFuture};
 pub use verify::{Finding, Report};
 
 use crate::error::Error;

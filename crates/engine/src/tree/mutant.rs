@@ -41,11 +41,13 @@ pub(super) enum Mutant {
     FailedCheckpointLeaks,
     /// Keys before the first child of a page, where others went, lead to no child.
     GapsForgotten,
+    /// A page that is brought before it is needed may be of another time.
+    BroughtBelieved,
 }
 
 /// Every mutant.
 #[cfg(test)]
-pub(super) const ALL: [Mutant; 18] = [
+pub(super) const ALL: [Mutant; 19] = [
     Mutant::RootBeforePages,
     Mutant::ReusedBeforeSuccessor,
     Mutant::ReadersForgotten,
@@ -64,6 +66,7 @@ pub(super) const ALL: [Mutant; 18] = [
     Mutant::ClearTakesLaterPuts,
     Mutant::FailedCheckpointLeaks,
     Mutant::GapsForgotten,
+    Mutant::BroughtBelieved,
 ];
 
 #[cfg(test)]

@@ -26,6 +26,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// The answer of a store, later. Owns all it needs; must be driven to its end once polled.
 pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T, Error>>>>;
 
+/// What a store brings of several pages, later, in their order: absent is what did not come.
+pub type Images = Pin<Box<dyn Future<Output = Vec<Option<Buf>>>>>;
+
 /// Where a page lies: a number that only the store understands.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Place(pub u64);
@@ -35,6 +38,12 @@ pub trait PageStore {
     /// Fills a buffer with the copy of a page that `want` proves. An error of the kinds `Lost` and `Corrupt` says that
     /// there is none; any other one, that it cannot be told now.
     fn read(&self, want: PageRef) -> StoreFuture<Buf>;
+
+    /// Fills buffers with copies of these pages, many at once, if the store has a way to: whoever needs one that does
+    /// not come reads it.
+    fn read_ahead(&self, wants: Vec<PageRef>) -> Images {
+        Box::pin(async move { wants.iter().map(|_| None).collect() })
+    }
 
     /// Writes a page to all its copies.
     fn write(&self, place: Place, image: IoSlice) -> StoreFuture<()>;

@@ -5,7 +5,7 @@ mod opening;
 
 use super::{Event, Mutant, bits, subsets};
 use weft_engine::format::Id;
-use weft_engine::format::label::{Anchor, DiskPlan, Label, Membership};
+use weft_engine::format::label::{Anchor, BatchBound, DiskPlan, Label, Membership};
 use weft_engine::format::lineage::{LINEAGE_KEPT, Lineage};
 use weft_engine::format::record::{Media, Usage};
 use weft_engine::limits::DISKS_MAX;
@@ -220,6 +220,7 @@ impl Mark {
             lineage: self.lineage(),
             promised: self.promised as u64,
             opened_batch: self.opened_batch as u64,
+            batch_bound: BatchBound::default(),
             slab_len: ByteCount(0),
             plan: DiskPlan {
                 disk_len: ByteCount(0),

@@ -21,7 +21,7 @@ use crate::log::Touched;
 use crate::mutant::{self, Mutant};
 use crate::segment::{Map, chunk_record};
 use crate::store::Store;
-use crate::tree::{At, Key, KeyRange, Prepared, Tree};
+use crate::tree::{Ahead, Key, KeyRange, Prepared, Tree};
 use crate::units::{SegmentNo, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -97,10 +97,10 @@ impl Store {
     /// Applies what the tree has of the configuration.
     pub async fn load_configuration(&self) -> Result<()> {
         let tree = self.tree();
-        let mut rest = Some(KeyRange::of_kind(CONF));
+        let (mut rest, mut ahead) = (Some(KeyRange::of_kind(CONF)), Ahead::default());
         let (mut of, mut parts) = (Key::MIN, Vec::new());
         while let Some(range) = rest {
-            let scanned = tree.scan(At::Head, range, BATCH).await?;
+            let scanned = tree.scan_on(range, BATCH, &mut ahead).await?;
             for (key, value) in scanned.entries {
                 if (key.major, key.middle) != (of.major, of.middle) || key.major != SEGMENT {
                     self.apply_whole(of, core::mem::take(&mut parts))?;

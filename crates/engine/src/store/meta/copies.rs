@@ -51,19 +51,26 @@ struct PageProof {
 impl Store {
     /// The page that `want` refers to, from whatever copy proves itself; wrong ones are healed.
     pub(super) async fn read_tree_page(&self, want: PageRef) -> Result<Buf> {
+        self.read_tree_page_but(want, Vec::new()).await
+    }
+
+    /// Does what [`Store::read_tree_page`] does, but for copies of which it is known that they are `bad`.
+    pub(super) async fn read_tree_page_but(&self, want: PageRef, mut bad: Vec<SlabAt>) -> Result<Buf> {
         let (segment, _) = block_of(want.place);
         // Slabs that somebody knows are nobody else's.
         let _slabs = self.map.borrow().segments.get(&segment).map(|segment| segment.record.slabs.clone());
         let copies = self.tree_copies(want.place);
-        let (mut good, mut bad, mut late) = (None, Vec::new(), Vec::new());
-        for at in &copies {
-            match self.read_tree_copy(*at, want.place, true).await {
+        // A copy that has moved since is none any more.
+        bad.retain(|at| copies.contains(at));
+        let (mut good, mut late) = (None, Vec::new());
+        for at in copies.iter().filter(|at| !bad.contains(at)).copied().collect::<Vec<SlabAt>>() {
+            match self.read_tree_copy(at, want.place, true).await {
                 Copied::Image(image) if is_page(want, &image) => {
                     good = Some(image);
                     break;
                 }
-                Copied::Late => late.push(*at),
-                _ => bad.push(*at),
+                Copied::Late => late.push(at),
+                _ => bad.push(at),
             }
         }
         for at in if good.is_none() { late } else { Vec::new() } {
@@ -83,7 +90,7 @@ impl Store {
             return Ok(good);
         }
         if !bad.is_empty() && !self.writing.get() {
-            self.meta.suspects.borrow_mut().push(want);
+            self.meta.suspects.borrow_mut().push((want, bad));
         } else {
             self.heal_tree_copies(want.place, &bad, &good).await;
         }
@@ -277,6 +284,6 @@ impl Store {
     }
 }
 
-fn is_page(want: PageRef, image: &[u8]) -> bool {
+pub(super) fn is_page(want: PageRef, image: &[u8]) -> bool {
     mutant::active(Mutant::TreeCopyBelieved) || want.proves(&shape(), image).is_ok()
 }

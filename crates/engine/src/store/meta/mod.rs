@@ -22,6 +22,7 @@
 pub mod conf;
 pub mod copies;
 pub mod room;
+mod runs;
 pub mod sheets;
 pub mod space;
 
@@ -29,12 +30,13 @@ use super::Store;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fail;
 use crate::format::page::PageId;
-use crate::format::record::{Record, TreeRecord};
+use crate::format::record::{Record, SlabAt, TreeRecord};
 use crate::io::{Buf, IoSlice};
 use crate::mutant::{self, Mutant};
 use crate::sync::Turn;
 use crate::tree::{
-    At, KeyRange, Opening, PageRef, PageStore, Place, Prepared, Root, Shape, StoreFuture, Tree, TreeError, Wishes,
+    Ahead, Images, KeyRange, Opening, PageRef, PageStore, Place, Prepared, Root, Shape, StoreFuture, Tree, TreeError,
+    Wishes,
 };
 use crate::units::{BLOCK, SegmentNo};
 use alloc::boxed::Box;
@@ -67,8 +69,8 @@ pub struct Meta {
     said: RefCell<Option<TreeRecord>>,
     /// A page is lost on all disks: the next checkpoint is to be a whole one, and the tree to begin anew.
     begins_anew: Cell<bool>,
-    /// Pages that were found wrong on some disk while the pool was being opened.
-    suspects: RefCell<Vec<PageRef>>,
+    /// Pages that were found wrong while the pool was being opened, and where.
+    suspects: RefCell<Vec<(PageRef, Vec<SlabAt>)>>,
     /// The disks (bits) of each metadata segment as the newest checkpoint has it: an opening reads the pages there
     /// before it reads the log.
     pub homes: RefCell<BTreeMap<SegmentNo, u64>>,
@@ -152,9 +154,9 @@ impl Store {
     /// Reads which places the tree takes, and takes them in the map, in which all others have theirs already.
     pub async fn load_tree_room(&self) -> Result<()> {
         let (tree, mut entries, mut lost) = (self.tree(), Vec::new(), Vec::new());
-        let mut rest = Some(KeyRange::of_kind(ROOM));
+        let (mut rest, mut ahead) = (Some(KeyRange::of_kind(ROOM)), Ahead::default());
         while let Some(range) = rest {
-            match tree.scan(At::Head, range, BATCH).await {
+            match tree.scan_on(range, BATCH, &mut ahead).await {
                 Ok(scanned) => {
                     entries.extend(scanned.entries.into_iter().map(|(key, value)| (key, value.to_vec())));
                     rest = scanned.next.map(|next| KeyRange::new(next, range.last));
@@ -186,9 +188,9 @@ impl Store {
 
     /// Heals the pages that were found wrong while the pool was being opened.
     pub(super) async fn heal_tree_suspects(&self) {
-        for want in self.meta.suspects.take() {
+        for (want, bad) in self.meta.suspects.take() {
             // What cannot be read now is an error for whoever needs it.
-            let _ = self.read_tree_page(want).await;
+            let _ = self.read_tree_page_but(want, bad).await;
         }
     }
 
@@ -305,6 +307,16 @@ impl PoolPages {
 impl PageStore for PoolPages {
     fn read(&self, want: PageRef) -> StoreFuture<Buf> {
         self.later(move |store| async move { store.read_tree_page(want).await })
+    }
+
+    fn read_ahead(&self, wants: Vec<PageRef>) -> Images {
+        let store = self.store.upgrade();
+        Box::pin(async move {
+            match store {
+                Some(store) => store.read_tree_pages(&wants).await,
+                None => wants.iter().map(|_| None).collect(),
+            }
+        })
     }
 
     fn write(&self, place: Place, image: IoSlice) -> StoreFuture<()> {

@@ -19,7 +19,7 @@ use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::store::Store;
 use crate::store::table_pages::For;
-use crate::tree::{At, Key, KeyRange, TreeError};
+use crate::tree::{Ahead, Key, KeyRange, TreeError};
 use crate::units::SegmentNo;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -61,9 +61,9 @@ impl Store {
         let said = said || mutant::active(Mutant::OldSpaceBelieved);
         let mut found: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
         let mut of = SegmentNo(0);
-        let mut rest = Some(KeyRange::of_kind(SPACE)).filter(|_| said);
+        let (mut rest, mut ahead) = (Some(KeyRange::of_kind(SPACE)).filter(|_| said), Ahead::default());
         while let Some(range) = rest {
-            match self.tree().scan(At::Head, range, BATCH).await {
+            match self.tree().scan_on(range, BATCH, &mut ahead).await {
                 Ok(scanned) => {
                     for (key, value) in scanned.entries {
                         let segment = SegmentNo(key.major as u32);

@@ -1,7 +1,7 @@
 //! What things cost, counted in pages.
 
 extern crate std;
-use super::super::{At, Outcome, Wishes};
+use super::super::{Ahead, At, Outcome, Wishes};
 use super::*;
 
 fn height(tree: &Tree<Disk>) -> u64 {
@@ -36,6 +36,25 @@ fn opening_reads_nothing_and_a_lookup_at_most_one_page_of_each_level() {
         run(tree.get(At::Head, Key::new(1, 1, rng.below(2000), 0))).unwrap();
         assert!(disk.get().reads < height(&tree), "the top is known");
     }
+}
+
+#[test]
+fn whoever_goes_through_a_range_has_its_pages_brought_and_reads_few_of_them_alone() {
+    let (disk, written) = filled(TINY, 400, 2000, 16);
+    let height = height(&written);
+    let tree = open(&disk, TINY, 2, 400);
+    (disk.set().reads, disk.set().brought) = (0, 0);
+    let (mut rest, mut ahead, mut entries) = (Some(KeyRange::of_kind(1)), Ahead::default(), Vec::new());
+    while let Some(range) = rest {
+        let scanned = run(tree.scan_on(range, 100, &mut ahead)).unwrap();
+        entries.extend(scanned.entries);
+        rest = scanned.next.map(|next| KeyRange::new(next, range.last));
+    }
+    assert!(entries.iter().map(|(key, _)| key.middle).eq(0..2000), "{} entries", entries.len());
+    let (read, brought) = (disk.get().reads, disk.get().brought);
+    assert!(brought > 150, "{brought} pages were brought");
+    // One of eleven does not come, and each time anew there is the way down.
+    assert!(read <= height + brought / 4, "{read} pages were read alone, {brought} brought");
 }
 
 #[test]

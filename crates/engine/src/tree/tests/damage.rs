@@ -3,7 +3,7 @@
 
 extern crate std;
 use super::super::page::{SUM_AT, sum_of};
-use super::super::{At, Finding, PageStore, Place, Spot, TreeError, Which, Why, Wishes};
+use super::super::{Ahead, At, Finding, PageStore, Place, Spot, TreeError, Which, Why, Wishes};
 use super::crash::history;
 use super::world::{State, World, same};
 use super::*;
@@ -165,12 +165,12 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Scans the head around what is lost.
+    /// Scans the head around what is lost, and has pages brought ahead of that.
     fn scan(&self, tree: &Tree<Disk>) -> Judged<()> {
-        let lost = self.lost_of(None);
+        let (lost, mut ahead) = (self.lost_of(None), Ahead::default());
         let (mut rest, mut entries) = (Some(KeyRange::ALL), Vec::new());
         while let Some(range) = rest {
-            let next = match run(tree.scan(At::Head, range, 50)) {
+            let next = match run(tree.scan_on(range, 50, &mut ahead)) {
                 Ok(scanned) => {
                     entries.extend(scanned.entries);
                     scanned.next
@@ -323,6 +323,8 @@ fn look_closer(scene: &Scene, disk: &Disk, healthy: &Disk, rng: &mut Rng) -> Jud
         scene.keys(&tree, Some(*number), model)?;
     }
     scene.scan(&tree)?;
+    scene.scan(&open(disk, TINY, 6, 400))?;
+    scene.scan(&open(disk, TINY, 6, 12))?;
     scene.verify(&open(disk, TINY, 7, 400))?;
     scene.change(disk, healthy)?;
     scene.shrink(disk, rng)?;

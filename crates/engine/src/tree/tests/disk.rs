@@ -2,7 +2,7 @@
 //! operation, slow answers, and a memory of all that ever lay at a place.
 
 extern crate std;
-use super::super::{PageRef, PageStore, Place, Root, StoreFuture};
+use super::super::{Images, PageRef, PageStore, Place, Root, StoreFuture};
 use super::Rng;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{Buf, IoSlice};
@@ -48,6 +48,8 @@ pub struct Inner {
     pub fail_at: Option<u64>,
     pub is_dead: bool,
     pub reads: u64,
+    /// Pages that were brought ahead of their reading.
+    pub brought: u64,
     pub writes: u64,
     /// Whether answers take their time.
     pub is_slow: bool,
@@ -75,6 +77,7 @@ impl Disk {
             fail_at: None,
             is_dead: false,
             reads: 0,
+            brought: 0,
             writes: 0,
             is_slow: false,
             rng: Rng(seed),
@@ -204,6 +207,22 @@ impl PageStore for Disk {
             }
             let image = inner.image(want.place).filter(|_| !inner.unreadable.contains(&want.place));
             image.map(|image| Buf::copy_of(image)).ok_or_else(|| Error::new(ErrorKind::Lost, "no copy"))
+        })
+    }
+
+    /// Whatever lies there; now and then one does not come.
+    fn read_ahead(&self, wants: Vec<PageRef>) -> Images {
+        let disk = self.clone();
+        Box::pin(async move {
+            let inner = &mut *disk.0.borrow_mut();
+            let bring = |want: PageRef| {
+                let comes =
+                    !inner.is_dead && !inner.unreadable.contains(&want.place) && !want.place.0.is_multiple_of(11);
+                inner.image(want.place).filter(|_| comes).map(|image| Buf::copy_of(image))
+            };
+            let images: Vec<Option<Buf>> = wants.into_iter().map(bring).collect();
+            inner.brought += images.iter().flatten().count() as u64;
+            images
         })
     }
 

@@ -289,6 +289,8 @@ fn label_json(label: &Label) -> Value {
         "lineage": lineage,
         "promised": label.promised,
         "opened_batch": label.opened_batch,
+        "batch_max": label.batch_bound.most,
+        "batch_max_from": label.batch_bound.from,
         "slab_len": label.slab_len.0,
         "disk_len": label.plan.disk_len.0,
         "blob_at": label.plan.blob_at.0,
