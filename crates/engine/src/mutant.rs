@@ -198,10 +198,12 @@ pub enum Mutant {
     OldTablePageBelieved = 95,
     /// What a weft that knows nothing of space in use left of it in the tree is believed.
     OldSpaceBelieved = 96,
+    /// Stripes that a flush waits for are held for the sake of flushes.
+    FlushWaitsForItself = 97,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 96] = [
+pub const ALL: [Mutant; 97] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -298,6 +300,7 @@ pub const ALL: [Mutant; 96] = [
     Mutant::DirtyTablePageDropped,
     Mutant::OldTablePageBelieved,
     Mutant::OldSpaceBelieved,
+    Mutant::FlushWaitsForItself,
 ];
 
 /// The mutant of this name.
