@@ -204,10 +204,12 @@ pub enum Mutant {
     RolledBackUnseen = 98,
     /// Batches that were written before the labels said how long one may be are taken for as short as those since.
     BatchBoundBelieved = 99,
+    /// Stripes that a flush waits for are held for the sake of flushes.
+    FlushWaitsForItself = 100,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 99] = [
+pub const ALL: [Mutant; 100] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -307,6 +309,7 @@ pub const ALL: [Mutant; 99] = [
     Mutant::LateReadAccuses,
     Mutant::RolledBackUnseen,
     Mutant::BatchBoundBelieved,
+    Mutant::FlushWaitsForItself,
 ];
 
 /// The mutant of this name.

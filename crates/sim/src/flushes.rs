@@ -35,6 +35,8 @@ const SPAN: Nanos = Nanos::secs(5);
 /// What the client does whose flushes are measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
+    /// Nothing, for [`SPAN`]: what goes on beside it is measured alone.
+    Nothing,
     /// Writes 4 KiB with FUA, one behind the other.
     FuaInOrder,
     /// Writes 4 KiB with FUA, anywhere in what was filled.
@@ -115,6 +117,7 @@ pub fn cases(medium: Medium, flushes: u64) -> Vec<Case> {
     loads.extend(appends);
     loads.extend([
         (Load::FuaAnywhere, Beside::Nothing),
+        (Load::Nothing, Beside::Stream),
         (Load::FuaInOrder, Beside::Stream),
         (Load::FuaInOrder, Beside::SmallWrites),
         (Load::Appends(ByteCount::mib(1)), Beside::Stream),
@@ -146,7 +149,11 @@ pub fn power_cases() -> Vec<[Case; 2]> {
 
 /// Runs a case.
 pub fn run(case: Case) -> Outcome {
-    let bench = bench(case.medium, case.layout);
+    run_tuned(case, Tuning::default())
+}
+
+fn run_tuned(case: Case, tuning: Tuning) -> Outcome {
+    let bench = bench(case.medium, case.layout, tuning);
     bench.disks.iter().for_each(|disk| disk.protect(case.protected));
     let other = other_vdisk(&bench, case.layout);
     fill(&bench.world, &bench.vdisk);
@@ -187,8 +194,26 @@ pub fn run(case: Case) -> Outcome {
     outcome
 }
 
+/// A client whose flushes wait for many stripes, alone: however little is written between commits for the sake of those
+/// who flush, these stripes do not wait. What does not hold.
+pub fn a_flush_of_many_stripes_is_not_held_for_flushes() -> Option<String> {
+    let layout = Layout::new(Resiliency::Parity { parity: 1 }, 5, ByteCount::kib(256)).expect("the layout is valid");
+    let (load, beside) = (Load::Appends(ByteCount::mib(32)), Beside::Nothing);
+    let case = Case { medium: Medium::Hdd, layout, load, beside, flushes: 6, protected: false };
+    let took = |flush_turn_bytes| {
+        let outcome = run_tuned(case, Tuning { flush_turn_bytes, ..Tuning::default() });
+        outcome.took.iter().map(|took| took.0).sum::<u64>() / 1_000_000
+    };
+    let (with, without) = (took(64 << 10), took(u64::MAX));
+    (with > without + without / 10).then(|| format!("6 flushes took {with} ms, and {without} ms where nothing is held"))
+}
+
 /// The client; how long each of its flushes took, and how many bytes it wrote.
 async fn measure(host: &SimWorld, vdisk: &Rc<Vdisk>, case: Case) -> (Vec<Nanos>, u64) {
+    if case.load == Load::Nothing {
+        host.sleep(SPAN).await;
+        return (vec![Nanos(0)], 0);
+    }
     if let Load::FuaAtOnce(clients) = case.load {
         let all = (0..clients).map(|client| fua_anywhere(host, vdisk, client));
         let took: Vec<Nanos> = join(all).await.into_iter().flatten().collect();
@@ -210,7 +235,7 @@ async fn measure(host: &SimWorld, vdisk: &Rc<Vdisk>, case: Case) -> (Vec<Nanos>,
             Load::FuaInOrder => vdisk.write(VirtualOffset(APPENDS_AT + nth * 4096), &block, true).await,
             Load::FuaAnywhere => vdisk.write(VirtualOffset(rng.below(FILLED.0 / 4096) * 4096), &block, true).await,
             Load::Appends(_) => vdisk.flush().await,
-            Load::FuaAtOnce(_) => unreachable!("measured above"),
+            Load::FuaAtOnce(_) | Load::Nothing => unreachable!("measured above"),
         };
         done.expect("a sound pool flushes");
         took.push(host.now().since(start));
@@ -283,7 +308,7 @@ fn fill(world: &SimWorld, vdisk: &Rc<Vdisk>) {
     });
 }
 
-pub(crate) fn bench(medium: Medium, layout: Layout) -> Bench {
+pub(crate) fn bench(medium: Medium, layout: Layout, tuning: Tuning) -> Bench {
     let shape = Shape {
         class: CLASS,
         disks: layout.slots(),
@@ -291,7 +316,7 @@ pub(crate) fn bench(medium: Medium, layout: Layout) -> Bench {
         size: ByteCount::gib(64),
         slab: SLAB_DEFAULT,
         log: LOG,
-        tuning: Tuning::default(),
+        tuning,
     };
     let class = match medium {
         Medium::Hdd => return Bench::of(&shape),
@@ -350,6 +375,7 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Case { medium, layout, load, beside, .. } = self;
         let load = match load {
+            Load::Nothing => String::from("nothing"),
             Load::FuaInOrder => String::from("4 KiB FUA in order"),
             Load::FuaAnywhere => String::from("4 KiB FUA anywhere"),
             Load::Appends(apart) => format!("64 KiB, flush each {apart}"),

@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::process::ExitCode;
 use std::rc::Rc;
 use weft_engine::geometry::{Layout, Resiliency};
+use weft_engine::store::Tuning;
 use weft_engine::units::{ByteCount, VirtualOffset};
 
 /// Bytes that are filled, and then read and written.
@@ -52,7 +53,7 @@ fn usage() -> ExitCode {
 
 fn run(kind: Kind, count: u64) {
     let layout = Layout::new(Resiliency::Parity { parity: 1 }, 4, ByteCount::kib(256)).expect("the layout is valid");
-    let bench = flushes::bench(Medium::NvmeSsd, layout);
+    let bench = flushes::bench(Medium::NvmeSsd, layout, Tuning::default());
     let step = if kind == Kind::Stream { 1 << 20 } else { 4096 };
     let (data, rng) = (Rc::new(pattern(7, ByteCount(1 << 20))), Rc::new(RefCell::new(Rng::new(5))));
     let (host, vdisk) = (bench.world.clone(), bench.vdisk.clone());

@@ -40,6 +40,7 @@ use weft_engine::vdisk::Vdisk;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
 use weft_sim::fine::{self, change};
+use weft_sim::flushes::a_flush_of_many_stripes_is_not_held_for_flushes;
 use weft_sim::follower::{
     a_layout_that_survives_two_failures_has_three_copies_of_the_log, both_vanish_in_the_midst_of_writes,
 };
@@ -118,6 +119,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::SlabsFreedBeforeDrop | Mutant::DiscardBeforeDrop | Mutant::DiscardAfterReuse => Catcher::Removal,
         Mutant::AheadOutlivesPlace => Catcher::Teller(changes_beside_a_reader),
         Mutant::ReadsUnproven => Catcher::Teller(rot_before_a_reader),
+        Mutant::FlushWaitsForItself => Catcher::Teller(a_flush_of_many_stripes_is_not_held_for_flushes),
         Mutant::TurnNeverEnds => Catcher::Teller(a_writer_beside_readers_that_never_rest),
         Mutant::CopiesStayTogether => Catcher::Teller(first_disks_of_pools_that_grew_go),
         Mutant::SheetDamageOverlooked => Catcher::Story(check::a_copy_that_lacks_its_checksums_is_damage),
@@ -156,8 +158,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
             Catcher::Both(put_back::a_disk_that_is_put_back_from_an_older_copy_is_proven_as_a_whole, Profile::Damage, 1)
         }
         Mutant::PromiseNotSeen => {
-            let story = put_back::a_disk_that_an_opening_lost_is_proven_when_it_is_put_back_from_before_that;
-            Catcher::Story(story)
+            Catcher::Story(put_back::a_disk_that_an_opening_lost_is_proven_when_it_is_put_back_from_before_that)
         }
         Mutant::NotesAfterCommits => {
             Catcher::Story(stories::a_kill_after_all_disks_blinked_leaves_no_stripe_without_redundancy_in_silence)
@@ -238,8 +239,7 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
             Catcher::Story(fine::beside::what_is_written_beside_the_mover_is_never_replaced_by_what_it_read)
         }
         Mutant::BlockFilledTooEarly => {
-            let story = fine::beside::what_is_written_beside_packing_lies_above_what_was_written_before;
-            Catcher::Story(story)
+            Catcher::Story(fine::beside::what_is_written_beside_packing_lies_above_what_was_written_before)
         }
         Mutant::ShiftNotAsked => Catcher::Story(rare::a_rebalance_ends_where_the_emptiest_disk_takes_nothing),
         Mutant::LastCopyShifted => Catcher::Story(rare::a_rebalance_leaves_alone_what_is_not_repaired_yet),

@@ -182,6 +182,7 @@ impl Store {
                 return Err(error);
             }
         };
+        self.flush_turn_ended();
         self.log.written(&taken, crc);
         self.limbo.durable(self.log.durable());
         self.settle_packs(self.log.durable());

@@ -18,6 +18,7 @@ pub mod choice;
 pub mod commit;
 pub mod drain;
 pub mod execute;
+pub mod flush_turns;
 pub mod follow;
 pub mod freeze;
 pub mod heat;

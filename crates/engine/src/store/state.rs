@@ -2,6 +2,7 @@
 //! records on their way to being durable, and what tasks wait for.
 
 use super::budget::Budgets;
+use super::flush_turns::FlushTurns;
 use super::lanes::Lanes;
 use super::spare::Spare;
 use super::streams::Streams;
@@ -28,6 +29,8 @@ pub struct Traffic {
     pub lanes: Lanes,
     /// Whose turn it is on each disk.
     pub turns: Turns,
+    /// What streams write beside clients that flush.
+    pub flush_turns: FlushTurns,
     /// Clients that read in order.
     pub streams: RefCell<Streams>,
     /// Buffers to read into.
@@ -45,6 +48,7 @@ impl Traffic {
             budgets: Budgets::new(tuning),
             lanes: Lanes::default(),
             turns: Turns::default(),
+            flush_turns: FlushTurns::default(),
             streams: RefCell::default(),
             spare: Spare::new(tuning.ahead_memory / 4),
             requests: Cell::new(0),

@@ -22,6 +22,8 @@ pub struct Tuning {
     pub turn_bytes: u64,
     /// How long such a turn of the readers is.
     pub turn_time: Nanos,
+    /// Bytes that such a disk is given to write between two commits while clients wait for flushes.
+    pub flush_turn_bytes: u64,
     /// Stripe writes under way at once, per virtual disk.
     pub runs_in_flight: usize,
     /// Bytes per column written with one call.
@@ -65,6 +67,7 @@ impl Default for Tuning {
             ahead_memory: 128 << 20,
             turn_bytes: 32 << 20,
             turn_time: Nanos::millis(125),
+            flush_turn_bytes: 8 << 20,
             runs_in_flight: 8,
             run_bytes: 1 << 20,
             read_timeout: Nanos::secs(1),

@@ -22,6 +22,7 @@ use crate::mutant::{self, Mutant};
 use crate::stripe::table::Place;
 use crate::units::{DiskNo, Nanos};
 use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
@@ -133,8 +134,15 @@ impl Drop for WriteTurn<'_> {
 }
 
 impl Store {
-    /// Waits until it is the turn of writes on all disks of `count` stripes at `place`.
-    pub async fn await_turn(&self, place: Place, count: u32, room: Room) -> WriteTurn<'_> {
+    /// Waits until it is the turn of writes on all disks of `count` stripes at `place`. `is_flushed`: whether a flush
+    /// waits for these stripes.
+    pub async fn await_turn(
+        self: &Rc<Self>,
+        place: Place,
+        count: u32,
+        room: Room,
+        is_flushed: impl Fn() -> bool,
+    ) -> WriteTurn<'_> {
         let (mut disks, per_disk) = match self.map.borrow().segments.get(&place.segment) {
             Some(segment) => {
                 let disks: Vec<DiskNo> = segment.record.slabs.iter().flatten().map(|at| at.disk).collect();
@@ -145,6 +153,9 @@ impl Store {
         disks.retain(|no| self.is_rotational(*no));
         disks.sort_unstable();
         disks.dedup();
+        if room == Room::Commit && !disks.is_empty() {
+            self.await_flush_turn(per_disk, is_flushed).await;
+        }
         let began = self.world.now();
         let mut waited = false;
         let is_over = || self.world.now().since(began) >= HELD_MAX && !mutant::active(Mutant::TurnNeverEnds);

@@ -11,6 +11,7 @@ use super::{Vdisk, add};
 use crate::error::{ErrorKind, Result};
 use crate::format::record::{LandedRecord, Record};
 use crate::log::Room;
+use crate::mutant::{self, Mutant};
 use crate::stripe::buffer::in_pieces;
 use crate::stripe::landed::Landed;
 use crate::units::BLOCK;
@@ -39,6 +40,27 @@ impl Vdisk {
     /// Makes what is in the buffers of `stripes` now durable.
     pub(super) async fn persist(self: &Rc<Self>, stripes: Vec<u64>) -> Result<()> {
         add(&self.counters.flushes, 1);
+        self.flushes_waiting.set(self.flushes_waiting.get() + 1);
+        self.store.flush_begins();
+        let left = self.leave_buffers(stripes).await;
+        self.flushes_waiting.set(self.flushes_waiting.get() - 1);
+        left?;
+        let waits = self.store.flush_waits();
+        self.until_durable().await?;
+        drop(waits);
+        match self.failure() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a flush waits for stripes of this virtual disk.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.flushes_waiting.get() > 0 && !mutant::active(Mutant::FlushWaitsForItself)
+    }
+
+    /// Waits until what is in the buffers of `stripes` now is in the log, or written and committed there.
+    async fn leave_buffers(self: &Rc<Self>, stripes: Vec<u64>) -> Result<()> {
         self.destage_bulk(&stripes).await;
         let mut rest = stripes;
         while !rest.is_empty() {
@@ -58,11 +80,7 @@ impl Vdisk {
                 rest.extend(sealed.part().map(|_| stripe));
             }
         }
-        self.until_durable().await?;
-        match self.failure() {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Waits until the log is durable as far as it goes now, and with it what it speaks of.

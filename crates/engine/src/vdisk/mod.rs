@@ -52,6 +52,8 @@ pub struct Vdisk {
     /// Those of them that landed: only they make room in the log, so they never wait behind others that wait for it.
     landed_queue: Queue,
     buffers: Cell<u64>,
+    /// Flushes that wait for its stripes.
+    flushes_waiting: Cell<u32>,
     /// A stripe left, or the disk failed.
     moved: Signal,
     failed: RefCell<Option<Error>>,
@@ -200,6 +202,7 @@ impl Vdisk {
             queue: Queue::default(),
             landed_queue: Queue::default(),
             buffers: Cell::new(0),
+            flushes_waiting: Cell::new(0),
             moved: Signal::new(),
             failed: RefCell::new(None),
             abandoned: RefCell::default(),

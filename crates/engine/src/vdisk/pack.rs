@@ -365,7 +365,7 @@ impl Vdisk {
             let Ok((place, count)) = taken else { break };
             let later = rest.split_off(count as usize);
             let now = core::mem::replace(&mut rest, later);
-            let _turn = self.store.await_turn(place, count, Room::Destage).await;
+            let _turn = self.store.await_turn(place, count, Room::Destage, || true).await;
             let (target, slots) = self.write_places(place, &now).await;
             written.push((place, now, target, slots));
         }

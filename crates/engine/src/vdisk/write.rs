@@ -345,7 +345,7 @@ impl Vdisk {
                 Ok((place, count)) => {
                     let (now, later) = rest.split_at(count as usize);
                     rest = later;
-                    let _turn = self.store.await_turn(place, count, room).await;
+                    let _turn = self.store.await_turn(place, count, room, || self.is_flushed()).await;
                     self.write_part(place, now).await
                 }
                 Err(error) => Err(error),

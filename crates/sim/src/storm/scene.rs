@@ -61,6 +61,7 @@ impl Scene {
             idle_land: Nanos::millis(*rng.pick(&[20, 5000])),
             ahead_memory: *rng.fork("read ahead").pick(&[0, 64 << 10, 1 << 20, 8 << 20]),
             turn_bytes: *rng.fork("turn bytes").pick(&[4 << 10, 64 << 10, 1 << 20]),
+            flush_turn_bytes: *rng.fork("flush turn").pick(&[4 << 10, 64 << 10, u64::MAX, u64::MAX]),
             turn_time: Nanos::millis(*rng.fork("turn time").pick(&[1, 20, 150])),
             runs_in_flight: 1 + rng.below(8) as usize,
             run_bytes: *rng.pick(&[4 << 10, 64 << 10, 1 << 20]),
