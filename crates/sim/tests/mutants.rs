@@ -281,7 +281,7 @@ fn catcher_of_stacks(mutant: Mutant) -> Catcher {
         Mutant::OlderFreedEarly => {
             Catcher::Story(change::a_crash_at_any_moment_of_a_change_loses_nothing_and_the_change_goes_on)
         }
-        Mutant::OlderTableDroppedEarly => Catcher::Story(change::every_layout_becomes_every_other_one_under_load),
+        Mutant::OlderTableDroppedEarly => Catcher::Storm(Profile::Changed, 1),
         Mutant::NewTableRetiresNothing => {
             Catcher::Story(change::what_landed_before_a_change_and_was_given_back_stays_away)
         }
