@@ -162,10 +162,10 @@ impl Store {
         self.log.make_durable_unless(seq, || self.check_not_closing()).await
     }
 
-    /// Refuses what would wait for disks while the pool is being closed.
+    /// Refuses what would wait for disks while the pool is being closed, or opened.
     pub fn check_not_closing(&self) -> Result<()> {
         match self.frozen() {
-            Some(reason) if self.freeze.closing.get() => Err(frozen(reason)),
+            Some(reason) if self.freeze.closing.get() || self.freeze.opening.get() => Err(frozen(reason)),
             _ => Ok(()),
         }
     }

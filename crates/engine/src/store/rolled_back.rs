@@ -1,12 +1,13 @@
 //! Disks that are older than their labels: put back from copies that were made after the last label was written.
 //!
 //! An older label tells that a disk was put back, and a log disk that lacks batches does. What was committed since the
-//! last labels were written, on disks that carry no log, the log alone speaks of: so an opening looks at the last strips
-//! that it says were made durable on each disk. One that is not there was lost, with all that came after the copy. It
+//! last labels were written, on disks that carry no log, the log alone speaks of. An opening looks at the last strips
+//! that it says were made durable on each disk: one that is not there was lost, with all that came after the copy. It
 //! takes a few, for one may be what was there before: parity of equal data is zeros.
 //!
 //! Invariants
-//! 1. A disk that lacks one of the last strips of which the log speaks counts as one of which nobody knows what it lacks.
+//! 1. A disk that lacks one of the last strips of which the log speaks counts as one of which nobody knows what it
+//!    lacks.
 //! 2. A look changes nothing and holds nothing against a disk: that follows from what is made of it.
 //! 3. Where nothing would bring back what was lost, nothing is looked at: reads tell.
 
@@ -77,7 +78,7 @@ impl Store {
         if target.layout.failures() == 0 || target.may_lack >> slot & 1 == 1 || !self.is_current(no) {
             return false;
         }
-        // Of checksums, those in memory: the log had them.
+        // Memory has the checksums: they were in the log.
         let Ok(sums) = self.sums_of(&target).await else { return false };
         self.is_another(&Target { looks: true, ..target }, slot, &sums).await
     }

@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use weft_engine::format::record::SettingsRecord;
 use weft_engine::geometry::{Layout, Resiliency};
-use weft_engine::pool::job::{JobInfo, has_ended};
+use weft_engine::pool::job::has_ended;
 use weft_engine::pool::{OpenOptions, Pool};
 use weft_engine::units::{ByteCount, DiskNo, Nanos};
 use weft_engine::world::World;
@@ -445,13 +445,7 @@ impl Outages {
         if !self.sky.lossy.get() && pool.unsound_bytes() != ByteCount::ZERO {
             return Some(format!("{} lack their redundancy; jobs {:?}", pool.unsound_bytes(), pool.jobs()));
         }
-        let jobs: Vec<JobInfo> = pool.jobs().into_iter().filter(is_at_work).collect();
-        if jobs.is_empty() {
-            return None;
-        }
-        let events = self.rig.world.events();
-        let last: Vec<String> = events.iter().rev().take(8).map(|(_, event)| event.to_string()).collect();
-        Some(format!("jobs run: {jobs:?}; last of all, backwards: {}", last.join("; ")))
+        pool.jobs().into_iter().find(is_at_work).map(|_| format!("jobs run: {:?}", pool.jobs()))
     }
 
     fn stop_daemon(&mut self) {

@@ -50,8 +50,9 @@ pub fn a_look_waits_for_what_a_slow_disk_has_of_the_tree() {
     }
 }
 
-/// All disks are away for a moment when nobody may wait for them any more, for the pool is about to be closed, whichever
-/// operation of a flush that is. The flush may fail; once they are back another one ends, and nothing is lost.
+/// All disks are away for a moment when nobody may wait for them any more, for the pool is about to be closed,
+/// whichever operation of a flush that is. The flush may fail; once they are back another one ends, and nothing is
+/// lost.
 pub fn what_is_cut_short_by_a_closing_is_written_when_the_disks_are_back() {
     let (mut cut_short, mut whole) = (0, 0);
     for nth in 0..OPERATIONS {

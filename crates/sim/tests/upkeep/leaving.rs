@@ -39,6 +39,28 @@ fn every_disk_may_be_replaced_one_after_the_other() {
     rig.close().unwrap();
 }
 
+/// A disk of two is to be emptied, and is used again before that has ended: the emptying ends, too, or metadata would
+/// leave the disk and come back for ever (storm cached 7300105).
+#[test]
+fn the_emptying_of_a_disk_that_is_used_again_ends() {
+    let (mut rig, mut rng) = pool(13, 2, 2, Resiliency::Simple, 2);
+    write(&rig, 0, 4 << 20, 5);
+    rig.close().unwrap();
+    // Nothing else begins by itself until the pool is opened with what was on record.
+    rig.options.tuning.auto_jobs = false;
+    rig.open(&mut rng).unwrap();
+    let emptied = rig.pool();
+    let job = JobKind::Evacuate { disk: DiskNo(0), to: None, forget: false };
+    rig.run(async move { emptied.job_start(job, 0).await.unwrap() });
+    rig.power_cut(&mut rng);
+    rig.options.tuning.auto_jobs = true;
+    rig.open(&mut rng).unwrap();
+    settle(&rig);
+    reads(&rig, 0, 4 << 20, 5);
+    sound(&rig);
+    rig.close().unwrap();
+}
+
 #[test]
 fn who_takes_the_place_of_a_disk_is_named_where_that_was() {
     let (mut rig, mut rng) = pool(12, 5, 4, PARITY, 4);

@@ -31,12 +31,21 @@ impl Pool {
     ) -> core::result::Result<String, Halt> {
         let kind = JobKind::Evacuate { disk, to, forget };
         let tally = Tally::default();
+        let is_asked_for = forget || to.is_some();
         // Metadata that a checkpoint makes meanwhile goes elsewhere: the disk takes nothing new. One more round finds
         // what was under way.
         for _ in 0..2 {
             let slots = self.slots_leaving(disk);
             ticket.expect(slots.iter().map(|(segment, _)| self.slot_bytes(*segment)).sum());
-            self.each_at_once(slots, |(segment, slot)| self.find_home(segment, slot, to, &tally, ticket)).await?;
+            let leave = async |(segment, slot)| match is_asked_for || self.is_to_be_empty(disk) {
+                true => self.find_home(segment, slot, to, &tally, ticket).await,
+                false => Ok(()),
+            };
+            self.each_at_once(slots, leave).await?;
+        }
+        if !is_asked_for && !self.is_to_be_empty(disk) {
+            // It takes what leaves it: metadata would come back to it, with every repair, and leave again.
+            return Ok(String::from("the disk is used again: what it holds stays there"));
         }
         if tally.homeless.get() > 0 || tally.lost.get() > 0 {
             self.note_tried(kind);
@@ -79,6 +88,11 @@ impl Pool {
         let unsound = self.unsound_bytes();
         let rest = if unsound.0 > 0 { format!("; {unsound} are to be repaired first") } else { String::new() };
         Ok(format!("{moved} slabs moved{rest}"))
+    }
+
+    /// Whether nothing is to lie on a disk: its use may have changed since its emptying began by itself.
+    fn is_to_be_empty(&self, disk: DiskNo) -> bool {
+        self.store.map.borrow().disks.get(&disk).is_some_and(|disk| disk.record.usage.is_for_no_data())
     }
 
     /// The slots that leave a disk which is to be emptied, metadata first. On a journal disk stays what no other disk
