@@ -206,10 +206,16 @@ pub enum Mutant {
     BatchBoundBelieved = 99,
     /// Stripes that a flush waits for are held for the sake of flushes.
     FlushWaitsForItself = 100,
+    /// Pages of metadata on a disk that was put back, and counts as up to date, are as they should be.
+    PutBackPagesBelieved = 101,
+    /// The emptying of a disk goes on when the disk is used again.
+    EmptyingOutlivesUse = 102,
+    /// An opening waits for disks that nobody can bring back.
+    OpeningWaits = 103,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 100] = [
+pub const ALL: [Mutant; 103] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -310,6 +316,9 @@ pub const ALL: [Mutant; 100] = [
     Mutant::RolledBackUnseen,
     Mutant::BatchBoundBelieved,
     Mutant::FlushWaitsForItself,
+    Mutant::PutBackPagesBelieved,
+    Mutant::EmptyingOutlivesUse,
+    Mutant::OpeningWaits,
 ];
 
 /// The mutant of this name.

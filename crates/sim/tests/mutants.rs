@@ -201,6 +201,11 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
         Mutant::RolledBackUnseen => {
             Catcher::Story(put_back::a_disk_that_is_put_back_from_a_copy_made_since_its_last_label_is_proven)
         }
+        Mutant::EmptyingOutlivesUse => Catcher::Storm(Profile::Cached, 7_300_105),
+        Mutant::OpeningWaits => Catcher::Storm(Profile::Split, 80_001_321),
+        Mutant::PutBackPagesBelieved => {
+            Catcher::Story(put_back::pages_of_a_disk_that_is_put_back_one_label_old_are_brought_up_to_date)
+        }
         Mutant::SheetVersionsIgnored => Catcher::Story(put_back::old_data_that_agrees_with_old_checksums_is_an_error),
         Mutant::StalePagesBelieved => {
             Catcher::Story(stories::disks_that_are_back_get_pages_of_the_tree_from_the_one_that_has_them)

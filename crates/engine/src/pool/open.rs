@@ -228,7 +228,7 @@ impl Pool {
 impl Pool {
     /// What the disks lack that are not there, or are behind: from now on it is kept on record; what they lack already
     /// is, if they were seen to go.
-    fn note_absent(&self, rolled_back: Vec<DiskNo>) {
+    fn note_absent(&self, rolled_back: BTreeSet<DiskNo>) {
         let behind: Vec<(DiskNo, bool, bool)> = {
             let members = self.store.members.borrow();
             let is_behind = |member: &Member| member.disk.is_none() || !member.current || member.out_of_step;

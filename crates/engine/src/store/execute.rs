@@ -511,8 +511,8 @@ impl Store {
         Some(bad)
     }
 
-    /// Whether another strip lies where these checksums are of: all of it can be read, and not all is right.
-    pub(super) async fn is_another(&self, target: &Target, slot: usize, sums: &[u32]) -> bool {
+    /// Whether a slot holds another strip than that of these checksums: all of it can be read, and not all is right.
+    pub(super) async fn holds_another(&self, target: &Target, slot: usize, sums: &[u32]) -> bool {
         let column = target.layout.column(target.place.index, slot);
         let reads = vec![SlotRead { slot, column, blocks: 0..target.layout.strip_blocks() }];
         match self.run(target, &Plan { reads, ..Plan::default() }, sums).await {

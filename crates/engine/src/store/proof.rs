@@ -11,8 +11,8 @@
 //!    writes it anew, and a second proof puts right what that leaves.
 //! 4. Damage is a copy that lacks what was promised: of a page of a stripe table, the version that was written last, as
 //!    memory or the tree has it; of a checksum page, the version that the tree says, or any where the tree says nothing
-//!    and stripes of the page are in use. A newer image on some disks only, which a checkpoint
-//!    left that the power cut off, is no damage; where it mends, all copies get it.
+//!    and stripes of the page are in use. A newer image on some disks only, which a checkpoint left that the power cut
+//!    off, is no damage; where it mends, all copies get it.
 
 use super::Store;
 use super::page_place::{first_block, slot_of};

@@ -121,8 +121,8 @@ impl Store {
             chain = head.crc;
         }
         self.redo_pages(redo.sums, redo.chunks).await?;
+        self.redo_changes(&redo.changes).await?;
         found.last = self.last_on_each_disk(&redo.changes);
-        self.redo_changes(redo.changes).await?;
         found.landed = redo.landed.into_landed();
         found.torn = self.prove_end(position, number).await?;
         self.log.resume(batches, position, number, chain, seq);
@@ -257,7 +257,7 @@ impl Store {
 
     /// Brings the stripe tables up to what the log says. A page of which the log says something, and that cannot be
     /// read, ends the opening: what it would say from now on is older than what was flushed.
-    async fn redo_changes(&self, changes: Vec<(TableNo, u64, Change)>) -> Result<()> {
+    async fn redo_changes(&self, changes: &[(TableNo, u64, Change)]) -> Result<()> {
         for group in changes.chunks(CHANGES_AT_ONCE) {
             let moved = group.iter().filter(|(.., change)| matches!(change, Change::Moved(_)));
             let pages: BTreeSet<(TableNo, u32)> =

@@ -87,7 +87,7 @@ pub fn what_is_lost_is_told_by_a_look_as_by_a_repair() {
     assert_eq!((repaired.healed_blocks, repaired.healed_pages), (0, looked.bad_pages));
 }
 
-fn check(story: &Story, repair: bool) -> CheckReport {
+pub fn check(story: &Story, repair: bool) -> CheckReport {
     let pool = story.rig.pool();
     story.rig.run(async move { pool.check(repair).await.unwrap() })
 }

@@ -1,6 +1,8 @@
 //! What one storm in thousands runs into: a disk that is slow at one moment, a move before a repair, disks that are
 //! back while the pool is being closed. Each story ends with a panic if one rule is broken.
 
+use crate::check::check;
+use crate::stories::attach;
 use crate::story::*;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -10,7 +12,6 @@ use weft_engine::format::label::DiskPlan;
 use weft_engine::format::page::PAGE_MAGIC;
 use weft_engine::format::record::{Media, OWNER_METADATA, Usage};
 use weft_engine::geometry::Layout;
-use weft_engine::pool::check::CheckReport;
 use weft_engine::pool::job::{JobInfo, JobKind, JobState};
 use weft_engine::pool::{NewDisk, Pool, VdiskSpec};
 use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos, SegmentNo, VirtualOffset};
@@ -172,11 +173,6 @@ fn lose(story: &Story, disk: usize) {
     story.rig.pool().store().disk_lost(DiskNo(disk as u16), "its device is gone");
 }
 
-fn attach(story: &Story, disk: usize) {
-    let (pool, disk) = (story.rig.pool(), Rc::new(story.rig.disks[disk].clone()));
-    story.rig.run(async move { pool.attach(disk).await.unwrap() });
-}
-
 /// Runs a job to its end.
 fn job(story: &Story, kind: JobKind) -> JobInfo {
     let pool = story.rig.pool();
@@ -192,11 +188,6 @@ fn missed(pool: &Pool) -> BTreeMap<SegmentNo, Vec<u16>> {
     let records = map.segments.values().map(|segment| &segment.record);
     let missed = records.filter(|record| record.owner != OWNER_METADATA && map.unsound(record) > 0);
     missed.map(|record| (record.id, record.slabs.iter().flatten().map(|at| at.disk.0).collect())).collect()
-}
-
-fn check(story: &Story, repair: bool) -> CheckReport {
-    let pool = story.rig.pool();
-    story.rig.run(async move { pool.check(repair).await.unwrap() })
 }
 
 /// The written blocks in the slabs of a disk that `is_like` what is looked for.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use weft_engine::format::Id;
 use weft_engine::format::record::{Media, OWNER_METADATA, Usage};
 use weft_engine::geometry::Resiliency;
-use weft_engine::pool::job::{JobKind, JobState};
+use weft_engine::pool::job::{JobKind, JobState, has_ended};
 use weft_engine::pool::{DiskChange, Instead, NewDisk, Pool, VdiskSpec};
 use weft_engine::units::{ByteCount, DiskNo, JobNo, Nanos, SegmentNo, VirtualOffset};
 use weft_engine::world::World;
@@ -43,20 +43,21 @@ fn every_disk_may_be_replaced_one_after_the_other() {
 /// leave the disk and come back for ever (storm cached 7300105).
 #[test]
 fn the_emptying_of_a_disk_that_is_used_again_ends() {
-    let (mut rig, mut rng) = pool(13, 2, 2, Resiliency::Simple, 2);
-    write(&rig, 0, 4 << 20, 5);
-    rig.close().unwrap();
-    // Nothing else begins by itself until the pool is opened with what was on record.
-    rig.options.tuning.auto_jobs = false;
-    rig.open(&mut rng).unwrap();
-    let emptied = rig.pool();
-    let job = JobKind::Evacuate { disk: DiskNo(0), to: None, forget: false };
-    rig.run(async move { emptied.job_start(job, 0).await.unwrap() });
-    rig.power_cut(&mut rng);
-    rig.options.tuning.auto_jobs = true;
-    rig.open(&mut rng).unwrap();
+    let (mut rig, _) = pool(13, 2, 2, Resiliency::Simple, 1);
+    write(&rig, 0, 8 << 20, 5);
+    let used = rig.pool();
+    rig.run(async move {
+        for usage in [Usage::Retired, Usage::AutoSelect] {
+            used.disk_set(DiskNo(0), DiskChange { usage: Some(usage), ..DiskChange::default() }).await.unwrap();
+        }
+        assert!(used.jobs().iter().any(|job| !has_ended(job.state)), "it has begun: {:?}", used.jobs());
+    });
     settle(&rig);
-    reads(&rig, 0, 4 << 20, 5);
+    let jobs = rig.pool().jobs();
+    let emptying = jobs.iter().find(|job| matches!(job.kind, JobKind::Evacuate { .. })).unwrap();
+    assert!(emptying.note.contains("used again"), "{emptying:?}");
+    assert!(jobs.len() <= 2, "what left came back, and left again: {jobs:?}");
+    reads(&rig, 0, 8 << 20, 5);
     sound(&rig);
     rig.close().unwrap();
 }

@@ -1,6 +1,7 @@
 //! Repair: every slot of every segment gets all its strips on a disk that is there.
 //!
-//! 1. A disk that is back gets its metadata: it may vote, and be read, again.
+//! 1. A disk that is back gets its metadata: it may vote, and be read, again. Of one that was put back from an older
+//!    copy, and counts as up to date all the same, the metadata is proven.
 //! 2. Slots on disks that are there and missed strips get what they missed; slots without a disk get another home:
 //!    metadata first, then the segments with the least redundancy left; several at once.
 //!
@@ -9,7 +10,7 @@
 //! 2. Only stripes that are in use are read or written.
 
 use super::super::Pool;
-use super::super::moves::Moved;
+use super::super::moves::{Moved, PAGES_AT_ONCE};
 use super::{Halt, JobKind, Ticket};
 use crate::error::{ErrorKind, Result};
 use crate::event::Event;
@@ -17,6 +18,7 @@ use crate::fail;
 use crate::format::record::{Away, OWNER_METADATA, SlabAt, Usage};
 use crate::mutant::{self, Mutant};
 use crate::segment::Map;
+use crate::store::proof::Proof;
 use crate::store::{join, slots_on};
 use crate::units::{ByteCount, DiskNo, Nanos, SegmentNo};
 use alloc::format;
@@ -104,9 +106,12 @@ impl Pool {
     /// Gives every slot of every segment all its strips on a disk that is there. What there is to say in the end.
     pub(super) async fn repair(&self, ticket: &Ticket) -> core::result::Result<String, Halt> {
         let changes = self.store.signals.changes.get();
-        // Also of those whose metadata is up to date: a disk that lost log batches which it had called durable may have
-        // lost strips.
+        // Also of those that count as up to date: a disk that lost what it had called durable may have lost strips, and
+        // pages, if that was before the last label.
         let unknown = self.unknown_disks();
+        for no in unknown.iter().filter(|no| self.store.is_current(**no)) {
+            self.prove_pages_on(*no).await?;
+        }
         unknown.iter().for_each(|no| self.note_what_it_lacks(*no));
         if !unknown.is_empty() {
             self.store.make_durable(self.store.log.seq()).await?;
@@ -333,6 +338,32 @@ impl Pool {
         self.store.review_freeze();
         self.store.labels.outdated.set(true);
         self.store.write_labels().await
+    }
+
+    /// Brings up to date the copies of metadata on a disk that counts as such already, and may have been put back from
+    /// an older copy of itself. Its copies may be the last good ones: each is proven, and written only where it lacks
+    /// what another one has.
+    async fn prove_pages_on(&self, no: DiskNo) -> Result<()> {
+        if mutant::active(Mutant::PutBackPagesBelieved) {
+            return Ok(());
+        }
+        let (mut slow, mut behind) = (false, false);
+        for (segment, _) in self.metadata_on(no) {
+            for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
+                let (proofs, late) = self.prove_group(group, true).await;
+                slow |= !late.is_empty();
+                behind |= proofs.iter().any(|(_, proof)| matches!(proof, Ok(Proof::Behind { .. })));
+            }
+            for blocks in self.store.tree_blocks_in(segment).chunks(PAGES_AT_ONCE) {
+                let proof = self.prove_tree_group(segment, blocks, true).await?;
+                slow |= !proof.late.is_empty();
+                behind |= !proof.lost.is_empty();
+            }
+        }
+        if slow {
+            return fail!(NotPossible, "a disk takes too long to tell what it has of the metadata");
+        }
+        if behind { self.checkpoint().await } else { Ok(()) }
     }
 
     /// Where nobody wrote down what a disk lacks, it lacks everything.
