@@ -212,10 +212,12 @@ pub enum Mutant {
     EmptyingOutlivesUse = 102,
     /// An opening waits for disks that nobody can bring back.
     OpeningWaits = 103,
+    /// A page of a stripe table is looked for on the disks that answer in time only.
+    TablePageInTime = 104,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 103] = [
+pub const ALL: [Mutant; 104] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -319,6 +321,7 @@ pub const ALL: [Mutant; 103] = [
     Mutant::PutBackPagesBelieved,
     Mutant::EmptyingOutlivesUse,
     Mutant::OpeningWaits,
+    Mutant::TablePageInTime,
 ];
 
 /// The mutant of this name.

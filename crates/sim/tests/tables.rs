@@ -30,3 +30,8 @@ fn a_page_that_changed_stays_until_a_checkpoint_has_it() {
 fn a_page_that_is_lost_is_an_error_for_its_stripes_only() {
     tables::a_page_that_is_lost_is_an_error_for_its_stripes_only();
 }
+
+#[test]
+fn a_page_is_waited_for_where_only_a_slow_disk_has_it() {
+    tables::a_page_is_waited_for_where_only_a_slow_disk_has_it();
+}

@@ -9,8 +9,10 @@ use super::Pool;
 use super::moves::{Homed, PAGES_AT_ONCE};
 use crate::bits::BitSet;
 use crate::error::{ErrorKind, Result};
+use crate::fail;
 use crate::format::page::PageId;
 use crate::format::record::OWNER_METADATA;
+use crate::mutant::{self, Mutant};
 use crate::segment::space::Contradiction;
 use crate::store::execute::Target;
 use crate::store::join;
@@ -122,8 +124,37 @@ impl Pool {
             let segments = map.metadata_segments();
             segments.map(|found| found.record.id).collect()
         };
+        self.prove_pages_in(&metadata, repair, damaged, report).await
+    }
+
+    /// Brings up to date the copies of metadata on a disk that counts as such already, and may have been put back from
+    /// an older copy of itself. Its copies may be the last good ones: each is proven, and written only where it lacks
+    /// what another one has.
+    pub(super) async fn mend_pages_on(&self, no: DiskNo) -> Result<()> {
+        if mutant::active(Mutant::PutBackPagesBelieved) {
+            return Ok(());
+        }
+        let segments: Vec<SegmentNo> = self.metadata_on(no).into_iter().map(|(segment, _)| segment).collect();
+        let (mut damaged, mut report) = (Damaged::default(), CheckReport::default());
+        if self.prove_pages_in(&segments, true, &mut damaged, &mut report).await? {
+            self.prove_pages_in(&segments, true, &mut damaged, &mut report).await?;
+        }
+        match report.silent.first() {
+            Some(silent) => fail!(NotPossible, "disk {silent} takes too long to tell what it has of the metadata"),
+            None => Ok(()),
+        }
+    }
+
+    /// Proves the pages of some segments of metadata; else as [`Pool::prove_pages`] does.
+    async fn prove_pages_in(
+        &self,
+        segments: &[SegmentNo],
+        repair: bool,
+        damaged: &mut Damaged,
+        report: &mut CheckReport,
+    ) -> Result<bool> {
         let mut dirty = false;
-        for segment in metadata {
+        for &segment in segments {
             for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
                 dirty |= self.prove_group_in_time(group, repair, damaged, report).await;
             }

@@ -120,17 +120,21 @@ impl Target {
     pub fn seem_zeros(&self, wants: &[Want], sums: &[u32]) -> bool {
         wants.iter().all(|want| {
             let slot = self.layout.slot(self.place.index, want.column, 0);
-            let first = self.place.index as u64 * self.layout.strip_blocks() as u64 + want.blocks.start as u64;
-            let address = BlockAddress { segment: self.place.segment, slot: slot as u32, block: first };
             want.blocks
                 .clone()
-                .zip(zero_checksums(address))
+                .zip(zero_checksums(self.address(slot, want.blocks.start)))
                 .all(|(block, zeros)| sums[self.sum_of(slot, block)] == zeros)
         })
     }
 
     fn sum_of(&self, slot: usize, block: usize) -> usize {
         slot * self.layout.strip_blocks() + block
+    }
+
+    /// What the checksum of `block` of a slot begins with.
+    fn address(&self, slot: usize, block: usize) -> BlockAddress {
+        let block = self.place.index as u64 * self.layout.strip_blocks() as u64 + block as u64;
+        BlockAddress { segment: self.place.segment, slot: slot as u32, block }
     }
 }
 
@@ -348,8 +352,7 @@ impl Store {
             return Vec::new();
         }
         let mut computed = vec![0; read.blocks.len()];
-        let address = BlockAddress { segment: target.place.segment, slot: read.slot as u32, block: first };
-        block_checksums(address, buf, &mut computed);
+        block_checksums(target.address(read.slot, read.blocks.start), buf, &mut computed);
         // That a slot lacks what it may have missed is no news.
         let tell = !self.misses(target, read.slot) && !target.looks;
         let mut wrong = Vec::new();
@@ -511,14 +514,20 @@ impl Store {
         Some(bad)
     }
 
-    /// Whether a slot holds another strip than that of these checksums: all of it can be read, and not all is right.
+    /// Whether a slot holds another strip than that of these checksums: all of it can be read, and nothing is right but
+    /// zeros, which may have been there before. Where some is right, a block rotted.
     pub(super) async fn holds_another(&self, target: &Target, slot: usize, sums: &[u32]) -> bool {
         let column = target.layout.column(target.place.index, slot);
-        let reads = vec![SlotRead { slot, column, blocks: 0..target.layout.strip_blocks() }];
-        match self.run(target, &Plan { reads, ..Plan::default() }, sums).await {
-            Outcome::Bad(found) => found.iter().all(|(_, block)| *block != usize::MAX),
-            _ => false,
-        }
+        let all = 0..target.layout.strip_blocks();
+        let reads = vec![SlotRead { slot, column, blocks: all.clone() }];
+        let Outcome::Bad(wrong) = self.run(target, &Plan { reads, ..Plan::default() }, sums).await else {
+            return false;
+        };
+        let zeros = zero_checksums(target.address(slot, 0));
+        wrong.iter().all(|(_, block)| *block != usize::MAX)
+            && all.zip(zeros).all(|(block, zeros)| {
+                wrong.contains(&(slot, block)) || sums[target.sum_of(slot, block)] == zeros
+            })
     }
 
     /// Whether this slot may lack strips, or could when somebody set out to read there.

@@ -212,9 +212,11 @@ impl Store {
     ) -> Option<Image> {
         let (id, home) = (table_page(table, number, page), (run, page));
         let heals = what_for != For::Look || mutant::active(Mutant::CheckHeals);
-        let (newest, block) = self.read_page_and(id, home, 0, heals).await.ok().flatten()?;
         let careless = [Mutant::PageVersionsIgnored, Mutant::StaleDiskTrusted, Mutant::OldTablePageBelieved];
         let unproven = careless.into_iter().any(mutant::active);
+        // Where the copies that come in time are older, the others are waited for.
+        let least = if unproven || mutant::active(Mutant::TablePageInTime) { 0 } else { named };
+        let (newest, block) = self.read_page_and(id, home, least, heals).await.ok().flatten()?;
         if newest < named && !unproven {
             return None;
         }

@@ -127,7 +127,7 @@ pub fn pages_of_a_disk_that_is_put_back_one_label_old_are_brought_up_to_date() {
     story.write_and_flush(0, 12 * story.stripe(), 1);
     story.checkpoint();
     let before = story.images();
-    // Of its pages the log says nothing after the checkpoint: no opening reads them.
+    // The log says nothing of its pages after the checkpoint: no opening reads them.
     let (other, len) = (story.rig.pool().vdisk("other").unwrap(), 4 * story.stripe() as usize);
     story.rig.run(async move { other.write(VirtualOffset(0), &vec![3; len], true).await.unwrap() });
     story.checkpoint();

@@ -206,6 +206,26 @@ pub fn a_page_that_is_lost_is_an_error_for_its_stripes_only() {
     story.close();
 }
 
+/// One disk lost the last write of a page, and the other one, which has it, takes longer than the read timeout: it is
+/// waited for.
+pub fn a_page_is_waited_for_where_only_a_slow_disk_has_it() {
+    for slow in 0..2 {
+        let mut story = wide(26, 1);
+        story.write_and_flush(in_page(0), 4096, 1);
+        story.checkpoint();
+        story.write_and_flush(in_page(0), 4096, 3);
+        story.checkpoint();
+        story.close();
+        let other = 1 - slow;
+        newest_image_of(&story, other, 0).into_iter().for_each(|at| story.rig.disks[other].rot(at));
+        story.open().unwrap();
+        story.rig.disks[slow].stall(Nanos::secs(5));
+        assert_eq!(story.byte(in_page(0), 4096).unwrap(), 3, "disk {slow} is slow");
+        assert_eq!(story.prove(), 0);
+        story.close();
+    }
+}
+
 /// Where the newest image of a page of the stripe table lies on a disk.
 fn newest_image_of(story: &Story, disk: usize, page: u32) -> Option<DiskOffset> {
     let image = story.rig.disks[disk].image();

@@ -10,7 +10,7 @@
 //! 2. Only stripes that are in use are read or written.
 
 use super::super::Pool;
-use super::super::moves::{Moved, PAGES_AT_ONCE};
+use super::super::moves::Moved;
 use super::{Halt, JobKind, Ticket};
 use crate::error::{ErrorKind, Result};
 use crate::event::Event;
@@ -18,7 +18,6 @@ use crate::fail;
 use crate::format::record::{Away, OWNER_METADATA, SlabAt, Usage};
 use crate::mutant::{self, Mutant};
 use crate::segment::Map;
-use crate::store::proof::Proof;
 use crate::store::{join, slots_on};
 use crate::units::{ByteCount, DiskNo, Nanos, SegmentNo};
 use alloc::format;
@@ -110,7 +109,7 @@ impl Pool {
         // pages, if that was before the last label.
         let unknown = self.unknown_disks();
         for no in unknown.iter().filter(|no| self.store.is_current(**no)) {
-            self.prove_pages_on(*no).await?;
+            self.mend_pages_on(*no).await?;
         }
         unknown.iter().for_each(|no| self.note_what_it_lacks(*no));
         if !unknown.is_empty() {
@@ -340,32 +339,6 @@ impl Pool {
         self.store.write_labels().await
     }
 
-    /// Brings up to date the copies of metadata on a disk that counts as such already, and may have been put back from
-    /// an older copy of itself. Its copies may be the last good ones: each is proven, and written only where it lacks
-    /// what another one has.
-    async fn prove_pages_on(&self, no: DiskNo) -> Result<()> {
-        if mutant::active(Mutant::PutBackPagesBelieved) {
-            return Ok(());
-        }
-        let (mut slow, mut behind) = (false, false);
-        for (segment, _) in self.metadata_on(no) {
-            for group in self.pages_of(segment).chunks(PAGES_AT_ONCE) {
-                let (proofs, late) = self.prove_group(group, true).await;
-                slow |= !late.is_empty();
-                behind |= proofs.iter().any(|(_, proof)| matches!(proof, Ok(Proof::Behind { .. })));
-            }
-            for blocks in self.store.tree_blocks_in(segment).chunks(PAGES_AT_ONCE) {
-                let proof = self.prove_tree_group(segment, blocks, true).await?;
-                slow |= !proof.late.is_empty();
-                behind |= !proof.lost.is_empty();
-            }
-        }
-        if slow {
-            return fail!(NotPossible, "a disk takes too long to tell what it has of the metadata");
-        }
-        if behind { self.checkpoint().await } else { Ok(()) }
-    }
-
     /// Where nobody wrote down what a disk lacks, it lacks everything.
     fn note_what_it_lacks(&self, no: DiskNo) {
         let unknown = self.store.map.borrow().disks.get(&no).is_some_and(|disk| disk.record.away != Away::Tracked);
@@ -407,7 +380,7 @@ impl Pool {
         }
     }
 
-    fn metadata_on(&self, no: DiskNo) -> Vec<(SegmentNo, SlabAt)> {
+    pub(in crate::pool) fn metadata_on(&self, no: DiskNo) -> Vec<(SegmentNo, SlabAt)> {
         let map = self.store.map.borrow();
         let segments = map.metadata_segments();
         segments
