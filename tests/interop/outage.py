@@ -449,8 +449,12 @@ def three_rolled_back(rng):
 
 
 def wait_for(crowd, words):
+    wait_until(crowd, words, lambda: words in crowd.events())
+
+
+def wait_until(crowd, words, told):
     begun = time.monotonic()
-    while words not in crowd.events():
+    while not told():
         assert time.monotonic() - begun < machines.PATIENCE, f"never told: {words}\n{crowd.events()}"
         time.sleep(0.1)
 

@@ -154,8 +154,10 @@ def put_back_old_alive(crowd):
     n = crowd.rng.randrange(len(crowd.names))
     outage.copies(crowd, "old", [n])
     begin(crowd)
+    lost = f"disk {crowd.names[n]} lost"
+    before = crowd.events().count(lost)
     outage.put(crowd, "old", [n])
-    outage.wait_for(crowd, f"disk {crowd.names[n]} lost")
+    outage.wait_until(crowd, lost, lambda: crowd.events().count(lost) > before)
 
 
 STEPS_OF = {"leave": (4, leave), "come back": (4, come_back), "busy": (3, busy), "end": (3, end), "tell": (2, tell),

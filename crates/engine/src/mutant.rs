@@ -214,10 +214,14 @@ pub enum Mutant {
     OpeningWaits = 103,
     /// A page of a stripe table is looked for on the disks that answer in time only.
     TablePageInTime = 104,
+    /// What a disk did not answer because it went counts as bad.
+    GoneCountsAsBad = 105,
+    /// That a disk was put back which had not been brought up to date yet goes unnoticed.
+    StalePutBackUnseen = 106,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 104] = [
+pub const ALL: [Mutant; 106] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -322,6 +326,8 @@ pub const ALL: [Mutant; 104] = [
     Mutant::EmptyingOutlivesUse,
     Mutant::OpeningWaits,
     Mutant::TablePageInTime,
+    Mutant::GoneCountsAsBad,
+    Mutant::StalePutBackUnseen,
 ];
 
 /// The mutant of this name.

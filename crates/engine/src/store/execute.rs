@@ -495,15 +495,22 @@ impl Store {
         Ok(proven.iter().enumerate().fold(0, |set, (slot, proven)| set | (lacks(proven) as u128) << slot))
     }
 
-    /// The bad blocks of one strip; `None`: it has no disk.
+    /// The bad blocks of one strip; `None`: it has no disk, or lost it meanwhile, and what was not answered then is no
+    /// finding.
     async fn prove_strip(&self, target: &Target, slot: usize, sums: &[u32]) -> Option<Vec<Block>> {
-        target.slabs[slot].filter(|at| self.has_disk(at.disk))?;
+        let at = target.slabs[slot].filter(|at| self.has_disk(at.disk))?;
+        let losses = self.losses(at.disk);
+        let bad = self.bad_in_strip(target, slot, sums).await;
+        (self.losses(at.disk) == losses || mutant::active(Mutant::GoneCountsAsBad)).then_some(bad)
+    }
+
+    async fn bad_in_strip(&self, target: &Target, slot: usize, sums: &[u32]) -> Vec<Block> {
         let column = target.layout.column(target.place.index, slot);
         let blocks = target.layout.strip_blocks();
         let plan = |blocks: Range<usize>| Plan { reads: vec![SlotRead { slot, column, blocks }], ..Plan::default() };
-        let Outcome::Bad(found) = self.run(target, &plan(0..blocks), sums).await else { return Some(Vec::new()) };
+        let Outcome::Bad(found) = self.run(target, &plan(0..blocks), sums).await else { return Vec::new() };
         if found.iter().all(|(_, block)| *block != usize::MAX) {
-            return Some(found);
+            return found;
         }
         let mut bad = Vec::new();
         for block in 0..blocks {
@@ -511,7 +518,7 @@ impl Store {
                 bad.push((slot, block));
             }
         }
-        Some(bad)
+        bad
     }
 
     /// Whether a slot holds another strip than that of these checksums: all of it can be read, and nothing is right but
@@ -525,9 +532,9 @@ impl Store {
         };
         let zeros = zero_checksums(target.address(slot, 0));
         wrong.iter().all(|(_, block)| *block != usize::MAX)
-            && all.zip(zeros).all(|(block, zeros)| {
-                wrong.contains(&(slot, block)) || sums[target.sum_of(slot, block)] == zeros
-            })
+            && all
+                .zip(zeros)
+                .all(|(block, zeros)| wrong.contains(&(slot, block)) || sums[target.sum_of(slot, block)] == zeros)
     }
 
     /// Whether this slot may lack strips, or could when somebody set out to read there.

@@ -39,7 +39,10 @@ impl Store {
             let Change::Moved(place) = change else { continue };
             let is_there = map.tables.get(table).is_some_and(|table| table.get(*stripe) == Some(*place));
             let Some(segment) = map.segments.get(&place.segment).filter(|_| is_there) else { continue };
-            for at in segment.record.slabs.iter().flatten() {
+            // What a slot lacks by what is on record tells nothing of its disk.
+            let may_lack = map.may_lack(&segment.record);
+            let slots = segment.record.slabs.iter().enumerate().filter(|(slot, _)| may_lack >> slot & 1 == 0);
+            for at in slots.filter_map(|(_, at)| *at) {
                 let of_disk = last.entry(at.disk).or_default();
                 if of_disk.len() < STRIPS && !of_disk.contains(&(*table, *stripe, *place)) {
                     of_disk.push((*table, *stripe, *place));
@@ -52,8 +55,7 @@ impl Store {
         last
     }
 
-    /// The disks that lack one of the last strips of which the log speaks, of those that are up to date by all that
-    /// they say.
+    /// The disks that lack one of the last strips of which the log speaks, and that they have by all that is on record.
     pub async fn rolled_back(&self, last: &BTreeMap<DiskNo, Vec<Committed>>) -> BTreeSet<DiskNo> {
         if mutant::active(Mutant::RolledBackUnseen) {
             return BTreeSet::new();
@@ -68,7 +70,9 @@ impl Store {
         let Some(target) = Target::new(self, place).map(|target| target.owned_by(table, stripe)) else { return false };
         let on_it = |slot: &usize| target.slabs[*slot].is_some_and(|at| at.disk == no);
         let Some(slot) = (0..target.layout.slots()).find(on_it) else { return false };
-        if target.layout.failures() == 0 || target.may_lack >> slot & 1 == 1 || !self.is_current(no) {
+        // What it lacks by what is on record is no news; but where it is behind, that need not be all.
+        let passed = mutant::active(Mutant::StalePutBackUnseen) && !self.is_current(no);
+        if target.layout.failures() == 0 || target.may_lack >> slot & 1 == 1 || !self.has_disk(no) || passed {
             return false;
         }
         // Memory has the checksums: they were in the log.

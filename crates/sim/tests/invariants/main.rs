@@ -27,3 +27,8 @@ fn a_copy_that_lacks_its_checksums_is_damage() {
 fn what_is_lost_is_told_by_a_look_as_by_a_repair() {
     check::what_is_lost_is_told_by_a_look_as_by_a_repair();
 }
+
+#[test]
+fn a_scrub_whose_disk_goes_finds_nothing_bad() {
+    check::a_scrub_whose_disk_goes_finds_nothing_bad();
+}

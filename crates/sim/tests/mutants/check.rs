@@ -6,12 +6,39 @@ use weft_engine::event::Event;
 use weft_engine::format::label::DiskPlan;
 use weft_engine::format::page::{PAGE_MAGIC, PageKind};
 use weft_engine::pool::check::CheckReport;
-use weft_engine::units::{BLOCK, ByteCount, DiskOffset};
+use weft_engine::pool::job::{JobKind, JobState};
+use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos};
 
 /// A disk that has copies of metadata in every story here.
 const WITH_METADATA: usize = 1;
 /// The disk that has all of a virtual disk without redundancy.
 const WITH_DATA: usize = 0;
+
+/// A disk goes at any moment of a scrub: what it does not answer any more is no bad block, and the scrub proves the
+/// rest.
+pub fn a_scrub_whose_disk_goes_finds_nothing_bad() {
+    let (mut went, mut ended) = (0, false);
+    for after in (0..).map(|nth| Nanos(50_000 * nth)) {
+        let mut story = Story::new(5, 4, PARITY);
+        story.write_and_flush(0, 12 * story.stripe(), 7);
+        let (world, pool) = (story.rig.world.clone(), story.rig.pool());
+        let scrub = story.rig.run(async move { pool.job_start(JobKind::Scrub, 0).await.unwrap() });
+        let pool = story.rig.pool();
+        let over = || pool.jobs().iter().any(|job| job.id == scrub && job.state == JobState::Done);
+        world.run_until(after, over);
+        ended = over();
+        if ended {
+            break;
+        }
+        story.rig.disks[2].vanish();
+        let pool = story.rig.pool();
+        let job = story.rig.run(async move { pool.job_wait(scrub).await.unwrap() });
+        assert_eq!((job.state, job.bad), (JobState::Done, (0, 0)), "{after:?} after it began: {job:?}");
+        story.rig.halt();
+        went += 1;
+    }
+    assert!(ended && went > 20, "{went} moments");
+}
 
 /// Blocks of data, of checksums and of the tree are rotten and unreadable on one disk: looking changes nothing and
 /// counts nothing against the disk, whoever looks again finds the same, and a repair puts right what was counted.

@@ -119,6 +119,41 @@ pub fn a_disk_that_is_put_back_from_a_copy_made_since_its_last_label_is_proven()
     assert!(silent >= 2, "of {silent} disks the labels tell nothing");
 }
 
+/// A disk that is back, and not brought up to date yet, takes new strips; then it is put back from a copy made before
+/// those, which its label does not tell. What is on record of what it missed before is not all that it lacks.
+pub fn a_disk_that_is_put_back_before_it_was_up_to_date_is_proven() {
+    const BEHIND: usize = 2;
+    let mut story = Story::of_size(34, 5, PARITY, ByteCount::mib(8), false);
+    let stripe = story.stripe();
+    story.close();
+    // No job brings it up to date.
+    story.rig.options.tuning.auto_jobs = false;
+    story.open().unwrap();
+    story.write_and_flush(0, 4 * stripe, 1);
+    story.rig.disks[BEHIND].vanish();
+    story.write_and_flush(0, 4 * stripe, 2);
+    let mut rng = story.rng.fork("back");
+    story.rig.disks[BEHIND].return_intact(&mut rng);
+    attach(&story, BEHIND);
+    // The next segment is one of which it missed nothing.
+    story.write_and_flush(0, 80 * stripe, 3);
+    story.checkpoint();
+    let before = story.images();
+    story.write_and_flush(20 * stripe, 8 * stripe, 4);
+    story.cut();
+    let mut images = story.images();
+    assert_eq!(label_of(&before[BEHIND]).serial, label_of(&images[BEHIND]).serial, "its label tells nothing");
+    images[BEHIND] = before[BEHIND].clone();
+    let mut mixed = story.with_images(&images);
+    mixed.rig.options.tuning.auto_jobs = true;
+    mixed.open().unwrap();
+    repair(&mixed);
+    assert_eq!(mixed.rig.pool().unsound_bytes(), ByteCount::ZERO);
+    assert_eq!(mixed.prove(), 0, "what it lacks was brought back");
+    assert_eq!(mixed.byte(20 * stripe, 8 * stripe).unwrap(), 4);
+    mixed.close();
+}
+
 /// A disk is put back from a copy that is one label old, while nothing says yet that the newest label is durable: it
 /// may be that the power went while the labels were written, so it counts as up to date. The log tells that it is not.
 pub fn pages_of_a_disk_that_is_put_back_one_label_old_are_brought_up_to_date() {
