@@ -39,7 +39,7 @@ hostile: ## Neighbours and disks that mean harm, by the thousands (some minutes)
 	$(CARGO) build --profile proof -p weft-host
 	@WEFT=$(TARGET)/proof/weft tests/interop/run --long hostile
 
-walks: ## Random walks through faults, changes of layout and jobs, on real files (half an hour)
+walks: ## Random walks through faults, changes of layout and jobs, on real files (a quarter of an hour)
 	@scripts/need build
 	$(CARGO) build --profile proof -p weft-host
 	@WEFT=$(TARGET)/proof/weft tests/interop/run --long walk
