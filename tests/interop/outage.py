@@ -36,6 +36,7 @@ FAILURES = {"simple": 0, "mirror 2": 1, "mirror 3": 2, "parity 1": 1, "parity 2"
 SAMPLE = {"parity 1 on 4": ["3 of 4, idle", "4 of 4, busy", "kill, 3 gone while it runs"], "parity 2 on 5": ["3 of 5, busy"],
           "parity 1 on 4, cached": ["3 of 4, busy"], "mirror 2 on 2": ["1 of 2, busy", "2 of 2, idle"], "mirror 3 on 3": ["2 of 3, busy", "stop, 2 gone before the start"]}
 SAMPLED = ["a pool grew, and the disks that it was made of go", "three of four are rolled back",
+           "a disk leaves, and comes back older after a restart",
            "a flushed overwrite is not read as it was, killed"]
 
 
@@ -155,6 +156,7 @@ class Crowd(Machine):
         if not pool:
             words = [message for message in of_pool if message.startswith("not open")]
             assert words and all(name in words[0] for name in names) and "by itself" in words[0], (names, status)
+            assert status["health"] == "failed", status
             self.type_hints(status["attention"])
             return words[0]
         assert {disk["name"] for disk in pool["disks"] if disk["state"] == "missing"} == names, pool["disks"]
@@ -394,6 +396,13 @@ def put(crowd, name, disks):
         os.rename(crowd.path("new"), crowd.disk(n))
 
 
+def put_instead(crowd, name, n):
+    """The copy comes in place of a disk that is away."""
+    put(crowd, name, [n])
+    os.remove(os.path.join(crowd.away, crowd.names[n]))
+    crowd.gone.remove(n)
+
+
 def worked(crowd):
     """Data is written that the copies do not have."""
     crowd.busy()
@@ -419,6 +428,35 @@ def one_rolled_back(rng, while_running):
             crowd.whole()
             # It has what it missed: another may go.
             other = rng.choice([m for m in range(4) if m != n])
+            crowd.leave([other])
+            crowd.until_noticed()
+            crowd.verify()
+            crowd.come_back([other])
+            crowd.whole()
+
+
+def older_after_a_restart(rng):
+    """A disk is away when the daemon ends; a copy of it comes back that was made before its last writes. Its label is
+    the one that it left with."""
+    with Crowd("parity 1 on 5", rng) as crowd:
+        for moment in ("seen to leave, killed", "seen to leave, stopped", "gone when the daemon was"):
+            n = rng.randrange(5)
+            copies(crowd, "old", [n])
+            worked(crowd)
+            if moment == "gone when the daemon was":
+                crowd.kill()
+                crowd.leave([n])
+                crowd.serve()
+                crowd.until_noticed()
+                crowd.kill()
+            else:
+                crowd.leave([n])
+                crowd.until_noticed()
+                finish(crowd, crowd.kill if moment.endswith("killed") else crowd.stop)
+            put_instead(crowd, "old", n)
+            crowd.serve()
+            crowd.whole()
+            other = rng.choice([m for m in range(5) if m != n])
             crowd.leave([other])
             crowd.until_noticed()
             crowd.verify()
@@ -717,6 +755,7 @@ STORIES = {
     "the bus fails": bus,
     "one disk is rolled back while the daemon is down": lambda rng: one_rolled_back(rng, False),
     "one disk is rolled back under the daemon": lambda rng: one_rolled_back(rng, True),
+    "a disk leaves, and comes back older after a restart": older_after_a_restart,
     "three of four are rolled back": three_rolled_back,
     "all are rolled back together": all_rolled_back,
     "a disk comes back blank": blanked,

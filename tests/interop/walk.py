@@ -160,6 +160,20 @@ def put_back_old_alive(crowd):
     outage.wait_until(crowd, lost, lambda: crowd.events().count(lost) > before)
 
 
+def put_back_old_away(crowd):
+    """A disk leaves, the daemon ends, and the disk is back as it was some time ago."""
+    rest(crowd)
+    n = crowd.rng.randrange(len(crowd.names))
+    outage.copies(crowd, "old", [n])
+    begin(crowd)
+    crowd.leave([n])
+    if crowd.rng.random() < 0.7:
+        crowd.until_noticed()
+    outage.finish(crowd, crowd.rng.choice([crowd.stop, crowd.kill]))
+    outage.put_instead(crowd, "old", n)
+    crowd.serve()
+
+
 STEPS_OF = {"leave": (4, leave), "come back": (4, come_back), "busy": (3, busy), "end": (3, end), "tell": (2, tell),
             "change": (3, change), "cache": (2, cache), "job": (2, job), "old": (1, put_back_old),
-            "old, alive": (1, put_back_old_alive)}
+            "old, alive": (1, put_back_old_alive), "old, away": (1, put_back_old_away)}

@@ -216,12 +216,14 @@ pub enum Mutant {
     TablePageInTime = 104,
     /// What a disk did not answer because it went counts as bad.
     GoneCountsAsBad = 105,
-    /// That a disk was put back which had not been brought up to date yet goes unnoticed.
-    StalePutBackUnseen = 106,
+    /// Of a disk that is lost only what it had not flushed counts as missed, not all since its last label.
+    LossForgetsLabel = 106,
+    /// What the log says was written to a disk that is away at an opening does not count as missed.
+    AbsenceForgetsLog = 107,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 106] = [
+pub const ALL: [Mutant; 107] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -327,7 +329,8 @@ pub const ALL: [Mutant; 106] = [
     Mutant::OpeningWaits,
     Mutant::TablePageInTime,
     Mutant::GoneCountsAsBad,
-    Mutant::StalePutBackUnseen,
+    Mutant::LossForgetsLabel,
+    Mutant::AbsenceForgetsLog,
 ];
 
 /// The mutant of this name.

@@ -221,8 +221,11 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
         }
         Mutant::OldSpaceBelieved => Catcher::Story(space::what_an_older_weft_left_of_what_is_in_use_is_not_believed),
         Mutant::DirtyTablePageDropped => Catcher::Story(tables::a_page_that_changed_stays_until_a_checkpoint_has_it),
-        Mutant::StalePutBackUnseen => {
-            Catcher::Story(put_back::a_disk_that_is_put_back_before_it_was_up_to_date_is_proven)
+        Mutant::LossForgetsLabel => {
+            Catcher::Story(put_back::a_disk_that_is_lost_and_put_back_older_is_brought_all_since_its_last_label)
+        }
+        Mutant::AbsenceForgetsLog => {
+            Catcher::Story(put_back::a_disk_that_is_away_at_an_opening_and_put_back_older_is_brought_what_the_log_says)
         }
         Mutant::GoneCountsAsBad => Catcher::Story(check::a_scrub_whose_disk_goes_finds_nothing_bad),
         Mutant::TablePageInTime => Catcher::Story(tables::a_page_is_waited_for_where_only_a_slow_disk_has_it),

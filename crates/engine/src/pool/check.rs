@@ -89,10 +89,7 @@ impl Pool {
             self.check_table(table, repair, &mut report).await?;
         }
         let mut damaged = Damaged::default();
-        // When a page was written anew, the other slot of each copy may still be damaged.
-        if self.prove_pages(repair, &mut damaged, &mut report).await? && repair {
-            self.prove_pages(repair, &mut damaged, &mut report).await?;
-        }
+        self.prove_pages(repair, &mut damaged, &mut report).await?;
         if !repair && damaged.count() > 0 {
             // What was given back, or to somebody else, while it was looked at is nobody's any more.
             self.store.pause().await;
@@ -116,9 +113,8 @@ impl Pool {
         Ok(report)
     }
 
-    /// Proves every metadata page; a repair puts right what is wrong with its copies. Says whether some are to be
-    /// written anew from memory, which a repair has done.
-    async fn prove_pages(&self, repair: bool, damaged: &mut Damaged, report: &mut CheckReport) -> Result<bool> {
+    /// Proves every metadata page; a repair puts right what is wrong with its copies.
+    async fn prove_pages(&self, repair: bool, damaged: &mut Damaged, report: &mut CheckReport) -> Result<()> {
         let metadata: Vec<SegmentNo> = {
             let map = self.store.map.borrow();
             let segments = map.metadata_segments();
@@ -136,9 +132,7 @@ impl Pool {
         }
         let segments: Vec<SegmentNo> = self.metadata_on(no).into_iter().map(|(segment, _)| segment).collect();
         let (mut damaged, mut report) = (Damaged::default(), CheckReport::default());
-        if self.prove_pages_in(&segments, true, &mut damaged, &mut report).await? {
-            self.prove_pages_in(&segments, true, &mut damaged, &mut report).await?;
-        }
+        self.prove_pages_in(&segments, true, &mut damaged, &mut report).await?;
         match report.silent.first() {
             Some(silent) => fail!(NotPossible, "disk {silent} takes too long to tell what it has of the metadata"),
             None => Ok(()),
@@ -147,6 +141,21 @@ impl Pool {
 
     /// Proves the pages of some segments of metadata; else as [`Pool::prove_pages`] does.
     async fn prove_pages_in(
+        &self,
+        segments: &[SegmentNo],
+        repair: bool,
+        damaged: &mut Damaged,
+        report: &mut CheckReport,
+    ) -> Result<()> {
+        // When a page was written anew, the other slot of each copy may still be damaged.
+        if self.prove_pages_once(segments, repair, damaged, report).await? && repair {
+            self.prove_pages_once(segments, repair, damaged, report).await?;
+        }
+        Ok(())
+    }
+
+    /// Proves each of these pages once. Says whether some are to be written anew from memory, which a repair has done.
+    async fn prove_pages_once(
         &self,
         segments: &[SegmentNo],
         repair: bool,

@@ -192,6 +192,10 @@ impl Pool {
         let flushed = copied
             && (mutant::active(Mutant::RehomedWithoutFlush) || self.store.disk_flush(home.disk).await.is_ok())
             && (self.store.losses(home.disk) == losses || mutant::active(Mutant::MoveForgetsLosses));
+        if flushed {
+            // A copy of the disk that has its last label need not have them.
+            self.store.touched(home.disk, segment);
+        }
         Ok(if flushed { Moved::Done } else { Moved::Failed })
     }
 

@@ -37,7 +37,7 @@ use crate::store::replay::Replayed;
 
 use crate::store::state::{Commits, Signals, Traffic};
 use crate::store::{Member, PoolCounters, Store, Tuning, join};
-use crate::units::{BLOCK, ByteCount, DiskNo, VdiskNo};
+use crate::units::{BLOCK, ByteCount, DiskNo, SegmentNo, VdiskNo};
 use crate::vdisk::Vdisk;
 use crate::world::World;
 use alloc::boxed::Box;
@@ -160,7 +160,7 @@ impl Pool {
         store.move_log().await?;
         let given_back = store.map.borrow_mut().drop_empty_segments();
         store.append_all(given_back);
-        self.note_absent(rolled_back);
+        self.note_absent(rolled_back, &replayed.segments);
         store.heal_suspects().await;
         store.free_empty_packs();
         store.world.spawn("jobs", Box::pin(runner(self.clone())));
@@ -228,7 +228,9 @@ impl Pool {
 impl Pool {
     /// What the disks lack that are not there, or are behind: from now on it is kept on record; what they lack already
     /// is, if they were seen to go.
-    fn note_absent(&self, rolled_back: BTreeSet<DiskNo>) {
+    /// A disk that is away may come back as a copy that has its last label and nothing of what was written since, which
+    /// is in `segments`: that counts as missed.
+    fn note_absent(&self, rolled_back: BTreeSet<DiskNo>, segments: &BTreeSet<SegmentNo>) {
         let behind: Vec<(DiskNo, bool, bool)> = {
             let members = self.store.members.borrow();
             let is_behind = |member: &Member| member.disk.is_none() || !member.current || member.out_of_step;
@@ -236,9 +238,11 @@ impl Pool {
             behind.map(|(no, member)| (*no, member.was_current, member.out_of_step)).collect()
         };
         let careless = mutant::active(Mutant::UnknownAbsenceTracked);
+        let forgets = mutant::active(Mutant::AbsenceForgetsLog);
+        let segments: Vec<SegmentNo> = segments.iter().copied().filter(|_| !forgets).collect();
         for (no, was_current, out_of_step) in behind {
             let tracked = was_current || careless;
-            self.store.note_away(no, if tracked { Away::Tracked } else { Away::Unknown }, &[]);
+            self.store.note_away(no, if tracked { Away::Tracked } else { Away::Unknown }, &segments);
             // What was on record was true of what it held before it was put back.
             if out_of_step && !careless {
                 self.store.note_unknown(no);

@@ -16,6 +16,7 @@ use crate::event::Event;
 use crate::fail;
 use crate::format::record::OWNER_METADATA;
 use crate::io::{Buf, Disk, DiskError, IoSlice};
+use crate::mutant::{self, Mutant};
 use crate::units::{DiskNo, DiskOffset};
 use alloc::format;
 use alloc::rc::Rc;
@@ -138,7 +139,9 @@ impl Store {
                 if let Some(member) = self.members.borrow_mut().get_mut(&no) {
                     member.flushed = member.flushed.max(covered);
                     member.named &= member.stalled.get() > 0;
-                    member.touched.retain(|_, completed| *completed > covered);
+                    if mutant::active(Mutant::LossForgetsLabel) {
+                        member.touched.retain(|_, completed| *completed > covered);
+                    }
                 }
             }
             Err(error) => self.call_failed(&asked, error, &format!("a flush failed: {error}")),

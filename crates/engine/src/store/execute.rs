@@ -104,8 +104,7 @@ impl Target {
 
     /// The disk and the block of its slab at which `block` of `slot` lies.
     pub fn locate(&self, slot: usize, block: usize) -> Option<(SlabAt, u64)> {
-        let first = self.place.index as u64 * self.layout.strip_blocks() as u64;
-        self.slabs[slot].map(|at| (at, first + block as u64))
+        self.slabs[slot].map(|at| (at, self.address(slot, block).block))
     }
 
     /// The first of the stripe's checksums within its segment's sheet, and one past the last, the mark of its owner

@@ -12,7 +12,9 @@
 //!    record that nobody knows what it lacks.
 //! 6. No label is written while the pool is frozen. So a disk that is lost and back before a label without it was
 //!    durable missed none.
-//! 7. A label replaces the one before the last, so the last is durable by then; a disk that is opened, or comes back,
+//! 7. What was written to a disk since its last durable label is on record when it is lost: it may come back as a copy
+//!    that has this label, and not that.
+//! 8. A label replaces the one before the last, so the last is durable by then; a disk that is opened, or comes back,
 //!    is flushed first.
 
 use super::choice::{self, Candidate};
@@ -304,8 +306,10 @@ impl Store {
     /// Writes a label to its disk and makes it durable there: later labels say that it was seen there. Says whether it
     /// is.
     async fn write_label(&self, no: DiskNo, label: &Label) -> bool {
+        let mut completed = 0;
         if let Some(member) = self.members.borrow_mut().get_mut(&no) {
             member.label_serial = label.serial;
+            completed = member.completed;
         }
         let slots = DiskPlan::label_slots(label.plan.disk_len);
         let block = label.encode().freeze();
@@ -319,6 +323,11 @@ impl Store {
         if durable && !(promises && mutant::active(Mutant::PromiseNotSeen)) {
             let mut members = self.members.borrow_mut();
             if let Some(member) = members.get_mut(&no).filter(|member| !member.out_of_step) {
+                // A copy with this label has what was written before it. Of one with an older label of this epoch
+                // nothing tells that it is older.
+                if label.epoch > member.seen_epoch {
+                    member.touched.retain(|_, after| *after > completed);
+                }
                 member.seen_epoch = label.epoch;
             }
         }

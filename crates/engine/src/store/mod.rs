@@ -151,7 +151,9 @@ pub struct Member {
     pub completed: u64,
     /// What was completed when the disk was flushed last.
     pub flushed: u64,
-    /// Segments with strips on it that no flush covers yet, and the value of `completed` after the last of them.
+    /// Segments with strips on it that were written since the last label that is known to be durable on it was begun,
+    /// and the value of `completed` after the last of them. With an older label a disk is known to have been put back
+    /// from a copy; a copy with that label may lack all of these, flushed or not.
     pub touched: BTreeMap<SegmentNo, u64>,
     /// Since when it has not been there.
     pub gone: Option<Nanos>,
@@ -347,7 +349,7 @@ impl Store {
         }
     }
 
-    /// Strips of `segment` were written to disk `no`; a flush is still to come.
+    /// Strips of `segment` were written to disk `no`.
     pub fn touched(&self, no: DiskNo, segment: SegmentNo) {
         if let Some(member) = self.members.borrow_mut().get_mut(&no) {
             let completed = member.completed;

@@ -29,7 +29,7 @@ use crate::limits::CHUNKS_MAX;
 use crate::log::{BatchInfo, Touched};
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::{Place, Table};
-use crate::units::{DiskNo, TableNo, VdiskNo};
+use crate::units::{DiskNo, SegmentNo, TableNo, VdiskNo};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -50,6 +50,8 @@ pub struct Replayed {
     pub torn: bool,
     /// The last stripes that each disk has strips of, of those that the log speaks of.
     pub last: BTreeMap<DiskNo, Vec<Committed>>,
+    /// The segments that the log says were written to, or changed, since the checkpoint.
+    pub segments: BTreeSet<SegmentNo>,
 }
 
 /// Data of one landed record.
@@ -85,6 +87,8 @@ struct Redo {
     sums: BTreeMap<Place, Sums>,
     /// Chunks that no checkpoint knows.
     chunks: Vec<ChunkRecord>,
+    /// Segments that were written to, or whose slots were brought strips.
+    segments: BTreeSet<SegmentNo>,
 }
 
 impl Store {
@@ -123,6 +127,7 @@ impl Store {
         self.redo_pages(redo.sums, redo.chunks).await?;
         self.redo_changes(&redo.changes).await?;
         found.last = self.last_on_each_disk(&redo.changes);
+        found.segments = redo.segments;
         found.landed = redo.landed.into_landed();
         found.torn = self.prove_end(position, number).await?;
         self.log.resume(batches, position, number, chain, seq);
@@ -172,6 +177,10 @@ impl Store {
                 self.map.borrow_mut().apply(Record::SegmentDrop(id))
             }
             Record::Chunk(chunk) if all => self.redo_chunk(chunk, &mut redo.chunks),
+            Record::Segment(segment) if all => {
+                redo.segments.insert(segment.id);
+                self.map.borrow_mut().apply(Record::Segment(segment))
+            }
             config if all => self.map.borrow_mut().apply(config),
             _ => Ok(()),
         }
@@ -213,6 +222,7 @@ impl Store {
         }
         let expected = table.record.layout.stripe_sums();
         redo.changes.push((commit.table, commit.stripe, Change::Moved(place)));
+        redo.segments.insert(commit.segment);
         let Some(segment) = map.segments.get(&commit.segment) else { return Ok(()) };
         if commit.sums.len() != expected || commit.index >= map.indexes(&segment.record) {
             return fail!(Corrupt, "a commit to {place:?} does not fit its segment");

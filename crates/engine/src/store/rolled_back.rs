@@ -55,7 +55,8 @@ impl Store {
         last
     }
 
-    /// The disks that lack one of the last strips of which the log speaks, and that they have by all that is on record.
+    /// The disks that lack one of the last strips of which the log speaks, of those that are up to date by all that
+    /// they say.
     pub async fn rolled_back(&self, last: &BTreeMap<DiskNo, Vec<Committed>>) -> BTreeSet<DiskNo> {
         if mutant::active(Mutant::RolledBackUnseen) {
             return BTreeSet::new();
@@ -70,9 +71,7 @@ impl Store {
         let Some(target) = Target::new(self, place).map(|target| target.owned_by(table, stripe)) else { return false };
         let on_it = |slot: &usize| target.slabs[*slot].is_some_and(|at| at.disk == no);
         let Some(slot) = (0..target.layout.slots()).find(on_it) else { return false };
-        // What it lacks by what is on record is no news; but where it is behind, that need not be all.
-        let passed = mutant::active(Mutant::StalePutBackUnseen) && !self.is_current(no);
-        if target.layout.failures() == 0 || target.may_lack >> slot & 1 == 1 || !self.has_disk(no) || passed {
+        if target.layout.failures() == 0 || target.may_lack >> slot & 1 == 1 || !self.is_current(no) {
             return false;
         }
         // Memory has the checksums: they were in the log.

@@ -55,7 +55,7 @@ pub struct Version {
 /// One screen: how everything is, and what needs a person.
 #[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Debug)]
 pub struct Status {
-    /// The worst health of all pools; healthy when there are none.
+    /// The worst health of all pools; healthy when there are none, failed while one that is to be open is not.
     pub health: Health,
     /// The pools that are open.
     pub pools: Vec<PoolStatus>,

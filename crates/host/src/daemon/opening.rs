@@ -31,6 +31,10 @@ const CLAIM_EVERY: Duration = Duration::from_millis(20);
 pub(super) struct Unopened {
     pub(super) found: Importable,
     pub(super) why: Why,
+    /// What stopped it, whichever disks are there now.
+    cause: String,
+    /// The disks that it was tried with, by name; empty: it was not.
+    tried: Vec<PathBuf>,
 }
 
 /// Why a pool that was found is not open; `reason` says it to people.
@@ -97,6 +101,35 @@ impl Unopened {
             (Why::Busy, _) => DiskList::default().line(),
             (Why::Failed, false) if readable => PoolImport { read_only: true, degraded: true, ..import }.line(),
             (Why::Failed, _) => DiskList::default().line(),
+        }
+    }
+
+    /// Whether it is to be open, and is not.
+    pub(super) fn is_wanted(&self) -> bool {
+        matches!(self.why, Why::Busy | Why::Failed)
+    }
+
+    /// Takes over what came of trying to open it, from what was known of it before it was only looked at. Which of its
+    /// disks are there may have changed since.
+    fn take_what_is_known(&mut self, known: &Unopened) {
+        if self.why == Why::Exported || known.why == Why::Exported {
+            return;
+        }
+        (self.why, self.tried) = (known.why, known.tried.clone());
+        self.cause = match known.found.disks.is_empty() && !self.found.disks.is_empty() {
+            true => String::from("too few of its disks were there"),
+            false => known.cause.clone(),
+        };
+        self.found.reason = waiting(&self.cause, self.why, &self.found.missing);
+    }
+}
+
+/// Why a pool is not open, and which disks it waits for.
+fn waiting(cause: &str, why: Why, missing: &[String]) -> String {
+    match missing.is_empty() || why != Why::Failed {
+        true => cause.into(),
+        false => {
+            format!("{cause} (not found: {}); it opens by itself when enough of them are back", missing.join(", "))
         }
     }
 }
@@ -184,7 +217,7 @@ impl Daemon {
             // What was tried before is known better.
             for pool in &mut unopened {
                 if let Some(known) = before.iter().find(|known| known.found.id == pool.found.id) {
-                    (pool.why, pool.found.reason) = (known.why, known.found.reason.clone());
+                    pool.take_what_is_known(known);
                 }
             }
         }
@@ -199,9 +232,7 @@ impl Daemon {
     fn tried(&self, id: &str, members: &[Found]) -> Option<Unopened> {
         let unopened = lock(&self.unopened);
         let known = unopened.iter().find(|known| known.found.id == id && known.why == Why::Failed)?;
-        let same = known.found.disks.len() == members.len()
-            && members.iter().all(|(path, _)| known.found.disks.contains(path));
-        same.then(|| known.clone())
+        (known.tried == in_order(members)).then(|| known.clone())
     }
 
     /// The pools that were open here, are to be, and of which no disk is there.
@@ -375,20 +406,22 @@ fn not_open(
     members: &[Found],
     record: Option<&PoolRecord>,
     why: Why,
-    reason: String,
+    cause: String,
 ) -> Unopened {
     let here = |disk: &&MemberRecord| members.iter().any(|(_, label)| label.disk_id == disk.id);
     let known = record.map(|record| record.disks.as_slice()).unwrap_or_default();
     let missing: Vec<String> = known.iter().filter(|disk| !here(disk)).map(|disk| disk.name.clone()).collect();
+    let disks = in_order(members);
+    let tried = if matches!(why, Why::Busy | Why::Failed) { disks.clone() } else { Vec::new() };
+    let reason = waiting(&cause, why, &missing);
+    Unopened { found: Importable { name, id, disks, missing, reason }, why, cause, tried }
+}
+
+/// Where the disks are, by name.
+fn in_order(members: &[Found]) -> Vec<PathBuf> {
     let mut disks: Vec<PathBuf> = members.iter().map(|(path, _)| path.clone()).collect();
     disks.sort();
-    let reason = match missing.is_empty() || why != Why::Failed {
-        true => reason,
-        false => {
-            format!("{reason} (not found: {}); it opens by itself when enough of them are back", missing.join(", "))
-        }
-    };
-    Unopened { found: Importable { name, id, disks, missing, reason }, why }
+    disks
 }
 
 fn note_pool(state: &mut State, pool: &PoolInfo) {

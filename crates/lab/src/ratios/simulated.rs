@@ -74,9 +74,7 @@ pub fn simulate_quickly(layout: Layout, class: Class) -> Option<Ratios> {
     let random_read = reads / (raw_random_reads(&kind) * layout.slots() as f64);
     let (mut degraded, mut degraded_write) = (0.0, 0.0);
     if layout.failures() > 0 {
-        bench.disks[0].vanish();
-        // How long it takes to notice that is no matter of the layout.
-        bench.read(case);
+        lose_a_disk(&bench, case);
         degraded = bench.read(case) / most;
         degraded_write = bench.pass(case, 1.0, 2).rate / most;
     }
@@ -92,7 +90,7 @@ pub fn simulate_random(layout: Layout, class: Class) -> Option<Random> {
     let (bench, case) = bench_of(&kind, layout, 0, Tuning::default());
     bench.pass(case, 1.0, 1);
     let (reads, _) = random_reads(&bench, layout);
-    bench.disks[0].vanish();
+    lose_a_disk(&bench, case);
     let (degraded, _) = random_reads(&bench, layout);
     bench.world.halt();
     let (writes, _) = random_writes_of(&kind, layout, false)?;
@@ -104,6 +102,12 @@ pub fn simulate_random(layout: Layout, class: Class) -> Option<Random> {
         degraded_write: degraded_writes / writes,
         rebuilding_write: rebuilding(Way::WriteAnywhere) / writes,
     })
+}
+
+/// Takes a disk away, and reads until that was noticed: how long it takes is no matter of the layout.
+fn lose_a_disk(bench: &Bench, case: Case) {
+    bench.disks[0].vanish();
+    bench.read(case);
 }
 
 /// The model of a class, if the engine can be measured on it in reasonable time.

@@ -154,6 +154,49 @@ pub fn a_disk_that_is_put_back_before_it_was_up_to_date_is_proven() {
     mixed.close();
 }
 
+/// A disk is lost, and put back from a copy that was made since its last label and before its last writes, which were
+/// flushed. What is written while it is away is not all that it lacks.
+pub fn a_disk_that_is_lost_and_put_back_older_is_brought_all_since_its_last_label() {
+    lost_and_put_back_older(|story, lost| {
+        story.rig.disks[lost].vanish();
+        // It is seen to go, on its own.
+        story.write_and_flush(story.stripe(), story.stripe(), 4);
+        story.close();
+    });
+}
+
+/// A disk is away when its pool is opened after a crash, and put back from a copy that was made since its last label.
+/// What the log says was written to it counts as missed.
+pub fn a_disk_that_is_away_at_an_opening_and_put_back_older_is_brought_what_the_log_says() {
+    lost_and_put_back_older(|story, lost| {
+        story.cut();
+        story.rig.disks[lost].vanish();
+        story.open().unwrap();
+        story.close();
+    });
+}
+
+/// Each disk of five is lost in this way, and put back as it was before its last flushed writes.
+fn lost_and_put_back_older(lose: impl Fn(&mut Story, usize)) {
+    for lost in 0..5 {
+        let mut story = Story::of_size(35, 5, PARITY, ByteCount::mib(8), false);
+        let stripe = story.stripe();
+        story.write_and_flush(0, 40 * stripe, 1);
+        story.checkpoint();
+        let before = story.images()[lost].clone();
+        story.write_and_flush(stripe, 30 * stripe, 2);
+        assert_eq!(label_of(&before).serial, label_of(&story.images()[lost]).serial, "its label tells nothing");
+        lose(&mut story, lost);
+        story.rig.disks[lost].return_as(&before);
+        story.open().unwrap();
+        repair(&story);
+        assert_eq!(story.rig.pool().unsound_bytes(), ByteCount::ZERO);
+        assert_eq!(story.prove(), 0, "what disk {lost} lacks was brought back");
+        assert_eq!(story.byte(2 * stripe, 29 * stripe).unwrap(), 2);
+        story.close();
+    }
+}
+
 /// A disk is put back from a copy that is one label old, while nothing says yet that the newest label is durable: it
 /// may be that the power went while the labels were written, so it counts as up to date. The log tells that it is not.
 pub fn pages_of_a_disk_that_is_put_back_one_label_old_are_brought_up_to_date() {

@@ -39,9 +39,10 @@ impl Perform<StatusShow> for Daemon {
             Some(pool) => vec![self.pool(pool)?],
             None => self.pools()?,
         };
-        let mut attention = Vec::new();
+        let (mut attention, mut is_one_failed) = (Vec::new(), false);
         let asked = |name: &String| query.pool.as_ref().is_none_or(|pool| pool == name);
         for unopened in lock(&self.unopened).iter().filter(|unopened| asked(&unopened.found.name)) {
+            is_one_failed |= unopened.is_wanted();
             // What a person closed needs none.
             if unopened.why != Why::Exported {
                 attention.push(Attention {
@@ -84,7 +85,10 @@ impl Perform<StatusShow> for Daemon {
         }
         attention.extend(self.mounts_that_need_a_person());
         Ok(Status {
-            health: pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy),
+            health: match is_one_failed {
+                true => Health::Failed,
+                false => pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy),
+            },
             jobs: pools.iter().flat_map(|pool| &pool.jobs).filter(|job| !job.state.is_over()).cloned().collect(),
             pools: pools.iter().map(|pool| in_one_line(pool, &exports)).collect(),
             reached,
