@@ -216,7 +216,7 @@ pub enum Mutant {
     TablePageInTime = 104,
     /// What a disk did not answer because it went counts as bad.
     GoneCountsAsBad = 105,
-    /// Of a disk that is lost only what it had not flushed counts as missed, not all since its last label.
+    /// Only what a lost disk had not flushed counts as missed, not all that was written to it since its last label.
     LossForgetsLabel = 106,
     /// What the log says was written to a disk that is away at an opening does not count as missed.
     AbsenceForgetsLog = 107,

@@ -399,7 +399,9 @@ fn what_is_no_disk_is_refused_by_kind() {
 #[test]
 fn a_block_device_is_claimed_read_written_flushed_and_discarded() {
     let Some(device) = std::env::var_os("WEFT_TEST_BLOCK_DEVICE") else {
-        eprintln!("SKIPPED: WEFT_TEST_BLOCK_DEVICE names no block device; the virtual machine's tests run this with one");
+        eprintln!(
+            "SKIPPED: WEFT_TEST_BLOCK_DEVICE names no block device; the virtual machine's tests run this with one"
+        );
         return;
     };
     for io in [BackendChoice::Uring, BackendChoice::Threads] {
