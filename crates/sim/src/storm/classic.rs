@@ -20,6 +20,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::rc::Rc;
+use weft_engine::error::ErrorKind;
 use weft_engine::health::DiskState;
 use weft_engine::pool::OpenOptions;
 use weft_engine::units::{DiskNo, Nanos, VirtualOffset};
@@ -188,7 +189,8 @@ impl Storm {
         Ok(())
     }
 
-    /// A clean stop. `false`: a power cut was due in its midst.
+    /// A clean stop. `false`: a power cut was due in its midst, or the pool is frozen, which it may be where more than
+    /// half of its disks are victims and fail at once.
     fn close(&mut self) -> Result<bool, String> {
         let (world, pool) = (self.rig.world.clone(), self.rig.pool());
         let closed = world.block_on_within(TIMEOUT, async move { pool.close().await });
@@ -200,6 +202,9 @@ impl Storm {
         }
         world.crash_at(u64::MAX);
         match closed {
+            Ok(Err(error)) if error.kind == ErrorKind::Frozen && self.scene.victims.len() * 2 > self.scene.disks => {
+                Ok(false)
+            }
             Ok(closed) => closed.map(|()| true).map_err(|error| format!("closing: {error}")),
             Err(Stop::Crashed) => Ok(false),
             Err(stop) => Err(format!("closing hangs ({stop:?}): {:?}", world.tasks())),
