@@ -189,11 +189,18 @@ impl Storm {
         Ok(())
     }
 
-    /// A clean stop. `false`: a power cut was due in its midst, or the pool is frozen, which it may be where more than
-    /// half of its disks are victims and fail at once.
+    /// A clean stop; a kill where the pool is frozen, which it may be where more than half of its disks are victims and
+    /// fail at once. `false`: a power cut was due in its midst.
     fn close(&mut self) -> Result<bool, String> {
         let (world, pool) = (self.rig.world.clone(), self.rig.pool());
         let closed = world.block_on_within(TIMEOUT, async move { pool.close().await });
+        let is_frozen = matches!(&closed, Ok(Err(error)) if error.kind == ErrorKind::Frozen);
+        if is_frozen && self.scene.victims.len() * 2 > self.scene.disks {
+            world.crash_at(u64::MAX);
+            self.crashes += 1;
+            self.die(0.0);
+            return Ok(true);
+        }
         if closed.is_ok() {
             // A crash that was due in a moment finds nothing to crash.
             world.crash_at(u64::MAX);
@@ -202,9 +209,6 @@ impl Storm {
         }
         world.crash_at(u64::MAX);
         match closed {
-            Ok(Err(error)) if error.kind == ErrorKind::Frozen && self.scene.victims.len() * 2 > self.scene.disks => {
-                Ok(false)
-            }
             Ok(closed) => closed.map(|()| true).map_err(|error| format!("closing: {error}")),
             Err(Stop::Crashed) => Ok(false),
             Err(stop) => Err(format!("closing hangs ({stop:?}): {:?}", world.tasks())),
