@@ -18,8 +18,8 @@ use weft_sim::timing::{HddClass, SsdClass};
 const SEEKS: f64 = 1_000_000.0;
 /// Rates of SATA end here; whoever is faster is like an NVMe disk.
 const SATA: f64 = 700e6;
-/// Bytes per second that no disk falls below, and that none exceeds.
-const RATES: std::ops::RangeInclusive<f64> = 1e6..=100e9;
+/// Bytes per second that no disk falls below, and that none exceeds, be it a file without blocks in memory.
+const RATES: std::ops::RangeInclusive<f64> = 1e6..=1e12;
 
 /// What was measured of a disk, by reading only.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
@@ -252,7 +252,8 @@ mod tests {
             assert!(Measured::fit("it", wrong).is_err());
         }
         // What memory answers is quick, and still a model.
-        let quick = Figures { alone: Random { mean: 900, p99: 1000, per_second: 1e6 }, ..good };
+        let streams = vec![Stream { at: 0, rate: 2e11 }];
+        let quick = Figures { streams, alone: Random { mean: 900, p99: 1000, per_second: 1e6 }, ..good };
         assert!(Measured::fit("it", quick).is_ok());
     }
 }

@@ -161,7 +161,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
             Catcher::Story(put_back::a_disk_that_an_opening_lost_is_proven_when_it_is_put_back_from_before_that)
         }
         Mutant::NotesAfterCommits => {
-            Catcher::Story(stories::a_kill_after_all_disks_blinked_leaves_no_stripe_without_redundancy_in_silence)
+            Catcher::Story(stories::a_kill_after_disks_blinked_leaves_no_stripe_without_redundancy_in_silence)
         }
         Mutant::ReleasedPoolGoesOn => Catcher::Story(stories::a_pool_whose_disks_were_given_up_writes_nothing_and_ends),
         Mutant::ReturnFlushesNothing => {
@@ -257,8 +257,7 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
         Mutant::ShiftNotAsked => Catcher::Story(rare::a_rebalance_ends_where_the_emptiest_disk_takes_nothing),
         Mutant::LastCopyShifted => Catcher::Story(rare::a_rebalance_leaves_alone_what_is_not_repaired_yet),
         Mutant::StrayedBelieved => {
-            let story = put_back::a_disk_that_went_on_while_an_older_one_was_told_to_is_proven;
-            Catcher::Both(story, Profile::Forced, 9_000_936)
+            Catcher::Story(put_back::a_disk_that_went_on_while_an_older_one_was_told_to_is_proven)
         }
         Mutant::LateTreeCopyPassed => Catcher::Story(rare::a_look_waits_for_what_a_slow_disk_has_of_the_tree),
         Mutant::CacheThinTaken => {
