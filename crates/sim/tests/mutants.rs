@@ -79,6 +79,7 @@ fn catch_one(mutant: Mutant) {
         Catcher::OldDisk => catch_with_the_story_of_an_old_disk(mutant),
         Catcher::Removal => catch(mutant, "a removal", removals),
         Catcher::Story(story) => catch(mutant, "a story", || panics(story)),
+        Catcher::Stories(stories) => stories.iter().for_each(|story| catch(mutant, "a story", || panics(*story))),
         Catcher::Teller(story) => catch(mutant, "a story that tells", story),
         Catcher::Storm(profile, seed) => catch_with_a_storm(mutant, profile, seed),
         Catcher::Both(story, profile, seed) => {
@@ -102,6 +103,8 @@ enum Catcher {
     Storm(Profile, u64),
     /// A story that ends with a panic.
     Story(fn()),
+    /// Stories, each of which does.
+    Stories(&'static [fn()]),
     /// A story, and a storm.
     Both(fn(), Profile, u64),
 }
@@ -224,9 +227,10 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
         Mutant::LossForgetsLabel => {
             Catcher::Story(put_back::a_disk_that_is_lost_and_put_back_older_is_brought_all_since_its_last_label)
         }
-        Mutant::AbsenceForgetsLog => {
-            Catcher::Story(put_back::a_disk_that_is_away_at_an_opening_and_put_back_older_is_brought_what_the_log_says)
-        }
+        Mutant::AbsenceForgetsLog => Catcher::Stories(&[
+            put_back::a_disk_that_is_away_at_an_opening_and_put_back_older_is_brought_what_the_log_says,
+            put_back::a_disk_that_is_put_back_before_it_was_up_to_date_is_proven,
+        ]),
         Mutant::GoneCountsAsBad => Catcher::Story(check::a_scrub_whose_disk_goes_finds_nothing_bad),
         Mutant::TablePageInTime => Catcher::Story(tables::a_page_is_waited_for_where_only_a_slow_disk_has_it),
         Mutant::OldTablePageBelieved => Catcher::Story(tables::a_page_that_is_lost_is_an_error_for_its_stripes_only),
