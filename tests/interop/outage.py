@@ -403,6 +403,17 @@ def put_instead(crowd, name, n):
     crowd.gone.remove(n)
 
 
+def has_what_it_missed(crowd, n):
+    """The pool is whole again, and a disk that was put back has all it should have: another one may go."""
+    crowd.whole()
+    other = crowd.rng.choice([m for m in range(len(crowd.names)) if m != n])
+    crowd.leave([other])
+    crowd.until_noticed()
+    crowd.verify()
+    crowd.come_back([other])
+    crowd.whole()
+
+
 def worked(crowd):
     """Data is written that the copies do not have."""
     crowd.busy()
@@ -425,14 +436,7 @@ def one_rolled_back(rng, while_running):
                 ending()
                 put(crowd, "old", [n])
                 crowd.serve()
-            crowd.whole()
-            # It has what it missed: another may go.
-            other = rng.choice([m for m in range(4) if m != n])
-            crowd.leave([other])
-            crowd.until_noticed()
-            crowd.verify()
-            crowd.come_back([other])
-            crowd.whole()
+            has_what_it_missed(crowd, n)
 
 
 def older_after_a_restart(rng):
@@ -455,13 +459,7 @@ def older_after_a_restart(rng):
                 finish(crowd, crowd.kill if moment.endswith("killed") else crowd.stop)
             put_instead(crowd, "old", n)
             crowd.serve()
-            crowd.whole()
-            other = rng.choice([m for m in range(5) if m != n])
-            crowd.leave([other])
-            crowd.until_noticed()
-            crowd.verify()
-            crowd.come_back([other])
-            crowd.whole()
+            has_what_it_missed(crowd, n)
 
 
 def three_rolled_back(rng):

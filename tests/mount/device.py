@@ -18,7 +18,7 @@ def cases(scale):
 
 def disk():
     beside = os.path.join(os.path.dirname(os.environ["WEFT"]), "deps", "disks-*")
-    tests = [path for path in glob.glob(beside) if os.access(path, os.X_OK) and not path.endswith(".d")]
+    tests = [path for path in glob.glob(beside) if os.access(path, os.X_OK)]
     if not tests:
         raise Skip("the tests of the disks are not built: `make test` builds them")
     with tempfile.NamedTemporaryFile() as file:

@@ -12,10 +12,10 @@
 //!    record that nobody knows what it lacks.
 //! 6. No label is written while the pool is frozen. So a disk that is lost and back before a label without it was
 //!    durable missed none.
-//! 7. What was written to a disk since its last durable label is on record when it is lost: it may come back as a copy
-//!    that has this label, and not that.
-//! 8. A label replaces the one before the last, so the last is durable by then; a disk that is opened, or comes back,
+//! 7. A label replaces the one before the last, so the last is durable by then; a disk that is opened, or comes back,
 //!    is flushed first.
+//! 8. What was written to a disk since its last durable label is on record when it is lost: it may come back as a copy
+//!    that has this label, and not that.
 
 use super::choice::{self, Candidate};
 use super::{Store, join, quorum};

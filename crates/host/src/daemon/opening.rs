@@ -116,6 +116,7 @@ impl Unopened {
             return;
         }
         (self.why, self.tried) = (known.why, known.tried.clone());
+        // What was said of a pool without any disk is not true of one that has some now.
         self.cause = match known.found.disks.is_empty() && !self.found.disks.is_empty() {
             true => String::from("too few of its disks were there"),
             false => known.cause.clone(),

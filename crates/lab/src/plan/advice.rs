@@ -26,7 +26,8 @@ impl Facts<'_> {
             about: "cache",
             bytes: None,
             words: "Cache: none has to be sized. Writes are gathered in memory and in the log until stripes are \
-                    whole, or leave packed; a write-back cache on solid-state disks does not exist yet."
+                    whole, or leave packed. What a write-back cache on solid-state disks adds (`weft vdisk create \
+                    --write-cache`) is not in these figures."
                 .into(),
         });
         advice

@@ -192,10 +192,13 @@ impl Storm {
     /// A clean stop; a kill where the pool is frozen, which it may be where more than half of its disks are victims and
     /// fail at once. `false`: a power cut was due in its midst.
     fn close(&mut self) -> Result<bool, String> {
-        let (world, pool) = (self.rig.world.clone(), self.rig.pool());
+        let (world, pool, store) = (self.rig.world.clone(), self.rig.pool(), self.rig.pool().store().clone());
         let closed = world.block_on_within(TIMEOUT, async move { pool.close().await });
         let is_frozen = matches!(&closed, Ok(Err(error)) if error.kind == ErrorKind::Frozen);
-        if is_frozen && self.scene.victims.len() * 2 > self.scene.disks {
+        let voters = store.labels.durable.get().voters;
+        let are_too_few = (voters & store.current_set()).count_ones() * 2 < voters.count_ones();
+        drop(store);
+        if is_frozen && are_too_few && self.scene.victims.len() * 2 > self.scene.disks {
             world.crash_at(u64::MAX);
             self.crashes += 1;
             self.die(0.0);

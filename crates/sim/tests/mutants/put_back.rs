@@ -30,11 +30,16 @@ pub fn a_disk_that_is_put_back_from_an_older_copy_is_proven_as_a_whole() {
         images[older] = before[older].clone();
         let mut mixed = story.with_images(&images);
         mixed.open().unwrap();
-        repair(&mixed);
-        assert_eq!(mixed.rig.pool().unsound_bytes(), ByteCount::ZERO);
-        assert_eq!(mixed.prove(), 0, "disk {older} was put back");
+        is_made_whole(&mixed, &format!("disk {older} was put back"));
         mixed.close();
     }
+}
+
+/// A repair ends well, and no disk lacks anything after it.
+fn is_made_whole(story: &Story, when: &str) {
+    repair(story);
+    assert_eq!(story.rig.pool().unsound_bytes(), ByteCount::ZERO, "{when}");
+    assert_eq!(story.prove(), 0, "{when}");
 }
 
 /// What somebody set out to read while a disk was brought up to date, and finds old when that is over, is no fault of
@@ -109,9 +114,7 @@ pub fn a_disk_that_is_put_back_from_a_copy_made_since_its_last_label_is_proven()
                 mixed = mixed.with_images(&mixed.images());
             }
             mixed.open().unwrap();
-            repair(&mixed);
-            assert_eq!(mixed.rig.pool().unsound_bytes(), ByteCount::ZERO);
-            assert_eq!(mixed.prove(), 0, "disk {older} was put back, and the opening cut off at {killed_at:?}");
+            is_made_whole(&mixed, &format!("disk {older} was put back, and the opening cut off at {killed_at:?}"));
             assert_eq!(mixed.byte(story.stripe(), 8 * story.stripe()).unwrap(), 3);
             mixed.close();
         }
@@ -147,9 +150,7 @@ pub fn a_disk_that_is_put_back_before_it_was_up_to_date_is_proven() {
     let mut mixed = story.with_images(&images);
     mixed.rig.options.tuning.auto_jobs = true;
     mixed.open().unwrap();
-    repair(&mixed);
-    assert_eq!(mixed.rig.pool().unsound_bytes(), ByteCount::ZERO);
-    assert_eq!(mixed.prove(), 0, "what it lacks was brought back");
+    is_made_whole(&mixed, "what it lacks was brought back");
     assert_eq!(mixed.byte(20 * stripe, 8 * stripe).unwrap(), 4);
     mixed.close();
 }
@@ -189,9 +190,7 @@ fn lost_and_put_back_older(lose: impl Fn(&mut Story, usize)) {
         lose(&mut story, lost);
         story.rig.disks[lost].return_as(&before);
         story.open().unwrap();
-        repair(&story);
-        assert_eq!(story.rig.pool().unsound_bytes(), ByteCount::ZERO);
-        assert_eq!(story.prove(), 0, "what disk {lost} lacks was brought back");
+        is_made_whole(&story, &format!("what disk {lost} lacks was brought back"));
         assert_eq!(story.byte(2 * stripe, 29 * stripe).unwrap(), 2);
         story.close();
     }
@@ -296,9 +295,7 @@ pub fn a_disk_that_went_on_while_an_older_one_was_told_to_is_proven() {
             older.rig.disks[0].return_intact(&mut older.rng);
             older.open().unwrap();
         }
-        repair(&older);
-        assert_eq!(older.rig.pool().unsound_bytes(), ByteCount::ZERO);
-        assert_eq!(older.prove(), 0, "attached: {attached}");
+        is_made_whole(&older, &format!("attached: {attached}"));
         assert_eq!(older.byte(stripe, 2 * stripe).unwrap(), 1, "the person said that this is the truth");
         older.close();
     }

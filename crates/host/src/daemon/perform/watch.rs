@@ -39,10 +39,10 @@ impl Perform<StatusShow> for Daemon {
             Some(pool) => vec![self.pool(pool)?],
             None => self.pools()?,
         };
-        let (mut attention, mut is_one_failed) = (Vec::new(), false);
+        let mut attention = Vec::new();
         let asked = |name: &String| query.pool.as_ref().is_none_or(|pool| pool == name);
-        for unopened in lock(&self.unopened).iter().filter(|unopened| asked(&unopened.found.name)) {
-            is_one_failed |= unopened.is_wanted();
+        let unopened = lock(&self.unopened).clone();
+        for unopened in unopened.iter().filter(|unopened| asked(&unopened.found.name)) {
             // What a person closed needs none.
             if unopened.why != Why::Exported {
                 attention.push(Attention {
@@ -59,7 +59,6 @@ impl Perform<StatusShow> for Daemon {
             // That of a mount whose device was lost is the mount's affair.
             if let Some(reason) = export.reason.as_ref().filter(|_| !self.waits_for_its_mount(export)) {
                 // What is offered again when its pool is open is not to be forgotten.
-                let unopened = lock(&self.unopened);
                 let opening = unopened.iter().find(|unopened| unopened.found.name == export.vdisk.pool);
                 attention.push(Attention {
                     subject: format!("export {}", export.vdisk),
@@ -84,11 +83,10 @@ impl Perform<StatusShow> for Daemon {
             });
         }
         attention.extend(self.mounts_that_need_a_person());
+        let waits = unopened.iter().any(|unopened| asked(&unopened.found.name) && unopened.is_wanted());
+        let healths = pools.iter().map(|pool| pool.health).chain(waits.then_some(Health::Failed));
         Ok(Status {
-            health: match is_one_failed {
-                true => Health::Failed,
-                false => pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy),
-            },
+            health: healths.max().unwrap_or(Health::Healthy),
             jobs: pools.iter().flat_map(|pool| &pool.jobs).filter(|job| !job.state.is_over()).cloned().collect(),
             pools: pools.iter().map(|pool| in_one_line(pool, &exports)).collect(),
             reached,
