@@ -211,6 +211,8 @@ class Crowd(Machine):
         seen, since = None, time.monotonic()
         while True:
             status = self.json("status")
+            denied = [one for one in status["attention"] if "not open" in one["message"]]
+            assert not (status["pools"] and denied), f"the pool is open, and it says {denied}"
             # A machine with other things to do is slow now and then, and so are its files.
             needs = [one for one in status["attention"] if not one["message"].startswith("slow")]
             whole = status["pools"] and status["health"] == "healthy" and not needs and not status["jobs"]

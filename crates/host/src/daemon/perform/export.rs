@@ -255,10 +255,18 @@ impl Daemon {
 
     /// Whether an export waits for its mount, whose device was lost.
     pub(in crate::daemon) fn waits_for_its_mount(&self, export: &ExportInfo) -> bool {
+        matches!(self.why_idle(export), Some(Idle::LostMount))
+    }
+
+    /// Whether an export will be offered in a moment: its pool, one of those that are `open`, was just opened.
+    pub(in crate::daemon) fn is_about_to_be_offered(&self, export: &ExportInfo, open: &[PoolInfo]) -> bool {
+        matches!(self.why_idle(export), Some(Idle::NoPool(name)) if open.iter().any(|pool| pool.name == name))
+    }
+
+    fn why_idle(&self, export: &ExportInfo) -> Option<Idle> {
         let at = export.place();
-        lock(&self.idle).iter().any(|(record, why)| {
-            matches!(why, Idle::LostMount) && record.vdisk == export.vdisk && Some(&record.at) == at.as_ref()
-        })
+        let is_it = |record: &ExportRecord| record.vdisk == export.vdisk && Some(&record.at) == at.as_ref();
+        lock(&self.idle).iter().find(|(record, _)| is_it(record)).map(|(_, why)| why.clone())
     }
 
     /// Whether somebody else ended an export that was started.

@@ -35,39 +35,40 @@ impl Perform<EventList> for Daemon {
 
 impl Perform<StatusShow> for Daemon {
     fn perform(&self, query: &StatusShow) -> Answer<Status> {
+        let asked = |name: &String| query.pool.as_ref().is_none_or(|pool| pool == name);
+        // In this order: one that is opened meanwhile is in both, and not in neither.
+        let mut unopened = lock(&self.unopened).clone();
         let pools = match &query.pool {
             Some(pool) => vec![self.pool(pool)?],
             None => self.pools()?,
         };
-        let mut attention = Vec::new();
-        let asked = |name: &String| query.pool.as_ref().is_none_or(|pool| pool == name);
-        let unopened = lock(&self.unopened).clone();
-        for unopened in unopened.iter().filter(|unopened| asked(&unopened.found.name)) {
-            // What a person closed needs none.
-            if unopened.why != Why::Exported {
-                attention.push(Attention {
-                    subject: format!("pool {}", unopened.found.name),
-                    message: format!("not open: {}", unopened.found.reason),
-                    hint: Some(unopened.hint()),
-                });
-            }
-        }
-        let exports = self.exports();
+        unopened
+            .retain(|unopened| asked(&unopened.found.name) && pools.iter().all(|pool| pool.id != unopened.found.id));
+        // What a person closed needs none.
+        let closed = unopened.iter().filter(|unopened| unopened.why != Why::Exported);
+        let mut attention: Vec<Attention> = closed.map(not_open).collect();
+        let mut exports = self.exports();
+        exports.retain(|export| asked(&export.vdisk.pool));
         let mut reached = Vec::new();
         attention.extend(pools.iter().flat_map(concerns));
-        for export in exports.iter().filter(|export| asked(&export.vdisk.pool)) {
-            // That of a mount whose device was lost is the mount's affair.
-            if let Some(reason) = export.reason.as_ref().filter(|_| !self.waits_for_its_mount(export)) {
-                // What is offered again when its pool is open is not to be forgotten.
-                let opening = unopened.iter().find(|unopened| unopened.found.name == export.vdisk.pool);
-                attention.push(Attention {
-                    subject: format!("export {}", export.vdisk),
-                    message: format!("not offered on {}: {reason}", export.uri),
-                    hint: opening.map(Unopened::hint).or(Some(ExportRemove::all(&export.vdisk).line())),
-                });
-            }
+        // That of a mount whose device was lost is the mount's affair.
+        for export in exports.iter().filter(|export| !self.waits_for_its_mount(export)) {
+            let Some(reason) = &export.reason else { continue };
+            // What is offered again when its pool is open is not to be forgotten.
+            let opening = unopened.iter().find(|unopened| unopened.found.name == export.vdisk.pool);
+            let (reason, hint) = match self.is_about_to_be_offered(export, &pools) {
+                true => ("its pool was opened a moment ago", None),
+                false => {
+                    (reason.as_str(), opening.map(Unopened::hint).or(Some(ExportRemove::all(&export.vdisk).line())))
+                }
+            };
+            attention.push(Attention {
+                subject: format!("export {}", export.vdisk),
+                message: format!("not offered on {}: {reason}", export.uri),
+                hint,
+            });
         }
-        for export in exports.iter().filter(|export| asked(&export.vdisk.pool) && export.active) {
+        for export in exports.iter().filter(|export| export.active) {
             let Some((at, (who, how))) = export.place().and_then(|at| Some((at.clone(), reach(&export.terms, &at)?)))
             else {
                 continue;
@@ -83,7 +84,7 @@ impl Perform<StatusShow> for Daemon {
             });
         }
         attention.extend(self.mounts_that_need_a_person());
-        let waits = unopened.iter().any(|unopened| asked(&unopened.found.name) && unopened.is_wanted());
+        let waits = unopened.iter().any(Unopened::is_wanted);
         let healths = pools.iter().map(|pool| pool.health).chain(waits.then_some(Health::Failed));
         Ok(Status {
             health: healths.max().unwrap_or(Health::Healthy),
@@ -109,6 +110,14 @@ impl Perform<StatShow> for Daemon {
         };
         let memory = self.parts.exports.memory();
         Ok(Stat { at_nanos, pools: pools.iter().map(|pool| counters(pool, only.as_ref())).collect(), memory })
+    }
+}
+
+fn not_open(unopened: &Unopened) -> Attention {
+    Attention {
+        subject: format!("pool {}", unopened.found.name),
+        message: format!("not open: {}", unopened.found.reason),
+        hint: Some(unopened.hint()),
     }
 }
 
