@@ -45,8 +45,8 @@ impl Perform<StatusShow> for Daemon {
         unopened
             .retain(|unopened| asked(&unopened.found.name) && pools.iter().all(|pool| pool.id != unopened.found.id));
         // What a person closed needs none.
-        let closed = unopened.iter().filter(|unopened| unopened.why != Why::Exported);
-        let mut attention: Vec<Attention> = closed.map(not_open).collect();
+        let waiting = unopened.iter().filter(|unopened| unopened.why != Why::Exported);
+        let mut attention: Vec<Attention> = waiting.map(not_open).collect();
         let mut exports = self.exports();
         exports.retain(|export| asked(&export.vdisk.pool));
         let mut reached = Vec::new();
