@@ -316,7 +316,7 @@ impl Storm {
 
     /// No more faults: every disk is back, and the pool must become whole. `false`: it has not the room for that.
     fn calm(&mut self) -> Result<bool, String> {
-        self.rig.close().map_err(|error| format!("closing: {error}"))?;
+        self.close()?;
         let mut rng = self.rng.fork("calm");
         for disk in &self.rig.disks {
             disk.set_plan(FaultPlan::default());
