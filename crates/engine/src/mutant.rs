@@ -220,10 +220,14 @@ pub enum Mutant {
     LossForgetsLabel = 106,
     /// What the log says was written to a disk that is away at an opening does not count as missed.
     AbsenceForgetsLog = 107,
+    /// A bad block stays as it is where another slot of its segment has moved since it was read.
+    MovesStopHealing = 108,
+    /// A label that was cut short opens the pool nowhere.
+    AttemptedForgotten = 109,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 107] = [
+pub const ALL: [Mutant; 109] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -331,6 +335,8 @@ pub const ALL: [Mutant; 107] = [
     Mutant::GoneCountsAsBad,
     Mutant::LossForgetsLabel,
     Mutant::AbsenceForgetsLog,
+    Mutant::MovesStopHealing,
+    Mutant::AttemptedForgotten,
 ];
 
 /// The mutant of this name.

@@ -46,10 +46,12 @@ pub enum Mutant {
     ReturnIsWhole,
     /// The newest label is taken for durable, although an opening may have been cut short while it wrote it.
     NewestIsDurable,
+    /// Half of the last durable label's voters go on, although a label that was cut short may open the pool elsewhere.
+    AttemptedForgotten,
 }
 
 /// Every mutant.
-pub const MUTANTS: [Mutant; 7] = [
+pub const MUTANTS: [Mutant; 8] = [
     Mutant::GoOnWithOne,
     Mutant::OpenWithHalf,
     Mutant::NoPromise,
@@ -57,6 +59,7 @@ pub const MUTANTS: [Mutant; 7] = [
     Mutant::AcknowledgeBeforeVote,
     Mutant::ReturnIsWhole,
     Mutant::NewestIsDurable,
+    Mutant::AttemptedForgotten,
 ];
 
 /// Which events there are, besides those that always are.
@@ -310,10 +313,10 @@ pub fn searches(extra: usize, states: usize) -> Vec<Search> {
 /// The shortest sequence that finds a mutant, with as few disks as will do.
 pub fn find_mutant(mutant: Mutant) -> Option<Found> {
     let kinds = [Kind::Split, Kind::Rolled];
-    let scopes = [(2, 4), (3, 3), (2, 5), (3, 4)];
-    let mut searches = scopes.into_iter().flat_map(|(disks, depth)| kinds.map(|kind| (disks, depth, kind)));
-    searches.find_map(|(disks, depth, kind)| {
-        let found = explore(Search { disks, depth, states: 250_000, kind, mutant: Some(mutant) });
+    let scopes = [(2, 4, 250_000), (3, 3, 250_000), (2, 5, 250_000), (3, 4, 250_000), (2, 6, 2_000_000)];
+    let mut searches = scopes.into_iter().flat_map(|scope| kinds.map(|kind| (scope, kind)));
+    searches.find_map(|((disks, depth, states), kind)| {
+        let found = explore(Search { disks, depth, states, kind, mutant: Some(mutant) });
         found.broken.is_some().then_some(found)
     })
 }

@@ -231,6 +231,8 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
             put_back::a_disk_that_is_away_at_an_opening_and_put_back_older_is_brought_what_the_log_says,
             put_back::a_disk_that_is_put_back_before_it_was_up_to_date_is_proven,
         ]),
+        Mutant::MovesStopHealing => Catcher::Story(check::a_repair_beside_moves_leaves_nothing_bad),
+        Mutant::AttemptedForgotten => Catcher::Storm(Profile::Split, 2_065),
         Mutant::GoneCountsAsBad => Catcher::Story(check::a_scrub_whose_disk_goes_finds_nothing_bad),
         Mutant::TablePageInTime => Catcher::Story(tables::a_page_is_waited_for_where_only_a_slow_disk_has_it),
         Mutant::OldTablePageBelieved => Catcher::Story(tables::a_page_that_is_lost_is_an_error_for_its_stripes_only),

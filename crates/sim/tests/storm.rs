@@ -59,7 +59,7 @@ fn seeds_that_once_failed_pass() {
 
 /// Storms of other profiles that found something: a pool that was closed while disks went and came waited for ever; and
 /// half of the disks went on although a label that was cut short let the other half be opened elsewhere.
-const OTHERS: [(Profile, u64); 43] = [
+const OTHERS: [(Profile, u64); 46] = [
     (Profile::Split, 1442),
     (Profile::Split, 1478),
     (Profile::Split, 1506),
@@ -131,6 +131,12 @@ const OTHERS: [(Profile, u64); 43] = [
     (Profile::Outage, 4_001_270),
     // What a checkpoint had left that was cut off, of pages that nothing needs, counted as damage.
     (Profile::Blink, 7_000_392),
+    // A repairing check left a block as it was, because another slot of its segment had moved.
+    (Profile::Classic, 115_000_240),
+    // Two of three disks failed at once: the pool was frozen when it was to be closed, at the end of a round and before
+    // a calm.
+    (Profile::Damage, 110_000_727),
+    (Profile::Damage, 114_000_116),
 ];
 
 #[test]

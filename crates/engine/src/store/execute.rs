@@ -394,13 +394,12 @@ impl Store {
         bad.insert((slot, block));
         let column = target.layout.column(target.place.index, slot);
         let Ok(bytes) = self.read_block(target, column, block, sums, &mut bad).await else { return false };
-        let current = self
-            .map
-            .borrow()
-            .segments
-            .get(&target.place.segment)
-            .is_some_and(|now| Rc::ptr_eq(&now.record.slabs, &target.slabs));
-        if !current {
+        // Another slot of the segment may have moved: that is no matter of this one.
+        let is_home = self.map.borrow().segments.get(&target.place.segment).is_some_and(|now| {
+            let others_count = mutant::active(Mutant::MovesStopHealing);
+            now.record.slabs[slot] == Some(at) && (!others_count || Rc::ptr_eq(&now.record.slabs, &target.slabs))
+        });
+        if !is_home {
             return false;
         }
         let to = self.slab_offset(at, offset);

@@ -219,6 +219,9 @@ impl Store {
     /// The voters of a label that was cut short of which less than half are among `present`: the others may open the
     /// pool by it.
     pub fn attempted_beyond(&self, present: u64) -> Option<u64> {
+        if mutant::active(Mutant::AttemptedForgotten) {
+            return None;
+        }
         let attempted = self.labels.attempted.borrow();
         attempted.iter().copied().find(|voters| *voters != 0 && !quorum::may_go_on(*voters, present))
     }

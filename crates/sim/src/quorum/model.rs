@@ -68,6 +68,8 @@ struct Host {
     outdated: bool,
     /// Voters of the label before the newest, until this opening's first label is durable.
     joint: u8,
+    /// Voters of labels that were written since the last durable one, and may be durable on some disks or on all.
+    attempted: Vec<u8>,
     log: Log,
     batches: u8,
     /// The disks that have the batch which is being written.
@@ -267,7 +269,9 @@ impl Host {
             _ => quorum::may_go_on(voters, current),
         };
         let joint = self.joint == 0 || quorum::may_open(self.joint as u64, self.there as u64);
-        !may || !joint || self.loggers() == 0
+        let beyond = |voters: &u8| *voters != 0 && !quorum::may_go_on(*voters as u64, self.there as u64);
+        let beyond = self.attempted.iter().any(beyond) && mutant != Some(Mutant::AttemptedForgotten);
+        !may || !joint || beyond || self.loggers() == 0
     }
 }
 
@@ -416,6 +420,9 @@ impl World {
             host.mark.voters &= host.current;
             host.mark.loggers &= host.current;
             let mark = host.mark;
+            if !host.attempted.contains(&mark.voters) {
+                host.attempted.push(mark.voters);
+            }
             hand.write(&mut self.disks, host, host.there, |_, content| content.label = Some(mark));
             if hand.killed {
                 return false;
@@ -425,6 +432,7 @@ impl World {
                 host.mark.durable = mark.epoch;
                 host.mark.durable_voters = mark.voters;
                 host.joint = 0;
+                host.attempted.clear();
                 host.whole = mark.current;
             }
         }

@@ -32,3 +32,9 @@ fn what_is_lost_is_told_by_a_look_as_by_a_repair() {
 fn a_scrub_whose_disk_goes_finds_nothing_bad() {
     check::a_scrub_whose_disk_goes_finds_nothing_bad();
 }
+
+/// store/execute.rs, invariant 3: only what the segment has given up is left alone.
+#[test]
+fn a_repair_beside_moves_leaves_nothing_bad() {
+    check::a_repair_beside_moves_leaves_nothing_bad();
+}

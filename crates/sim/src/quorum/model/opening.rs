@@ -48,6 +48,7 @@ impl World {
             durable: mark,
             outdated: true,
             joint: if degraded { 0 } else { joint },
+            attempted: Vec::new(),
             log: Log::default(),
             batches: 0,
             pending: None,
