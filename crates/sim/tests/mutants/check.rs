@@ -1,13 +1,16 @@
 //! What a check may do: look. The stories end with a panic if one that is not to repair puts something right.
 
 use super::story::*;
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use weft_engine::event::Event;
 use weft_engine::format::label::DiskPlan;
 use weft_engine::format::page::{PAGE_MAGIC, PageKind};
 use weft_engine::pool::check::CheckReport;
 use weft_engine::pool::job::{JobKind, JobState};
 use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos};
+use weft_engine::world::World;
 
 /// A disk that has copies of metadata in every story here.
 const WITH_METADATA: usize = 1;
@@ -40,24 +43,27 @@ pub fn a_scrub_whose_disk_goes_finds_nothing_bad() {
     assert!(ended && went > 20, "{went} moments");
 }
 
-/// Blocks are bad on one disk, and a repairing check comes at any moment while another disk is emptied: none of them is
-/// left, though slots of their segments move.
+/// Blocks are bad on one disk, and another one is emptied from any moment of a repairing check on: none of them is left,
+/// though slots of their segments move.
 pub fn a_repair_beside_moves_leaves_nothing_bad() {
     let (mut beside, mut ended) = (0, false);
-    for after in (0..).map(|nth| Nanos(100_000 * nth)) {
+    for after in (0..).map(|nth| Nanos(500_000 * nth)) {
         let mut story = Story::new(8, 4, MIRROR3);
         story.write_and_flush(0, 12 * story.stripe(), 7);
         story.checkpoint();
         harm(&story, WITH_DATA);
-        let (world, pool) = (story.rig.world.clone(), story.rig.pool());
-        let moves = story.rig.run(async move { pool.disk_remove(DiskNo(2), None, 0).await.unwrap() });
+        let (world, pool, repaired) = (story.rig.world.clone(), story.rig.pool(), Rc::new(Cell::new(false)));
+        let told = repaired.clone();
+        let repair = async move { told.set(pool.check(true).await.is_ok()) };
+        world.spawn("repair", Box::pin(repair));
+        world.run_until(after, || repaired.get());
+        ended = repaired.get();
         let pool = story.rig.pool();
-        let over = || pool.jobs().iter().any(|job| job.id == moves && job.state == JobState::Done);
-        world.run_until(after, over);
-        ended = over();
-        check(&story, true);
-        let pool = story.rig.pool();
-        story.rig.run(async move { pool.job_wait(moves).await.unwrap() });
+        story.rig.run(async move {
+            let moves = pool.disk_remove(DiskNo(2), None, 0).await.unwrap();
+            pool.job_wait(moves).await.unwrap()
+        });
+        world.run_until(Nanos::secs(60), || repaired.get());
         let left = check(&story, false);
         assert!(left.is_sound(), "{after:?} after it began: {left:?}");
         story.rig.halt();
