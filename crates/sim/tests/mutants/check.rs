@@ -43,8 +43,8 @@ pub fn a_scrub_whose_disk_goes_finds_nothing_bad() {
     assert!(ended && went > 20, "{went} moments");
 }
 
-/// Blocks are bad on one disk, and another one is emptied from any moment of a repairing check on: none of them is left,
-/// though slots of their segments move.
+/// Blocks are bad on one disk, and another one is emptied from any moment of a repairing check on: none of them is
+/// left, though slots of their segments move.
 pub fn a_repair_beside_moves_leaves_nothing_bad() {
     let (mut beside, mut ended) = (0, false);
     for after in (0..).map(|nth| Nanos(500_000 * nth)) {
