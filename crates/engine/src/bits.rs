@@ -59,6 +59,11 @@ impl BitSet {
         (at < within.end).then_some(at)
     }
 
+    /// The smallest number in `within` that is not in the set, or its end.
+    pub fn first_absent(&self, within: Range<usize>) -> usize {
+        self.seek(within, false)
+    }
+
     /// The runs inside `within` of numbers that are in the set (`present`) or are not.
     pub fn runs(&self, within: Range<usize>, present: bool) -> Vec<Range<usize>> {
         let mut runs = Vec::new();

@@ -224,10 +224,18 @@ pub enum Mutant {
     MovesStopHealing = 108,
     /// A label that was cut short opens the pool nowhere.
     AttemptedForgotten = 109,
+    /// What is put in order takes the room that clients need.
+    OrderTakesRoom = 110,
+    /// What was read to be put in order replaces what a client wrote meanwhile.
+    OrderOverwritesNewer = 111,
+    /// What lies in order is put in order again.
+    OrderNeverRests = 112,
+    /// More is put in order than what was written is worth.
+    OrderCostsAnything = 113,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 109] = [
+pub const ALL: [Mutant; 113] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -337,6 +345,10 @@ pub const ALL: [Mutant; 109] = [
     Mutant::AbsenceForgetsLog,
     Mutant::MovesStopHealing,
     Mutant::AttemptedForgotten,
+    Mutant::OrderTakesRoom,
+    Mutant::OrderOverwritesNewer,
+    Mutant::OrderNeverRests,
+    Mutant::OrderCostsAnything,
 ];
 
 /// The mutant of this name.

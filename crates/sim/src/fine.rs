@@ -7,6 +7,7 @@ pub mod cache;
 pub mod change;
 pub mod change_crash;
 pub mod journal;
+pub mod order;
 pub mod share;
 
 use crate::rig::{Rig, resiliencies};

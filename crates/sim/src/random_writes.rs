@@ -121,7 +121,7 @@ pub fn on_weft(load: Load) -> Random {
     // What the log still holds leaves it first.
     let pool = bench.pool.clone();
     crate::streams::block_on(&bench.world, async move { pool.destage_everything().await });
-    bench.world.run_until(REST, move || vdisk.packed().0 == 0);
+    bench.world.run_until(REST, move || vdisk.packed().0 == 0 && !vdisk.is_to_be_ordered());
     random.rested = bench.world.now().since(began);
     random.reads = Some([before, at_once, bench.read(load.fill)]);
     bench.world.halt();

@@ -39,7 +39,7 @@ use weft_engine::units::{BLOCK, ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
-use weft_sim::fine::{self, change};
+use weft_sim::fine::{self, change, order};
 use weft_sim::flushes::a_flush_of_many_stripes_is_not_held_for_flushes;
 use weft_sim::follower::{
     a_layout_that_survives_two_failures_has_three_copies_of_the_log, both_vanish_in_the_midst_of_writes,
@@ -307,6 +307,19 @@ fn catcher_of_stacks(mutant: Mutant) -> Catcher {
         Mutant::UnsettledHides => {
             Catcher::Story(change::what_clients_wrote_hides_an_older_table_only_once_it_is_durable)
         }
+        order => catcher_of_order(order),
+    }
+}
+
+/// What catches a mutant of what is put in order.
+fn catcher_of_order(mutant: Mutant) -> Catcher {
+    match mutant {
+        Mutant::OrderTakesRoom => Catcher::Story(order::what_is_put_in_order_leaves_clients_the_room_that_they_need),
+        Mutant::OrderOverwritesNewer => Catcher::Story(order::what_is_written_while_it_is_put_in_order_is_what_is_read),
+        Mutant::OrderNeverRests => {
+            Catcher::Story(order::what_was_written_anywhere_comes_to_lie_in_order_and_then_all_is_still)
+        }
+        Mutant::OrderCostsAnything => Catcher::Story(order::a_few_writes_now_and_then_do_not_move_everything_each_time),
         other => panic!("nothing is known to catch {other:?}"),
     }
 }

@@ -144,6 +144,8 @@ pub struct VdiskInfo {
     pub drains: bool,
     /// How many bytes packed stripes of it may have, as things stand now; 0: small writes are merged.
     pub packed_max: ByteCount,
+    /// Whether some of it may have to be put in order when nobody asks for anything.
+    pub to_be_ordered: bool,
     /// See [`Health`].
     pub health: Health,
     /// Segments with a missing slot or disk.
@@ -176,6 +178,7 @@ pub struct VdiskStat {
     pub packed_parts: u64,
     pub destaged: u64,
     pub destaged_stripes: u64,
+    pub ordered: u64,
 }
 
 impl Pool {
@@ -302,6 +305,7 @@ impl Pool {
             packed: ByteCount(units * UNIT),
             fine_share: record.fine_share,
             packed_max: vdisk.packs_layout().data_len() * stripes_max,
+            to_be_ordered: vdisk.is_to_be_ordered(),
             cache: record.cache,
             cache_choice: record.cache_choice,
             drains: vdisk.drains(),
@@ -325,6 +329,7 @@ impl Pool {
                 packed_parts: counters.packed_parts.get(),
                 destaged: counters.destaged.get(),
                 destaged_stripes: counters.destaged_stripes.get(),
+                ordered: counters.ordered.get(),
             },
         }
     }

@@ -1,15 +1,19 @@
 //! The mover: brings what lies in packed stripes down into whole ones, before these are too many, and whenever nobody
-//! asks for anything.
+//! asks for anything. When nothing is packed any more, and still nobody does, it puts in order what does not lie so.
 //!
 //! Invariants
 //! 1. It rests where there is nothing to do: where packed stripes are few and clients are busy, and where nothing could
 //!    be moved until the pool has changed. What drains it moves whoever is busy.
+//! 2. It comes to an end: what lies in order is not touched, and no disk is either, until something is written.
 
 use super::Pool;
+use crate::store::Store;
 use crate::units::Nanos;
 use crate::vdisk::Vdisk;
 use crate::vdisk::destage::By;
+use crate::vdisk::order::Ordered;
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 
 /// From this part of its packed stripes on those of a virtual disk are moved beside its clients, in eighths.
 const BEGINS: u64 = 4;
@@ -28,20 +32,24 @@ pub async fn mover(pool: Rc<Pool>) {
             return;
         }
         store.drop_packs();
-        let vdisks = pool.vdisks();
-        if vdisks.iter().all(|vdisk| vdisk.packed().0 == 0) {
-            match vdisks.iter().any(|vdisk| vdisk.is_recast()) {
-                // Somebody may still read what was in the old one.
-                true => store.world.sleep(RESTS).await,
-                false => packed.await,
-            }
-            continue;
-        }
         // Nobody has asked for anything for a while.
         if store.traffic.requests.get() != seen {
             (seen, since) = (store.traffic.requests.get(), store.world.now());
         }
         let idle = store.world.now().since(since) >= store.tuning.idle_land;
+        let vdisks = pool.vdisks();
+        if vdisks.iter().all(|vdisk| vdisk.packed().0 == 0) {
+            // Somebody may still read what was in the old one.
+            let is_recast = vdisks.iter().any(|vdisk| vdisk.is_recast());
+            let scattered: Vec<Rc<Vdisk>> = vdisks.into_iter().filter(|vdisk| vdisk.is_to_be_ordered()).collect();
+            match (scattered.is_empty(), idle) {
+                (true, _) if !is_recast => packed.await,
+                (true, _) => store.world.sleep(RESTS).await,
+                (false, false) => store.world.sleep(store.tuning.idle_land.min(RESTS)).await,
+                (false, true) => order(&store, &scattered, seen).await,
+            }
+            continue;
+        }
         let mut moved = 0;
         for vdisk in vdisks.iter().filter(|vdisk| idle || is_due(vdisk, BEGINS) || vdisk.drains()) {
             let began = store.world.now();
@@ -54,6 +62,19 @@ pub async fn mover(pool: Rc<Pool>) {
         if moved == 0 {
             store.world.sleep(store.tuning.idle_land.min(RESTS)).await;
         }
+    }
+}
+
+/// Puts something of each in order, as long as there have been no more than `asked` requests; or rests, where nothing
+/// can be done.
+async fn order(store: &Store, vdisks: &[Rc<Vdisk>], asked: u64) {
+    let mut goes_on = false;
+    for vdisk in vdisks {
+        goes_on |= vdisk.put_in_order(&store.traffic.budgets.merges, asked).await == Ordered::GoesOn;
+    }
+    match goes_on {
+        true => store.pause().await,
+        false => store.world.sleep(store.tuning.idle_land.min(RESTS)).await,
     }
 }
 

@@ -27,6 +27,7 @@ mod pairs;
 mod places;
 mod prove;
 mod reserve;
+pub mod run;
 pub mod space;
 pub mod stack;
 mod tables;

@@ -259,7 +259,6 @@ impl Store {
         self.log.wake.notify();
         self.log.pressure.notify();
         self.signals.room.notify();
-        self.signals.packed.notify();
         self.changed();
     }
 }

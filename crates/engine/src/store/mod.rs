@@ -360,6 +360,7 @@ impl Store {
     /// Something is possible, or necessary, that was not.
     pub fn changed(&self) {
         self.signals.changes.set(self.signals.changes.get() + 1);
+        self.signals.packed.notify();
         self.signals.work.notify();
     }
 

@@ -88,7 +88,7 @@ pub struct Signals {
     pub room: Signal,
     /// There may be something to do for a job.
     pub work: Signal,
-    /// Something was packed, or the pool stops.
+    /// There may be something to do for the mover, or the pool stops.
     pub packed: Signal,
     /// Something that drains may be a step further.
     pub drains: Signal,

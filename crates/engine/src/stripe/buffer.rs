@@ -30,6 +30,8 @@ pub struct StripeBuffer {
     pub id: u64,
     /// Whether part of it was read from the disks (or is zeros that nobody wrote) to make it whole.
     pub merged: bool,
+    /// Whether it is on its way just to lie in order.
+    pub ordered: bool,
     /// Whether somebody wrote into it: bytes that are to be kept as they are, zeros or not.
     pub written: bool,
     /// The log records with live data of this buffer.
@@ -51,6 +53,8 @@ pub struct Sealed {
     pub landed: RefCell<Landed>,
     /// See [`StripeBuffer::merged`].
     pub merged: bool,
+    /// See [`StripeBuffer::ordered`].
+    pub ordered: bool,
     lent: usize,
     /// What there is of one that is not whole; it has no columns.
     part: Option<StripeBuffer>,
@@ -67,6 +71,7 @@ impl StripeBuffer {
             unlanded: BitSet::empty(sectors),
             id,
             merged: false,
+            ordered: false,
             written: false,
             landed: Landed::default(),
             touched: now,
@@ -187,11 +192,11 @@ impl StripeBuffer {
     pub fn seal(self, retires: u64) -> Sealed {
         assert!(self.is_whole(), "only a whole stripe is sealed");
         let per_strip = chunks_per_strip(self.layout);
-        let StripeBuffer { layout, landed, merged, lent, chunks, .. } = self;
+        let StripeBuffer { layout, landed, merged, ordered, lent, chunks, .. } = self;
         let mut chunks = chunks.into_iter().map(|chunk| chunk.expect("a whole stripe has every chunk").freeze());
         let columns = (0..layout.data_columns()).map(|_| chunks.by_ref().take(per_strip).collect()).collect();
         let landed = RefCell::new(landed);
-        let mut sealed = Sealed { layout, columns, retires, landed, merged, lent, part: None };
+        let mut sealed = Sealed { layout, columns, retires, landed, merged, ordered, lent, part: None };
         sealed.protect();
         sealed
     }
@@ -200,7 +205,7 @@ impl StripeBuffer {
     pub fn close(mut self, retires: u64) -> Sealed {
         let landed = RefCell::new(core::mem::take(&mut self.landed));
         let StripeBuffer { layout, merged, lent, .. } = self;
-        Sealed { layout, columns: Vec::new(), retires, landed, merged, lent, part: Some(self) }
+        Sealed { layout, columns: Vec::new(), retires, landed, merged, ordered: false, lent, part: Some(self) }
     }
 
     /// Takes what an older buffer of the stripe holds, where this one has nothing.

@@ -5,6 +5,8 @@
 //! 1. Every stripe that is moved has a buffer from before it is read until it is whole. As long as it is that buffer,
 //!    nothing below it has changed: nothing that is newer is replaced by what was read.
 //! 2. A stripe that cannot be read is set aside until the pool has changed.
+//! 3. What is lifted just to lie in order is left where it is once a client asks for anything, but for what is in a
+//!    buffer already.
 
 use super::destage::{By, each_of};
 use super::{Vdisk, add};
@@ -21,6 +23,24 @@ use core::cell::Cell;
 
 /// Stripes that are moved at once, at most.
 const AT_ONCE: usize = 256;
+
+/// Stripes that are lifted just to lie in order: so many are read, and so many sent, before it is looked whether a
+/// client has asked for anything.
+const BEFORE_A_LOOK: usize = 32;
+
+/// What stripes are lifted for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lift {
+    /// Their units lie in packed stripes.
+    Down,
+    /// They lie in older tables.
+    Rise,
+    /// They do not lie in order ([`super::order`]), and clients have asked for so much so far.
+    Order {
+        /// Requests of clients.
+        asked: u64,
+    },
+}
 
 /// What is under way, and where the sweep goes on.
 #[derive(Default)]
@@ -67,7 +87,7 @@ impl Vdisk {
         }
         self.packing.set(self.packing.get() + 1);
         let _lease = budget.take(stripes.len() as u64 * self.cost_of_lift()).await;
-        let moved = self.lift(&stripes, by).await;
+        let moved = self.lift(&stripes, by, Lift::Down).await;
         let mut sweep = self.sweep.borrow_mut();
         sweep.under_way.retain(|stripe| !stripes.contains(stripe));
         drop(sweep);
@@ -117,43 +137,61 @@ impl Vdisk {
     }
 
     /// Brings stripes into buffers, and sends them on their way. Says how many went.
-    pub(super) async fn lift(self: &Rc<Self>, stripes: &[u64], by: By) -> usize {
+    pub(super) async fn lift(self: &Rc<Self>, stripes: &[u64], by: By, lift: Lift) -> usize {
         let mut lifted = Vec::new();
         for stripe in stripes {
             if self.removed.get() {
                 break;
             }
             if let Ok(_held) = self.load_places(*stripe..*stripe + 1).await {
-                lifted.extend(self.open_for_lift(*stripe));
+                lifted.extend(self.open_for_lift(*stripe, lift));
             }
         }
-        let bytes = self.read_lifted(&lifted).await;
-        let mut whole = Vec::new();
-        for Lifted { stripe, id, from, packed } in lifted {
-            let filled = self.fill_lifted(stripe, id, &from, &bytes);
-            if filled { whole.push((stripe, packed)) } else { self.drop_unused(stripe, id) }
-        }
+        let bytes = self.read_lifted(&lifted, lift).await;
         let went = Cell::new(0);
-        each_of(whole, |(stripe, packed)| {
-            let went = &went;
-            async move {
-                // One that cannot leave now gathers on.
-                if self.send(stripe, by).await.is_ok() {
-                    went.set(went.get() + 1);
-                    add(&self.counters.destaged, packed);
-                    add(&self.counters.destaged_stripes, (packed > 0) as u64);
-                }
-                let left = self.with_filling(stripe, |buffer| core::mem::take(&mut buffer.lent));
-                self.store.buffered_changed(left.unwrap_or(0) as i64);
+        let mut lifted = lifted.into_iter();
+        while lifted.len() > 0 {
+            let most = if matches!(lift, Lift::Order { .. }) { 2 * BEFORE_A_LOOK } else { usize::MAX };
+            let gives_up = self.gives_up(lift);
+            let mut whole = Vec::new();
+            for Lifted { stripe, id, from, packed } in lifted.by_ref().take(most) {
+                let filled = !gives_up && self.fill_lifted(stripe, id, &from, &bytes, lift);
+                if filled { whole.push((stripe, packed)) } else { self.drop_unused(stripe, id) }
             }
-        })
-        .await;
+            self.send_lifted(whole, by, &went).await;
+        }
         went.get()
     }
 
+    /// Whether what is lifted is left where it is: a client asks for something.
+    fn gives_up(&self, lift: Lift) -> bool {
+        let asks = matches!(lift, Lift::Order { asked } if self.is_asked(asked));
+        asks && !mutant::active(Mutant::OrderOverwritesNewer)
+    }
+
+    /// Sends stripes on their way that are whole now, and counts those that went.
+    async fn send_lifted(self: &Rc<Self>, whole: Vec<(u64, u64)>, by: By, went: &Cell<usize>) {
+        each_of(whole, |(stripe, packed)| async move {
+            // One that cannot leave now gathers on.
+            if self.send(stripe, by).await.is_ok() {
+                went.set(went.get() + 1);
+                add(&self.counters.destaged, packed);
+                add(&self.counters.destaged_stripes, (packed > 0) as u64);
+            }
+            let left = self.with_filling(stripe, |buffer| core::mem::take(&mut buffer.lent));
+            self.store.buffered_changed(left.unwrap_or(0) as i64);
+        })
+        .await;
+    }
+
     /// Has a stripe gather, claims included, and looks where its bytes are. Synchronous. None: it cannot be moved now.
-    fn open_for_lift(&self, stripe: u64) -> Option<Lifted> {
-        if self.removed.get() || self.in_flight(stripe).is_some() || self.check_not_lost(stripe).is_err() {
+    fn open_for_lift(&self, stripe: u64, lift: Lift) -> Option<Lifted> {
+        // What was discarded meanwhile is to take no place again.
+        let lies = || self.store.map.borrow().place_of(self.table(), stripe).is_some();
+        if self.removed.get() || matches!(lift, Lift::Order { .. }) && !lies() {
+            return None;
+        }
+        if self.in_flight(stripe).is_some() || self.check_not_lost(stripe).is_err() {
             return None;
         }
         if self.with_filling(stripe, |_| ()).is_none() {
@@ -183,34 +221,37 @@ impl Vdisk {
     }
 
     /// Reads what stripes are made of, each stripe on the disks once; `None`: it cannot be read.
-    async fn read_lifted(&self, lifted: &[Lifted]) -> BTreeMap<Place, Option<(usize, Vec<u8>)>> {
+    async fn read_lifted(&self, lifted: &[Lifted], lift: Lift) -> BTreeMap<Place, Option<(usize, Vec<u8>)>> {
         let mut wanted: BTreeMap<Place, (&Target, usize, usize)> = BTreeMap::new();
         for (_, len, source) in lifted.iter().flat_map(|lifted| &lifted.from) {
             let Some((target, at)) = source else { continue };
             let (_, from, to) = wanted.entry(target.place).or_insert((target, *at, at + len));
             (*from, *to) = ((*from).min(*at), (*to).max(at + len));
         }
-        let mut parts = Vec::new();
-        let mut ranges = Vec::new();
-        for (place, (target, from, to)) in wanted {
-            let target = target.clone();
-            let wants = super::read::wants(target.layout, from, to - from);
-            parts.push(Part { target, wants });
-            ranges.push((place, from, to));
-        }
-        let read = self.store.read_together(&parts, None).await;
+        let orders = matches!(lift, Lift::Order { .. });
+        let most = if orders { BEFORE_A_LOOK } else { usize::MAX };
         let mut found = BTreeMap::new();
-        for ((part, (place, from, to)), read) in parts.into_iter().zip(ranges).zip(read) {
-            let bytes = read.ok().map(|slices| {
-                let mut bytes = vec![0; to - from];
-                let strips =
-                    part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
-                super::read::copy(part.target.layout, from, strips, &mut bytes);
-                slices.into_iter().for_each(|slice| self.store.traffic.spare.give(slice));
-                add(&self.counters.read_for_write, (to - from) as u64);
-                (from, bytes)
-            });
-            found.insert(place, bytes);
+        let mut wanted = wanted.into_iter();
+        while wanted.len() > 0 && !self.gives_up(lift) {
+            let (mut parts, mut ranges) = (Vec::new(), Vec::new());
+            for (place, (target, from, to)) in wanted.by_ref().take(most) {
+                let wants = super::read::wants(target.layout, from, to - from);
+                parts.push(Part { target: target.clone(), wants });
+                ranges.push((place, from, to));
+            }
+            let read = self.store.read_together(&parts, None).await;
+            for ((part, (place, from, to)), read) in parts.into_iter().zip(ranges).zip(read) {
+                let bytes = read.ok().map(|slices| {
+                    let mut bytes = vec![0; to - from];
+                    let strips =
+                        part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
+                    super::read::copy(part.target.layout, from, strips, &mut bytes);
+                    slices.into_iter().for_each(|slice| self.store.traffic.spare.give(slice));
+                    add(&self.counters.read_for_write, if orders { 0 } else { (to - from) as u64 });
+                    (from, bytes)
+                });
+                found.insert(place, bytes);
+            }
         }
         for (.., source) in lifted.iter().flat_map(|lifted| &lifted.from) {
             if let Some((target, _)) = source {
@@ -227,6 +268,7 @@ impl Vdisk {
         id: u64,
         from: &[Piece],
         bytes: &BTreeMap<Place, Option<(usize, Vec<u8>)>>,
+        lift: Lift,
     ) -> bool {
         let there = |source: &Option<(Target, usize)>| {
             source.as_ref().is_none_or(|(target, _)| bytes.get(&target.place).is_some_and(|bytes| bytes.is_some()))
@@ -239,14 +281,18 @@ impl Vdisk {
             if buffer.id != id && !mutant::active(Mutant::MoverOverwrites) {
                 return false;
             }
-            let before = buffer.memory();
+            let (before, orders) = (buffer.memory(), matches!(lift, Lift::Order { .. }));
             for (at, len, source) in from {
                 match source.as_ref().and_then(|(target, from)| Some((*from, bytes.get(&target.place)?.as_ref()?))) {
+                    Some((from, (first, read))) if orders && mutant::active(Mutant::OrderOverwritesNewer) => {
+                        buffer.put(*at, &read[from - first..from - first + len], false)
+                    }
                     Some((from, (first, read))) => buffer.fill(*at, &read[from - first..from - first + len]),
                     None => buffer.fill(*at, &vec![0; *len]),
                 }
             }
             buffer.written = true;
+            buffer.ordered = orders;
             buffer.lent += buffer.memory() - before;
             buffer.is_whole()
         };

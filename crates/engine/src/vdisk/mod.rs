@@ -19,6 +19,7 @@ mod down;
 pub mod explain;
 pub mod flush;
 mod gate;
+pub(crate) mod order;
 pub mod pack;
 mod partial_discards;
 pub mod read;
@@ -84,6 +85,7 @@ pub struct Vdisk {
     unpackable: Cell<Option<u64>>,
     sweep: RefCell<down::Sweep>,
     rise: RefCell<rise::Rise>,
+    order: RefCell<order::Order>,
     /// What it did since the pool was opened.
     pub counters: VdiskCounters,
 }
@@ -180,6 +182,8 @@ pub struct VdiskCounters {
     pub destaged: Cell<u64>,
     /// Stripes that it merged for that.
     pub destaged_stripes: Cell<u64>,
+    /// User bytes in stripes that were moved to lie in order.
+    pub ordered: Cell<u64>,
     /// User bytes that a flush forced into the log.
     pub landed: Cell<u64>,
     /// Read from the disks because something was written.
@@ -221,6 +225,7 @@ impl Vdisk {
             unpackable: Cell::new(None),
             sweep: RefCell::default(),
             rise: RefCell::default(),
+            order: RefCell::default(),
             counters: VdiskCounters::default(),
         })
     }

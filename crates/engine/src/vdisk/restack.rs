@@ -98,6 +98,7 @@ impl Vdisk {
         self.set_aside.borrow_mut().clear();
         self.sweep.take();
         self.rise.take();
+        self.order.take();
         Ok(())
     }
 

@@ -14,6 +14,7 @@
 //! 2. What is lifted leaves room in the pool for what clients write, and takes none that is not there: else it waits.
 
 use super::destage::By;
+use super::down::Lift;
 use super::{Vdisk, discard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::record::{Record, UnmapRecord};
@@ -87,7 +88,7 @@ impl Vdisk {
         if mutant::active(Mutant::OlderFreedEarly) {
             self.unmap_below(range.start..end);
         }
-        let went = if self.removed.get() { 0 } else { self.lift(&stripes, By::Anybody).await };
+        let went = if self.removed.get() { 0 } else { self.lift(&stripes, By::Anybody, Lift::Rise).await };
         drop(lease);
         self.packing.set(self.packing.get() - 1);
         self.moved.notify();

@@ -9,7 +9,7 @@
 //! 5. When the columns are written, one step makes it true: checksums and table are changed and the commit record is
 //!    appended. The old place is free once that record is durable (see `store/commit.rs` for the order).
 
-use super::{Gathering, Queue, Vdisk, add};
+use super::{Gathering, Queue, Vdisk};
 use crate::error::Result;
 use crate::fail;
 use crate::log::Room;
@@ -490,7 +490,6 @@ impl Vdisk {
 
     /// Makes a written stripe the truth. Synchronous.
     fn commit(self: &Rc<Self>, stripe: u64, sealed: &Rc<Sealed>, place: Place) {
-        let layout = self.layout();
         let sums = sealed.sums(place.segment, place.index);
         let table = self.table();
         let place = place.born(self.store.log.seq());
@@ -509,8 +508,7 @@ impl Vdisk {
         let in_limbo = self.store.limbo.committed(fresh, sealed);
         // The record retires them all.
         [landed, kept, in_limbo].into_iter().for_each(|seq| self.store.relist(self.id, stripe, seq, None));
-        let counter = if sealed.merged { &self.counters.merged } else { &self.counters.whole };
-        add(counter, layout.data_len().0);
+        self.count_committed(table, stripe, sealed);
         self.is_down(stripe, sealed);
     }
 

@@ -97,6 +97,9 @@ pub struct VdiskCounters {
     /// Stripes that it merged for that.
     #[serde(default)]
     pub destaged_stripes: u64,
+    /// Bytes in whole stripes that were moved beside their neighbours, so that reads in order need no seeks.
+    #[serde(default)]
+    pub ordered_bytes: u64,
 }
 
 /// What packed stripes, in the write-back cache where there is one, were good for over a span.
@@ -164,6 +167,9 @@ pub struct VdiskInfo {
     /// The most bytes of packed stripes it may have, as things stand now; 0: small writes are merged.
     #[serde(default)]
     pub packed_max: u64,
+    /// Whether some of it lies on disks that seek and may have to be put in order once the pool is idle.
+    #[serde(default)]
+    pub to_be_ordered: bool,
     /// Its write-back cache, if it has one: then `packed` lies there, of at most `packed_max`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_cache: Option<CacheInfo>,

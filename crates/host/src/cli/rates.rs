@@ -177,6 +177,7 @@ fn combine(one: VdiskCounters, other: VdiskCounters, with: impl Fn(u64, u64) -> 
         packed_parts: with(one.packed_parts, other.packed_parts),
         destaged_bytes: with(one.destaged_bytes, other.destaged_bytes),
         destaged_stripes: with(one.destaged_stripes, other.destaged_stripes),
+        ordered_bytes: with(one.ordered_bytes, other.ordered_bytes),
     }
 }
 

@@ -344,6 +344,7 @@ mod tests {
             packed: 0,
             fine_share: Default::default(),
             packed_max: 0,
+            to_be_ordered: false,
             write_cache: None,
             write_cache_auto: true,
             efficiency: 0.75,

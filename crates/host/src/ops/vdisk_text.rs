@@ -80,6 +80,7 @@ impl Text for VdiskInfo {
             ("landed", human(counters.landed_bytes)),
             ("packed", packed(counters)),
             ("destaged", destaged(counters)),
+            ("put in order", in_order(self)),
             ("reads caused by writes", human(counters.write_caused_read_bytes)),
         ])
     }
@@ -103,6 +104,15 @@ fn packed(counters: &VdiskCounters) -> String {
 fn destaged(counters: &VdiskCounters) -> String {
     let (stripes, saved) = (counters.destaged_stripes, counters.packed_use().merges_saved);
     format!("{} into {stripes} stripes; {saved} merges saved so far", human(counters.destaged_bytes))
+}
+
+/// What was moved beside its neighbours, for disks that seek.
+fn in_order(vdisk: &VdiskInfo) -> String {
+    let left = match vdisk.to_be_ordered {
+        true => "; what may lie out of order is looked at when the pool is idle",
+        false => "",
+    };
+    format!("{}{left}", human(vdisk.counters.ordered_bytes))
 }
 
 /// What becomes of small writes.

@@ -205,6 +205,7 @@ fn vdisk(pool: &info::PoolInfo, vdisk: &info::VdiskInfo) -> VdiskInfo {
         packed: vdisk.packed.0,
         fine_share: FineShare(vdisk.fine_share),
         packed_max: vdisk.packed_max.0,
+        to_be_ordered: vdisk.to_be_ordered,
         write_cache_auto: vdisk.cache_choice == CacheChoice::Auto,
         write_cache: vdisk.cache.map(|cache| cache_info(pool, cache, vdisk.drains)),
         efficiency: layout.efficiency(),
@@ -233,6 +234,7 @@ fn counted(counters: &info::VdiskStat) -> VdiskCounters {
         packed_parts: counters.packed_parts,
         destaged_bytes: counters.destaged,
         destaged_stripes: counters.destaged_stripes,
+        ordered_bytes: counters.ordered,
     }
 }
 

@@ -1,0 +1,38 @@
+//! Stories of what is put in order; see `crates/sim/src/fine/order.rs`.
+
+use weft_sim::fine::order;
+
+#[test]
+fn what_was_written_anywhere_comes_to_lie_in_order_and_then_all_is_still() {
+    order::what_was_written_anywhere_comes_to_lie_in_order_and_then_all_is_still();
+}
+
+#[test]
+fn what_lay_anywhere_when_the_pool_was_opened_comes_to_lie_in_order() {
+    order::what_lay_anywhere_when_the_pool_was_opened_comes_to_lie_in_order();
+}
+
+#[test]
+fn a_few_writes_now_and_then_do_not_move_everything_each_time() {
+    order::a_few_writes_now_and_then_do_not_move_everything_each_time();
+}
+
+#[test]
+fn what_is_written_while_it_is_put_in_order_is_what_is_read() {
+    order::what_is_written_while_it_is_put_in_order_is_what_is_read();
+}
+
+#[test]
+fn a_crash_anywhere_while_things_are_put_in_order_loses_nothing() {
+    order::a_crash_anywhere_while_things_are_put_in_order_loses_nothing();
+}
+
+#[test]
+fn what_is_put_in_order_leaves_clients_the_room_that_they_need() {
+    order::what_is_put_in_order_leaves_clients_the_room_that_they_need();
+}
+
+#[test]
+fn a_check_beside_what_is_put_in_order_finds_nothing() {
+    order::a_check_beside_what_is_put_in_order_finds_nothing();
+}
