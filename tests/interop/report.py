@@ -1,6 +1,8 @@
 """Runs the cases and says how they went."""
 
 import argparse
+import collections
+import multiprocessing
 import os
 import random
 import shutil
@@ -77,6 +79,7 @@ def main(cases):
     parser.add_argument("--keep", action="store_true", help="keep the directories of the machines")
     parser.add_argument("--long", action="store_true", help="every outage, not a sample: an hour; all hostile input: some minutes")
     parser.add_argument("--seed", type=int, default=None, help="repeats the choices of an earlier run")
+    parser.add_argument("--beside", type=int, default=1, help="run so many groups side by side")
     parser.add_argument("words", nargs="*")
     asked = parser.parse_args()
     if asked.list:
@@ -86,24 +89,11 @@ def main(cases):
     seed = asked.seed if asked.seed is not None else random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}", flush=True)
     os.environ["WEFT_INTEROP_DIR"] = scratch = tempfile.mkdtemp(prefix="weft-interop-")
-    total = {"ok": 0, "FAIL": 0, "SKIP": 0}
+    cases = [case for case in cases if not asked.words or any(word in case.name for word in asked.words)]
+    total = collections.Counter()
     try:
-        for case in cases:
-            if asked.words and not any(word in case.name for word in asked.words):
-                continue
-            reporter = Reporter(case.name, total)
-            missing = [tool for tool in case.needs if shutil.which(tool) is None]
-            if missing:
-                reporter.check("", absent, missing)
-                continue
-            rng = random.Random(seed ^ zlib.crc32(case.name.encode()))
-            # What a group does besides its checks (making its machine) counts only when it fails.
-            try:
-                case.body(reporter, rng)
-            except Skip as skip:
-                reporter.check("", absent, [str(skip)])
-            except Exception as error:
-                reporter.line("FAIL", case.name, describe(error))
+        for verdicts in results(cases, seed, asked.beside):
+            total.update(verdicts)
     finally:
         if asked.keep:
             print(f"kept {scratch}")
@@ -111,6 +101,42 @@ def main(cases):
             shutil.rmtree(scratch, ignore_errors=True)
     print(f"{total['ok']} passed, {total['FAIL']} failed, {total['SKIP']} skipped")
     return 1 if total["FAIL"] or not total["ok"] else 0
+
+
+def results(cases, seed, beside):
+    """Carries out the cases, `beside` of them at once; how often each verdict was given, case by case."""
+    if beside == 1:
+        yield from (carry_out(case, seed) for case in cases)
+        return
+    # A process each: cases change their environment. They are inherited, for they cannot be sent.
+    global inherited
+    inherited = cases, seed
+    with multiprocessing.get_context("fork").Pool(beside, maxtasksperchild=1) as pool:
+        yield from pool.imap_unordered(carry_out_inherited, range(len(cases)), chunksize=1)
+
+
+def carry_out_inherited(number):
+    cases, seed = inherited
+    return carry_out(cases[number], seed)
+
+
+def carry_out(case, seed):
+    """Carries out one case; how often each verdict was given."""
+    total = collections.Counter()
+    reporter = Reporter(case.name, total)
+    missing = [tool for tool in case.needs if shutil.which(tool) is None]
+    if missing:
+        reporter.check("", absent, missing)
+        return total
+    rng = random.Random(seed ^ zlib.crc32(case.name.encode()))
+    # What a group does besides its checks (making its machine) counts only when it fails.
+    try:
+        case.body(reporter, rng)
+    except Skip as skip:
+        reporter.check("", absent, [str(skip)])
+    except Exception as error:
+        reporter.line("FAIL", case.name, describe(error))
+    return total
 
 
 def absent(missing):

@@ -232,10 +232,12 @@ pub enum Mutant {
     OrderNeverRests = 112,
     /// More is put in order than what was written is worth.
     OrderCostsAnything = 113,
+    /// What the mover passes by waits for the next sweep.
+    PassedByForgotten = 114,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 113] = [
+pub const ALL: [Mutant; 114] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -349,6 +351,7 @@ pub const ALL: [Mutant; 113] = [
     Mutant::OrderOverwritesNewer,
     Mutant::OrderNeverRests,
     Mutant::OrderCostsAnything,
+    Mutant::PassedByForgotten,
 ];
 
 /// The mutant of this name.

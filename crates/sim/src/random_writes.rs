@@ -9,6 +9,7 @@ use std::fmt;
 use std::rc::Rc;
 use weft_engine::format::Id;
 use weft_engine::format::record::{CacheChoice, Media, Usage};
+use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::{Buf, Disk};
 use weft_engine::pool::NewDisk;
 use weft_engine::pool::cache::CacheAsk;
@@ -157,6 +158,26 @@ pub fn on_bench(bench: &Bench, load: Load) -> Random {
             vdisk.flush().await.expect("flushes work");
         }
     })
+}
+
+/// Where clients write anywhere for as long as the mover takes to go over all of the virtual disk, more than once, most
+/// of what packed stripes have room for is in use: it leaves no few units in each.
+pub fn packed_stripes_are_left_by_all_of_their_units() {
+    let layout = Layout::new(Resiliency::Parity { parity: 1 }, 5, ByteCount::kib(64)).expect("this layout is valid");
+    let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::mib(256), flush_stripes: None };
+    let load = Load { fill, per_flush: 1024, span: Nanos::secs(30), fine_share: 100, cached_on: 0 };
+    let size = fill.per_disk * layout.data_columns() as u64 + ByteCount::mib(1);
+    let (slab, log) = (crate::streams::slab(), ByteCount::mib(32));
+    let tuning = Tuning { fine_share: load.fine_share, buffer_memory: 64 << 20, ..Tuning::default() };
+    let bench = Bench::of(&Shape { class: CLASS, disks: layout.slots(), layout, size, slab, log, tuning });
+    bench.pass(fill, 1.0, 1);
+    on_bench(&bench, load);
+    let (units, stripes, _) = bench.vdisk.packed();
+    let moved = bench.vdisk.counters.destaged_stripes.get();
+    assert!(moved > size.0 / layout.data_len().0, "the mover came by once and more: {moved} stripes");
+    let places = stripes * (layout.data_len().0 / LEN.0);
+    assert!(units * 5 > places * 3, "{units} units lie in packed stripes that have room for {places}");
+    bench.world.halt();
 }
 
 /// Measures the writes on as many disks in place, with as many bytes in use: each to two of them.

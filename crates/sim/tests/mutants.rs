@@ -46,6 +46,7 @@ use weft_sim::follower::{
 };
 use weft_sim::growth::first_disks_of_pools_that_grew_go;
 use weft_sim::mixed::a_writer_beside_readers_that_never_rest;
+use weft_sim::random_writes::packed_stripes_are_left_by_all_of_their_units;
 use weft_sim::read_ahead::{changes_beside_a_reader, rot_before_a_reader};
 use weft_sim::removal::search;
 use weft_sim::rig::Rig;
@@ -320,6 +321,7 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
             Catcher::Story(order::what_was_written_anywhere_comes_to_lie_in_order_and_then_all_is_still)
         }
         Mutant::OrderCostsAnything => Catcher::Story(order::a_few_writes_now_and_then_do_not_move_everything_each_time),
+        Mutant::PassedByForgotten => Catcher::Story(packed_stripes_are_left_by_all_of_their_units),
         other => panic!("nothing is known to catch {other:?}"),
     }
 }

@@ -36,3 +36,8 @@ fn what_is_put_in_order_leaves_clients_the_room_that_they_need() {
 fn a_check_beside_what_is_put_in_order_finds_nothing() {
     order::a_check_beside_what_is_put_in_order_finds_nothing();
 }
+
+#[test]
+fn packed_stripes_are_left_by_all_of_their_units() {
+    weft_sim::random_writes::packed_stripes_are_left_by_all_of_their_units();
+}

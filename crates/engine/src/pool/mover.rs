@@ -16,9 +16,9 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 /// From this part of its packed stripes on those of a virtual disk are moved beside its clients, in eighths.
-const BEGINS: u64 = 4;
+const BEGINS: u64 = 6;
 /// From this part on nothing is left to the clients, in eighths.
-const HURRIES: u64 = 6;
+const HURRIES: u64 = 7;
 /// How long it rests where nothing can be done.
 const RESTS: Nanos = Nanos::secs(1);
 
@@ -54,9 +54,8 @@ pub async fn mover(pool: Rc<Pool>) {
         for vdisk in vdisks.iter().filter(|vdisk| idle || is_due(vdisk, BEGINS) || vdisk.drains()) {
             let began = store.world.now();
             moved += vdisk.move_down(&store.traffic.budgets.merges, By::Anybody).await;
-            if !idle && !is_due(vdisk, HURRIES) {
-                // Half of the time is the clients'.
-                store.world.sleep(store.world.now().since(began)).await;
+            if !idle {
+                store.world.sleep(pause(vdisk, store.world.now().since(began))).await;
             }
         }
         if moved == 0 {
@@ -76,6 +75,18 @@ async fn order(store: &Store, vdisks: &[Rc<Vdisk>], asked: u64) {
         true => store.pause().await,
         false => store.world.sleep(store.tuning.idle_land.min(RESTS)).await,
     }
+}
+
+/// How long clients have the disks for themselves after the mover had them for `took`. The fuller the packed stripes,
+/// the shorter: so there is a fill at which what comes and what is moved are the same, and no second is unlike the
+/// next.
+fn pause(vdisk: &Vdisk, took: Nanos) -> Nanos {
+    let (_, stripes, most) = vdisk.packed();
+    if vdisk.drains() {
+        return took;
+    }
+    let (over, under) = ((stripes * 8).saturating_sub(most * BEGINS), (most * HURRIES).saturating_sub(stripes * 8));
+    Nanos((took.0 as u128 * under as u128 / over.max(1) as u128).min(RESTS.0 as u128) as u64)
 }
 
 /// Whether a virtual disk has so many eighths of the packed stripes that it may have.

@@ -4,7 +4,8 @@
 //! Invariants
 //! 1. Every stripe that is moved has a buffer from before it is read until it is whole. As long as it is that buffer,
 //!    nothing below it has changed: nothing that is newer is replaced by what was read.
-//! 2. A stripe that cannot be read is set aside until the pool has changed.
+//! 2. A stripe that cannot be read is set aside until the pool has changed. One that is passed by for another reason is
+//!    taken again with the next batches: a few units in each packed stripe would keep all of them for a whole sweep.
 //! 3. What is lifted just to lie in order is left where it is once a client asks for anything, but for what is in a
 //!    buffer already.
 
@@ -23,6 +24,9 @@ use core::cell::Cell;
 
 /// Stripes that are moved at once, at most.
 const AT_ONCE: usize = 256;
+
+/// How often a stripe that is passed by is taken again, before it waits for the next sweep.
+const PASSES: u32 = 8;
 
 /// Stripes that are lifted just to lie in order: so many are read, and so many sent, before it is looked whether a
 /// client has asked for anything.
@@ -48,6 +52,8 @@ pub(super) struct Sweep {
     /// The next unit.
     next: u64,
     under_way: BTreeSet<u64>,
+    /// What batches passed by, because it was in flight or could not leave, and how often: the next one takes it first.
+    passed_by: BTreeMap<u64, u32>,
     /// What could not be read, and the state of the pool ([`crate::store::Store::changes`]) in which that was so.
     aside: BTreeSet<u64>,
     changes: u64,
@@ -81,16 +87,15 @@ impl Vdisk {
         if self.removed.get() || self.waits_since().is_some() || self.failure().is_some() {
             return 0;
         }
-        let stripes = self.next_of_sweep(budget.limit());
+        let again = core::mem::take(&mut self.sweep.borrow_mut().passed_by);
+        let stripes = self.next_of_sweep(&again, budget.limit());
         if stripes.is_empty() {
             return 0;
         }
         self.packing.set(self.packing.get() + 1);
         let _lease = budget.take(stripes.len() as u64 * self.cost_of_lift()).await;
         let moved = self.lift(&stripes, by, Lift::Down).await;
-        let mut sweep = self.sweep.borrow_mut();
-        sweep.under_way.retain(|stripe| !stripes.contains(stripe));
-        drop(sweep);
+        self.end_batch(&stripes, &again);
         self.packing.set(self.packing.get() - 1);
         self.moved.notify();
         moved
@@ -101,8 +106,23 @@ impl Vdisk {
         self.layout().data_len().0 + self.layout().raw_len().0
     }
 
-    /// The next stripes that have fine units, as many as half of `memory` takes.
-    fn next_of_sweep(&self, memory: u64) -> Vec<u64> {
+    /// Notes which stripes of a batch have fine units yet, but for those that were passed by too often.
+    fn end_batch(&self, batch: &[u64], again: &BTreeMap<u64, u32>) {
+        let map = self.store.map.borrow();
+        let fine = if self.removed.get() { None } else { map.fine(self.table_of(&map)) };
+        let mut sweep = self.sweep.borrow_mut();
+        for stripe in batch {
+            sweep.under_way.remove(stripe);
+            let times = again.get(stripe).map_or(1, |times| times + 1);
+            let is_left = fine.is_some_and(|fine| fine.has(*stripe)) && !mutant::active(Mutant::PassedByForgotten);
+            if is_left && times <= PASSES {
+                sweep.passed_by.insert(*stripe, times);
+            }
+        }
+    }
+
+    /// The next stripes that have fine units, those of `again` first, as many as half of `memory` takes.
+    fn next_of_sweep(&self, again: &BTreeMap<u64, u32>, memory: u64) -> Vec<u64> {
         let most = ((memory / 2 / self.cost_of_lift()) as usize).clamp(1, AT_ONCE);
         let mut sweep = self.sweep.borrow_mut();
         let changes = self.store.signals.changes.get();
@@ -112,7 +132,9 @@ impl Vdisk {
         let map = self.store.map.borrow();
         let Some(fine) = map.fine(self.table_of(&map)) else { return Vec::new() };
         let per_stripe = fine.per_stripe();
-        let mut stripes = Vec::new();
+        let is_free = |sweep: &Sweep, stripe| !sweep.under_way.contains(&stripe) && !sweep.aside.contains(&stripe);
+        let taken = again.keys().copied().filter(|stripe| fine.has(*stripe) && is_free(&sweep, *stripe));
+        let mut stripes: Vec<u64> = taken.take(most / 2).collect();
         let (mut at, mut wrapped) = (sweep.next, false);
         while stripes.len() < most {
             let Some(unit) = fine.next(at) else {
@@ -126,7 +148,8 @@ impl Vdisk {
             if wrapped && stripe * per_stripe >= sweep.next {
                 break;
             }
-            if !sweep.under_way.contains(&stripe) && !sweep.aside.contains(&stripe) {
+            let is_taken = again.contains_key(&stripe) && stripes.contains(&stripe);
+            if is_free(&sweep, stripe) && !is_taken {
                 stripes.push(stripe);
             }
             at = (stripe + 1) * per_stripe;

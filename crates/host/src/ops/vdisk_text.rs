@@ -124,7 +124,7 @@ fn small_writes(vdisk: &VdiskInfo) -> String {
         (0, most) => format!("rest {where_to}, up to {}; none are there now", human(most)),
         (packed, 0) => format!("{} rest {where_to}, and are moved into whole stripes", human(packed)),
         (packed, most) => {
-            let when = if packed >= most / 2 { "now" } else { "when the pool is idle" };
+            let when = if packed >= most / 4 * 3 { "now" } else { "when the pool is idle" };
             let (packed, most) = (human(packed), human(most));
             format!("{packed} rest {where_to}, of at most {most}; the mover brings them into whole stripes {when}")
         }
