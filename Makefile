@@ -49,6 +49,11 @@ streams: ## Hold streams to the disks' rate: each layout, interleave and request
 	$(CARGO) build --profile proof -p weft-sim
 	@$(TARGET)/proof/weft-sim streams --full
 
+figures: ## Measure the tables of docs/evidence/speed.md anew, in virtual time (an hour; ONLY=flushes)
+	@scripts/need build
+	$(CARGO) build --profile proof -p weft-sim
+	@scripts/figures $(ONLY)
+
 lab: ## Write docs/evidence/lab.md, disks.md and raid.md: claims about Storage Spaces repeated, models (some minutes)
 	@scripts/need build
 	$(CARGO) build --profile proof -p weft-lab --example report
@@ -73,4 +78,4 @@ bench: ## Measure kernels and NBD beside raw files and beside nbdkit
 	$(CARGO) build --release -p weft-host
 	@scripts/bench
 
-.PHONY: help build demo demo-clean demo-mount test storm hostile walks streams test-vm test-mount lint bench
+.PHONY: help build demo demo-clean demo-mount test storm hostile walks streams figures test-vm test-mount lint bench

@@ -38,7 +38,7 @@ use core::ops::Range;
 /// Stripes of a range, at most.
 const AT_ONCE: u64 = 256;
 /// Runs in which a range may lie that stays where it is.
-const RUNS: u64 = 4;
+const RUNS: u64 = 2;
 /// Ranges that are looked at before others have a turn.
 const LOOKS: usize = 32;
 
