@@ -63,6 +63,8 @@ pub struct Random {
 const WARM_UP: usize = 10;
 /// The longest that is waited for the mover.
 const REST: Nanos = Nanos::secs(1800);
+/// Who does nothing for so long has come to rest.
+const RESTS_FOR: Nanos = Nanos::secs(30);
 
 impl Random {
     /// Median and worst second after the warm-up.
@@ -122,8 +124,14 @@ pub fn on_weft(load: Load) -> Random {
     // What the log still holds leaves it first.
     let pool = bench.pool.clone();
     crate::streams::block_on(&bench.world, async move { pool.destage_everything().await });
-    bench.world.run_until(REST, move || vdisk.packed().0 == 0 && !vdisk.is_to_be_ordered());
-    random.rested = bench.world.now().since(began);
+    let rests = move || vdisk.packed().0 == 0 && !vdisk.is_to_be_ordered();
+    // It may rest for the moment, until what it left is free.
+    while random.rested.0 == 0 {
+        bench.world.run_until(REST, rests.clone());
+        let rested = bench.world.now().since(began);
+        bench.world.run_until(RESTS_FOR, || false);
+        random.rested = if rests() || rested > REST { rested } else { Nanos(0) };
+    }
     random.reads = Some([before, at_once, bench.read(load.fill)]);
     bench.world.halt();
     random
