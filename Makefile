@@ -35,7 +35,7 @@ storm: ## Run the simulator for long: N=20000 storms, from SEED=1 on
 
 hostile: ## Neighbours and disks that mean harm, by the thousands (some minutes)
 	@scripts/need build
-	WEFT_FORGED=2500 $(CARGO) test --profile proof -p weft-sim --test forged -- --show-output
+	WEFT_FORGED=2500 $(CARGO) test --profile proof -p weft-sim --test all forged:: -- --show-output
 	$(CARGO) build --profile proof -p weft-host
 	@WEFT=$(TARGET)/proof/weft tests/interop/run --long hostile
 

@@ -21,7 +21,7 @@ mod space;
 #[path = "mutants/stories.rs"]
 mod stories;
 #[allow(dead_code)]
-#[path = "invariants/story.rs"]
+#[path = "all/story.rs"]
 mod story;
 #[allow(dead_code)]
 #[path = "mutants/tables.rs"]

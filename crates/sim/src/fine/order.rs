@@ -90,10 +90,12 @@ pub fn what_was_written_anywhere_comes_to_lie_in_order_and_then_all_is_still() {
         story.rig.world.run_until(Nanos::secs(3600), || false);
         assert_eq!(story.rig.requests(), requests, "nothing is done any more");
         story.prove();
-        // A stream that overwrites all of it leaves it in order.
+        // A stream that overwrites all of it leaves it in order, but where the room that there was lay apart.
         let ordered = story.ordered();
         story.fill(20_000);
-        assert!(story.rest() && story.ordered() == ordered, "{:?}", story.runs());
+        assert!(story.rest());
+        let moved = story.ordered() - ordered;
+        assert!(moved <= story.vdisk().size().0 / 2, "{moved} bytes were moved, then {:?}", story.runs());
         // Once more, with what small writes leave after they were packed.
         let ordered = story.ordered();
         story.set_share(Some(500));

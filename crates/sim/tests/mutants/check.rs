@@ -1,6 +1,6 @@
 //! What a check may do: look. The stories end with a panic if one that is not to repair puts something right.
 
-use super::story::*;
+use crate::story::*;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,6 +1,6 @@
 //! Pools that grow and shrink.
 
-use crate::{job, pool, reads, settle, sound, write};
+use super::{job, pool, reads, settle, sound, write};
 use std::rc::Rc;
 use weft_engine::format::Id;
 use weft_engine::format::record::{Media, Usage};
@@ -50,7 +50,7 @@ fn metadata_follows_a_pool_that_shrinks_and_grows() {
     let spare = add(&rig, 3, Usage::HotSpare);
     settle(&rig);
     assert!(homes(&rig).iter().all(|on| *on == 0b110), "a hot spare is for what was lost: {:?}", homes(&rig));
-    assert_eq!(crate::usage(&rig, spare), Usage::HotSpare);
+    assert_eq!(super::usage(&rig, spare), Usage::HotSpare);
     let pool = rig.pool();
     let change = weft_engine::pool::DiskChange { usage: Some(Usage::AutoSelect), ..Default::default() };
     rig.run(async move { pool.disk_set(spare, change).await }).unwrap();

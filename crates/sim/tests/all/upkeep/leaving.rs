@@ -1,6 +1,6 @@
 //! Disks that leave, and others that take their places.
 
-use crate::{PARITY, pool, reads, settle, sound, usage, write};
+use super::{PARITY, pool, reads, settle, sound, usage, write};
 use std::cell::Cell;
 use std::rc::Rc;
 use weft_engine::format::Id;

@@ -1,11 +1,7 @@
 //! Heat: what is sought out of a virtual disk is counted, kept, forgotten, and told as the curve of what fast tiers
 //! would catch.
 
-#[allow(dead_code)]
-#[path = "invariants/story.rs"]
-mod story;
-
-use story::*;
+use crate::story::*;
 use weft_engine::heat::Curve;
 use weft_engine::store::heat::HEAT;
 use weft_engine::tree::{At, KeyRange};

@@ -1,12 +1,7 @@
 //! The configuration in the tree: what befalls it, and pools that were made before there was a tree.
 
-#[path = "mutants/configuration.rs"]
-mod configuration;
-#[allow(dead_code)]
-#[path = "invariants/story.rs"]
-mod story;
-
-use story::*;
+use crate::planted::configuration;
+use crate::story::*;
 use weft_engine::checksum::crc32c;
 use weft_engine::error::ErrorKind;
 use weft_engine::format::label::{DiskPlan, Label};

@@ -1,14 +1,10 @@
 //! Who may speak for a pool, told with the whole engine: disks that vanish together, are put back from copies, and were
 //! used elsewhere.
 
-#[allow(dead_code)]
-#[path = "invariants/story.rs"]
-mod story;
-
+use crate::story::*;
 use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
-use story::*;
 use weft_engine::error::{ErrorKind, Result};
 use weft_engine::event::Event;
 use weft_engine::format::label::DiskPlan;

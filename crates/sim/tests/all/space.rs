@@ -1,10 +1,6 @@
 //! What is in use, as checkpoints keep it.
 
-#[path = "mutants/space.rs"]
-mod space;
-#[allow(dead_code)]
-#[path = "invariants/story.rs"]
-mod story;
+use crate::planted::space;
 
 #[test]
 fn a_crash_anywhere_leaves_what_is_in_use_known() {

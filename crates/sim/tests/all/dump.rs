@@ -1,12 +1,8 @@
 //! What lies on disks is told as it is, whatever it is, and nothing is changed by that.
 
-#[allow(dead_code)]
-#[path = "invariants/story.rs"]
-mod story;
-
+use crate::story::*;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use story::*;
 use weft_engine::dump::{Dump, PoolDump, Slot, Wanted, dump};
 use weft_engine::io::Disk;
 use weft_engine::store::quorum::Standing;

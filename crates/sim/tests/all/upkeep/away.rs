@@ -1,6 +1,6 @@
 //! Disks that are missing for a while, or for good.
 
-use crate::{PARITY, job, pool, reads, settle, sound, write, written};
+use super::{PARITY, job, pool, reads, settle, sound, write, written};
 use std::rc::Rc;
 use weft_engine::format::Id;
 use weft_engine::format::record::{Away, Media, Usage};

@@ -5,13 +5,9 @@
 //! `WEFT_FORGED=2500 cargo test --profile proof -p weft-sim --test forged` tries so many images; a few of each kind
 //! otherwise.
 
-#[allow(dead_code)]
-#[path = "invariants/story.rs"]
-mod story;
-
+use crate::story::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use story::*;
 use weft_engine::checksum::crc32c;
 use weft_engine::dump::{Wanted, dump};
 use weft_engine::error::ErrorKind;

@@ -1,14 +1,13 @@
 //! One story or more for every numbered invariant of the engine that a simulated world can show. Each says which it is
 //! about: the file, and the number in its head.
 
-#[path = "../mutants/check.rs"]
-mod check;
+use crate::planted::check;
+
 mod crashes;
 mod members;
 mod metadata;
 mod service;
 mod space;
-mod story;
 
 /// pool/check.rs, both invariants, and stripe/execute.rs, invariant 4.
 #[test]

@@ -1,10 +1,6 @@
 //! Pages of stripe tables come into memory when they are needed, and leave it.
 
-#[allow(dead_code)]
-#[path = "invariants/story.rs"]
-mod story;
-#[path = "mutants/tables.rs"]
-mod tables;
+use crate::planted::tables;
 
 #[test]
 fn an_opening_reads_no_page_of_a_stripe_table() {

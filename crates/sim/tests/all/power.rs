@@ -1,12 +1,8 @@
 //! Stories of disks that need no flush, and of those that only seem to.
 
-#[allow(dead_code)]
-#[path = "invariants/story.rs"]
-mod story;
-
+use crate::story::*;
 use std::cell::Cell;
 use std::rc::Rc;
-use story::*;
 use weft_engine::error::{ErrorKind, Result};
 use weft_engine::event::Event;
 use weft_engine::format::record::PowerProtected;

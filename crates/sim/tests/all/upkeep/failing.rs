@@ -1,6 +1,6 @@
 //! Disks that fail writes, and what becomes of those.
 
-use crate::{PARITY, job, pool, reads, settle, sound, usage, write};
+use super::{PARITY, job, pool, reads, settle, sound, usage, write};
 use std::rc::Rc;
 use weft_engine::error::ErrorKind;
 use weft_engine::event::Event;

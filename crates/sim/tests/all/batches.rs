@@ -1,10 +1,6 @@
 //! How long a batch of the log may be, and how far its end is proven.
 
-#[path = "mutants/batches.rs"]
-mod batches;
-#[allow(dead_code)]
-#[path = "invariants/story.rs"]
-mod story;
+use crate::planted::batches;
 
 #[test]
 fn a_batch_from_before_the_bound_is_missed_as_far_as_it_may_have_reached() {

@@ -1,0 +1,7 @@
+//! Stories by which planted bugs are caught, and that are tests of their own, too.
+
+pub mod batches;
+pub mod check;
+pub mod configuration;
+pub mod space;
+pub mod tables;
