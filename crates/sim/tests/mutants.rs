@@ -11,6 +11,8 @@ mod batches;
 mod check;
 #[path = "mutants/configuration.rs"]
 mod configuration;
+#[path = "mutants/opening.rs"]
+mod opening;
 #[path = "mutants/put_back.rs"]
 mod put_back;
 #[path = "mutants/rare.rs"]
@@ -206,7 +208,7 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
             Catcher::Story(put_back::a_disk_that_is_put_back_from_a_copy_made_since_its_last_label_is_proven)
         }
         Mutant::EmptyingOutlivesUse => Catcher::Storm(Profile::Cached, 7_300_105),
-        Mutant::OpeningWaits => Catcher::Storm(Profile::Split, 80_001_321),
+        Mutant::OpeningWaits => Catcher::Story(opening::an_opening_whose_disks_vanish_ends),
         Mutant::PutBackPagesBelieved => {
             Catcher::Story(put_back::pages_of_a_disk_that_is_put_back_one_label_old_are_brought_up_to_date)
         }

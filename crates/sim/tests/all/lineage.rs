@@ -1,9 +1,8 @@
 //! Who may speak for a pool, told with the whole engine: disks that vanish together, are put back from copies, and were
 //! used elsewhere.
 
+use crate::planted::opening;
 use crate::story::*;
-use std::cell::Cell;
-use std::pin::Pin;
 use std::rc::Rc;
 use weft_engine::error::{ErrorKind, Result};
 use weft_engine::event::Event;
@@ -13,7 +12,6 @@ use weft_engine::format::record::JobKind;
 use weft_engine::io::DiskError;
 use weft_engine::pool::job::JobState;
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos};
-use weft_engine::world::World;
 use weft_sim::disk::{DiskImage, SimDisk};
 use weft_sim::rig::TIMEOUT;
 
@@ -429,42 +427,9 @@ fn after_a_kill_and_a_power_cut_amid_the_next_opening_every_disk_has_a_label() {
     }
 }
 
-/// Too many disks vanish at any operation of an opening, its checkpoint included: nobody can bring one back before the
-/// pool is open, so it ends (storm split 80001321).
 #[test]
 fn an_opening_whose_disks_vanish_ends() {
-    for (step, (disks, resiliency, gone)) in (0..90).flat_map(|step| [(step, (3, MIRROR3, 2)), (step, (1, SIMPLE, 1))])
-    {
-        let mut story = Story::new(200, disks, resiliency);
-        story.write_and_flush(0, 2 * story.stripe() + 4096, 1);
-        story.cut();
-        let opening = story.rig.opening(&mut story.rng);
-        let (world, leaving) = (story.rig.world.clone(), story.rig.disks.clone());
-        let last = world.operations() + step;
-        let is_over = Rc::new(Cell::new(false));
-        let over = is_over.clone();
-        let vanish = async move {
-            while world.operations() < last && !over.get() {
-                world.sleep(Nanos(10_000)).await;
-            }
-            leaving[..gone].iter().for_each(SimDisk::vanish);
-            Ok(())
-        };
-        let opening = async move {
-            let opened = opening.await.map(drop);
-            is_over.set(true);
-            opened
-        };
-        let both: Vec<Pin<Box<dyn Future<Output = Result<()>>>>> = vec![Box::pin(opening), Box::pin(vanish)];
-        let _ = story.rig.run(weft_engine::sync::join_all(both));
-        story.rig.halt();
-        for disk in 0..gone {
-            story.rig.disks[disk].come_back(&mut story.rng);
-        }
-        story.open().unwrap_or_else(|error| panic!("step {step}: {error}"));
-        assert_eq!(stripes(&story, 2).unwrap(), [1; 2], "step {step}");
-        story.close();
-    }
+    opening::an_opening_whose_disks_vanish_ends();
 }
 
 #[test]

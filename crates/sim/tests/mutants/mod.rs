@@ -3,5 +3,6 @@
 pub mod batches;
 pub mod check;
 pub mod configuration;
+pub mod opening;
 pub mod space;
 pub mod tables;
