@@ -28,22 +28,31 @@ const AT_ONCE: usize = 256;
 /// How often a stripe that is passed by is taken again, before it waits for the next sweep.
 const PASSES: u32 = 8;
 
-/// Stripes that are lifted just to lie in order: so many are read, and so many sent, before it is looked whether a
-/// client has asked for anything.
+/// Stripes that are lifted just to lie in order: so many are read, and twice as many sent, before it is looked whether
+/// a client has asked for anything.
 const BEFORE_A_LOOK: usize = 32;
 
 /// What stripes are lifted for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lift {
-    /// Their units lie in packed stripes.
-    Down,
-    /// They lie in older tables.
-    Rise,
+    /// They must leave where they are: their units lie packed, or they lie in older tables.
+    Away,
     /// They do not lie in order ([`super::order`]), and clients have asked for so much so far.
     Order {
         /// Requests of clients.
         asked: u64,
     },
+}
+
+impl Lift {
+    fn is_for_order(self) -> bool {
+        matches!(self, Lift::Order { .. })
+    }
+
+    /// How many stripes are read before it is looked again; twice as many are sent.
+    fn before_a_look(self) -> usize {
+        if self.is_for_order() { BEFORE_A_LOOK } else { usize::MAX / 2 }
+    }
 }
 
 /// What is under way, and where the sweep goes on.
@@ -94,7 +103,7 @@ impl Vdisk {
         }
         self.packing.set(self.packing.get() + 1);
         let _lease = budget.take(stripes.len() as u64 * self.cost_of_lift()).await;
-        let moved = self.lift(&stripes, by, Lift::Down).await;
+        let moved = self.lift(&stripes, by, Lift::Away).await;
         self.end_batch(&stripes, &again);
         self.packing.set(self.packing.get() - 1);
         self.moved.notify();
@@ -174,10 +183,9 @@ impl Vdisk {
         let went = Cell::new(0);
         let mut lifted = lifted.into_iter();
         while lifted.len() > 0 {
-            let most = if matches!(lift, Lift::Order { .. }) { 2 * BEFORE_A_LOOK } else { usize::MAX };
             let gives_up = self.gives_up(lift);
             let mut whole = Vec::new();
-            for Lifted { stripe, id, from, packed } in lifted.by_ref().take(most) {
+            for Lifted { stripe, id, from, packed } in lifted.by_ref().take(2 * lift.before_a_look()) {
                 let filled = !gives_up && self.fill_lifted(stripe, id, &from, &bytes, lift);
                 if filled { whole.push((stripe, packed)) } else { self.drop_unused(stripe, id) }
             }
@@ -211,7 +219,7 @@ impl Vdisk {
     fn open_for_lift(&self, stripe: u64, lift: Lift) -> Option<Lifted> {
         // What was discarded meanwhile is to take no place again.
         let lies = || self.store.map.borrow().place_of(self.table(), stripe).is_some();
-        if self.removed.get() || matches!(lift, Lift::Order { .. }) && !lies() {
+        if self.removed.get() || lift.is_for_order() && !lies() {
             return None;
         }
         if self.in_flight(stripe).is_some() || self.check_not_lost(stripe).is_err() {
@@ -251,13 +259,11 @@ impl Vdisk {
             let (_, from, to) = wanted.entry(target.place).or_insert((target, *at, at + len));
             (*from, *to) = ((*from).min(*at), (*to).max(at + len));
         }
-        let orders = matches!(lift, Lift::Order { .. });
-        let most = if orders { BEFORE_A_LOOK } else { usize::MAX };
         let mut found = BTreeMap::new();
         let mut wanted = wanted.into_iter();
         while wanted.len() > 0 && !self.gives_up(lift) {
             let (mut parts, mut ranges) = (Vec::new(), Vec::new());
-            for (place, (target, from, to)) in wanted.by_ref().take(most) {
+            for (place, (target, from, to)) in wanted.by_ref().take(lift.before_a_look()) {
                 let wants = super::read::wants(target.layout, from, to - from);
                 parts.push(Part { target: target.clone(), wants });
                 ranges.push((place, from, to));
@@ -270,7 +276,7 @@ impl Vdisk {
                         part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
                     super::read::copy(part.target.layout, from, strips, &mut bytes);
                     slices.into_iter().for_each(|slice| self.store.traffic.spare.give(slice));
-                    add(&self.counters.read_for_write, if orders { 0 } else { (to - from) as u64 });
+                    add(&self.counters.read_for_write, if lift.is_for_order() { 0 } else { (to - from) as u64 });
                     (from, bytes)
                 });
                 found.insert(place, bytes);
@@ -304,7 +310,7 @@ impl Vdisk {
             if buffer.id != id && !mutant::active(Mutant::MoverOverwrites) {
                 return false;
             }
-            let (before, orders) = (buffer.memory(), matches!(lift, Lift::Order { .. }));
+            let (before, orders) = (buffer.memory(), lift.is_for_order());
             for (at, len, source) in from {
                 match source.as_ref().and_then(|(target, from)| Some((*from, bytes.get(&target.place)?.as_ref()?))) {
                     Some((from, (first, read))) if orders && mutant::active(Mutant::OrderOverwritesNewer) => {

@@ -88,7 +88,7 @@ impl Vdisk {
         if mutant::active(Mutant::OlderFreedEarly) {
             self.unmap_below(range.start..end);
         }
-        let went = if self.removed.get() { 0 } else { self.lift(&stripes, By::Anybody, Lift::Rise).await };
+        let went = if self.removed.get() { 0 } else { self.lift(&stripes, By::Anybody, Lift::Away).await };
         drop(lease);
         self.packing.set(self.packing.get() - 1);
         self.moved.notify();

@@ -1,10 +1,10 @@
 //! Stories of memory: what a pool holds stays within its budgets, whoever writes how much at once, and nobody waits for
 //! ever.
 
+use crate::setting;
 use std::cell::Cell;
 use std::rc::Rc;
 use weft_engine::geometry::{Layout, Resiliency};
-use weft_engine::pool::{OpenOptions, VdiskSpec};
 use weft_engine::store::Tuning;
 use weft_engine::store::budget::{BudgetInfo, Keeping};
 use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
@@ -12,33 +12,16 @@ use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
 use weft_sim::rig::{Rig, TIMEOUT, resiliencies};
 use weft_sim::rng::Rng;
-use weft_sim::world::{Scheduling, SimWorld, Stop};
+use weft_sim::world::Stop;
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
 
 fn opened(seed: u64, disks: usize, tuning: Tuning) -> (Rig, Rng) {
-    let world = SimWorld::new(seed, Scheduling::Random);
-    let mut rng = world.rng("story");
-    let mut rig = Rig::new(world, disks, ByteCount::mib(64));
-    rig.options = OpenOptions { tuning, ..OpenOptions::default() };
-    rig.create(ByteCount::mib(1)).unwrap();
-    rig.open(&mut rng).unwrap();
-    (rig, rng)
+    setting::opened(seed, disks, ByteCount::mib(64), tuning)
 }
 
 fn make(rig: &Rig, name: &str, resiliency: Resiliency, columns: u8, disks: u64) -> Rc<Vdisk> {
-    let pool = rig.pool();
-    let spec = VdiskSpec {
-        name: name.into(),
-        size: ByteCount::mib(8),
-        resiliency,
-        columns: Some(columns),
-        interleave: Some(ByteCount::kib(64)),
-        fixed: false,
-        sector: 4096,
-        disks,
-    };
-    rig.run(async move { pool.vdisk_create(&spec).await.unwrap() })
+    setting::make(rig, name, ByteCount::mib(8), (resiliency, columns), disks)
 }
 
 #[test]

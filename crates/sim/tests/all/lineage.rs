@@ -160,24 +160,30 @@ fn one_of_four_disks_put_back_from_an_older_copy_is_brought_up_to_date() {
     }
 }
 
+/// A pool that was cut off after disk 3 of four had left it, and a copy of that disk from before the last writes.
+fn with_a_disk_that_left(seed: u64) -> (Story, DiskImage) {
+    let mut story = Story::new(seed, 4, PARITY);
+    story.write_and_flush(0, 6 * story.stripe(), 1);
+    story.close();
+    let before = story.images()[3].clone();
+    story.open().unwrap();
+    story.write_and_flush(story.stripe(), 2 * story.stripe(), 2);
+    story.write_and_flush(4 * story.stripe(), story.stripe(), 3);
+    story.checkpoint();
+    story.rig.disks[3].vanish();
+    // It is voted out, and misses no strip: nothing of its slots is on record.
+    story.checkpoint();
+    assert!(story.events().iter().any(|event| matches!(event, Event::DiskLost { .. })));
+    story.cut();
+    (story, before)
+}
+
 /// Disk 3 of four was current, left, and was put back from a copy that was made before that; what it lacks from then on
 /// is on record, what it lacks from before is not.
 #[test]
 fn a_disk_put_back_from_a_copy_that_is_older_than_its_absence_is_brought_everything() {
     for attached in [false, true] {
-        let mut story = Story::new(80 + attached as u64, 4, PARITY);
-        story.write_and_flush(0, 6 * story.stripe(), 1);
-        story.close();
-        let before = story.images()[3].clone();
-        story.open().unwrap();
-        story.write_and_flush(story.stripe(), 2 * story.stripe(), 2);
-        story.write_and_flush(4 * story.stripe(), story.stripe(), 3);
-        story.checkpoint();
-        story.rig.disks[3].vanish();
-        // It is voted out, and misses no strip: nothing of its slots is on record.
-        story.checkpoint();
-        assert!(story.events().iter().any(|event| matches!(event, Event::DiskLost { .. })));
-        story.cut();
+        let (mut story, before) = with_a_disk_that_left(80 + attached as u64);
         if !attached {
             story.rig.disks[3].return_as(&before);
         }
@@ -199,19 +205,7 @@ fn a_disk_put_back_from_a_copy_that_is_older_than_its_absence_is_brought_everyth
 /// durably on record.
 #[test]
 fn a_disk_that_was_put_back_is_known_as_that_after_a_crash_at_any_step_of_the_next_opening() {
-    let mut story = Story::new(85, 4, PARITY);
-    story.write_and_flush(0, 6 * story.stripe(), 1);
-    story.close();
-    let before = story.images()[3].clone();
-    story.open().unwrap();
-    story.write_and_flush(story.stripe(), 2 * story.stripe(), 2);
-    story.write_and_flush(4 * story.stripe(), story.stripe(), 3);
-    story.checkpoint();
-    story.rig.disks[3].vanish();
-    // It is voted out, and misses no strip: nothing of its slots is on record.
-    story.checkpoint();
-    assert!(story.events().iter().any(|event| matches!(event, Event::DiskLost { .. })));
-    story.cut();
+    let (story, before) = with_a_disk_that_left(85);
     story.rig.disks[3].return_as(&before);
     let images = story.images();
     for step in 1..80 {

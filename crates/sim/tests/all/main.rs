@@ -27,6 +27,7 @@ mod read_ahead;
 mod rebuild;
 mod removal;
 mod review;
+mod setting;
 mod space;
 mod stalls;
 mod stories;

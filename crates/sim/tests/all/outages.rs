@@ -1,5 +1,6 @@
 //! Stories that began as storms of outages: each failed before it was put right.
 
+use crate::setting;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -7,7 +8,7 @@ use weft_engine::format::record::{JobKind, OWNER_METADATA, SettingsRecord, Usage
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::Disk;
 use weft_engine::pool::job::{JobState, has_ended};
-use weft_engine::pool::{DiskChange, OpenOptions, Pool, VdiskSpec};
+use weft_engine::pool::{DiskChange, Pool};
 use weft_engine::segment::Segment;
 use weft_engine::store::{Tuning, slots_on};
 use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
@@ -22,29 +23,12 @@ const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
 const STRIPE: u64 = 128 << 10;
 
 fn opened(seed: u64, disks: usize, tuning: Tuning) -> (Rig, Rng) {
-    let world = SimWorld::new(seed, Scheduling::Random);
-    let mut rng = world.rng("story");
-    let mut rig = Rig::new(world, disks, ByteCount::mib(16));
-    rig.options = OpenOptions { tuning, ..OpenOptions::default() };
-    rig.create(ByteCount::mib(1)).unwrap();
-    rig.open(&mut rng).unwrap();
-    (rig, rng)
+    setting::opened(seed, disks, ByteCount::mib(16), tuning)
 }
 
 /// A virtual disk of two data columns on these disks.
 fn make(rig: &Rig, name: &str, resiliency: Resiliency, columns: u8, disks: u64) -> Rc<Vdisk> {
-    let pool = rig.pool();
-    let spec = VdiskSpec {
-        name: name.into(),
-        size: ByteCount::mib(4),
-        resiliency,
-        columns: Some(columns),
-        interleave: Some(ByteCount::kib(64)),
-        fixed: false,
-        sector: 4096,
-        disks,
-    };
-    rig.run(async move { pool.vdisk_create(&spec).await.unwrap() })
+    setting::make(rig, name, ByteCount::mib(4), (resiliency, columns), disks)
 }
 
 /// Disks, jobs and settings change all the while. Each of that takes a block of the log, and no stripe ever does.
