@@ -106,6 +106,8 @@ impl Storm {
     fn round(&mut self) -> Result<(), String> {
         let world = self.rig.world.clone();
         let vdisk = self.rig.pool().vdisk("vdisk").ok_or("the virtual disk is gone")?;
+        let excused = self.shared.excused.get();
+        self.shared.may_freeze.set(self.may_freeze());
         start_clients(&world, &vdisk, &self.shared, self.scene.clients, self.scene.ops);
         self.maybe_lose_a_disk();
         self.start_copies();
@@ -119,6 +121,9 @@ impl Storm {
         let stop = world.run_until(world.now() + TIMEOUT, move || shared.is_over());
         if let Some(why) = self.shared.failure.borrow().clone() {
             return Err(why);
+        }
+        if self.past.is_none() && self.shared.excused.get() > excused && !self.votes_are_too_few() {
+            return Err("clients were told that the pool is frozen, and enough disks vote".into());
         }
         match stop {
             Stop::Done | Stop::Crashed => {}
@@ -189,16 +194,24 @@ impl Storm {
         Ok(())
     }
 
-    /// A clean stop; a kill where the pool is frozen, which it may be where more than half of its disks are victims and
-    /// fail at once. `false`: a power cut was due in its midst.
+    /// Whether so many disks are victims that the pool may freeze: when most of those that vote fail at once.
+    fn may_freeze(&self) -> bool {
+        self.scene.victims.len() * 2 > self.scene.disks
+    }
+
+    /// Whether less than half of the disks that vote are there.
+    fn votes_are_too_few(&self) -> bool {
+        let store = self.rig.pool().store().clone();
+        let voters = store.labels.durable.get().voters;
+        (voters & store.current_set()).count_ones() * 2 < voters.count_ones()
+    }
+
+    /// A clean stop; a kill where the pool is frozen, which it may be. `false`: a power cut was due in its midst.
     fn close(&mut self) -> Result<bool, String> {
-        let (world, pool, store) = (self.rig.world.clone(), self.rig.pool(), self.rig.pool().store().clone());
+        let (world, pool) = (self.rig.world.clone(), self.rig.pool());
         let closed = world.block_on_within(TIMEOUT, async move { pool.close().await });
         let is_frozen = matches!(&closed, Ok(Err(error)) if error.kind == ErrorKind::Frozen);
-        let voters = store.labels.durable.get().voters;
-        let are_too_few = (voters & store.current_set()).count_ones() * 2 < voters.count_ones();
-        drop(store);
-        if is_frozen && are_too_few && self.scene.victims.len() * 2 > self.scene.disks {
+        if is_frozen && self.may_freeze() && self.votes_are_too_few() {
             world.crash_at(u64::MAX);
             self.crashes += 1;
             self.die(0.0);

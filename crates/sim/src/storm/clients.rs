@@ -62,7 +62,8 @@ pub(super) struct Shared {
     pub(super) full: Cell<u64>,
     /// Operations that ended with an error that was excused.
     pub(super) excused: Cell<u64>,
-    /// Whether the pool may freeze: one disk fails, and another one that went with it is put back, and has no vote.
+    /// Whether the pool may freeze: most disks that vote fail at once; or one fails, and another one that went with it
+    /// is put back, and has no vote.
     pub(super) may_freeze: Cell<bool>,
     pub(super) strain: Rc<Strain>,
     /// What another machine found in the pool that it opened meanwhile: nothing may be called durable that is not

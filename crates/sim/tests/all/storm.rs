@@ -59,7 +59,7 @@ fn seeds_that_once_failed_pass() {
 
 /// Storms of other profiles that found something: a pool that was closed while disks went and came waited for ever; and
 /// half of the disks went on although a label that was cut short let the other half be opened elsewhere.
-const OTHERS: [(Profile, u64); 46] = [
+const OTHERS: [(Profile, u64); 47] = [
     (Profile::Split, 1442),
     (Profile::Split, 1478),
     (Profile::Split, 1506),
@@ -137,6 +137,8 @@ const OTHERS: [(Profile, u64); 46] = [
     // a calm.
     (Profile::Damage, 110_000_727),
     (Profile::Damage, 114_000_116),
+    // Two of three disks failed at once while clients wrote, and those were told that the pool is frozen.
+    (Profile::Tiny, 195_002_070),
 ];
 
 #[test]
