@@ -102,6 +102,17 @@ impl Heat {
         stretch.map_or(0, |stretch| faded(stretch.counts[range as usize % STRETCH], hour.saturating_sub(stretch.hour)))
     }
 
+    /// The ranges that are not forgotten: how hot each is, and its number.
+    pub fn ranges(&self, hour: u64) -> Vec<(u32, u64)> {
+        let all = self.stretches.iter().flat_map(|(no, stretch)| {
+            let hours = hour.saturating_sub(stretch.hour);
+            let first = u64::from(*no) * STRETCH as u64;
+            let counts = stretch.counts.iter().enumerate();
+            counts.map(move |(nth, count)| (faded(*count, hours), first + nth as u64))
+        });
+        all.filter(|(heat, _)| *heat > 0).collect()
+    }
+
     /// What tiers of all sizes would catch.
     pub fn curve(&self, hour: u64) -> Curve {
         let all = self.stretches.values().flat_map(|stretch| {

@@ -32,6 +32,8 @@ pub const DISK_SIZE_MAX: ByteCount = ByteCount((1 << 62) - BLOCK);
 pub const FOREGROUND_SHARE_MAX: u8 = 90;
 /// The most of a virtual disk that may lie in packed stripes, in thousandths.
 pub const FINE_SHARE_MAX: u16 = 500;
+/// The most pieces of a virtual disk that are pinned to its fast tier.
+pub const PINS_MAX: usize = 64;
 /// The largest virtual disk.
 pub const VDISK_SIZE_MAX: ByteCount = ByteCount(1 << 56);
 /// The most chunks of a stripe table: their pages are numbered with 32 bits.

@@ -234,10 +234,24 @@ pub enum Mutant {
     OrderCostsAnything = 113,
     /// What the mover passes by waits for the next sweep.
     PassedByForgotten = 114,
+    /// A fast tier takes more than its size.
+    TierSizeIgnored = 115,
+    /// A fast tier is dropped while stripes lie in it.
+    TierDroppedFull = 116,
+    /// A pool has a fast tier, and its labels do not say so.
+    TierBitUnannounced = 117,
+    /// A fast tier that lacks redundancy takes stripes, and keeps what it has.
+    TierThinTaken = 118,
+    /// A stripe that leaves for the fast tier keeps its claim in the table.
+    TierClaimKept = 119,
+    /// A move between tiers writes over what came meanwhile.
+    TierMoveOverwrites = 120,
+    /// New data takes the places that what lies in a fast tier needs to leave it.
+    TierTakesRoom = 121,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 114] = [
+pub const ALL: [Mutant; 121] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -352,6 +366,13 @@ pub const ALL: [Mutant; 114] = [
     Mutant::OrderNeverRests,
     Mutant::OrderCostsAnything,
     Mutant::PassedByForgotten,
+    Mutant::TierSizeIgnored,
+    Mutant::TierDroppedFull,
+    Mutant::TierBitUnannounced,
+    Mutant::TierThinTaken,
+    Mutant::TierClaimKept,
+    Mutant::TierMoveOverwrites,
+    Mutant::TierTakesRoom,
 ];
 
 /// The mutant of this name.

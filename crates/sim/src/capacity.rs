@@ -97,6 +97,7 @@ fn map_of(layout: Layout) -> (Map, TableNo) {
         tables: Vec::new(),
         fine_share: None,
         cache: None,
+        tier: None,
         cache_choice: CacheChoice::Auto,
     };
     let (id, _) = map.new_vdisk(vdisk, layout, 0);

@@ -41,7 +41,7 @@ use weft_engine::units::{BLOCK, ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
-use weft_sim::fine::{self, change, order};
+use weft_sim::fine::{self, change, order, tier};
 use weft_sim::flushes::a_flush_of_many_stripes_is_not_held_for_flushes;
 use weft_sim::follower::{
     a_layout_that_survives_two_failures_has_three_copies_of_the_log, both_vanish_in_the_midst_of_writes,
@@ -324,6 +324,17 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         }
         Mutant::OrderCostsAnything => Catcher::Story(order::a_few_writes_now_and_then_do_not_move_everything_each_time),
         Mutant::PassedByForgotten => Catcher::Story(packed_stripes_are_left_by_all_of_their_units),
+        Mutant::TierSizeIgnored => Catcher::Story(tier::what_is_pinned_lies_in_the_tier),
+        Mutant::TierDroppedFull => {
+            Catcher::Story(tier::what_is_written_lies_in_the_tier_until_that_is_full_or_is_to_be_no_more)
+        }
+        Mutant::TierBitUnannounced => Catcher::Story(tier::the_labels_name_tiers_before_the_first_record_does),
+        Mutant::TierThinTaken => Catcher::Story(tier::a_tier_that_lost_a_disk_takes_nothing_and_empties_itself),
+        Mutant::TierClaimKept => {
+            Catcher::Story(tier::what_is_written_lies_in_the_tier_until_that_is_full_or_is_to_be_no_more)
+        }
+        Mutant::TierMoveOverwrites => Catcher::Story(tier::what_is_written_while_it_moves_is_what_is_read),
+        Mutant::TierTakesRoom => Catcher::Story(tier::a_full_disk_is_overwritten_whatever_tier_it_lies_in),
         other => panic!("nothing is known to catch {other:?}"),
     }
 }

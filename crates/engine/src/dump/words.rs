@@ -67,7 +67,7 @@ fn in_words(record: &Record<'_>) -> (&'static str, String) {
                 vdisk.sector,
                 if vdisk.fixed { "fixed" } else { "thin" },
                 vdisk.tables,
-                cache_of(vdisk)
+                cache_of(vdisk) + &tier_of(vdisk)
             ),
         ),
         Record::VdiskDrop(id) => ("VDISK_DROP", id.to_string()),
@@ -169,8 +169,17 @@ fn cache_of(vdisk: &VdiskRecord) -> String {
     }
 }
 
+/// The fast tier of a virtual disk, where there is one.
+fn tier_of(vdisk: &VdiskRecord) -> String {
+    vdisk.tier.as_ref().map_or(String::new(), |tier| {
+        let pins = if tier.pins.is_empty() { String::new() } else { format!(", pinned {:?}", tier.pins) };
+        format!(", fast tier of {} on disks {:#b}, {}{pins}", tier.size, tier.disks, tier.layout)
+    })
+}
+
 fn table_in_words(table: &TableRecord) -> String {
     let packs = table.packs.map_or(String::new(), |of| format!(", packed stripes of table {of}"));
+    let packs = table.tier.map_or(packs, |of| format!(", fast tier of table {of}"));
     format!("{}: {}, disks {:#x}{packs}", table.id, table.layout, table.disks)
 }
 
@@ -194,6 +203,7 @@ fn job_in_words(kind: JobKind) -> String {
         JobKind::Scrub => "scrub".into(),
         JobKind::Rebalance => "rebalance".into(),
         JobKind::Reshape(vdisk) => format!("reshape virtual disk {vdisk}"),
+        JobKind::Optimize(vdisk) => format!("optimize the tiers of virtual disk {vdisk}"),
         JobKind::Evacuate { disk, to: None, .. } => format!("evacuate disk {disk}"),
         JobKind::Evacuate { disk, to: Some(to), .. } => format!("evacuate disk {disk} to disk {to}"),
     }

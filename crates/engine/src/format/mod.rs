@@ -34,8 +34,12 @@ pub const FEATURE_CACHES: u64 = 2;
 /// be zero entries in their tables, and jobs that empty the older ones.
 pub const FEATURE_STACKS: u64 = 4;
 
+/// The incompatible feature of pools with fast tiers, now or at any time before: stripes of a table may lie in segments
+/// of another one, which have another layout.
+pub const FEATURE_TIERS: u64 = 8;
+
 /// All incompatible features that it knows.
-pub const FEATURES: u64 = FEATURE_PACKS | FEATURE_CACHES | FEATURE_STACKS;
+pub const FEATURES: u64 = FEATURE_PACKS | FEATURE_CACHES | FEATURE_STACKS | FEATURE_TIERS;
 
 /// 128 random bits that name a pool or a disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -89,6 +89,12 @@ impl Pool {
             let (interleave, slab) = (to.interleave(), map.slab);
             fail!(InvalidInput, "the interleave {interleave} is larger than the pool's slabs of {slab}")?;
         }
+        if record.tier.is_some() || map.tier_of(record.tables[0]).is_some() {
+            fail!(
+                NotPossible,
+                "{name} has a fast tier: it is to have none while it is given another layout, and can get one afterwards"
+            )?;
+        }
         if let Some(cache) = record.cache.filter(|cache| cache.layout.failures() < to.failures()) {
             fail!(
                 NotPossible,

@@ -311,6 +311,11 @@ impl Pool {
             if let Some(claims) = vdisk.claims().filter(|claims| *claims < claimed) {
                 report.problems.push(format!("{claimed} stripes are claimed for {claims} buffers"));
             }
+            let table = map.vdisks.get(&vdisk.id()).and_then(|vdisk| vdisk.tables.first().copied());
+            let tier = table.and_then(|table| map.tier_of(table)).and_then(|tier| map.tables.get(&tier));
+            if let Some(tier) = tier.filter(|tier| tier.claims > 0 && vdisk.claims().is_some()) {
+                report.problems.push(format!("{} stripes of a fast tier are claimed for none", tier.claims));
+            }
         }
         for table in map.tables.values() {
             let segments = || table.segments.iter().map(|id| &map.segments[id]);

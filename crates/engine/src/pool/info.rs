@@ -3,7 +3,7 @@
 use super::Pool;
 use super::leaving::{Instead, losses_without, survivable};
 use crate::format::Id;
-use crate::format::record::{Away, CacheChoice, CacheRecord, Media, Usage};
+use crate::format::record::{Away, CacheChoice, CacheRecord, Media, TierRecord, Usage};
 use crate::geometry::Layout;
 use crate::health::{DiskFacts, disk_health, disk_state, pool_health, vdisk_health};
 use crate::io::WriteCache;
@@ -12,6 +12,7 @@ use crate::store::DiskCounters;
 use crate::store::power::Power;
 use crate::units::Nanos;
 use crate::units::{ByteCount, DiskNo};
+use crate::vdisk::tier::TierFill;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -140,6 +141,10 @@ pub struct VdiskInfo {
     pub cache: Option<CacheRecord>,
     /// Who says what that is, also where there is none.
     pub cache_choice: CacheChoice,
+    /// Its fast tier.
+    pub tier: Option<TierRecord>,
+    /// How that is filled, or one that it had and that still holds something.
+    pub tier_fill: Option<TierFill>,
     /// Whether that takes nothing now, and empties itself.
     pub drains: bool,
     /// How many bytes packed stripes of it may have, as things stand now; 0: small writes are merged.
@@ -179,6 +184,9 @@ pub struct VdiskStat {
     pub destaged: u64,
     pub destaged_stripes: u64,
     pub ordered: u64,
+    pub promoted: u64,
+    pub demoted: u64,
+    pub read_fast: u64,
 }
 
 impl Pool {
@@ -283,6 +291,7 @@ impl Pool {
         let left = left.min().unwrap_or(Some(layout.failures()));
         let degraded_segments = held.filter(|segment| missing(segment) > 0).count() as u64;
         let (lacking, borne) = (degraded_segments.min(1) as usize, left.is_some() as usize);
+        let in_tier = map.tier_of(record.tables[0]).map_or(0, |tier| map.tables[&tier].mapped);
         let older = record.tables[1..].iter().map(|id| {
             let (table, fine) = (&map.tables[id], map.fine(*id).map_or(0, |fine| fine.len() * UNIT));
             (table.record.layout, table.record.layout.data_len() * table.mapped + ByteCount(fine))
@@ -299,7 +308,7 @@ impl Pool {
             layout,
             older: older.collect(),
             fixed: record.fixed,
-            mapped: layout.data_len() * table.mapped + ByteCount(map.bytes_in_older(record.id)),
+            mapped: layout.data_len() * (table.mapped + in_tier) + ByteCount(map.bytes_in_older(record.id)),
             footprint: self.store.slab
                 * segments.map(|segment| segment.record.slabs.iter().flatten().count() as u64).sum::<u64>(),
             packed: ByteCount(units * UNIT),
@@ -307,6 +316,8 @@ impl Pool {
             packed_max: vdisk.packs_layout().data_len() * stripes_max,
             to_be_ordered: vdisk.is_to_be_ordered(),
             cache: record.cache,
+            tier: record.tier.clone(),
+            tier_fill: vdisk.tier_fill(),
             cache_choice: record.cache_choice,
             drains: vdisk.drains(),
             health,
@@ -330,6 +341,9 @@ impl Pool {
                 destaged: counters.destaged.get(),
                 destaged_stripes: counters.destaged_stripes.get(),
                 ordered: counters.ordered.get(),
+                promoted: counters.promoted.get(),
+                demoted: counters.demoted.get(),
+                read_fast: counters.read_fast.get(),
             },
         }
     }

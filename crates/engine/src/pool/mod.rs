@@ -19,6 +19,7 @@ pub mod moves;
 pub mod open;
 pub mod plan;
 pub mod room;
+pub mod tier;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fail;

@@ -13,6 +13,7 @@ use super::Pool;
 use super::job::{due_watch, runner};
 use super::keeper::{log_keeper, memory_keeper, metadata_keeper};
 use super::mover::mover;
+use super::tier::tier_mover;
 use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::event::Event;
@@ -171,6 +172,7 @@ impl Pool {
         store.world.spawn("log keeper", Box::pin(log_keeper(self.clone())));
         store.world.spawn("memory keeper", Box::pin(memory_keeper(self.clone())));
         store.world.spawn("mover", Box::pin(mover(self.clone())));
+        store.world.spawn("tier mover", Box::pin(tier_mover(self.clone())));
         store.world.spawn("metadata keeper", Box::pin(metadata_keeper(self.clone())));
         store.start_follower();
         let damaged = found.iter().filter(|found| found.damaged > 0);

@@ -401,6 +401,7 @@ impl VdiskPlan {
             tables: alloc::vec::Vec::new(),
             fine_share: None,
             cache: None,
+            tier: None,
             cache_choice: CacheChoice::Auto,
         }
     }

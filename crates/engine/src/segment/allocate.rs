@@ -28,11 +28,12 @@ pub(super) const SLABS_KEPT: usize = 1;
 impl Map {
     /// Promises one free stripe of `table`. `last`: it may be the last one (an overwrite gives its old place back; new
     /// data must not take it). Makes a new segment where needed; its records are added to `records`. `false`: there is
-    /// no room now.
+    /// no room now. Who brings new data takes no place that what lies in the fast tier may need ([`super::tier`]).
     pub fn claim(&mut self, table: TableNo, last: bool, records: &mut Vec<Record<'static>>) -> bool {
         loop {
             let state = &self.tables[&table];
-            if state.free > state.claims + !last as u64 {
+            let kept = if last { 0 } else { 1 + self.kept_for_tier(table) };
+            if state.free > state.claims + kept {
                 self.tables.get_mut(&table).expect("looked up before").claims += 1;
                 return true;
             }
@@ -498,6 +499,7 @@ mod tests {
             tables: Vec::new(),
             fine_share: None,
             cache: None,
+            tier: None,
             cache_choice: CacheChoice::Auto,
         };
         let (id, _) = map.new_vdisk(vdisk, layout, 0);

@@ -4,7 +4,7 @@
 use super::{EVENTS_SHARE, Map};
 use crate::error::Result;
 use crate::fail;
-use crate::format::record::{CACHE_LEN, DISK_LEN, JOB_LEN, Record, SEGMENT_LEN, SLAB_LEN, TABLE_LEN, VDISK_LEN};
+use crate::format::record::{DISK_LEN, JOB_LEN, Record, SEGMENT_LEN, SLAB_LEN, TABLE_LEN, VDISK_LEN, len_of_vdisk};
 use crate::limits::METADATA_COPIES;
 use crate::mutant::{self, Mutant};
 use crate::units::ByteCount;
@@ -38,9 +38,9 @@ impl Map {
 
     /// Bytes of the configuration, with all the events that it may keep.
     fn config_len(&self) -> u64 {
-        let few = self.disks.len() * DISK_LEN + self.tables.len() * TABLE_LEN + self.vdisks.len() * VDISK_LEN;
+        let few = self.disks.len() * DISK_LEN + self.tables.len() * TABLE_LEN;
         let one = Record::Pool(self.notes.next).encoded_len() + Record::Settings(self.notes.settings).encoded_len();
-        let caches = self.vdisks.values().filter(|vdisk| vdisk.cache.is_some()).count() * CACHE_LEN;
-        self.bulk + (few + caches + one + self.notes.jobs.len() * JOB_LEN) as u64 + self.config_max.0 / EVENTS_SHARE
+        let vdisks: usize = self.vdisks.values().map(|vdisk| len_of_vdisk(vdisk).max(VDISK_LEN)).sum();
+        self.bulk + (few + vdisks + one + self.notes.jobs.len() * JOB_LEN) as u64 + self.config_max.0 / EVENTS_SHARE
     }
 }

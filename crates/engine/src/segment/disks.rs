@@ -75,10 +75,10 @@ impl Map {
             }
         }
         for vdisk in self.vdisks.values_mut() {
-            let Some(cache) = &mut vdisk.cache else { continue };
-            let disks = change(cache.disks);
-            if disks != cache.disks {
-                cache.disks = disks;
+            let before = (vdisk.cache, vdisk.tier.as_ref().map(|tier| tier.disks));
+            vdisk.cache.iter_mut().for_each(|cache| cache.disks = change(cache.disks));
+            vdisk.tier.iter_mut().for_each(|tier| tier.disks = change(tier.disks));
+            if before != (vdisk.cache, vdisk.tier.as_ref().map(|tier| tier.disks)) {
                 records.push(Record::Vdisk(vdisk.clone()));
             }
         }

@@ -32,6 +32,7 @@ pub mod space;
 pub mod stack;
 mod tables;
 pub mod taken;
+pub mod tier;
 
 use crate::bits::BitSet;
 use crate::error::Result;
@@ -104,6 +105,8 @@ pub struct Map {
     pins: BTreeMap<Place, (u32, bool)>,
     /// What was read ahead of stripes, as long as they lie where it was read.
     pub ahead: Ahead,
+    /// The fast tiers of tables ([`tier`]).
+    tiers: BTreeMap<TableNo, TableNo>,
     /// Units that lie in packed stripes, by the table above which they do.
     fine: BTreeMap<TableNo, Fine>,
     /// The most bytes of memory that they took.
@@ -206,6 +209,7 @@ impl Map {
             freeing: VecDeque::new(),
             pins: BTreeMap::new(),
             ahead: Ahead::default(),
+            tiers: BTreeMap::new(),
             fine: BTreeMap::new(),
             fine_peak: 0,
         }
@@ -262,9 +266,11 @@ impl Map {
                 // Said again: a disk took the place of another, or left.
                 let table = self.tables.entry(record.id).or_insert_with(|| Table::new(record));
                 table.record.disks = record.disks;
+                self.tiers.extend(record.tier.map(|of| (of, record.id)));
             }
             Record::TableDrop(id) => {
                 self.tables.remove(&id);
+                self.tiers.retain(|_, tier| *tier != id);
                 self.forget_packs(id);
             }
             Record::Segment(record) => {
@@ -401,7 +407,8 @@ impl Map {
         for id in ids {
             let segment = &self.segments[&id];
             let Some(table) = self.tables.get(&segment.record.owner) else { continue };
-            if !table.fixed && segment.free.is_full() && table.free - segment.free.len() as u64 >= table.claims {
+            let promised = table.claims + self.kept_for_tier(segment.record.owner);
+            if !table.fixed && segment.free.is_full() && table.free - segment.free.len() as u64 >= promised {
                 records.push(self.drop_segment(id));
             }
         }
@@ -454,6 +461,7 @@ impl Map {
         let segments: Vec<SegmentNo> = table.segments.iter().copied().collect();
         let mut records: Vec<_> = segments.into_iter().map(|segment| self.drop_segment(segment)).collect();
         let table = self.tables.remove(&id).expect("it was looked up");
+        self.tiers.retain(|_, tier| *tier != id);
         self.bulk -= table.chunks.len() as u64 * CHUNK_LEN;
         let pages = table.chunks.values().map(|chunk| chunk.pages).collect();
         self.drain(Former::Table(id), Vec::new(), Vec::new(), pages);
@@ -463,10 +471,10 @@ impl Map {
         records
     }
 
-    /// These tables, and those of their packed stripes.
+    /// These tables, those of their packed stripes, and their fast tiers.
     pub fn with_packs(&self, tables: &[TableNo]) -> Vec<TableNo> {
         let packs = tables.iter().filter_map(|table| self.fine(*table)).map(|fine| fine.packs);
-        packs.chain(tables.iter().copied()).collect()
+        packs.chain(self.with_tiers(tables)).collect()
     }
 
     /// Gives out numbers for a new table and virtual disk.
@@ -480,7 +488,7 @@ impl Map {
         self.notes.next.next_table = table.next();
         self.notes.next.next_vdisk = id.next();
         (vdisk.id, vdisk.tables) = (id, alloc::vec![table]);
-        let record = TableRecord { id: table, layout, disks, packs: None };
+        let record = TableRecord { id: table, layout, disks, packs: None, tier: None };
         let mut fresh = Table::new(record);
         fresh.fixed = vdisk.fixed;
         self.tables.insert(table, fresh);

@@ -22,7 +22,7 @@ impl Map {
         let id = self.notes.next.next_table;
         self.notes.next.next_table = id.next();
         let (layout, disks) = self.packs_wanted(table);
-        let record = TableRecord { id, packs: Some(table), layout, disks };
+        let record = TableRecord { id, packs: Some(table), tier: None, layout, disks };
         self.tables.insert(id, Table::new(record));
         records.extend([Record::Pool(self.notes.next), Record::Table(record)]);
         self.make_fine();

@@ -93,14 +93,17 @@ impl Map {
         // The table may have been dropped since, and its segments with it.
         let Some(segment) = self.segments.get_mut(&place.segment) else { return Vec::new() };
         segment.free.insert(place.index as usize..place.index as usize + 1);
-        let Some(table) = self.tables.get_mut(&segment.record.owner) else { return Vec::new() };
+        let owner = segment.record.owner;
+        let promised = if self.tiers.is_empty() { 0 } else { self.kept_for_tier(owner) };
+        let Some(segment) = self.segments.get_mut(&place.segment) else { return Vec::new() };
+        let Some(table) = self.tables.get_mut(&owner) else { return Vec::new() };
         table.free += 1;
         let kept = table.fixed
             || segment.moving.is_some()
             || !segment.in_flight.is_empty()
             || !segment.free.is_full()
             || table.current == Some(place.segment) && table.claims > 0;
-        if kept || table.free - (segment.free.len() as u64) < table.claims {
+        if kept || table.free - (segment.free.len() as u64) < table.claims + promised {
             return Vec::new();
         }
         alloc::vec![self.drop_segment(place.segment)]

@@ -90,13 +90,24 @@ impl Map {
             if !tables || vdisk.tables.is_empty() || !size || ![512, 4096].contains(&vdisk.sector) {
                 return fail!(Corrupt, "the record of virtual disk {} contradicts itself", vdisk.name);
             }
+            if vdisk.tier.as_ref().is_some_and(|tier| tier.layout.segment_stripes(self.slab) == 0) {
+                return fail!(Corrupt, "a stripe of the fast tier of virtual disk {} does not fit a slab", vdisk.name);
+            }
             if vdisk.cache.is_some_and(|cache| cache.layout.segment_stripes(self.slab) == 0) {
                 return fail!(Corrupt, "a stripe of the cache of virtual disk {} does not fit a slab", vdisk.name);
             }
         }
+        let mut tiers = BTreeSet::new();
         for table in self.tables.values() {
             if table.record.layout.segment_stripes(self.slab) == 0 {
                 return fail!(Corrupt, "a stripe of table {} does not fit a slab", table.record.id);
+            }
+            let Some(of) = table.record.tier else { continue };
+            let below =
+                self.tables.get(&of).filter(|below| below.record.tier.is_none() && below.record.packs.is_none());
+            let fits = below.is_some_and(|below| below.record.layout.data_len() == table.record.layout.data_len());
+            if !fits || !tiers.insert(of) || owned.contains(&table.record.id) || !table.chunks.is_empty() {
+                return fail!(Corrupt, "table {} is no fast tier of table {of}", table.record.id);
             }
         }
         for segment in self.segments.values() {

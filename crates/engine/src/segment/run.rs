@@ -13,6 +13,7 @@
 use super::{Map, Segment};
 use crate::format::record::{Record, SEGMENT_LEN, SLAB_LEN};
 use crate::mutant::{self, Mutant};
+use crate::stripe::table::Place;
 use crate::units::{SegmentNo, TableNo};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -33,12 +34,18 @@ impl Map {
     /// How `stripes` of `table` lie on the disks; the pages that tell are in memory.
     pub fn runs(&self, table: TableNo, stripes: Range<u64>) -> Runs {
         let (mut found, mut last) = (Runs::default(), None);
-        for (_, place) in self.tables[&table].mapped_in(stripes) {
+        for (_, place) in self.in_base(table, stripes) {
             found.stripes += 1;
             found.runs += (last != Some((place.segment, place.index))) as u64;
             last = Some((place.segment, place.index + 1));
         }
         found
+    }
+
+    /// The stripes of `table` that lie in its own segments, not in those of a fast tier, and where.
+    pub fn in_base(&self, table: TableNo, stripes: Range<u64>) -> impl Iterator<Item = (u64, Place)> {
+        let has_tier = self.tier_of(table).is_some();
+        self.tables[&table].mapped_in(stripes).filter(move |(_, place)| !has_tier || !self.is_fast(*place))
     }
 
     /// Has the next stripes of `table` lie one after the other. Says for how many of `count` that holds; 0: there is no

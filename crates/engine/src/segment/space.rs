@@ -122,7 +122,9 @@ impl Map {
 
     /// Has the segments of a table counted, whatever the checkpoint says of them.
     pub fn distrust_space(&mut self, table: TableNo) {
-        self.segments.values_mut().filter(|found| found.record.owner == table).for_each(|found| found.told = false);
+        let held = self.with_tiers(&[table]);
+        let held = |found: &&mut Segment| held.contains(&found.record.owner);
+        self.segments.values_mut().filter(held).for_each(|found| found.told = false);
     }
 
     /// Whether all that the checkpoint has was applied: what comes now is new.
@@ -152,7 +154,7 @@ impl Map {
             return BTreeSet::new();
         }
         let untold = self.segments.values().filter(|found| !found.told && found.record.owner != OWNER_METADATA);
-        untold.map(|found| found.record.owner).collect()
+        untold.map(|found| self.holder(found.record.owner)).collect()
     }
 
     /// Works out which stripes are free from the bits of their segments, all of which are known.
@@ -173,7 +175,8 @@ impl Map {
     /// Begins to count what a table maps in those of its segments that nobody can tell.
     pub fn begin_count(&mut self, table: TableNo) {
         self.tables_counted += 1;
-        for segment in self.segments.values_mut().filter(|found| !found.told && found.record.owner == table) {
+        let held = self.with_tiers(&[table]);
+        for segment in self.segments.values_mut().filter(|found| !found.told && held.contains(&found.record.owner)) {
             segment.mapped = BitSet::empty(segment.mapped.len());
             self.touched.now.insert(segment.record.id);
         }
@@ -182,9 +185,10 @@ impl Map {
     /// Counts what a table says of these stripes, whose pages are in memory.
     pub fn count(&mut self, id: TableNo, stripes: Range<u64>) -> Result<()> {
         let Some(table) = self.tables.get(&id) else { return Ok(()) };
+        let held = self.with_tiers(&[id]);
         for (stripe, place) in table.mapped_in(stripes) {
             let index = place.index as usize;
-            let segment = self.segments.get_mut(&place.segment).filter(|segment| segment.record.owner == id);
+            let segment = self.segments.get_mut(&place.segment).filter(|segment| held.contains(&segment.record.owner));
             let Some(segment) = segment.filter(|segment| index < segment.mapped.len()) else {
                 return fail!(Corrupt, "stripe {stripe} of table {id} is at {place:?}, which is not its own");
             };
@@ -201,7 +205,8 @@ impl Map {
 
     /// What a table says of its segments that nobody can tell is lost in part: all of them count as in use.
     pub fn take_untold(&mut self, table: TableNo) {
-        for segment in self.segments.values_mut().filter(|found| !found.told && found.record.owner == table) {
+        let held = self.with_tiers(&[table]);
+        for segment in self.segments.values_mut().filter(|found| !found.told && held.contains(&found.record.owner)) {
             let len = segment.mapped.len();
             segment.mapped.insert(0..len);
         }
@@ -240,7 +245,7 @@ impl Map {
     /// changed hands meanwhile.
     pub fn contradictions(&self, table: TableNo, seen: &BTreeMap<SegmentNo, BitSet>) -> Vec<Contradiction> {
         let mut found = Vec::new();
-        for segment in self.segments.values().filter(|found| found.record.owner == table) {
+        for segment in self.segments.values().filter(|found| self.holder(found.record.owner) == table) {
             let (none, id) = (BitSet::empty(segment.mapped.len()), segment.record.id);
             let seen = seen.get(&id).unwrap_or(&none);
             let differs = (0..seen.len()).filter(|index| seen.contains(*index) != segment.mapped.contains(*index));

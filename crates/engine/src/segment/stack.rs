@@ -52,7 +52,7 @@ impl Map {
         let disks = self.tables[&vdisk.tables[0]].record.disks;
         let table = self.notes.next.next_table;
         self.notes.next.next_table = table.next();
-        let record = TableRecord { id: table, layout, disks, packs: None };
+        let record = TableRecord { id: table, layout, disks, packs: None, tier: None };
         let mut fresh = Table::new(record);
         fresh.fixed = vdisk.fixed;
         self.tables.insert(table, fresh);

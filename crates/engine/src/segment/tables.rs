@@ -95,14 +95,14 @@ impl Map {
 
     /// Whether a place is in a segment of this table, and counts as in use.
     fn is_ours(&self, table: TableNo, place: Place) -> bool {
-        let segment = self.segments.get(&place.segment).filter(|segment| segment.record.owner == table);
+        let segment = self.segments.get(&place.segment).filter(|segment| self.holder(segment.record.owner) == table);
         let index = place.index as usize;
         segment.is_some_and(|segment| index < segment.mapped.len() && segment.mapped.contains(index))
     }
 
     /// Whether a place is in a segment of this table, and does not count as in use.
     fn is_unseen(&self, table: TableNo, place: Place) -> bool {
-        let segment = self.segments.get(&place.segment).filter(|segment| segment.record.owner == table);
+        let segment = self.segments.get(&place.segment).filter(|segment| self.holder(segment.record.owner) == table);
         let index = place.index as usize;
         segment.is_some_and(|segment| index < segment.mapped.len() && !segment.mapped.contains(index))
     }

@@ -16,6 +16,7 @@ use crate::heat::{Curve, Heat, STRETCH_LEN, hour_of};
 use crate::tree::{At, Key, KeyRange};
 use crate::units::{ByteCount, Nanos, VdiskNo, VirtualOffset};
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 /// The kind of the tree's entries for heat.
@@ -76,6 +77,20 @@ impl Store {
             || Heat::new(size).curve(0),
             |known| known.heat.curve(self.hours_open() + known.past.unwrap_or(0)),
         )
+    }
+
+    /// How hot the ranges of a virtual disk are that were ever sought out, each with its number.
+    pub async fn heat_of_ranges(&self, vdisk: VdiskNo, size: ByteCount) -> Vec<(u32, u64)> {
+        self.load_heat(vdisk, size).await;
+        let all = self.heats.of.borrow();
+        let hour = |known: &Known| self.hours_open() + known.past.unwrap_or(0);
+        all.get(&vdisk).map_or(Vec::new(), |known| known.heat.ranges(hour(known)))
+    }
+
+    /// Bytes of a range of a virtual disk.
+    pub fn heat_range(&self, vdisk: VdiskNo, size: ByteCount) -> ByteCount {
+        let all = self.heats.of.borrow();
+        all.get(&vdisk).map_or_else(|| Heat::new(size).range(), |known| known.heat.range())
     }
 
     /// Forgets a virtual disk that is no more; what the tree has of it goes with the record that says so.

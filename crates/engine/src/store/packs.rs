@@ -4,7 +4,7 @@
 use super::Store;
 use crate::error::Result;
 use crate::format::record::{PackRecord, Record, UnmapRecord, VdiskRecord};
-use crate::format::{FEATURE_CACHES, FEATURE_PACKS, FEATURE_STACKS};
+use crate::format::{FEATURE_CACHES, FEATURE_PACKS, FEATURE_STACKS, FEATURE_TIERS};
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::segment::fine::UNIT;
@@ -52,6 +52,24 @@ impl Store {
             return Ok(());
         }
         self.announce(FEATURE_STACKS).await
+    }
+
+    /// Has the labels of all disks say that there may be fast tiers, before the first record of one is written. They say
+    /// so for ever.
+    pub async fn announce_tiers(&self) -> Result<()> {
+        if mutant::active(Mutant::TierBitUnannounced) {
+            return Ok(());
+        }
+        self.announce(FEATURE_TIERS).await
+    }
+
+    /// Drops the fast tiers of which nothing is left, and which are to be no more.
+    pub fn drop_tiers(&self) {
+        let tables: Vec<TableNo> = self.map.borrow().vdisks.values().map(|vdisk| vdisk.tables[0]).collect();
+        for table in tables {
+            let records = self.map.borrow_mut().drop_tier(table);
+            self.append_all(records);
+        }
     }
 
     async fn announce(&self, feature: u64) -> Result<()> {

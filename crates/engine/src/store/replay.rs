@@ -220,11 +220,10 @@ impl Store {
         if !table.chunks.contains_key(&Table::chunk_of(commit.stripe)) {
             return fail!(Corrupt, "stripe {} of table {} is committed without a chunk", commit.stripe, commit.table);
         }
-        let expected = table.record.layout.stripe_sums();
         redo.changes.push((commit.table, commit.stripe, Change::Moved(place)));
         redo.segments.insert(commit.segment);
         let Some(segment) = map.segments.get(&commit.segment) else { return Ok(()) };
-        if commit.sums.len() != expected || commit.index >= map.indexes(&segment.record) {
+        if commit.sums.len() != segment.record.layout.stripe_sums() || commit.index >= map.indexes(&segment.record) {
             return fail!(Corrupt, "a commit to {place:?} does not fit its segment");
         }
         // Both, or the entry would keep the birth of what lay there before.

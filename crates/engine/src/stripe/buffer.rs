@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. `unlanded` is a subset of `have`; a sector outside `have` is never read from the buffer.
-//! 2. A sealed stripe never changes: later writes to the same stripe gather in a new buffer.
+//! 2. The data of a sealed stripe never changes: later writes to the same stripe gather in a new buffer. Where it is to
+//!    be written may change, as long as nothing of it is on its way.
 //! 3. `landed` tells the log records that hold data of this buffer which nothing else does.
 
 use crate::bits::BitSet;
@@ -11,10 +12,10 @@ use crate::geometry::Layout;
 use crate::io::{Buf, IoSlice};
 use crate::parity;
 use crate::stripe::landed::Landed;
-use crate::units::{BLOCK, Nanos, SECTOR, SegmentNo};
+use crate::units::{BLOCK, Nanos, SECTOR, SegmentNo, TableNo};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::ops::Range;
 
 /// Buffers grow by pieces of at most this many bytes, so that a small write into a large stripe costs little memory.
@@ -32,6 +33,10 @@ pub struct StripeBuffer {
     pub merged: bool,
     /// Whether it is on its way just to lie in order.
     pub ordered: bool,
+    /// The tier that it is to lie in, where that was decided when it was read: it is moved, or merged.
+    pub bound: Option<Tier>,
+    /// Whether it is on its way just to lie in another tier.
+    pub relocated: bool,
     /// Whether somebody wrote into it: bytes that are to be kept as they are, zeros or not.
     pub written: bool,
     /// The log records with live data of this buffer.
@@ -42,11 +47,33 @@ pub struct StripeBuffer {
     pub lent: usize,
 }
 
+/// Where stripes of a virtual disk lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tier {
+    /// In segments of its fast tier.
+    Fast,
+    /// In segments of its table.
+    Base,
+}
+
+/// Where a stripe is to be written: the table whose places it takes, and the layout that it has there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Home {
+    /// The table: that of the stripe, or its fast tier.
+    pub table: TableNo,
+    /// The layout.
+    pub layout: Layout,
+}
+
 /// A stripe on its way to the disks: a whole one, or what there is of one that leaves in packed stripes.
 pub struct Sealed {
+    /// The layout that it was gathered in.
     layout: Layout,
-    /// Data columns, then parity columns; each the chunks of one strip.
-    columns: Vec<Vec<IoSlice>>,
+    home: Cell<Home>,
+    /// The data columns of `layout`; each the chunks of one strip.
+    data: Vec<Vec<IoSlice>>,
+    /// The parity columns of `layout`, where its home has that layout.
+    parity: RefCell<Vec<Vec<IoSlice>>>,
     /// Landed records below this sequence number are part of it.
     pub retires: u64,
     /// The log records that keep this data durable until the stripe is committed.
@@ -55,6 +82,8 @@ pub struct Sealed {
     pub merged: bool,
     /// See [`StripeBuffer::ordered`].
     pub ordered: bool,
+    /// See [`StripeBuffer::relocated`].
+    pub relocated: bool,
     lent: usize,
     /// What there is of one that is not whole; it has no columns.
     part: Option<StripeBuffer>,
@@ -72,6 +101,8 @@ impl StripeBuffer {
             id,
             merged: false,
             ordered: false,
+            bound: None,
+            relocated: false,
             written: false,
             landed: Landed::default(),
             touched: now,
@@ -188,24 +219,39 @@ impl StripeBuffer {
         with_parity(layout, pieces(layout, at, len).map(|(chunk, ..)| chunk_len(layout, chunk)).sum())
     }
 
-    /// The whole stripe, closed for changes.
-    pub fn seal(self, retires: u64) -> Sealed {
+    /// The whole stripe, closed for changes, to be written there. A home of another layout has no parity, and as many
+    /// bytes of data.
+    pub fn seal(self, retires: u64, home: Home) -> Sealed {
         assert!(self.is_whole(), "only a whole stripe is sealed");
         let per_strip = chunks_per_strip(self.layout);
-        let StripeBuffer { layout, landed, merged, ordered, lent, chunks, .. } = self;
+        assert_eq!(self.layout.data_len(), home.layout.data_len(), "a stripe has the same data wherever it lies");
+        let StripeBuffer { layout, landed, merged, ordered, relocated, lent, chunks, .. } = self;
         let mut chunks = chunks.into_iter().map(|chunk| chunk.expect("a whole stripe has every chunk").freeze());
-        let columns = (0..layout.data_columns()).map(|_| chunks.by_ref().take(per_strip).collect()).collect();
-        let landed = RefCell::new(landed);
-        let mut sealed = Sealed { layout, columns, retires, landed, merged, ordered, lent, part: None };
+        let data = (0..layout.data_columns()).map(|_| chunks.by_ref().take(per_strip).collect()).collect();
+        let (home, parity, landed) = (Cell::new(home), RefCell::default(), RefCell::new(landed));
+        let part = None;
+        let sealed = Sealed { layout, home, data, parity, retires, landed, merged, ordered, relocated, lent, part };
         sealed.protect();
         sealed
     }
 
     /// What there is of the stripe, closed for changes, to leave in packed stripes.
-    pub fn close(mut self, retires: u64) -> Sealed {
+    pub fn close(mut self, retires: u64, home: Home) -> Sealed {
         let landed = RefCell::new(core::mem::take(&mut self.landed));
         let StripeBuffer { layout, merged, lent, .. } = self;
-        Sealed { layout, columns: Vec::new(), retires, landed, merged, ordered: false, lent, part: Some(self) }
+        Sealed {
+            layout,
+            home: Cell::new(home),
+            data: Vec::new(),
+            parity: RefCell::default(),
+            retires,
+            landed,
+            merged,
+            ordered: false,
+            relocated: false,
+            lent,
+            part: Some(self),
+        }
     }
 
     /// Takes what an older buffer of the stripe holds, where this one has nothing.
@@ -257,34 +303,62 @@ impl StripeBuffer {
 }
 
 impl Sealed {
-    /// Computes the parity columns.
-    fn protect(&mut self) {
-        let data_columns = self.layout.data_columns();
-        for _ in 0..self.layout.parity() {
-            self.columns.push(Vec::new());
+    /// Where it is to be written.
+    pub fn home(&self) -> Home {
+        self.home.get()
+    }
+
+    /// Has it written elsewhere than it was to be. Nothing of it is on its way.
+    pub fn send_to(&self, home: Home) {
+        assert_eq!(self.layout.data_len(), home.layout.data_len(), "a stripe has the same data wherever it lies");
+        self.home.set(home);
+        self.protect();
+    }
+
+    /// Computes the parity columns, where there are to be some.
+    fn protect(&self) {
+        let parity_columns = self.home().layout.parity();
+        if parity_columns == 0 || !self.parity.borrow().is_empty() {
+            return;
         }
+        assert_eq!(self.layout, self.home().layout, "a stripe has parity in the layout that it was gathered in");
+        let mut columns = alloc::vec![Vec::new(); parity_columns];
         for chunk in 0..chunks_per_strip(self.layout) {
-            let len = self.columns[0][chunk].len();
-            let mut made: Vec<Buf> = (0..self.layout.parity()).map(|_| Buf::zeroed(len)).collect();
-            let data: Vec<&[u8]> = self.columns[..data_columns].iter().map(|column| &*column[chunk]).collect();
+            let len = self.data[0][chunk].len();
+            let mut made: Vec<Buf> = (0..parity_columns).map(|_| Buf::zeroed(len)).collect();
+            let data: Vec<&[u8]> = self.data.iter().map(|column| &*column[chunk]).collect();
             let mut parity: Vec<&mut [u8]> = made.iter_mut().map(|buf| &mut **buf).collect();
             if !parity.is_empty() {
                 parity::generate(&data, &mut parity);
             }
-            for (column, buf) in made.into_iter().enumerate() {
-                self.columns[data_columns + column].push(buf.freeze());
+            for (column, buf) in columns.iter_mut().zip(made) {
+                column.push(buf.freeze());
             }
         }
+        *self.parity.borrow_mut() = columns;
     }
 
-    /// The chunks of one column's strip.
-    pub fn strip(&self, column: usize) -> &[IoSlice] {
-        &self.columns[column]
+    /// The pieces of one column's strip, in the layout of its home.
+    pub fn strip(&self, column: usize) -> Vec<IoSlice> {
+        let home = self.home().layout;
+        if home == self.layout {
+            let data_columns = self.data.len();
+            return match column.checked_sub(data_columns) {
+                Some(column) => self.parity.borrow()[column].clone(),
+                None => self.data[column].clone(),
+            };
+        }
+        let len = home.interleave().as_usize();
+        let per_strip = chunks_per_strip(self.layout);
+        let piece = |(chunk, place, range): (usize, usize, Range<usize>)| {
+            self.data[chunk / per_strip][chunk % per_strip].slice(place..place + range.len())
+        };
+        pieces(self.layout, column * len, len).map(piece).collect()
     }
 
     /// The checksums of all blocks, slot after slot, for a stripe at `index` of `segment`.
     pub fn sums(&self, segment: SegmentNo, index: u32) -> Vec<u32> {
-        let layout = self.layout;
+        let layout = self.home().layout;
         let mut sums = vec![0; layout.stripe_sums()];
         for (slot, sums) in sums.chunks_exact_mut(layout.strip_blocks()).enumerate() {
             let mut block = 0;
@@ -295,7 +369,7 @@ impl Sealed {
                     slot: slot as u32,
                     block: index as u64 * layout.strip_blocks() as u64 + block as u64,
                 };
-                block_checksums(first, chunk, &mut sums[block..block + blocks]);
+                block_checksums(first, &chunk, &mut sums[block..block + blocks]);
                 block += blocks;
             }
         }
@@ -326,7 +400,7 @@ impl Sealed {
         for (chunk, place, range) in pieces(self.layout, at, into.len()) {
             let per_strip = chunks_per_strip(self.layout);
             let len = range.len();
-            into[range].copy_from_slice(&self.columns[chunk / per_strip][chunk % per_strip][place..place + len]);
+            into[range].copy_from_slice(&self.data[chunk / per_strip][chunk % per_strip][place..place + len]);
         }
         Vec::new()
     }

@@ -119,8 +119,7 @@ impl Vdisk {
         stripes: core::ops::Range<u64>,
         fetch: &Rc<Fetch>,
     ) -> (Vec<Part>, u64) {
-        let layout = self.layout();
-        let data_len = layout.data_len().0;
+        let data_len = self.layout().data_len().0;
         let mut parts = Vec::new();
         for stripe in stripes.clone() {
             // Whoever reads there has the page of the table in memory before.
@@ -142,7 +141,7 @@ impl Vdisk {
             map.pin(place);
             map.ahead.expect(place, data_len, fetch.clone());
             streams.all[nth].held.push_back(((stripe + 1) * data_len, place));
-            let blocks = 0..layout.strip_blocks();
+            let (layout, blocks) = (target.layout, 0..target.layout.strip_blocks());
             let wants = (0..layout.data_columns()).map(|column| Want { column, blocks: blocks.clone() }).collect();
             parts.push(Part { target, wants });
         }

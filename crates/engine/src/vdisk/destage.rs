@@ -114,6 +114,7 @@ impl Vdisk {
             let start = stripe * self.layout().data_len().0;
             let mut bytes = vec![0; to - from];
             let read = self.read_below(start + from as u64..start + to as u64, &mut bytes).await?;
+            let lies = self.tier_at(stripe).await?;
             // Below a version that was lost lies an older one: it must not come back under what was written since.
             self.check_not_lost(stripe)?;
             add(&self.counters.read_for_write, read);
@@ -123,6 +124,7 @@ impl Vdisk {
                 if buffer.id == id {
                     let before = buffer.memory();
                     buffer.fill(from, &bytes);
+                    buffer.bound = buffer.bound.or(lies);
                     buffer.lent += buffer.memory() - before;
                 }
             });

@@ -15,6 +15,7 @@ use crate::mutant::{self, Mutant};
 use crate::store::budget::Budget;
 use crate::store::execute::Target;
 use crate::store::together::Part;
+use crate::stripe::buffer::Tier;
 use crate::stripe::table::Place;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
@@ -42,6 +43,13 @@ pub(super) enum Lift {
         /// Requests of clients.
         asked: u64,
     },
+    /// They are to lie in another tier ([`super::tier`]).
+    Tier {
+        /// Which.
+        to: Tier,
+        /// What clients have asked for so far, if the move is to give way to them.
+        asked: Option<u64>,
+    },
 }
 
 impl Lift {
@@ -49,9 +57,24 @@ impl Lift {
         matches!(self, Lift::Order { .. })
     }
 
+    /// Whether it is done for nothing but a better place: what was discarded meanwhile takes none again, and what is
+    /// read counts for no write.
+    fn is_for_place(self) -> bool {
+        !matches!(self, Lift::Away)
+    }
+
+    /// What clients have asked for so far, if the move gives way to them.
+    fn gives_way(self) -> Option<u64> {
+        match self {
+            Lift::Away => None,
+            Lift::Order { asked } => Some(asked),
+            Lift::Tier { asked, .. } => asked,
+        }
+    }
+
     /// How many stripes are read before it is looked again; twice as many are sent.
     fn before_a_look(self) -> usize {
-        if self.is_for_order() { BEFORE_A_LOOK } else { usize::MAX / 2 }
+        if self.gives_way().is_some() { BEFORE_A_LOOK } else { usize::MAX / 2 }
     }
 }
 
@@ -196,7 +219,7 @@ impl Vdisk {
 
     /// Whether what is lifted is left where it is: a client asks for something.
     fn gives_up(&self, lift: Lift) -> bool {
-        let asks = matches!(lift, Lift::Order { asked } if self.is_asked(asked));
+        let asks = lift.gives_way().is_some_and(|asked| self.is_asked(asked));
         asks && !mutant::active(Mutant::OrderOverwritesNewer)
     }
 
@@ -219,7 +242,7 @@ impl Vdisk {
     fn open_for_lift(&self, stripe: u64, lift: Lift) -> Option<Lifted> {
         // What was discarded meanwhile is to take no place again.
         let lies = || self.store.map.borrow().place_of(self.table(), stripe).is_some();
-        if self.removed.get() || lift.is_for_order() && !lies() {
+        if self.removed.get() || lift.is_for_place() && !lies() {
             return None;
         }
         if self.in_flight(stripe).is_some() || self.check_not_lost(stripe).is_err() {
@@ -238,7 +261,12 @@ impl Vdisk {
             }
             self.open_buffer(stripe);
         }
+        let bound = match lift {
+            Lift::Tier { to, .. } => Some(to),
+            _ => self.tier_now(stripe),
+        };
         let (id, holes) = self.with_filling(stripe, |buffer| (buffer.id, buffer.holes()))?;
+        self.with_filling(stripe, |buffer| buffer.bound = bound.or(buffer.bound));
         let start = stripe * self.layout().data_len().0;
         let (mut from, mut packed) = (Vec::new(), 0);
         for hole in holes {
@@ -276,7 +304,7 @@ impl Vdisk {
                         part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
                     super::read::copy(part.target.layout, from, strips, &mut bytes);
                     slices.into_iter().for_each(|slice| self.store.traffic.spare.give(slice));
-                    add(&self.counters.read_for_write, if lift.is_for_order() { 0 } else { (to - from) as u64 });
+                    add(&self.counters.read_for_write, if lift.is_for_place() { 0 } else { (to - from) as u64 });
                     (from, bytes)
                 });
                 found.insert(place, bytes);
@@ -311,9 +339,11 @@ impl Vdisk {
                 return false;
             }
             let (before, orders) = (buffer.memory(), lift.is_for_order());
+            let overwrites = orders && mutant::active(Mutant::OrderOverwritesNewer)
+                || matches!(lift, Lift::Tier { .. }) && mutant::active(Mutant::TierMoveOverwrites);
             for (at, len, source) in from {
                 match source.as_ref().and_then(|(target, from)| Some((*from, bytes.get(&target.place)?.as_ref()?))) {
-                    Some((from, (first, read))) if orders && mutant::active(Mutant::OrderOverwritesNewer) => {
+                    Some((from, (first, read))) if overwrites => {
                         buffer.put(*at, &read[from - first..from - first + len], false)
                     }
                     Some((from, (first, read))) => buffer.fill(*at, &read[from - first..from - first + len]),
@@ -322,6 +352,7 @@ impl Vdisk {
             }
             buffer.written = true;
             buffer.ordered = orders;
+            buffer.relocated = matches!(lift, Lift::Tier { .. });
             buffer.lent += buffer.memory() - before;
             buffer.is_whole()
         };

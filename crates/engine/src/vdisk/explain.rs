@@ -102,9 +102,21 @@ impl Vdisk {
                 loggers: self.store.loggers(),
                 record_max: self.store.log.record_max(),
             };
+            lines.extend(self.explain_tier(&case).map(|line| format!("  {line}")));
             lines.extend(explain_stripe(&case).into_iter().map(|line| format!("  {line}")));
         }
         Ok(lines)
+    }
+
+    /// Whether a stripe that is whole goes to the fast tier, where there is one.
+    fn explain_tier(&self, case: &WriteCase) -> Option<String> {
+        let fill = self.tier_fill().filter(|_| without(&case.holes, &case.range).is_empty())?;
+        let (used, size, len) = (ByteCount(fill.used), ByteCount(fill.size), case.layout.data_len().0);
+        Some(match (fill.drains, fill.used + len > fill.size) {
+            (true, _) => format!("not to the fast tier, which empties itself ({used} are left)"),
+            (false, true) => format!("not to the fast tier, which is full ({used} of {size})"),
+            (false, false) => format!("to the fast tier ({used} of {size} lie there)"),
+        })
     }
 
     /// What the gathering buffer of a stripe does not hold: all of it, when there is none.
@@ -145,7 +157,12 @@ impl Vdisk {
             return;
         };
         let place = target.place;
-        let of = if self.is_packed(place.segment) { "packed stripe" } else { "stripe" };
+        let is_fast = self.store.map.borrow().is_fast(place);
+        let of = match self.is_packed(place.segment) {
+            true => "packed stripe",
+            false if is_fast => "fast tier, stripe",
+            false => "stripe",
+        };
         let of = if self.is_older(place.segment) { format!("older {of}") } else { String::from(of) };
         lines.push(format!("  {len} bytes from segment {}, {of} {}: {}", place.segment, place.index, target.layout));
         let Some(plan) = self.store.plan_read(&target, &wants(target.layout, at, len), &Default::default()) else {

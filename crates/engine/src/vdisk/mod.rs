@@ -25,6 +25,7 @@ mod partial_discards;
 pub mod read;
 pub(crate) mod restack;
 pub(crate) mod rise;
+pub mod tier;
 pub mod write;
 
 use crate::error::{Error, Result};
@@ -86,6 +87,8 @@ pub struct Vdisk {
     sweep: RefCell<down::Sweep>,
     rise: RefCell<rise::Rise>,
     order: RefCell<order::Order>,
+    /// What is known of its fast tier.
+    tiering: RefCell<tier::Tiering>,
     /// What it did since the pool was opened.
     pub counters: VdiskCounters,
 }
@@ -184,6 +187,16 @@ pub struct VdiskCounters {
     pub destaged_stripes: Cell<u64>,
     /// User bytes in stripes that were moved to lie in order.
     pub ordered: Cell<u64>,
+    /// User bytes in stripes that were brought to the fast tier.
+    pub promoted: Cell<u64>,
+    /// User bytes in stripes that were moved out of the fast tier.
+    pub demoted: Cell<u64>,
+    /// Bytes read by clients that lay in the fast tier.
+    pub read_fast: Cell<u64>,
+    /// Requests to read that found all they needed from the disks in the fast tier; and those that needed others.
+    pub reads_fast: Cell<u64>,
+    /// Requests to read that needed something of the table's own segments.
+    pub reads_slow: Cell<u64>,
     /// User bytes that a flush forced into the log.
     pub landed: Cell<u64>,
     /// Read from the disks because something was written.
@@ -226,6 +239,7 @@ impl Vdisk {
             sweep: RefCell::default(),
             rise: RefCell::default(),
             order: RefCell::default(),
+            tiering: RefCell::default(),
             counters: VdiskCounters::default(),
         })
     }

@@ -119,8 +119,7 @@ impl Vdisk {
             if held.is_err() || !self.store.map.borrow().runs(table, stripes.clone()).is_scattered() {
                 continue;
             }
-            let mapped: Vec<u64> =
-                self.store.map.borrow().tables[&table].mapped_in(stripes).map(|(stripe, _)| stripe).collect();
+            let mapped: Vec<u64> = self.store.map.borrow().in_base(table, stripes).map(|(stripe, _)| stripe).collect();
             let cost = mapped.len() as u64 * self.layout().data_len().0;
             if self.order.borrow().credit < cost && !mutant::active(Mutant::OrderCostsAnything) {
                 self.set_seen(number, false);
@@ -164,13 +163,14 @@ impl Vdisk {
     /// Counts a stripe that was committed; its range is due for a look, unless it was moved just for its place.
     pub(super) fn count_committed(&self, table: TableNo, stripe: u64, sealed: &Sealed) {
         let counters = &self.counters;
-        let counter = match (sealed.ordered, sealed.merged) {
-            (true, _) => &counters.ordered,
-            (false, true) => &counters.merged,
-            (false, false) => &counters.whole,
-        };
         let len = self.layout().data_len().0;
-        add(counter, len);
+        match (sealed.ordered, sealed.merged) {
+            // It was counted with what moves between tiers.
+            _ if sealed.relocated => {}
+            (true, _) => add(&counters.ordered, len),
+            (false, true) => add(&counters.merged, len),
+            (false, false) => add(&counters.whole, len),
+        }
         let order = &mut *self.order.borrow_mut();
         match sealed.ordered {
             true => order.credit = order.credit.saturating_sub(len),

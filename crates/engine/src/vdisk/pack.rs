@@ -30,7 +30,7 @@ use crate::segment::taken::Taken;
 use crate::store::budget::Budget;
 use crate::store::execute::Target;
 use crate::store::join;
-use crate::stripe::buffer::{Sealed, StripeBuffer};
+use crate::stripe::buffer::{Home, Sealed, StripeBuffer};
 use crate::stripe::table::Place;
 use crate::units::{DiskNo, Nanos, TableNo};
 use alloc::collections::BTreeSet;
@@ -288,7 +288,7 @@ impl Vdisk {
             }
             let mut stripes = self.stripes.borrow_mut();
             let gathering = stripes.get_mut(&stripe).expect("it gathers");
-            let part = Rc::new(gathering.filling.take().expect("it gathers").close(retires));
+            let part = Rc::new(gathering.filling.take().expect("it gathers").close(retires, self.base()));
             gathering.in_flight = Some(part.clone());
             drop(stripes);
             self.store.in_flight_changed(part.charged() as i64);
@@ -311,7 +311,8 @@ impl Vdisk {
         }
         let rest = vec![0; layout.data_len().as_usize() - index as usize * UNIT as usize];
         buffer.fill(index as usize * UNIT as usize, &rest);
-        let sealed = Rc::new(buffer.seal(retires));
+        let home = Home { table: self.packs_table(), layout };
+        let sealed = Rc::new(buffer.seal(retires, home));
         Some(Parcel { number, sealed, parts, runs, retires })
     }
 

@@ -151,6 +151,8 @@ impl Vdisk {
                     None => into[first..first + len].fill(0),
                     Some((target, at)) => {
                         let first = range.start + first;
+                        let is_fast = self.store.map.borrow().is_fast(target.place);
+                        add(&self.counters.read_fast, len as u64 * is_fast as u64);
                         sources.push(Source { piece: nth, range: first..first + len, target, at });
                     }
                 }
@@ -401,8 +403,8 @@ fn fine_source(map: &Map, fine: &Fine, at: u64, end: &mut u64) -> Option<(Target
 }
 
 fn target_at(map: &Map, place: Place, (table, stripe): (TableNo, u64)) -> Target {
-    let layout = map.tables[&table].record.layout;
     let record = map.segments.get(&place.segment).map(|segment| &segment.record);
+    let layout = record.map_or_else(|| map.tables[&table].record.layout, |record| record.layout);
     let slabs = record.map_or_else(|| Rc::new([]) as Rc<[_]>, |record| record.slabs.clone());
     let owners = record.is_some_and(|record| record.owners);
     let may_lack = record.map_or(0, |record| map.may_lack(record));

@@ -20,7 +20,7 @@ use crate::store::execute::Target;
 use crate::store::freeze::frozen;
 use crate::store::limbo::{Fresh, StripeOf};
 use crate::store::{join, lost};
-use crate::stripe::buffer::{Sealed, StripeBuffer};
+use crate::stripe::buffer::{Home, Sealed, StripeBuffer};
 use crate::stripe::table::Place;
 use crate::units::{ByteCount, Nanos, TableNo, VirtualOffset};
 use alloc::boxed::Box;
@@ -234,7 +234,8 @@ impl Vdisk {
         let leaves = |buffer: &mut StripeBuffer| buffer.is_whole() && !buffer.is_blank();
         let none_flies = gathering.in_flight.is_none();
         let Some(buffer) = gathering.filling.take_if(|buffer| none_flies && leaves(buffer)) else { return };
-        let sealed = Rc::new(buffer.seal(self.store.log.seq()));
+        let home = self.home_of(&buffer);
+        let sealed = Rc::new(buffer.seal(self.store.log.seq(), home));
         self.store.in_flight_changed(sealed.charged() as i64);
         let landed = sealed.landed_from().is_some();
         gathering.in_flight = Some(sealed);
@@ -335,24 +336,39 @@ impl Vdisk {
     }
 
     async fn write_stripes(self: &Rc<Self>, run: &[u64], room: Room) -> Result<()> {
-        let (layout, table) = (self.layout(), self.table());
-        let log_len = run.len() as u64 * (64 + layout.stripe_sums() as u64 * 4);
+        let sums = self.most_sums();
+        let log_len = run.len() as u64 * (64 + sums as u64 * 4);
         self.reserve_for(log_len, room).await?;
-        let mut rest = run;
         let mut written = Ok(());
-        while !rest.is_empty() && written.is_ok() {
-            written = match self.take_stripes(table, rest.len() as u32).await {
-                Ok((place, count)) => {
-                    let (now, later) = rest.split_at(count as usize);
-                    rest = later;
-                    let _turn = self.store.await_turn(place, count, room, || self.is_flushed()).await;
-                    self.write_part(place, now).await
-                }
-                Err(error) => Err(error),
-            };
+        for (home, stripes) in self.by_home(run) {
+            let fast = |stripe: &u64| Some((*stripe, self.in_flight(*stripe)?));
+            let fast: Vec<_> =
+                if home.table == self.table() { Vec::new() } else { stripes.iter().filter_map(fast).collect() };
+            written = self.write_home(home, &stripes, room).await;
+            let sent = if written.is_err() { self.send_to_base(home, &fast) } else { Vec::new() };
+            if !sent.is_empty() {
+                written = self.write_home(self.base(), &sent, room).await;
+            }
+            if written.is_err() {
+                break;
+            }
         }
         self.store.log.unreserve(log_len);
         written
+    }
+
+    /// Writes stripes to places of one table, which they have claims to. Those that are not in flight any more were
+    /// written by an earlier attempt.
+    async fn write_home(self: &Rc<Self>, home: Home, stripes: &[u64], room: Room) -> Result<()> {
+        let mut rest = stripes;
+        while !rest.is_empty() {
+            let (place, count) = self.take_stripes(home.table, rest.len() as u32).await?;
+            let (now, later) = rest.split_at(count as usize);
+            rest = later;
+            let _turn = self.store.await_turn(place, count, room, || self.is_flushed()).await;
+            self.write_part(place, now).await?;
+        }
+        Ok(())
     }
 
     /// Waits for room in the log. Whoever empties the log is told, and does not wait for these stripes.
@@ -384,13 +400,13 @@ impl Vdisk {
 
     /// Writes stripes to consecutive places from `place` on, and commits them.
     async fn write_part(self: &Rc<Self>, place: Place, stripes: &[u64]) -> Result<()> {
-        let layout = self.layout();
         let sealed: Vec<Rc<Sealed>> = stripes.iter().filter_map(|stripe| self.in_flight(*stripe)).collect();
         assert_eq!(sealed.len(), stripes.len(), "a queued stripe is in flight until it is committed");
         let Some(target) = Target::new(&self.store, place) else {
             self.store.map.borrow_mut().end_write(place, stripes.len() as u32);
             return Err(lost(format!("segment {} is gone", place.segment)));
         };
+        let layout = target.layout;
         let written = join((0..layout.slots()).map(|slot| self.write_slot(&target, slot, &sealed))).await;
         let missed = written.iter().enumerate().fold(0, |set, (slot, written)| set | (!*written as u128) << slot);
         let missing = missed.count_ones() as usize;
@@ -429,8 +445,9 @@ impl Vdisk {
     /// Gives back places that nothing was committed to. Whose they were claim others.
     fn give_up(&self, place: Place, count: u32) {
         let mut map = self.store.map.borrow_mut();
-        let table = self.table_of(&map);
-        map.reclaim(table, count);
+        if let Some(owner) = map.segments.get(&place.segment).map(|segment| segment.record.owner) {
+            map.reclaim(owner, count);
+        }
         map.end_write(place, count);
         drop(map);
         for nth in 0..count {
@@ -441,8 +458,11 @@ impl Vdisk {
 
     /// Disks failed under a write. Where other disks can take it, they do.
     async fn write_elsewhere(self: &Rc<Self>, place: Place, stripes: &[u64], missing: usize) -> Result<()> {
-        let table = self.table();
         let mut records = Vec::new();
+        let Some(table) = self.store.map.borrow().segments.get(&place.segment).map(|found| found.record.owner) else {
+            return Err(lost(format!("segment {} is gone", place.segment)));
+        };
+        let layout = self.store.map.borrow().tables[&table].record.layout;
         let healthy = {
             let mut map = self.store.map.borrow_mut();
             let better = map.tables[&table].segments.iter().any(|id| {
@@ -457,11 +477,7 @@ impl Vdisk {
         };
         self.store.append_all(records);
         if !healthy {
-            return Err(lost(format!(
-                "{missing} disks of a stripe failed, {} survives {}",
-                self.layout(),
-                self.layout().failures()
-            )));
+            return Err(lost(format!("{missing} disks of a stripe failed, {} survives {}", layout, layout.failures())));
         }
         let mut rest = stripes;
         while !rest.is_empty() {
@@ -479,7 +495,7 @@ impl Vdisk {
         let mut slices = Vec::new();
         for (nth, sealed) in sealed.iter().enumerate() {
             let column = target.layout.column(target.place.index + nth as u32, slot);
-            slices.extend_from_slice(sealed.strip(column));
+            slices.extend(sealed.strip(column));
         }
         let written = self.store.disk_write(at.disk, self.store.slab_offset(at, block), slices).await.is_ok();
         if written {
@@ -508,6 +524,7 @@ impl Vdisk {
         let in_limbo = self.store.limbo.committed(fresh, sealed);
         // The record retires them all.
         [landed, kept, in_limbo].into_iter().for_each(|seq| self.store.relist(self.id, stripe, seq, None));
+        self.note_tier(stripe, sealed);
         self.count_committed(table, stripe, sealed);
         self.is_down(stripe, sealed);
     }
@@ -536,8 +553,7 @@ impl Vdisk {
         self.failed.borrow_mut().get_or_insert(error);
         for stripe in run {
             if let Some(sealed) = self.in_flight(*stripe) {
-                let table = self.table();
-                self.store.map.borrow_mut().unclaim(table);
+                self.store.map.borrow_mut().unclaim(sealed.home().table);
                 self.abandoned.borrow_mut().insert(*stripe);
                 if sealed.landed_from().is_some() {
                     self.store.traffic.budgets.kept.add(sealed.memory() as u64);

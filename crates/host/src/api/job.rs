@@ -20,6 +20,8 @@ pub enum JobKind {
     Evacuate,
     /// Brings the data of a virtual disk into the layout that it is to have.
     Reshape,
+    /// Brings what is sought out most of a virtual disk to its fast tier.
+    Optimize,
 }
 
 /// How a job is.
@@ -151,6 +153,7 @@ impl fmt::Display for JobKind {
             JobKind::Rebalance => "rebalance",
             JobKind::Evacuate => "evacuate",
             JobKind::Reshape => "reshape",
+            JobKind::Optimize => "optimize",
         })
     }
 }

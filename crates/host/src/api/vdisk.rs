@@ -5,6 +5,7 @@ use super::name::VdiskName;
 use super::pool::Health;
 use super::share::FineShare;
 use super::size::typed;
+use super::tier::TierInfo;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -21,6 +22,8 @@ pub enum ResiliencyKind {
     Mirror,
     /// Parity columns.
     Parity,
+    /// Copies first, parity columns later: a fast tier of mirrored stripes in front of parity, on the same disks.
+    MirrorParity,
 }
 
 /// What protects the data.
@@ -100,6 +103,15 @@ pub struct VdiskCounters {
     /// Bytes in whole stripes that were moved beside their neighbours, so that reads in order need no seeks.
     #[serde(default)]
     pub ordered_bytes: u64,
+    /// Bytes in stripes that were brought to the fast tier because they were sought out, or pinned.
+    #[serde(default)]
+    pub promoted_bytes: u64,
+    /// Bytes in stripes that were moved out of the fast tier.
+    #[serde(default)]
+    pub demoted_bytes: u64,
+    /// Bytes read by clients that lay in the fast tier.
+    #[serde(default)]
+    pub fast_read_bytes: u64,
 }
 
 /// What packed stripes, in the write-back cache where there is one, were good for over a span.
@@ -176,6 +188,9 @@ pub struct VdiskInfo {
     /// Whether the pool chooses that (`write-cache=auto`), and chooses anew when its disks change.
     #[serde(default)]
     pub write_cache_auto: bool,
+    /// Its fast tier, if it has one, or had one that still holds something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<TierInfo>,
     /// The share of its raw bytes that is data, 0 to 1, by its layout.
     pub efficiency: f64,
     /// How well it is.

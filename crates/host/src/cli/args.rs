@@ -156,7 +156,7 @@ pub enum Command {
         after_help = "Examples:\n  weft explain tank/media write 0 1MiB\n  weft explain tank/media read 3GiB 64KiB"
     )]
     Explain(Explain),
-    /// Say what a fast tier would be good for
+    /// Say what a fast tier would be good for, pin to it, put it right
     #[command(subcommand)]
     Tier(Tier),
     /// Say what disks would give before they are bought: layouts compared

@@ -178,6 +178,9 @@ fn combine(one: VdiskCounters, other: VdiskCounters, with: impl Fn(u64, u64) -> 
         destaged_bytes: with(one.destaged_bytes, other.destaged_bytes),
         destaged_stripes: with(one.destaged_stripes, other.destaged_stripes),
         ordered_bytes: with(one.ordered_bytes, other.ordered_bytes),
+        promoted_bytes: with(one.promoted_bytes, other.promoted_bytes),
+        demoted_bytes: with(one.demoted_bytes, other.demoted_bytes),
+        fast_read_bytes: with(one.fast_read_bytes, other.fast_read_bytes),
     }
 }
 

@@ -27,6 +27,9 @@ pub const MOUNT: Tool = Tool { name: "mount", package: "mount" };
 /// Unmounts.
 pub const UMOUNT: Tool = Tool { name: "umount", package: "mount" };
 
+/// Says where a file lies on its device.
+pub const FILEFRAG: Tool = Tool { name: "filefrag", package: "e2fsprogs" };
+
 impl Tool {
     /// Whether it is installed.
     ///

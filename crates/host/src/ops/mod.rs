@@ -50,7 +50,7 @@ use serde_json::Value;
 use settings::{DiskSet, PoolSet};
 use std::path::{Path, PathBuf};
 use text::Text;
-use tier::TierReport;
+use tier::{TierOptimize, TierPin, TierReport};
 use utoipa::openapi::path::{Parameter, ParameterIn};
 use utoipa::openapi::schema::{ArrayBuilder, Ref, Schema};
 use utoipa::openapi::{HttpMethod, RefOr};
@@ -103,6 +103,8 @@ operations! {
     VdiskClear: "vdisk_clear" Post "/vdisks/{pool}/{vdisk}/clear" (vdisk) Body => Change;
     Explain: "explain" Get "/vdisks/{pool}/{vdisk}/explain" (vdisk) Query => Explanation;
     TierReport: "tier_report" Get "/vdisks/{pool}/{vdisk}/tier" (vdisk) Nothing => TierCurve;
+    TierPin: "tier_pin" Post "/vdisks/{pool}/{vdisk}/tier/pin" (vdisk) Body => Change;
+    TierOptimize: "tier_optimize" Post "/vdisks/{pool}/{vdisk}/tier/optimize" (vdisk) Body => Change;
 
     ExportList: "export_list" Get "/exports" () Nothing => [ExportInfo];
     ExportShow: "export_show" Get "/exports/{pool}/{vdisk}" (vdisk) Nothing => Offered;

@@ -6,6 +6,7 @@ use crate::api::export::{Address, Network, SocketMode, SocketOwner};
 use crate::api::job::job_name;
 use crate::api::name::VdiskName;
 use crate::api::size::{self, Size};
+use crate::api::tier::{Piece, TierSpec};
 use crate::api::validate;
 use crate::ops::settings::{DiskSet, PoolSet};
 use crate::ops::vdisk_set::Setting;
@@ -58,6 +59,14 @@ pub(crate) fn fixed_size(text: &str) -> Read<Size> {
 }
 
 pub(crate) fn write_cache(text: &str) -> Read<WriteCache> {
+    text.parse()
+}
+
+pub(crate) fn tier(text: &str) -> Read<TierSpec> {
+    text.parse()
+}
+
+pub(crate) fn piece(text: &str) -> Read<Piece> {
     text.parse()
 }
 

@@ -7,6 +7,7 @@ use crate::api::cache::WriteCache;
 use crate::api::error::{Answer, ApiError, BadValue, Kind};
 use crate::api::name::VdiskName;
 use crate::api::size::Size;
+use crate::api::tier::{TierMedia, TierSpec};
 use crate::api::validate;
 use crate::api::vdisk::{Operation, Provisioning, Resiliency, ResiliencyKind};
 use clap::{Args, Subcommand};
@@ -16,13 +17,31 @@ use std::str::FromStr;
 use utoipa::{IntoParams, ToSchema};
 use weft_engine::units::ByteCount;
 
+/// A tier of which nothing is said.
+const ANY: TierSpec = TierSpec {
+    media: TierMedia::Any,
+    size: None,
+    resiliency: None,
+    copies: None,
+    failures: None,
+    columns: None,
+    interleave: None,
+};
+/// A fast tier, and one below it, to type where others were not understood.
+const EXAMPLE: (TierSpec, TierSpec) = (
+    TierSpec { media: TierMedia::Ssd, size: Some(ByteCount::gib(50)), ..ANY },
+    TierSpec { media: TierMedia::Hdd, ..ANY },
+);
+
 /// `weft vdisk`.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Vdisk {
     /// Make a virtual disk
     #[command(after_help = "Examples:\n  weft vdisk create tank/media --size 20GiB\n  \
         weft vdisk create tank/media --size 90% --resiliency parity --failures 2 --columns 6\n  \
-        weft vdisk create tank/vm --size 100GiB --resiliency mirror --copies 2 --fixed\n\n\
+        weft vdisk create tank/vm --size 100GiB --resiliency mirror --copies 2 --fixed\n  \
+        weft vdisk create tank/vm --size 4TiB --tier ssd,size=50GiB,resiliency=mirror,columns=2 --tier hdd,resiliency=parity,columns=7\n  \
+        weft vdisk create tank/vm --size 4TiB --resiliency mirror-parity\n\n\
         Unless said: simple on 1 disk, mirror on 2, parity on 3 to 7, parity that survives 2 failures from 8 on.")]
     Create(VdiskCreate),
     /// List the virtual disks
@@ -39,10 +58,13 @@ pub enum Vdisk {
     Rename(VdiskRename),
     /// Change what a virtual disk does, while it is used
     #[command(after_help = "Examples:\n  weft vdisk set tank/vm write-cache=8GiB write-cache-disks=s1,s2\n  \
-        weft vdisk set tank/vm write-cache=0\n  weft vdisk set tank/media fine-share=5%\n\n\
+        weft vdisk set tank/vm write-cache=0\n  weft vdisk set tank/media fine-share=5%\n  \
+        weft vdisk set tank/vm tier=ssd,size=50GiB\n  weft vdisk set tank/vm tier=0\n\n\
         write-cache is how much of what small writes bring may rest on solid-state disks first; 0 empties it and lets \
         go of them.\n\
-        fine-share is how much of it may lie in packed stripes on its own disks instead; 0 has small writes merged.")]
+        fine-share is how much of it may lie in packed stripes on its own disks instead; 0 has small writes merged.\n\
+        tier is its fast tier: what is written whole goes there first, and what is sought out most comes to lie there; \
+        0 moves all of it back.")]
     Set(VdiskSetTyped),
     /// Give a virtual disk another layout, while it is used
     #[command(after_help = "Examples:\n  weft vdisk change tank/media --columns 6 --dry-run\n  \
@@ -138,6 +160,11 @@ pub struct VdiskCreate {
     #[arg(long, value_name = "D,D,...", value_delimiter = ',', requires = "write_cache")]
     #[serde(default)]
     pub write_cache_disks: Vec<String>,
+    /// A tier, given twice: the fast one with its size, then the one below: ssd,size=50GiB,resiliency=mirror,columns=2
+    #[arg(long, value_name = "TIER", value_parser = values::tier)]
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub tier: Vec<TierSpec>,
     /// The sector clients see: 512 or 4096 [default: 512]
     #[arg(long, value_name = "BYTES", value_parser = values::sector)]
     #[serde(default)]
@@ -352,14 +379,58 @@ impl VdiskCreate {
             provisioning: Provisioning::Thin,
             write_cache: None,
             write_cache_disks: Vec::new(),
+            tier: Vec::new(),
             sector: None,
             disks: Vec::new(),
             changing: Changing::default(),
         }
     }
 
+    /// What is asked for below the fast tier, and that one, if there is to be one.
+    pub fn apart(&self) -> Answer<(VdiskCreate, Option<(TierSpec, TierMedia)>)> {
+        if self.resiliency == Some(ResiliencyKind::MirrorParity) {
+            if !self.tier.is_empty() {
+                let instead = VdiskCreate { resiliency: Some(ResiliencyKind::MirrorParity), ..self.plain() };
+                return Err(
+                    self.wrong("mirror-parity is a mirror in front of parity by itself: leave --tier out", instead)
+                );
+            }
+            let below = VdiskCreate { resiliency: Some(ResiliencyKind::Parity), ..self.clone() };
+            let fast = TierSpec { resiliency: Some(ResiliencyKind::Mirror), ..ANY };
+            return Ok((below, Some((fast, TierMedia::Any))));
+        }
+        let (fast, low) = match self.tier[..] {
+            [] => return Ok((self.clone(), None)),
+            [fast @ TierSpec { size: Some(_), .. }, low @ TierSpec { size: None, .. }]
+            | [low @ TierSpec { size: None, .. }, fast @ TierSpec { size: Some(_), .. }] => (fast, low),
+            _ => {
+                let message = "--tier is given twice: the fast one with its size, and the one below without";
+                return Err(self.wrong(message, VdiskCreate { tier: vec![EXAMPLE.0, EXAMPLE.1], ..self.plain() }));
+            }
+        };
+        let beside = self.resiliency.is_some() || self.columns.is_some() || self.copies.is_some();
+        if beside || self.failures.is_some() || self.interleave.is_some() || fast.interleave.is_some() {
+            let message = "with --tier each tier says its own resiliency and columns, and the lower one its interleave; \
+                           the fast one has as many bytes in each stripe";
+            return Err(self.wrong(message, VdiskCreate { tier: vec![EXAMPLE.0, EXAMPLE.1], ..self.plain() }));
+        }
+        let below = VdiskCreate {
+            tier: Vec::new(),
+            resiliency: low.resiliency,
+            copies: low.copies,
+            failures: low.failures,
+            columns: low.columns,
+            interleave: low.interleave.map(Size::Bytes),
+            ..self.clone()
+        };
+        Ok((below, Some((fast, low.media))))
+    }
+
     /// Validates all that can be validated without looking at the pool.
     pub fn validate(&self) -> Answer<()> {
+        if !self.tier.is_empty() || self.resiliency == Some(ResiliencyKind::MirrorParity) {
+            return self.apart()?.0.validate();
+        }
         let sector = self.sector.unwrap_or(512);
         validate::sector(sector)?;
         if let Size::Bytes(bytes) = self.size {
@@ -402,6 +473,10 @@ impl VdiskCreate {
     /// What is to protect the data, where that is asked for.
     pub fn resiliency_asked(&self) -> Answer<Option<Resiliency>> {
         match (self.resiliency, self.copies, self.failures) {
+            (Some(ResiliencyKind::MirrorParity), ..) => Err(self.wrong(
+                "mirror-parity is said when a virtual disk is made; one that there is gets a fast tier with `weft vdisk set`",
+                VdiskCreate { resiliency: Some(ResiliencyKind::Parity), ..self.plain() },
+            )),
             (None, None, _) => Ok(None),
             (Some(ResiliencyKind::Simple), None, None) => Ok(Some(Resiliency::Simple)),
             (Some(ResiliencyKind::Simple), ..) => Err(self.wrong(

@@ -7,6 +7,7 @@ use crate::api::cache::WriteCache;
 use crate::api::error::BadValue;
 use crate::api::name::VdiskName;
 use crate::api::share::FineShare;
+use crate::api::tier::TierChoice;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -30,6 +31,10 @@ pub struct VdiskSet {
     /// The disks that it lies on, by name; none: those that it lies on, or what suits the pool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub write_cache_disks: Vec<String>,
+    /// Its fast tier, as it is typed (`ssd,size=50GiB,columns=2`), or `0` for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub tier: Option<TierChoice>,
     /// Only say what would change.
     #[serde(default, rename = "dry_run")]
     #[schema(value_type = bool)]
@@ -42,7 +47,8 @@ pub struct VdiskSetTyped {
     /// Its name
     #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
     pub vdisk: VdiskName,
-    /// write-cache=SIZE|auto|0, write-cache-disks=D,D,..., fine-share=1%..50%|0|auto
+    /// write-cache=SIZE|auto|0, write-cache-disks=D,D,..., fine-share=1%..50%|0|auto,
+    /// tier=ssd|hdd|any,size=SIZE[,resiliency=...,copies=N,columns=N]|0
     #[arg(value_name = "KEY=VALUE", required = true, value_parser = values::vdisk_setting)]
     pub settings: Vec<Setting>,
     /// How to change it.
@@ -59,6 +65,8 @@ pub enum Setting {
     WriteCache(WriteCache),
     /// `write-cache-disks=`
     WriteCacheDisks(Vec<String>),
+    /// `tier=`
+    Tier(TierChoice),
 }
 
 verb!(VdiskSet: "vdisk set", changing);
@@ -71,6 +79,7 @@ impl VdiskSetTyped {
             Setting::FineShare(share) => VdiskSet { fine_share: Some(share), ..asked },
             Setting::WriteCache(cache) => VdiskSet { write_cache: Some(cache), ..asked },
             Setting::WriteCacheDisks(disks) => VdiskSet { write_cache_disks: disks, ..asked },
+            Setting::Tier(tier) => VdiskSet { tier: Some(tier), ..asked },
         })
     }
 }
@@ -83,6 +92,7 @@ impl VdiskSet {
             fine_share: None,
             write_cache: None,
             write_cache_disks: Vec::new(),
+            tier: None,
             changing: Changing::default(),
         }
     }
@@ -100,6 +110,7 @@ impl ToLine for VdiskSet {
             self.write_cache.map(|cache| format!("write-cache={cache}")),
             disks.map(|disks| format!("write-cache-disks={disks}")),
             self.fine_share.map(|share| format!("fine-share={share}")),
+            self.tier.map(|tier| format!("tier={tier}")),
         ];
         words.into_iter().flatten().fold(Line::new("vdisk set").word(&self.vdisk), Line::word).into()
     }
@@ -109,12 +120,17 @@ impl FromStr for Setting {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Setting, BadValue> {
-        const KEYS: [(&str, &str); 3] =
-            [("write-cache", "8GiB"), ("write-cache-disks", "s1,s2"), ("fine-share", "10%")];
+        const KEYS: [(&str, &str); 4] = [
+            ("write-cache", "8GiB"),
+            ("write-cache-disks", "s1,s2"),
+            ("fine-share", "10%"),
+            ("tier", "ssd,size=50GiB,columns=2"),
+        ];
         let (key, value) = key_and_value(text, &KEYS)?;
         let known = match key {
             "write-cache" => value.parse().map(Setting::WriteCache),
             "fine-share" => value.parse().map(Setting::FineShare),
+            "tier" => value.parse().map(Setting::Tier),
             _ => disks(value).map(Setting::WriteCacheDisks),
         };
         known.map_err(|bad| with_key(key, bad))

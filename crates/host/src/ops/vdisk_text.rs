@@ -71,6 +71,7 @@ impl Text for VdiskInfo {
             ("data", human(self.used)),
             ("on disk", human(self.footprint)),
             ("write cache", in_words(self.write_cache.as_ref(), self.write_cache_auto)),
+            ("fast tier", self.tier.as_ref().map_or("none".into(), |tier| tier.to_string())),
             ("small writes", small_writes(self)),
             ("exports", exports),
             ("read", format!("{} in {} reads", human(counters.read_bytes), counters.reads)),
@@ -81,6 +82,7 @@ impl Text for VdiskInfo {
             ("packed", packed(counters)),
             ("destaged", destaged(counters)),
             ("put in order", in_order(self)),
+            ("moved between tiers", between_tiers(counters)),
             ("reads caused by writes", human(counters.write_caused_read_bytes)),
         ])
     }
@@ -98,6 +100,16 @@ fn packed(counters: &VdiskCounters) -> String {
         human(counters.packed_read_bytes),
         share(read_percent, "reads")
     )
+}
+
+/// What was moved to the fast tier and out of it, and what was read there.
+fn between_tiers(counters: &VdiskCounters) -> String {
+    let (up, down, read) = (counters.promoted_bytes, counters.demoted_bytes, counters.fast_read_bytes);
+    let share = match counters.read_bytes {
+        0 => String::new(),
+        all => format!(" ({} of reads)", percent(read as f64 * 100.0 / all as f64)),
+    };
+    format!("{} up, {} down; {} read from the fast one{share}", human(up), human(down), human(read))
 }
 
 /// What the mover brought out of packed stripes.

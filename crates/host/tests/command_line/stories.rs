@@ -446,3 +446,74 @@ weft pool import tank --degraded --yes
 weft pool show tank
     json /read_only false
 ";
+
+pub const TIERED: &str = "
+weft vdisk set tank/media tier=ssd,size=64MiB
+    exit 4
+weft vdisk create tank/media --size 1GiB --tier ssd,size=64MiB --tier hdd
+    exit 3
+    try weft disk list --pool tank
+    says media=ssd
+weft disk add tank $D/s1 $D/s2 --create-size 512MiB --usage manual
+weft disk set tank s1 media=ssd
+weft disk set tank s2 media=ssd
+weft vdisk create tank/media --size 1GiB --tier ssd,size=64MiB --tier hdd,resiliency=parity,columns=4 --dry-run
+    says fast tier 64 MiB on s1, s2, mirror of 2, 1 column, 768KiB interleave
+weft vdisk create tank/media --size 1GiB --tier ssd,size=64MiB --tier hdd,resiliency=parity,columns=4 --write-cache 0
+    says single parity, 4 columns, 256KiB interleave
+weft vdisk show tank/media
+    says fast tier               64 MiB on s1, s2, mirror of 2, 1 column, 768KiB interleave; 0 B lie there
+weft vdisk create tank/other --size 1GiB --tier ssd,size=64MiB
+    exit 2
+    says --tier is given twice
+weft vdisk create tank/other --size 1GiB --tier ssd,size=64MiB,columns=5 --tier hdd,resiliency=parity,columns=4
+    exit 2
+    says do not divide the 768 KiB of data of a stripe
+weft vdisk create tank/other --size 1GiB --tier ssd,size=64MiB,resiliency=simple --tier hdd,resiliency=parity
+    exit 3
+    says less redundant
+weft vdisk create tank/other --size 1GiB --tier nvme,size=64MiB --tier hdd
+    exit 2
+    says begins with ssd, hdd or any
+!write tank/media 50331648
+weft vdisk show tank/media
+    json /tier/drains false
+    json /tier/disks/1 \"s2\"
+    json /tier/used 50331648
+weft tier pin tank/media --range 0,16MiB --dry-run
+    says 16 MiB of it are pinned to its fast tier of 64 MiB
+weft tier pin tank/media --range 0,16MiB
+weft tier pin tank/media --range 0,16MiB
+    json /outcome \"already-so\"
+weft vdisk show tank/media
+    json /tier/pins/0/length 16777216
+weft tier pin tank/media --range 0,1TiB
+    exit 2
+    try weft vdisk show tank/media
+weft tier pin tank/media --range 0,60MiB
+    exit 3
+    says 48 MiB at rest
+weft tier unpin tank/media --range 0,8MiB
+    says 8 MiB of it are pinned
+weft tier optimize tank/media --dry-run
+weft tier optimize tank/media --wait
+weft job list tank
+    says optimize the tiers of media
+weft explain tank/media read 0 65536
+    says fast tier, stripe
+weft vdisk change tank/media --columns 3
+    exit 3
+    try weft vdisk set tank/media tier=0
+!restart
+weft vdisk show tank/media
+    json /tier/pins/0/offset 8388608
+weft vdisk set tank/media tier=ssd,size=128MiB
+    says fast tier 64 MiB on s1, s2, mirror of 2, 1 column, 768KiB interleave -> 128 MiB on s1, s2
+weft vdisk set tank/media tier=0
+    says that lie there are moved below
+weft tier pin tank/media --range 0,1MiB
+    exit 3
+    try weft vdisk set tank/media tier=ssd,size=8GiB
+weft vdisk create tank/both --size 256MiB --resiliency mirror-parity --dry-run
+    says fast tier 32.25 MiB on all disks, mirror of 2
+";

@@ -18,6 +18,10 @@ pub const STATES: &[(&str, &[&str])] = &[
         "a virtual disk of fine stripes",
         &[FOUR, "vdisk create p/s --size 4608 --resiliency simple --columns 1 --interleave 4KiB"],
     ),
+    (
+        "a virtual disk with a fast tier",
+        &[FOUR, PARITY, FIXED, "vdisk set p/v tier=any,size=2MiB", "!write p/v 4194304", "tier pin p/v --range 0,1MiB"],
+    ),
     ("an offered virtual disk", &[FOUR, PARITY, FIXED, "export add p/v --nbd unix:$O/s"]),
     ("for reading only", &[FOUR, PARITY, FIXED, "pool export p", "pool import p --read-only"]),
     (

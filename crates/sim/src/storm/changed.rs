@@ -1,9 +1,9 @@
 //! Virtual disks that get other layouts while clients work; the jobs that bring their data there are paused, ended and
 //! asked for again. None of it may cost a byte, nor any redundancy.
 
-use super::cached;
 use super::clients::Shared;
 use super::scene::Beside;
+use super::{cached, tiered};
 use crate::rng::Rng;
 use crate::world::SimWorld;
 use std::rc::Rc;
@@ -25,6 +25,9 @@ pub(super) fn start(
 ) {
     if beside.cached {
         cached::start(world, pool, shared, name, rng);
+    }
+    if beside.tiered {
+        tiered::start(world, pool, shared, name, rng);
     }
     if beside.changed {
         change_layouts(world, pool, shared, name, rng);

@@ -17,6 +17,7 @@ mod outage;
 mod redundancy;
 mod scene;
 mod split;
+mod tiered;
 mod upkeep;
 
 use crate::world::{Scheduling, SimWorld};
@@ -54,6 +55,8 @@ pub enum Profile {
     Tiny,
     /// One of the others, of a virtual disk whose write-back cache comes, changes and goes; see [`cached`].
     Cached,
+    /// One of the others, of a virtual disk whose fast tier comes, changes and goes; see [`tiered`].
+    Tiered,
     /// One of the others, of a virtual disk that gets other layouts, and a write-back cache now and then; see
     /// [`changed`].
     Changed,
@@ -62,7 +65,7 @@ pub enum Profile {
 }
 
 /// Every profile.
-pub const ALL: [Profile; 14] = [
+pub const ALL: [Profile; 15] = [
     Profile::Classic,
     Profile::Damage,
     Profile::Outage,
@@ -75,6 +78,7 @@ pub const ALL: [Profile; 14] = [
     Profile::Torn,
     Profile::Tiny,
     Profile::Cached,
+    Profile::Tiered,
     Profile::Changed,
     Profile::Protected,
 ];
@@ -128,8 +132,16 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
             }
             WITH_CHANGES[(seed % WITH_CHANGES.len() as u64) as usize]
         }
+        Profile::Tiered => {
+            scene.fixed = false;
+            scene.beside = Beside { tiered: true, cached: rng.fork("cached").chance(0.2), changed: false };
+            if rng.fork("tiny").chance(0.25) {
+                scene.shrink(&mut rng);
+            }
+            WITH_CHANGES[(seed % WITH_CHANGES.len() as u64) as usize]
+        }
         Profile::Changed => {
-            scene.beside = Beside { changed: true, cached: rng.fork("cached").chance(0.2) };
+            scene.beside = Beside { changed: true, cached: rng.fork("cached").chance(0.2), tiered: false };
             if rng.fork("tiny").chance(0.25) {
                 scene.shrink(&mut rng);
             }
@@ -152,7 +164,7 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
         Profile::Torn => outage::run(&world, rng, scene, Kind::Torn),
         Profile::Split => split::run(&world, rng, scene),
         Profile::Many => many::run(&world, rng, scene),
-        Profile::Tiny | Profile::Cached | Profile::Changed | Profile::Protected => {
+        Profile::Tiny | Profile::Cached | Profile::Tiered | Profile::Changed | Profile::Protected => {
             unreachable!("another one was chosen")
         }
     }
@@ -207,6 +219,7 @@ impl Profile {
             Profile::Torn => "torn",
             Profile::Tiny => "tiny",
             Profile::Cached => "cached",
+            Profile::Tiered => "tiered",
             Profile::Changed => "changed",
             Profile::Protected => "protected",
         }

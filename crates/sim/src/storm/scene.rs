@@ -14,6 +14,8 @@ pub(super) struct Beside {
     pub(super) cached: bool,
     /// It gets other layouts.
     pub(super) changed: bool,
+    /// A fast tier comes, changes and goes.
+    pub(super) tiered: bool,
 }
 
 /// The scene of one storm, all of it from the seed.

@@ -90,6 +90,7 @@ fn a_pool_that_contradicts_itself_does_not_open() {
             tables,
             fine_share: None,
             cache: None,
+            tier: None,
             cache_choice: CacheChoice::Auto,
         })
     };

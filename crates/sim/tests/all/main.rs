@@ -35,5 +35,6 @@ mod storm;
 mod story;
 mod streams;
 mod tables;
+mod tiers;
 mod tree;
 mod upkeep;

@@ -65,6 +65,23 @@ pub(crate) struct CacheBody {
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
+pub(crate) struct TierBody {
+    pub(crate) size: u64,
+    pub(crate) disks: u64,
+    pub(crate) layout: LayoutBody,
+    pub(crate) pins: u32,
+    pub(crate) pad_0: u32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct PinBody {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
 pub(crate) struct LayoutBody {
     pub(crate) resiliency: u8,
     pub(crate) copies: u8,

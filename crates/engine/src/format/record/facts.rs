@@ -183,6 +183,22 @@ pub struct VdiskRecord {
     pub cache: Option<CacheRecord>,
     /// Who says what that is, also where there is none.
     pub cache_choice: CacheChoice,
+    /// Its fast tier.
+    pub tier: Option<TierRecord>,
+}
+
+/// The fast tier of a virtual disk: places for some of its stripes, with a layout and on disks of their own choice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TierRecord {
+    /// The most bytes of data that may lie in it.
+    pub size: ByteCount,
+    /// The layout of the stripes that lie there; as many bytes of data each as in the table.
+    pub layout: Layout,
+    /// The disks that it may lie on, one bit each; 0: every disk that takes data by itself.
+    pub disks: u64,
+    /// Bytes of the virtual disk that are to lie there whatever their heat, in order, apart; at most
+    /// [`crate::limits::PINS_MAX`].
+    pub pins: Vec<Range<u64>>,
 }
 
 /// Who says what write-back cache a virtual disk has.
@@ -217,6 +233,8 @@ pub struct TableRecord {
     pub disks: u64,
     /// The table whose units its stripes hold, where they are packed stripes.
     pub packs: Option<TableNo>,
+    /// The table whose stripes lie in its segments, where it is a fast tier: it maps nothing itself.
+    pub tier: Option<TableNo>,
 }
 
 /// One slab of one disk.
@@ -324,6 +342,8 @@ pub enum JobKind {
     },
     /// What lies in older tables of a virtual disk comes into its newest one, which has another layout.
     Reshape(VdiskNo),
+    /// What is sought out most of a virtual disk comes to its fast tier, and what is not leaves it.
+    Optimize(VdiskNo),
 }
 
 /// How far a job is.

@@ -33,6 +33,7 @@ pub(super) fn encode_job(job: &JobRecord) -> JobBody {
         JobKind::Evacuate { disk, to, forget } => (3, disk, to, forget),
         // The lower half of the number, and the upper one.
         JobKind::Reshape(VdiskNo(no)) => (4, DiskNo(no as u16), Some(DiskNo((no >> 16) as u16)), false),
+        JobKind::Optimize(VdiskNo(no)) => (5, DiskNo(no as u16), Some(DiskNo((no >> 16) as u16)), false),
     };
     JobBody {
         id: job.id.0,
@@ -63,6 +64,7 @@ pub(super) fn decode_job(body: &[u8]) -> Result<JobRecord> {
             forget: job.forget != 0,
         },
         4 => JobKind::Reshape(VdiskNo(u32::from(job.to) << 16 | u32::from(job.disk))),
+        5 => JobKind::Optimize(VdiskNo(u32::from(job.to) << 16 | u32::from(job.disk))),
         other => return fail!(Corrupt, "jobs of kind {other} are not known"),
     };
     let state = match job.state {

@@ -38,13 +38,18 @@ use parts::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
+/// Bytes of the record of a virtual disk.
+pub fn len_of_vdisk(vdisk: &VdiskRecord) -> usize {
+    (HEAD + parts::vdisk_len(vdisk)).next_multiple_of(8)
+}
+
 impl Record<'_> {
     /// Bytes of the encoded record.
     pub fn encoded_len(&self) -> usize {
         let body = match self {
             Record::Pool(_) => size_of::<PoolBody>(),
             Record::Disk(_) => size_of::<DiskBody>(),
-            Record::Vdisk(vdisk) => size_of::<VdiskBody>() + vdisk.cache.map_or(0, |_| size_of::<CacheBody>()),
+            Record::Vdisk(vdisk) => parts::vdisk_len(vdisk),
             Record::VdiskDrop(_)
             | Record::TableDrop(_)
             | Record::SegmentDrop(_)
@@ -145,8 +150,10 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
         kind::VDISK_DROP => Record::VdiskDrop(VdiskNo(take::<DropBody>(body)?.0.id)),
         kind::TABLE => {
             let (table, _) = take::<TableBody>(body)?;
-            let (layout, packs) = (decode_layout(table.layout)?, table.packs.checked_sub(1).map(TableNo));
-            Record::Table(TableRecord { id: TableNo(table.id), layout, disks: table.disks, packs })
+            let (layout, of) = (decode_layout(table.layout)?, (table.packs & !TABLE_IS_TIER).checked_sub(1));
+            let (packs, tier) = if table.packs & TABLE_IS_TIER == 0 { (of, None) } else { (None, of) };
+            let (packs, tier) = (packs.map(TableNo), tier.map(TableNo));
+            Record::Table(TableRecord { id: TableNo(table.id), layout, disks: table.disks, packs, tier })
         }
         kind::TABLE_DROP => Record::TableDrop(TableNo(take::<DropBody>(body)?.0.id)),
         kind::SEGMENT => Record::Segment(decode_segment(body)?),
@@ -280,7 +287,8 @@ fn decode_event(body: &[u8]) -> Result<EventRecord> {
 }
 
 fn encode_table(table: &TableRecord) -> TableBody {
-    let packs = table.packs.map_or(0, |packs| packs.next().0);
+    let tier = table.tier.map(|of| of.next().0 | TABLE_IS_TIER);
+    let packs = tier.or(table.packs.map(|of| of.next().0)).unwrap_or(0);
     TableBody { id: table.id.0, layout: encode_layout(table.layout), packs, disks: table.disks }
 }
 
@@ -325,6 +333,9 @@ fn encode_segment(segment: &SegmentRecord, out: &mut Vec<u8>) {
         out.extend_from_slice(SlabBody { disk: at.disk.0, pad_0: 0, slab: at.slab }.as_bytes());
     }
 }
+
+/// The bit of `packs` that says that a table is the fast tier of another one, and has no packed stripes of it.
+pub const TABLE_IS_TIER: u32 = 1 << 31;
 
 /// The flag of segments whose sheets have the mark of each stripe's owner.
 pub const SEGMENT_OWNERS: u16 = 1;
@@ -429,6 +440,7 @@ mod tests {
                 tables: vec![TableNo(9), TableNo(8)],
                 fine_share: Some(25),
                 cache: None,
+                tier: None,
                 cache_choice: CacheChoice::Typed,
             }),
             Record::Vdisk(VdiskRecord {
@@ -443,7 +455,8 @@ mod tests {
                 cache_choice: CacheChoice::Auto,
             }),
             Record::VdiskDrop(VdiskNo(1)),
-            Record::Table(TableRecord { id: TableNo(9), layout, disks: 0b1011, packs: Some(TableNo(7)) }),
+            Record::Table(TableRecord { id: TableNo(9), layout, disks: 0b1011, packs: Some(TableNo(7)), tier: None }),
+            Record::Table(TableRecord { id: TableNo(10), layout, disks: 0b1100, packs: None, tier: Some(TableNo(7)) }),
             Record::TableDrop(TableNo(2)),
             Record::Segment(SegmentRecord {
                 id: SegmentNo(11),

@@ -1,7 +1,7 @@
 //! The numbers that come next, virtual disks, chunks, unmapped stripes and landings as records.
 
 use super::*;
-use crate::limits::FINE_SHARE_MAX;
+use crate::limits::{FINE_SHARE_MAX, PINS_MAX};
 use crate::units::{DiskNo, SegmentNo};
 
 pub(super) fn encode_pool(pool: &PoolRecord) -> PoolBody {
@@ -45,9 +45,37 @@ pub(super) fn encode_vdisk(vdisk: &VdiskRecord, out: &mut Vec<u8>) {
         name: name_to_bytes(&vdisk.name),
     };
     out.extend_from_slice(body.as_bytes());
-    if let Some(CacheRecord { size, layout, disks }) = vdisk.cache {
-        out.extend_from_slice(CacheBody { size: size.0, disks, layout: encode_layout(layout) }.as_bytes());
+    let no_cache = || CacheBody { size: 0, disks: 0, layout: body_without_layout() };
+    let cache = vdisk.cache.map(|cache| CacheBody {
+        size: cache.size.0,
+        disks: cache.disks,
+        layout: encode_layout(cache.layout),
+    });
+    // What follows it must be told from it.
+    if let Some(cache) = cache.or_else(|| vdisk.tier.as_ref().map(|_| no_cache())) {
+        out.extend_from_slice(cache.as_bytes());
     }
+    if let Some(tier) = &vdisk.tier {
+        let TierRecord { size, disks, layout, ref pins } = *tier;
+        let pins_len = pins.len() as u32;
+        let body = TierBody { size: size.0, disks, layout: encode_layout(layout), pins: pins_len, pad_0: 0 };
+        out.extend_from_slice(body.as_bytes());
+        for pin in pins {
+            out.extend_from_slice(PinBody { start: pin.start, end: pin.end }.as_bytes());
+        }
+    }
+}
+
+/// Bytes of the body of a virtual disk's record.
+pub(in crate::format) fn vdisk_len(vdisk: &VdiskRecord) -> usize {
+    let tier = |tier: &TierRecord| size_of::<TierBody>() + tier.pins.len() * size_of::<PinBody>();
+    let beside = vdisk.cache.is_some() || vdisk.tier.is_some();
+    size_of::<VdiskBody>() + beside as usize * size_of::<CacheBody>() + vdisk.tier.as_ref().map_or(0, tier)
+}
+
+/// The layout of nothing.
+fn body_without_layout() -> LayoutBody {
+    LayoutBody { resiliency: 0, copies: 0, columns: 0, pad_0: 0, interleave: 0 }
 }
 
 pub(super) fn decode_vdisk(body: &[u8]) -> Result<VdiskRecord> {
@@ -63,6 +91,11 @@ pub(super) fn decode_vdisk(body: &[u8]) -> Result<VdiskRecord> {
         1 => CacheChoice::Typed,
         other => return fail!(Corrupt, "somebody chose the cache of a virtual disk who is not known: {other}"),
     };
+    let (cache, rest) = decode_cache(rest)?;
+    let tier = decode_tier(rest)?;
+    if tier.as_ref().is_some_and(|tier| tier.pins.last().is_some_and(|last| last.end > vdisk.size)) {
+        return fail!(Corrupt, "bytes are pinned that virtual disk {} does not have", vdisk.id);
+    }
     Ok(VdiskRecord {
         id: VdiskNo(vdisk.id),
         name: name_from_bytes(&vdisk.name),
@@ -71,17 +104,46 @@ pub(super) fn decode_vdisk(body: &[u8]) -> Result<VdiskRecord> {
         fixed: vdisk.fixed != 0,
         tables: tables.iter().copied().map(TableNo).collect(),
         fine_share: vdisk.fine_share.checked_sub(1),
-        cache: if rest.is_empty() { None } else { Some(decode_cache(rest)?) },
+        cache,
         cache_choice,
+        tier,
     })
 }
 
-fn decode_cache(body: &[u8]) -> Result<CacheRecord> {
-    let (cache, _) = take::<CacheBody>(body)?;
+fn decode_cache(body: &[u8]) -> Result<(Option<CacheRecord>, &[u8])> {
+    if body.is_empty() {
+        return Ok((None, body));
+    }
+    let (cache, rest) = take::<CacheBody>(body)?;
+    if cache.disks == 0 && cache.size == 0 && !rest.is_empty() {
+        return Ok((None, rest));
+    }
     if cache.disks == 0 || cache.size > 1 << 62 {
         return fail!(Corrupt, "a write-back cache claims {} bytes on disks {:#b}", cache.size, cache.disks);
     }
-    Ok(CacheRecord { size: ByteCount(cache.size), layout: decode_layout(cache.layout)?, disks: cache.disks })
+    let layout = decode_layout(cache.layout)?;
+    Ok((Some(CacheRecord { size: ByteCount(cache.size), layout, disks: cache.disks }), rest))
+}
+
+fn decode_tier(body: &[u8]) -> Result<Option<TierRecord>> {
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let (tier, mut rest) = take::<TierBody>(body)?;
+    if tier.size > 1 << 62 || tier.pins as usize > PINS_MAX {
+        return fail!(Corrupt, "a fast tier claims {} bytes and {} pins", tier.size, tier.pins);
+    }
+    let (mut pins, mut last) = (Vec::new(), 0);
+    for _ in 0..tier.pins {
+        let (PinBody { start, end }, after) = take::<PinBody>(rest)?;
+        if start >= end || start < last {
+            return fail!(Corrupt, "a fast tier pins bytes {start} to {end} after {last}");
+        }
+        (rest, last) = (after, end);
+        pins.push(start..end);
+    }
+    let layout = decode_layout(tier.layout)?;
+    Ok(Some(TierRecord { size: ByteCount(tier.size), layout, disks: tier.disks, pins }))
 }
 
 pub(super) fn encode_chunk(chunk: &ChunkRecord) -> ChunkBody {

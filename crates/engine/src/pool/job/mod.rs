@@ -9,6 +9,7 @@
 //!    it becomes due meanwhile.
 //! 4. Of each kind and target there is one job at most that has not ended.
 
+mod optimize;
 pub mod rebalance;
 pub mod repair;
 mod reshape;
@@ -274,8 +275,9 @@ impl Pool {
     /// What a job does, with the names that there are.
     fn describe_job(&self, kind: JobKind) -> String {
         match kind {
-            JobKind::Reshape(vdisk) => match self.store.map.borrow().vdisks.get(&vdisk) {
-                Some(vdisk) => format!("reshape {}", vdisk.name),
+            JobKind::Reshape(vdisk) | JobKind::Optimize(vdisk) => match self.store.map.borrow().vdisks.get(&vdisk) {
+                Some(vdisk) if matches!(kind, JobKind::Reshape(_)) => format!("reshape {}", vdisk.name),
+                Some(vdisk) => format!("optimize the tiers of {}", vdisk.name),
                 None => describe(kind),
             },
             _ => describe(kind),
@@ -442,6 +444,7 @@ impl Pool {
             JobKind::Scrub => self.scrub(&ticket).await,
             JobKind::Rebalance => self.rebalance(&ticket).await,
             JobKind::Reshape(vdisk) => self.reshape(vdisk, &ticket).await,
+            JobKind::Optimize(vdisk) => self.optimize(vdisk, &ticket).await,
             JobKind::Evacuate { disk, to, forget } => self.evacuate(disk, to, forget, &ticket).await,
         };
         // What moved is needed where the newest checkpoint has it, too: without a newer one the pool could not do
@@ -540,6 +543,7 @@ pub fn describe(kind: JobKind) -> String {
         JobKind::Scrub => "scrub".into(),
         JobKind::Rebalance => "rebalance".into(),
         JobKind::Reshape(vdisk) => format!("reshape virtual disk {vdisk}"),
+        JobKind::Optimize(vdisk) => format!("optimize the tiers of virtual disk {vdisk}"),
         JobKind::Evacuate { disk, to: Some(to), .. } => format!("replace disk {disk} by disk {to}"),
         JobKind::Evacuate { disk, forget: true, .. } => format!("remove disk {disk}"),
         JobKind::Evacuate { disk, .. } => format!("evacuate disk {disk}"),
@@ -553,7 +557,8 @@ fn rank(kind: JobKind) -> u8 {
         JobKind::Evacuate { .. } => 1,
         JobKind::Rebalance => 2,
         JobKind::Reshape(_) => 3,
-        JobKind::Scrub => 4,
+        JobKind::Optimize(_) => 4,
+        JobKind::Scrub => 5,
     }
 }
 
@@ -561,7 +566,7 @@ fn rank(kind: JobKind) -> u8 {
 fn key(kind: JobKind) -> (u8, u32) {
     match kind {
         JobKind::Evacuate { disk, .. } => (rank(kind), disk.0.into()),
-        JobKind::Reshape(vdisk) => (rank(kind), vdisk.0),
+        JobKind::Reshape(vdisk) | JobKind::Optimize(vdisk) => (rank(kind), vdisk.0),
         JobKind::Repair | JobKind::Rebalance | JobKind::Scrub => (rank(kind), 0),
     }
 }

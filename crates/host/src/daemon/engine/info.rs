@@ -12,14 +12,16 @@ use crate::api::pool::{
 };
 use crate::api::power::{PowerProtection, PowerSetting, WriteCache};
 use crate::api::share::FineShare;
+use crate::api::tier::{Piece, TierInfo};
 use crate::api::vdisk::{Layout, OlderTable, Provisioning, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
-use weft_engine::format::record::{CacheChoice, CacheRecord};
+use weft_engine::format::record::{CacheChoice, CacheRecord, TierRecord};
 use weft_engine::io;
 use weft_engine::pool::{check, info};
 use weft_engine::store::budget::{self, BudgetInfo};
 use weft_engine::store::power::Power;
 use weft_engine::units::{DiskNo, Nanos};
+use weft_engine::vdisk::tier::TierFill;
 
 /// One open pool at the moment `now`.
 pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
@@ -206,6 +208,7 @@ fn vdisk(pool: &info::PoolInfo, vdisk: &info::VdiskInfo) -> VdiskInfo {
         fine_share: FineShare(vdisk.fine_share),
         packed_max: vdisk.packed_max.0,
         to_be_ordered: vdisk.to_be_ordered,
+        tier: vdisk.tier_fill.map(|fill| tier_info(pool, vdisk.tier.as_ref(), fill)),
         write_cache_auto: vdisk.cache_choice == CacheChoice::Auto,
         write_cache: vdisk.cache.map(|cache| cache_info(pool, cache, vdisk.drains)),
         efficiency: layout.efficiency(),
@@ -235,6 +238,23 @@ fn counted(counters: &info::VdiskStat) -> VdiskCounters {
         destaged_bytes: counters.destaged,
         destaged_stripes: counters.destaged_stripes,
         ordered_bytes: counters.ordered,
+        promoted_bytes: counters.promoted,
+        demoted_bytes: counters.demoted,
+        fast_read_bytes: counters.read_fast,
+    }
+}
+
+fn tier_info(pool: &info::PoolInfo, tier: Option<&TierRecord>, fill: TierFill) -> TierInfo {
+    let disks = tier.map_or(0, |tier| tier.disks);
+    let named = pool.disks.iter().filter(|disk| disks >> disk.no & 1 == 1);
+    let pins = tier.map_or(&[][..], |tier| &tier.pins);
+    TierInfo {
+        size: fill.size,
+        used: fill.used,
+        disks: named.map(|disk| disk.name.clone()).collect(),
+        layout: tier.map(|tier| Layout::from(tier.layout)),
+        drains: fill.drains,
+        pins: pins.iter().map(|pin| Piece { offset: pin.start, length: pin.end - pin.start }).collect(),
     }
 }
 

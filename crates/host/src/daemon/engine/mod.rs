@@ -52,14 +52,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use upkeep::DiskTurn;
-use vdisks::{CacheWanted, Planned};
+use vdisks::{Above, CacheWanted, Planned};
 use weft_engine::event::Event;
 use weft_engine::format::Id;
-use weft_engine::format::record::CacheRecord;
+use weft_engine::format::record::{CacheRecord, TierRecord};
 use weft_engine::heat::Curve;
 use weft_engine::pool::cache::CacheTurn;
 use weft_engine::pool::change::{ChangeAsk, ChangePlan};
 use weft_engine::pool::create::plan_pool;
+use weft_engine::pool::tier::TierAsk;
 use weft_engine::pool::{Amount, Growth, Instead, Leaving, PoolOptions, Refusal, Wanted};
 use weft_engine::store::Tuning;
 use weft_engine::units::{ByteCount, DiskNo, VirtualOffset};
@@ -340,11 +341,36 @@ impl HostEngine {
         &self,
         pool: &str,
         wanted: &Wanted,
-        cache: CacheWanted,
+        above: Above,
         run: Run,
     ) -> Answer<Result<Planned, Refusal>> {
         let wanted = wanted.clone();
-        self.ask_pool(pool, "vdisk create", move |open| vdisks::create(open, wanted, cache, run))
+        self.ask_pool(pool, "vdisk create", move |open| vdisks::create(open, wanted, above, run))
+    }
+
+    /// Changes the fast tier of a virtual disk: what it is then.
+    pub fn vdisk_set_tier(&self, vdisk: &VdiskName, ask: Option<TierAsk>, run: Run) -> Answer<Option<TierRecord>> {
+        let name = vdisk.clone();
+        self.ask_pool(&vdisk.pool, "vdisk set", move |open| vdisks::set_tier(open, name, ask, run))
+    }
+
+    /// Pins pieces of a virtual disk to its fast tier, or lets go of them: whether that changes anything, and what is
+    /// pinned then.
+    pub fn tier_pin(
+        &self,
+        vdisk: &VdiskName,
+        pieces: Vec<Range<u64>>,
+        pinned: bool,
+        run: Run,
+    ) -> Answer<(bool, TierRecord)> {
+        let name = vdisk.clone();
+        self.ask_pool(&vdisk.pool, "tier pin", move |open| vdisks::pin(open, name, pieces, pinned, run))
+    }
+
+    /// Has the tiers of a virtual disk put right now, at the moment `now`: the job.
+    pub fn tier_optimize(&self, vdisk: &VdiskName, now: u64, run: Run) -> Answer<Option<u32>> {
+        let name = vdisk.clone();
+        self.ask_pool(&vdisk.pool, "tier optimize", move |open| vdisks::optimize(open, name, now, run))
     }
 
     /// Changes the write-back cache of a virtual disk: what it is then.

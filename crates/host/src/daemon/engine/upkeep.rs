@@ -81,9 +81,10 @@ fn job_info(open: &OpenPool, pool: &str, info: &job::JobInfo) -> JobInfo {
         job::JobKind::Rebalance => (JobKind::Rebalance, None),
         job::JobKind::Evacuate { disk, .. } => (JobKind::Evacuate, Some(disk_name(disk))),
         job::JobKind::Reshape(_) => (JobKind::Reshape, None),
+        job::JobKind::Optimize(_) => (JobKind::Optimize, None),
     };
     let vdisk = match info.kind {
-        job::JobKind::Reshape(vdisk) => open.vdisk_name(vdisk),
+        job::JobKind::Reshape(vdisk) | job::JobKind::Optimize(vdisk) => open.vdisk_name(vdisk),
         _ => None,
     };
     // While it works: at its end it says so itself.
@@ -96,6 +97,7 @@ fn job_info(open: &OpenPool, pool: &str, info: &job::JobInfo) -> JobInfo {
         pool: pool.into(),
         id: info.id.0,
         name: match &vdisk {
+            Some(vdisk) if kind == JobKind::Optimize => format!("optimize the tiers of {vdisk}"),
             Some(vdisk) => format!("reshape {vdisk}"),
             None => named(&job::describe(info.kind), &disk_name),
         },

@@ -2,19 +2,24 @@
 
 use super::open::OpenPool;
 use crate::api::cache::WriteCache;
-use crate::api::error::{Answer, ApiError};
+use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
 use crate::api::share::FineShare;
+use crate::api::tier::TierChoice;
 use crate::daemon::backend::Run;
 use crate::ops::disk::DiskList;
+use crate::ops::job::JobList;
 use crate::ops::vdisk_set::VdiskSet;
 use std::ops::Range;
 use std::rc::Rc;
-use weft_engine::format::record::{CacheChoice, CacheRecord};
+use weft_engine::format::record::{CacheChoice, CacheRecord, TierRecord};
 use weft_engine::geometry::Layout;
 use weft_engine::pool::cache::{CacheAsk, rounded};
 use weft_engine::pool::change::{ChangeAsk, ChangePlan};
+use weft_engine::pool::job::JobKind;
+use weft_engine::pool::tier::TierAsk;
 use weft_engine::pool::{Amount, Growth, Pool, Refusal, VdiskPlan, Wanted};
+use weft_engine::units::ByteCount;
 
 /// A write-back cache that is asked for, and the disks that it is to lie on, one bit each; 0: nobody says.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +28,17 @@ pub struct CacheWanted {
     pub disks: u64,
 }
 
-/// A virtual disk that was planned, and its cache.
-pub type Planned = (VdiskPlan, Option<CacheRecord>);
+/// A virtual disk that was planned, its cache, and its fast tier.
+pub type Planned = (VdiskPlan, Option<CacheRecord>, Option<TierRecord>);
+
+/// What stands above a virtual disk that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Above {
+    /// Its write-back cache.
+    pub cache: CacheWanted,
+    /// Its fast tier; one of no size has an eighth of the virtual disk's.
+    pub tier: Option<TierAsk>,
+}
 
 impl CacheWanted {
     /// What is asked of the engine, above stripes of `below` on `disks`. A cache on disks that somebody named is there,
@@ -53,12 +67,8 @@ impl CacheWanted {
 }
 
 /// Makes a virtual disk.
-pub async fn create(
-    open: Rc<OpenPool>,
-    wanted: Wanted,
-    cache: CacheWanted,
-    run: Run,
-) -> Answer<Result<Planned, Refusal>> {
+pub async fn create(open: Rc<OpenPool>, wanted: Wanted, above: Above, run: Run) -> Answer<Result<Planned, Refusal>> {
+    let Above { cache, tier } = above;
     let plan = match open.pool.plan_wanted(&wanted) {
         Ok(plan) => plan,
         Err(refusal) => return Ok(Err(refusal)),
@@ -66,13 +76,91 @@ pub async fn create(
     let choice = cache.choice();
     let ask = cache.ask(&open.pool, plan.layout, plan.spec.disks)?;
     let cache = ask.map(|ask| open.pool.plan_cache(plan.layout, &ask)).transpose()?;
+    let tier_ask = tier.map(|ask| match ask.size {
+        ByteCount::ZERO => TierAsk { size: an_eighth(&plan), ..ask },
+        _ => ask,
+    });
+    if tier_ask.is_some() && plan.spec.fixed {
+        return Err(ApiError::new(Kind::NotPossible, "a virtual disk with a fast tier is thin: leave --fixed out"));
+    }
+    let tier = tier_ask.map(|ask| open.pool.plan_tier(plan.layout, plan.spec.disks, &ask, 0)).transpose()?;
     if let Run::Real = run {
         open.pool.vdisk_create(&plan.spec).await?;
         if ask.is_some() || choice == CacheChoice::Typed {
             open.pool.vdisk_set_cache(&plan.spec.name, ask.as_ref(), choice).await?;
         }
+        if let Some(ask) = &tier_ask {
+            open.pool.vdisk_set_tier(&plan.spec.name, Some(ask)).await?;
+        }
     }
-    Ok(Ok((plan, cache)))
+    Ok(Ok((plan, cache, tier)))
+}
+
+/// The size of a fast tier that nobody gave one: an eighth of what lies below, and no less than some stripes.
+fn an_eighth(plan: &VdiskPlan) -> ByteCount {
+    let len = plan.layout.data_len().0;
+    ByteCount((plan.spec.size.0 / 8 / len).max(8) * len)
+}
+
+/// Changes the fast tier of a virtual disk. Says what it is then.
+pub async fn set_tier(
+    open: Rc<OpenPool>,
+    name: VdiskName,
+    ask: Option<TierAsk>,
+    run: Run,
+) -> Answer<Option<TierRecord>> {
+    let vdisk = open.vdisk(&name)?;
+    let (_, planned) = open.pool.plan_vdisk_tier(&name.vdisk, ask.as_ref()).map_err(|error| {
+        let wrong = ApiError::from(error);
+        match vdisk.is_stacked() {
+            true => wrong.offer(&JobList::of(&name.pool)),
+            false => wrong.offer(&DiskList::of(&name.pool)),
+        }
+    })?;
+    if let Run::Real = run {
+        open.pool.vdisk_set_tier(&name.vdisk, ask.as_ref()).await?;
+    }
+    Ok(planned)
+}
+
+/// Pins pieces of a virtual disk to its fast tier, or lets go of them. Says whether anything changes, and what is pinned
+/// then.
+pub async fn pin(
+    open: Rc<OpenPool>,
+    name: VdiskName,
+    pieces: Vec<Range<u64>>,
+    pinned: bool,
+    run: Run,
+) -> Answer<(bool, TierRecord)> {
+    open.vdisk(&name)?;
+    let before =
+        open.pool.info().vdisks.into_iter().find(|vdisk| vdisk.name == name.vdisk).and_then(|vdisk| vdisk.tier);
+    let (_, planned) = open.pool.plan_pins(&name.vdisk, &pieces, pinned)?;
+    let changes = before.is_none_or(|before| before.pins != planned.pins);
+    if let (Run::Real, true) = (run, changes) {
+        open.pool.vdisk_pin(&name.vdisk, &pieces, pinned).await?;
+    }
+    Ok((changes, planned))
+}
+
+/// Starts the job that carries out at once what the tiers' task does when the pool is idle, at the moment `now`.
+pub async fn optimize(open: Rc<OpenPool>, name: VdiskName, now: u64, run: Run) -> Answer<Option<u32>> {
+    let vdisk = open.vdisk(&name)?;
+    if vdisk.tier_fill().is_none() {
+        let message = format!("{name} has no fast tier");
+        let nearest = VdiskSet { tier: Some(an_example()), ..VdiskSet::of(&name) };
+        return Err(ApiError::new(Kind::NotPossible, message).offer(&nearest));
+    }
+    open.pool.plan_job_start()?;
+    Ok(match run {
+        Run::Dry => None,
+        Run::Real => Some(open.pool.job_start(JobKind::Optimize(vdisk.id()), now).await?.0),
+    })
+}
+
+/// A tier to offer to who has none.
+pub fn an_example() -> TierChoice {
+    "ssd,size=8GiB".parse().expect("it is one")
 }
 
 /// Changes the write-back cache of a virtual disk. Says what it is then.

@@ -5,13 +5,14 @@ use super::export::ending;
 use crate::api::cache::{CacheInfo, WriteCache, in_words};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
-use crate::api::pool::{Health, PoolInfo};
+use crate::api::pool::{DiskInfo, Health, Media, PoolInfo, Usage};
 use crate::api::size::{Size, typed};
+use crate::api::tier::{TierChoice, TierInfo, TierMedia, TierSpec};
 use crate::api::validate;
-use crate::api::vdisk::{Explanation, Layout, Provisioning, Resiliency, VdiskInfo};
+use crate::api::vdisk::{Explanation, Layout, Provisioning, Resiliency, ResiliencyKind, VdiskInfo};
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::Daemon;
-use crate::daemon::engine::vdisks::CacheWanted;
+use crate::daemon::engine::vdisks::{Above, CacheWanted};
 use crate::ops::Perform;
 use crate::ops::disk::{DiskAdd, DiskList};
 use crate::ops::export::ExportRemove;
@@ -23,9 +24,10 @@ use crate::ops::vdisk::{
 use crate::ops::vdisk_set::VdiskSet;
 use crate::ops::watch::StatusShow;
 use weft_engine::error::{Error, ErrorKind};
-use weft_engine::format::record::{CacheChoice, CacheRecord};
+use weft_engine::format::record::{CacheChoice, CacheRecord, TierRecord};
 use weft_engine::geometry;
 use weft_engine::limits;
+use weft_engine::pool::tier::TierAsk;
 use weft_engine::pool::{Amount, Growth, Protection, Refusal, VdiskPlan, VdiskSpec, Wanted};
 use weft_engine::units::ByteCount;
 
@@ -123,13 +125,24 @@ impl Daemon {
             let other = VdiskCreate::new(second(&request.name), request.size);
             return Err(ApiError::new(Kind::AlreadyExists, message).offer(&other));
         }
-        let wanted = wanted(request, pool)?;
+        let (below, fast) = request.apart()?;
+        let request = &below;
+        let mut wanted = wanted(request, pool)?;
+        let mut tier = fast.map(|(fast, _)| tier_ask(pool, &fast)).transpose()?;
+        if let (Some((_, media)), Some(tier)) = (fast, &mut tier) {
+            let below = if wanted.spec.disks == 0 { disks_of(pool, media)? } else { wanted.spec.disks };
+            // Disks that are added later are theirs, too, where they lie on all that take data by themselves.
+            let all = disks_of(pool, TierMedia::Any).unwrap_or(0);
+            wanted.spec.disks = if below == all { 0 } else { below };
+            tier.disks = if tier.disks == below { wanted.spec.disks } else { tier.disks };
+        }
         let disks = disks_named(pool, &request.write_cache_disks)?;
         let cache = CacheWanted { cache: request.write_cache.unwrap_or_default(), disks };
-        let planned = self.parts.engine.vdisk_create(&pool.name, &wanted, cache, request.changing.run());
+        let planned =
+            self.parts.engine.vdisk_create(&pool.name, &wanted, Above { cache, tier }, request.changing.run());
         let without = || VdiskCreate::new(request.name.clone(), request.size).line();
         let planned = planned.map_err(|error| error.or_hint(without))?;
-        let (plan, planned) = planned.map_err(|refusal| cannot_create(request, refusal))?;
+        let (plan, planned, tier) = planned.map_err(|refusal| cannot_create(request, refusal))?;
         let VdiskPlan { spec, layout, room } = plan;
         let (size, layout) = (spec.size, Layout::from(layout));
         let survives = match layout.resiliency.failures() {
@@ -144,6 +157,10 @@ impl Daemon {
             .line(format!("{survives}; {efficiency:.0} % of the raw space is data"));
         let change = match planned {
             Some(planned) => change.line(format!("write cache {}", cache_words(pool, Some(planned), cache.choice()))),
+            None => change,
+        };
+        let change = match tier {
+            Some(tier) => change.line(format!("fast tier {}", tier_words(pool, Some(&tier)))),
             None => change,
         };
         Ok(match size > room {
@@ -218,6 +235,22 @@ impl Daemon {
             }
             if planned.is_none() && had && packed > ByteCount::ZERO && was != will {
                 lines.push(format!("{packed} that rest in it are moved into whole stripes"));
+            }
+        }
+        if let Some(tier) = request.tier {
+            let ask = match tier {
+                TierChoice::Off => None,
+                TierChoice::Spec(spec) => Some(tier_ask(pool, &spec)?),
+            };
+            let planned = self.parts.engine.vdisk_set_tier(name, ask, run)?;
+            let had = before.tier.as_ref().filter(|tier| tier.layout.is_some());
+            let (was, will) = (had.map_or("none".into(), short), tier_words(pool, planned.as_ref()));
+            if was != will {
+                lines.push(format!("fast tier {was} -> {will}"));
+                let used = ByteCount(before.tier.as_ref().map_or(0, |tier| tier.used));
+                if planned.is_none() && used > ByteCount::ZERO {
+                    lines.push(format!("{used} that lie there are moved below"));
+                }
             }
         }
         if let Some(share) = request.fine_share.filter(|share| *share != before.fine_share) {
@@ -343,6 +376,62 @@ fn disks_named(pool: &PoolInfo, names: &[String]) -> Answer<u64> {
         disks |= disk.no.map_or(0, |no| 1 << no);
     }
     Ok(disks)
+}
+
+/// The fast tier that is asked of the engine.
+fn tier_ask(pool: &PoolInfo, spec: &TierSpec) -> Answer<TierAsk> {
+    let copies = spec.copies.or(spec.failures.map(|failures| failures + 1));
+    let resiliency = match (spec.resiliency, copies) {
+        (None, None) => None,
+        (Some(ResiliencyKind::Simple), _) => Some(geometry::Resiliency::Simple),
+        (Some(ResiliencyKind::Parity | ResiliencyKind::MirrorParity), _) => {
+            Some(geometry::Resiliency::Parity { parity: spec.failures.unwrap_or(1) })
+        }
+        (Some(ResiliencyKind::Mirror), None) if spec.media == TierMedia::Any => None,
+        (_, copies) => Some(geometry::Resiliency::Mirror { copies: copies.unwrap_or(2) }),
+    };
+    let size = spec.size.unwrap_or(ByteCount::ZERO);
+    let disks = disks_of(pool, spec.media)?;
+    Ok(TierAsk { size, disks, resiliency, columns: spec.columns })
+}
+
+/// The disks of a medium that take data, one bit each; of any: those that take it by themselves.
+fn disks_of(pool: &PoolInfo, media: TierMedia) -> Answer<u64> {
+    let takes = |disk: &&DiskInfo| matches!(disk.usage, Some(Usage::Auto | Usage::Manual));
+    let is_of = |disk: &&DiskInfo| match media {
+        TierMedia::Any => disk.usage == Some(Usage::Auto),
+        TierMedia::Ssd => disk.media == Media::Ssd,
+        TierMedia::Hdd => disk.media != Media::Ssd,
+    };
+    let set =
+        |disks: &mut dyn Iterator<Item = &DiskInfo>| disks.filter_map(|disk| disk.no).fold(0, |set, no| set | 1 << no);
+    match set(&mut pool.disks.iter().filter(takes).filter(is_of)) {
+        0 => {
+            let what = if media == TierMedia::Ssd { "solid-state disk" } else { "hard disk" };
+            let message = format!(
+                "pool {} has no {what} that takes data; `weft disk set {} DISK media=ssd` says what a disk is where it \
+                 does not tell itself",
+                pool.name, pool.name
+            );
+            Err(ApiError::new(Kind::NotPossible, message).offer(&DiskList::of(&pool.name)))
+        }
+        found => Ok(found),
+    }
+}
+
+/// A fast tier in words, without what lies there.
+fn tier_words(pool: &PoolInfo, tier: Option<&TierRecord>) -> String {
+    let Some(tier) = tier else { return "none".into() };
+    let named = pool.disks.iter().filter(|disk| disk.no.is_some_and(|no| tier.disks >> no & 1 == 1));
+    let disks = named.map(|disk| disk.name.clone()).collect();
+    let (size, layout) = (tier.size.0, Some(Layout::from(tier.layout)));
+    short(&TierInfo { size, used: 0, disks, layout, drains: false, pins: Vec::new() })
+}
+
+fn short(tier: &TierInfo) -> String {
+    let disks = if tier.disks.is_empty() { "all disks".into() } else { tier.disks.join(", ") };
+    let layout = tier.layout.map_or(String::new(), |layout| format!(", {layout}"));
+    format!("{} on {disks}{layout}", ByteCount(tier.size))
 }
 
 /// A write-back cache in words.

@@ -6,6 +6,7 @@ use super::vdisk::find_vdisk;
 use crate::api::cache::WriteCache;
 use crate::api::error::{Answer, ApiError};
 use crate::api::job::{JobInfo, JobKind, JobState};
+use crate::api::tier::TierChoice;
 use crate::api::vdisk::{Layout, VdiskInfo};
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::Daemon;
@@ -86,6 +87,9 @@ fn cannot_change(request: &VdiskChange, now: &VdiskInfo, refusal: Refusal) -> Ap
         Refusal::TooLarge { .. } => VdiskChange { interleave: None, ..asks_alike(request) }.line(),
         Refusal::Pool(error) if error.kind == ErrorKind::InvalidInput => {
             VdiskChange { columns: Some(now.layout.columns), ..plain }.line()
+        }
+        Refusal::Pool(error) if error.kind == ErrorKind::NotPossible && now.tier.is_some() => {
+            VdiskSet { tier: Some(TierChoice::Off), ..VdiskSet::of(name) }.line()
         }
         Refusal::Pool(error) if error.kind == ErrorKind::NotPossible && now.older.is_empty() => match now.write_cache {
             Some(_) => VdiskSet::cache(name, WriteCache::Off).line(),
