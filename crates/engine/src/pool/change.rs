@@ -92,7 +92,8 @@ impl Pool {
         if record.tier.is_some() || map.tier_of(record.tables[0]).is_some() {
             fail!(
                 NotPossible,
-                "{name} has a fast tier: it is to have none while it is given another layout, and can get one afterwards"
+                "{name} has a fast tier: it is to have none while it is given another layout, and can get one \
+                 afterwards"
             )?;
         }
         if let Some(cache) = record.cache.filter(|cache| cache.layout.failures() < to.failures()) {

@@ -16,6 +16,7 @@ use crate::mutant::{self, Mutant};
 use crate::units::{ByteCount, Nanos};
 use crate::vdisk::Vdisk;
 use crate::vdisk::order::Ordered;
+use crate::vdisk::tier::RESTS_AT;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -272,11 +273,12 @@ fn with_bytes(pins: &[Range<u64>], bytes: &Range<u64>, pinned: bool) -> Vec<Rang
 /// Refuses to pin more than the tier holds at rest.
 fn check_pins_fit(tier: &TierRecord, pins: &[Range<u64>]) -> Result<()> {
     let pinned: u64 = pins.iter().map(|pin| pin.end - pin.start).sum();
-    let most = tier.size.0 / 8 * 6;
+    let most = tier.size.0 / 8 * RESTS_AT;
     if pinned > most && !mutant::active(Mutant::TierSizeIgnored) {
         return fail!(
             NotPossible,
-            "{} would be pinned to a fast tier of {}, which holds {} at rest: a larger tier, or fewer pins, are possible",
+            "{} would be pinned to a fast tier of {}, which holds {} at rest: a larger tier, or fewer pins, are \
+             possible",
             ByteCount(pinned),
             tier.size,
             ByteCount(most)

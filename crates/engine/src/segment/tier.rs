@@ -1,14 +1,14 @@
 //! Fast tiers: stripes of a table that lie in segments of another layout, on other disks.
 //!
-//! A fast tier is a table that maps nothing: it has segments, free places and claims, as every table has, and the entries
-//! of the table that it is the tier of name those places. A stripe has as many bytes of data there as in that table, so
-//! to move one is to write it once more, and one commit.
+//! A fast tier is a table that maps nothing: it has segments, free places and claims, as every table has, and the
+//! entries of the table that it is the tier of name those places. A stripe has as many bytes of data there as in that
+//! table, so to move one is to write it once more, and one commit.
 //!
 //! Invariants
 //! 1. A place in a segment of a fast tier is mapped by the table that it is the tier of, and by no other
 //!    ([`Map::holder`]).
-//! 2. A table has one fast tier at most. One of another layout, or on other disks, comes when the one before holds nothing
-//!    and is dropped.
+//! 2. A table has one fast tier at most. One of another layout, or on other disks, comes when the one before holds
+//!    nothing and is dropped.
 //! 3. A tier takes no more than its size, and on disks that its table may lie on, too, it leaves an eighth free.
 //! 4. A table has a free stripe for each that lies in its fast tier: what lies there can always leave, and be
 //!    overwritten, wherever that goes. So a tier makes a virtual disk faster, not larger.

@@ -54,8 +54,8 @@ impl Store {
         self.announce(FEATURE_STACKS).await
     }
 
-    /// Has the labels of all disks say that there may be fast tiers, before the first record of one is written. They say
-    /// so for ever.
+    /// Has the labels of all disks say that there may be fast tiers, before the first record of one is written. They
+    /// say so for ever.
     pub async fn announce_tiers(&self) -> Result<()> {
         if mutant::active(Mutant::TierBitUnannounced) {
             return Ok(());

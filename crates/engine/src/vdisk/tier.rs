@@ -5,7 +5,7 @@
 //! 1. What clients fill goes to the fast tier while that has room, and past it where it is full. What is merged, or
 //!    comes out of packed stripes, stays in the tier where it lies.
 //! 2. When nobody asks for anything, the ranges that are sought out most ([`crate::heat`]), and those that are pinned,
-//!    are brought to the fast tier, and others leave it, the coldest first, until a quarter of it is free for what
+//!    are brought to the fast tier, and others leave it, the coldest first, until an eighth of it is free for what
 //!    comes. Beside clients that is done little by little; ranges leave faster the nearer the tier is to being full.
 //! 3. To move is to lift ([`super::down`]): into buffers, by way of the read that proves every block, and out as whole
 //!    stripes. What clients write meanwhile lies above that.
@@ -23,6 +23,7 @@ use super::order::Ordered;
 use super::{Vdisk, add};
 use crate::bits::BitSet;
 use crate::error::Result;
+use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::store::budget::Budget;
 use crate::stripe::buffer::{Home, Sealed, StripeBuffer, Tier};
@@ -41,7 +42,7 @@ const PLANNED_FOR: Nanos = Nanos::secs(60);
 /// What a range must have been sought out to be brought to the fast tier, in 256ths of a request.
 const WORTH: u32 = 2 * 256;
 /// Where the tier comes to rest, and where ranges begin to leave it beside clients, in eighths of its size.
-const RESTS_AT: u64 = 6;
+pub(crate) const RESTS_AT: u64 = 7;
 /// From this part on nothing is left to the clients, in eighths.
 const HURRIES: u64 = 8;
 
@@ -196,19 +197,30 @@ impl Vdisk {
         claimed.map_or(base, |(table, layout)| Home { table, layout })
     }
 
-    /// These stripes in flight, by where they go: those of the table first.
-    pub(super) fn by_home(&self, run: &[u64]) -> Vec<(Home, Vec<u64>)> {
+    /// Writes stripes to where they go, those of the table first. Those that the fast tier cannot take after all are
+    /// written to the table.
+    pub(super) async fn write_by_home(self: &Rc<Self>, run: &[u64], room: Room) -> Result<()> {
         let mut homes: BTreeMap<TableNo, (Home, Vec<u64>)> = BTreeMap::new();
         for stripe in run {
             let home = self.in_flight(*stripe).map_or_else(|| self.base(), |sealed| sealed.home());
             homes.entry(home.table).or_insert((home, Vec::new())).1.push(*stripe);
         }
-        homes.into_values().collect()
+        for (home, stripes) in homes.into_values() {
+            let are_fast = home.table != self.table();
+            let now = |stripe: &u64| self.in_flight(*stripe).filter(|_| are_fast).map(|sealed| (*stripe, sealed));
+            let fast: Vec<_> = stripes.iter().filter_map(now).collect();
+            let Err(error) = self.write_home(home, &stripes, room).await else { continue };
+            match self.send_to_base(home, &fast) {
+                sent if sent.is_empty() => return Err(error),
+                sent => self.write_home(self.base(), &sent, room).await?,
+            }
+        }
+        Ok(())
     }
 
     /// Has those of `fast` that were to be written to the fast tier, and are still in flight, written to the table.
     /// Returns them; none, where the table has no room for them, or they were to go there.
-    pub(super) fn send_to_base(&self, home: Home, fast: &[(u64, Rc<Sealed>)]) -> Vec<u64> {
+    fn send_to_base(&self, home: Home, fast: &[(u64, Rc<Sealed>)]) -> Vec<u64> {
         let base = self.base();
         if home.table == base.table || self.removed.get() {
             return Vec::new();

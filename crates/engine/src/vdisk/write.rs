@@ -339,27 +339,14 @@ impl Vdisk {
         let sums = self.most_sums();
         let log_len = run.len() as u64 * (64 + sums as u64 * 4);
         self.reserve_for(log_len, room).await?;
-        let mut written = Ok(());
-        for (home, stripes) in self.by_home(run) {
-            let fast = |stripe: &u64| Some((*stripe, self.in_flight(*stripe)?));
-            let fast: Vec<_> =
-                if home.table == self.table() { Vec::new() } else { stripes.iter().filter_map(fast).collect() };
-            written = self.write_home(home, &stripes, room).await;
-            let sent = if written.is_err() { self.send_to_base(home, &fast) } else { Vec::new() };
-            if !sent.is_empty() {
-                written = self.write_home(self.base(), &sent, room).await;
-            }
-            if written.is_err() {
-                break;
-            }
-        }
+        let written = self.write_by_home(run, room).await;
         self.store.log.unreserve(log_len);
         written
     }
 
     /// Writes stripes to places of one table, which they have claims to. Those that are not in flight any more were
     /// written by an earlier attempt.
-    async fn write_home(self: &Rc<Self>, home: Home, stripes: &[u64], room: Room) -> Result<()> {
+    pub(super) async fn write_home(self: &Rc<Self>, home: Home, stripes: &[u64], room: Room) -> Result<()> {
         let mut rest = stripes;
         while !rest.is_empty() {
             let (place, count) = self.take_stripes(home.table, rest.len() as u32).await?;

@@ -72,7 +72,8 @@ pub struct TierInfo {
     /// How stripes lie there; none: it is to be none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<Layout>,
-    /// Whether it takes nothing now and empties itself: it lacks a disk, lies elsewhere than it is to, or is to be none.
+    /// Whether it takes nothing now and empties itself: it lacks a disk, lies elsewhere than it is to, or is to be
+    /// none.
     pub drains: bool,
     /// What is to lie there, however seldom it is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -14,6 +14,7 @@ use super::{Failure, Io, color, manual, usage};
 use crate::api::API_VERSION;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::StartKind;
+use crate::api::name::VdiskName;
 use crate::api::watch::{Change, Outcome, Version};
 use crate::daemon::config::{Settings, Surroundings, default_socket};
 use crate::daemon::serve::serve;
@@ -30,7 +31,7 @@ use crate::wire::client::Client;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a follower waits in one question for the next event.
@@ -83,7 +84,10 @@ impl Session<'_, '_> {
             Command::Export(export) => export.run(&mut asking),
             Command::Status(status) => asking.operate(status),
             Command::Explain(explain) => asking.operate(explain),
-            Command::Tier(tier) => tier.run(&mut asking),
+            Command::Tier(tier) => {
+                let find = |vdisk: &VdiskName, file: &Path| mount::extents::pieces_of_file(weft, vdisk, file);
+                tier.located(find)?.run(&mut asking)
+            }
             Command::Mount(told) => {
                 let request = mount_request(&told)?;
                 let socket = absolute(&self.socket()?)?;

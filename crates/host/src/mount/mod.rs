@@ -21,6 +21,7 @@
 mod choice;
 mod device;
 pub mod down;
+pub mod extents;
 pub mod filesystem;
 mod loop_device;
 mod nbd_device;

@@ -40,7 +40,8 @@ pub enum Vdisk {
     #[command(after_help = "Examples:\n  weft vdisk create tank/media --size 20GiB\n  \
         weft vdisk create tank/media --size 90% --resiliency parity --failures 2 --columns 6\n  \
         weft vdisk create tank/vm --size 100GiB --resiliency mirror --copies 2 --fixed\n  \
-        weft vdisk create tank/vm --size 4TiB --tier ssd,size=50GiB,resiliency=mirror,columns=2 --tier hdd,resiliency=parity,columns=7\n  \
+        weft vdisk create tank/vm --size 4TiB --tier ssd,size=50GiB,resiliency=mirror,columns=2 \
+        --tier hdd,resiliency=parity,columns=7\n  \
         weft vdisk create tank/vm --size 4TiB --resiliency mirror-parity\n\n\
         Unless said: simple on 1 disk, mirror on 2, parity on 3 to 7, parity that survives 2 failures from 8 on.")]
     Create(VdiskCreate),
@@ -410,7 +411,7 @@ impl VdiskCreate {
         };
         let beside = self.resiliency.is_some() || self.columns.is_some() || self.copies.is_some();
         if beside || self.failures.is_some() || self.interleave.is_some() || fast.interleave.is_some() {
-            let message = "with --tier each tier says its own resiliency and columns, and the lower one its interleave; \
+            let message = "with --tier each tier says its own resiliency and columns, the lower one its interleave; \
                            the fast one has as many bytes in each stripe";
             return Err(self.wrong(message, VdiskCreate { tier: vec![EXAMPLE.0, EXAMPLE.1], ..self.plain() }));
         }
@@ -474,7 +475,7 @@ impl VdiskCreate {
     pub fn resiliency_asked(&self) -> Answer<Option<Resiliency>> {
         match (self.resiliency, self.copies, self.failures) {
             (Some(ResiliencyKind::MirrorParity), ..) => Err(self.wrong(
-                "mirror-parity is said when a virtual disk is made; one that there is gets a fast tier with `weft vdisk set`",
+                "mirror-parity is for a new virtual disk; `weft vdisk set` gives one that there is a fast tier",
                 VdiskCreate { resiliency: Some(ResiliencyKind::Parity), ..self.plain() },
             )),
             (None, None, _) => Ok(None),

@@ -492,7 +492,7 @@ weft tier pin tank/media --range 0,1TiB
     try weft vdisk show tank/media
 weft tier pin tank/media --range 0,60MiB
     exit 3
-    says 48 MiB at rest
+    says 56 MiB at rest
 weft tier unpin tank/media --range 0,8MiB
     says 8 MiB of it are pinned
 weft tier optimize tank/media --dry-run

@@ -24,12 +24,17 @@ impl Story {
     /// A virtual disk of `size` on the first disks of a pool, and as many disks for its tier as a mirror of its
     /// redundancy has copies, and one.
     fn tiered(seed: u64, resiliency: Resiliency, size: ByteCount) -> Story {
+        Story::tiered_on(seed, resiliency, size, ByteCount::mib(64))
+    }
+
+    /// [`Story::tiered`] on disks of this size.
+    fn tiered_on(seed: u64, resiliency: Resiliency, size: ByteCount, capacity: ByteCount) -> Story {
         let world = SimWorld::new(seed, Scheduling::Random);
         let mut rng = world.rng("story");
         let columns = resiliency.columns_min().max(2);
         let layout = Layout::new(resiliency, columns, ByteCount::kib(16)).unwrap();
         let (below, above) = (layout.slots() + 1, layout.failures() + 2);
-        let mut rig = Rig::of_kind(world, below + above, ByteCount::mib(64), false);
+        let mut rig = Rig::of_kind(world, below + above, capacity, false);
         rig.options.tuning.fine_share = 0;
         rig.options.tuning.idle_land = IDLE;
         rig.options.tuning.buffer_memory = 8 << 20;
@@ -121,8 +126,8 @@ impl Story {
     }
 }
 
-/// What is written whole lies on the disks of the tier, until that is full, and then below; it is read there, also after
-/// a crash. A tier that is to lie elsewhere, or to be no more, empties itself.
+/// What is written whole lies on the disks of the tier, until that is full, and then below; it is read there, also
+/// after a crash. A tier that is to lie elsewhere, or to be no more, empties itself.
 pub fn what_is_written_lies_in_the_tier_until_that_is_full_or_is_to_be_no_more() {
     for (seed, resiliency) in resiliencies().into_iter().enumerate() {
         let mut story = Story::tiered(1400 + seed as u64, resiliency, ByteCount::mib(8));
@@ -135,8 +140,8 @@ pub fn what_is_written_lies_in_the_tier_until_that_is_full_or_is_to_be_no_more()
         assert!(story.vdisk().counters.read_fast.get() > 0, "what lies there is read there");
         story.crash();
         story.prove();
-        // At rest a quarter of it is free for what comes.
-        story.until_left(3 << 20);
+        // At rest an eighth of it is free for what comes.
+        story.until_left(7 << 19);
         story.prove();
         let copies = story.layout.failures() as u32 + 1;
         let other = story.fast_disks() & (story.fast_disks() - 1);
@@ -191,6 +196,65 @@ pub fn what_is_sought_out_comes_to_the_tier_and_what_is_not_leaves_it() {
     assert_eq!(story.rig.requests(), requests, "nothing is done any more");
     story.crash();
     story.prove();
+}
+
+/// Ranges are sought out by Zipf's law, ten times as much as the tier holds: after a day it catches nine tenths, or
+/// more, of what the best placement would, and what the report says of its size.
+pub fn after_a_day_the_tier_catches_what_the_best_placement_would() {
+    const MIB: u64 = 1 << 20;
+    let (ranges, tier) = (160, 16);
+    let mut story = Story::tiered_on(1425, PARITY, ByteCount::mib(ranges), ByteCount::mib(160));
+    story.fill(1);
+    story.set_tier(ByteCount::mib(tier));
+    // Which range is how hot has nothing to do with where it lies.
+    let mut order: Vec<u64> = (0..ranges).collect();
+    for at in (1..order.len()).rev() {
+        order.swap(at, story.rng.below(at as u64 + 1) as usize);
+    }
+    let weight = |rank: u64| 1.0 / (rank as f64 + 1.0).powf(0.99);
+    let all: f64 = (0..ranges).map(weight).sum();
+    let best = (0..tier).map(weight).sum::<f64>() / all;
+    let mut read = |story: &mut Story, count: u64| {
+        let vdisk = story.vdisk();
+        let before = vdisk.counters.read_fast.get();
+        for _ in 0..count {
+            let mut at = story.rng.below(1 << 32) as f64 / (1u64 << 32) as f64 * all;
+            let rank = (0..ranges).find(|rank| {
+                at -= weight(*rank);
+                at < 0.0
+            });
+            let range = order[rank.unwrap_or(ranges - 1) as usize];
+            let offset = range * MIB + story.rng.below(MIB / UNIT) * UNIT;
+            let vdisk = story.vdisk();
+            story.rig.run(async move {
+                let mut bytes = vec![0; UNIT as usize];
+                vdisk.read(VirtualOffset(offset), &mut bytes).await.unwrap();
+            });
+        }
+        (vdisk.counters.read_fast.get() - before) as f64 / (count * UNIT) as f64
+    };
+    for _ in 0..48 {
+        read(&mut story, 200);
+        story.rig.world.run_until(Nanos::secs(1800), || false);
+    }
+    let caught = read(&mut story, 4000);
+    assert!(caught >= 0.9 * best, "{caught:.3} of the requests were caught, {best:.3} could be");
+    // What the report says of as much as lies there.
+    let vdisk = story.vdisk();
+    let used = story.fill_of_tier().used;
+    let curve = story.rig.run(async move { vdisk.heat_curve().await.unwrap() });
+    let said = |bytes: u64| {
+        let points = curve.points.iter().filter(|(size, _)| size.0 <= bytes);
+        points.map(|(_, seeks)| *seeks).max().unwrap_or(0) as f64 / curve.seeks as f64
+    };
+    // Its sizes double: what lies there is between two of them.
+    assert!(said(used) <= caught + 0.05 && caught <= said(2 * used) + 0.05, "{caught:.3}, {curve:?}");
+    story.rig.world.run_until(Nanos::secs(5), || false);
+    let everything = story.units();
+    story.fast_bytes(0..everything);
+    story.rig.world.run_until(Nanos::secs(400), || false);
+    let after = read(&mut story, 4000);
+    assert!(after >= 0.9 * best, "{after:.3} after a scan, {best:.3} could be");
 }
 
 /// What is pinned comes to the tier though nobody asks for it, and stays there; without its pin it may leave.

@@ -13,6 +13,11 @@ fn what_is_sought_out_comes_to_the_tier_and_what_is_not_leaves_it() {
 }
 
 #[test]
+fn after_a_day_the_tier_catches_what_the_best_placement_would() {
+    tier::after_a_day_the_tier_catches_what_the_best_placement_would();
+}
+
+#[test]
 fn what_is_pinned_lies_in_the_tier() {
     tier::what_is_pinned_lies_in_the_tier();
 }

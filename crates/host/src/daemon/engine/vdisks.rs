@@ -123,8 +123,8 @@ pub async fn set_tier(
     Ok(planned)
 }
 
-/// Pins pieces of a virtual disk to its fast tier, or lets go of them. Says whether anything changes, and what is pinned
-/// then.
+/// Pins pieces of a virtual disk to its fast tier, or lets go of them. Says whether anything changes, and what is
+/// pinned then.
 pub async fn pin(
     open: Rc<OpenPool>,
     name: VdiskName,
