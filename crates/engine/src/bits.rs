@@ -10,12 +10,15 @@ pub struct BitSet {
     words: Vec<u64>,
     len: usize,
     count: usize,
+    /// The first word that has any.
+    low: usize,
 }
 
 impl BitSet {
     /// The empty set of numbers below `len`.
     pub fn empty(len: usize) -> BitSet {
-        BitSet { words: vec![0; len.div_ceil(64)], len, count: 0 }
+        let words = len.div_ceil(64);
+        BitSet { words: vec![0; words], len, count: 0, low: words }
     }
 
     /// How many are in it.
@@ -45,18 +48,30 @@ impl BitSet {
 
     /// Adds a range.
     pub fn insert(&mut self, range: Range<usize>) {
+        if !range.is_empty() {
+            self.low = self.low.min(range.start / 64);
+        }
         self.update(range, |word, mask| word | mask);
     }
 
     /// Takes a range out.
     pub fn remove(&mut self, range: Range<usize>) {
         self.update(range, |word, mask| word & !mask);
+        while self.words.get(self.low) == Some(&0) {
+            self.low += 1;
+        }
     }
 
     /// The smallest number in `within` that is in the set.
     pub fn first(&self, within: Range<usize>) -> Option<usize> {
-        let at = self.seek(within.clone(), true);
+        let at = self.seek(within.start.max(self.low * 64)..within.end, true);
         (at < within.end).then_some(at)
+    }
+
+    /// The largest number in the set.
+    pub fn last(&self) -> Option<usize> {
+        let (at, word) = self.words.iter().enumerate().rfind(|(_, word)| **word != 0)?;
+        Some(at * 64 + word.ilog2() as usize)
     }
 
     /// The smallest number in `within` that is not in the set, or its end.
@@ -130,6 +145,8 @@ mod tests {
                 }
             }
             prop_assert_eq!(set.count(), model.len());
+            prop_assert_eq!((set.first(0..200), set.last()), (model.first().copied(), model.last().copied()));
+            prop_assert_eq!(set.first(70..90), model.range(70..90).next().copied());
             let listed: BTreeSet<usize> = set.runs(3..190, true).into_iter().flatten().collect();
             let absent: BTreeSet<usize> = set.runs(3..190, false).into_iter().flatten().collect();
             for at in 3..190 {

@@ -234,10 +234,14 @@ pub enum Mutant {
     OrderCostsAnything = 113,
     /// What the mover passes by waits for the next sweep.
     PassedByForgotten = 114,
+    /// A segment in which a stripe became free is listed as it was.
+    FreedStaysUnlisted = 130,
+    /// The lists of segments are not made anew when a disk has come or gone.
+    ListsForgetDisks = 131,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 114] = [
+pub const ALL: [Mutant; 116] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -352,6 +356,8 @@ pub const ALL: [Mutant; 114] = [
     Mutant::OrderNeverRests,
     Mutant::OrderCostsAnything,
     Mutant::PassedByForgotten,
+    Mutant::FreedStaysUnlisted,
+    Mutant::ListsForgetDisks,
 ];
 
 /// The mutant of this name.

@@ -93,6 +93,10 @@ impl Map {
         // The table may have been dropped since, and its segments with it.
         let Some(segment) = self.segments.get_mut(&place.segment) else { return Vec::new() };
         segment.free.insert(place.index as usize..place.index as usize + 1);
+        if !mutant::active(Mutant::FreedStaysUnlisted) {
+            self.relist(place.segment);
+        }
+        let segment = &self.segments[&place.segment];
         let Some(table) = self.tables.get_mut(&segment.record.owner) else { return Vec::new() };
         table.free += 1;
         let kept = table.fixed
