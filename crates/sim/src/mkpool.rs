@@ -69,8 +69,12 @@ pub struct Costs {
     pub open_cpu: Duration,
     /// Bytes that were read for that.
     pub open_read: ByteCount,
-    /// Bytes of memory that the open pool counts.
+    /// Bytes of memory that the open pool counts in its budgets.
     pub memory: ByteCount,
+    /// Its segments.
+    pub segments: u64,
+    /// Bytes of memory that segments and chunks take, about, which are in no budget.
+    pub map: ByteCount,
     /// Bytes that a checkpoint writes to all disks after [`CHANGES`] changes here and there.
     pub checkpoint: ByteCount,
     /// Time of the processor for that.
@@ -89,7 +93,7 @@ pub const USAGE: &str = "weft-sim mkpool [DISKSxSIZE [--columns N] [--interleave
 
 /// The heading of a table of [`Costs`].
 pub const HEADING: &str = "pool                stripes  metadata  open, then read  processor       read    memory   \
-    checkpoint  processor   segment    status";
+    checkpoint  processor   segment    status  segments in memory    made in  peak";
 
 /// Runs `weft-sim mkpool` with these further arguments.
 pub fn command(arguments: &[String]) -> ExitCode {
@@ -115,8 +119,12 @@ pub fn command(arguments: &[String]) -> ExitCode {
         Told { shapes, files: None } => {
             println!("{HEADING}");
             for shape in shapes {
-                match make(&shape).and_then(|mut rig| measure(&mut rig, &shape)) {
-                    Ok(costs) => println!("{:18} {costs}", shape.to_string()),
+                let began = Instant::now();
+                let made = make(&shape).map(|rig| (rig, began.elapsed()));
+                match made.and_then(|(mut rig, span)| Ok((measure(&mut rig, &shape)?, span))) {
+                    Ok((costs, span)) => {
+                        println!("{:18} {costs} {:>8.1} s {:>9}", shape.to_string(), span.as_secs_f64(), peak());
+                    }
                     Err(error) => {
                         eprintln!("weft-sim: {shape} cannot be made: {error}");
                         return ExitCode::FAILURE;
@@ -134,6 +142,9 @@ pub fn make(shape: &Shape) -> Result<Rig> {
     let class = HddClass { capacity: shape.capacity, ..HddClass::HDD_7200_8TB };
     let disk = |_| SimDisk::new(&world, class.shape(class.capacity), Box::new(Hdd::new(class.clone())));
     let mut rig = Rig::with_disks(world.clone(), (0..shape.disks).map(disk).collect());
+    // What is read of stripes that were never written is bad, and no disk is to be emptied for that.
+    rig.options.tuning.auto_jobs = false;
+    rig.options.tuning.bad_blocks_max = u64::MAX;
     rig.create(shape.slab)?;
     rig.open(&mut Rng::new(1))?;
     let size = room_for(&rig.pool(), shape.layout);
@@ -165,6 +176,8 @@ pub fn measure(rig: &mut Rig, shape: &Shape) -> Result<Costs> {
     let open_read = ByteCount(traffic(rig).0 - before);
     checkpoint(rig)?;
     let memory = ByteCount(pool.store().memory().iter().map(|budget| budget.used).sum());
+    let map = ByteCount(pool.store().map.borrow().memory());
+    let segments = pool.store().map.borrow().segments.len() as u64;
     let stripes = mapped(&pool);
     let changed = pool.clone();
     rig.run(async move {
@@ -190,6 +203,8 @@ pub fn measure(rig: &mut Rig, shape: &Shape) -> Result<Costs> {
         open_cpu,
         open_read,
         memory,
+        segments,
+        map,
         checkpoint: written,
         checkpoint_cpu,
         segment: segment_time(&pool),
@@ -350,6 +365,14 @@ fn checkpoint(rig: &Rig) -> Result<()> {
     rig.run(async move { pool.checkpoint().await })
 }
 
+/// The most memory that this process had, its simulated disks included.
+fn peak() -> ByteCount {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse().ok());
+    ByteCount::kib(kib.unwrap_or(0))
+}
+
 /// Bytes that were read and written on all disks.
 fn traffic(rig: &Rig) -> (u64, u64) {
     let stats = rig.disks.iter().map(SimDisk::stats);
@@ -368,6 +391,7 @@ impl fmt::Display for Costs {
         write!(f, "{:8} {:7.2} % {:13.2} s ", self.stripes, self.metadata_share * 100.0, self.open.0 as f64 / 1e9)?;
         write!(f, "{:>12} {:>10} {:>9} ", ms(self.open_cpu), self.open_read.to_string(), self.memory.to_string())?;
         write!(f, "{:>12} {:>10} ", self.checkpoint.to_string(), ms(self.checkpoint_cpu))?;
-        write!(f, "{:>5} us {:>9}", self.segment.as_micros(), ms(self.status))
+        write!(f, "{:>6.1} us {:>9} ", self.segment.as_secs_f64() * 1e6, ms(self.status))?;
+        write!(f, "{:>9} {:>9}", self.segments, self.map.to_string())
     }
 }

@@ -31,7 +31,7 @@ pub(super) enum Fit {
 }
 
 /// A segment in the order of those of its table: the last one is the best, of equals the one with the lowest number.
-type Rank = (TableNo, Fit, u32, Reverse<SegmentNo>);
+pub(super) type Rank = (TableNo, Fit, u32, Reverse<SegmentNo>);
 
 /// All segments, as they are listed.
 #[derive(Default)]
