@@ -11,6 +11,9 @@ mod batches;
 mod check;
 #[path = "mutants/configuration.rs"]
 mod configuration;
+#[allow(dead_code)]
+#[path = "mutants/lists.rs"]
+mod lists;
 #[path = "mutants/opening.rs"]
 mod opening;
 #[path = "mutants/put_back.rs"]
@@ -324,6 +327,8 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         }
         Mutant::OrderCostsAnything => Catcher::Story(order::a_few_writes_now_and_then_do_not_move_everything_each_time),
         Mutant::PassedByForgotten => Catcher::Story(packed_stripes_are_left_by_all_of_their_units),
+        Mutant::FreedStaysUnlisted => Catcher::Story(lists::what_becomes_free_is_listed),
+        Mutant::ListsForgetDisks => Catcher::Story(lists::what_a_disk_takes_with_it_is_listed),
         other => panic!("nothing is known to catch {other:?}"),
     }
 }

@@ -299,8 +299,7 @@ impl Pool {
             older: older.collect(),
             fixed: record.fixed,
             mapped: layout.data_len() * table.mapped + ByteCount(map.bytes_in_older(record.id)),
-            footprint: self.store.slab
-                * tables.iter().map(|table| map.slabs_of(*table)).sum::<u64>(),
+            footprint: self.store.slab * tables.iter().map(|table| map.slabs_of(*table)).sum::<u64>(),
             packed: ByteCount(units * UNIT),
             fine_share: record.fine_share,
             packed_max: vdisk.packs_layout().data_len() * stripes_max,

@@ -96,14 +96,7 @@ impl Listed {
             some if some + record.layout.failures() >= slots => Fit::Degraded,
             _ => Fit::Not,
         };
-        Listed {
-            fit,
-            held: !segment.free.is_full(),
-            unsound: (slots - sound) as u8,
-            slabs,
-            free,
-            beside: 0,
-        }
+        Listed { fit, held: !segment.free.is_full(), unsound: (slots - sound) as u8, slabs, free, beside: 0 }
     }
 
     fn rank(self, record: &SegmentRecord) -> Option<Rank> {

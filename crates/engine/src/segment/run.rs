@@ -51,8 +51,7 @@ impl Map {
         }
         self.see_disks();
         let state = &self.tables[&table];
-        let usable =
-            |segment: &&Segment| !segment.frozen && segment.moving.is_none() && self.is_healthy(segment);
+        let usable = |segment: &&Segment| !segment.frozen && segment.moving.is_none() && self.is_healthy(segment);
         if let Some(segment) = state.current.map(|id| &self.segments[&id]).filter(usable) {
             let (tail, to_the_end) = tail_of(segment);
             if tail >= count || to_the_end && tail > 0 {
