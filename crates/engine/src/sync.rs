@@ -161,7 +161,7 @@ struct Joined {
 struct Woken {
     /// A bit for each future.
     bits: Box<[AtomicU64]>,
-    /// Of the task that waits for all of them.
+    /// Wakes the task that waits for all of them.
     task: Waker,
 }
 

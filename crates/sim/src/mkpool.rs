@@ -81,7 +81,7 @@ pub struct Costs {
     pub map: ByteCount,
     /// What it takes to open it when the power went after [`CHANGES`] changes.
     pub changed: Reopened,
-    /// The same, when the log was as full of landed data as it is before somebody empties it.
+    /// What it takes when the log was as full of landed data as it gets before somebody empties it.
     pub landed: Reopened,
     /// Bytes that a checkpoint writes to all disks after [`CHANGES`] changes here and there.
     pub checkpoint: ByteCount,
@@ -245,7 +245,7 @@ fn change_all(rig: &Rig, stripes: u64) -> Result<()> {
     })
 }
 
-/// Writes parts of stripes again and again, each with a flush, until the log is nearly as full as it may be before it is
+/// Writes parts of stripes again and again, each with a flush, until the log is nearly as full as it gets before it is
 /// emptied. They are few, for none can leave as a whole stripe: the rest of it was never written.
 fn fill_log(rig: &Rig) -> Result<()> {
     let pool = rig.pool();

@@ -115,7 +115,7 @@ impl Lists {
         self.count(record, was, is);
     }
 
-    /// The same, but for its rank.
+    /// Counts a segment as it `is`, which was counted as it `was`.
     fn count(&mut self, record: &SegmentRecord, was: Listed, is: Listed) {
         if record.owner == OWNER_METADATA {
             self.pairs = self.pairs + u64::from(is.free) - u64::from(was.free);
@@ -153,7 +153,7 @@ impl Map {
         self.relist_beside(id, 0);
     }
 
-    /// The same, when so many of its page pairs became free.
+    /// Lists a metadata segment as it is now that so many more of its page pairs are free.
     pub(super) fn relist_beside(&mut self, id: SegmentNo, freed: u32) {
         let Some(segment) = self.segments.get_mut(&id) else { return };
         let was = segment.listed;

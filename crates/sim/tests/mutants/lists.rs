@@ -32,8 +32,14 @@ pub fn what_a_disk_takes_with_it_is_listed() {
     story.close();
     story.open().unwrap();
     assert_eq!(story.info().vdisks[0].degraded_segments, 0);
-    story.rig.disks[1].vanish();
-    story.write_and_flush(0, 1 << 20, 2);
+    let on = {
+        let pool = story.rig.pool();
+        let map = pool.store().map.borrow();
+        let held = map.segments.values().find(|found| !found.mapped.is_empty()).expect("something was written");
+        held.record.slabs[0].expect("it has all its disks").disk
+    };
+    story.rig.disks[usize::from(on.0)].vanish();
+    story.write_and_flush(0, 4 * story.stripe(), 2);
     story.prove();
     let degraded = {
         let pool = story.rig.pool();
@@ -41,6 +47,7 @@ pub fn what_a_disk_takes_with_it_is_listed() {
         let held = map.segments.values().filter(|found| !found.mapped.is_empty());
         held.filter(|found| map.unsound(&found.record) > 0).count() as u64
     };
+    assert!(degraded > 0, "some stripes were not written again");
     assert_eq!(story.info().vdisks[0].degraded_segments, degraded);
-    assert_eq!(story.byte(0, 1 << 20).unwrap(), 2);
+    assert_eq!(story.byte(0, 4 * story.stripe()).unwrap(), 2);
 }
