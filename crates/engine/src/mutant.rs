@@ -248,10 +248,14 @@ pub enum Mutant {
     TierMoveOverwrites = 120,
     /// New data takes the places that what lies in a fast tier needs to leave it.
     TierTakesRoom = 121,
+    /// A segment in which a stripe became free is listed as it was.
+    FreedStaysUnlisted = 130,
+    /// The lists of segments are not made anew when a disk has come or gone.
+    ListsForgetDisks = 131,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 121] = [
+pub const ALL: [Mutant; 123] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -373,6 +377,8 @@ pub const ALL: [Mutant; 121] = [
     Mutant::TierClaimKept,
     Mutant::TierMoveOverwrites,
     Mutant::TierTakesRoom,
+    Mutant::FreedStaysUnlisted,
+    Mutant::ListsForgetDisks,
 ];
 
 /// The mutant of this name.

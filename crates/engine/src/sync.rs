@@ -2,11 +2,14 @@
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::task::Wake;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::future::{Future, poll_fn};
 use core::pin::Pin;
-use core::task::{Poll, Waker};
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::task::{Context, Poll, Waker};
 
 /// Where one answer will be put; see [`promise`].
 pub struct Promise<T>(Rc<Once<T>>);
@@ -128,22 +131,81 @@ pub async fn join<'a, T, F: Future<Output = T> + 'a>(futures: impl Iterator<Item
 pub async fn join_all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
     let mut running: Vec<_> = futures.into_iter().map(Some).collect();
     let mut answers: Vec<Option<T>> = running.iter().map(|_| None).collect();
+    let (mut left, mut joined) = (running.len(), None::<Joined>);
     poll_fn(|context| {
-        let mut waiting = false;
-        for (slot, answer) in running.iter_mut().zip(answers.iter_mut()) {
-            let Some(future) = slot else { continue };
-            match future.as_mut().poll(context) {
-                Poll::Ready(value) => {
-                    *answer = Some(value);
-                    *slot = None;
-                }
-                Poll::Pending => waiting = true,
+        let joined = match &mut joined {
+            Some(joined) if joined.is_for(context.waker()) => joined,
+            other => other.insert(Joined::new(running.len(), context.waker())),
+        };
+        // Only those that were woken: to poll all of them each time would cost the square of how many there are.
+        joined.each_woken(|no, waker| {
+            let Some(future) = &mut running[no] else { return };
+            if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(waker)) {
+                answers[no] = Some(value);
+                running[no] = None;
+                left -= 1;
             }
-        }
-        if waiting { Poll::Pending } else { Poll::Ready(()) }
+        });
+        if left > 0 { Poll::Pending } else { Poll::Ready(()) }
     })
     .await;
     answers.into_iter().map(|answer| answer.expect("every future was driven to its end")).collect()
+}
+
+/// Which futures of a [`join_all`] are to be polled.
+struct Joined {
+    wakers: Vec<Waker>,
+    woken: Arc<Woken>,
+}
+
+struct Woken {
+    /// A bit for each future.
+    bits: Box<[AtomicU64]>,
+    /// Wakes the task that waits for all of them.
+    task: Waker,
+}
+
+/// Wakes one of them.
+struct WakesOne {
+    no: usize,
+    woken: Arc<Woken>,
+}
+
+impl Wake for WakesOne {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.bits[self.no / 64].fetch_or(1 << (self.no % 64), Ordering::AcqRel);
+        self.woken.task.wake_by_ref();
+    }
+}
+
+impl Joined {
+    /// All of so many are to be polled.
+    fn new(count: usize, task: &Waker) -> Joined {
+        let bits = (0..count.div_ceil(64)).map(|_| AtomicU64::new(u64::MAX)).collect();
+        let woken = Arc::new(Woken { bits, task: task.clone() });
+        let wakers = (0..count).map(|no| Waker::from(Arc::new(WakesOne { no, woken: woken.clone() }))).collect();
+        Joined { wakers, woken }
+    }
+
+    fn is_for(&self, task: &Waker) -> bool {
+        self.woken.task.will_wake(task)
+    }
+
+    /// Does something with each that was woken since it was polled last, in their order.
+    fn each_woken(&self, mut act: impl FnMut(usize, &Waker)) {
+        for (word, bits) in self.woken.bits.iter().enumerate() {
+            let mut woken = bits.swap(0, Ordering::AcqRel);
+            while woken != 0 {
+                let no = word * 64 + woken.trailing_zeros() as usize;
+                woken &= woken - 1;
+                self.wakers.get(no).into_iter().for_each(|waker| act(no, waker));
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -165,6 +227,38 @@ mod tests {
         promise_late.keep(2);
         while executor.run_ready(&mut scratch) {}
         assert_eq!((seen.get(), executor.alive()), (3, 0));
+    }
+
+    #[test]
+    fn of_many_that_are_joined_only_those_that_were_woken_are_polled() {
+        const MANY: usize = 200;
+        let executor = Executor::new();
+        let polls = Rc::new(Cell::new(0));
+        let (promises, answers): (Vec<_>, Vec<_>) = (0..MANY).map(|_| promise()).unzip();
+        let (counted, sum) = (polls.clone(), Rc::new(Cell::new(0)));
+        let total = sum.clone();
+        executor.spawn(
+            "join",
+            Box::pin(async move {
+                let counts = |answer: Answer<usize>| {
+                    let (counted, mut waits) = (counted.clone(), Box::pin(answer.wait()));
+                    poll_fn(move |context| {
+                        counted.set(counted.get() + 1);
+                        waits.as_mut().poll(context)
+                    })
+                };
+                let answered = join(answers.into_iter().map(counts)).await;
+                assert!(answered.iter().copied().eq(0..MANY), "the answers are in the order of the questions");
+                total.set(answered.iter().sum());
+            }),
+        );
+        let mut scratch = Vec::new();
+        while executor.run_ready(&mut scratch) {}
+        for (no, promise) in promises.into_iter().enumerate().rev() {
+            promise.keep(no);
+            while executor.run_ready(&mut scratch) {}
+        }
+        assert_eq!((polls.get(), sum.get()), (2 * MANY, MANY * (MANY - 1) / 2));
     }
 
     #[test]

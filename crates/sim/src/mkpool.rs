@@ -32,6 +32,10 @@ const CHANGES: u64 = 10_000;
 const CHANGES_AT_ONCE: u64 = 100;
 /// Segments that are made to see how long one takes.
 const SEGMENTS: u32 = 1000;
+/// Bytes that are left in the log when it is as full as it gets without anybody emptying it.
+const LOG_LEFT: ByteCount = ByteCount::mib(16);
+/// Stripes that land for that.
+const LANDED_STRIPES: u64 = 64;
 /// Stripes that are mapped between two checkpoints.
 const AT_ONCE: u64 = 4 << 20;
 
@@ -69,8 +73,16 @@ pub struct Costs {
     pub open_cpu: Duration,
     /// Bytes that were read for that.
     pub open_read: ByteCount,
-    /// Bytes of memory that the open pool counts.
+    /// Bytes of memory that the open pool counts in its budgets.
     pub memory: ByteCount,
+    /// Its segments.
+    pub segments: u64,
+    /// Bytes of memory that segments and chunks take, about, which are in no budget.
+    pub map: ByteCount,
+    /// What it takes to open it when the power went after [`CHANGES`] changes.
+    pub changed: Reopened,
+    /// What it takes when the log was as full of landed data as it gets before somebody empties it.
+    pub landed: Reopened,
     /// Bytes that a checkpoint writes to all disks after [`CHANGES`] changes here and there.
     pub checkpoint: ByteCount,
     /// Time of the processor for that.
@@ -81,6 +93,19 @@ pub struct Costs {
     pub status: Duration,
 }
 
+/// An opening after the power went, up to the first answer to a client.
+#[derive(Clone, Copy, Debug)]
+pub struct Reopened {
+    /// Bytes of the log that count.
+    pub log: ByteCount,
+    /// Virtual time.
+    pub time: Nanos,
+    /// Time of the processor.
+    pub cpu: Duration,
+    /// Bytes that were read.
+    pub read: ByteCount,
+}
+
 /// How the command is called.
 pub const USAGE: &str = "weft-sim mkpool [DISKSxSIZE [--columns N] [--interleave KIB] [--files DIR]]
   mkpool                 what the metadata of full pools of several sizes costs
@@ -89,7 +114,7 @@ pub const USAGE: &str = "weft-sim mkpool [DISKSxSIZE [--columns N] [--interleave
 
 /// The heading of a table of [`Costs`].
 pub const HEADING: &str = "pool                stripes  metadata  open, then read  processor       read    memory   \
-    checkpoint  processor   segment    status";
+    checkpoint  processor   segment    status  segments in memory    made in  peak";
 
 /// Runs `weft-sim mkpool` with these further arguments.
 pub fn command(arguments: &[String]) -> ExitCode {
@@ -115,8 +140,12 @@ pub fn command(arguments: &[String]) -> ExitCode {
         Told { shapes, files: None } => {
             println!("{HEADING}");
             for shape in shapes {
-                match make(&shape).and_then(|mut rig| measure(&mut rig, &shape)) {
-                    Ok(costs) => println!("{:18} {costs}", shape.to_string()),
+                let began = Instant::now();
+                let made = make(&shape).map(|rig| (rig, began.elapsed()));
+                match made.and_then(|(mut rig, span)| Ok((measure(&mut rig, &shape)?, span))) {
+                    Ok((costs, span)) => {
+                        println!("{:18} {costs} {:>8.1} s {:>9}", shape.to_string(), span.as_secs_f64(), peak());
+                    }
                     Err(error) => {
                         eprintln!("weft-sim: {shape} cannot be made: {error}");
                         return ExitCode::FAILURE;
@@ -134,6 +163,9 @@ pub fn make(shape: &Shape) -> Result<Rig> {
     let class = HddClass { capacity: shape.capacity, ..HddClass::HDD_7200_8TB };
     let disk = |_| SimDisk::new(&world, class.shape(class.capacity), Box::new(Hdd::new(class.clone())));
     let mut rig = Rig::with_disks(world.clone(), (0..shape.disks).map(disk).collect());
+    // What is read of stripes that were never written is bad, and no disk is to be emptied for that.
+    rig.options.tuning.auto_jobs = false;
+    rig.options.tuning.bad_blocks_max = u64::MAX;
     rig.create(shape.slab)?;
     rig.open(&mut Rng::new(1))?;
     let size = room_for(&rig.pool(), shape.layout);
@@ -156,26 +188,22 @@ pub fn make(shape: &Shape) -> Result<Rig> {
 
 /// Opens the pool of [`make`], and measures.
 pub fn measure(rig: &mut Rig, shape: &Shape) -> Result<Costs> {
-    let (before, began, started) = (traffic(rig).0, rig.world.now(), Instant::now());
-    rig.open(&mut Rng::new(2))?;
-    let pool = rig.pool();
-    let vdisk = pool.vdisk("vdisk").expect("the pool has it");
-    rig.run(async move { vdisk.read(VirtualOffset(0), &mut [0; 4096]).await })?;
-    let (open, open_cpu) = (rig.world.now().since(began), started.elapsed());
-    let open_read = ByteCount(traffic(rig).0 - before);
+    let Reopened { time: open, cpu: open_cpu, read: open_read, .. } = open_and_read(rig)?;
     checkpoint(rig)?;
+    let pool = rig.pool();
     let memory = ByteCount(pool.store().memory().iter().map(|budget| budget.used).sum());
+    let map = ByteCount(pool.store().map.borrow().memory());
+    let segments = pool.store().map.borrow().segments.len() as u64;
     let stripes = mapped(&pool);
-    let changed = pool.clone();
-    rig.run(async move {
-        let mut rng = Rng::new(3);
-        for _ in 0..CHANGES / CHANGES_AT_ONCE {
-            change(&changed, stripes, &mut rng).await?;
-            // What they replace is free when they are durable.
-            changed.store().make_durable(changed.store().log.seq()).await?;
-        }
-        Ok::<_, Error>(())
-    })?;
+    drop(pool);
+    change_all(rig, stripes)?;
+    let changed = open_after_a_crash(rig)?;
+    checkpoint(rig)?;
+    fill_log(rig)?;
+    let landed = open_after_a_crash(rig)?;
+    checkpoint(rig)?;
+    change_all(rig, stripes)?;
+    let pool = rig.pool();
     let (before, started) = (traffic(rig).1, Instant::now());
     checkpoint(rig)?;
     let (written, checkpoint_cpu) = (ByteCount(traffic(rig).1 - before), started.elapsed());
@@ -190,6 +218,10 @@ pub fn measure(rig: &mut Rig, shape: &Shape) -> Result<Costs> {
         open_cpu,
         open_read,
         memory,
+        segments,
+        map,
+        changed,
+        landed,
         checkpoint: written,
         checkpoint_cpu,
         segment: segment_time(&pool),
@@ -197,6 +229,52 @@ pub fn measure(rig: &mut Rig, shape: &Shape) -> Result<Costs> {
     };
     rig.halt();
     Ok(costs)
+}
+
+/// Changes stripes in [`CHANGES`] places.
+fn change_all(rig: &Rig, stripes: u64) -> Result<()> {
+    let pool = rig.pool();
+    rig.run(async move {
+        let mut rng = Rng::new(3);
+        for _ in 0..CHANGES / CHANGES_AT_ONCE {
+            change(&pool, stripes, &mut rng).await?;
+            // What they replace is free when they are durable.
+            pool.store().make_durable(pool.store().log.seq()).await?;
+        }
+        Ok::<_, Error>(())
+    })
+}
+
+/// Writes parts of stripes again and again, each with a flush, until the log is nearly as full as it gets before it is
+/// emptied. They are few, for none can leave as a whole stripe: the rest of it was never written.
+fn fill_log(rig: &Rig) -> Result<()> {
+    let pool = rig.pool();
+    rig.run(async move {
+        let vdisk = pool.vdisk("vdisk").expect("the pool has it");
+        let (stripe, bytes) = (vdisk.stripe_len().0, vec![9; (vdisk.stripe_len().0 / 2) as usize]);
+        let mut writes = (0..LANDED_STRIPES).cycle().map(|nth| VirtualOffset(nth * stripe * 8 % vdisk.size().0));
+        let log = &pool.store().log;
+        while log.fill().0 + LOG_LEFT.0 < log.fill().1 / 8 * 3 {
+            vdisk.write(writes.next().expect("they never end"), &bytes, true).await?;
+        }
+        Ok::<_, Error>(())
+    })
+}
+
+fn open_after_a_crash(rig: &mut Rig) -> Result<Reopened> {
+    let (tail, head) = rig.pool().store().log.live();
+    rig.halt();
+    rig.disks.iter().for_each(|disk| disk.power_cut_with(&[]));
+    Ok(Reopened { log: ByteCount(head - tail), ..open_and_read(rig)? })
+}
+
+fn open_and_read(rig: &mut Rig) -> Result<Reopened> {
+    let (before, began, started) = (traffic(rig).0, rig.world.now(), Instant::now());
+    rig.open(&mut Rng::new(2))?;
+    let vdisk = rig.pool().vdisk("vdisk").expect("the pool has it");
+    rig.run(async move { vdisk.read(VirtualOffset(0), &mut [0; 4096]).await })?;
+    let (time, cpu) = (rig.world.now().since(began), started.elapsed());
+    Ok(Reopened { log: ByteCount(0), time, cpu, read: ByteCount(traffic(rig).0 - before) })
 }
 
 /// Writes the disks of a closed pool to sparse files `d0`, `d1`, ... in `dir`.
@@ -350,6 +428,14 @@ fn checkpoint(rig: &Rig) -> Result<()> {
     rig.run(async move { pool.checkpoint().await })
 }
 
+/// The most memory that this process had, its simulated disks included.
+fn peak() -> ByteCount {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse().ok());
+    ByteCount::kib(kib.unwrap_or(0))
+}
+
 /// Bytes that were read and written on all disks.
 fn traffic(rig: &Rig) -> (u64, u64) {
     let stats = rig.disks.iter().map(SimDisk::stats);
@@ -368,6 +454,13 @@ impl fmt::Display for Costs {
         write!(f, "{:8} {:7.2} % {:13.2} s ", self.stripes, self.metadata_share * 100.0, self.open.0 as f64 / 1e9)?;
         write!(f, "{:>12} {:>10} {:>9} ", ms(self.open_cpu), self.open_read.to_string(), self.memory.to_string())?;
         write!(f, "{:>12} {:>10} ", self.checkpoint.to_string(), ms(self.checkpoint_cpu))?;
-        write!(f, "{:>5} us {:>9}", self.segment.as_micros(), ms(self.status))
+        write!(f, "{:>6.1} us {:>9} ", self.segment.as_secs_f64() * 1e6, ms(self.status))?;
+        write!(f, "{:>9} {:>9}", self.segments, self.map.to_string())?;
+        let crash = |Reopened { log, time, cpu, read }: Reopened| {
+            let time = time.0 as f64 / 1e9;
+            format!("log of {log}: open in {time:.2} s, processor {}, {read} read", ms(cpu))
+        };
+        write!(f, "\n  after a crash with {CHANGES} changes: {}", crash(self.changed))?;
+        write!(f, "\n  after a crash with landed data: {}\n  all else:", crash(self.landed))
     }
 }

@@ -11,6 +11,9 @@ mod batches;
 mod check;
 #[path = "mutants/configuration.rs"]
 mod configuration;
+#[allow(dead_code)]
+#[path = "mutants/lists.rs"]
+mod lists;
 #[path = "mutants/opening.rs"]
 mod opening;
 #[path = "mutants/put_back.rs"]
@@ -335,6 +338,8 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         }
         Mutant::TierMoveOverwrites => Catcher::Story(tier::what_is_written_while_it_moves_is_what_is_read),
         Mutant::TierTakesRoom => Catcher::Story(tier::a_full_disk_is_overwritten_whatever_tier_it_lies_in),
+        Mutant::FreedStaysUnlisted => Catcher::Story(lists::what_becomes_free_is_listed),
+        Mutant::ListsForgetDisks => Catcher::Story(lists::what_a_disk_takes_with_it_is_listed),
         other => panic!("nothing is known to catch {other:?}"),
     }
 }

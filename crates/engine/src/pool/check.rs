@@ -268,6 +268,7 @@ impl Pool {
 
     /// Every slab, stripe and page is owned at most once, and what is free is what nobody owns.
     fn check_space(&self, report: &mut CheckReport) {
+        self.store.map.borrow_mut().check_lists(&mut report.problems);
         let map = self.store.map.borrow();
         let mut slabs = BTreeSet::new();
         for segment in map.segments.values() {

@@ -3,7 +3,7 @@
 use super::Pool;
 use super::leaving::{Instead, losses_without, survivable};
 use crate::format::Id;
-use crate::format::record::{Away, CacheChoice, CacheRecord, Media, TierRecord, Usage};
+use crate::format::record::{Away, CacheChoice, CacheRecord, Media, OWNER_METADATA, TierRecord, Usage};
 use crate::geometry::Layout;
 use crate::health::{DiskFacts, disk_health, disk_state, pool_health, vdisk_health};
 use crate::io::WriteCache;
@@ -203,8 +203,7 @@ impl Pool {
         let slabs = |count: usize| store.slab * count as u64;
         let capacity: ByteCount = slabs(map.disks.values().map(|disk| disk.free.len()).sum());
         let free = slabs(map.disks.keys().map(|no| map.free_soon(*no)).sum());
-        let metadata = map.metadata_segments();
-        let metadata = slabs(metadata.map(|segment| segment.record.slabs.iter().flatten().count()).sum());
+        let metadata = slabs(map.slabs_of(OWNER_METADATA) as usize);
         let (log_used, log_len) = store.log.fill();
         PoolInfo {
             id: store.id,
@@ -276,20 +275,20 @@ impl Pool {
     }
 
     fn vdisk_info(&self, vdisk: &crate::vdisk::Vdisk) -> VdiskInfo {
+        self.store.map.borrow_mut().see_disks();
         let map = self.store.map.borrow();
         let record = &map.vdisks[&vdisk.id()];
         let table = &map.tables[&record.tables[0]];
         let layout = table.record.layout;
         let tables = map.with_packs(&record.tables);
-        let segments = tables.iter().flat_map(|table| &map.tables[table].segments).map(|id| &map.segments[id]);
-        let missing = |segment: &crate::segment::Segment| map.unsound(&segment.record);
-        // Segments that hold no stripe cannot lose any.
-        let held = segments.clone().filter(|segment| !segment.free.is_full());
-        // Tables of a stack survive more or less.
-        let lacks = |segment: &crate::segment::Segment| (missing(segment), segment.record.layout.failures());
-        let left = held.clone().map(lacks).map(|(missing, failures)| failures.checked_sub(missing));
+        // Segments that hold no stripe cannot lose any. Tables of a stack survive more or less.
+        let held = tables.iter().flat_map(|table| {
+            let failures = map.tables[table].record.layout.failures();
+            map.unsound_of(*table).map(move |(unsound, count)| (unsound, count, failures))
+        });
+        let left = held.clone().map(|(unsound, _, failures)| failures.checked_sub(unsound));
         let left = left.min().unwrap_or(Some(layout.failures()));
-        let degraded_segments = held.filter(|segment| missing(segment) > 0).count() as u64;
+        let degraded_segments = held.filter(|(unsound, ..)| *unsound > 0).map(|(_, count, _)| count).sum::<u64>();
         let (lacking, borne) = (degraded_segments.min(1) as usize, left.is_some() as usize);
         let in_tier = map.tier_of(record.tables[0]).map_or(0, |tier| map.tables[&tier].mapped);
         let older = record.tables[1..].iter().map(|id| {
@@ -309,8 +308,7 @@ impl Pool {
             older: older.collect(),
             fixed: record.fixed,
             mapped: layout.data_len() * (table.mapped + in_tier) + ByteCount(map.bytes_in_older(record.id)),
-            footprint: self.store.slab
-                * segments.map(|segment| segment.record.slabs.iter().flatten().count() as u64).sum::<u64>(),
+            footprint: self.store.slab * tables.iter().map(|table| map.slabs_of(*table)).sum::<u64>(),
             packed: ByteCount(units * UNIT),
             fine_share: record.fine_share,
             packed_max: vdisk.packs_layout().data_len() * stripes_max,

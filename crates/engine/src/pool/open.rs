@@ -106,9 +106,10 @@ impl Pool {
                 newest.pool_name
             );
         }
+        // Which disks there are was not known while the configuration was applied.
+        tell_of_disks(&store);
         store.map.borrow_mut().recount()?;
         store.load_tree_room().await?;
-        // Which disks there are was not known while the configuration was applied.
         note_health(&store);
         let pool = Rc::new(Pool {
             store: store.clone(),
@@ -510,8 +511,8 @@ async fn read_configuration(store: &Rc<Store>, newest: &Label) -> Result<()> {
     Ok(())
 }
 
-/// Tells the map which disks are there, and the world which are not.
-fn note_health(store: &Rc<Store>) {
+/// Tells the map which disks are there.
+fn tell_of_disks(store: &Store) {
     let members = store.members.borrow();
     let mut map = store.map.borrow_mut();
     for (no, member) in members.iter() {
@@ -520,8 +521,10 @@ fn note_health(store: &Rc<Store>) {
             room.current = member.disk.is_some() && member.current;
         }
     }
-    drop(map);
-    drop(members);
+}
+
+/// Tells the world which disks are not there.
+fn note_health(store: &Rc<Store>) {
     let now = store.world.now();
     for (_, member) in store.members.borrow_mut().iter_mut().filter(|(_, member)| member.disk.is_none()) {
         member.gone = Some(now);

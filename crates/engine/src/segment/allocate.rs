@@ -8,6 +8,7 @@
 //!
 //! A segment with a missing disk is taken only when no healthy one can be had.
 
+use super::lists::Fit;
 use super::{DiskRoom, Map, PAGE_PAIR, Segment, chunk_record, segment_len};
 use crate::error::Result;
 use crate::fail;
@@ -89,6 +90,7 @@ impl Map {
         let taken = (end - first) as u64;
         state.free -= taken;
         state.claims = state.claims.saturating_sub(taken);
+        self.relist(id);
         Ok((Place::at(id, first as u32), taken as u32))
     }
 
@@ -174,8 +176,8 @@ impl Map {
     }
 
     /// Says where a slot lies from now on; the slab it had is in transit.
-    pub(super) fn set_slab(&mut self, segment: SegmentNo, slot: usize, to: Option<SlabAt>) -> Option<Record<'static>> {
-        let segment = self.segments.get_mut(&segment)?;
+    pub(super) fn set_slab(&mut self, id: SegmentNo, slot: usize, to: Option<SlabAt>) -> Option<Record<'static>> {
+        let segment = self.segments.get_mut(&id)?;
         let mut slabs = segment.record.slabs.to_vec();
         self.in_transit.extend(slabs[slot].map(|left| (left, None)));
         slabs[slot] = to;
@@ -183,7 +185,9 @@ impl Map {
         segment.before.retain(|slabs| slabs.strong_count() > 0);
         segment.record.slabs = slabs.into();
         segment.record.missed &= !(1 << slot);
-        Some(Record::Segment(segment.record.clone()))
+        let record = Record::Segment(segment.record.clone());
+        self.relist(id);
+        Some(record)
     }
 
     /// Makes the chunk of `table` that `stripe` falls in, if it does not exist.
@@ -258,29 +262,26 @@ impl Map {
 
     fn choose_segment(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> Result<SegmentNo> {
         let state = &self.tables[&table];
-        let usable = |id: &SegmentNo| {
-            let segment = &self.segments[id];
-            !segment.free.is_empty() && !segment.frozen && self.takes_stripes(segment)
-        };
-        let healthy = |id: &SegmentNo| self.is_healthy(&self.segments[id]);
-        let most_free = |ids: &mut dyn Iterator<Item = SegmentNo>| {
-            ids.max_by_key(|id| (self.segments[id].free.count(), core::cmp::Reverse(*id)))
-        };
-        if let Some(current) = state.current.filter(|id| usable(id) && healthy(id)) {
+        let usable = |segment: &&Segment| !segment.free.is_empty() && !segment.frozen && self.is_healthy(segment);
+        if let Some(current) = state.current.filter(|id| usable(&&self.segments[id])) {
             return Ok(current);
         }
-        let best = most_free(&mut state.segments.iter().copied().filter(|id| usable(id) && healthy(id)));
+        self.see_disks();
+        let state = &self.tables[&table];
+        // Few are frozen at a time.
+        let first = |fit| self.ranked(table, fit).find(|segment| !segment.frozen);
+        let (best, degraded) = (first(Fit::Healthy), first(Fit::Degraded).map(|segment| segment.record.id));
         let per_segment = state.record.layout.segment_stripes(self.slab) as u64;
         let scarce = state.free * 8 < state.segments.len() as u64 * per_segment;
-        let whole = best.is_some_and(|id| self.segments[&id].free.is_full());
-        let any = most_free(&mut state.segments.iter().copied().filter(usable));
+        let whole = best.is_some_and(|segment| segment.free.is_full());
+        let best = best.map(|segment| segment.record.id);
         if let Some(best) = best
             && (whole || state.fixed || !scarce)
         {
             return Ok(best);
         }
         let fixed = state.fixed;
-        match (best, any) {
+        match (best, degraded) {
             (Some(best), _) => Ok(self.new_segment(table, records).unwrap_or(best)),
             (None, Some(degraded)) if !fixed && self.can_place_whole(table) => {
                 Ok(self.new_segment(table, records).unwrap_or(degraded))
@@ -396,6 +397,7 @@ impl Map {
         }
         self.bulk += segment_len(&record);
         self.put_segment(Segment::new(record, indexes));
+        self.list(id);
         id
     }
 
@@ -425,16 +427,10 @@ impl Map {
     }
 
     fn free_page_run(&mut self, count: u32) -> Option<PageRun> {
-        let run_in = |segment: &Segment| {
-            let free = &segment.free;
-            // Most of them are full.
-            let runs = if free.count() < count as usize { Vec::new() } else { free.runs(0..free.len(), true) };
-            let run = runs.into_iter().find(|run| run.len() >= count as usize)?;
-            Some(PageRun { segment: segment.record.id, first: run.start as u32, count })
-        };
-        let run = self.metadata_segments().find_map(run_in)?;
+        let run = self.pairs_beside(count)?;
         let segment = self.segments.get_mut(&run.segment)?;
         segment.free.remove(run.first as usize..(run.first + count) as usize);
+        self.relist(run.segment);
         Some(run)
     }
 }
@@ -464,7 +460,7 @@ fn shuffled(segment: SegmentNo, disk: DiskNo) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::format::record::{Away, CacheChoice, DiskRecord, Media, PowerProtected, VdiskRecord};
     use crate::geometry::Resiliency;
@@ -472,7 +468,7 @@ mod tests {
     use alloc::string::String;
 
     /// A map of empty disks with so many slabs, and a table of `layout` on them.
-    fn map_of(slabs: &[u32], layout: Layout) -> (Map, TableNo) {
+    pub fn map_of(slabs: &[u32], layout: Layout) -> (Map, TableNo) {
         let mut map = Map::new(ByteCount::mib(64));
         for (no, slabs) in slabs.iter().enumerate() {
             let record = DiskRecord {

@@ -1,16 +1,21 @@
 //! Room for the configuration: all of it must fit a checkpoint area, so what it grows by is counted before it is
 //! promised.
 
-use super::{EVENTS_SHARE, Map};
+use super::lists::Rank;
+use super::{EVENTS_SHARE, Map, Segment};
+use crate::bits::BitSet;
 use crate::error::Result;
 use crate::fail;
 use crate::format::record::{DISK_LEN, JOB_LEN, Record, SEGMENT_LEN, SLAB_LEN, TABLE_LEN, VDISK_LEN, len_of_vdisk};
 use crate::limits::METADATA_COPIES;
 use crate::mutant::{self, Mutant};
-use crate::units::ByteCount;
+use crate::stripe::table::Chunk;
+use crate::units::{ByteCount, SegmentNo};
 
 /// Bytes of the record of a metadata segment.
 pub(super) const METADATA_LEN: u64 = SEGMENT_LEN + METADATA_COPIES as u64 * SLAB_LEN;
+/// Bytes of the counts of what is shared.
+const RC_LEN: usize = 2 * size_of::<usize>();
 
 impl Map {
     /// Refuses `more` bytes of records that come with data once the configuration fills seven eighths of its area with
@@ -34,6 +39,19 @@ impl Map {
     pub(super) fn has_config_room_for_packs(&self, more: u64) -> bool {
         let room = self.config_len() + more + METADATA_LEN <= self.config_max.0 / 8 * 6;
         room || mutant::active(Mutant::ConfigRoomUncounted)
+    }
+
+    /// Bytes of memory, about, that segments and chunks take, whatever of them is used.
+    pub fn memory(&self) -> u64 {
+        let heap = |found: &Segment| {
+            let sets = [&found.free, &found.mapped, &found.in_flight].map(BitSet::heap_bytes);
+            sets.iter().sum::<usize>() + size_of_val(&*found.record.slabs) + RC_LEN
+        };
+        let heap: usize = self.segments.values().map(heap).sum();
+        let segments = self.segments.len() * size_of::<(SegmentNo, Segment, SegmentNo, Rank)>();
+        let chunks = self.tables.values().map(|table| table.chunks.len()).sum::<usize>() * size_of::<(u32, Chunk)>();
+        // Nodes of a tree that grew are two thirds full, about.
+        (heap + (segments + chunks) * 3 / 2) as u64
     }
 
     /// Bytes of the configuration, with all the events that it may keep.

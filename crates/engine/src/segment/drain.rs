@@ -172,6 +172,7 @@ impl Map {
             && let Some(home) = self.segments.get_mut(&run.segment)
         {
             home.free.insert(run.first as usize..(run.first + run.count) as usize);
+            self.relist_beside(run.segment, run.count);
         }
     }
 }

@@ -20,6 +20,7 @@ mod copies;
 mod disks;
 pub mod drain;
 pub mod fine;
+mod lists;
 pub mod notes;
 mod numbers;
 pub mod packs;
@@ -55,6 +56,7 @@ pub use allocate::segments_on;
 pub use disks::{DiskRoom, handed_on};
 use drain::{Draining, Former, Known};
 use fine::Fine;
+use lists::{Listed, Lists};
 use notes::Notes;
 
 /// The part of the checkpoint area that they may take, as a divisor.
@@ -82,6 +84,8 @@ pub struct Map {
     pub segments: BTreeMap<SegmentNo, Segment>,
     /// Which of them are metadata segments.
     metadata: BTreeSet<SegmentNo>,
+    /// All of them, by what is asked of them.
+    lists: Lists,
     /// The tree's root, as the newest checkpoint has it.
     pub tree: Option<TreeRecord>,
     /// What is said of the pool that is not about space.
@@ -133,6 +137,8 @@ pub struct Segment {
     pub frozen: bool,
     /// The lists of slabs that it had before slots of it moved.
     before: Known,
+    /// How it is listed ([`lists`]).
+    listed: Listed,
 }
 
 impl Segment {
@@ -151,6 +157,7 @@ impl Segment {
             moving: None,
             frozen: false,
             before: Known::new(),
+            listed: Listed::default(),
         }
     }
 
@@ -197,6 +204,7 @@ impl Map {
             tables: BTreeMap::new(),
             segments: BTreeMap::new(),
             metadata: BTreeSet::new(),
+            lists: Lists::default(),
             tree: None,
             notes: Notes::default(),
             in_transit: BTreeMap::new(),
@@ -369,6 +377,7 @@ impl Map {
         for table in self.tables.values_mut() {
             table.free = table.segments.iter().map(|id| self.segments[id].free.count() as u64).sum();
         }
+        self.list_all();
         Ok(())
     }
 
@@ -434,6 +443,7 @@ impl Map {
     fn take_segment(&mut self, id: SegmentNo) -> Segment {
         let segment = self.segments.remove(&id).expect("a segment that is dropped exists");
         self.metadata.remove(&id);
+        self.unlist(&segment);
         self.ahead.forget_segment(id);
         self.bulk -= segment_len(&segment.record);
         if let Some(table) = self.tables.get_mut(&segment.record.owner) {
@@ -528,23 +538,27 @@ impl Map {
     }
 
     /// Notes that these slots (bits) of a segment lack strips. Returns the record, if that is news.
-    pub fn mark_missed(&mut self, segment: SegmentNo, slots: u128) -> Option<Record<'static>> {
-        let segment = self.segments.get_mut(&segment)?;
+    pub fn mark_missed(&mut self, id: SegmentNo, slots: u128) -> Option<Record<'static>> {
+        let segment = self.segments.get_mut(&id)?;
         if segment.record.missed & slots == slots {
             return None;
         }
         segment.record.missed |= slots;
-        Some(Record::Segment(segment.record.clone()))
+        let record = Record::Segment(segment.record.clone());
+        self.relist(id);
+        Some(record)
     }
 
     /// Notes that a slot has all its strips. Returns the record, if that is news.
-    pub fn clear_missed(&mut self, segment: SegmentNo, slot: usize) -> Option<Record<'static>> {
-        let segment = self.segments.get_mut(&segment)?;
+    pub fn clear_missed(&mut self, id: SegmentNo, slot: usize) -> Option<Record<'static>> {
+        let segment = self.segments.get_mut(&id)?;
         if segment.record.missed >> slot & 1 == 0 {
             return None;
         }
         segment.record.missed &= !(1 << slot);
-        Some(Record::Segment(segment.record.clone()))
+        let record = Record::Segment(segment.record.clone());
+        self.relist(id);
+        Some(record)
     }
 }
 

@@ -19,8 +19,7 @@ impl Map {
     /// the beginning; else one of a new segment, whose record is added to `records`. None where there is no room for a
     /// segment.
     pub fn take_pair(&mut self, records: &mut Vec<Record<'static>>) -> Option<Pair> {
-        let free = self.metadata_segments().find(|segment| !segment.free.is_empty()).map(|segment| segment.record.id);
-        let id = match free {
+        let id = match self.first_with(1) {
             Some(id) => id,
             None => {
                 let id = self.new_metadata_segment().ok()?;
@@ -29,8 +28,9 @@ impl Map {
             }
         };
         let free = &mut self.segments.get_mut(&id)?.free;
-        let last = free.runs(0..free.len(), true).last()?.end - 1;
+        let last = free.last()?;
         free.remove(last..last + 1);
+        self.relist(id);
         self.tree_pairs += 1;
         Some((id, last as u32))
     }
@@ -44,6 +44,7 @@ impl Map {
             return false;
         }
         segment.free.remove(pair..pair + 1);
+        self.relist(id);
         self.tree_pairs += 1;
         true
     }
@@ -72,16 +73,12 @@ impl Map {
 
     /// Whether so many pairs may be taken by others than the tree.
     pub(super) fn may_take_pairs(&self, count: u64) -> bool {
-        let metadata = self.metadata_segments();
-        let (free, all) = metadata.fold((0, 0), |(free, all), segment| (free + segment.free.count() as u64, all + 1));
-        free >= count + self.pairs_kept(self.bulk, all)
+        self.free_pairs() >= count + self.pairs_kept(self.bulk, self.metadata.len() as u64)
     }
 
     /// Whether so many bytes more of entries leave all free that is kept for the others.
     pub fn tree_may_grow(&self, bytes: u64) -> bool {
-        let metadata = self.metadata_segments();
-        let (free, all) = metadata.fold((0, 0), |(free, all), segment| (free + segment.free.count() as u64, all + 1));
-        free >= self.pairs_kept(self.bulk + bytes, all)
+        self.free_pairs() >= self.pairs_kept(self.bulk + bytes, self.metadata.len() as u64)
     }
 
     /// How many pages of the tree a metadata segment has room for.

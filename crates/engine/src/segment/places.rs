@@ -94,8 +94,11 @@ impl Map {
         let Some(segment) = self.segments.get_mut(&place.segment) else { return Vec::new() };
         segment.free.insert(place.index as usize..place.index as usize + 1);
         let owner = segment.record.owner;
+        if !mutant::active(Mutant::FreedStaysUnlisted) {
+            self.relist(place.segment);
+        }
         let promised = if self.tiers.is_empty() { 0 } else { self.kept_for_tier(owner) };
-        let Some(segment) = self.segments.get_mut(&place.segment) else { return Vec::new() };
+        let segment = &self.segments[&place.segment];
         let Some(table) = self.tables.get_mut(&owner) else { return Vec::new() };
         table.free += 1;
         let kept = table.fixed

@@ -46,7 +46,7 @@ impl Map {
         };
         let record = SEGMENT_LEN + layout.slots() as u64 * SLAB_LEN;
         let metadata = self.metadata_segments();
-        let (all, there) = metadata.clone().fold((0, 0), |(all, free), one| (all + 1, free + one.free.count() as u64));
+        let (all, there) = (self.metadata.len() as u64, self.free_pairs());
         let ready: u64 = metadata.map(ready).sum();
         // Sheets need runs, and leave what is kept for the tree; the tree takes any pairs.
         let made_beside = |segments: u64, made: u64| {

@@ -10,6 +10,7 @@
 //!    of the table have free: it never holds more of what is free than it leaves to the rest of the pool.
 //! 3. Of what is free in the segments of a table, as much is left to its clients as is taken.
 
+use super::lists::Fit;
 use super::{Map, Segment};
 use crate::format::record::{Record, SEGMENT_LEN, SLAB_LEN};
 use crate::mutant::{self, Mutant};
@@ -55,19 +56,17 @@ impl Map {
         if count == 0 {
             return 0;
         }
+        self.see_disks();
         let state = &self.tables[&table];
-        let usable = |id: &SegmentNo| {
-            let segment = &self.segments[id];
-            !segment.frozen && segment.moving.is_none() && self.is_healthy(segment)
-        };
-        if let Some(segment) = state.current.filter(usable).map(|id| &self.segments[&id]) {
+        let usable = |segment: &&Segment| !segment.frozen && segment.moving.is_none() && self.is_healthy(segment);
+        if let Some(segment) = state.current.map(|id| &self.segments[&id]).filter(usable) {
             let (tail, to_the_end) = tail_of(segment);
             if tail >= count || to_the_end && tail > 0 {
                 return tail.min(count);
             }
         }
-        let mut own = state.segments.iter().copied().filter(usable);
-        let empty = own.find(|id| self.segments[id].free.is_full());
+        let empty = self.ranked(table, Fit::Healthy).take_while(|segment| segment.free.is_full()).find(usable);
+        let empty = empty.map(|segment| segment.record.id);
         let Some(id) = empty.or_else(|| self.segment_for_order(table, records)) else { return 0 };
         let segment = self.segments.get_mut(&id).expect("it was just found");
         segment.cursor = 0;

@@ -228,6 +228,7 @@ impl Map {
             segment.free.remove(index..index + 1);
             let owner = segment.record.owner;
             self.tables.get_mut(&owner).into_iter().for_each(|table| table.free -= 1);
+            self.relist(place.segment);
         }
         self.note_use(place, used);
         if used || is_free { Vec::new() } else { self.free(place) }

@@ -64,6 +64,7 @@ impl Map {
     pub fn claim_fast(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> Option<(TableNo, Layout)> {
         let wanted = self.tier_wanted(table)?;
         let (size, layout, disks) = (wanted.size, wanted.layout, wanted.disks);
+        self.see_disks();
         if !self.tier_fits(table) || self.tier_lacks(table) && !mutant::active(Mutant::TierThinTaken) {
             return None;
         }
@@ -95,13 +96,11 @@ impl Map {
     }
 
     /// Whether the disks of the fast tier of `table` are too few, or some of what lies there lacks redundancy: it takes
-    /// nothing then, and what it holds leaves.
+    /// nothing then, and what it holds leaves. The lists are those of the disks that are there ([`Map::see_disks`]).
     pub fn tier_lacks(&self, table: TableNo) -> bool {
         let Some(wanted) = self.tier_wanted(table) else { return false };
         let few = self.disks_for(wanted.disks).count() < wanted.layout.slots();
-        let tier = self.tier_of(table).and_then(|tier| self.tables.get(&tier));
-        let mut segments = tier.into_iter().flat_map(|tier| tier.segments.iter().map(|id| &self.segments[id].record));
-        few || segments.any(|segment| self.unsound(segment) > 0)
+        few || self.tier_of(table).is_some_and(|tier| self.unsound_of(tier).any(|(unsound, _)| unsound > 0))
     }
 
     /// Whether a fast tier on `disks` may take another segment (invariant 3).

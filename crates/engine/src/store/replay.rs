@@ -34,10 +34,10 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Stripes whose checksums are brought up to date at once.
-const SUMS_AT_ONCE: usize = 64;
+/// Stripes whose checksums are brought up to date at once: so many pages that disks which seek can sort them.
+const SUMS_AT_ONCE: usize = 512;
 /// Changes of stripe tables that are applied at once.
-const CHANGES_AT_ONCE: usize = 256;
+const CHANGES_AT_ONCE: usize = 2048;
 
 /// What a replay found.
 #[derive(Default)]

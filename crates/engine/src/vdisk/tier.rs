@@ -265,6 +265,7 @@ impl Vdisk {
     /// Moves the next range between the tiers, if there is one to move. `asked`: only as long as clients have asked for
     /// no more than that; none: beside them.
     pub(crate) async fn move_between_tiers(self: &Rc<Self>, budget: &Budget, asked: Option<u64>) -> Ordered {
+        self.store.map.borrow_mut().see_disks();
         let Some(fill) = self.tier_fill().filter(|_| self.may_move_tiers()) else { return Ordered::Rests };
         let table = self.table();
         if !self.look_through(table).await {

@@ -452,10 +452,7 @@ impl Vdisk {
         let layout = self.store.map.borrow().tables[&table].record.layout;
         let healthy = {
             let mut map = self.store.map.borrow_mut();
-            let better = map.tables[&table].segments.iter().any(|id| {
-                let segment = &map.segments[id];
-                *id != place.segment && !segment.free.is_empty() && map.is_healthy(segment)
-            });
+            let better = map.has_healthy_beside(table, place.segment);
             let made = |map: &mut Map, records: &mut Vec<_>| {
                 map.can_place_whole(table)
                     && map.new_segment(table, records).is_ok_and(|id| map.is_healthy(&map.segments[&id]))

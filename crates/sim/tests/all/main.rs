@@ -15,6 +15,7 @@ mod forged;
 mod heat;
 mod invariants;
 mod lineage;
+mod lists;
 mod log_moves;
 mod mkpool;
 mod order;

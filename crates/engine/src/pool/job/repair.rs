@@ -17,7 +17,7 @@ use crate::event::Event;
 use crate::fail;
 use crate::format::record::{Away, OWNER_METADATA, SlabAt, Usage};
 use crate::mutant::{self, Mutant};
-use crate::segment::Map;
+use crate::segment::{Map, Segment};
 use crate::store::{join, slots_on};
 use crate::units::{ByteCount, DiskNo, Nanos, SegmentNo};
 use alloc::format;
@@ -61,6 +61,7 @@ impl Pool {
         if !self.store.tuning.auto_jobs {
             return None;
         }
+        self.store.map.borrow_mut().see_disks();
         let members = self.store.members.borrow();
         let map = self.store.map.borrow();
         let behind = members.iter().any(|(no, member)| {
@@ -72,7 +73,7 @@ impl Pool {
         if behind {
             return Some(Nanos(0));
         }
-        let slots = map.segments.values().flat_map(|segment| {
+        let slots = map.maybe_lacking().flat_map(|segment| {
             let slots = (0..segment.record.slabs.len()).map(move |slot| (segment, slot));
             slots.filter(|(segment, slot)| map.lacks(&segment.record, *slot))
         });
@@ -274,10 +275,11 @@ impl Pool {
 
     /// Slots to make sound, in their order. `all`: those, too, whose disk may still come back in time.
     fn repair_tasks(&self, all: bool) -> Vec<Task> {
+        self.store.map.borrow_mut().see_disks();
         let map = self.store.map.borrow();
         let now = self.store.world.now();
         let mut tasks = Vec::new();
-        for segment in map.segments.values() {
+        for segment in map.maybe_lacking() {
             let unsound = map.unsound(&segment.record);
             let left = segment.record.layout.failures() as i64 - unsound as i64;
             for slot in (0..segment.record.slabs.len()).filter(|slot| map.lacks(&segment.record, *slot)) {
@@ -370,7 +372,8 @@ impl Pool {
             let current = self.store.members.borrow().get(&no).is_some_and(|member| member.current);
             let mut map = self.store.map.borrow_mut();
             let known = map.disks.get(&no).is_some_and(|disk| disk.record.away == Away::Tracked);
-            let lacks = map.segments.values().any(|segment| segment.record.missed & slots_on(&segment.record, no) != 0);
+            let missed = |segment: &Segment| segment.record.missed & slots_on(&segment.record, no) != 0;
+            let lacks = map.maybe_lacking().any(missed);
             if current && known && !lacks {
                 let record = map.change_disk(no, |disk| disk.away = Away::No);
                 drop(map);

@@ -147,11 +147,12 @@ impl Disk {
 
 /// Comes back after so many polls.
 pub async fn pause(mut rounds: u64) {
-    poll_fn(move |_| {
+    poll_fn(move |context| {
         if rounds == 0 {
             return Poll::Ready(());
         }
         rounds -= 1;
+        context.waker().wake_by_ref();
         Poll::Pending
     })
     .await;
