@@ -9,6 +9,7 @@ pub mod change_crash;
 pub mod journal;
 pub mod order;
 pub mod share;
+pub mod shelf;
 
 use crate::rig::{Rig, resiliencies};
 use crate::rng::Rng;

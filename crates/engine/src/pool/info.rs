@@ -10,6 +10,7 @@ use crate::io::WriteCache;
 use crate::segment::fine::UNIT;
 use crate::store::DiskCounters;
 use crate::store::power::Power;
+use crate::store::shelf::ShelfInfo;
 use crate::units::Nanos;
 use crate::units::{ByteCount, DiskNo};
 use alloc::string::String;
@@ -142,6 +143,8 @@ pub struct VdiskInfo {
     pub cache_choice: CacheChoice,
     /// Whether that takes nothing now, and empties itself.
     pub drains: bool,
+    /// Its read cache.
+    pub read_cache: Option<ShelfInfo>,
     /// How many bytes packed stripes of it may have, as things stand now; 0: small writes are merged.
     pub packed_max: ByteCount,
     /// Whether some of it may have to be put in order when nobody asks for anything.
@@ -179,6 +182,9 @@ pub struct VdiskStat {
     pub destaged: u64,
     pub destaged_stripes: u64,
     pub ordered: u64,
+    pub read_kept: u64,
+    pub kept_hits: u64,
+    pub kept_misses: u64,
 }
 
 impl Pool {
@@ -309,6 +315,7 @@ impl Pool {
             cache: record.cache,
             cache_choice: record.cache_choice,
             drains: vdisk.drains(),
+            read_cache: self.store.shelf_info(vdisk.id()),
             health,
             degraded_segments,
             failures_left: (left.unwrap_or(0) as u32).min(metadata),
@@ -330,6 +337,9 @@ impl Pool {
                 destaged: counters.destaged.get(),
                 destaged_stripes: counters.destaged_stripes.get(),
                 ordered: counters.ordered.get(),
+                read_kept: counters.read_kept.get(),
+                kept_hits: counters.kept_hits.get(),
+                kept_misses: counters.kept_misses.get(),
             },
         }
     }

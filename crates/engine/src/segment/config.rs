@@ -41,6 +41,8 @@ impl Map {
         let few = self.disks.len() * DISK_LEN + self.tables.len() * TABLE_LEN + self.vdisks.len() * VDISK_LEN;
         let one = Record::Pool(self.notes.next).encoded_len() + Record::Settings(self.notes.settings).encoded_len();
         let caches = self.vdisks.values().filter(|vdisk| vdisk.cache.is_some()).count() * CACHE_LEN;
+        let reads = self.read_caches.values().map(|cache| Record::ReadCache(cache.record.clone()).encoded_len());
+        let caches = caches + reads.sum::<usize>();
         self.bulk + (few + caches + one + self.notes.jobs.len() * JOB_LEN) as u64 + self.config_max.0 / EVENTS_SHARE
     }
 }

@@ -19,7 +19,7 @@ use super::Map;
 use crate::format::page::PageKind;
 use crate::format::record::{PageRun, SlabAt};
 use crate::mutant::{self, Mutant};
-use crate::units::{DiskNo, SegmentNo, TableNo};
+use crate::units::{DiskNo, SegmentNo, TableNo, VdiskNo};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Weak;
 use alloc::vec::Vec;
@@ -31,6 +31,8 @@ pub enum Former {
     Segment(SegmentNo),
     /// A stripe table's, by its number.
     Table(TableNo),
+    /// A read cache's, by the number of its virtual disk.
+    ReadCache(VdiskNo),
     /// A slot's that moved.
     Slot,
 }
@@ -41,7 +43,7 @@ impl Former {
         match self {
             Former::Segment(id) => Some((PageKind::Sheet, id.0)),
             Former::Table(id) => Some((PageKind::Table, id.0)),
-            Former::Slot => None,
+            Former::ReadCache(_) | Former::Slot => None,
         }
     }
 }

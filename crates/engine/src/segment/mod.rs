@@ -26,8 +26,10 @@ pub mod packs;
 mod pairs;
 mod places;
 mod prove;
+pub mod read_cache;
 mod reserve;
 pub mod run;
+pub mod shelf;
 pub mod space;
 pub mod stack;
 mod tables;
@@ -55,6 +57,7 @@ pub use disks::{DiskRoom, handed_on};
 use drain::{Draining, Former, Known};
 use fine::Fine;
 use notes::Notes;
+use read_cache::ReadCache;
 
 /// The part of the checkpoint area that they may take, as a divisor.
 const EVENTS_SHARE: u64 = 16;
@@ -104,6 +107,10 @@ pub struct Map {
     pins: BTreeMap<Place, (u32, bool)>,
     /// What was read ahead of stripes, as long as they lie where it was read.
     pub ahead: Ahead,
+    /// Read caches.
+    pub read_caches: BTreeMap<VdiskNo, ReadCache>,
+    /// Bytes that the index of one may take in memory.
+    pub shelf_memory: u64,
     /// Units that lie in packed stripes, by the table above which they do.
     fine: BTreeMap<TableNo, Fine>,
     /// The most bytes of memory that they took.
@@ -156,6 +163,11 @@ impl Segment {
         !self.free.contains(index as usize) && !self.in_flight.contains(index as usize)
     }
 
+    /// Whether a table maps a stripe at `index`, which may be none of the segment's.
+    pub fn has_stripe(&self, index: u32) -> bool {
+        (index as usize) < self.mapped.len() && self.mapped.contains(index as usize)
+    }
+
     /// Whether a committed stripe has checksums in page `page` of those of the segment.
     pub fn uses_sheet(&self, page: u32) -> bool {
         let each = self.record.sums_range(0, 1).end.max(1);
@@ -206,6 +218,8 @@ impl Map {
             freeing: VecDeque::new(),
             pins: BTreeMap::new(),
             ahead: Ahead::default(),
+            read_caches: BTreeMap::new(),
+            shelf_memory: 0,
             fine: BTreeMap::new(),
             fine_peak: 0,
         }
@@ -235,6 +249,7 @@ impl Map {
         records.extend(metadata.map(|segment| Record::Segment(segment.record.clone())));
         records.extend(self.tables.values().map(|table| Record::Table(table.record)));
         records.extend(self.vdisks.values().map(|vdisk| Record::Vdisk(vdisk.clone())));
+        records.extend(self.read_caches.values().map(|cache| Record::ReadCache(cache.record.clone())));
         records
     }
 
@@ -296,6 +311,7 @@ impl Map {
                 self.notes.jobs.remove(&id);
             }
             Record::Event(event) => self.notes.note_event(event),
+            Record::ReadCache(cache) => self.apply_read_cache(cache)?,
             Record::Commit(_) | Record::Unmap(_) | Record::Landed(_) | Record::Pack(_) => {
                 return fail!(Corrupt, "a configuration holds a record that is none");
             }
@@ -352,6 +368,7 @@ impl Map {
                 table.segments.insert(segment.record.id);
             }
         }
+        self.take_read_caches()?;
         self.tree_pairs = 0;
         self.make_fine();
         self.prove_fine()?;
@@ -428,6 +445,7 @@ impl Map {
         let segment = self.segments.remove(&id).expect("a segment that is dropped exists");
         self.metadata.remove(&id);
         self.ahead.forget_segment(id);
+        self.forget_kept_segment(id);
         self.bulk -= segment_len(&segment.record);
         if let Some(table) = self.tables.get_mut(&segment.record.owner) {
             table.segments.remove(&id);
@@ -440,7 +458,7 @@ impl Map {
     /// Forgets a virtual disk, its tables and their segments.
     pub fn drop_vdisk(&mut self, id: VdiskNo) -> Vec<Record<'static>> {
         let Some(vdisk) = self.vdisks.remove(&id) else { return Vec::new() };
-        let mut records = alloc::vec![Record::VdiskDrop(id)];
+        let mut records: Vec<_> = self.drop_read_cache(id).into_iter().chain([Record::VdiskDrop(id)]).collect();
         for table in self.with_packs(&vdisk.tables) {
             self.fine.remove(&table);
             records.extend(self.drop_table(table));
