@@ -3,6 +3,7 @@
 use super::cache::CacheInfo;
 use super::name::VdiskName;
 use super::pool::Health;
+use super::read_cache::ReadCacheInfo;
 use super::share::FineShare;
 use super::size::typed;
 use serde::{Deserialize, Serialize};
@@ -100,6 +101,15 @@ pub struct VdiskCounters {
     /// Bytes in whole stripes that were moved beside their neighbours, so that reads in order need no seeks.
     #[serde(default)]
     pub ordered_bytes: u64,
+    /// Bytes clients read that came from the read cache.
+    #[serde(default)]
+    pub read_cache_bytes: u64,
+    /// Parts of stripes that were found in the read cache.
+    #[serde(default)]
+    pub read_cache_hits: u64,
+    /// Parts of stripes that were sought out, and were not found there.
+    #[serde(default)]
+    pub read_cache_misses: u64,
 }
 
 /// What packed stripes, in the write-back cache where there is one, were good for over a span.
@@ -116,6 +126,12 @@ pub struct PackedUse {
 }
 
 impl VdiskCounters {
+    /// The share of what was sought out that the read cache had, 0 to 100; none: nothing was.
+    pub fn read_cache_percent(&self) -> Option<f64> {
+        let all = self.read_cache_hits + self.read_cache_misses;
+        (all > 0).then(|| self.read_cache_hits as f64 / all as f64 * 100.0)
+    }
+
     /// What packed stripes were good for.
     pub fn packed_use(&self) -> PackedUse {
         let share = |part: u64, all: u64| (all > 0).then(|| part as f64 / all as f64 * 100.0);
@@ -176,6 +192,9 @@ pub struct VdiskInfo {
     /// Whether the pool chooses that (`write-cache=auto`), and chooses anew when its disks change.
     #[serde(default)]
     pub write_cache_auto: bool,
+    /// Its read cache, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_cache: Option<ReadCacheInfo>,
     /// The share of its raw bytes that is data, 0 to 1, by its layout.
     pub efficiency: f64,
     /// How well it is.

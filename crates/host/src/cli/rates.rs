@@ -178,6 +178,9 @@ fn combine(one: VdiskCounters, other: VdiskCounters, with: impl Fn(u64, u64) -> 
         destaged_bytes: with(one.destaged_bytes, other.destaged_bytes),
         destaged_stripes: with(one.destaged_stripes, other.destaged_stripes),
         ordered_bytes: with(one.ordered_bytes, other.ordered_bytes),
+        read_cache_bytes: with(one.read_cache_bytes, other.read_cache_bytes),
+        read_cache_hits: with(one.read_cache_hits, other.read_cache_hits),
+        read_cache_misses: with(one.read_cache_misses, other.read_cache_misses),
     }
 }
 
@@ -204,6 +207,11 @@ impl Text for Rates {
         if packs {
             headings.extend([">FROM PACKED", ">TO PACKED", ">DESTAGE MB/s", ">MERGES SAVED"]);
         }
+        // Nor is there where there is no read cache.
+        let caches = self.rows.iter().any(|row| row.counters.read_cache_percent().is_some());
+        if caches {
+            headings.push(">READ CACHE");
+        }
         let mut rows = Rows::new(style, &headings);
         let share = |share: Option<f64>| share.map_or_else(|| "-".into(), percent);
         for row in &self.rows {
@@ -227,6 +235,9 @@ impl Text for Rates {
                     cell(format!("{:.1}", row.destage_mb_s)),
                     cell(row.packed_use.merges_saved),
                 ]);
+            }
+            if caches {
+                cells.push(cell(share(row.counters.read_cache_percent())));
             }
             rows.row(cells);
         }

@@ -5,6 +5,7 @@ use crate::api::error::BadValue;
 use crate::api::export::{Address, Network, SocketMode, SocketOwner};
 use crate::api::job::job_name;
 use crate::api::name::VdiskName;
+use crate::api::read_cache::ReadCache;
 use crate::api::size::{self, Size};
 use crate::api::validate;
 use crate::ops::settings::{DiskSet, PoolSet};
@@ -58,6 +59,10 @@ pub(crate) fn fixed_size(text: &str) -> Read<Size> {
 }
 
 pub(crate) fn write_cache(text: &str) -> Read<WriteCache> {
+    text.parse()
+}
+
+pub(crate) fn read_cache(text: &str) -> Read<ReadCache> {
     text.parse()
 }
 

@@ -6,6 +6,7 @@ use super::{Changing, values, verb};
 use crate::api::cache::WriteCache;
 use crate::api::error::BadValue;
 use crate::api::name::VdiskName;
+use crate::api::read_cache::ReadCache;
 use crate::api::share::FineShare;
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,13 @@ pub struct VdiskSet {
     /// The disks that it lies on, by name; none: those that it lies on, or what suits the pool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub write_cache_disks: Vec<String>,
+    /// Its read cache: how many bytes, `0` for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub read_cache: Option<ReadCache>,
+    /// The disks that it lies on, by name; none: those that it lies on, or solid-state ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read_cache_disks: Vec<String>,
     /// Only say what would change.
     #[serde(default, rename = "dry_run")]
     #[schema(value_type = bool)]
@@ -42,7 +50,8 @@ pub struct VdiskSetTyped {
     /// Its name
     #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
     pub vdisk: VdiskName,
-    /// write-cache=SIZE|auto|0, write-cache-disks=D,D,..., fine-share=1%..50%|0|auto
+    /// write-cache=SIZE|auto|0, write-cache-disks=D,D,..., read-cache=SIZE|0, read-cache-disks=D,D,...,
+    /// fine-share=1%..50%|0|auto
     #[arg(value_name = "KEY=VALUE", required = true, value_parser = values::vdisk_setting)]
     pub settings: Vec<Setting>,
     /// How to change it.
@@ -59,6 +68,10 @@ pub enum Setting {
     WriteCache(WriteCache),
     /// `write-cache-disks=`
     WriteCacheDisks(Vec<String>),
+    /// `read-cache=`
+    ReadCache(ReadCache),
+    /// `read-cache-disks=`
+    ReadCacheDisks(Vec<String>),
 }
 
 verb!(VdiskSet: "vdisk set", changing);
@@ -71,6 +84,8 @@ impl VdiskSetTyped {
             Setting::FineShare(share) => VdiskSet { fine_share: Some(share), ..asked },
             Setting::WriteCache(cache) => VdiskSet { write_cache: Some(cache), ..asked },
             Setting::WriteCacheDisks(disks) => VdiskSet { write_cache_disks: disks, ..asked },
+            Setting::ReadCache(cache) => VdiskSet { read_cache: Some(cache), ..asked },
+            Setting::ReadCacheDisks(disks) => VdiskSet { read_cache_disks: disks, ..asked },
         })
     }
 }
@@ -83,6 +98,8 @@ impl VdiskSet {
             fine_share: None,
             write_cache: None,
             write_cache_disks: Vec::new(),
+            read_cache: None,
+            read_cache_disks: Vec::new(),
             changing: Changing::default(),
         }
     }
@@ -91,14 +108,21 @@ impl VdiskSet {
     pub fn cache(vdisk: &VdiskName, cache: WriteCache) -> VdiskSet {
         VdiskSet { write_cache: Some(cache), ..VdiskSet::of(vdisk) }
     }
+
+    /// Asks for this read cache.
+    pub fn read_cache(vdisk: &VdiskName, cache: ReadCache) -> VdiskSet {
+        VdiskSet { read_cache: Some(cache), ..VdiskSet::of(vdisk) }
+    }
 }
 
 impl ToLine for VdiskSet {
     fn line(&self) -> String {
-        let disks = (!self.write_cache_disks.is_empty()).then(|| self.write_cache_disks.join(","));
+        let named = |disks: &[String]| (!disks.is_empty()).then(|| disks.join(","));
         let words = [
             self.write_cache.map(|cache| format!("write-cache={cache}")),
-            disks.map(|disks| format!("write-cache-disks={disks}")),
+            named(&self.write_cache_disks).map(|disks| format!("write-cache-disks={disks}")),
+            self.read_cache.map(|cache| format!("read-cache={cache}")),
+            named(&self.read_cache_disks).map(|disks| format!("read-cache-disks={disks}")),
             self.fine_share.map(|share| format!("fine-share={share}")),
         ];
         words.into_iter().flatten().fold(Line::new("vdisk set").word(&self.vdisk), Line::word).into()
@@ -109,12 +133,19 @@ impl FromStr for Setting {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Setting, BadValue> {
-        const KEYS: [(&str, &str); 3] =
-            [("write-cache", "8GiB"), ("write-cache-disks", "s1,s2"), ("fine-share", "10%")];
+        const KEYS: [(&str, &str); 5] = [
+            ("write-cache", "8GiB"),
+            ("write-cache-disks", "s1,s2"),
+            ("read-cache", "100GiB"),
+            ("read-cache-disks", "s1,s2"),
+            ("fine-share", "10%"),
+        ];
         let (key, value) = key_and_value(text, &KEYS)?;
         let known = match key {
             "write-cache" => value.parse().map(Setting::WriteCache),
             "fine-share" => value.parse().map(Setting::FineShare),
+            "read-cache" => value.parse().map(Setting::ReadCache),
+            "read-cache-disks" => disks(value).map(Setting::ReadCacheDisks),
             _ => disks(value).map(Setting::WriteCacheDisks),
         };
         known.map_err(|bad| with_key(key, bad))

@@ -11,6 +11,7 @@ use crate::api::pool::{
     CheckReport, DiskCounters, DiskInfo, DiskState, Frozen, Health, Keeping, Latency, Media, MemoryBudget, PoolInfo,
 };
 use crate::api::power::{PowerProtection, PowerSetting, WriteCache};
+use crate::api::read_cache::ReadCacheInfo;
 use crate::api::share::FineShare;
 use crate::api::vdisk::{Layout, OlderTable, Provisioning, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
@@ -19,6 +20,7 @@ use weft_engine::io;
 use weft_engine::pool::{check, info};
 use weft_engine::store::budget::{self, BudgetInfo};
 use weft_engine::store::power::Power;
+use weft_engine::store::shelf::ShelfInfo;
 use weft_engine::units::{DiskNo, Nanos};
 
 /// One open pool at the moment `now`.
@@ -208,6 +210,7 @@ fn vdisk(pool: &info::PoolInfo, vdisk: &info::VdiskInfo) -> VdiskInfo {
         to_be_ordered: vdisk.to_be_ordered,
         write_cache_auto: vdisk.cache_choice == CacheChoice::Auto,
         write_cache: vdisk.cache.map(|cache| cache_info(pool, cache, vdisk.drains)),
+        read_cache: vdisk.read_cache.map(|cache| read_cache_info(pool, cache)),
         efficiency: layout.efficiency(),
         health: health(vdisk.health),
         failures_left: vdisk.failures_left,
@@ -235,6 +238,24 @@ fn counted(counters: &info::VdiskStat) -> VdiskCounters {
         destaged_bytes: counters.destaged,
         destaged_stripes: counters.destaged_stripes,
         ordered_bytes: counters.ordered,
+        read_cache_bytes: counters.read_kept,
+        read_cache_hits: counters.kept_hits,
+        read_cache_misses: counters.kept_misses,
+    }
+}
+
+fn read_cache_info(pool: &info::PoolInfo, cache: ShelfInfo) -> ReadCacheInfo {
+    let named = pool.disks.iter().filter(|disk| cache.disks >> disk.no & 1 == 1);
+    let disks = named.map(|disk| disk.name.clone()).collect();
+    let ShelfInfo { size, capacity, held, memory, counters, .. } = cache;
+    ReadCacheInfo {
+        held: held.0,
+        memory,
+        filled_bytes: counters.filled,
+        again_bytes: counters.again,
+        passed_bytes: counters.passed,
+        unproven: counters.unproven,
+        ..ReadCacheInfo::new(size.0, capacity.0, disks)
     }
 }
 

@@ -60,6 +60,7 @@ use weft_engine::heat::Curve;
 use weft_engine::pool::cache::CacheTurn;
 use weft_engine::pool::change::{ChangeAsk, ChangePlan};
 use weft_engine::pool::create::plan_pool;
+use weft_engine::pool::read_cache::{ReadCacheAsk, ReadCachePlan};
 use weft_engine::pool::{Amount, Growth, Instead, Leaving, PoolOptions, Refusal, Wanted};
 use weft_engine::store::Tuning;
 use weft_engine::units::{ByteCount, DiskNo, VirtualOffset};
@@ -341,10 +342,22 @@ impl HostEngine {
         pool: &str,
         wanted: &Wanted,
         cache: CacheWanted,
+        reads: Option<ReadCacheAsk>,
         run: Run,
     ) -> Answer<Result<Planned, Refusal>> {
         let wanted = wanted.clone();
-        self.ask_pool(pool, "vdisk create", move |open| vdisks::create(open, wanted, cache, run))
+        self.ask_pool(pool, "vdisk create", move |open| vdisks::create(open, wanted, cache, reads, run))
+    }
+
+    /// Changes the read cache of a virtual disk: what it is then.
+    pub fn vdisk_set_read_cache(
+        &self,
+        vdisk: &VdiskName,
+        ask: Option<ReadCacheAsk>,
+        run: Run,
+    ) -> Answer<Option<ReadCachePlan>> {
+        let name = vdisk.clone();
+        self.ask_pool(&vdisk.pool, "vdisk set", move |open| vdisks::set_read_cache(open, name, ask, run))
     }
 
     /// Changes the write-back cache of a virtual disk: what it is then.

@@ -4,6 +4,7 @@ use super::open::OpenPool;
 use crate::api::cache::WriteCache;
 use crate::api::error::{Answer, ApiError};
 use crate::api::name::VdiskName;
+use crate::api::read_cache::ReadCache;
 use crate::api::share::FineShare;
 use crate::daemon::backend::Run;
 use crate::ops::disk::DiskList;
@@ -14,7 +15,9 @@ use weft_engine::format::record::{CacheChoice, CacheRecord};
 use weft_engine::geometry::Layout;
 use weft_engine::pool::cache::{CacheAsk, rounded};
 use weft_engine::pool::change::{ChangeAsk, ChangePlan};
+use weft_engine::pool::read_cache::{ReadCacheAsk, ReadCachePlan};
 use weft_engine::pool::{Amount, Growth, Pool, Refusal, VdiskPlan, Wanted};
+use weft_engine::units::ByteCount;
 
 /// A write-back cache that is asked for, and the disks that it is to lie on, one bit each; 0: nobody says.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +26,8 @@ pub struct CacheWanted {
     pub disks: u64,
 }
 
-/// A virtual disk that was planned, and its cache.
-pub type Planned = (VdiskPlan, Option<CacheRecord>);
+/// A virtual disk that was planned, and its caches.
+pub type Planned = (VdiskPlan, Option<CacheRecord>, Option<ReadCachePlan>);
 
 impl CacheWanted {
     /// What is asked of the engine, above stripes of `below` on `disks`. A cache on disks that somebody named is there,
@@ -57,6 +60,7 @@ pub async fn create(
     open: Rc<OpenPool>,
     wanted: Wanted,
     cache: CacheWanted,
+    reads: Option<ReadCacheAsk>,
     run: Run,
 ) -> Answer<Result<Planned, Refusal>> {
     let plan = match open.pool.plan_wanted(&wanted) {
@@ -66,13 +70,40 @@ pub async fn create(
     let choice = cache.choice();
     let ask = cache.ask(&open.pool, plan.layout, plan.spec.disks)?;
     let cache = ask.map(|ask| open.pool.plan_cache(plan.layout, &ask)).transpose()?;
+    let planned = reads.map(|ask| open.pool.plan_read_cache(None, &ask)).transpose()?;
     if let Run::Real = run {
         open.pool.vdisk_create(&plan.spec).await?;
         if ask.is_some() || choice == CacheChoice::Typed {
             open.pool.vdisk_set_cache(&plan.spec.name, ask.as_ref(), choice).await?;
         }
+        if reads.is_some() {
+            open.pool.vdisk_set_read_cache(&plan.spec.name, reads.as_ref()).await?;
+        }
     }
-    Ok(Ok((plan, cache)))
+    Ok(Ok((plan, cache, planned)))
+}
+
+/// Changes the read cache of a virtual disk. Says what it is then.
+pub async fn set_read_cache(
+    open: Rc<OpenPool>,
+    name: VdiskName,
+    ask: Option<ReadCacheAsk>,
+    run: Run,
+) -> Answer<Option<ReadCachePlan>> {
+    let vdisk = open.vdisk(&name)?;
+    let (_, planned) = open.pool.plan_vdisk_read_cache(&name.vdisk, ask.as_ref()).map_err(|error| {
+        let range = ask.map(|ask| open.pool.read_cache_range(Some(&vdisk), ask.disks));
+        match range {
+            Some(Ok(range)) if range.most > ByteCount::ZERO => {
+                ApiError::from(error).offer(&VdiskSet::read_cache(&name, ReadCache(range.most)))
+            }
+            _ => ApiError::from(error).offer(&DiskList::of(&name.pool)),
+        }
+    })?;
+    if let Run::Real = run {
+        open.pool.vdisk_set_read_cache(&name.vdisk, ask.as_ref()).await?;
+    }
+    Ok(planned)
 }
 
 /// Changes the write-back cache of a virtual disk. Says what it is then.

@@ -6,6 +6,7 @@ use crate::api::cache::{CacheInfo, WriteCache, in_words};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{Health, PoolInfo};
+use crate::api::read_cache::{self, ReadCache, ReadCacheInfo};
 use crate::api::size::{Size, typed};
 use crate::api::validate;
 use crate::api::vdisk::{Explanation, Layout, Provisioning, Resiliency, VdiskInfo};
@@ -26,6 +27,7 @@ use weft_engine::error::{Error, ErrorKind};
 use weft_engine::format::record::{CacheChoice, CacheRecord};
 use weft_engine::geometry;
 use weft_engine::limits;
+use weft_engine::pool::read_cache::{ReadCacheAsk, ReadCachePlan};
 use weft_engine::pool::{Amount, Growth, Protection, Refusal, VdiskPlan, VdiskSpec, Wanted};
 use weft_engine::units::ByteCount;
 
@@ -126,10 +128,13 @@ impl Daemon {
         let wanted = wanted(request, pool)?;
         let disks = disks_named(pool, &request.write_cache_disks)?;
         let cache = CacheWanted { cache: request.write_cache.unwrap_or_default(), disks };
-        let planned = self.parts.engine.vdisk_create(&pool.name, &wanted, cache, request.changing.run());
+        let reads = request.read_cache.filter(|reads| reads.0 > ByteCount::ZERO);
+        let disks = disks_named(pool, &request.read_cache_disks)?;
+        let reads = reads.map(|reads| ReadCacheAsk { size: reads.0, disks });
+        let planned = self.parts.engine.vdisk_create(&pool.name, &wanted, cache, reads, request.changing.run());
         let without = || VdiskCreate::new(request.name.clone(), request.size).line();
         let planned = planned.map_err(|error| error.or_hint(without))?;
-        let (plan, planned) = planned.map_err(|refusal| cannot_create(request, refusal))?;
+        let (plan, planned, reads) = planned.map_err(|refusal| cannot_create(request, refusal))?;
         let VdiskPlan { spec, layout, room } = plan;
         let (size, layout) = (spec.size, Layout::from(layout));
         let survives = match layout.resiliency.failures() {
@@ -144,6 +149,10 @@ impl Daemon {
             .line(format!("{survives}; {efficiency:.0} % of the raw space is data"));
         let change = match planned {
             Some(planned) => change.line(format!("write cache {}", cache_words(pool, Some(planned), cache.choice()))),
+            None => change,
+        };
+        let change = match reads {
+            Some(reads) => change.line(format!("read cache {}", read_cache_info(pool, reads))),
             None => change,
         };
         Ok(match size > room {
@@ -211,7 +220,7 @@ impl Daemon {
             let wanted = CacheWanted { cache, disks };
             let planned = self.parts.engine.vdisk_set_cache(name, wanted, run)?;
             let had = before.write_cache.is_some();
-            let was = words(before.write_cache, before.write_cache_auto);
+            let was = words(before.write_cache.clone(), before.write_cache_auto);
             let will = cache_words(pool, planned, wanted.choice());
             if was != will {
                 lines.push(format!("write cache {was} -> {will}"));
@@ -219,6 +228,9 @@ impl Daemon {
             if planned.is_none() && had && packed > ByteCount::ZERO && was != will {
                 lines.push(format!("{packed} that rest in it are moved into whole stripes"));
             }
+        }
+        if request.read_cache.is_some() || !request.read_cache_disks.is_empty() {
+            lines.extend(self.set_read_cache(pool, &before, request)?);
         }
         if let Some(share) = request.fine_share.filter(|share| *share != before.fine_share) {
             self.parts.engine.vdisk_set_fine_share(name, share, run)?;
@@ -230,6 +242,23 @@ impl Daemon {
         let outcome = if lines.is_empty() { Outcome::AlreadySo } else { Outcome::Changed };
         let change = Change::new(outcome, format!("vdisk {name}"), request.changing.dry_run);
         Ok(lines.into_iter().fold(change, Change::line))
+    }
+
+    /// Changes the read cache of a virtual disk. What is other then, in words.
+    fn set_read_cache(&self, pool: &PoolInfo, before: &VdiskInfo, request: &VdiskSet) -> Answer<Option<String>> {
+        let had = before.read_cache.as_ref();
+        let size = request.read_cache.map(|cache| cache.0).or(had.map(|cache| ByteCount(cache.size)));
+        let Some(size) = size else {
+            let message = format!("{} has no read cache: say how large it is to be", before.name);
+            let asked = VdiskSet { read_cache: Some(ReadCache(ByteCount::gib(100))), ..request.clone() };
+            return Err(ApiError::new(Kind::InvalidInput, message).offer(&asked));
+        };
+        let disks = disks_named(pool, &request.read_cache_disks)?;
+        let ask = (size > ByteCount::ZERO).then_some(ReadCacheAsk { size, disks });
+        let planned = self.parts.engine.vdisk_set_read_cache(&request.vdisk, ask, request.changing.run())?;
+        let will = planned.map(|planned| read_cache_info(pool, planned));
+        let (was, will) = (read_cache::in_words(had), read_cache::in_words(will.as_ref()));
+        Ok((was != will).then(|| format!("read cache {was} -> {will}")))
     }
 
     fn remove_vdisk(&self, seen: &Seen, request: &VdiskRemove) -> Answer<Change> {
@@ -343,6 +372,12 @@ fn disks_named(pool: &PoolInfo, names: &[String]) -> Answer<u64> {
         disks |= disk.no.map_or(0, |no| 1 << no);
     }
     Ok(disks)
+}
+
+/// A read cache as it is planned.
+fn read_cache_info(pool: &PoolInfo, plan: ReadCachePlan) -> ReadCacheInfo {
+    let named = pool.disks.iter().filter(|disk| disk.no.is_some_and(|no| plan.disks >> no & 1 == 1));
+    ReadCacheInfo::new(plan.size.0, plan.capacity.0, named.map(|disk| disk.name.clone()).collect())
 }
 
 /// A write-back cache in words.
