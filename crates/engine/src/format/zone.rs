@@ -1,5 +1,5 @@
-//! The index of a zone of a read cache: which blocks of which stripes lie in it. Format: `docs/on-disk-format.md`, "Read
-//! caches".
+//! The index of a zone of a read cache: which blocks of which stripes lie in it. Format: `docs/on-disk-format.md`,
+//! "Read caches".
 //!
 //! Invariants
 //! 1. Nothing that is wrong here can make a read wrong: what is found by it is proven with the checksums of its stripe.
@@ -113,8 +113,7 @@ pub fn encode(name: &ZoneName, serial: u64, number: u16, pieces: &[Listed]) -> B
     let mut at = size_of::<ZoneHead>();
     for piece in pieces {
         let Listed { segment, index, birth, column, block, count, at: lies } = *piece;
-        let entry =
-            ZoneEntry { segment: segment.0, index, column, birth: birth.0, block, at: lies, count, pad_0: 0 };
+        let entry = ZoneEntry { segment: segment.0, index, column, birth: birth.0, block, at: lies, count, pad_0: 0 };
         buf[at..at + size_of::<ZoneEntry>()].copy_from_slice(entry.as_bytes());
         at += size_of::<ZoneEntry>();
     }

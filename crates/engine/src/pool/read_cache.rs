@@ -41,8 +41,8 @@ pub struct ReadCachePlan {
 }
 
 impl Pool {
-    /// What read caches there may be on `disks` (bits; 0: solid-state ones), for a virtual disk that has this one; none:
-    /// for a new one.
+    /// What read caches there may be on `disks` (bits; 0: solid-state ones), for a virtual disk that there is, or for a
+    /// new one.
     pub fn read_cache_range(&self, vdisk: Option<&Vdisk>, disks: u64) -> Result<ReadCacheRange> {
         let map = self.store.map.borrow();
         let now = vdisk.and_then(|vdisk| map.read_caches.get(&vdisk.id())).map(|cache| &cache.record);

@@ -1,5 +1,5 @@
-//! The slabs of read caches. They are in no segment: what lies there is a copy of what lies elsewhere, so nothing has to
-//! check, repair or move it, and no virtual disk is the less healthy where it is gone.
+//! The slabs of read caches. They are in no segment: what lies there is a copy of what lies elsewhere, so nothing has
+//! to check, repair or move it, and no virtual disk is the less healthy where it is gone.
 //!
 //! Invariants
 //! 1. A slab of a read cache is neither free, nor in a segment, nor in another read cache.
@@ -92,7 +92,13 @@ impl Map {
     /// Gives virtual disk `vdisk` a read cache of `size` on `disks` (bits), or none, where these are none. What lies in
     /// slabs that it keeps stays. Returns the record of it; the slabs that go drain. `born`: a number that no cache of
     /// the pool had.
-    pub fn set_read_cache(&mut self, vdisk: VdiskNo, size: ByteCount, disks: u64, born: u64) -> Result<Record<'static>> {
+    pub fn set_read_cache(
+        &mut self,
+        vdisk: VdiskNo,
+        size: ByteCount,
+        disks: u64,
+        born: u64,
+    ) -> Result<Record<'static>> {
         let count = if disks == 0 { 0 } else { size.0.div_ceil(self.slab.0) };
         let old = self.read_caches.get(&vdisk).map(|cache| cache.record.clone());
         let old = old.unwrap_or(ReadCacheRecord { born, ..ReadCacheRecord::none(vdisk) });

@@ -303,10 +303,11 @@ impl Shelf {
         zone.is_some_and(|zone| zone.next + PIECE_MAX as u32 <= zone.blocks)
     }
 
-    /// The zone to be begun next, of those on disks that are `there`: an empty one, or the oldest.
+    /// The zone to be begun next, of those on disks that are `there`: an empty one, or the oldest; where there is only
+    /// one, that one again.
     pub fn next_zone(&self, there: impl Fn(SlabAt) -> bool) -> Option<ZoneNo> {
         let on = |zone: &Zone| zone.slab[0].is_some_and(&there);
-        let zones = self.zones.iter().filter(|(no, zone)| Some(**no) != self.open && on(zone));
+        let zones = self.zones.iter().filter(|(_, zone)| on(zone));
         zones.min_by_key(|(no, zone)| (zone.serial, **no)).map(|(no, _)| *no)
     }
 
@@ -433,7 +434,10 @@ impl Shelf {
     /// Forgets the stripe at a place.
     pub fn forget(&mut self, place: Place) {
         self.forget_range(key(place, 0, 0)..=(place.segment, place.index, u32::MAX));
-        self.waiting.iter().filter(|fill| fill.place == place).for_each(|fill| self.waiting_bytes -= fill.bytes.len() as u64);
+        self.waiting
+            .iter()
+            .filter(|fill| fill.place == place)
+            .for_each(|fill| self.waiting_bytes -= fill.bytes.len() as u64);
         self.waiting.retain(|fill| fill.place != place);
     }
 
@@ -517,3 +521,6 @@ impl Piece {
         (self.zone, self.at, self.birth) == (zone, listed.at, listed.birth)
     }
 }
+
+#[cfg(test)]
+mod tests;

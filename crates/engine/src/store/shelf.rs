@@ -327,7 +327,8 @@ impl Store {
         };
         let mut heads = Vec::new();
         for group in unread.chunks(AT_ONCE) {
-            let read = join(group.iter().map(|(_, slab, first, _)| self.read_index(vdisk, born, slab, *first, 0..1))).await;
+            let read =
+                join(group.iter().map(|(_, slab, first, _)| self.read_index(vdisk, born, slab, *first, 0..1))).await;
             let found = group.iter().zip(read).filter_map(|(zone, mut read)| Some((zone, read.pop()?)));
             heads.extend(found);
             if self.is_done_filling() {

@@ -97,7 +97,11 @@ impl Vdisk {
             }
             self.check_there()?;
             changes = self.store.signals.changes.get();
-            read = self.read_pieces(core::slice::from_ref(&piece), into, false).await.pop().expect("one answer for one piece");
+            read = self
+                .read_pieces(core::slice::from_ref(&piece), into, false)
+                .await
+                .pop()
+                .expect("one answer for one piece");
         }
     }
 

@@ -97,7 +97,8 @@ impl Story {
     fn blocks_of_shelf(&self) -> Vec<(usize, DiskOffset)> {
         let pool = self.rig.pool();
         let store = pool.store();
-        let slabs: Vec<SlabAt> = store.map.borrow().read_caches.values().flat_map(|cache| cache.record.slabs()).collect();
+        let slabs: Vec<SlabAt> =
+            store.map.borrow().read_caches.values().flat_map(|cache| cache.record.slabs()).collect();
         let blocks = |at: SlabAt| {
             let first = store.slab_offset(at, 0).0;
             (0..store.slab.0 / BLOCK).map(move |block| (at.disk.0 as usize, DiskOffset(first + block * BLOCK)))
@@ -218,7 +219,10 @@ pub fn a_disk_of_a_cache_that_does_not_answer_delays_no_read() {
     story.rig.disks[ssd].stall(Nanos::secs(20));
     story.read_units(&HOT);
     let took = story.rig.world.now().since(began);
-    assert!(took >= Nanos::secs(1) && took < Nanos::secs(10), "{took:?}: one waits for the read timeout, the rest do not");
+    assert!(
+        took >= Nanos::secs(1) && took < Nanos::secs(10),
+        "{took:?}: one waits for the read timeout, the rest do not"
+    );
     story.pass(40);
     assert!(story.read_units(&HOT) > 0, "it is read again when it answers again");
     story.prove();
@@ -259,10 +263,11 @@ pub fn a_check_reads_the_disks_and_not_the_cache() {
 /// The slabs of a cache are nobody else's, also after a crash; they are not free while something is written there; and
 /// who does not know read caches does not open the pool.
 pub fn the_slabs_of_a_cache_are_its_own_until_the_last_write_there_has_ended() {
-    let mut story = Story::behind_ssd(1_150, PARITY, 1);
-    let ssd = story.rig.members;
+    // The log lies on the others.
+    let mut story = Story::behind_ssd(1_150, PARITY, 4);
+    let ssd = story.rig.members + 3;
     assert!(!story.labels_say(FEATURE_READ_CACHES));
-    story.set_read_cache(ByteCount::mib(3), 0);
+    story.set_read_cache(ByteCount::mib(3), 1 << ssd);
     assert!(story.labels_say(FEATURE_READ_CACHES), "who does not know read caches must not open the pool");
     story.prove();
     story.crash();
@@ -281,14 +286,11 @@ pub fn the_slabs_of_a_cache_are_its_own_until_the_last_write_there_has_ended() {
     story.rig.disks[ssd].stall(Nanos::secs(10));
     story.pass(1);
     let discards = story.rig.disks[ssd].stats().discards;
-    // What is committed for that waits for no flush of the disk that stalls.
     let setting = pool.clone();
-    story.rig.world.spawn(
-        "none",
-        Box::pin(async move { setting.vdisk_set_read_cache("vdisk", None).await.unwrap() }),
-    );
+    story.rig.world.spawn("none", Box::pin(async move { setting.vdisk_set_read_cache("vdisk", None).await.unwrap() }));
     story.pass(3);
-    assert!(story.shelf().is_none() && taken(&story) == 3);
+    let logged = pool.store().log.durable() == pool.store().log.seq();
+    assert!(logged && story.shelf().is_none() && taken(&story) == 3);
     assert_eq!(story.rig.disks[ssd].stats().discards, discards, "something is being written there");
     story.pass(20);
     assert_eq!(taken(&story), 0);
