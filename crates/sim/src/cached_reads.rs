@@ -61,7 +61,8 @@ impl fmt::Display for Reads {
     }
 }
 
-/// What is run for people: 4 KiB and 64 KiB, without a cache, and with one of an eighth and of half of the virtual disk.
+/// What is run for people: 4 KiB and 64 KiB, without a cache, and with one of an eighth and of half of the virtual
+/// disk.
 pub fn loads() -> impl Iterator<Item = Load> {
     let of = |len| [0, 128, 512].map(|mib| Load { len, cache: ByteCount::mib(mib) });
     [ByteCount::kib(4), ByteCount::kib(64)].into_iter().flat_map(of)

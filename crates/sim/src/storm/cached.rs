@@ -47,7 +47,8 @@ fn any_cache(pool: &Pool, stripe: ByteCount, rng: &mut Rng) -> CacheAsk {
 /// Sets read caches of virtual disk `name` at random until its clients are done. Some disks count as hard disks, which
 /// read caches are for.
 fn read_caches(world: &SimWorld, pool: &Rc<Pool>, shared: &Rc<Shared>, name: &str, mut rng: Rng) {
-    let (world, pool, shared, name) = (world.clone(), pool.clone(), shared.clone(), name.to_string());
+    let (host, world) = (world, world.clone());
+    let (pool, shared, name) = (pool.clone(), shared.clone(), name.to_string());
     let setting = async move {
         for disk in pool.info().disks {
             if rng.chance(0.6) {
@@ -70,5 +71,5 @@ fn read_caches(world: &SimWorld, pool: &Rc<Pool>, shared: &Rc<Shared>, name: &st
             world.sleep(Nanos(rng.below(900_000_000))).await;
         }
     };
-    world.spawn("read cache setter", Box::pin(setting));
+    host.spawn("read cache setter", Box::pin(setting));
 }

@@ -52,7 +52,7 @@ fn what_is_found_is_all_of_what_is_looked_for_and_of_that_birth() {
 #[test]
 fn the_oldest_zone_goes_and_what_was_wanted_of_it_comes_again() {
     let mut shelf = shelf(2, 1 << 20);
-    // As long as the longest piece still fits.
+    // A zone is full where the longest piece does not fit any more.
     let per_zone = 30;
     for index in 0..per_zone * 2 {
         keep(&mut shelf, place(index, 1), 0, 8);
