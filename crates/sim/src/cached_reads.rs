@@ -72,14 +72,15 @@ pub fn loads() -> impl Iterator<Item = Load> {
 pub fn run(load: Load) -> Reads {
     let layout = Layout::new(Resiliency::Parity { parity: 1 }, 5, ByteCount::kib(256)).expect("this layout is valid");
     let fill = Case { layout, request: ByteCount::mib(1), per_disk: PER_DISK, flush_stripes: None };
-    let size = PER_DISK * layout.data_columns() as u64;
+    let filled = PER_DISK * layout.data_columns() as u64;
+    let size = filled + ByteCount::mib(1);
     let (slab, tuning) = (crate::streams::slab(), Tuning::default());
     let bench = Bench::of(&Shape { class: CLASS, disks: layout.slots(), layout, size, slab, log: LOG, tuning });
     bench.pass(fill, 1.0, 1);
     if load.cache > ByteCount::ZERO {
         add_cache(&bench, load.cache);
     }
-    let wanted = Rc::new(Zipf::new(size.0 / load.len.0));
+    let wanted = Rc::new(Zipf::new(filled.0 / load.len.0));
     read_for(&bench, load, &wanted, WARM_UP, 5);
     let counters = || {
         let (counters, store) = (&bench.vdisk.counters, bench.pool.store());

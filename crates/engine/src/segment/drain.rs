@@ -70,6 +70,12 @@ struct Drained {
     pages: Vec<PageRun>,
 }
 
+impl Drained {
+    fn new(former: Former) -> Drained {
+        Drained { former, record: u64::MAX, slabs: Vec::new(), known: Vec::new(), pages: Vec::new() }
+    }
+}
+
 /// What those hold who may read or write in slabs: the lists of a segment's slabs, as it had them one after the other.
 pub type Known = Vec<Weak<[Option<SlabAt>]>>;
 
@@ -85,7 +91,11 @@ impl Map {
         if mutant::active(Mutant::DiscardBeforeDrop) {
             self.draining.unknown.extend(&slabs);
         }
-        self.draining.unlogged.insert(former, Drained { former, record: u64::MAX, slabs, known, pages });
+        // A read cache may let go of slabs more than once before that is logged.
+        let drained = self.draining.unlogged.entry(former).or_insert_with(|| Drained::new(former));
+        drained.slabs.extend(slabs);
+        drained.known.extend(known);
+        drained.pages.extend(pages);
     }
 
     /// The record that drops `former` has this sequence number.

@@ -5,14 +5,15 @@
 //! 1. A slab of a read cache is neither free, nor in a segment, nor in another read cache.
 //! 2. A slab that a cache lets go of drains as those of segments do: it is free once the record that says so is
 //!    durable, and whoever reads or writes there has ended.
+//! 3. Nothing lacks redundancy for the sake of copies: where a slot finds no home, a read cache lets go of a slab.
 
-use super::Map;
 use super::allocate::SLABS_KEPT;
 use super::drain::{Former, Known};
 use super::shelf::Shelf;
+use super::{DiskRoom, Map};
 use crate::error::Result;
 use crate::fail;
-use crate::format::record::{READ_CACHE_RUNS_MAX, ReadCacheRecord, Record, SlabAt, SlabRun};
+use crate::format::record::{OWNER_METADATA, READ_CACHE_RUNS_MAX, ReadCacheRecord, Record, SlabAt, SlabRun};
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::Place;
 use crate::units::{ByteCount, DiskNo, SegmentNo, VdiskNo};
@@ -143,9 +144,43 @@ impl Map {
         caches.into_iter().map(leave).collect()
     }
 
+    /// A disk on which `slot` of `segment` could have a home if a read cache let go of a slab there.
+    pub fn home_in_read_cache(&self, segment: SegmentNo, slot: usize) -> Option<DiskNo> {
+        let record = &self.segments.get(&segment)?.record;
+        let table = self.tables.get(&record.owner).map_or(0, |table| table.record.disks);
+        let fits = |disk: &&DiskRoom| {
+            let no = disk.record.no;
+            let unused =
+                record.slabs.iter().enumerate().all(|(at, slab)| at == slot || slab.is_none_or(|at| at.disk != no));
+            let own = record.slabs[slot].is_some_and(|at| at.disk == no);
+            unused && !own && (record.owner != OWNER_METADATA || disk.current) && self.has_read_cache_on(no)
+        };
+        self.disks_for(table).find(fits).map(|disk| disk.record.no)
+    }
+
+    /// Has a read cache let go of a slab on disk `no`: what needs a place and has none goes before copies. Returns the
+    /// record of it.
+    pub fn yield_read_cache(&mut self, no: DiskNo) -> Option<Record<'static>> {
+        let on = |run: &SlabRun| run.disk == no;
+        let cache = self.read_caches.values().find(|cache| cache.record.runs.iter().any(on))?;
+        let mut record = cache.record.clone();
+        let run = record.runs.iter_mut().rfind(|run| run.disk == no)?;
+        run.count -= 1;
+        let left = SlabRun { disk: no, first: run.first + run.count, count: 1 };
+        record.runs.retain(|run| run.count > 0);
+        let record = if record.runs.is_empty() { ReadCacheRecord::none(record.vdisk) } else { record };
+        Some(self.change_read_cache(record, &[left]))
+    }
+
+    /// Slabs that read caches have on disk `no`.
+    pub fn read_caches_on(&self, no: DiskNo) -> u64 {
+        let runs = self.read_caches.values().flat_map(|cache| &cache.record.runs);
+        runs.filter(|run| run.disk == no).map(|run| u64::from(run.count)).sum()
+    }
+
     /// Whether a read cache has slabs on disk `no`.
     pub fn has_read_cache_on(&self, no: DiskNo) -> bool {
-        self.read_caches.values().any(|cache| cache.record.runs.iter().any(|run| run.disk == no))
+        self.read_caches_on(no) > 0
     }
 
     /// Lets the read cache of a virtual disk go, which is no more.
