@@ -74,12 +74,12 @@ impl Heat {
         ByteCount(1 << self.shift)
     }
 
-    /// Takes note of a request, in this hour of service.
-    pub fn note(&mut self, offset: VirtualOffset, len: u64, hour: u64) {
+    /// Takes note of a request, in this hour of service. Whether a hard disk would seek for it.
+    pub fn note(&mut self, offset: VirtualOffset, len: u64, hour: u64) -> bool {
         let end = offset.0 + len;
         if let Some(known) = self.ends.iter_mut().find(|known| **known == offset.0) {
             *known = end;
-            return;
+            return false;
         }
         if self.ends.len() < ENDS {
             self.ends.push(end);
@@ -93,6 +93,7 @@ impl Heat {
         let count = &mut stretch.counts[range as usize % STRETCH];
         *count = count.saturating_add(ONE);
         stretch.changed = true;
+        true
     }
 
     /// How hot the range is that has this byte, in 256ths of a request.

@@ -252,10 +252,26 @@ pub enum Mutant {
     FreedStaysUnlisted = 130,
     /// The lists of segments are not made anew when a disk has come or gone.
     ListsForgetDisks = 131,
+    /// What lies in a read cache is believed without proof.
+    ShelfUnproven = 140,
+    /// What a read cache has of a place is believed when the place is another stripe's.
+    ShelfOutlivesPlace = 141,
+    /// Who reads waits until what was read lies in the read cache.
+    ShelfFillDelays = 142,
+    /// A check reads what a read cache has.
+    CheckReadsShelf = 143,
+    /// The slabs of a read cache count as free.
+    ShelfSlabsFree = 144,
+    /// The labels do not say that there is a read cache.
+    ReadCacheBitUnannounced = 145,
+    /// Slabs of a read cache are free while something is written there.
+    ShelfSlabsFreedEarly = 146,
+    /// A disk of a read cache that does not answer is waited for.
+    ShelfWaits = 147,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 123] = [
+pub const ALL: [Mutant; 131] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -379,6 +395,14 @@ pub const ALL: [Mutant; 123] = [
     Mutant::TierTakesRoom,
     Mutant::FreedStaysUnlisted,
     Mutant::ListsForgetDisks,
+    Mutant::ShelfUnproven,
+    Mutant::ShelfOutlivesPlace,
+    Mutant::ShelfFillDelays,
+    Mutant::CheckReadsShelf,
+    Mutant::ShelfSlabsFree,
+    Mutant::ReadCacheBitUnannounced,
+    Mutant::ShelfSlabsFreedEarly,
+    Mutant::ShelfWaits,
 ];
 
 /// The mutant of this name.

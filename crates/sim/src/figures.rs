@@ -3,7 +3,7 @@
 
 use crate::random_writes::{Load, on_mirror_in_place, on_raid5_in_place, on_weft};
 use crate::streams::{self, Case};
-use crate::{capacity, flushes, mixed, random_writes, rebuild, refill, stream_reads};
+use crate::{cached_reads, capacity, flushes, mixed, random_writes, rebuild, refill, stream_reads};
 use std::process::ExitCode;
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos};
@@ -16,7 +16,8 @@ const READ_PER_DISK: ByteCount = ByteCount::mib(128);
 const FLUSHES: u64 = 1000;
 
 /// How the command is called.
-pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads [--full | TEXT] | --mixed | --random [TEXT]]
+pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads [--full | TEXT] | --mixed | --random [TEXT]
+                 | --cached]
   streams            sequential writes to every parity layout and interleave, request sizes by turns, beside one raw disk;
                      fails when one is slower than it must be
   streams --full     the same with every request size
@@ -26,7 +27,8 @@ pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads [--full | TE
   streams --mixed    a reader beside writers: what each gets of what it gets alone, and how long reads take
   streams --random   4 KiB writes with a flush after 1, 32 or 1024, beside a mirror and RAID 5 that write in place, and
                      sequential reads before them, right after them, and when the mover rests (--random TEXT: rows with
-                     TEXT in their names)";
+                     TEXT in their names)
+  streams --cached   4 KiB and 64 KiB reads that seek the same again and again (Zipf 0.99), with and without a cache";
 
 /// Runs `weft-sim streams` with these further arguments.
 pub fn streams_command(arguments: &[String]) -> ExitCode {
@@ -38,6 +40,7 @@ pub fn streams_command(arguments: &[String]) -> ExitCode {
         ["--reads", only] => return read_streams(false, only),
         ["--mixed"] => return mixed_streams(),
         ["--random"] => random(""),
+        ["--cached"] => cached(),
         ["--random", only] => random(only),
         _ => {
             eprintln!("usage: {STREAMS_USAGE}");
@@ -200,6 +203,11 @@ fn random(only: &str) {
             }
         }
     }
+}
+
+fn cached() {
+    println!("{}", cached_reads::HEADING);
+    cached_reads::loads().for_each(|load| println!("{}", cached_reads::run(load)));
 }
 
 fn five_columns(interleave: ByteCount) -> Layout {

@@ -9,6 +9,7 @@ pub mod change_crash;
 pub mod journal;
 pub mod order;
 pub mod share;
+pub mod shelf;
 pub mod tier;
 
 use crate::rig::{Rig, resiliencies};

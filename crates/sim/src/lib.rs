@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 pub mod blink;
+pub mod cached_reads;
 pub mod capacity;
 pub mod disk;
 pub mod exhaustive;

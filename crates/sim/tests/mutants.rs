@@ -44,7 +44,7 @@ use weft_engine::units::{BLOCK, ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
-use weft_sim::fine::{self, change, order, tier};
+use weft_sim::fine::{self, change, order, shelf, tier};
 use weft_sim::flushes::a_flush_of_many_stripes_is_not_held_for_flushes;
 use weft_sim::follower::{
     a_layout_that_survives_two_failures_has_three_copies_of_the_log, both_vanish_in_the_midst_of_writes,
@@ -340,6 +340,22 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         Mutant::TierTakesRoom => Catcher::Story(tier::a_full_disk_is_overwritten_whatever_tier_it_lies_in),
         Mutant::FreedStaysUnlisted => Catcher::Story(lists::what_becomes_free_is_listed),
         Mutant::ListsForgetDisks => Catcher::Story(lists::what_a_disk_takes_with_it_is_listed),
+        shelves => catcher_of_shelves(shelves),
+    }
+}
+
+/// What catches a mutant of read caches.
+fn catcher_of_shelves(mutant: Mutant) -> Catcher {
+    match mutant {
+        Mutant::ShelfUnproven => Catcher::Story(shelf::what_is_wrong_in_a_cache_is_dropped_and_the_disks_are_read),
+        Mutant::ShelfOutlivesPlace => Catcher::Story(shelf::what_was_written_anew_is_not_read_from_the_cache),
+        Mutant::ShelfFillDelays | Mutant::ShelfWaits => {
+            Catcher::Story(shelf::a_disk_of_a_cache_that_does_not_answer_delays_no_read)
+        }
+        Mutant::CheckReadsShelf => Catcher::Story(shelf::a_check_reads_the_disks_and_not_the_cache),
+        Mutant::ShelfSlabsFree | Mutant::ShelfSlabsFreedEarly | Mutant::ReadCacheBitUnannounced => {
+            Catcher::Story(shelf::the_slabs_of_a_cache_are_its_own_until_the_last_write_there_has_ended)
+        }
         other => panic!("nothing is known to catch {other:?}"),
     }
 }

@@ -1,7 +1,7 @@
 //! Records and entries of the tree in words.
 
 use crate::format::record::{
-    self, CacheChoice, JobKind, OWNER_METADATA, Record, SegmentRecord, TableRecord, VdiskRecord,
+    self, CacheChoice, JobKind, OWNER_METADATA, ReadCacheRecord, Record, SegmentRecord, TableRecord, VdiskRecord,
 };
 use crate::store::heat::HEAT;
 use crate::store::meta::conf::{self, CONF};
@@ -71,6 +71,7 @@ fn in_words(record: &Record<'_>) -> (&'static str, String) {
             ),
         ),
         Record::VdiskDrop(id) => ("VDISK_DROP", id.to_string()),
+        Record::ReadCache(cache) => ("READ_CACHE", read_cache_in_words(cache)),
         Record::Table(table) => ("TABLE", table_in_words(table)),
         Record::TableDrop(id) => ("TABLE_DROP", id.to_string()),
         Record::Segment(segment) => ("SEGMENT", segment_in_words(segment)),
@@ -175,6 +176,13 @@ fn tier_of(vdisk: &VdiskRecord) -> String {
         let pins = if tier.pins.is_empty() { String::new() } else { format!(", pinned {:?}", tier.pins) };
         format!(", fast tier of {} on disks {:#b}, {}{pins}", tier.size, tier.disks, tier.layout)
     })
+}
+
+fn read_cache_in_words(cache: &ReadCacheRecord) -> String {
+    let runs = cache.runs.iter().map(|run| format!("{}/{}+{}", run.disk, run.first, run.count));
+    let runs: Vec<String> = runs.collect();
+    let (vdisk, size, born) = (cache.vdisk, cache.size, cache.born);
+    format!("of virtual disk {vdisk}: {size} on disks {:#b}, born {born}, disk/slab {}", cache.disks, runs.join(" "))
 }
 
 fn table_in_words(table: &TableRecord) -> String {

@@ -6,6 +6,7 @@ use super::batch::BatchHead;
 use super::label::LabelBlock;
 use super::page::{CHUNK_ENTRIES, CHUNK_PAGES, PAGE_ENTRIES, PAGE_SUMS, PageHead, PageKind};
 use super::record::*;
+use super::zone::{ZONE_BLOCKS_MAX, ZONE_ENTRIES, ZoneEntry, ZoneHead};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -47,6 +48,10 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
         layout!(CacheBody { size disks layout }),
         layout!(TierBody { size disks layout pins pad_0 }),
         layout!(PinBody { start end }),
+        layout!(ReadCacheBody { size disks born vdisk runs }),
+        layout!(SlabRunBody { disk pad_0 first count }),
+        layout!(ZoneHead { magic crc slab pool_id born serial vdisk first number entries disk pad_0 }),
+        layout!(ZoneEntry { segment index column birth block at count pad_0 }),
         layout!(DropBody { id pad_0 }),
         layout!(LayoutBody { resiliency copies columns pad_0 interleave }),
         layout!(TableBody { id layout packs disks }),
@@ -77,6 +82,7 @@ pub fn numbers() -> Vec<(&'static str, u64)> {
         ("FEATURE_TIERS", super::FEATURE_TIERS),
         ("TABLE_IS_TIER", TABLE_IS_TIER as u64),
         ("PINS_MAX", crate::limits::PINS_MAX as u64),
+        ("FEATURE_READ_CACHES", super::FEATURE_READ_CACHES),
         ("POOL", kind::POOL as u64),
         ("DISK", kind::DISK as u64),
         ("VDISK", kind::VDISK as u64),
@@ -96,6 +102,9 @@ pub fn numbers() -> Vec<(&'static str, u64)> {
         ("UNMAP", kind::UNMAP as u64),
         ("LANDED", kind::LANDED as u64),
         ("PACK", kind::PACK as u64),
+        ("READ_CACHE", kind::READ_CACHE as u64),
+        ("ZONE_ENTRIES", ZONE_ENTRIES as u64),
+        ("ZONE_BLOCKS_MAX", ZONE_BLOCKS_MAX as u64),
         ("PAGE_TABLE", PageKind::Table as u64),
         ("PAGE_SHEET", PageKind::Sheet as u64),
         ("PAGE_SUMS", PAGE_SUMS as u64),

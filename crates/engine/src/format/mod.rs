@@ -7,6 +7,7 @@ pub mod label;
 pub mod lineage;
 pub mod page;
 pub mod record;
+pub mod zone;
 
 use crate::limits::NAME_MAX;
 use alloc::string::String;
@@ -38,8 +39,11 @@ pub const FEATURE_STACKS: u64 = 4;
 /// of another one, which have another layout.
 pub const FEATURE_TIERS: u64 = 8;
 
+/// The incompatible feature of pools with read caches, now or at any time before: slabs are taken that no segment has.
+pub const FEATURE_READ_CACHES: u64 = 16;
+
 /// All incompatible features that it knows.
-pub const FEATURES: u64 = FEATURE_PACKS | FEATURE_CACHES | FEATURE_STACKS | FEATURE_TIERS;
+pub const FEATURES: u64 = FEATURE_PACKS | FEATURE_CACHES | FEATURE_STACKS | FEATURE_TIERS | FEATURE_READ_CACHES;
 
 /// 128 random bits that name a pool or a disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

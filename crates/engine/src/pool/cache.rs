@@ -104,7 +104,7 @@ impl Pool {
     }
 
     /// Solid-state disks that are there and are used so, as bits.
-    fn solid_state(&self, used: impl Fn(Usage) -> bool) -> u64 {
+    pub(super) fn solid_state(&self, used: impl Fn(Usage) -> bool) -> u64 {
         let map = self.store.map.borrow();
         set_of(
             map.disks
@@ -309,6 +309,7 @@ pub fn rounded(size: ByteCount) -> ByteCount {
     ByteCount(size.0 / unit * unit)
 }
 
-fn set_of<'a>(disks: impl Iterator<Item = &'a DiskRoom>) -> u64 {
+/// The numbers of these disks, as bits.
+pub(super) fn set_of<'a>(disks: impl Iterator<Item = &'a DiskRoom>) -> u64 {
     disks.fold(0, |set, disk| set | 1 << disk.record.no)
 }

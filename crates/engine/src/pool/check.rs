@@ -295,6 +295,13 @@ impl Pool {
                     .push(format!("segment {} belongs to table {owner}, which does not exist", segment.record.id));
             }
         }
+        for at in map.read_caches.values().flat_map(|cache| cache.record.slabs()) {
+            let free = map.disks.get(&at.disk).is_some_and(|disk| disk.free.contains(at.slab as usize));
+            if free || !slabs.insert(at) {
+                let slab = at.slab;
+                report.problems.push(format!("slab {slab} of disk {} is a read cache's and somebody else's", at.disk));
+            }
+        }
         let taken: usize = map.disks.values().map(|disk| disk.record.slabs as usize - disk.free.count()).sum();
         let (moving, draining) = (map.in_transit.len(), map.draining_slabs().len());
         if taken != slabs.len() + moving + draining {

@@ -10,6 +10,7 @@ use crate::io::WriteCache;
 use crate::segment::fine::UNIT;
 use crate::store::DiskCounters;
 use crate::store::power::Power;
+use crate::store::shelf::ShelfInfo;
 use crate::units::Nanos;
 use crate::units::{ByteCount, DiskNo};
 use crate::vdisk::tier::TierFill;
@@ -147,6 +148,8 @@ pub struct VdiskInfo {
     pub tier_fill: Option<TierFill>,
     /// Whether that takes nothing now, and empties itself.
     pub drains: bool,
+    /// Its read cache.
+    pub read_cache: Option<ShelfInfo>,
     /// How many bytes packed stripes of it may have, as things stand now; 0: small writes are merged.
     pub packed_max: ByteCount,
     /// Whether some of it may have to be put in order when nobody asks for anything.
@@ -187,6 +190,9 @@ pub struct VdiskStat {
     pub promoted: u64,
     pub demoted: u64,
     pub read_fast: u64,
+    pub read_kept: u64,
+    pub kept_hits: u64,
+    pub kept_misses: u64,
 }
 
 impl Pool {
@@ -318,6 +324,7 @@ impl Pool {
             tier_fill: vdisk.tier_fill(),
             cache_choice: record.cache_choice,
             drains: vdisk.drains(),
+            read_cache: self.store.shelf_info(vdisk.id()),
             health,
             degraded_segments,
             failures_left: (left.unwrap_or(0) as u32).min(metadata),
@@ -342,6 +349,9 @@ impl Pool {
                 promoted: counters.promoted.get(),
                 demoted: counters.demoted.get(),
                 read_fast: counters.read_fast.get(),
+                read_kept: counters.read_kept.get(),
+                kept_hits: counters.kept_hits.get(),
+                kept_misses: counters.kept_misses.get(),
             },
         }
     }

@@ -133,7 +133,9 @@ impl Pool {
                 let takes = matches!(disk.record.usage, Usage::AutoSelect | Usage::HotSpare);
                 disk.healthy && disk.record.no != no && (takes || instead == Instead::Member(disk.record.no))
             })
-            .map(|disk| (disk.record.no, map.free_soon(disk.record.no) as u64))
+            // What read caches have there makes room.
+            .map(|disk| disk.record.no)
+            .map(|no| (no, map.free_soon(no) as u64 + map.read_caches_on(no)))
             .collect();
         const NEW: DiskNo = DiskNo(u16::MAX);
         if let Instead::New(capacity) = instead {

@@ -18,6 +18,7 @@ pub mod mover;
 pub mod moves;
 pub mod open;
 pub mod plan;
+pub mod read_cache;
 pub mod room;
 pub mod tier;
 
@@ -236,6 +237,7 @@ impl Pool {
                 result = result.and(vdisk.flush().await);
                 vdisk.quiesce().await;
             }
+            self.store.save_shelves().await;
             if result.is_ok() {
                 // The next opening has less to read.
                 self.store.relist_packs(u64::MAX);
@@ -259,6 +261,7 @@ impl Pool {
         self.store.log.pressure.notify();
         self.store.signals.work.notify();
         self.store.signals.packed.notify();
+        self.store.signals.fills.notify();
         self.store.signals.drains.notify();
         result
     }

@@ -176,6 +176,7 @@ impl Pool {
         store.world.spawn("tier mover", Box::pin(tier_mover(self.clone())));
         store.world.spawn("metadata keeper", Box::pin(metadata_keeper(self.clone())));
         store.start_follower();
+        store.start_shelves();
         let damaged = found.iter().filter(|found| found.damaged > 0);
         for disk in damaged.clone() {
             store.metadata_healed(disk.label.disk_no, "label");
@@ -417,6 +418,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
     let mut map = Map::new(newest.slab_len);
     let there = members.iter().filter(|(_, member)| member.disk.is_some());
     map.slabs_max = there.map(|(no, member)| (*no, member.plan.slabs)).collect();
+    map.shelf_memory = options.tuning.shelf_memory;
     map.config_max = members.values().map(|member| member.plan.blob_len).min().unwrap_or(ByteCount::ZERO);
     let traffic = Traffic::new(&world, &options.tuning);
     let heats = Heats::new(world.now());

@@ -59,6 +59,8 @@ impl Map {
         let few = self.disks.len() * DISK_LEN + self.tables.len() * TABLE_LEN;
         let one = Record::Pool(self.notes.next).encoded_len() + Record::Settings(self.notes.settings).encoded_len();
         let vdisks: usize = self.vdisks.values().map(|vdisk| len_of_vdisk(vdisk).max(VDISK_LEN)).sum();
+        let reads = self.read_caches.values().map(|cache| Record::ReadCache(cache.record.clone()).encoded_len());
+        let vdisks = vdisks + reads.sum::<usize>();
         self.bulk + (few + vdisks + one + self.notes.jobs.len() * JOB_LEN) as u64 + self.config_max.0 / EVENTS_SHARE
     }
 }

@@ -82,6 +82,14 @@ impl Map {
                 records.push(Record::Vdisk(vdisk.clone()));
             }
         }
+        for cache in self.read_caches.values_mut() {
+            let disks = change(cache.record.disks);
+            // One that has no other disk has slabs there still, and goes with them.
+            if disks != cache.record.disks && disks != 0 {
+                cache.record.disks = disks;
+                records.push(Record::ReadCache(cache.record.clone()));
+            }
+        }
         records
     }
 

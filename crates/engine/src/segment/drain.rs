@@ -19,7 +19,7 @@ use super::Map;
 use crate::format::page::PageKind;
 use crate::format::record::{PageRun, SlabAt};
 use crate::mutant::{self, Mutant};
-use crate::units::{DiskNo, SegmentNo, TableNo};
+use crate::units::{DiskNo, SegmentNo, TableNo, VdiskNo};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Weak;
 use alloc::vec::Vec;
@@ -31,6 +31,8 @@ pub enum Former {
     Segment(SegmentNo),
     /// A stripe table's, by its number.
     Table(TableNo),
+    /// A read cache's, by the number of its virtual disk.
+    ReadCache(VdiskNo),
     /// A slot's that moved.
     Slot,
 }
@@ -41,7 +43,7 @@ impl Former {
         match self {
             Former::Segment(id) => Some((PageKind::Sheet, id.0)),
             Former::Table(id) => Some((PageKind::Table, id.0)),
-            Former::Slot => None,
+            Former::ReadCache(_) | Former::Slot => None,
         }
     }
 }
@@ -68,6 +70,12 @@ struct Drained {
     pages: Vec<PageRun>,
 }
 
+impl Drained {
+    fn new(former: Former) -> Drained {
+        Drained { former, record: u64::MAX, slabs: Vec::new(), known: Vec::new(), pages: Vec::new() }
+    }
+}
+
 /// What those hold who may read or write in slabs: the lists of a segment's slabs, as it had them one after the other.
 pub type Known = Vec<Weak<[Option<SlabAt>]>>;
 
@@ -83,7 +91,11 @@ impl Map {
         if mutant::active(Mutant::DiscardBeforeDrop) {
             self.draining.unknown.extend(&slabs);
         }
-        self.draining.unlogged.insert(former, Drained { former, record: u64::MAX, slabs, known, pages });
+        // A read cache may let go of slabs more than once before that is logged.
+        let drained = self.draining.unlogged.entry(former).or_insert_with(|| Drained::new(former));
+        drained.slabs.extend(slabs);
+        drained.known.extend(known);
+        drained.pages.extend(pages);
     }
 
     /// The record that drops `former` has this sequence number.

@@ -27,8 +27,10 @@ pub mod packs;
 mod pairs;
 mod places;
 mod prove;
+pub mod read_cache;
 mod reserve;
 pub mod run;
+pub mod shelf;
 pub mod space;
 pub mod stack;
 mod tables;
@@ -58,6 +60,7 @@ use drain::{Draining, Former, Known};
 use fine::Fine;
 use lists::{Listed, Lists};
 use notes::Notes;
+use read_cache::ReadCache;
 
 /// The part of the checkpoint area that they may take, as a divisor.
 const EVENTS_SHARE: u64 = 16;
@@ -111,6 +114,10 @@ pub struct Map {
     pub ahead: Ahead,
     /// The fast tiers of tables ([`tier`]).
     tiers: BTreeMap<TableNo, TableNo>,
+    /// Read caches.
+    pub read_caches: BTreeMap<VdiskNo, ReadCache>,
+    /// Bytes that the index of one may take in memory.
+    pub shelf_memory: u64,
     /// Units that lie in packed stripes, by the table above which they do.
     fine: BTreeMap<TableNo, Fine>,
     /// The most bytes of memory that they took.
@@ -166,6 +173,11 @@ impl Segment {
         !self.free.contains(index as usize) && !self.in_flight.contains(index as usize)
     }
 
+    /// Whether a table maps a stripe at `index`, which may be none of the segment's.
+    pub fn has_stripe(&self, index: u32) -> bool {
+        (index as usize) < self.mapped.len() && self.mapped.contains(index as usize)
+    }
+
     /// Whether a committed stripe has checksums in page `page` of those of the segment.
     pub fn uses_sheet(&self, page: u32) -> bool {
         let each = self.record.sums_range(0, 1).end.max(1);
@@ -218,6 +230,8 @@ impl Map {
             pins: BTreeMap::new(),
             ahead: Ahead::default(),
             tiers: BTreeMap::new(),
+            read_caches: BTreeMap::new(),
+            shelf_memory: 0,
             fine: BTreeMap::new(),
             fine_peak: 0,
         }
@@ -247,6 +261,7 @@ impl Map {
         records.extend(metadata.map(|segment| Record::Segment(segment.record.clone())));
         records.extend(self.tables.values().map(|table| Record::Table(table.record)));
         records.extend(self.vdisks.values().map(|vdisk| Record::Vdisk(vdisk.clone())));
+        records.extend(self.read_caches.values().map(|cache| Record::ReadCache(cache.record.clone())));
         records
     }
 
@@ -310,6 +325,7 @@ impl Map {
                 self.notes.jobs.remove(&id);
             }
             Record::Event(event) => self.notes.note_event(event),
+            Record::ReadCache(cache) => self.apply_read_cache(cache)?,
             Record::Commit(_) | Record::Unmap(_) | Record::Landed(_) | Record::Pack(_) => {
                 return fail!(Corrupt, "a configuration holds a record that is none");
             }
@@ -366,6 +382,7 @@ impl Map {
                 table.segments.insert(segment.record.id);
             }
         }
+        self.take_read_caches()?;
         self.tree_pairs = 0;
         self.make_fine();
         self.prove_fine()?;
@@ -445,6 +462,7 @@ impl Map {
         self.metadata.remove(&id);
         self.unlist(&segment);
         self.ahead.forget_segment(id);
+        self.forget_kept_segment(id);
         self.bulk -= segment_len(&segment.record);
         if let Some(table) = self.tables.get_mut(&segment.record.owner) {
             table.segments.remove(&id);
@@ -457,7 +475,7 @@ impl Map {
     /// Forgets a virtual disk, its tables and their segments.
     pub fn drop_vdisk(&mut self, id: VdiskNo) -> Vec<Record<'static>> {
         let Some(vdisk) = self.vdisks.remove(&id) else { return Vec::new() };
-        let mut records = alloc::vec![Record::VdiskDrop(id)];
+        let mut records: Vec<_> = self.drop_read_cache(id).into_iter().chain([Record::VdiskDrop(id)]).collect();
         for table in self.with_packs(&vdisk.tables) {
             self.fine.remove(&table);
             records.extend(self.drop_table(table));

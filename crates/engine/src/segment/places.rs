@@ -90,6 +90,7 @@ impl Map {
         if !mutant::active(Mutant::AheadOutlivesPlace) {
             self.ahead.forget(place);
         }
+        self.forget_kept(place);
         // The table may have been dropped since, and its segments with it.
         let Some(segment) = self.segments.get_mut(&place.segment) else { return Vec::new() };
         segment.free.insert(place.index as usize..place.index as usize + 1);

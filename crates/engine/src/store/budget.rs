@@ -253,6 +253,10 @@ impl Store {
         let (used, peak) = (self.map.borrow().fine_takes().memory, self.map.borrow().fine_peak);
         let limit = self.tuning.fine_memory;
         all.push(BudgetInfo { name: "packed units", keeping: Keeping::Trims, limit, used, peak });
+        let (used, peak, limit) = self.shelves_memory();
+        if limit > 0 {
+            all.push(BudgetInfo { name: "read caches", keeping: Keeping::Trims, limit, used, peak });
+        }
         let (used, peak, limit) = self.log.memory();
         all.push(BudgetInfo { name: "log records", keeping: Keeping::Waits, limit, used, peak });
         let (used, peak) = self.follower.memory();

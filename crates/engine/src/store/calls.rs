@@ -91,6 +91,15 @@ impl Store {
 
     /// Writes `from` at `at` of disk `no`. A disk that fails a write is taken out.
     pub async fn disk_write(&self, no: DiskNo, at: DiskOffset, from: Vec<IoSlice>) -> Done<()> {
+        let written = self.disk_write_aside(no, at, from).await;
+        if let (Ok(()), Some(member)) = (&written, self.members.borrow_mut().get_mut(&no)) {
+            member.completed += 1;
+        }
+        written
+    }
+
+    /// Writes what nothing depends on, so that no commit has to flush the disk for it.
+    pub async fn disk_write_aside(&self, no: DiskNo, at: DiskOffset, from: Vec<IoSlice>) -> Done<()> {
         let asked = self.asked(no)?;
         let len: usize = from.iter().map(|slice| slice.len()).sum();
         let write = asked.disk.write(at, from);
@@ -103,7 +112,6 @@ impl Store {
         match result {
             Ok(()) => {
                 if let Some(member) = self.members.borrow_mut().get_mut(&no) {
-                    member.completed += 1;
                     member.named &= member.stalled.get() > 0;
                 }
             }

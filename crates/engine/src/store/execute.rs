@@ -126,12 +126,12 @@ impl Target {
         })
     }
 
-    fn sum_of(&self, slot: usize, block: usize) -> usize {
+    pub(super) fn sum_of(&self, slot: usize, block: usize) -> usize {
         slot * self.layout.strip_blocks() + block
     }
 
     /// What the checksum of `block` of a slot begins with.
-    fn address(&self, slot: usize, block: usize) -> BlockAddress {
+    pub(super) fn address(&self, slot: usize, block: usize) -> BlockAddress {
         let block = self.place.index as u64 * self.layout.strip_blocks() as u64 + block as u64;
         BlockAddress { segment: self.place.segment, slot: slot as u32, block }
     }
@@ -339,6 +339,11 @@ impl Store {
     }
 
     async fn run_read(&self, target: &Target, read: &SlotRead) -> core::result::Result<IoSlice, DiskError> {
+        if mutant::active(Mutant::CheckReadsShelf)
+            && let Some(kept) = self.kept_anywhere(target, read).await
+        {
+            return Ok(kept);
+        }
         let (at, block) = target.locate(read.slot, read.blocks.start).ok_or(DiskError::Gone)?;
         let read = self.disk_read(at.disk, self.slab_offset(at, block), read.blocks.len() * BLOCK as usize).await;
         read.map(Buf::freeze)

@@ -60,12 +60,12 @@ fn all_of(vdisk: VdiskNo) -> KeyRange {
 }
 
 impl Store {
-    /// Takes note of a request of a client.
-    pub fn note_heat(&self, vdisk: VdiskNo, size: ByteCount, offset: VirtualOffset, len: u64) {
+    /// Takes note of a request of a client. Whether a hard disk would seek for it.
+    pub fn note_heat(&self, vdisk: VdiskNo, size: ByteCount, offset: VirtualOffset, len: u64) -> bool {
         let mut all = self.heats.of.borrow_mut();
         let known = all.entry(vdisk).or_insert_with(|| Known { heat: Heat::new(size), past: None });
         let hour = self.hours_open() + known.past.unwrap_or(0);
-        known.heat.note(offset, len, hour);
+        known.heat.note(offset, len, hour)
     }
 
     /// What tiers of all sizes would catch of what is asked of a virtual disk.

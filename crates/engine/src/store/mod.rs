@@ -37,6 +37,7 @@ pub mod proof;
 pub mod quorum;
 pub mod replay;
 pub mod rolled_back;
+pub mod shelf;
 pub mod spare;
 pub mod state;
 pub mod streams;
@@ -406,6 +407,7 @@ impl Store {
                     self.map.borrow_mut().is_dropped_at(Former::Segment(*id), seq);
                 }
                 Record::TableDrop(id) => self.map.borrow_mut().is_dropped_at(Former::Table(*id), seq),
+                Record::ReadCache(cache) => self.map.borrow_mut().is_dropped_at(Former::ReadCache(cache.vdisk), seq),
                 _ => {}
             }
         }

@@ -4,7 +4,7 @@
 use super::Store;
 use crate::error::Result;
 use crate::format::record::{PackRecord, Record, UnmapRecord, VdiskRecord};
-use crate::format::{FEATURE_CACHES, FEATURE_PACKS, FEATURE_STACKS, FEATURE_TIERS};
+use crate::format::{FEATURE_CACHES, FEATURE_PACKS, FEATURE_READ_CACHES, FEATURE_STACKS, FEATURE_TIERS};
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::segment::fine::UNIT;
@@ -70,6 +70,15 @@ impl Store {
             let records = self.map.borrow_mut().drop_tier(table);
             self.append_all(records);
         }
+    }
+
+    /// Has the labels of all disks say that there may be read caches, before the first record of one is written. They
+    /// say so for ever.
+    pub async fn announce_read_caches(&self) -> Result<()> {
+        if mutant::active(Mutant::ReadCacheBitUnannounced) {
+            return Ok(());
+        }
+        self.announce(FEATURE_READ_CACHES).await
     }
 
     async fn announce(&self, feature: u64) -> Result<()> {

@@ -33,6 +33,10 @@ pub struct Traffic {
     pub flush_turns: FlushTurns,
     /// Clients that read in order.
     pub streams: RefCell<Streams>,
+    /// Held by whoever writes to read caches.
+    pub filling: Turn,
+    /// Whether somebody fills them.
+    pub fills: Cell<bool>,
     /// Buffers to read into.
     pub spare: Spare,
     /// Requests of clients, counted.
@@ -50,6 +54,8 @@ impl Traffic {
             turns: Turns::default(),
             flush_turns: FlushTurns::default(),
             streams: RefCell::default(),
+            filling: Turn::default(),
+            fills: Cell::new(false),
             spare: Spare::new(tuning.ahead_memory / 4),
             requests: Cell::new(0),
         }
@@ -92,6 +98,8 @@ pub struct Signals {
     pub packed: Signal,
     /// Something that drains may be a step further.
     pub drains: Signal,
+    /// There is something to write to a read cache, or the pool stops.
+    pub fills: Signal,
     /// A write waits for a free stripe.
     pub wants_stripes: Cell<bool>,
     /// Counts what may make possible what was not: disks come and go, slabs become free.

@@ -51,6 +51,8 @@ pub struct Tuning {
     pub fine_share: u64,
     /// Bytes of what says where units lie in packed stripes: where that is full, they are no more.
     pub fine_memory: u64,
+    /// Bytes of what says where blocks lie in a read cache, for each: where that is full, the oldest are no more.
+    pub shelf_memory: u64,
     /// The most bytes of a batch of the log, whole blocks: the end of the log is looked for within that. 0: an eighth
     /// of the log, and labels say nothing, as an older weft has it.
     pub batch_bytes: u64,
@@ -81,6 +83,7 @@ impl Default for Tuning {
             table_memory: 1 << 30,
             fine_share: 0,
             fine_memory: 64 << 20,
+            shelf_memory: 128 << 20,
             batch_bytes: BATCH_MAX.0,
         }
     }

@@ -4,6 +4,7 @@ use super::Vdisk;
 use super::read::{Extent, resolve, wants};
 use crate::error::Result;
 use crate::geometry::Layout;
+use crate::segment::shelf::Hit;
 use crate::units::{BLOCK, ByteCount, DiskNo, SegmentNo, VirtualOffset};
 use alloc::format;
 use alloc::string::String;
@@ -165,7 +166,13 @@ impl Vdisk {
         };
         let of = if self.is_older(place.segment) { format!("older {of}") } else { String::from(of) };
         lines.push(format!("  {len} bytes from segment {}, {of} {}: {}", place.segment, place.index, target.layout));
-        let Some(plan) = self.store.plan_read(&target, &wants(target.layout, at, len), &Default::default()) else {
+        let wanted = wants(target.layout, at, len);
+        if let Some(found) = self.store.find_kept(self.id, &target, &wanted) {
+            let from: Vec<String> = found.iter().flatten().map(|hit| self.explain_hit(hit)).collect();
+            lines.push(format!("  read cache hit: {}", from.join("; ")));
+            return;
+        }
+        let Some(plan) = self.store.plan_read(&target, &wanted, &Default::default()) else {
             lines.push(String::from("  lost: more disks failed than the layout survives"));
             return;
         };
@@ -175,6 +182,16 @@ impl Vdisk {
                 let at = self.store.slab_offset(slab, block).0;
                 lines.push(format!("  column {}: disk {} at {at}", read.column, slab.disk));
             }
+        }
+    }
+}
+
+impl Vdisk {
+    fn explain_hit(&self, hit: &Hit) -> String {
+        let len = ByteCount(hit.count as u64 * BLOCK);
+        match hit.slab[0] {
+            Some(slab) => format!("{len} at {} of disk {}", self.store.slab_offset(slab, hit.block).0, slab.disk),
+            None => format!("{len}"),
         }
     }
 }

@@ -165,6 +165,12 @@ pub struct VdiskCounters {
     pub read: Cell<u64>,
     /// Those of it that lay in packed stripes.
     pub read_packed: Cell<u64>,
+    /// Those of it that came from the read cache.
+    pub read_kept: Cell<u64>,
+    /// Parts of stripes that were found in the read cache.
+    pub kept_hits: Cell<u64>,
+    /// Parts of stripes that hard disks had to seek for, and that were not found there.
+    pub kept_misses: Cell<u64>,
     /// Written by clients.
     pub written: Cell<u64>,
     /// Read requests.
@@ -193,10 +199,6 @@ pub struct VdiskCounters {
     pub demoted: Cell<u64>,
     /// Bytes read by clients that lay in the fast tier.
     pub read_fast: Cell<u64>,
-    /// Requests to read that found all they needed from the disks in the fast tier; and those that needed others.
-    pub reads_fast: Cell<u64>,
-    /// Requests to read that needed something of the table's own segments.
-    pub reads_slow: Cell<u64>,
     /// User bytes that a flush forced into the log.
     pub landed: Cell<u64>,
     /// Read from the disks because something was written.
@@ -419,12 +421,12 @@ impl Vdisk {
         if self.removed.get() { fail!(NotFound, "the virtual disk was removed") } else { Ok(()) }
     }
 
-    /// Counts a request that was admitted, and its bytes.
-    fn count(&self, [requests, bytes]: [&Cell<u64>; 2], offset: VirtualOffset, len: u64) {
+    /// Counts a request that was admitted, and its bytes. Whether a hard disk would seek for it.
+    fn count(&self, [requests, bytes]: [&Cell<u64>; 2], offset: VirtualOffset, len: u64) -> bool {
         add(requests, 1);
         add(bytes, len);
         add(&self.store.traffic.requests, 1);
-        self.store.note_heat(self.id, self.size(), offset, len);
+        self.store.note_heat(self.id, self.size(), offset, len)
     }
 
     /// The front gate: judges a request once.

@@ -13,10 +13,13 @@ use crate::error::{ErrorKind, Result};
 use crate::format::record::Record;
 use crate::geometry::Layout;
 use crate::io::IoSlice;
+use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::segment::ahead::Found;
 use crate::segment::fine::{Fine, Spot, UNIT};
 use crate::store::execute::Target;
+use crate::store::join;
+use crate::store::shelf::READ_MAX;
 use crate::store::table_pages::HeldTable;
 use crate::store::together::Part;
 use crate::stripe::plan::Want;
@@ -48,6 +51,8 @@ struct Source {
     target: Target,
     /// The byte in the stripe where it starts.
     at: usize,
+    /// The byte of the virtual disk that this is.
+    address: u64,
 }
 
 /// What a range of a virtual disk is made of, for clients that ask.
@@ -59,6 +64,12 @@ pub struct Allocation {
     pub data: bool,
 }
 
+impl Source {
+    fn part(&self) -> Part {
+        Part { target: self.target.clone(), wants: wants(self.target.layout, self.at, self.range.len()) }
+    }
+}
+
 impl Vdisk {
     /// Fills `into` from `offset`.
     pub async fn read(&self, offset: VirtualOffset, into: &mut [u8]) -> Result<()> {
@@ -66,11 +77,11 @@ impl Vdisk {
         // Before it is admitted: what is admitted is begun in the same step.
         let _held = self.store.traffic.budgets.reads.take(into.len() as u64).await;
         self.admit(offset, into.len())?;
-        self.count([&self.counters.reads, &self.counters.read], offset, into.len() as u64);
+        let seeks = self.count([&self.counters.reads, &self.counters.read], offset, into.len() as u64);
         self.follow(offset.0, into.len() as u64);
         let pieces: Vec<Piece> = self.pieces(offset, into.len()).collect();
         let changes = self.store.signals.changes.get();
-        let read = self.read_pieces(&pieces, into).await;
+        let read = self.read_pieces(&pieces, into, seeks && into.len() <= READ_MAX).await;
         for (piece, read) in pieces.into_iter().zip(read) {
             self.or_wait(piece, read, changes, into).await?;
         }
@@ -86,12 +97,16 @@ impl Vdisk {
             }
             self.check_there()?;
             changes = self.store.signals.changes.get();
-            read = self.read_pieces(core::slice::from_ref(&piece), into).await.pop().expect("one answer for one piece");
+            read = self
+                .read_pieces(core::slice::from_ref(&piece), into, false)
+                .await
+                .pop()
+                .expect("one answer for one piece");
         }
     }
 
-    /// Reads pieces of stripes, each into its range of `into`.
-    async fn read_pieces(&self, pieces: &[Piece], into: &mut [u8]) -> Vec<Result<()>> {
+    /// Reads pieces of stripes, each into its range of `into`. `seeks`: a hard disk would seek for them.
+    async fn read_pieces(&self, pieces: &[Piece], into: &mut [u8], seeks: bool) -> Vec<Result<()>> {
         // What the tables say of all of them is in memory before the first one is looked at.
         let held = self.load_pieces(pieces).await;
         let mut sources = Vec::new();
@@ -104,7 +119,7 @@ impl Vdisk {
             results.push(looked);
         }
         drop(held);
-        self.read_sources(sources, into, &mut results).await;
+        self.read_sources(sources, into, &mut results, seeks).await;
         results
     }
 
@@ -151,9 +166,9 @@ impl Vdisk {
                     None => into[first..first + len].fill(0),
                     Some((target, at)) => {
                         let first = range.start + first;
-                        let is_fast = self.store.map.borrow().is_fast(target.place);
+                        let (address, is_fast) = (extent.range.start, self.store.map.borrow().is_fast(target.place));
                         add(&self.counters.read_fast, len as u64 * is_fast as u64);
-                        sources.push(Source { piece: nth, range: first..first + len, target, at });
+                        sources.push(Source { piece: nth, range: first..first + len, target, at, address });
                     }
                 }
             }
@@ -162,7 +177,7 @@ impl Vdisk {
     }
 
     /// Reads what lies on the disks, from memory where it was read ahead, and unpins it.
-    async fn read_sources(&self, sources: Vec<Source>, into: &mut [u8], results: &mut [Result<()>]) {
+    async fn read_sources(&self, sources: Vec<Source>, into: &mut [u8], results: &mut [Result<()>], seeks: bool) {
         let (mut direct, mut coming) = (Vec::new(), Vec::new());
         for source in sources {
             let found = self.store.map.borrow().ahead.get(source.target.place);
@@ -175,7 +190,8 @@ impl Vdisk {
                 None => direct.push(source),
             }
         }
-        self.read_direct(direct, into, results).await;
+        let direct = self.read_kept(direct, into).await;
+        self.read_direct(direct, into, results, seeks).await;
         let mut missed = Vec::new();
         for (source, fetch) in coming {
             fetch.until_ended().await;
@@ -185,7 +201,7 @@ impl Vdisk {
                 _ => missed.push(source),
             }
         }
-        self.read_direct(missed, into, results).await;
+        self.read_direct(missed, into, results, false).await;
     }
 
     /// Copies what was read ahead. Its buffers are of use again once all of it was read.
@@ -200,28 +216,70 @@ impl Vdisk {
         self.release(source.target.place);
     }
 
-    async fn read_direct(&self, sources: Vec<Source>, into: &mut [u8], results: &mut [Result<()>]) {
+    /// Takes what the read cache has, and unpins it. Returns the rest.
+    async fn read_kept(&self, sources: Vec<Source>, into: &mut [u8]) -> Vec<Source> {
+        if self.store.map.borrow().read_caches.is_empty() {
+            return sources;
+        }
+        let (mut found, mut rest) = (Vec::new(), Vec::new());
+        for source in sources {
+            let part = source.part();
+            match self.store.find_kept(self.id, &part.target, &part.wants) {
+                Some(hits) => found.push((source, part, hits)),
+                None => rest.push(source),
+            }
+        }
+        let read = join(found.iter().map(|(_, part, hits)| self.store.read_kept(self.id, part, hits))).await;
+        for ((source, part, _), read) in found.into_iter().zip(read) {
+            let Some(slices) = read else {
+                rest.push(source);
+                continue;
+            };
+            add(&self.counters.kept_hits, 1);
+            add(&self.counters.read_kept, source.range.len() as u64);
+            self.take(source, &part, slices, into);
+        }
+        rest
+    }
+
+    /// Copies what was read of a stripe, and unpins it.
+    fn take(&self, source: Source, part: &Part, slices: Vec<IoSlice>, into: &mut [u8]) {
+        let bytes = part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
+        copy(part.target.layout, source.at, bytes, &mut into[source.range]);
+        slices.into_iter().for_each(|slice| self.store.traffic.spare.give(slice));
+        self.release(part.target.place);
+    }
+
+    async fn read_direct(&self, sources: Vec<Source>, into: &mut [u8], results: &mut [Result<()>], seeks: bool) {
         if sources.is_empty() {
             return;
         }
-        let part = |source: &Source| {
-            let wants = wants(source.target.layout, source.at, source.range.len());
-            Part { target: source.target.clone(), wants }
-        };
-        let parts: Vec<Part> = sources.iter().map(part).collect();
+        let parts: Vec<Part> = sources.iter().map(Source::part).collect();
         let read = self.store.read_together(&parts, None).await;
         for ((source, part), read) in sources.into_iter().zip(parts).zip(read) {
             match read {
                 Ok(slices) => {
-                    let bytes =
-                        part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
-                    copy(part.target.layout, source.at, bytes, &mut into[source.range]);
-                    slices.into_iter().for_each(|slice| self.store.traffic.spare.give(slice));
+                    if seeks && self.missed(&part, source.address) {
+                        self.store.keep(self.id, &part, &slices);
+                        if mutant::active(Mutant::ShelfFillDelays) {
+                            self.store.fill_shelf(self.id).await;
+                        }
+                    }
+                    self.take(source, &part, slices, into);
                 }
-                Err(error) => results[source.piece] = Err(error),
+                Err(error) => {
+                    results[source.piece] = Err(error);
+                    self.release(part.target.place);
+                }
             }
-            self.release(part.target.place);
         }
+    }
+
+    /// Counts that the read cache, if there is one, lacked something. Whether it is to have it from now on.
+    fn missed(&self, part: &Part, address: u64) -> bool {
+        let there = self.store.map.borrow().read_caches.contains_key(&self.id);
+        add(&self.counters.kept_misses, there as u64);
+        there && self.store.is_worth_keeping(self.id, part, address)
     }
 
     /// Fails for a stripe whose newest version was lost: what the tables say of it is not what clients were told.

@@ -10,6 +10,7 @@ pub mod name;
 pub mod plan;
 pub mod pool;
 pub mod power;
+pub mod read_cache;
 pub mod share;
 pub mod size;
 pub mod span;

@@ -3,6 +3,7 @@
 use super::cache::CacheInfo;
 use super::name::VdiskName;
 use super::pool::Health;
+use super::read_cache::ReadCacheInfo;
 use super::share::FineShare;
 use super::size::typed;
 use super::tier::TierInfo;
@@ -112,6 +113,15 @@ pub struct VdiskCounters {
     /// Bytes read by clients that lay in the fast tier.
     #[serde(default)]
     pub fast_read_bytes: u64,
+    /// Bytes clients read that came from the read cache.
+    #[serde(default)]
+    pub read_cache_bytes: u64,
+    /// Parts of stripes that were found in the read cache.
+    #[serde(default)]
+    pub read_cache_hits: u64,
+    /// Parts of stripes that were sought out, and were not found there.
+    #[serde(default)]
+    pub read_cache_misses: u64,
 }
 
 /// What packed stripes, in the write-back cache where there is one, were good for over a span.
@@ -128,6 +138,12 @@ pub struct PackedUse {
 }
 
 impl VdiskCounters {
+    /// The share of what was sought out that the read cache had, 0 to 100; none: nothing was.
+    pub fn read_cache_percent(&self) -> Option<f64> {
+        let all = self.read_cache_hits + self.read_cache_misses;
+        (all > 0).then(|| self.read_cache_hits as f64 / all as f64 * 100.0)
+    }
+
     /// What packed stripes were good for.
     pub fn packed_use(&self) -> PackedUse {
         let share = |part: u64, all: u64| (all > 0).then(|| part as f64 / all as f64 * 100.0);
@@ -191,6 +207,9 @@ pub struct VdiskInfo {
     /// Its fast tier, if it has one, or had one that still holds something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<TierInfo>,
+    /// Its read cache, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_cache: Option<ReadCacheInfo>,
     /// The share of its raw bytes that is data, 0 to 1, by its layout.
     pub efficiency: f64,
     /// How well it is.

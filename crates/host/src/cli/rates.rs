@@ -181,6 +181,9 @@ fn combine(one: VdiskCounters, other: VdiskCounters, with: impl Fn(u64, u64) -> 
         promoted_bytes: with(one.promoted_bytes, other.promoted_bytes),
         demoted_bytes: with(one.demoted_bytes, other.demoted_bytes),
         fast_read_bytes: with(one.fast_read_bytes, other.fast_read_bytes),
+        read_cache_bytes: with(one.read_cache_bytes, other.read_cache_bytes),
+        read_cache_hits: with(one.read_cache_hits, other.read_cache_hits),
+        read_cache_misses: with(one.read_cache_misses, other.read_cache_misses),
     }
 }
 
@@ -207,6 +210,11 @@ impl Text for Rates {
         if packs {
             headings.extend([">FROM PACKED", ">TO PACKED", ">DESTAGE MB/s", ">MERGES SAVED"]);
         }
+        // Nor is there where there is no read cache.
+        let caches = self.rows.iter().any(|row| row.counters.read_cache_percent().is_some());
+        if caches {
+            headings.push(">READ CACHE");
+        }
         let mut rows = Rows::new(style, &headings);
         let share = |share: Option<f64>| share.map_or_else(|| "-".into(), percent);
         for row in &self.rows {
@@ -230,6 +238,9 @@ impl Text for Rates {
                     cell(format!("{:.1}", row.destage_mb_s)),
                     cell(row.packed_use.merges_saved),
                 ]);
+            }
+            if caches {
+                cells.push(cell(share(row.counters.read_cache_percent())));
             }
             rows.row(cells);
         }

@@ -124,6 +124,8 @@ pub(super) fn tuning(heap: u64) -> Tuning {
         sheet_memory: part(usual.sheet_memory),
         move_memory: part(usual.move_memory),
         ahead_memory: part(usual.ahead_memory),
+        // For each read cache, beside the rest, as stripe tables are.
+        shelf_memory: part(usual.shelf_memory),
         // What clients have under way is theirs to hold, and bounded there; here it only must not be less.
         request_memory: usual.request_memory.max(for_clients(&usual) as u64),
         table_memory: (heap / TABLES_OF_HEAP).max(memory_here() / TABLES_OF_ALL),

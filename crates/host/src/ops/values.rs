@@ -5,6 +5,7 @@ use crate::api::error::BadValue;
 use crate::api::export::{Address, Network, SocketMode, SocketOwner};
 use crate::api::job::job_name;
 use crate::api::name::VdiskName;
+use crate::api::read_cache::ReadCache;
 use crate::api::size::{self, Size};
 use crate::api::tier::{Piece, TierSpec};
 use crate::api::validate;
@@ -67,6 +68,10 @@ pub(crate) fn tier(text: &str) -> Read<TierSpec> {
 }
 
 pub(crate) fn piece(text: &str) -> Read<Piece> {
+    text.parse()
+}
+
+pub(crate) fn read_cache(text: &str) -> Read<ReadCache> {
     text.parse()
 }
 

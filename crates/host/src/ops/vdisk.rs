@@ -6,6 +6,7 @@ use super::{Changing, Doer, Harm, Weft, values, verb};
 use crate::api::cache::WriteCache;
 use crate::api::error::{Answer, ApiError, BadValue, Kind};
 use crate::api::name::VdiskName;
+use crate::api::read_cache::ReadCache;
 use crate::api::size::Size;
 use crate::api::tier::{TierMedia, TierSpec};
 use crate::api::validate;
@@ -59,10 +60,12 @@ pub enum Vdisk {
     Rename(VdiskRename),
     /// Change what a virtual disk does, while it is used
     #[command(after_help = "Examples:\n  weft vdisk set tank/vm write-cache=8GiB write-cache-disks=s1,s2\n  \
-        weft vdisk set tank/vm write-cache=0\n  weft vdisk set tank/media fine-share=5%\n  \
+        weft vdisk set tank/vm write-cache=0\n  weft vdisk set tank/vm read-cache=100GiB\n  \
+        weft vdisk set tank/media fine-share=5%\n  \
         weft vdisk set tank/vm tier=ssd,size=50GiB\n  weft vdisk set tank/vm tier=0\n\n\
         write-cache is how much of what small writes bring may rest on solid-state disks first; 0 empties it and lets \
         go of them.\n\
+        read-cache is how much of what is read again and again may lie on solid-state disks, too; 0 lets go of them.\n\
         fine-share is how much of it may lie in packed stripes on its own disks instead; 0 has small writes merged.\n\
         tier is its fast tier: what is written whole goes there first, and what is sought out most comes to lie there; \
         0 moves all of it back.")]
@@ -166,6 +169,15 @@ pub struct VdiskCreate {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub tier: Vec<TierSpec>,
+    /// Its read cache: SIZE, on solid-state disks, or 0 for none [default: 0]
+    #[arg(long, value_name = "SIZE|0", value_parser = values::read_cache)]
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub read_cache: Option<ReadCache>,
+    /// The disks that the read cache lies on.
+    #[arg(long, value_name = "D,D,...", value_delimiter = ',', requires = "read_cache")]
+    #[serde(default)]
+    pub read_cache_disks: Vec<String>,
     /// The sector clients see: 512 or 4096 [default: 512]
     #[arg(long, value_name = "BYTES", value_parser = values::sector)]
     #[serde(default)]
@@ -381,6 +393,8 @@ impl VdiskCreate {
             write_cache: None,
             write_cache_disks: Vec::new(),
             tier: Vec::new(),
+            read_cache: None,
+            read_cache_disks: Vec::new(),
             sector: None,
             disks: Vec::new(),
             changing: Changing::default(),

@@ -6,6 +6,7 @@ use super::{Changing, values, verb};
 use crate::api::cache::WriteCache;
 use crate::api::error::BadValue;
 use crate::api::name::VdiskName;
+use crate::api::read_cache::ReadCache;
 use crate::api::share::FineShare;
 use crate::api::tier::TierChoice;
 use clap::Args;
@@ -35,6 +36,13 @@ pub struct VdiskSet {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub tier: Option<TierChoice>,
+    /// Its read cache: how many bytes, `0` for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub read_cache: Option<ReadCache>,
+    /// The disks that it lies on, by name; none: those that it lies on, or solid-state ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read_cache_disks: Vec<String>,
     /// Only say what would change.
     #[serde(default, rename = "dry_run")]
     #[schema(value_type = bool)]
@@ -47,7 +55,8 @@ pub struct VdiskSetTyped {
     /// Its name
     #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
     pub vdisk: VdiskName,
-    /// write-cache=SIZE|auto|0, write-cache-disks=D,D,..., fine-share=1%..50%|0|auto,
+    /// write-cache=SIZE|auto|0, write-cache-disks=D,D,..., read-cache=SIZE|0, read-cache-disks=D,D,...,
+    /// fine-share=1%..50%|0|auto,
     /// tier=ssd|hdd|any,size=SIZE[,resiliency=...,copies=N,columns=N]|0
     #[arg(value_name = "KEY=VALUE", required = true, value_parser = values::vdisk_setting)]
     pub settings: Vec<Setting>,
@@ -67,6 +76,10 @@ pub enum Setting {
     WriteCacheDisks(Vec<String>),
     /// `tier=`
     Tier(TierChoice),
+    /// `read-cache=`
+    ReadCache(ReadCache),
+    /// `read-cache-disks=`
+    ReadCacheDisks(Vec<String>),
 }
 
 verb!(VdiskSet: "vdisk set", changing);
@@ -80,6 +93,8 @@ impl VdiskSetTyped {
             Setting::WriteCache(cache) => VdiskSet { write_cache: Some(cache), ..asked },
             Setting::WriteCacheDisks(disks) => VdiskSet { write_cache_disks: disks, ..asked },
             Setting::Tier(tier) => VdiskSet { tier: Some(tier), ..asked },
+            Setting::ReadCache(cache) => VdiskSet { read_cache: Some(cache), ..asked },
+            Setting::ReadCacheDisks(disks) => VdiskSet { read_cache_disks: disks, ..asked },
         })
     }
 }
@@ -93,6 +108,8 @@ impl VdiskSet {
             write_cache: None,
             write_cache_disks: Vec::new(),
             tier: None,
+            read_cache: None,
+            read_cache_disks: Vec::new(),
             changing: Changing::default(),
         }
     }
@@ -101,14 +118,21 @@ impl VdiskSet {
     pub fn cache(vdisk: &VdiskName, cache: WriteCache) -> VdiskSet {
         VdiskSet { write_cache: Some(cache), ..VdiskSet::of(vdisk) }
     }
+
+    /// Asks for this read cache.
+    pub fn read_cache(vdisk: &VdiskName, cache: ReadCache) -> VdiskSet {
+        VdiskSet { read_cache: Some(cache), ..VdiskSet::of(vdisk) }
+    }
 }
 
 impl ToLine for VdiskSet {
     fn line(&self) -> String {
-        let disks = (!self.write_cache_disks.is_empty()).then(|| self.write_cache_disks.join(","));
+        let named = |disks: &[String]| (!disks.is_empty()).then(|| disks.join(","));
         let words = [
             self.write_cache.map(|cache| format!("write-cache={cache}")),
-            disks.map(|disks| format!("write-cache-disks={disks}")),
+            named(&self.write_cache_disks).map(|disks| format!("write-cache-disks={disks}")),
+            self.read_cache.map(|cache| format!("read-cache={cache}")),
+            named(&self.read_cache_disks).map(|disks| format!("read-cache-disks={disks}")),
             self.fine_share.map(|share| format!("fine-share={share}")),
             self.tier.map(|tier| format!("tier={tier}")),
         ];
@@ -120,9 +144,11 @@ impl FromStr for Setting {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Setting, BadValue> {
-        const KEYS: [(&str, &str); 4] = [
+        const KEYS: [(&str, &str); 6] = [
             ("write-cache", "8GiB"),
             ("write-cache-disks", "s1,s2"),
+            ("read-cache", "100GiB"),
+            ("read-cache-disks", "s1,s2"),
             ("fine-share", "10%"),
             ("tier", "ssd,size=50GiB,columns=2"),
         ];
@@ -131,6 +157,8 @@ impl FromStr for Setting {
             "write-cache" => value.parse().map(Setting::WriteCache),
             "fine-share" => value.parse().map(Setting::FineShare),
             "tier" => value.parse().map(Setting::Tier),
+            "read-cache" => value.parse().map(Setting::ReadCache),
+            "read-cache-disks" => disks(value).map(Setting::ReadCacheDisks),
             _ => disks(value).map(Setting::WriteCacheDisks),
         };
         known.map_err(|bad| with_key(key, bad))

@@ -5,6 +5,7 @@ use super::table::{Rows, Style, cell, human, pairs, percent};
 use super::text::Text;
 use crate::api::cache::in_words;
 use crate::api::pool::Health;
+use crate::api::read_cache;
 use crate::api::vdisk::{Explanation, OlderTable, PackedUse, VdiskCounters, VdiskInfo, survive};
 
 impl Text for Vec<VdiskInfo> {
@@ -73,6 +74,7 @@ impl Text for VdiskInfo {
             ("write cache", in_words(self.write_cache.as_ref(), self.write_cache_auto)),
             ("fast tier", self.tier.as_ref().map_or("none".into(), |tier| tier.to_string())),
             ("small writes", small_writes(self)),
+            ("read cache", read_cache(self)),
             ("exports", exports),
             ("read", format!("{} in {} reads", human(counters.read_bytes), counters.reads)),
             ("written", format!("{} in {} writes", human(counters.written_bytes), counters.writes)),
@@ -86,6 +88,15 @@ impl Text for VdiskInfo {
             ("reads caused by writes", human(counters.write_caused_read_bytes)),
         ])
     }
+}
+
+/// The read cache, what lies in it, and what it was good for.
+fn read_cache(vdisk: &VdiskInfo) -> String {
+    let words = read_cache::in_words(vdisk.read_cache.as_ref());
+    let Some(cache) = &vdisk.read_cache else { return words };
+    let hits = vdisk.counters.read_cache_percent();
+    let hits = hits.map_or(String::new(), |hits| format!("; {} of what was sought out was there", percent(hits)));
+    format!("{words}; {} lie there{hits}", human(cache.held))
 }
 
 /// What went to packed stripes and was read there, with its share of what left, and of what was read.

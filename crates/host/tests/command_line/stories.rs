@@ -269,6 +269,58 @@ weft vdisk show tank/media
     says write cache             none
 ";
 
+pub const READ_CACHED: &str = "
+weft vdisk create tank/media --size 64MiB
+weft vdisk show tank/media
+    says read cache              none
+weft vdisk set tank/media read-cache=64MiB
+    exit 3
+    try weft disk list --pool tank
+weft vdisk set tank/media read-cache-disks=d1
+    exit 2
+    try weft vdisk set tank/media read-cache=100GiB read-cache-disks=d1
+weft disk add tank $D/s1 $D/s2 --create-size 512MiB --usage manual
+weft disk set tank s1 media=ssd
+weft disk set tank s2 media=ssd
+weft vdisk set tank/media read-cache=128MiB --dry-run
+    says read cache none -> 128 MiB on s1, s2
+weft vdisk show tank/media
+    says read cache              none
+weft vdisk set tank/media read-cache=128MiB
+    json /changes/0 \"read cache none -> 128 MiB on s1, s2\"
+weft vdisk set tank/media read-cache=128MiB
+    json /outcome \"already-so\"
+weft vdisk show tank/media
+    json /read_cache/capacity 134217728
+    json /read_cache/disks/1 \"s2\"
+!restart
+weft vdisk show tank/media
+    says read cache              128 MiB on s1, s2; 0 B lie there
+weft stat --memory
+    says read caches
+weft vdisk set tank/media read-cache-disks=s1
+    says read cache 128 MiB on s1, s2 -> 128 MiB on s1
+weft vdisk set tank/media read-cache=1PiB
+    exit 2
+    try weft vdisk set tank/media read-cache=
+weft vdisk set tank/media read-cache=some
+    exit 2
+    try weft vdisk set tank/media read-cache=100GiB
+weft vdisk create tank/vm --size 64MiB --read-cache 64MiB --read-cache-disks s2 --dry-run
+    says read cache 64 MiB on s2
+weft vdisk create tank/vm --size 64MiB --read-cache 64MiB --read-cache-disks s2
+    says read cache 64 MiB on s2
+weft disk remove tank s2 --wait
+weft vdisk show tank/vm
+    says read cache              none
+weft vdisk set tank/media read-cache=0
+    says read cache 128 MiB on s1 -> none
+weft vdisk show tank/media
+    says read cache              none
+weft pool check tank
+    json /sound true
+";
+
 pub const JOURNAL: &str = "
 weft vdisk create tank/m --size 64MiB --resiliency mirror --columns 1
 !write tank/m 196608

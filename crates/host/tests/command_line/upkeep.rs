@@ -275,6 +275,11 @@ fn a_virtual_disk_gets_a_fast_tier_pins_another_one_and_none_while_it_is_used() 
 }
 
 #[test]
+fn a_virtual_disk_gets_a_read_cache_another_one_and_none_while_it_is_used() {
+    table::play(&mut Machine::with_tank(), stories::READ_CACHED);
+}
+
+#[test]
 fn a_disk_that_becomes_a_journal_is_emptied_or_refused() {
     table::play(&mut Machine::with_tank(), stories::JOURNAL);
 }

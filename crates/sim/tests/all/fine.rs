@@ -126,3 +126,53 @@ fn what_no_other_disk_can_have_stays_on_a_journal_until_there_is_one() {
 fn a_journal_keeps_the_copies_of_metadata_that_too_few_others_have() {
     fine::journal::a_journal_keeps_the_copies_of_metadata_that_too_few_others_have();
 }
+
+#[test]
+fn what_is_read_again_comes_from_the_cache_also_after_a_restart() {
+    fine::shelf::what_is_read_again_comes_from_the_cache_also_after_a_restart();
+}
+
+#[test]
+fn what_is_wrong_in_a_cache_is_dropped_and_the_disks_are_read() {
+    fine::shelf::what_is_wrong_in_a_cache_is_dropped_and_the_disks_are_read();
+}
+
+#[test]
+fn what_was_written_anew_is_not_read_from_the_cache() {
+    fine::shelf::what_was_written_anew_is_not_read_from_the_cache();
+}
+
+#[test]
+fn a_disk_of_a_cache_that_does_not_answer_delays_no_read() {
+    fine::shelf::a_disk_of_a_cache_that_does_not_answer_delays_no_read();
+}
+
+#[test]
+fn a_check_reads_the_disks_and_not_the_cache() {
+    fine::shelf::a_check_reads_the_disks_and_not_the_cache();
+}
+
+#[test]
+fn the_slabs_of_a_cache_are_its_own_until_the_last_write_there_has_ended() {
+    fine::shelf::the_slabs_of_a_cache_are_its_own_until_the_last_write_there_has_ended();
+}
+
+#[test]
+fn a_cache_whose_disk_goes_shrinks_and_costs_nothing() {
+    fine::shelf::a_cache_whose_disk_goes_shrinks_and_costs_nothing();
+}
+
+#[test]
+fn a_crash_at_any_moment_of_a_read_cache_makes_no_read_wrong() {
+    fine::shelf::a_crash_at_any_moment_of_a_read_cache_makes_no_read_wrong();
+}
+
+#[test]
+fn a_cache_that_is_too_small_writes_again_what_is_wanted() {
+    fine::shelf::a_cache_that_is_too_small_writes_again_what_is_wanted();
+}
+
+#[test]
+fn a_read_cache_that_cannot_be_is_refused() {
+    fine::shelf::a_read_cache_that_cannot_be_is_refused();
+}

@@ -63,6 +63,26 @@ pub(crate) struct CacheBody {
     pub(crate) layout: LayoutBody,
 }
 
+/// The runs follow.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ReadCacheBody {
+    pub(crate) size: u64,
+    pub(crate) disks: u64,
+    pub(crate) born: u64,
+    pub(crate) vdisk: u32,
+    pub(crate) runs: u32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct SlabRunBody {
+    pub(crate) disk: u16,
+    pub(crate) pad_0: u16,
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct TierBody {
@@ -286,4 +306,5 @@ pub(in crate::format) mod kind {
     pub const UNMAP: u16 = 17;
     pub const LANDED: u16 = 18;
     pub const PACK: u16 = 19;
+    pub const READ_CACHE: u16 = 21;
 }

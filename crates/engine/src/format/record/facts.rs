@@ -58,6 +58,8 @@ pub enum Record<'a> {
     JobDrop(JobNo),
     /// Something happened that people may want to know of.
     Event(EventRecord),
+    /// The read cache of a virtual disk; without slabs: it has none.
+    ReadCache(ReadCacheRecord),
 }
 
 /// See [`Record::Pool`].
@@ -220,6 +222,32 @@ pub struct CacheRecord {
     pub layout: Layout,
     /// The disks that it may lie on, one bit each; not 0.
     pub disks: u64,
+}
+
+/// See [`Record::ReadCache`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadCacheRecord {
+    /// The virtual disk whose it is.
+    pub vdisk: VdiskNo,
+    /// The size that was asked for. It has fewer slabs where disks of it have left.
+    pub size: ByteCount,
+    /// The disks that it may lie on, one bit each; not 0 where it has slabs.
+    pub disks: u64,
+    /// What its index on the disks names it by: no two caches of a pool are born alike.
+    pub born: u64,
+    /// Its slabs.
+    pub runs: Vec<SlabRun>,
+}
+
+/// Slabs of one disk, side by side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlabRun {
+    /// The disk.
+    pub disk: DiskNo,
+    /// The first slab.
+    pub first: u32,
+    /// How many; not 0.
+    pub count: u32,
 }
 
 /// See [`Record::Table`].

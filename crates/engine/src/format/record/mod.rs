@@ -11,6 +11,7 @@ mod body;
 mod facts;
 mod jobs;
 mod parts;
+mod read_cache;
 mod root;
 
 pub(super) use body::kind;
@@ -19,6 +20,7 @@ pub use body::{
     CACHE_LEN, CHUNK_LEN, DISK_LEN, EVENT_LEN, JOB_LEN, RecordHead, SEGMENT_LEN, SLAB_LEN, TABLE_LEN, VDISK_LEN,
 };
 pub use facts::*;
+pub use read_cache::READ_CACHE_RUNS_MAX;
 
 use super::{name_from_bytes, name_to_bytes};
 use crate::error::Result;
@@ -66,6 +68,7 @@ impl Record<'_> {
             Record::Pack(pack) => size_of::<PackBody>() + pack.runs.len() * size_of::<PackRunBody>(),
             Record::Event(event) => size_of::<EventBody>() + event.text.len(),
             Record::Tree(tree) => root::len(tree),
+            Record::ReadCache(cache) => read_cache::len(cache),
         };
         (HEAD + body).next_multiple_of(8)
     }
@@ -103,6 +106,7 @@ impl Record<'_> {
             Record::Pack(pack) => encode_pack(pack, out),
             Record::Event(event) => encode_event(event, out),
             Record::Tree(tree) => root::encode(tree, out),
+            Record::ReadCache(cache) => read_cache::encode(cache, out),
         }
         out.resize(start + self.encoded_len(), 0);
     }
@@ -128,6 +132,7 @@ impl Record<'_> {
             Record::JobDrop(_) => kind::JOB_DROP,
             Record::Event(_) => kind::EVENT,
             Record::Tree(_) => kind::TREE,
+            Record::ReadCache(_) => kind::READ_CACHE,
         }
     }
 }
@@ -169,6 +174,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
         kind::JOB_DROP => Record::JobDrop(JobNo(take::<DropBody>(body)?.0.id)),
         kind::EVENT => Record::Event(decode_event(body)?),
         kind::TREE => Record::Tree(root::decode(body)?),
+        kind::READ_CACHE => Record::ReadCache(read_cache::decode(body)?),
         other => return fail!(Corrupt, "records of kind {other} are not known"),
     })
 }
@@ -520,6 +526,16 @@ mod tests {
                 root: core::array::from_fn(|at| at as u8),
                 changes: vec![PageChange { segment: SegmentNo(3), first: 1 << 20, count: 2, taken: true }],
                 space: true,
+            }),
+            Record::ReadCache(ReadCacheRecord {
+                vdisk: VdiskNo(4),
+                size: ByteCount::gib(3),
+                disks: 0b110,
+                born: 1 << 40,
+                runs: vec![
+                    SlabRun { disk: DiskNo(1), first: 7, count: 30 },
+                    SlabRun { disk: DiskNo(2), first: 0, count: 18 },
+                ],
             }),
         ]
     }

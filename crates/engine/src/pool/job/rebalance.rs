@@ -32,6 +32,12 @@ impl Pool {
         let kind = JobKind::Evacuate { disk, to, forget };
         let tally = Tally::default();
         let is_asked_for = forget || to.is_some() || mutant::active(Mutant::EmptyingOutlivesUse);
+        if is_asked_for || self.is_to_be_empty(disk) {
+            // What read caches have there is a copy: it needs no other place.
+            let left = self.store.map.borrow_mut().leave_read_caches(disk);
+            self.store.append_all(left);
+            self.store.signals.drains.notify();
+        }
         // Metadata that a checkpoint makes meanwhile goes elsewhere: the disk takes nothing new. One more round finds
         // what was under way.
         for _ in 0..2 {
@@ -117,7 +123,10 @@ impl Pool {
             let holding = emptied.filter(|disk| map.free_soon(disk.record.no) < disk.free.len());
             holding.map(|disk| (disk.record.no, disk.record.usage)).collect()
         };
-        let leaves = |(no, usage): &(DiskNo, Usage)| *usage == Usage::Retired || !self.slots_leaving(*no).is_empty();
+        let caches = |no: DiskNo| self.store.map.borrow().has_read_cache_on(no);
+        let leaves = |(no, usage): &(DiskNo, Usage)| {
+            *usage == Usage::Retired || !self.slots_leaving(*no).is_empty() || caches(*no)
+        };
         holding.into_iter().filter(leaves).map(|(no, _)| no).collect()
     }
 

@@ -86,7 +86,8 @@ impl Pool {
                 return Some(Nanos(0));
             }
             let due = self.slot_due(segment.record.slabs[slot], &map)?;
-            map.home_for(segment.record.id, slot, None).map(|_| due)
+            let home = map.home_for(segment.record.id, slot, None);
+            home.or_else(|| map.home_in_read_cache(segment.record.id, slot)).map(|_| due)
         });
         due.min()
     }
@@ -195,6 +196,9 @@ impl Pool {
                 wanted.or_else(|| map.place_slot(segment, slot, None))
             };
             let mut home = place();
+            if home.is_none() {
+                self.have_read_cache_yield(segment, slot);
+            }
             let mut seen = (u64::MAX, Nanos(0));
             // What somebody let go may be just what is looked for; and what empties itself looks for nothing.
             while home.is_none() && (self.store.map.borrow().is_draining() || self.empties_itself(segment, &mut seen)) {
@@ -223,6 +227,14 @@ impl Pool {
         }
         tally.homeless.set(tally.homeless.get() + 1);
         Ok(())
+    }
+
+    /// Has a read cache let go of a slab for a slot that finds no home; it is free in a moment.
+    fn have_read_cache_yield(&self, segment: SegmentNo, slot: usize) {
+        let yields = |map: &mut Map| map.home_in_read_cache(segment, slot).and_then(|no| map.yield_read_cache(no));
+        let record = yields(&mut self.store.map.borrow_mut());
+        self.store.append_all(record.into_iter().collect());
+        self.store.signals.drains.notify();
     }
 
     /// A hot spare that takes its first slab is one no more.

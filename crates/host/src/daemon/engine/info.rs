@@ -11,6 +11,7 @@ use crate::api::pool::{
     CheckReport, DiskCounters, DiskInfo, DiskState, Frozen, Health, Keeping, Latency, Media, MemoryBudget, PoolInfo,
 };
 use crate::api::power::{PowerProtection, PowerSetting, WriteCache};
+use crate::api::read_cache::ReadCacheInfo;
 use crate::api::share::FineShare;
 use crate::api::tier::{Piece, TierInfo};
 use crate::api::vdisk::{Layout, OlderTable, Provisioning, VdiskCounters, VdiskInfo};
@@ -20,6 +21,7 @@ use weft_engine::io;
 use weft_engine::pool::{check, info};
 use weft_engine::store::budget::{self, BudgetInfo};
 use weft_engine::store::power::Power;
+use weft_engine::store::shelf::ShelfInfo;
 use weft_engine::units::{DiskNo, Nanos};
 use weft_engine::vdisk::tier::TierFill;
 
@@ -211,6 +213,7 @@ fn vdisk(pool: &info::PoolInfo, vdisk: &info::VdiskInfo) -> VdiskInfo {
         tier: vdisk.tier_fill.map(|fill| tier_info(pool, vdisk.tier.as_ref(), fill)),
         write_cache_auto: vdisk.cache_choice == CacheChoice::Auto,
         write_cache: vdisk.cache.map(|cache| cache_info(pool, cache, vdisk.drains)),
+        read_cache: vdisk.read_cache.map(|cache| read_cache_info(pool, cache)),
         efficiency: layout.efficiency(),
         health: health(vdisk.health),
         failures_left: vdisk.failures_left,
@@ -241,6 +244,9 @@ fn counted(counters: &info::VdiskStat) -> VdiskCounters {
         promoted_bytes: counters.promoted,
         demoted_bytes: counters.demoted,
         fast_read_bytes: counters.read_fast,
+        read_cache_bytes: counters.read_kept,
+        read_cache_hits: counters.kept_hits,
+        read_cache_misses: counters.kept_misses,
     }
 }
 
@@ -255,6 +261,21 @@ fn tier_info(pool: &info::PoolInfo, tier: Option<&TierRecord>, fill: TierFill) -
         layout: tier.map(|tier| Layout::from(tier.layout)),
         drains: fill.drains,
         pins: pins.iter().map(|pin| Piece { offset: pin.start, length: pin.end - pin.start }).collect(),
+    }
+}
+
+fn read_cache_info(pool: &info::PoolInfo, cache: ShelfInfo) -> ReadCacheInfo {
+    let named = pool.disks.iter().filter(|disk| cache.disks >> disk.no & 1 == 1);
+    let disks = named.map(|disk| disk.name.clone()).collect();
+    let ShelfInfo { size, capacity, held, memory, counters, .. } = cache;
+    ReadCacheInfo {
+        held: held.0,
+        memory,
+        filled_bytes: counters.filled,
+        again_bytes: counters.again,
+        passed_bytes: counters.passed,
+        unproven: counters.unproven,
+        ..ReadCacheInfo::new(size.0, capacity.0, disks)
     }
 }
 

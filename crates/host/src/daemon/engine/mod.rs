@@ -60,6 +60,7 @@ use weft_engine::heat::Curve;
 use weft_engine::pool::cache::CacheTurn;
 use weft_engine::pool::change::{ChangeAsk, ChangePlan};
 use weft_engine::pool::create::plan_pool;
+use weft_engine::pool::read_cache::{ReadCacheAsk, ReadCachePlan};
 use weft_engine::pool::tier::TierAsk;
 use weft_engine::pool::{Amount, Growth, Instead, Leaving, PoolOptions, Refusal, Wanted};
 use weft_engine::store::Tuning;
@@ -371,6 +372,17 @@ impl HostEngine {
     pub fn tier_optimize(&self, vdisk: &VdiskName, now: u64, run: Run) -> Answer<Option<u32>> {
         let name = vdisk.clone();
         self.ask_pool(&vdisk.pool, "tier optimize", move |open| vdisks::optimize(open, name, now, run))
+    }
+
+    /// Changes the read cache of a virtual disk: what it is then.
+    pub fn vdisk_set_read_cache(
+        &self,
+        vdisk: &VdiskName,
+        ask: Option<ReadCacheAsk>,
+        run: Run,
+    ) -> Answer<Option<ReadCachePlan>> {
+        let name = vdisk.clone();
+        self.ask_pool(&vdisk.pool, "vdisk set", move |open| vdisks::set_read_cache(open, name, ask, run))
     }
 
     /// Changes the write-back cache of a virtual disk: what it is then.

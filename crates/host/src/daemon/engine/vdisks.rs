@@ -4,6 +4,7 @@ use super::open::OpenPool;
 use crate::api::cache::WriteCache;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
+use crate::api::read_cache::ReadCache;
 use crate::api::share::FineShare;
 use crate::api::tier::TierChoice;
 use crate::daemon::backend::Run;
@@ -17,6 +18,7 @@ use weft_engine::geometry::Layout;
 use weft_engine::pool::cache::{CacheAsk, rounded};
 use weft_engine::pool::change::{ChangeAsk, ChangePlan};
 use weft_engine::pool::job::JobKind;
+use weft_engine::pool::read_cache::{ReadCacheAsk, ReadCachePlan};
 use weft_engine::pool::tier::TierAsk;
 use weft_engine::pool::{Amount, Growth, Pool, Refusal, VdiskPlan, Wanted};
 use weft_engine::units::ByteCount;
@@ -28,8 +30,14 @@ pub struct CacheWanted {
     pub disks: u64,
 }
 
-/// A virtual disk that was planned, its cache, and its fast tier.
-pub type Planned = (VdiskPlan, Option<CacheRecord>, Option<TierRecord>);
+/// A virtual disk that was planned, and what stands above it.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    pub plan: VdiskPlan,
+    pub cache: Option<CacheRecord>,
+    pub tier: Option<TierRecord>,
+    pub reads: Option<ReadCachePlan>,
+}
 
 /// What stands above a virtual disk that is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +46,8 @@ pub struct Above {
     pub cache: CacheWanted,
     /// Its fast tier; one of no size has an eighth of the virtual disk's.
     pub tier: Option<TierAsk>,
+    /// Its read cache.
+    pub reads: Option<ReadCacheAsk>,
 }
 
 impl CacheWanted {
@@ -68,7 +78,7 @@ impl CacheWanted {
 
 /// Makes a virtual disk.
 pub async fn create(open: Rc<OpenPool>, wanted: Wanted, above: Above, run: Run) -> Answer<Result<Planned, Refusal>> {
-    let Above { cache, tier } = above;
+    let Above { cache, tier, reads } = above;
     let plan = match open.pool.plan_wanted(&wanted) {
         Ok(plan) => plan,
         Err(refusal) => return Ok(Err(refusal)),
@@ -84,6 +94,7 @@ pub async fn create(open: Rc<OpenPool>, wanted: Wanted, above: Above, run: Run) 
         return Err(ApiError::new(Kind::NotPossible, "a virtual disk with a fast tier is thin: leave --fixed out"));
     }
     let tier = tier_ask.map(|ask| open.pool.plan_tier(plan.layout, plan.spec.disks, &ask, 0)).transpose()?;
+    let planned_reads = reads.map(|ask| open.pool.plan_read_cache(None, &ask)).transpose()?;
     if let Run::Real = run {
         open.pool.vdisk_create(&plan.spec).await?;
         if ask.is_some() || choice == CacheChoice::Typed {
@@ -92,8 +103,11 @@ pub async fn create(open: Rc<OpenPool>, wanted: Wanted, above: Above, run: Run) 
         if let Some(ask) = &tier_ask {
             open.pool.vdisk_set_tier(&plan.spec.name, Some(ask)).await?;
         }
+        if reads.is_some() {
+            open.pool.vdisk_set_read_cache(&plan.spec.name, reads.as_ref()).await?;
+        }
     }
-    Ok(Ok((plan, cache, tier)))
+    Ok(Ok(Planned { plan, cache, tier, reads: planned_reads }))
 }
 
 /// The size of a fast tier that nobody gave one: an eighth of what lies below, and no less than some stripes.
@@ -161,6 +175,29 @@ pub async fn optimize(open: Rc<OpenPool>, name: VdiskName, now: u64, run: Run) -
 /// A tier to offer to who has none.
 pub fn an_example() -> TierChoice {
     "ssd,size=8GiB".parse().expect("it is one")
+}
+
+/// Changes the read cache of a virtual disk. Says what it is then.
+pub async fn set_read_cache(
+    open: Rc<OpenPool>,
+    name: VdiskName,
+    ask: Option<ReadCacheAsk>,
+    run: Run,
+) -> Answer<Option<ReadCachePlan>> {
+    let vdisk = open.vdisk(&name)?;
+    let (_, planned) = open.pool.plan_vdisk_read_cache(&name.vdisk, ask.as_ref()).map_err(|error| {
+        let range = ask.map(|ask| open.pool.read_cache_range(Some(&vdisk), ask.disks));
+        match range {
+            Some(Ok(range)) if range.most > ByteCount::ZERO => {
+                ApiError::from(error).offer(&VdiskSet::read_cache(&name, ReadCache(range.most)))
+            }
+            _ => ApiError::from(error).offer(&DiskList::of(&name.pool)),
+        }
+    })?;
+    if let Run::Real = run {
+        open.pool.vdisk_set_read_cache(&name.vdisk, ask.as_ref()).await?;
+    }
+    Ok(planned)
 }
 
 /// Changes the write-back cache of a virtual disk. Says what it is then.

@@ -5,15 +5,22 @@ use super::job::already;
 use super::vdisk::find_vdisk;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobInfo, JobKind};
-use crate::api::tier::{TierCurve, TierPoint};
+use crate::api::pool::{DiskInfo, Media, PoolInfo, Usage};
+use crate::api::tier::{TierChoice, TierCurve, TierInfo, TierMedia, TierPoint, TierSpec};
+use crate::api::vdisk::{Layout, ResiliencyKind, VdiskInfo};
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::Daemon;
 use crate::daemon::engine::vdisks::an_example;
 use crate::daemon::opening::wall_clock;
 use crate::ops::Perform;
+use crate::ops::disk::DiskList;
+use crate::ops::line::ToLine;
 use crate::ops::tier::{TierOptimize, TierPin, TierReport};
 use crate::ops::vdisk::VdiskShow;
 use crate::ops::vdisk_set::VdiskSet;
+use weft_engine::format::record::TierRecord;
+use weft_engine::geometry;
+use weft_engine::pool::tier::TierAsk;
 use weft_engine::units::ByteCount;
 
 impl Perform<TierPin> for Daemon {
@@ -29,6 +36,32 @@ impl Perform<TierOptimize> for Daemon {
 }
 
 impl Daemon {
+    /// Changes the fast tier of a virtual disk, which was `before`; what there is to say.
+    pub(super) fn set_tier(
+        &self,
+        pool: &PoolInfo,
+        before: &VdiskInfo,
+        request: &VdiskSet,
+        tier: TierChoice,
+    ) -> Answer<Vec<String>> {
+        let ask = match tier {
+            TierChoice::Off => None,
+            TierChoice::Spec(spec) => Some(tier_ask(pool, &spec)?),
+        };
+        let planned = self.parts.engine.vdisk_set_tier(&request.vdisk, ask, request.changing.run())?;
+        let had = before.tier.as_ref().filter(|tier| tier.layout.is_some());
+        let (was, will) = (had.map_or("none".into(), short), tier_words(pool, planned.as_ref()));
+        let mut lines = Vec::new();
+        if was != will {
+            lines.push(format!("fast tier {was} -> {will}"));
+            let used = ByteCount(before.tier.as_ref().map_or(0, |tier| tier.used));
+            if planned.is_none() && used > ByteCount::ZERO {
+                lines.push(format!("{used} that lie there are moved below"));
+            }
+        }
+        Ok(lines)
+    }
+
     fn pin_to_tier(&self, seen: &Seen, request: &TierPin) -> Answer<Change> {
         let (name, dry_run) = (&request.vdisk, request.changing.dry_run);
         let vdisk = find_vdisk(&seen.pool, name)?;
@@ -41,8 +74,7 @@ impl Daemon {
         let pieces = request.pieces.iter().map(|piece| piece.offset..piece.offset.saturating_add(piece.length));
         let (run, pinned) = (request.changing.run(), request.pinned);
         let done = self.parts.engine.tier_pin(name, pieces.collect(), pinned, run);
-        let (changes, tier) =
-            done.map_err(|error| error.or_hint(|| crate::ops::line::ToLine::line(&VdiskShow::of(name))))?;
+        let (changes, tier) = done.map_err(|error| error.or_hint(|| VdiskShow::of(name).line()))?;
         let all: u64 = tier.pins.iter().map(|pin| pin.end - pin.start).sum();
         let outcome = if changes { Outcome::Changed } else { Outcome::AlreadySo };
         let now = format!("{} of it are pinned to its fast tier of {}", ByteCount(all), tier.size);
@@ -84,4 +116,60 @@ impl Perform<TierReport> for Daemon {
         let curve = found.points.iter().map(point).collect();
         Ok(TierCurve { vdisk: report.vdisk.clone(), size, range: found.range.0, seeks: found.seeks, curve })
     }
+}
+
+/// The fast tier that is asked of the engine.
+pub(super) fn tier_ask(pool: &PoolInfo, spec: &TierSpec) -> Answer<TierAsk> {
+    let copies = spec.copies.or(spec.failures.map(|failures| failures + 1));
+    let resiliency = match (spec.resiliency, copies) {
+        (None, None) => None,
+        (Some(ResiliencyKind::Simple), _) => Some(geometry::Resiliency::Simple),
+        (Some(ResiliencyKind::Parity | ResiliencyKind::MirrorParity), _) => {
+            Some(geometry::Resiliency::Parity { parity: spec.failures.unwrap_or(1) })
+        }
+        (Some(ResiliencyKind::Mirror), None) if spec.media == TierMedia::Any => None,
+        (_, copies) => Some(geometry::Resiliency::Mirror { copies: copies.unwrap_or(2) }),
+    };
+    let size = spec.size.unwrap_or(ByteCount::ZERO);
+    let disks = disks_of(pool, spec.media)?;
+    Ok(TierAsk { size, disks, resiliency, columns: spec.columns })
+}
+
+/// The disks of a medium that take data, one bit each; of any: those that take it by themselves.
+pub(super) fn disks_of(pool: &PoolInfo, media: TierMedia) -> Answer<u64> {
+    let takes = |disk: &&DiskInfo| matches!(disk.usage, Some(Usage::Auto | Usage::Manual));
+    let is_of = |disk: &&DiskInfo| match media {
+        TierMedia::Any => disk.usage == Some(Usage::Auto),
+        TierMedia::Ssd => disk.media == Media::Ssd,
+        TierMedia::Hdd => disk.media != Media::Ssd,
+    };
+    let set =
+        |disks: &mut dyn Iterator<Item = &DiskInfo>| disks.filter_map(|disk| disk.no).fold(0, |set, no| set | 1 << no);
+    match set(&mut pool.disks.iter().filter(takes).filter(is_of)) {
+        0 => {
+            let what = if media == TierMedia::Ssd { "solid-state disk" } else { "hard disk" };
+            let message = format!(
+                "pool {} has no {what} that takes data; `weft disk set {} DISK media=ssd` says what a disk is where it \
+                 does not tell itself",
+                pool.name, pool.name
+            );
+            Err(ApiError::new(Kind::NotPossible, message).offer(&DiskList::of(&pool.name)))
+        }
+        found => Ok(found),
+    }
+}
+
+/// A fast tier in words, without what lies there.
+pub(super) fn tier_words(pool: &PoolInfo, tier: Option<&TierRecord>) -> String {
+    let Some(tier) = tier else { return "none".into() };
+    let named = pool.disks.iter().filter(|disk| disk.no.is_some_and(|no| tier.disks >> no & 1 == 1));
+    let disks = named.map(|disk| disk.name.clone()).collect();
+    let (size, layout) = (tier.size.0, Some(Layout::from(tier.layout)));
+    short(&TierInfo { size, used: 0, disks, layout, drains: false, pins: Vec::new() })
+}
+
+fn short(tier: &TierInfo) -> String {
+    let disks = if tier.disks.is_empty() { "all disks".into() } else { tier.disks.join(", ") };
+    let layout = tier.layout.map_or(String::new(), |layout| format!(", {layout}"));
+    format!("{} on {disks}{layout}", ByteCount(tier.size))
 }

@@ -2,17 +2,19 @@
 
 use super::Seen;
 use super::export::ending;
+use super::tier::{disks_of, tier_ask, tier_words};
 use crate::api::cache::{CacheInfo, WriteCache, in_words};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
-use crate::api::pool::{DiskInfo, Health, Media, PoolInfo, Usage};
+use crate::api::pool::{Health, PoolInfo};
+use crate::api::read_cache::{self, ReadCache, ReadCacheInfo};
 use crate::api::size::{Size, typed};
-use crate::api::tier::{TierChoice, TierInfo, TierMedia, TierSpec};
+use crate::api::tier::TierMedia;
 use crate::api::validate;
-use crate::api::vdisk::{Explanation, Layout, Provisioning, Resiliency, ResiliencyKind, VdiskInfo};
+use crate::api::vdisk::{Explanation, Layout, Provisioning, Resiliency, VdiskInfo};
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::Daemon;
-use crate::daemon::engine::vdisks::{Above, CacheWanted};
+use crate::daemon::engine::vdisks::{Above, CacheWanted, Planned};
 use crate::ops::Perform;
 use crate::ops::disk::{DiskAdd, DiskList};
 use crate::ops::export::ExportRemove;
@@ -24,10 +26,10 @@ use crate::ops::vdisk::{
 use crate::ops::vdisk_set::VdiskSet;
 use crate::ops::watch::StatusShow;
 use weft_engine::error::{Error, ErrorKind};
-use weft_engine::format::record::{CacheChoice, CacheRecord, TierRecord};
+use weft_engine::format::record::{CacheChoice, CacheRecord};
 use weft_engine::geometry;
 use weft_engine::limits;
-use weft_engine::pool::tier::TierAsk;
+use weft_engine::pool::read_cache::{ReadCacheAsk, ReadCachePlan};
 use weft_engine::pool::{Amount, Growth, Protection, Refusal, VdiskPlan, VdiskSpec, Wanted};
 use weft_engine::units::ByteCount;
 
@@ -138,11 +140,15 @@ impl Daemon {
         }
         let disks = disks_named(pool, &request.write_cache_disks)?;
         let cache = CacheWanted { cache: request.write_cache.unwrap_or_default(), disks };
+        let reads = request.read_cache.filter(|reads| reads.0 > ByteCount::ZERO);
+        let disks = disks_named(pool, &request.read_cache_disks)?;
+        let reads = reads.map(|reads| ReadCacheAsk { size: reads.0, disks });
         let planned =
-            self.parts.engine.vdisk_create(&pool.name, &wanted, Above { cache, tier }, request.changing.run());
+            self.parts.engine.vdisk_create(&pool.name, &wanted, Above { cache, tier, reads }, request.changing.run());
         let without = || VdiskCreate::new(request.name.clone(), request.size).line();
         let planned = planned.map_err(|error| error.or_hint(without))?;
-        let (plan, planned, tier) = planned.map_err(|refusal| cannot_create(request, refusal))?;
+        let Planned { plan, cache: planned, tier, reads } =
+            planned.map_err(|refusal| cannot_create(request, refusal))?;
         let VdiskPlan { spec, layout, room } = plan;
         let (size, layout) = (spec.size, Layout::from(layout));
         let survives = match layout.resiliency.failures() {
@@ -161,6 +167,10 @@ impl Daemon {
         };
         let change = match tier {
             Some(tier) => change.line(format!("fast tier {}", tier_words(pool, Some(&tier)))),
+            None => change,
+        };
+        let change = match reads {
+            Some(reads) => change.line(format!("read cache {}", read_cache_info(pool, reads))),
             None => change,
         };
         Ok(match size > room {
@@ -228,7 +238,7 @@ impl Daemon {
             let wanted = CacheWanted { cache, disks };
             let planned = self.parts.engine.vdisk_set_cache(name, wanted, run)?;
             let had = before.write_cache.is_some();
-            let was = words(before.write_cache, before.write_cache_auto);
+            let was = words(before.write_cache.clone(), before.write_cache_auto);
             let will = cache_words(pool, planned, wanted.choice());
             if was != will {
                 lines.push(format!("write cache {was} -> {will}"));
@@ -238,20 +248,10 @@ impl Daemon {
             }
         }
         if let Some(tier) = request.tier {
-            let ask = match tier {
-                TierChoice::Off => None,
-                TierChoice::Spec(spec) => Some(tier_ask(pool, &spec)?),
-            };
-            let planned = self.parts.engine.vdisk_set_tier(name, ask, run)?;
-            let had = before.tier.as_ref().filter(|tier| tier.layout.is_some());
-            let (was, will) = (had.map_or("none".into(), short), tier_words(pool, planned.as_ref()));
-            if was != will {
-                lines.push(format!("fast tier {was} -> {will}"));
-                let used = ByteCount(before.tier.as_ref().map_or(0, |tier| tier.used));
-                if planned.is_none() && used > ByteCount::ZERO {
-                    lines.push(format!("{used} that lie there are moved below"));
-                }
-            }
+            lines.extend(self.set_tier(pool, &before, request, tier)?);
+        }
+        if request.read_cache.is_some() || !request.read_cache_disks.is_empty() {
+            lines.extend(self.set_read_cache(pool, &before, request)?);
         }
         if let Some(share) = request.fine_share.filter(|share| *share != before.fine_share) {
             self.parts.engine.vdisk_set_fine_share(name, share, run)?;
@@ -263,6 +263,23 @@ impl Daemon {
         let outcome = if lines.is_empty() { Outcome::AlreadySo } else { Outcome::Changed };
         let change = Change::new(outcome, format!("vdisk {name}"), request.changing.dry_run);
         Ok(lines.into_iter().fold(change, Change::line))
+    }
+
+    /// Changes the read cache of a virtual disk. What is other then, in words.
+    fn set_read_cache(&self, pool: &PoolInfo, before: &VdiskInfo, request: &VdiskSet) -> Answer<Option<String>> {
+        let had = before.read_cache.as_ref();
+        let size = request.read_cache.map(|cache| cache.0).or(had.map(|cache| ByteCount(cache.size)));
+        let Some(size) = size else {
+            let message = format!("{} has no read cache: say how large it is to be", before.name);
+            let asked = VdiskSet { read_cache: Some(ReadCache(ByteCount::gib(100))), ..request.clone() };
+            return Err(ApiError::new(Kind::InvalidInput, message).offer(&asked));
+        };
+        let disks = disks_named(pool, &request.read_cache_disks)?;
+        let ask = (size > ByteCount::ZERO).then_some(ReadCacheAsk { size, disks });
+        let planned = self.parts.engine.vdisk_set_read_cache(&request.vdisk, ask, request.changing.run())?;
+        let will = planned.map(|planned| read_cache_info(pool, planned));
+        let (was, will) = (read_cache::in_words(had), read_cache::in_words(will.as_ref()));
+        Ok((was != will).then(|| format!("read cache {was} -> {will}")))
     }
 
     fn remove_vdisk(&self, seen: &Seen, request: &VdiskRemove) -> Answer<Change> {
@@ -378,60 +395,10 @@ fn disks_named(pool: &PoolInfo, names: &[String]) -> Answer<u64> {
     Ok(disks)
 }
 
-/// The fast tier that is asked of the engine.
-fn tier_ask(pool: &PoolInfo, spec: &TierSpec) -> Answer<TierAsk> {
-    let copies = spec.copies.or(spec.failures.map(|failures| failures + 1));
-    let resiliency = match (spec.resiliency, copies) {
-        (None, None) => None,
-        (Some(ResiliencyKind::Simple), _) => Some(geometry::Resiliency::Simple),
-        (Some(ResiliencyKind::Parity | ResiliencyKind::MirrorParity), _) => {
-            Some(geometry::Resiliency::Parity { parity: spec.failures.unwrap_or(1) })
-        }
-        (Some(ResiliencyKind::Mirror), None) if spec.media == TierMedia::Any => None,
-        (_, copies) => Some(geometry::Resiliency::Mirror { copies: copies.unwrap_or(2) }),
-    };
-    let size = spec.size.unwrap_or(ByteCount::ZERO);
-    let disks = disks_of(pool, spec.media)?;
-    Ok(TierAsk { size, disks, resiliency, columns: spec.columns })
-}
-
-/// The disks of a medium that take data, one bit each; of any: those that take it by themselves.
-fn disks_of(pool: &PoolInfo, media: TierMedia) -> Answer<u64> {
-    let takes = |disk: &&DiskInfo| matches!(disk.usage, Some(Usage::Auto | Usage::Manual));
-    let is_of = |disk: &&DiskInfo| match media {
-        TierMedia::Any => disk.usage == Some(Usage::Auto),
-        TierMedia::Ssd => disk.media == Media::Ssd,
-        TierMedia::Hdd => disk.media != Media::Ssd,
-    };
-    let set =
-        |disks: &mut dyn Iterator<Item = &DiskInfo>| disks.filter_map(|disk| disk.no).fold(0, |set, no| set | 1 << no);
-    match set(&mut pool.disks.iter().filter(takes).filter(is_of)) {
-        0 => {
-            let what = if media == TierMedia::Ssd { "solid-state disk" } else { "hard disk" };
-            let message = format!(
-                "pool {} has no {what} that takes data; `weft disk set {} DISK media=ssd` says what a disk is where it \
-                 does not tell itself",
-                pool.name, pool.name
-            );
-            Err(ApiError::new(Kind::NotPossible, message).offer(&DiskList::of(&pool.name)))
-        }
-        found => Ok(found),
-    }
-}
-
-/// A fast tier in words, without what lies there.
-fn tier_words(pool: &PoolInfo, tier: Option<&TierRecord>) -> String {
-    let Some(tier) = tier else { return "none".into() };
-    let named = pool.disks.iter().filter(|disk| disk.no.is_some_and(|no| tier.disks >> no & 1 == 1));
-    let disks = named.map(|disk| disk.name.clone()).collect();
-    let (size, layout) = (tier.size.0, Some(Layout::from(tier.layout)));
-    short(&TierInfo { size, used: 0, disks, layout, drains: false, pins: Vec::new() })
-}
-
-fn short(tier: &TierInfo) -> String {
-    let disks = if tier.disks.is_empty() { "all disks".into() } else { tier.disks.join(", ") };
-    let layout = tier.layout.map_or(String::new(), |layout| format!(", {layout}"));
-    format!("{} on {disks}{layout}", ByteCount(tier.size))
+/// A read cache as it is planned.
+fn read_cache_info(pool: &PoolInfo, plan: ReadCachePlan) -> ReadCacheInfo {
+    let named = pool.disks.iter().filter(|disk| disk.no.is_some_and(|no| plan.disks >> no & 1 == 1));
+    ReadCacheInfo::new(plan.size.0, plan.capacity.0, named.map(|disk| disk.name.clone()).collect())
 }
 
 /// A write-back cache in words.
