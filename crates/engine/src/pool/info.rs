@@ -13,6 +13,7 @@ use crate::store::power::Power;
 use crate::store::shelf::ShelfInfo;
 use crate::units::Nanos;
 use crate::units::{ByteCount, DiskNo};
+use crate::vdisk::VdiskCounters;
 use crate::vdisk::tier::TierFill;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -304,7 +305,6 @@ impl Pool {
         let failure = vdisk.failure().map(|error| error.context);
         let metadata = map.metadata_failures_left().unwrap_or(u32::MAX);
         let health = vdisk_health(lacking, borne, failure.is_some());
-        let counters = &vdisk.counters;
         let (units, _, stripes_max) = vdisk.packed();
         VdiskInfo {
             name: record.name.clone(),
@@ -330,29 +330,33 @@ impl Pool {
             failures_left: (left.unwrap_or(0) as u32).min(metadata),
             failures_new: survivable(layout, map.places_for(table.record.disks, layout.slots(), None, None)),
             failure,
-            counters: VdiskStat {
-                read: counters.read.get(),
-                written: counters.written.get(),
-                reads: counters.reads.get(),
-                writes: counters.writes.get(),
-                flushes: counters.flushes.get(),
-                whole: counters.whole.get(),
-                merged: counters.merged.get(),
-                landed: counters.landed.get(),
-                read_for_write: counters.read_for_write.get(),
-                packed: counters.packed.get(),
-                read_packed: counters.read_packed.get(),
-                packed_parts: counters.packed_parts.get(),
-                destaged: counters.destaged.get(),
-                destaged_stripes: counters.destaged_stripes.get(),
-                ordered: counters.ordered.get(),
-                promoted: counters.promoted.get(),
-                demoted: counters.demoted.get(),
-                read_fast: counters.read_fast.get(),
-                read_kept: counters.read_kept.get(),
-                kept_hits: counters.kept_hits.get(),
-                kept_misses: counters.kept_misses.get(),
-            },
+            counters: stat_of(&vdisk.counters),
         }
+    }
+}
+
+fn stat_of(counters: &VdiskCounters) -> VdiskStat {
+    VdiskStat {
+        read: counters.read.get(),
+        written: counters.written.get(),
+        reads: counters.reads.get(),
+        writes: counters.writes.get(),
+        flushes: counters.flushes.get(),
+        whole: counters.whole.get(),
+        merged: counters.merged.get(),
+        landed: counters.landed.get(),
+        read_for_write: counters.read_for_write.get(),
+        packed: counters.packed.get(),
+        read_packed: counters.read_packed.get(),
+        packed_parts: counters.packed_parts.get(),
+        destaged: counters.destaged.get(),
+        destaged_stripes: counters.destaged_stripes.get(),
+        ordered: counters.ordered.get(),
+        promoted: counters.promoted.get(),
+        demoted: counters.demoted.get(),
+        read_fast: counters.read_fast.get(),
+        read_kept: counters.read_kept.get(),
+        kept_hits: counters.kept_hits.get(),
+        kept_misses: counters.kept_misses.get(),
     }
 }

@@ -31,6 +31,7 @@ pub mod read_cache;
 mod reserve;
 pub mod run;
 pub mod shelf;
+mod sound;
 pub mod space;
 pub mod stack;
 mod tables;
@@ -43,7 +44,7 @@ use crate::fail;
 use crate::format::page::CHUNK_PAGES;
 use crate::format::page::{PAGE_SUMS, PageId, PageKind};
 use crate::format::record::{
-    Away, CHUNK_LEN, OWNER_METADATA, Record, SEGMENT_LEN, SLAB_LEN, SegmentRecord, SlabAt, TableRecord, TreeRecord,
+    CHUNK_LEN, OWNER_METADATA, Record, SEGMENT_LEN, SLAB_LEN, SegmentRecord, SlabAt, TableRecord, TreeRecord,
     VdiskRecord,
 };
 use crate::limits::{DISKS_MAX, VDISK_SIZE_MAX};
@@ -522,61 +523,6 @@ impl Map {
         self.tables.insert(table, fresh);
         self.vdisks.insert(id, vdisk.clone());
         (id, alloc::vec![Record::Pool(self.notes.next), Record::Table(record), Record::Vdisk(vdisk)])
-    }
-
-    /// Whether every slot of a segment lies on a healthy disk.
-    pub fn is_healthy(&self, segment: &Segment) -> bool {
-        let healthy = |disk: DiskNo| self.disks.get(&disk).is_some_and(|room| room.healthy);
-        segment.record.slabs.iter().all(|at| at.is_some_and(|at| healthy(at.disk)))
-    }
-
-    /// Whether enough slots of a segment lie on healthy disks for a stripe to be written there.
-    pub fn takes_stripes(&self, segment: &Segment) -> bool {
-        let healthy = |at: &SlabAt| self.disks.get(&at.disk).is_some_and(|room| room.healthy);
-        let there = segment.record.slabs.iter().flatten().filter(|at| healthy(at)).count();
-        there + segment.record.layout.failures() >= segment.record.layout.slots()
-    }
-
-    /// Whether a slot has its disk, and that disk all the strips of the slot.
-    pub fn is_sound(&self, segment: &SegmentRecord, slot: usize) -> bool {
-        let there = |at: SlabAt| self.disks.get(&at.disk).is_some_and(|disk| disk.healthy);
-        segment.slabs[slot].is_some_and(there) && segment.missed >> slot & 1 == 0
-    }
-
-    /// The slots (bits) of a segment that may lack strips: that is on record, or nobody knows what their disk lacks.
-    pub fn may_lack(&self, segment: &SegmentRecord) -> u128 {
-        let is_unknown = |at: SlabAt| self.disks.get(&at.disk).is_some_and(|disk| disk.record.away == Away::Unknown);
-        let slots = segment.slabs.iter().enumerate();
-        slots.fold(segment.missed, |set, (slot, at)| set | u128::from(at.is_some_and(is_unknown)) << slot)
-    }
-
-    /// How many slots of a segment are not sound.
-    pub fn unsound(&self, segment: &SegmentRecord) -> usize {
-        (0..segment.slabs.len()).filter(|slot| !self.is_sound(segment, *slot)).count()
-    }
-
-    /// Notes that these slots (bits) of a segment lack strips. Returns the record, if that is news.
-    pub fn mark_missed(&mut self, id: SegmentNo, slots: u128) -> Option<Record<'static>> {
-        let segment = self.segments.get_mut(&id)?;
-        if segment.record.missed & slots == slots {
-            return None;
-        }
-        segment.record.missed |= slots;
-        let record = Record::Segment(segment.record.clone());
-        self.relist(id);
-        Some(record)
-    }
-
-    /// Notes that a slot has all its strips. Returns the record, if that is news.
-    pub fn clear_missed(&mut self, id: SegmentNo, slot: usize) -> Option<Record<'static>> {
-        let segment = self.segments.get_mut(&id)?;
-        if segment.record.missed >> slot & 1 == 0 {
-            return None;
-        }
-        segment.record.missed &= !(1 << slot);
-        let record = Record::Segment(segment.record.clone());
-        self.relist(id);
-        Some(record)
     }
 }
 

@@ -527,7 +527,7 @@ mod tests {
         let mut buffer = StripeBuffer::new(layout, 0, Nanos(0));
         let data: Vec<u8> = (0..layout.data_len().as_usize()).map(|at| (at * 31 / 7) as u8).collect();
         buffer.put(0, &data, false);
-        let sealed = buffer.seal(0);
+        let sealed = buffer.seal(0, Home { table: TableNo(1), layout });
         let mut back = vec![0; data.len()];
         sealed.get(0, &mut back);
         assert_eq!(back, data);
@@ -535,6 +535,26 @@ mod tests {
             |column: usize| -> Vec<u8> { sealed.strip(column).iter().flat_map(|chunk| chunk.to_vec()).collect() };
         for at in 0..layout.interleave().as_usize() {
             assert_eq!(strip(0)[at] ^ strip(1)[at] ^ strip(2)[at], strip(3)[at]);
+        }
+    }
+    #[test]
+    fn a_stripe_has_the_same_bytes_in_the_layout_of_a_tier_and_parity_when_it_goes_to_the_table_after_all() {
+        let layout = layout();
+        let mut buffer = StripeBuffer::new(layout, 0, Nanos(0));
+        let data: Vec<u8> = (0..layout.data_len().as_usize()).map(|at| (at * 31 / 7) as u8).collect();
+        buffer.put(0, &data, false);
+        let columns = 2;
+        let interleave = ByteCount(layout.data_len().0 / columns as u64);
+        let fast = Layout::new(Resiliency::Mirror { copies: 2 }, columns, interleave).unwrap();
+        let sealed = buffer.seal(0, Home { table: TableNo(2), layout: fast });
+        let bytes =
+            |column: usize| -> Vec<u8> { sealed.strip(column).iter().flat_map(|piece| piece.to_vec()).collect() };
+        assert_eq!([bytes(0), bytes(1)].concat(), data);
+        assert_eq!(sealed.sums(SegmentNo(1), 0).len(), fast.stripe_sums());
+        sealed.send_to(Home { table: TableNo(1), layout });
+        assert_eq!([bytes(0), bytes(1), bytes(2)].concat(), data);
+        for at in 0..layout.interleave().as_usize() {
+            assert_eq!(bytes(0)[at] ^ bytes(1)[at] ^ bytes(2)[at], bytes(3)[at]);
         }
     }
 }

@@ -25,6 +25,7 @@ pub mod vdisk;
 pub mod vdisk_change;
 pub mod vdisk_set;
 mod vdisk_text;
+mod vdisk_tier;
 pub mod watch;
 
 use crate::api::error::{Answer, ApiError, BadValue, Kind};

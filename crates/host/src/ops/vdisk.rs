@@ -8,7 +8,7 @@ use crate::api::error::{Answer, ApiError, BadValue, Kind};
 use crate::api::name::VdiskName;
 use crate::api::read_cache::ReadCache;
 use crate::api::size::Size;
-use crate::api::tier::{TierMedia, TierSpec};
+use crate::api::tier::TierSpec;
 use crate::api::validate;
 use crate::api::vdisk::{Operation, Provisioning, Resiliency, ResiliencyKind};
 use clap::{Args, Subcommand};
@@ -17,22 +17,6 @@ use serde_json::Value;
 use std::str::FromStr;
 use utoipa::{IntoParams, ToSchema};
 use weft_engine::units::ByteCount;
-
-/// A tier of which nothing is said.
-const ANY: TierSpec = TierSpec {
-    media: TierMedia::Any,
-    size: None,
-    resiliency: None,
-    copies: None,
-    failures: None,
-    columns: None,
-    interleave: None,
-};
-/// A fast tier, and one below it, to type where others were not understood.
-const EXAMPLE: (TierSpec, TierSpec) = (
-    TierSpec { media: TierMedia::Ssd, size: Some(ByteCount::gib(50)), ..ANY },
-    TierSpec { media: TierMedia::Hdd, ..ANY },
-);
 
 /// `weft vdisk`.
 #[derive(Subcommand, Clone, Debug)]
@@ -401,46 +385,6 @@ impl VdiskCreate {
         }
     }
 
-    /// What is asked for below the fast tier, and that one, if there is to be one.
-    pub fn apart(&self) -> Answer<(VdiskCreate, Option<(TierSpec, TierMedia)>)> {
-        if self.resiliency == Some(ResiliencyKind::MirrorParity) {
-            if !self.tier.is_empty() {
-                let instead = VdiskCreate { resiliency: Some(ResiliencyKind::MirrorParity), ..self.plain() };
-                return Err(
-                    self.wrong("mirror-parity is a mirror in front of parity by itself: leave --tier out", instead)
-                );
-            }
-            let below = VdiskCreate { resiliency: Some(ResiliencyKind::Parity), ..self.clone() };
-            let fast = TierSpec { resiliency: Some(ResiliencyKind::Mirror), ..ANY };
-            return Ok((below, Some((fast, TierMedia::Any))));
-        }
-        let (fast, low) = match self.tier[..] {
-            [] => return Ok((self.clone(), None)),
-            [fast @ TierSpec { size: Some(_), .. }, low @ TierSpec { size: None, .. }]
-            | [low @ TierSpec { size: None, .. }, fast @ TierSpec { size: Some(_), .. }] => (fast, low),
-            _ => {
-                let message = "--tier is given twice: the fast one with its size, and the one below without";
-                return Err(self.wrong(message, VdiskCreate { tier: vec![EXAMPLE.0, EXAMPLE.1], ..self.plain() }));
-            }
-        };
-        let beside = self.resiliency.is_some() || self.columns.is_some() || self.copies.is_some();
-        if beside || self.failures.is_some() || self.interleave.is_some() || fast.interleave.is_some() {
-            let message = "with --tier each tier says its own resiliency and columns, the lower one its interleave; \
-                           the fast one has as many bytes in each stripe";
-            return Err(self.wrong(message, VdiskCreate { tier: vec![EXAMPLE.0, EXAMPLE.1], ..self.plain() }));
-        }
-        let below = VdiskCreate {
-            tier: Vec::new(),
-            resiliency: low.resiliency,
-            copies: low.copies,
-            failures: low.failures,
-            columns: low.columns,
-            interleave: low.interleave.map(Size::Bytes),
-            ..self.clone()
-        };
-        Ok((below, Some((fast, low.media))))
-    }
-
     /// Validates all that can be validated without looking at the pool.
     pub fn validate(&self) -> Answer<()> {
         if !self.tier.is_empty() || self.resiliency == Some(ResiliencyKind::MirrorParity) {
@@ -538,7 +482,7 @@ impl VdiskCreate {
     }
 
     /// Asks for its name and its size, and for nothing else.
-    fn plain(&self) -> VdiskCreate {
+    pub(super) fn plain(&self) -> VdiskCreate {
         VdiskCreate::new(self.name.clone(), self.size)
     }
 
@@ -551,7 +495,7 @@ impl VdiskCreate {
         }
     }
 
-    fn wrong(&self, message: &str, instead: VdiskCreate) -> ApiError {
+    pub(super) fn wrong(&self, message: &str, instead: VdiskCreate) -> ApiError {
         ApiError::new(Kind::InvalidInput, message).offer(&instead)
     }
 }
