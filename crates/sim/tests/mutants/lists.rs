@@ -16,7 +16,7 @@ pub fn what_becomes_free_is_listed() {
     assert_eq!(story.prove(), 0);
     let stripe = story.stripe();
     story.discard(stripe, 3 * stripe);
-    story.flush();
+    story.flush().unwrap();
     story.checkpoint();
     assert_eq!(story.prove(), 0);
     story.write_and_flush(0, 9 * stripe, 2);
