@@ -166,6 +166,7 @@ mod tests {
             to_be_ordered: false,
             write_cache: None,
             write_cache_auto: true,
+            read_cache: None,
             efficiency: 0.75,
             health: Health::Healthy,
             failures_left: u32::from(resiliency.failures()),
