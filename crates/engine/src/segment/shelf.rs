@@ -285,6 +285,13 @@ impl Shelf {
         self.waiting.push_back(fill);
     }
 
+    /// Has something written that was here before: first, so that it replaces nothing that came since.
+    pub fn wait_again(&mut self, fill: Fill) {
+        self.counters.again += fill.bytes.len() as u64;
+        self.waiting_bytes += fill.bytes.len() as u64;
+        self.waiting.push_front(fill);
+    }
+
     /// Bytes that wait.
     pub fn waits(&self) -> u64 {
         self.waiting_bytes

@@ -276,9 +276,8 @@ impl Store {
                 let lies = map.segments.get(&place.segment).is_some_and(|found| found.has_stripe(place.index));
                 let shelf = map.read_caches.get_mut(&vdisk).map(|cache| &mut cache.shelf);
                 let (Ok(slice), Some(shelf), true) = (slice, shelf, lies) else { continue };
-                shelf.counters.again += slice.len() as u64;
                 let bytes = slice.into_buf().expect("nobody else has it");
-                shelf.wait(Fill { place: *place, column: *column, block: *block, bytes });
+                shelf.wait_again(Fill { place: *place, column: *column, block: *block, bytes });
             }
         }
         true

@@ -270,6 +270,10 @@ weft vdisk show tank/media
 ";
 
 pub const READ_CACHED: &str = "
+weft disk set tank d1 media=hdd
+weft disk set tank d2 media=hdd
+weft disk set tank d3 media=hdd
+weft disk set tank d4 media=hdd
 weft vdisk create tank/media --size 64MiB
 weft vdisk show tank/media
     says read cache              none
@@ -310,7 +314,8 @@ weft vdisk create tank/vm --size 64MiB --read-cache 64MiB --read-cache-disks s2 
     says read cache 64 MiB on s2
 weft vdisk create tank/vm --size 64MiB --read-cache 64MiB --read-cache-disks s2
     says read cache 64 MiB on s2
-weft disk remove tank s2 --wait
+weft disk set tank s2 usage=retired
+weft vdisk set tank/vm read-cache=0
 weft vdisk show tank/vm
     says read cache              none
 weft vdisk set tank/media read-cache=0

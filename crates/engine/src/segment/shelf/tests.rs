@@ -24,7 +24,7 @@ fn keep(shelf: &mut Shelf, place: Place, block: usize, count: usize) {
         if !shelf.is_open() {
             let zone = shelf.next_zone(|_| true).unwrap();
             for (hit, place, column, block) in shelf.begin_zone(zone) {
-                shelf.wait(Fill { place, column, block, bytes: Buf::zeroed(hit.count * BLOCK as usize) });
+                shelf.wait_again(Fill { place, column, block, bytes: Buf::zeroed(hit.count * BLOCK as usize) });
             }
         }
         let (spot, fills) = shelf.take(1 << 20).unwrap();
@@ -113,7 +113,9 @@ proptest! {
             match what {
                 0..=2 => {
                     keep(&mut shelf, at, block, count);
-                    (block..block + count).for_each(|block| drop(kept.insert((index, block), birth)));
+                    (block..block + count).for_each(|block| {
+                        kept.insert((index, block), birth);
+                    });
                 }
                 3 => {
                     shelf.forget(at);
