@@ -348,6 +348,7 @@ mod tests {
             write_cache: None,
             write_cache_auto: true,
             read_cache: None,
+            tier: None,
             efficiency: 0.75,
             health: Health::Healthy,
             failures_left: u32::from(layout.resiliency.failures()),

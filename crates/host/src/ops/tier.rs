@@ -40,7 +40,7 @@ pub enum Tier {
 impl Tier {
     /// Says where the bytes of a file lie that was named, as `find` tells it.
     pub fn located(self, find: impl Fn(&VdiskName, &Path) -> Answer<Vec<Piece>>) -> Answer<Tier> {
-        let locate = |mut pin: TierPin| {
+        let locate = |mut pin: TierPin| -> Answer<TierPin> {
             if let Some(file) = pin.file.take() {
                 pin.pieces = find(&pin.vdisk, &file)?;
             }

@@ -214,7 +214,7 @@ pub fn after_a_day_the_tier_catches_what_the_best_placement_would() {
     let weight = |rank: u64| 1.0 / (rank as f64 + 1.0).powf(0.99);
     let all: f64 = (0..ranges).map(weight).sum();
     let best = (0..tier).map(weight).sum::<f64>() / all;
-    let mut read = |story: &mut Story, count: u64| {
+    let read = |story: &mut Story, count: u64| {
         let vdisk = story.vdisk();
         let before = vdisk.counters.read_fast.get();
         for _ in 0..count {
