@@ -37,7 +37,7 @@ use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
 pub use create::{NewDisk, PoolOptions};
 pub use leaving::{Instead, Leaving, Loss};
@@ -54,6 +54,8 @@ pub struct Pool {
     /// Held while a disk joins or leaves.
     joining: crate::sync::Turn,
     jobs: job::Jobs,
+    /// Somebody moves stripes between tiers.
+    moves_tiers: Cell<bool>,
 }
 
 /// What a new virtual disk is to be.

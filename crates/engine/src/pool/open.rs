@@ -13,7 +13,6 @@ use super::Pool;
 use super::job::{due_watch, runner};
 use super::keeper::{log_keeper, memory_keeper, metadata_keeper};
 use super::mover::mover;
-use super::tier::tier_mover;
 use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::event::Event;
@@ -117,6 +116,7 @@ impl Pool {
             checkpointing: Default::default(),
             joining: Default::default(),
             jobs: Default::default(),
+            moves_tiers: Default::default(),
         });
         pool.open_vdisks(&replayed)?;
         if !options.read_only {
@@ -173,7 +173,7 @@ impl Pool {
         store.world.spawn("log keeper", Box::pin(log_keeper(self.clone())));
         store.world.spawn("memory keeper", Box::pin(memory_keeper(self.clone())));
         store.world.spawn("mover", Box::pin(mover(self.clone())));
-        store.world.spawn("tier mover", Box::pin(tier_mover(self.clone())));
+        self.start_tier_mover();
         store.world.spawn("metadata keeper", Box::pin(metadata_keeper(self.clone())));
         store.start_follower();
         store.start_shelves();

@@ -81,6 +81,14 @@ pub async fn tier_mover(pool: Rc<Pool>) {
 }
 
 impl Pool {
+    /// Has stripes moved between tiers from now on, where any virtual disk has some.
+    pub(super) fn start_tier_mover(self: &Rc<Pool>) {
+        let any = self.store.map.borrow().any_tier();
+        if any && !self.store.read_only && !self.moves_tiers.replace(true) {
+            self.store.world.spawn("tier mover", Box::pin(tier_mover(self.clone())));
+        }
+    }
+
     /// Plans a fast tier above stripes of `below`, which lie on `below_disks`. `segments`: what it has already.
     pub fn plan_tier(&self, below: Layout, below_disks: u64, ask: &TierAsk, segments: u64) -> Result<TierRecord> {
         self.store.check_changeable()?;
@@ -147,7 +155,7 @@ impl Pool {
     }
 
     /// Gives a virtual disk this fast tier from now on. What lies elsewhere leaves by itself.
-    pub async fn vdisk_set_tier(&self, name: &str, ask: Option<&TierAsk>) -> Result<()> {
+    pub async fn vdisk_set_tier(self: &Rc<Pool>, name: &str, ask: Option<&TierAsk>) -> Result<()> {
         let (_, planned) = self.plan_vdisk_tier(name, ask)?;
         if planned.is_some() {
             self.store.announce_tiers().await?;
@@ -185,12 +193,12 @@ impl Pool {
     }
 
     /// Pins bytes of a virtual disk to its fast tier, or lets go of them.
-    pub async fn vdisk_pin(&self, name: &str, pieces: &[Range<u64>], pinned: bool) -> Result<()> {
+    pub async fn vdisk_pin(self: &Rc<Pool>, name: &str, pieces: &[Range<u64>], pinned: bool) -> Result<()> {
         let (vdisk, tier) = self.plan_pins(name, pieces, pinned)?;
         self.put_tier(&vdisk, Some(tier)).await
     }
 
-    async fn put_tier(&self, vdisk: &Rc<Vdisk>, tier: Option<TierRecord>) -> Result<()> {
+    async fn put_tier(self: &Rc<Pool>, vdisk: &Rc<Vdisk>, tier: Option<TierRecord>) -> Result<()> {
         let record = {
             let mut map = self.store.map.borrow_mut();
             let record = map.vdisks.get_mut(&vdisk.id()).expect("an open virtual disk has its record");
@@ -199,6 +207,7 @@ impl Pool {
         };
         self.store.append_all(vec![Record::Vdisk(record)]);
         vdisk.forget_tier_plan();
+        self.start_tier_mover();
         self.store.signals.packed.notify();
         // It may need more copies of the log than there are.
         self.store.move_log().await?;

@@ -41,6 +41,11 @@ impl Map {
         self.tiers.get(&table).copied()
     }
 
+    /// Whether any virtual disk has a fast tier, or something that lies in one.
+    pub fn any_tier(&self) -> bool {
+        !self.tiers.is_empty() || self.vdisks.values().any(|vdisk| vdisk.tier.is_some())
+    }
+
     /// Whether a place is one of a fast tier.
     pub fn is_fast(&self, place: Place) -> bool {
         let owner = self.segments.get(&place.segment).and_then(|segment| self.tables.get(&segment.record.owner));

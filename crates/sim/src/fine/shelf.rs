@@ -25,6 +25,8 @@ impl Story {
         let mut story = Story::with_more(seed, resiliency, more);
         story.rig.close().unwrap();
         story.rig.options.tuning.fine_share = 0;
+        // A disk of which much rots is left alone.
+        story.rig.options.tuning.bad_blocks_max = u64::MAX;
         story.rig.open(&mut story.rng).unwrap();
         for no in 0..story.rig.members as u16 {
             let (pool, hdd) = (story.rig.pool(), DiskChange { media: Some(Media::Hdd), ..DiskChange::default() });

@@ -37,6 +37,9 @@ pub fn an_opening_whose_disks_vanish_ends() {
         let both: Vec<Pin<Box<dyn Future<Output = Result<()>>>>> = vec![Box::pin(opening), Box::pin(vanish)];
         let _ = story.rig.run(weft_engine::sync::join_all(both));
         story.rig.halt();
+        for disk in gone..disks {
+            story.rig.disks[disk].survive_kill(&mut story.rng);
+        }
         for disk in 0..gone {
             story.rig.disks[disk].come_back(&mut story.rng);
         }
