@@ -17,7 +17,10 @@ use weft_engine::world::World;
 pub(super) fn start(world: &SimWorld, pool: &Rc<Pool>, shared: &Rc<Shared>, name: &str, rng: &mut Rng) {
     let (world, pool, shared, name) = (world.clone(), pool.clone(), shared.clone(), name.to_string());
     let Some(stripe) = pool.vdisk(&name).map(|vdisk| vdisk.stripe_len().max(ByteCount::kib(64))) else { return };
-    read_caches(&world, &pool, &shared, &name, rng.fork("read caches"));
+    // On two disks there is hardly any place for one.
+    if pool.info().disks.len() > 2 {
+        read_caches(&world, &pool, &shared, &name, rng.fork("read caches"));
+    }
     let mut rng = Rng::new(rng.next_u64());
     world.clone().spawn(
         "cache keeper",
