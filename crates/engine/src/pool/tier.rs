@@ -17,6 +17,7 @@ use crate::units::{ByteCount, Nanos};
 use crate::vdisk::Vdisk;
 use crate::vdisk::order::Ordered;
 use crate::vdisk::tier::RESTS_AT;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
