@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn pins_are_joined_and_cut() {
         let pins = with_bytes(&[0..10, 20..30], &(10..20), true);
-        assert_eq!(pins, [0..30]);
+        assert_eq!((pins.len(), pins[0].clone()), (1, 0..30));
         assert_eq!(with_bytes(&pins, &(5..25), false), [0..5, 25..30]);
         assert_eq!(with_bytes(&pins, &(0..40), false), []);
     }

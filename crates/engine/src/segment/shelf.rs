@@ -164,6 +164,9 @@ pub struct Shelf {
     pub counters: ShelfCounters,
 }
 
+/// A zone that holds nothing: its slab, its first block there, and how many blocks its index has.
+pub type Unread = (ZoneNo, Rc<[Option<SlabAt>]>, u32, u32);
+
 impl Shelf {
     /// An empty one of no zones, for a cache of `size`, with as many entries as fit `memory` bytes.
     pub fn new(size: ByteCount, memory: u64) -> Shelf {
@@ -493,7 +496,7 @@ impl Shelf {
     }
 
     /// The zones that hold nothing: their slab, their first block there, and how many blocks their index has.
-    pub fn unread(&self) -> Vec<(ZoneNo, Rc<[Option<SlabAt>]>, u32, u32)> {
+    pub fn unread(&self) -> Vec<Unread> {
         let unread = self.zones.iter().filter(|(_, zone)| zone.serial == 0);
         unread.map(|(no, zone)| (*no, zone.slab.clone(), zone.first, index_blocks(zone.blocks))).collect()
     }

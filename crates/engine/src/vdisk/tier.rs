@@ -418,10 +418,10 @@ impl Vdisk {
         let tiering = &mut *self.tiering.borrow_mut();
         let range = tiering.range;
         let Some(plan) = tiering.plan.as_mut() else { return Next::Nothing };
-        if fill.used > fill.rests_at() || idle && shares {
-            if let Some(cold) = plan.down.pop() {
-                return Next::Move(cold, Tier::Base);
-            }
+        if (fill.used > fill.rests_at() || idle && shares)
+            && let Some(cold) = plan.down.pop()
+        {
+            return Next::Move(cold, Tier::Base);
         }
         let Some(hot) = plan.up.last().copied().filter(|_| !fill.drains) else { return Next::Nothing };
         if fill.used + range <= fill.rests_at() {
