@@ -509,6 +509,13 @@ weft vdisk set tank/media tier=ssd,size=64MiB
     exit 4
 weft vdisk create tank/media --size 1GiB --tier ssd,size=64MiB --tier hdd
     exit 3
+    says media=hdd
+weft disk set tank d1 media=hdd
+weft disk set tank d2 media=hdd
+weft disk set tank d3 media=hdd
+weft disk set tank d4 media=hdd
+weft vdisk create tank/media --size 1GiB --tier ssd,size=64MiB --tier hdd
+    exit 3
     try weft disk list --pool tank
     says media=ssd
 weft disk add tank $D/s1 $D/s2 --create-size 512MiB --usage manual
@@ -572,5 +579,5 @@ weft tier pin tank/media --range 0,1MiB
     exit 3
     try weft vdisk set tank/media tier=ssd,size=8GiB
 weft vdisk create tank/both --size 256MiB --resiliency mirror-parity --dry-run
-    says fast tier 32.25 MiB on all disks, mirror of 2
+    says fast tier 31.5 MiB on all disks, mirror of 2
 ";

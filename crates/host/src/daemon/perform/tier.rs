@@ -147,10 +147,13 @@ pub(super) fn disks_of(pool: &PoolInfo, media: TierMedia) -> Answer<u64> {
         |disks: &mut dyn Iterator<Item = &DiskInfo>| disks.filter_map(|disk| disk.no).fold(0, |set, no| set | 1 << no);
     match set(&mut pool.disks.iter().filter(takes).filter(is_of)) {
         0 => {
-            let what = if media == TierMedia::Ssd { "solid-state disk" } else { "hard disk" };
+            let (what, word) = match media {
+                TierMedia::Ssd => ("solid-state disk", "ssd"),
+                TierMedia::Hdd | TierMedia::Any => ("hard disk", "hdd"),
+            };
             let message = format!(
-                "pool {} has no {what} that takes data; `weft disk set {} DISK media=ssd` says what a disk is where it \
-                 does not tell itself",
+                "pool {} has no {what} that takes data; `weft disk set {} DISK media={word}` says what a disk is where \
+                 it does not tell itself",
                 pool.name, pool.name
             );
             Err(ApiError::new(Kind::NotPossible, message).offer(&DiskList::of(&pool.name)))
