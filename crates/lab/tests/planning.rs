@@ -37,13 +37,14 @@ fn the_table_is_what_the_engine_does() {
     let others = four.flat_map(|layout| CLASSES[1..].iter().map(move |class| (layout, *class)));
     let all: Vec<_> = every.chain(others).collect();
     assert!(all.len() >= 30);
+    // All that is off is told at once: it takes a while to find out.
+    let mut off = Vec::new();
     for (layout, class) in all {
         let (known, now) = (known(layout, class).unwrap(), simulate_quickly(layout, class).unwrap());
-        let near = |name: &str, known: f64, now: f64| {
-            assert!(
-                (known - now).abs() <= now * WITHIN,
-                "{layout} on {class}: {name}: the table says {known}, the engine does {now}"
-            );
+        let mut near = |name: &str, known: f64, now: f64| {
+            if (known - now).abs() > now * WITHIN {
+                off.push(format!("{layout} on {class}: {name}: the table says {known}, the engine does {now}"));
+            }
         };
         near("write", known.write, now.write);
         near("read", known.read, now.read);
@@ -52,6 +53,7 @@ fn the_table_is_what_the_engine_does() {
         near("degraded write", known.degraded_write, now.degraded_write);
         near("99 of 100 reads", known.read_p99, now.read_p99);
     }
+    assert!(off.is_empty(), "{off:#?}");
 }
 
 #[test]
