@@ -539,11 +539,11 @@ weft vdisk create tank/other --size 1GiB --tier ssd,size=64MiB,resiliency=simple
 weft vdisk create tank/other --size 1GiB --tier nvme,size=64MiB --tier hdd
     exit 2
     says begins with ssd, hdd or any
-!write tank/media 50331648
+!write tank/media 25165824
 weft vdisk show tank/media
     json /tier/drains false
     json /tier/disks/1 \"s2\"
-    json /tier/used 50331648
+    json /tier/used 25165824
 weft tier pin tank/media --range 0,16MiB --dry-run
     says 16 MiB of it are pinned to its fast tier of 64 MiB
 weft tier pin tank/media --range 0,16MiB
