@@ -59,7 +59,8 @@ fn seeds_that_once_failed_pass() {
 
 /// Storms of other profiles that found something: a pool that was closed while disks went and came waited for ever; and
 /// half of the disks went on although a label that was cut short let the other half be opened elsewhere.
-const OTHERS: [(Profile, u64); 47] = [
+const OTHERS: [(Profile, u64); 48] = [
+    (Profile::Changed, 260_000_029),
     (Profile::Split, 1442),
     (Profile::Split, 1478),
     (Profile::Split, 1506),

@@ -80,7 +80,8 @@ impl Pool {
                     way.in_vain += 1;
                     self.store.world.sleep(RESTS).await;
                 }
-                match way.in_vain >= IN_VAIN_MAX && !self.store.misses_disks() && unlifted > 0 {
+                let is_stuck = way.in_vain >= IN_VAIN_MAX && unlifted > 0 && !vdisk.is_removed();
+                match is_stuck && !self.store.misses_disks() {
                     true => Err(vdisk.cannot_rise(unlifted)),
                     false => Ok(0),
                 }
@@ -89,7 +90,8 @@ impl Pool {
                 let bytes = vdisk.let_go(0..u64::MAX).await?;
                 self.store.make_logged(self.store.log.seq()).await?;
                 way.in_vain = if bytes > 0 { 0 } else { way.in_vain + 1 };
-                if way.in_vain >= IN_VAIN_MAX {
+                // It may have been removed meanwhile: another turn finds that out.
+                if way.in_vain >= IN_VAIN_MAX && !vdisk.is_removed() {
                     return Err(vdisk.no_room_to_rise());
                 }
                 self.store.world.sleep(RESTS).await;
