@@ -30,11 +30,17 @@ LAYOUTS = {
     "parity 2 on 5": (5, ["--resiliency", "parity", "--failures", "2", "--columns", "5"]),
     "parity 1 on 4, cached": (4, ["--resiliency", "parity", "--columns", "4", "--interleave", "16KiB",
                                   "--write-cache", "8MiB", "--write-cache-disks", "d0,d1"]),
+    # The last two are solid-state disks.
+    "parity 1 on 6, tiered": (6, ["--tier", "ssd,size=8MiB",
+                                  "--tier", "hdd,resiliency=parity,columns=4,interleave=16KiB",
+                                  "--read-cache", "8MiB", "--read-cache-disks", "d4,d5"]),
 }
 FAILURES = {"simple": 0, "mirror 2": 1, "mirror 3": 2, "parity 1": 1, "parity 2": 2}
 # What each case of the sample goes through; the long run goes through all.
 SAMPLE = {"parity 1 on 4": ["3 of 4, idle", "4 of 4, busy", "kill, 3 gone while it runs"], "parity 2 on 5": ["3 of 5, busy"],
-          "parity 1 on 4, cached": ["3 of 4, busy"], "mirror 2 on 2": ["1 of 2, busy", "2 of 2, idle"], "mirror 3 on 3": ["2 of 3, busy", "stop, 2 gone before the start"]}
+          "parity 1 on 4, cached": ["3 of 4, busy"],
+          "parity 1 on 6, tiered": ["3 of 6, busy", "stop, 4 gone while it runs"],
+          "mirror 2 on 2": ["1 of 2, busy", "2 of 2, idle"], "mirror 3 on 3": ["2 of 3, busy", "stop, 2 gone before the start"]}
 SAMPLED = ["a pool grew, and the disks that it was made of go", "three of four are rolled back",
            "a disk leaves, and comes back older after a restart",
            "a flushed overwrite is not read as it was, killed"]
@@ -60,6 +66,9 @@ class Crowd(Machine):
         self.rng = rng
         self.prepare()
         self.weft("pool", "create", "p", *self.disk_files(), "--create-size", DISK, "--slab-size", "4MiB")
+        if name.endswith("tiered"):
+            for disk in self.names:
+                self.weft("disk", "set", "p", disk, "media=ssd" if disk in self.names[-2:] else "media=hdd")
         self.away, self.gone = self.path("away"), []
         os.mkdir(self.away)
         self.weft("pool", "set", "p", "scrub-every=never")

@@ -20,7 +20,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-use weft_engine::limits::METADATA_COPIES;
 use weft_engine::units::DiskNo;
 
 /// How often a disk that is still claimed is tried again.
@@ -35,6 +34,8 @@ pub(super) struct Unopened {
     cause: String,
     /// The disks that it was tried with, by name; empty: it was not.
     tried: Vec<PathBuf>,
+    /// Whether they are enough to read it.
+    readable: bool,
 }
 
 /// Why a pool that was found is not open; `reason` says it to people.
@@ -85,22 +86,14 @@ struct Back {
     claimed: bool,
 }
 
-/// Whether a pool with so many disks there, and missing, has a copy of everything that it takes to read it: where as
-/// many are missing as hold copies of metadata, it may be that which is not there.
-pub(super) fn may_be_read(there: usize, missing: usize) -> bool {
-    missing < METADATA_COPIES.min(there + missing)
-}
-
 impl Unopened {
     /// The command that would open it, or tell more.
     pub(super) fn hint(&self) -> String {
         let import = PoolImport::of(&self.found.name);
-        let readable = may_be_read(self.found.disks.len(), self.found.missing.len());
-        match (self.why, self.found.missing.is_empty()) {
-            (Why::Exported | Why::Unasked, _) => import.line(),
-            (Why::Busy, _) => DiskList::default().line(),
-            (Why::Failed, false) if readable => PoolImport { read_only: true, degraded: true, ..import }.line(),
-            (Why::Failed, _) => DiskList::default().line(),
+        match self.why {
+            Why::Exported | Why::Unasked => import.line(),
+            Why::Failed if self.readable => PoolImport { read_only: true, degraded: true, ..import }.line(),
+            Why::Busy | Why::Failed => DiskList::default().line(),
         }
     }
 
@@ -116,6 +109,7 @@ impl Unopened {
             return;
         }
         (self.why, self.tried) = (known.why, known.tried.clone());
+        self.readable = known.readable && known.tried == self.found.disks;
         // What was said of a pool without any disk is not true of one that has some now.
         self.cause = match known.found.disks.is_empty() && !self.found.disks.is_empty() {
             true => String::from("too few of its disks were there"),
@@ -207,8 +201,19 @@ impl Daemon {
                 self.parts.journal.note(Some(&name), format!("pool {name} found on {} disks", members.len()));
                 None
             }
-            Err((why, reason)) => Some(not_open(name, id.into(), members, record.as_ref(), why, reason)),
+            Err((why, reason)) => {
+                let mut left = not_open(name, id.into(), members, record.as_ref(), why, reason);
+                left.readable = why == Why::Failed && self.can_be_read(&left.found.disks);
+                Some(left)
+            }
         }
+    }
+
+    /// Whether a pool of which these disks are there, and which they do not open, can be read. It is read as an opening
+    /// reads it: which disks carry the log, and which are out of date, is not to be guessed.
+    pub(super) fn can_be_read(&self, disks: &[PathBuf]) -> bool {
+        let how = OpenHow { read_only: true, degraded: true, partly: true, run: Run::Dry };
+        self.parts.engine.pool_open(disks, how).is_ok()
     }
 
     /// Keeps what was found and is not open in place of what was known, and tells of what is new.
@@ -415,7 +420,7 @@ fn not_open(
     let disks = in_order(members);
     let tried = if matches!(why, Why::Busy | Why::Failed) { disks.clone() } else { Vec::new() };
     let reason = waiting(&cause, why, &missing);
-    Unopened { found: Importable { name, id, disks, missing, reason }, why, cause, tried }
+    Unopened { found: Importable { name, id, disks, missing, reason }, why, cause, tried, readable: false }
 }
 
 /// Where the disks are, by name.

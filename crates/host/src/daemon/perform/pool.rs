@@ -11,7 +11,7 @@ use crate::api::watch::{Change, Outcome};
 use crate::daemon::backend::NewPool;
 use crate::daemon::backend::OpenHow;
 use crate::daemon::candidates::{Asked, More, beyond_room, fixed_size, name_members};
-use crate::daemon::opening::{Looking, Why, may_be_read};
+use crate::daemon::opening::{Looking, Why};
 use crate::daemon::state::{ExportRecord, Wanted};
 use crate::daemon::{Daemon, lock};
 use crate::ops::disk::DiskList;
@@ -366,7 +366,7 @@ impl Daemon {
         let names: Vec<String> = open.iter().map(|pool| pool.name.clone()).collect();
         self.open_pool(&name, &names, &members, how, Instant::now(), true).map_err(|error| {
             let read = PoolImport { read_only: true, degraded: true, ..PoolImport::of(&name) };
-            let could = !degraded && error.kind == Kind::NotPossible && may_be_read(disks.len(), missing.len());
+            let could = !degraded && error.kind == Kind::NotPossible && self.can_be_read(&disks);
             error.or_hint(|| if could { read.line() } else { DiskList::default().line() })
         })?;
         if *dry_run {
