@@ -12,6 +12,9 @@ use weft_engine::units::{ByteCount, Nanos};
 /// the end of a pass, for nobody, counts against it: some hundredths of such a short one.
 const READ_PER_DISK: ByteCount = ByteCount::mib(128);
 
+/// How much of a virtual disk `weft serve` lets lie in packed stripes, in thousandths.
+const SERVED_SHARE: u64 = 100;
+
 /// How many flushes of each kind are measured.
 const FLUSHES: u64 = 1000;
 
@@ -112,15 +115,19 @@ pub fn rebuild_command(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs `weft-sim refill`: a file system that is filled, emptied and filled again, and one that ages. With further
-/// arguments: only on the first layout.
+/// Runs `weft-sim refill`: a file system that is filled, emptied and filled again, and one that ages; with an argument,
+/// only on layouts with that in their names.
 pub fn refill_command(arguments: &[String]) -> ExitCode {
     println!("{}", refill::HEADING);
     let layouts = [(3, 1), (4, 1), (5, 1), (7, 1), (7, 2)].map(|(columns, parity)| {
         Layout::new(Resiliency::Parity { parity }, columns, ByteCount::kib(256)).expect("these layouts are valid")
     });
-    for layout in layouts.into_iter().take(if arguments.is_empty() { 5 } else { 1 }) {
-        println!("{}", refill::run(refill::Case { layout, size: ByteCount::gib(3), refills: 3, ages: 6 }));
+    let only = arguments.first().map_or("", String::as_str);
+    for layout in layouts.into_iter().filter(|layout| layout.to_string().contains(only)) {
+        for fine_share in [0, SERVED_SHARE] {
+            let case = refill::Case { layout, size: ByteCount::gib(3), refills: 3, ages: 6, fine_share };
+            println!("{}", refill::run(case));
+        }
     }
     ExitCode::SUCCESS
 }
@@ -193,7 +200,7 @@ fn random(only: &str) {
             let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::gib(1), flush_stripes: None };
             let load = Load { fill, per_flush, span: Nanos::secs(60), fine_share: 0, cached_on: 0 };
             row(load, "merged", &on_weft);
-            row(Load { fine_share: 100, ..load }, "packed, 10 %", &on_weft);
+            row(Load { fine_share: SERVED_SHARE, ..load }, "packed, 10 %", &on_weft);
             row(Load { cached_on: 2, ..load }, "cache on 2 SSDs", &on_weft);
             row(Load { cached_on: 3, ..load }, "cache on 3 SSDs", &on_weft);
             // In place nothing depends on the interleave.

@@ -46,6 +46,8 @@ pub struct Case {
     pub refills: usize,
     /// Times that half of the files are deleted, at random, and as much is written again.
     pub ages: usize,
+    /// How much of it may lie in packed stripes, in thousandths; 0: ends of files are merged.
+    pub fine_share: u64,
 }
 
 /// One filling.
@@ -88,7 +90,7 @@ pub fn run(case: Case) -> Outcome {
         size: case.size,
         slab,
         log: ByteCount::mib(64),
-        tuning: Tuning { auto_jobs: false, ..Tuning::default() },
+        tuning: Tuning { auto_jobs: false, fine_share: case.fine_share, ..Tuning::default() },
     });
     let mut files = Files::new(case.size, Raw::new(class, case.layout.data_columns() as u64));
     let mut rounds = vec![files.fill(&bench)];
@@ -287,7 +289,8 @@ pub const HEADING: &str = "                    written       rate  of the first 
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.case.layout)?;
+        let ends = if self.case.fine_share > 0 { "packed" } else { "merged" };
+        writeln!(f, "{}, {ends}", self.case.layout)?;
         let first = self.rounds[0].rate;
         for (nth, round) in self.rounds.iter().enumerate() {
             let name = match nth {
