@@ -11,7 +11,8 @@ use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::{Context, Poll, Waker};
 
-/// Futures that are joined and polled all at once.
+/// So few that are joined are polled all each time one is woken: to tell which one costs more. With many it would cost
+/// the square of how many there are.
 const FEW: usize = 8;
 
 /// Where one answer will be put; see [`promise`].
@@ -132,49 +133,28 @@ pub async fn join<'a, T, F: Future<Output = T> + 'a>(futures: impl Iterator<Item
 
 /// Drives all of `futures` to their ends at once; the answers in the same order.
 pub async fn join_all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
-    if futures.len() <= FEW {
-        return join_few(futures).await;
-    }
     let mut running: Vec<_> = futures.into_iter().map(Some).collect();
     let mut answers: Vec<Option<T>> = running.iter().map(|_| None).collect();
-    let (mut left, mut joined) = (running.len(), None::<Joined>);
+    let (count, mut left, mut joined) = (running.len(), running.len(), None::<Joined>);
     poll_fn(|context| {
-        let joined = match &mut joined {
-            Some(joined) if joined.is_for(context.waker()) => joined,
-            other => other.insert(Joined::new(running.len(), context.waker())),
-        };
-        // Only those that were woken: to poll all of them each time would cost the square of how many there are.
-        joined.each_woken(|no, waker| {
+        let mut poll = |no: usize, context: &mut Context<'_>| {
             let Some(future) = &mut running[no] else { return };
-            if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(waker)) {
+            if let Poll::Ready(value) = future.as_mut().poll(context) {
                 answers[no] = Some(value);
                 running[no] = None;
                 left -= 1;
             }
-        });
-        if left > 0 { Poll::Pending } else { Poll::Ready(()) }
-    })
-    .await;
-    answers.into_iter().map(|answer| answer.expect("every future was driven to its end")).collect()
-}
-
-/// Does what [`join_all`] does for a few: to poll all of them each time costs less than to tell who was woken.
-async fn join_few<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
-    let mut running: Vec<_> = futures.into_iter().map(Some).collect();
-    let mut answers: Vec<Option<T>> = running.iter().map(|_| None).collect();
-    poll_fn(|context| {
-        let mut waiting = false;
-        for (slot, answer) in running.iter_mut().zip(answers.iter_mut()) {
-            let Some(future) = slot else { continue };
-            match future.as_mut().poll(context) {
-                Poll::Ready(value) => {
-                    *answer = Some(value);
-                    *slot = None;
-                }
-                Poll::Pending => waiting = true,
-            }
+        };
+        if count <= FEW {
+            (0..count).for_each(|no| poll(no, context));
+        } else {
+            let joined = match &mut joined {
+                Some(joined) if joined.is_for(context.waker()) => joined,
+                other => other.insert(Joined::new(count, context.waker())),
+            };
+            joined.each_woken(|no, waker| poll(no, &mut Context::from_waker(waker)));
         }
-        if waiting { Poll::Pending } else { Poll::Ready(()) }
+        if left > 0 { Poll::Pending } else { Poll::Ready(()) }
     })
     .await;
     answers.into_iter().map(|answer| answer.expect("every future was driven to its end")).collect()

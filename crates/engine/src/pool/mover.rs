@@ -22,21 +22,38 @@ const HURRIES: u64 = 7;
 /// How long it rests where nothing can be done.
 const RESTS: Nanos = Nanos::secs(1);
 
+/// How long nobody has asked for anything.
+pub(super) struct Lull {
+    /// How many requests there had been when it was looked at last.
+    pub asked: u64,
+    since: Nanos,
+}
+
+impl Lull {
+    pub fn begin(store: &Store) -> Lull {
+        Lull { asked: store.traffic.requests.get(), since: store.world.now() }
+    }
+
+    /// Whether nobody has asked for anything for a while.
+    pub fn lasts(&mut self, store: &Store) -> bool {
+        if store.traffic.requests.get() != self.asked {
+            *self = Lull::begin(store);
+        }
+        store.world.now().since(self.since) >= store.tuning.idle_land
+    }
+}
+
 /// Moves what is packed, until the pool stops or fails.
 pub async fn mover(pool: Rc<Pool>) {
     let store = pool.store.clone();
-    let (mut seen, mut since) = (store.traffic.requests.get(), store.world.now());
+    let mut lull = Lull::begin(&store);
     loop {
         let packed = store.signals.packed.changed();
         if store.stopping.get() || store.is_closing() || store.log.failure().is_some() {
             return;
         }
         store.drop_packs();
-        // Nobody has asked for anything for a while.
-        if store.traffic.requests.get() != seen {
-            (seen, since) = (store.traffic.requests.get(), store.world.now());
-        }
-        let idle = store.world.now().since(since) >= store.tuning.idle_land;
+        let idle = lull.lasts(&store);
         let vdisks = pool.vdisks();
         if vdisks.iter().all(|vdisk| vdisk.packed().0 == 0) {
             // Somebody may still read what was in the old one.
@@ -46,7 +63,7 @@ pub async fn mover(pool: Rc<Pool>) {
                 (true, _) if !is_recast => packed.await,
                 (true, _) => store.world.sleep(RESTS).await,
                 (false, false) => store.world.sleep(store.tuning.idle_land.min(RESTS)).await,
-                (false, true) => order(&store, &scattered, seen).await,
+                (false, true) => order(&store, &scattered, lull.asked).await,
             }
             continue;
         }

@@ -7,6 +7,7 @@
 //!    for, or has changed.
 
 use super::Pool;
+use super::mover::Lull;
 use crate::error::Result;
 use crate::fail;
 use crate::format::record::{Record, TierRecord};
@@ -47,9 +48,9 @@ pub struct TierAsk {
 }
 
 /// Moves stripes between tiers, until the pool stops or fails.
-pub async fn tier_mover(pool: Rc<Pool>) {
+async fn tier_mover(pool: Rc<Pool>) {
     let store = pool.store.clone();
-    let (mut seen, mut since) = (store.traffic.requests.get(), store.world.now());
+    let mut lull = Lull::begin(&store);
     loop {
         let changed = store.signals.packed.changed();
         if store.stopping.get() || store.is_closing() || store.log.failure().is_some() {
@@ -61,14 +62,11 @@ pub async fn tier_mover(pool: Rc<Pool>) {
             changed.await;
             continue;
         }
-        if store.traffic.requests.get() != seen {
-            (seen, since) = (store.traffic.requests.get(), store.world.now());
-        }
-        let idle = store.world.now().since(since) >= store.tuning.idle_land;
+        let idle = lull.lasts(&store);
         let mut goes_on = false;
         for vdisk in &tiered {
             let began = store.world.now();
-            let asked = idle.then_some(seen);
+            let asked = idle.then_some(lull.asked);
             goes_on |= vdisk.move_between_tiers(&store.traffic.budgets.merges, asked).await == Ordered::GoesOn;
             if let Some(fill) = vdisk.tier_fill().filter(|_| !idle) {
                 store.world.sleep(fill.pause(store.world.now().since(began))).await;

@@ -513,8 +513,7 @@ impl Map {
         layout: crate::geometry::Layout,
         disks: u64,
     ) -> (VdiskNo, Vec<Record<'static>>) {
-        let (table, id) = (self.notes.next.next_table, self.notes.next.next_vdisk);
-        self.notes.next.next_table = table.next();
+        let (table, id) = (self.notes.next.take_table(), self.notes.next.next_vdisk);
         self.notes.next.next_vdisk = id.next();
         (vdisk.id, vdisk.tables) = (id, alloc::vec![table]);
         let record = TableRecord { id: table, layout, disks, packs: None, tier: None };

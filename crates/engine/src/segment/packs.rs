@@ -19,8 +19,7 @@ impl Map {
         if let Some(fine) = self.fine.get(&table) {
             return fine.packs;
         }
-        let id = self.notes.next.next_table;
-        self.notes.next.next_table = id.next();
+        let id = self.notes.next.take_table();
         let (layout, disks) = self.packs_wanted(table);
         let record = TableRecord { id, packs: Some(table), tier: None, layout, disks };
         self.tables.insert(id, Table::new(record));

@@ -50,8 +50,7 @@ impl Map {
         self.check_config_room(TABLE_LEN as u64)?;
         let mut vdisk = self.vdisks[&id].clone();
         let disks = self.tables[&vdisk.tables[0]].record.disks;
-        let table = self.notes.next.next_table;
-        self.notes.next.next_table = table.next();
+        let table = self.notes.next.take_table();
         let record = TableRecord { id: table, layout, disks, packs: None, tier: None };
         let mut fresh = Table::new(record);
         fresh.fixed = vdisk.fixed;

@@ -18,7 +18,7 @@ use crate::format::record::{Record, TABLE_LEN, TableRecord, TierRecord};
 use crate::geometry::Layout;
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::{Place, Table};
-use crate::units::{SegmentNo, TableNo};
+use crate::units::{DiskNo, TableNo};
 use alloc::vec::Vec;
 
 /// The part of the slabs of disks that a tier shares with its table which stays free of it, as a divisor.
@@ -28,12 +28,6 @@ impl Map {
     /// The table that maps what lies in segments of `owner`.
     pub fn holder(&self, owner: TableNo) -> TableNo {
         self.tables.get(&owner).and_then(|table| table.record.tier).unwrap_or(owner)
-    }
-
-    /// Whether what lies in this segment is mapped by `table`.
-    pub fn is_held_by(&self, segment: SegmentNo, table: TableNo) -> bool {
-        let owner = self.segments.get(&segment).map(|segment| segment.record.owner);
-        owner.is_some_and(|owner| owner == table || self.holder(owner) == table)
     }
 
     /// The fast tier of `table`, where there is one.
@@ -70,7 +64,7 @@ impl Map {
         let wanted = self.tier_wanted(table)?;
         let (size, layout, disks) = (wanted.size, wanted.layout, wanted.disks);
         self.see_disks();
-        if !self.tier_fits(table) || self.tier_lacks(table) && !mutant::active(Mutant::TierThinTaken) {
+        if !self.tier_fits(table) || self.tier_lacks(table) {
             return None;
         }
         let tier = match self.tier_of(table) {
@@ -105,13 +99,14 @@ impl Map {
     pub fn tier_lacks(&self, table: TableNo) -> bool {
         let Some(wanted) = self.tier_wanted(table) else { return false };
         let few = self.disks_for(wanted.disks).count() < wanted.layout.slots();
-        few || self.tier_of(table).is_some_and(|tier| self.unsound_of(tier).any(|(unsound, _)| unsound > 0))
+        let thin = || self.tier_of(table).is_some_and(|tier| self.unsound_of(tier).any(|(unsound, _)| unsound > 0));
+        (few || thin()) && !mutant::active(Mutant::TierThinTaken)
     }
 
     /// Whether a fast tier on `disks` may take another segment (invariant 3).
     fn leaves_room(&self, table: TableNo, disks: u64) -> bool {
         let own = self.tables[&table].record.disks;
-        let shared = |no: crate::units::DiskNo| own == 0 || own >> no & 1 == 1;
+        let shared = |no: DiskNo| own == 0 || own >> no & 1 == 1;
         self.disks_for(disks).filter(|disk| shared(disk.record.no)).all(|disk| {
             let free = disk.free.count();
             free > disk.record.slabs as usize / LEFT_FREE
@@ -126,8 +121,7 @@ impl Map {
         records: &mut Vec<Record<'static>>,
     ) -> Option<TableNo> {
         self.check_config_room(TABLE_LEN as u64).ok()?;
-        let id = self.notes.next.next_table;
-        self.notes.next.next_table = id.next();
+        let id = self.notes.next.take_table();
         let record = TableRecord { id, layout, disks, packs: None, tier: Some(table) };
         self.tables.insert(id, Table::new(record));
         self.tiers.insert(table, id);

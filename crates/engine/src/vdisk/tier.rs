@@ -15,7 +15,8 @@
 //!    in which it is sealed, and gets one in the table again if the tier cannot take it after all.
 //! 2. What the fast tier lacks of redundancy, or of disks, is no reason for a write to fail, or to wait: it goes to the
 //!    table, and what lies in the tier leaves.
-//! 3. It comes to an end: a plan is made anew only when something was asked for, or has changed, since the last one.
+//! 3. It comes to an end: a plan is made anew, a minute later at the soonest, only when something was asked for since
+//!    the last one, or more lies in the tier than it is to hold at rest.
 
 use super::destage::By;
 use super::down::Lift;
@@ -60,8 +61,6 @@ pub(super) struct Tiering {
     plan: Option<Plan>,
     /// Somebody moves a range just now: the job, or the task.
     moving: bool,
-    /// The state of the pool ([`crate::store::Store::changed`]) in which nothing could be moved.
-    rests: Option<u64>,
 }
 
 /// What is to move.
@@ -153,7 +152,7 @@ impl Vdisk {
         let len = map.tables[&table].record.layout.data_len().0;
         let used = tier.map_or(0, |tier| map.tables[&tier].mapped * len);
         let held = tier.map_or(0, |tier| map.held_in_tier(tier) * len);
-        let drains = wanted.is_none() || !map.tier_fits(table) || map.tier_lacks(table) && !thin_is_taken();
+        let drains = wanted.is_none() || !map.tier_fits(table) || map.tier_lacks(table);
         Some(TierFill { used, held, size: wanted.map_or(0, |tier| tier.size.0), drains })
     }
 
@@ -198,51 +197,46 @@ impl Vdisk {
     }
 
     /// Writes stripes to where they go, those of the table first. Those that the fast tier cannot take after all are
-    /// written to the table.
+    /// written to the table; an error where some have no place there either.
     pub(super) async fn write_by_home(self: &Rc<Self>, run: &[u64], room: Room) -> Result<()> {
-        let mut homes: BTreeMap<TableNo, (Home, Vec<u64>)> = BTreeMap::new();
-        for stripe in run {
-            let home = self.in_flight(*stripe).map_or_else(|| self.base(), |sealed| sealed.home());
-            homes.entry(home.table).or_insert((home, Vec::new())).1.push(*stripe);
-        }
-        for (home, stripes) in homes.into_values() {
-            let are_fast = home.table != self.table();
-            let now = |stripe: &u64| self.in_flight(*stripe).filter(|_| are_fast).map(|sealed| (*stripe, sealed));
-            let fast: Vec<_> = stripes.iter().filter_map(now).collect();
-            let Err(error) = self.write_home(home, &stripes, room).await else { continue };
-            match self.send_to_base(home, &fast) {
-                sent if sent.is_empty() => return Err(error),
-                sent => self.write_home(self.base(), &sent, room).await?,
-            }
-        }
-        Ok(())
+        let base = self.base();
+        let goes_to = |stripe: &u64| self.in_flight(*stripe).map_or(base, |sealed| sealed.home());
+        let (to_base, rest): (Vec<u64>, Vec<u64>) = run.iter().partition(|stripe| goes_to(stripe).table == base.table);
+        self.write_home(base, &to_base, room).await?;
+        let Some(fast) = rest.first().map(goes_to) else { return Ok(()) };
+        let sealed: Vec<_> = rest.iter().filter_map(|stripe| Some((*stripe, self.in_flight(*stripe)?))).collect();
+        let Err(error) = self.write_home(fast, &rest, room).await else { return Ok(()) };
+        let (sent, left) = self.send_to_base(sealed);
+        self.write_home(base, &sent, room).await?;
+        if left { Err(error) } else { Ok(()) }
     }
 
-    /// Has those of `fast` that were to be written to the fast tier, and are still in flight, written to the table.
-    /// Returns them; none, where the table has no room for them, or they were to go there.
-    fn send_to_base(&self, home: Home, fast: &[(u64, Rc<Sealed>)]) -> Vec<u64> {
-        let base = self.base();
-        if home.table == base.table || self.removed.get() {
-            return Vec::new();
-        }
-        let still =
-            |(stripe, sealed): &&(u64, Rc<Sealed>)| self.in_flight(*stripe).is_some_and(|now| Rc::ptr_eq(&now, sealed));
+    /// Has those of `fast`, which were to be written to the fast tier, that are still in flight written to the table.
+    /// Returns them, and whether others are left for which the table has no place.
+    fn send_to_base(&self, fast: Vec<(u64, Rc<Sealed>)>) -> (Vec<u64>, bool) {
         let mut sent = Vec::new();
-        for (stripe, sealed) in fast.iter().filter(still) {
+        if self.removed.get() {
+            return (sent, true);
+        }
+        let base = self.base();
+        for (stripe, sealed) in fast {
+            if !self.in_flight(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed)) {
+                continue;
+            }
             let (mut records, mut map) = (Vec::new(), self.store.map.borrow_mut());
             let claimed = map.claim(base.table, true, &mut records);
             if claimed {
-                map.unclaim(home.table);
+                map.unclaim(sealed.home().table);
             }
             drop(map);
             self.store.append_all(records);
             if !claimed {
-                break;
+                return (sent, true);
             }
             sealed.send_to(base);
-            sent.push(*stripe);
+            sent.push(stripe);
         }
-        sent
+        (sent, false)
     }
 
     /// Takes note that a stripe was committed to this tier.
@@ -314,8 +308,7 @@ impl Vdisk {
             return false;
         }
         let stuck = self.waits_since().is_some() || self.failure().is_some();
-        let rests = self.tiering.borrow().rests == Some(self.store.signals.changes.get());
-        !stuck && !rests && self.store.check_changeable().is_ok()
+        !stuck && self.store.check_changeable().is_ok()
     }
 
     /// Finds out which ranges have stripes in the fast tier, a few pages of the table at once. Says whether all of them
@@ -366,8 +359,7 @@ impl Vdisk {
 
     /// Has a plan made anew: pins, or the tier, have changed.
     pub(crate) fn forget_tier_plan(&self) {
-        let tiering = &mut *self.tiering.borrow_mut();
-        (tiering.plan, tiering.rests) = (None, None);
+        self.tiering.borrow_mut().plan = None;
     }
 
     fn make_plan(&self, fill: TierFill, mut heat: Vec<(u32, u64)>) {
@@ -505,9 +497,4 @@ impl Vdisk {
             }
         }
     }
-}
-
-/// Whether a mutant has tiers that lack redundancy go on.
-fn thin_is_taken() -> bool {
-    mutant::active(Mutant::TierThinTaken)
 }

@@ -163,6 +163,15 @@ impl Usage {
     }
 }
 
+impl PoolRecord {
+    /// Gives out the number of a new table.
+    pub fn take_table(&mut self) -> TableNo {
+        let id = self.next_table;
+        self.next_table = id.next();
+        id
+    }
+}
+
 /// See [`Record::Vdisk`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VdiskRecord {
