@@ -3,7 +3,7 @@
 use super::error::BadValue;
 use super::size::{self, typed};
 use super::vdisk::Layout;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use utoipa::ToSchema;
@@ -83,17 +83,7 @@ impl fmt::Display for CacheInfo {
     }
 }
 
-impl Serialize for WriteCache {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for WriteCache {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WriteCache, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+as_text!(WriteCache);
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ pub use terms::{SocketMode, SocketOwner, Terms};
 use super::error::BadValue;
 use super::name::VdiskName;
 use crate::ublk::block_device;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -214,17 +214,7 @@ impl fmt::Display for Address {
     }
 }
 
-impl Serialize for Address {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Address {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Address, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+as_text!(Address);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,23 @@
 //! What operations speak of and answer with. An answer is one value: what `--json` prints, what the text is drawn from,
 //! what goes over the socket. The operations themselves are in `ops`.
 
+/// Has a type go over the socket as the text that it is typed as.
+macro_rules! as_text {
+    ($type:ty) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                <String as serde::Deserialize>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
 pub mod cache;
 pub mod error;
 pub mod export;

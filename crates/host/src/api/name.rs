@@ -2,7 +2,6 @@
 
 use super::error::BadValue;
 use super::validate;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
@@ -38,17 +37,7 @@ impl fmt::Display for VdiskName {
     }
 }
 
-impl Serialize for VdiskName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for VdiskName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<VdiskName, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+as_text!(VdiskName);
 
 #[cfg(test)]
 mod tests {

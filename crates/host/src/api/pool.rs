@@ -183,6 +183,14 @@ pub struct DiskInfo {
     pub needed_by: Vec<String>,
 }
 
+impl PoolInfo {
+    /// The names of `disks`, one bit each.
+    pub fn names_of(&self, disks: u64) -> Vec<String> {
+        let named = self.disks.iter().filter(|disk| disk.no.is_some_and(|no| disks >> no & 1 == 1));
+        named.map(|disk| disk.name.clone()).collect()
+    }
+}
+
 impl DiskInfo {
     /// A disk of which no more is known than its state.
     pub fn stranger(state: DiskState) -> DiskInfo {

@@ -2,7 +2,7 @@
 
 use super::error::BadValue;
 use super::size::{self, typed};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use utoipa::ToSchema;
@@ -92,17 +92,7 @@ impl fmt::Display for ReadCache {
     }
 }
 
-impl Serialize for ReadCache {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for ReadCache {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ReadCache, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+as_text!(ReadCache);
 
 #[cfg(test)]
 mod tests {

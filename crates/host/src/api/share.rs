@@ -1,7 +1,6 @@
 //! The share of a virtual disk that may lie in packed stripes, as people write it: `10%`, `0`, or `auto`.
 
 use super::error::BadValue;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 use weft_engine::limits::FINE_SHARE_MAX;
@@ -40,17 +39,7 @@ impl fmt::Display for FineShare {
     }
 }
 
-impl Serialize for FineShare {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for FineShare {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FineShare, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+as_text!(FineShare);
 
 #[cfg(test)]
 mod tests {

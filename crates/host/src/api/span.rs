@@ -1,7 +1,6 @@
 //! Spans of time as people write them: `5m`, `4w`, `1h 30m`, or `never`.
 
 use super::error::BadValue;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -44,17 +43,7 @@ impl fmt::Display for Span {
     }
 }
 
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+as_text!(Span);
 
 /// A time that is left, for people: at most two units.
 pub fn left(seconds: u64) -> String {

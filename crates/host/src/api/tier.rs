@@ -6,7 +6,7 @@ use super::name::VdiskName;
 use super::size::{self, typed};
 use super::validate;
 use super::vdisk::{Layout, ResiliencyKind};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use utoipa::ToSchema;
@@ -111,6 +111,13 @@ pub struct TierPoint {
 /// A tier to type, where another one was not understood.
 const EXAMPLE: &str = "ssd,size=50GiB,resiliency=mirror,columns=2";
 
+impl TierSpec {
+    /// A tier on these disks, of which nothing else is said.
+    pub const fn on(media: TierMedia) -> TierSpec {
+        TierSpec { media, size: None, resiliency: None, copies: None, failures: None, columns: None, interleave: None }
+    }
+}
+
 impl FromStr for TierSpec {
     type Err = BadValue;
 
@@ -122,15 +129,7 @@ impl FromStr for TierSpec {
             Some("any") => TierMedia::Any,
             _ => return Err(no_tier(text, "it begins with ssd, hdd or any")),
         };
-        let mut spec = TierSpec {
-            media,
-            size: None,
-            resiliency: None,
-            copies: None,
-            failures: None,
-            columns: None,
-            interleave: None,
-        };
+        let mut spec = TierSpec::on(media);
         for word in words {
             let (key, value) = word.split_once('=').ok_or_else(|| no_tier(text, &format!("`{word}` has no `=`")))?;
             let number =
@@ -247,22 +246,6 @@ impl fmt::Display for TierInfo {
         }
         if self.drains { f.write_str("; it takes nothing now, and empties itself") } else { Ok(()) }
     }
-}
-
-macro_rules! as_text {
-    ($type:ident) => {
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-            }
-        }
-    };
 }
 
 as_text!(TierSpec);

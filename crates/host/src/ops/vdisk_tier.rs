@@ -7,21 +7,9 @@ use crate::api::tier::{TierMedia, TierSpec};
 use crate::api::vdisk::ResiliencyKind;
 use weft_engine::units::ByteCount;
 
-/// A tier of which nothing is said.
-const ANY: TierSpec = TierSpec {
-    media: TierMedia::Any,
-    size: None,
-    resiliency: None,
-    copies: None,
-    failures: None,
-    columns: None,
-    interleave: None,
-};
 /// A fast tier, and one below it, to type where others were not understood.
-const EXAMPLE: (TierSpec, TierSpec) = (
-    TierSpec { media: TierMedia::Ssd, size: Some(ByteCount::gib(50)), ..ANY },
-    TierSpec { media: TierMedia::Hdd, ..ANY },
-);
+const EXAMPLE: (TierSpec, TierSpec) =
+    (TierSpec { size: Some(ByteCount::gib(50)), ..TierSpec::on(TierMedia::Ssd) }, TierSpec::on(TierMedia::Hdd));
 
 impl VdiskCreate {
     /// What is asked for below the fast tier, and that one, if there is to be one.
@@ -34,7 +22,7 @@ impl VdiskCreate {
                 );
             }
             let below = VdiskCreate { resiliency: Some(ResiliencyKind::Parity), ..self.clone() };
-            let fast = TierSpec { resiliency: Some(ResiliencyKind::Mirror), ..ANY };
+            let fast = TierSpec { resiliency: Some(ResiliencyKind::Mirror), ..TierSpec::on(TierMedia::Any) };
             return Ok((below, Some((fast, TierMedia::Any))));
         }
         let (fast, low) = match self.tier[..] {

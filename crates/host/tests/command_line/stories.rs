@@ -560,7 +560,7 @@ weft tier pin tank/media --range 0,60MiB
 weft tier unpin tank/media --range 0,8MiB
     says 8 MiB of it are pinned
 weft tier optimize tank/media --dry-run
-weft tier optimize tank/media --wait
+weft tier optimize tank/media --wait --quiet
 weft job list tank
     says optimize the tiers of media
 weft explain tank/media read 0 65536
@@ -571,6 +571,11 @@ weft vdisk change tank/media --columns 3
 !restart
 weft vdisk show tank/media
     json /tier/pins/0/offset 8388608
+weft vdisk set tank/media tier=ssd,size=128MiB read-cache=900GiB
+    exit 2
+    says a read cache here has
+weft vdisk show tank/media
+    json /tier/size 67108864
 weft vdisk set tank/media tier=ssd,size=128MiB
     says fast tier 64 MiB on s1, s2, mirror of 2, 1 column, 768KiB interleave -> 128 MiB on s1, s2
 weft vdisk set tank/media tier=0

@@ -3,7 +3,7 @@
 use super::is_unset;
 use super::network::Network;
 use crate::api::error::BadValue;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use utoipa::ToSchema;
@@ -94,22 +94,6 @@ impl fmt::Display for SocketOwner {
         f.write_str(self.user.as_deref().unwrap_or(""))?;
         self.group.as_ref().map_or(Ok(()), |group| write!(f, ":{group}"))
     }
-}
-
-macro_rules! as_text {
-    ($type:ty) => {
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-            }
-        }
-    };
 }
 
 as_text!(SocketMode);

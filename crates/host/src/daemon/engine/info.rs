@@ -252,12 +252,11 @@ fn counted(counters: &info::VdiskStat) -> VdiskCounters {
 
 fn tier_info(pool: &info::PoolInfo, tier: Option<&TierRecord>, fill: TierFill) -> TierInfo {
     let disks = tier.map_or(0, |tier| tier.disks);
-    let named = pool.disks.iter().filter(|disk| disks >> disk.no & 1 == 1);
     let pins = tier.map_or(&[][..], |tier| &tier.pins);
     TierInfo {
         size: fill.size,
         used: fill.used,
-        disks: named.map(|disk| disk.name.clone()).collect(),
+        disks: names_of(pool, disks),
         layout: tier.map(|tier| Layout::from(tier.layout)),
         drains: fill.drains,
         pins: pins.iter().map(|pin| Piece { offset: pin.start, length: pin.end - pin.start }).collect(),
@@ -265,9 +264,7 @@ fn tier_info(pool: &info::PoolInfo, tier: Option<&TierRecord>, fill: TierFill) -
 }
 
 fn read_cache_info(pool: &info::PoolInfo, cache: ShelfInfo) -> ReadCacheInfo {
-    let named = pool.disks.iter().filter(|disk| cache.disks >> disk.no & 1 == 1);
-    let disks = named.map(|disk| disk.name.clone()).collect();
-    let ShelfInfo { size, capacity, held, memory, counters, .. } = cache;
+    let ShelfInfo { size, capacity, disks, held, memory, counters } = cache;
     ReadCacheInfo {
         held: held.0,
         memory,
@@ -275,14 +272,19 @@ fn read_cache_info(pool: &info::PoolInfo, cache: ShelfInfo) -> ReadCacheInfo {
         again_bytes: counters.again,
         passed_bytes: counters.passed,
         unproven: counters.unproven,
-        ..ReadCacheInfo::new(size.0, capacity.0, disks)
+        ..ReadCacheInfo::new(size.0, capacity.0, names_of(pool, disks))
     }
 }
 
 fn cache_info(pool: &info::PoolInfo, cache: CacheRecord, drains: bool) -> CacheInfo {
-    let named = pool.disks.iter().filter(|disk| cache.disks >> disk.no & 1 == 1);
-    let disks = named.map(|disk| disk.name.clone()).collect();
-    CacheInfo { size: cache.size.0, disks, layout: Layout::from(cache.layout), drains }
+    let (disks, layout) = (names_of(pool, cache.disks), Layout::from(cache.layout));
+    CacheInfo { size: cache.size.0, disks, layout, drains }
+}
+
+/// The names of `disks`, one bit each.
+fn names_of(pool: &info::PoolInfo, disks: u64) -> Vec<String> {
+    let named = pool.disks.iter().filter(|disk| disks >> disk.no & 1 == 1);
+    named.map(|disk| disk.name.clone()).collect()
 }
 
 fn health(health: info::Health) -> Health {

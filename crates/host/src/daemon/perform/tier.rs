@@ -12,12 +12,12 @@ use crate::api::watch::{Change, Outcome};
 use crate::daemon::Daemon;
 use crate::daemon::engine::vdisks::an_example;
 use crate::daemon::opening::wall_clock;
-use crate::ops::Perform;
 use crate::ops::disk::DiskList;
 use crate::ops::line::ToLine;
 use crate::ops::tier::{TierOptimize, TierPin, TierReport};
 use crate::ops::vdisk::VdiskShow;
 use crate::ops::vdisk_set::VdiskSet;
+use crate::ops::{Perform, Run};
 use weft_engine::format::record::TierRecord;
 use weft_engine::geometry;
 use weft_engine::pool::tier::TierAsk;
@@ -43,12 +43,13 @@ impl Daemon {
         before: &VdiskInfo,
         request: &VdiskSet,
         tier: TierChoice,
+        run: Run,
     ) -> Answer<Vec<String>> {
         let ask = match tier {
             TierChoice::Off => None,
             TierChoice::Spec(spec) => Some(tier_ask(pool, &spec)?),
         };
-        let planned = self.parts.engine.vdisk_set_tier(&request.vdisk, ask, request.changing.run())?;
+        let planned = self.parts.engine.vdisk_set_tier(&request.vdisk, ask, run)?;
         let had = before.tier.as_ref().filter(|tier| tier.layout.is_some());
         let (was, will) = (had.map_or("none".into(), short), tier_words(pool, planned.as_ref()));
         let mut lines = Vec::new();
@@ -107,7 +108,7 @@ impl Perform<TierReport> for Daemon {
         let size = self.vdisk(&report.vdisk)?.size;
         let found = self.parts.engine.tier_report(&report.vdisk)?;
         let percent = |part: u64, of: u64| part as f64 * 100.0 / of.max(1) as f64;
-        let point = |(bytes, seeks): &(weft_engine::units::ByteCount, u64)| TierPoint {
+        let point = |(bytes, seeks): &(ByteCount, u64)| TierPoint {
             // The last range may reach beyond the end.
             bytes: bytes.0.min(size),
             size_percent: percent(bytes.0.min(size), size),
@@ -147,13 +148,15 @@ pub(super) fn disks_of(pool: &PoolInfo, media: TierMedia) -> Answer<u64> {
         |disks: &mut dyn Iterator<Item = &DiskInfo>| disks.filter_map(|disk| disk.no).fold(0, |set, no| set | 1 << no);
     match set(&mut pool.disks.iter().filter(takes).filter(is_of)) {
         0 => {
-            let (what, word) = match media {
-                TierMedia::Ssd => ("solid-state disk", "ssd"),
-                TierMedia::Hdd | TierMedia::Any => ("hard disk", "hdd"),
+            let (what, word, why) = match media {
+                TierMedia::Ssd => {
+                    ("solid-state disk", "media=ssd", "says what a disk is where it does not tell itself")
+                }
+                TierMedia::Hdd => ("hard disk", "media=hdd", "says what a disk is where it does not tell itself"),
+                TierMedia::Any => ("disk", "usage=auto", "has one take it by itself"),
             };
             let message = format!(
-                "pool {} has no {what} that takes data; `weft disk set {} DISK media={word}` says what a disk is where \
-                 it does not tell itself",
+                "pool {} has no {what} that takes data; `weft disk set {} DISK {word}` {why}",
                 pool.name, pool.name
             );
             Err(ApiError::new(Kind::NotPossible, message).offer(&DiskList::of(&pool.name)))
@@ -165,8 +168,7 @@ pub(super) fn disks_of(pool: &PoolInfo, media: TierMedia) -> Answer<u64> {
 /// A fast tier in words, without what lies there.
 pub(super) fn tier_words(pool: &PoolInfo, tier: Option<&TierRecord>) -> String {
     let Some(tier) = tier else { return "none".into() };
-    let named = pool.disks.iter().filter(|disk| disk.no.is_some_and(|no| tier.disks >> no & 1 == 1));
-    let disks = named.map(|disk| disk.name.clone()).collect();
+    let disks = pool.names_of(tier.disks);
     let (size, layout) = (tier.size.0, Some(Layout::from(tier.layout)));
     short(&TierInfo { size, used: 0, disks, layout, drains: false, pins: Vec::new() })
 }

@@ -15,7 +15,6 @@ use crate::api::vdisk::{Explanation, Layout, Provisioning, Resiliency, VdiskInfo
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::Daemon;
 use crate::daemon::engine::vdisks::{Above, CacheWanted, Planned};
-use crate::ops::Perform;
 use crate::ops::disk::{DiskAdd, DiskList};
 use crate::ops::export::ExportRemove;
 use crate::ops::line::ToLine;
@@ -25,6 +24,7 @@ use crate::ops::vdisk::{
 };
 use crate::ops::vdisk_set::VdiskSet;
 use crate::ops::watch::StatusShow;
+use crate::ops::{Perform, Run};
 use weft_engine::error::{Error, ErrorKind};
 use weft_engine::format::record::{CacheChoice, CacheRecord};
 use weft_engine::geometry;
@@ -226,11 +226,21 @@ impl Daemon {
     }
 
     fn set_vdisk(&self, seen: &Seen, request: &VdiskSet) -> Answer<Change> {
-        let (name, pool) = (&request.vdisk, &seen.pool);
-        let before = find_vdisk(pool, name)?;
+        let before = find_vdisk(&seen.pool, &request.vdisk)?;
         seen.writable()?;
-        let (run, packed) = (request.changing.run(), ByteCount(before.packed));
-        let mut lines = Vec::new();
+        // Where one of several settings is refused, none is changed.
+        let mut lines = self.set_each(&seen.pool, &before, request, Run::Dry)?;
+        if let Run::Real = request.changing.run() {
+            lines = self.set_each(&seen.pool, &before, request, Run::Real)?;
+        }
+        let outcome = if lines.is_empty() { Outcome::AlreadySo } else { Outcome::Changed };
+        let change = Change::new(outcome, format!("vdisk {}", request.vdisk), request.changing.dry_run);
+        Ok(lines.into_iter().fold(change, Change::line))
+    }
+
+    /// Changes each setting of a virtual disk that is asked for. What is other then, in words.
+    fn set_each(&self, pool: &PoolInfo, before: &VdiskInfo, request: &VdiskSet, run: Run) -> Answer<Vec<String>> {
+        let (name, packed, mut lines) = (&request.vdisk, ByteCount(before.packed), Vec::new());
         if request.write_cache.is_some() || !request.write_cache_disks.is_empty() {
             let disks = disks_named(pool, &request.write_cache_disks)?;
             let size = before.write_cache.as_ref().map(|cache| WriteCache::Bytes(ByteCount(cache.size)));
@@ -248,10 +258,10 @@ impl Daemon {
             }
         }
         if let Some(tier) = request.tier {
-            lines.extend(self.set_tier(pool, &before, request, tier)?);
+            lines.extend(self.set_tier(pool, before, request, tier, run)?);
         }
         if request.read_cache.is_some() || !request.read_cache_disks.is_empty() {
-            lines.extend(self.set_read_cache(pool, &before, request)?);
+            lines.extend(self.set_read_cache(pool, before, request, run)?);
         }
         if let Some(share) = request.fine_share.filter(|share| *share != before.fine_share) {
             self.parts.engine.vdisk_set_fine_share(name, share, run)?;
@@ -260,13 +270,17 @@ impl Daemon {
                 lines.push(format!("{packed} that lie packed are moved into whole stripes"));
             }
         }
-        let outcome = if lines.is_empty() { Outcome::AlreadySo } else { Outcome::Changed };
-        let change = Change::new(outcome, format!("vdisk {name}"), request.changing.dry_run);
-        Ok(lines.into_iter().fold(change, Change::line))
+        Ok(lines)
     }
 
     /// Changes the read cache of a virtual disk. What is other then, in words.
-    fn set_read_cache(&self, pool: &PoolInfo, before: &VdiskInfo, request: &VdiskSet) -> Answer<Option<String>> {
+    fn set_read_cache(
+        &self,
+        pool: &PoolInfo,
+        before: &VdiskInfo,
+        request: &VdiskSet,
+        run: Run,
+    ) -> Answer<Option<String>> {
         let had = before.read_cache.as_ref();
         let size = request.read_cache.map(|cache| cache.0).or(had.map(|cache| ByteCount(cache.size)));
         let Some(size) = size else {
@@ -276,7 +290,7 @@ impl Daemon {
         };
         let disks = disks_named(pool, &request.read_cache_disks)?;
         let ask = (size > ByteCount::ZERO).then_some(ReadCacheAsk { size, disks });
-        let planned = self.parts.engine.vdisk_set_read_cache(&request.vdisk, ask, request.changing.run())?;
+        let planned = self.parts.engine.vdisk_set_read_cache(&request.vdisk, ask, run)?;
         let will = planned.map(|planned| read_cache_info(pool, planned));
         let (was, will) = (read_cache::in_words(had), read_cache::in_words(will.as_ref()));
         Ok((was != will).then(|| format!("read cache {was} -> {will}")))
@@ -397,16 +411,12 @@ fn disks_named(pool: &PoolInfo, names: &[String]) -> Answer<u64> {
 
 /// A read cache as it is planned.
 fn read_cache_info(pool: &PoolInfo, plan: ReadCachePlan) -> ReadCacheInfo {
-    let named = pool.disks.iter().filter(|disk| disk.no.is_some_and(|no| plan.disks >> no & 1 == 1));
-    ReadCacheInfo::new(plan.size.0, plan.capacity.0, named.map(|disk| disk.name.clone()).collect())
+    ReadCacheInfo::new(plan.size.0, plan.capacity.0, pool.names_of(plan.disks))
 }
 
 /// A write-back cache in words.
 fn cache_words(pool: &PoolInfo, cache: Option<CacheRecord>, choice: CacheChoice) -> String {
-    let cache = cache.map(|cache| {
-        let named = pool.disks.iter().filter(|disk| disk.no.is_some_and(|no| cache.disks >> no & 1 == 1));
-        CacheInfo::new(cache, named.map(|disk| disk.name.clone()).collect())
-    });
+    let cache = cache.map(|cache| CacheInfo::new(cache, pool.names_of(cache.disks)));
     words(cache, choice == CacheChoice::Auto)
 }
 
