@@ -30,6 +30,7 @@ LAYOUTS = {
     "parity 2 on 5": (5, ["--resiliency", "parity", "--failures", "2", "--columns", "5"]),
     "parity 1 on 4, cached": (4, ["--resiliency", "parity", "--columns", "4", "--interleave", "16KiB",
                                   "--write-cache", "8MiB", "--write-cache-disks", "d0,d1"]),
+    "parity 1 on 4, in units": (4, ["--resiliency", "parity", "--class", "log", "--unit", "16KiB"]),
     # The last two are solid-state disks.
     "parity 1 on 6, tiered": (6, ["--tier", "ssd,size=8MiB",
                                   "--tier", "hdd,resiliency=parity,columns=4,interleave=16KiB",
@@ -38,7 +39,7 @@ LAYOUTS = {
 FAILURES = {"simple": 0, "mirror 2": 1, "mirror 3": 2, "parity 1": 1, "parity 2": 2}
 # What each case of the sample goes through; the long run goes through all.
 SAMPLE = {"parity 1 on 4": ["3 of 4, idle", "4 of 4, busy", "kill, 3 gone while it runs"], "parity 2 on 5": ["3 of 5, busy"],
-          "parity 1 on 4, cached": ["3 of 4, busy"],
+          "parity 1 on 4, cached": ["3 of 4, busy"], "parity 1 on 4, in units": ["3 of 4, busy"],
           "parity 1 on 6, tiered": ["3 of 6, busy", "stop, 4 gone while it runs"],
           "mirror 2 on 2": ["1 of 2, busy", "2 of 2, idle"], "mirror 3 on 3": ["2 of 3, busy", "stop, 2 gone before the start"]}
 SAMPLED = ["a pool grew, and the disks that it was made of go", "three of four are rolled back",

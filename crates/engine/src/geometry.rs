@@ -120,6 +120,52 @@ impl Layout {
         Layout::new(resiliency, columns.max(resiliency.columns_min()), interleave)
     }
 
+    /// The layout of a virtual disk that is written in small units, each of which is a stripe
+    /// ([`crate::pool::Class::Log`]), as far as `columns` and `unit` leave it open.
+    ///
+    /// Unit: 64 KiB on disks that seek, 16 KiB on those that do not, or what comes next to it that the columns divide.
+    /// Columns: one for simple and mirrors, so that a unit takes one disk, or one for each copy; with parity the most
+    /// for data that divide a unit into blocks, and that there are disks for.
+    pub fn in_units(
+        resiliency: Resiliency,
+        disks: usize,
+        rotational: bool,
+        columns: Option<u8>,
+        unit: Option<ByteCount>,
+    ) -> Result<Layout> {
+        let block = INTERLEAVE_MIN.0;
+        let most = UNIT_MAX.0 / block;
+        if unit.is_some_and(|unit| unit == ByteCount::ZERO || unit > UNIT_MAX || !unit.is_multiple_of(block)) {
+            return fail!(InvalidInput, "a unit is a multiple of {INTERLEAVE_MIN} up to {UNIT_MAX}");
+        }
+        let usual = if rotational { UNIT_MAX } else { ByteCount::kib(16) };
+        let blocks = unit.unwrap_or(usual).0 / block;
+        let parity = if let Resiliency::Parity { parity } = resiliency { u64::from(parity) } else { 0 };
+        let chosen = || match resiliency {
+            Resiliency::Parity { .. } => {
+                let there = (disks as u64).saturating_sub(parity).min(blocks);
+                (2..=there).rev().find(|data| blocks.is_multiple_of(*data)).unwrap_or(2)
+            }
+            _ => 1,
+        };
+        let data = columns.map_or_else(chosen, |columns| u64::from(columns).saturating_sub(parity)).max(1);
+        if data > most {
+            return fail!(
+                InvalidInput,
+                "units of up to {UNIT_MAX} are for {most} data columns at most, not for {data}"
+            );
+        }
+        if unit.is_some() && !blocks.is_multiple_of(data) {
+            let (each, last) = (ByteCount(data * block), ByteCount(most / data * data * block));
+            return fail!(
+                InvalidInput,
+                "{data} data columns do not divide a unit of {}; they divide multiples of {each} up to {last}",
+                ByteCount(blocks * block)
+            );
+        }
+        Layout::new(resiliency, (data + parity) as u8, ByteCount((blocks / data).max(1) * block))
+    }
+
     /// Its resiliency.
     pub const fn resiliency(self) -> Resiliency {
         self.resiliency
@@ -252,6 +298,33 @@ mod tests {
             assert!(Layout::new(resiliency, too_few, ByteCount::kib(64)).is_err());
             assert!(Layout::new(resiliency, too_few + 1, ByteCount::kib(64)).is_ok());
             assert!(Layout::new(resiliency, 33, ByteCount::kib(64)).is_err());
+        }
+    }
+
+    #[test]
+    fn units_are_stripes_that_the_columns_divide() {
+        let (parity, dual) = (Resiliency::Parity { parity: 1 }, Resiliency::Parity { parity: 2 });
+        let mirror = Resiliency::Mirror { copies: 2 };
+        // What is asked for, on so many disks that seek or do not: columns, and KiB of a stripe.
+        for (resiliency, disks, rotational, columns, unit, expected) in [
+            (parity, 5, true, None, None, (5, 64)),
+            (parity, 5, false, None, None, (5, 16)),
+            (parity, 4, true, None, None, (3, 64)),
+            (parity, 4, true, Some(4), None, (4, 60)),
+            (parity, 4, true, None, Some(24), (4, 24)),
+            (parity, 24, false, None, Some(8), (3, 8)),
+            (dual, 12, true, None, None, (10, 64)),
+            (mirror, 6, false, None, Some(4), (1, 4)),
+            (mirror, 6, true, Some(2), None, (2, 64)),
+        ] {
+            let layout = Layout::in_units(resiliency, disks, rotational, columns, unit.map(ByteCount::kib)).unwrap();
+            assert_eq!((layout.columns(), layout.data_len()), (expected.0, ByteCount::kib(expected.1)), "{layout}");
+        }
+        for (columns, unit) in [(Some(4), 16), (None, 4), (None, 0), (None, 68), (None, 6), (Some(18), 64)] {
+            assert!(
+                Layout::in_units(parity, 32, true, columns, Some(ByteCount::kib(unit))).is_err(),
+                "{columns:?} {unit}"
+            );
         }
     }
 

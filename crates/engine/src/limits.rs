@@ -16,6 +16,8 @@ pub const METADATA_COPIES: usize = 3;
 pub const INTERLEAVE_MIN: ByteCount = ByteCount::kib(4);
 /// The largest interleave.
 pub const INTERLEAVE_MAX: ByteCount = ByteCount::mib(4);
+/// The longest stripe, in bytes of data, of a virtual disk that is written in units of one stripe each.
+pub const UNIT_MAX: ByteCount = ByteCount::kib(64);
 /// The smallest slab.
 pub const SLAB_MIN: ByteCount = ByteCount::mib(1);
 /// The largest slab.

@@ -1,10 +1,14 @@
 //! The command line, the socket and the daemon together, on the real engine and small files.
 
+#[path = "command_line/classes.rs"]
+mod classes;
 #[path = "command_line/dumped.rs"]
 mod dumped;
 #[path = "command_line/found.rs"]
 mod found;
 mod machine;
+#[path = "command_line/mapped.rs"]
+mod mapped;
 #[path = "command_line/stories.rs"]
 mod stories;
 #[path = "command_line/table.rs"]

@@ -15,6 +15,9 @@ const READ_PER_DISK: ByteCount = ByteCount::mib(128);
 /// How much of a virtual disk `weft serve` lets lie in packed stripes, in thousandths.
 const SERVED_SHARE: u64 = 100;
 
+/// What virtual disks of class log are written in.
+const UNIT: ByteCount = ByteCount::kib(16);
+
 /// How many flushes of each kind are measured.
 const FLUSHES: u64 = 1000;
 
@@ -28,7 +31,7 @@ pub const STREAMS_USAGE: &str = "weft-sim streams [--full | --reads [--full | TE
                      raw disks; fails when one is slower than it must be (--reads --full: with every interleave;
                      --reads TEXT: layouts with TEXT in their names)
   streams --mixed    a reader beside writers: what each gets of what it gets alone, and how long reads take
-  streams --random   4 KiB writes with a flush after 1, 32 or 1024, beside a mirror and RAID 5 that write in place, and
+  streams --random   small writes with a flush after 1, 32 or 1024, beside a mirror and RAID 5 that write in place, and
                      sequential reads before them, right after them, and when the mover rests (--random TEXT: rows with
                      TEXT in their names)
   streams --cached   4 KiB and 64 KiB reads that seek the same again and again (Zipf 0.99), with and without a cache";
@@ -198,7 +201,8 @@ fn random(only: &str) {
     for layout in parity.into_iter().chain([mirror]) {
         for per_flush in [1, 32, 1024] {
             let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::gib(1), flush_stripes: None };
-            let load = Load { fill, per_flush, span: Nanos::secs(60), fine_share: 0, cached_on: 0 };
+            let len = ByteCount::kib(4);
+            let load = Load { fill, len, per_flush, span: Nanos::secs(60), fine_share: 0, cached_on: 0 };
             row(load, "merged", &on_weft);
             row(Load { fine_share: SERVED_SHARE, ..load }, "packed, 10 %", &on_weft);
             row(Load { cached_on: 2, ..load }, "cache on 2 SSDs", &on_weft);
@@ -209,6 +213,21 @@ fn random(only: &str) {
                 row(load, "mirror in place", &|load| on_mirror_in_place(load, &streams::CLASS));
             }
         }
+    }
+    for per_flush in [1, 32, 1024] {
+        let of = |layout: Layout| {
+            let (request, per_disk) = (ByteCount::mib(1), ByteCount::gib(1));
+            let fill = Case { layout, request, per_disk, flush_stripes: None };
+            let (len, span) = (UNIT, Nanos::secs(60));
+            Load { fill, len, per_flush, span, fine_share: SERVED_SHARE, cached_on: 0 }
+        };
+        let long = five_columns(ByteCount::kib(64));
+        let units = Layout::in_units(long.resiliency(), 5, true, None, Some(UNIT)).expect("this layout is valid");
+        row(of(long), "16 KiB, packed, 10 %", &on_weft);
+        row(of(units), "16 KiB, class log", &on_weft);
+        row(of(long), "16 KiB, RAID 5 in place", &|load| on_raid5_in_place(load, &streams::CLASS));
+        row(of(long), "16 KiB, mirror in place", &|load| on_mirror_in_place(load, &streams::CLASS));
+        row(Load { len: ByteCount::kib(4), ..of(units) }, "4 KiB, class log of 16 KiB", &on_weft);
     }
 }
 

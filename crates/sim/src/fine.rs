@@ -46,10 +46,14 @@ impl Story {
 
     /// Begins one with `more` disks that are not the pool's yet.
     fn with_more(seed: u64, resiliency: Resiliency, more: usize) -> Story {
+        let columns = resiliency.columns_min().max(2);
+        Story::laid_out(seed, Layout::new(resiliency, columns, ByteCount::kib(16)).unwrap(), more)
+    }
+
+    /// Begins one with a virtual disk of this layout, and `more` disks that are not the pool's yet.
+    fn laid_out(seed: u64, layout: Layout, more: usize) -> Story {
         let world = SimWorld::new(seed, Scheduling::Random);
         let mut rng = world.rng("story");
-        let columns = resiliency.columns_min().max(2);
-        let layout = Layout::new(resiliency, columns, ByteCount::kib(16)).unwrap();
         let mut rig = Rig::new(world, layout.slots() + 1 + more, ByteCount::mib(24));
         rig.members -= more;
         rig.options.tuning.fine_share = 500;

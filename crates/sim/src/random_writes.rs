@@ -1,4 +1,4 @@
-//! Small random writes with frequent flushes on simulated hard disks, beside models of a mirror and of RAID 5 that
+//! Small writes at random with frequent flushes on simulated hard disks, beside models of a mirror and of RAID 5 that
 //! write in place on the same disks.
 
 use crate::rng::Rng;
@@ -17,16 +17,13 @@ use weft_engine::store::{Tuning, join};
 use weft_engine::units::{ByteCount, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
-/// Bytes of a write.
-const LEN: ByteCount = ByteCount::kib(4);
-
 /// The size of a cache, and of each of its disks.
 const CACHE: ByteCount = ByteCount::gib(1);
 const CACHE_DISK: ByteCount = ByteCount::gib(16);
 
 /// The columns of what [`Random`] prints.
 pub const HEADING: &str = concat!(
-    "                                                                 4 KiB writes/s  a round, ms     ",
+    "                                                                      writes/s  a round, ms     ",
     "reads in order, MB/s\n",
     "row                                                              median  worst      p99 longest   ",
     "before at once rested   rests after s"
@@ -37,6 +34,8 @@ pub const HEADING: &str = concat!(
 pub struct Load {
     /// The virtual disk, as a stream fills it first; the writes go to what it filled.
     pub fill: Case,
+    /// Bytes of a write, which begins at a multiple of them.
+    pub len: ByteCount,
     /// Writes between two flushes; they are under way together.
     pub per_flush: u64,
     /// For so long.
@@ -156,12 +155,13 @@ fn add_cache(bench: &Bench, count: usize) {
 
 /// Measures them on a virtual disk that a stream has filled as the load says.
 pub fn on_bench(bench: &Bench, load: Load) -> Random {
-    let blocks = load.fill.per_disk.0 * load.fill.layout.data_columns() as u64 / LEN.0;
-    let (vdisk, data) = (bench.vdisk.clone(), Rc::new(pattern(7, LEN)));
+    let len = load.len.0;
+    let blocks = load.fill.per_disk.0 * load.fill.layout.data_columns() as u64 / len;
+    let (vdisk, data) = (bench.vdisk.clone(), Rc::new(pattern(7, load.len)));
     measure(&bench.world, load, blocks, move |places| {
         let (vdisk, data) = (vdisk.clone(), data.clone());
         async move {
-            let write = |at: &u64| vdisk.write(VirtualOffset(at * LEN.0), &data, false);
+            let write = |at: &u64| vdisk.write(VirtualOffset(at * len), &data, false);
             join(places.iter().map(write)).await.into_iter().for_each(|written| written.expect("writes work"));
             vdisk.flush().await.expect("flushes work");
         }
@@ -173,7 +173,8 @@ pub fn on_bench(bench: &Bench, load: Load) -> Random {
 pub fn packed_stripes_are_left_by_all_of_their_units() {
     let layout = Layout::new(Resiliency::Parity { parity: 1 }, 5, ByteCount::kib(64)).expect("this layout is valid");
     let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::mib(256), flush_stripes: None };
-    let load = Load { fill, per_flush: 1024, span: Nanos::secs(30), fine_share: 100, cached_on: 0 };
+    let len = ByteCount::kib(4);
+    let load = Load { fill, len, per_flush: 1024, span: Nanos::secs(30), fine_share: 100, cached_on: 0 };
     let size = fill.per_disk * layout.data_columns() as u64 + ByteCount::mib(1);
     let (slab, log) = (crate::streams::slab(), ByteCount::mib(32));
     let tuning = Tuning { fine_share: load.fine_share, buffer_memory: 64 << 20, ..Tuning::default() };
@@ -183,24 +184,24 @@ pub fn packed_stripes_are_left_by_all_of_their_units() {
     let (units, stripes, _) = bench.vdisk.packed();
     let moved = bench.vdisk.counters.destaged_stripes.get();
     assert!(moved > size.0 / layout.data_len().0, "the mover came by once and more: {moved} stripes");
-    let places = stripes * (layout.data_len().0 / LEN.0);
+    let places = stripes * (layout.data_len().0 / len.0);
     assert!(units * 5 > places * 3, "{units} units lie in packed stripes that have room for {places}");
     bench.world.halt();
 }
 
 /// Measures the writes on as many disks in place, with as many bytes in use: each to two of them.
 pub fn on_mirror_in_place(load: Load, class: &HddClass) -> Random {
-    in_place(load, class, |block, disks| {
-        let copy = |nth: u64| (((block * 2 + nth) % disks) as usize, DiskOffset(block * 2 / disks * LEN.0));
+    in_place(load, class, move |block, disks| {
+        let copy = |nth: u64| (((block * 2 + nth) % disks) as usize, DiskOffset(block * 2 / disks * load.len.0));
         (copy(0), copy(1), false)
     })
 }
 
 /// Measures the writes on as many disks in place, as RAID 5 does them: data and parity are read, and written.
 pub fn on_raid5_in_place(load: Load, class: &HddClass) -> Random {
-    in_place(load, class, |block, disks| {
+    in_place(load, class, move |block, disks| {
         let (row, column) = (block / (disks - 1), block % (disks - 1));
-        let (parity, at) = (row % disks, DiskOffset(row * LEN.0));
+        let (parity, at) = (row % disks, DiskOffset(row * load.len.0));
         ((((parity + 1 + column) % disks) as usize, at), (parity as usize, at), true)
     })
 }
@@ -213,15 +214,16 @@ fn in_place(load: Load, class: &HddClass, places: impl Fn(u64, u64) -> (At, At, 
     let world = SimWorld::new(1, Scheduling::Fifo);
     let disk = |_| SimDisk::new(&world, class.shape(class.capacity), Box::new(Hdd::new(class.clone())));
     let disks: Rc<Vec<SimDisk>> = Rc::new((0..load.fill.layout.slots()).map(disk).collect());
-    let blocks = load.fill.per_disk.0 * load.fill.layout.data_columns() as u64 / LEN.0;
-    let slice = Buf::copy_of(&pattern(7, LEN)).freeze();
+    let len = load.len.0;
+    let blocks = load.fill.per_disk.0 * load.fill.layout.data_columns() as u64 / len;
+    let slice = Buf::copy_of(&pattern(7, load.len)).freeze();
     let random = measure(&world, load, blocks, move |chosen| {
         let (disks, slice) = (disks.clone(), slice.clone());
         async move {
             let write = async |block: u64| {
                 let (one, other, reads) = places(block, disks.len() as u64);
                 if reads {
-                    let read = |(disk, at): At| disks[disk].read(at, Buf::zeroed(LEN.as_usize()));
+                    let read = |(disk, at): At| disks[disk].read(at, Buf::zeroed(len as usize));
                     join([one, other].into_iter().map(read))
                         .await
                         .into_iter()

@@ -118,7 +118,7 @@ impl Pool {
     /// slower.
     pub fn suggest_cache(&self, below: Layout, below_disks: u64, disks: u64) -> Option<CacheAsk> {
         let kept = self.solid_state(|usage| usage == Usage::ManualSelect);
-        let slow = self.store.map.borrow().disks_for(below_disks).any(|disk| disk.record.media != Media::Ssd);
+        let slow = self.store.map.borrow().seeks(below_disks);
         if disks == 0 && (kept == 0 || !slow) {
             return None;
         }

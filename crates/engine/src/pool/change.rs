@@ -5,7 +5,7 @@ use super::plan::check_fits_tables;
 use super::{Pool, Refusal, segments_for};
 use crate::error::Result;
 use crate::fail;
-use crate::format::record::{JOB_LEN, JobKind, JobState, Media, TABLE_LEN, VdiskRecord};
+use crate::format::record::{JOB_LEN, JobKind, JobState, TABLE_LEN, VdiskRecord};
 use crate::geometry::{Layout, Resiliency};
 use crate::segment::Map;
 use crate::store::table_pages::HeldTable;
@@ -179,7 +179,7 @@ impl Pool {
 fn wanted(map: &Map, now: Layout, disks: u64, ask: &ChangeAsk) -> Result<Layout> {
     let resiliency = ask.resiliency.unwrap_or(now.resiliency());
     let there = map.disks_for(disks).count();
-    let rotational = map.disks_for(disks).any(|disk| disk.record.media != Media::Ssd);
+    let rotational = map.seeks(disks);
     let columns = match ask.columns {
         Some(columns) => columns,
         None if resiliency == now.resiliency() => now.columns() as u8,

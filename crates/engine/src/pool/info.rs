@@ -2,6 +2,7 @@
 
 use super::Pool;
 use super::leaving::{Instead, losses_without, survivable};
+use super::plan::Class;
 use crate::format::Id;
 use crate::format::record::{Away, CacheChoice, CacheRecord, Media, OWNER_METADATA, TierRecord, Usage};
 use crate::geometry::Layout;
@@ -137,6 +138,8 @@ pub struct VdiskInfo {
     pub footprint: ByteCount,
     /// Bytes of it that lie in packed stripes, above the others.
     pub packed: ByteCount,
+    /// What it makes of writes that are smaller than its stripes.
+    pub class: Class,
     /// The share of its size that may lie in packed stripes, in thousandths, where it has one of its own.
     pub fine_share: Option<u16>,
     /// Its write-back cache.
@@ -316,6 +319,7 @@ impl Pool {
             mapped: layout.data_len() * (table.mapped + in_tier) + ByteCount(map.bytes_in_older(record.id)),
             footprint: self.store.slab * tables.iter().map(|table| map.slabs_of(*table)).sum::<u64>(),
             packed: ByteCount(units * UNIT),
+            class: Class::of(layout, vdisk.fine_share() > 0 || record.cache.is_some()),
             fine_share: record.fine_share,
             packed_max: vdisk.packs_layout().data_len() * stripes_max,
             to_be_ordered: vdisk.is_to_be_ordered(),

@@ -44,7 +44,7 @@ pub use leaving::{Instead, Leaving, Loss};
 pub use members::DiskChange;
 pub use open::{OpenOptions, probe};
 use plan::segments_for;
-pub use plan::{Amount, Growth, Protection, Refusal, VdiskPlan, Wanted};
+pub use plan::{Amount, Class, Growth, Protection, Refusal, VdiskPlan, Wanted};
 
 /// An open pool.
 pub struct Pool {

@@ -9,11 +9,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fail;
 use crate::format::page::CHUNK_ENTRIES;
 use crate::format::record::{
-    CacheChoice, JobRecord, JobState, Media, PowerProtected, SettingsRecord, TABLE_LEN, VDISK_LEN, VdiskRecord,
+    CacheChoice, JobRecord, JobState, PowerProtected, SettingsRecord, TABLE_LEN, VDISK_LEN, VdiskRecord,
 };
 use crate::geometry::{Layout, Resiliency};
 use crate::io::WriteCache;
-use crate::limits::{CHUNKS_MAX, FINE_SHARE_MAX, FOREGROUND_SHARE_MAX, NAME_MAX, VDISK_SIZE_MAX};
+use crate::limits::{CHUNKS_MAX, FINE_SHARE_MAX, FOREGROUND_SHARE_MAX, NAME_MAX, UNIT_MAX, VDISK_SIZE_MAX};
 use crate::units::{BLOCK, ByteCount, DiskNo, JobNo, VdiskNo};
 use crate::vdisk::Vdisk;
 use alloc::rc::Rc;
@@ -38,6 +38,32 @@ pub enum Protection {
     Chosen(Option<u8>),
 }
 
+/// What a virtual disk makes of writes that are smaller than its stripes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Class {
+    /// They leave packed, and are moved into whole stripes later.
+    #[default]
+    Auto,
+    /// They are merged into whole stripes, which are long.
+    Stream,
+    /// There are few: stripes are short, and each unit that is written whole goes to the next free place.
+    Log {
+        /// Bytes of data of a stripe, at most [`crate::limits::UNIT_MAX`]; chosen by [`Layout::in_units`] if not given.
+        unit: Option<ByteCount>,
+    },
+}
+
+impl Class {
+    /// That of a virtual disk of this layout. `packs`: what small writes bring may leave packed.
+    pub fn of(layout: Layout, packs: bool) -> Class {
+        match layout.data_len() {
+            unit if unit <= UNIT_MAX => Class::Log { unit: Some(unit) },
+            _ if packs => Class::Auto,
+            _ => Class::Stream,
+        }
+    }
+}
+
 /// A virtual disk to make, of which some is left to the pool.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -45,6 +71,8 @@ pub struct Wanted {
     pub size: Amount,
     /// What is to protect it.
     pub protection: Protection,
+    /// What it makes of small writes; where they are units, the interleave of `spec` does not count.
+    pub class: Class,
     /// All else; `size` and `resiliency` of it do not count.
     pub spec: VdiskSpec,
 }
@@ -178,13 +206,19 @@ impl Pool {
             Protection::Given(resiliency) => resiliency,
             Protection::Chosen(failures) => Resiliency::chosen(there, failures),
         };
+        let mut spec = wanted.spec.clone();
+        if let Class::Log { unit } = wanted.class {
+            let rotational = self.store.map.borrow().seeks(spec.disks);
+            let layout = Layout::in_units(resiliency, there, rotational, spec.columns, unit)?;
+            (spec.columns, spec.interleave) = (Some(layout.columns() as u8), Some(layout.interleave()));
+        }
         // How much a share is, only the layout says.
         let smallest = ByteCount(BLOCK);
         let size = if let Amount::Bytes(size) = wanted.size { size } else { smallest };
-        let fixed = wanted.spec.fixed && matches!(wanted.size, Amount::Bytes(_));
-        let mut plan = self.plan_vdisk(&VdiskSpec { size, resiliency, fixed, ..wanted.spec.clone() })?;
+        let fixed = spec.fixed && matches!(wanted.size, Amount::Bytes(_));
+        let mut plan = self.plan_vdisk(&VdiskSpec { size, resiliency, fixed, ..spec.clone() })?;
         if let Amount::Share(percent) = wanted.size {
-            let (spec, layout) = (&wanted.spec, plan.layout);
+            let layout = plan.layout;
             let room = self.room(layout, 0, spec.disks, spec.fixed);
             let size = share(room, percent);
             if size == ByteCount::ZERO {
@@ -225,8 +259,7 @@ impl Pool {
     fn plan_layout(&self, spec: &VdiskSpec) -> Planned<Layout> {
         let map = self.store.map.borrow();
         let there = map.disks_for(spec.disks).count();
-        let rotational = map.disks_for(spec.disks).any(|disk| disk.record.media != Media::Ssd);
-        let default = Layout::default_for(spec.resiliency, there, rotational)?;
+        let default = Layout::default_for(spec.resiliency, there, map.seeks(spec.disks))?;
         let columns = spec.columns.unwrap_or(default.columns() as u8);
         let layout = Layout::new(spec.resiliency, columns, spec.interleave.unwrap_or(default.interleave()))?;
         if layout.slots() > there {

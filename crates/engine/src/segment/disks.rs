@@ -2,7 +2,7 @@
 
 use super::Map;
 use crate::bits::BitSet;
-use crate::format::record::{DiskRecord, Record, Usage};
+use crate::format::record::{DiskRecord, Media, Record, Usage};
 use crate::units::{ByteCount, DiskNo};
 use alloc::vec::Vec;
 
@@ -33,6 +33,12 @@ impl Map {
     pub fn add_disk(&mut self, record: DiskRecord, config_max: ByteCount) {
         self.config_max = self.config_max.min(config_max);
         self.disks.insert(record.no, DiskRoom::empty(record));
+    }
+
+    /// Whether some of the disks seek that a table may use which is restricted to `disks` (bits; 0: it is not). One of
+    /// which nobody knows seeks.
+    pub fn seeks(&self, disks: u64) -> bool {
+        self.disks_for(disks).any(|disk| disk.record.media != Media::Ssd)
     }
 
     /// Where the search for the number of a new disk begins: after that of the one that joined last.

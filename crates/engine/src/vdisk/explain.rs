@@ -121,13 +121,13 @@ impl Vdisk {
     }
 
     /// What the gathering buffer of a stripe does not hold: all of it, when there is none.
-    fn holes_in_memory(&self, stripe: u64) -> Vec<Range<usize>> {
+    pub(super) fn holes_in_memory(&self, stripe: u64) -> Vec<Range<usize>> {
         let all = core::iter::once(0..self.layout().data_len().as_usize());
         self.with_filling(stripe, |buffer| buffer.holes()).unwrap_or_else(|| all.collect())
     }
 
     /// Where bytes of a stripe are on the disks.
-    fn below(&self, stripe: u64, bytes: Range<usize>) -> Vec<Extent> {
+    pub(super) fn below(&self, stripe: u64, bytes: Range<usize>) -> Vec<Extent> {
         let start = stripe * self.layout().data_len().0;
         let mut extents = Vec::new();
         let map = self.store.map.borrow();
@@ -137,14 +137,14 @@ impl Vdisk {
     }
 
     /// Whether a segment is of packed stripes.
-    fn is_packed(&self, segment: SegmentNo) -> bool {
+    pub(super) fn is_packed(&self, segment: SegmentNo) -> bool {
         let map = self.store.map.borrow();
         let owner = map.segments.get(&segment).and_then(|segment| map.tables.get(&segment.record.owner));
         owner.is_some_and(|table| table.record.packs.is_some())
     }
 
     /// Whether a segment is of an older table of the stack: what lies there is to come into the newest one.
-    fn is_older(&self, segment: SegmentNo) -> bool {
+    pub(super) fn is_older(&self, segment: SegmentNo) -> bool {
         let map = self.store.map.borrow();
         let owner = map.segments.get(&segment).map(|segment| segment.record.owner);
         let older = map.vdisks.get(&self.id).map_or(&[][..], |vdisk| &vdisk.tables[1..]);
@@ -254,7 +254,7 @@ fn without(holes: &[Range<usize>], range: &Range<usize>) -> Vec<Range<usize>> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-fn cut(hole: &Range<usize>, within: &Range<usize>) -> Range<usize> {
+pub(super) fn cut(hole: &Range<usize>, within: &Range<usize>) -> Range<usize> {
     let start = hole.start.clamp(within.start, within.end);
     start..hole.end.clamp(start, within.end)
 }

@@ -22,6 +22,7 @@ mod gate;
 pub(crate) mod order;
 pub mod pack;
 mod partial_discards;
+pub mod placed;
 pub mod read;
 pub(crate) mod restack;
 pub(crate) mod rise;

@@ -19,6 +19,7 @@ macro_rules! as_text {
 }
 
 pub mod cache;
+pub mod class;
 pub mod error;
 pub mod export;
 pub mod job;

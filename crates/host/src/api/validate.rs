@@ -32,6 +32,11 @@ pub fn interleave(bytes: ByteCount) -> Result<(), BadValue> {
     within(bytes, limits::INTERLEAVE_MIN, limits::INTERLEAVE_MAX, BLOCK, "interleave")
 }
 
+/// A unit of class log: a multiple of 4 KiB from 4 KiB to 64 KiB.
+pub fn unit(bytes: ByteCount) -> Result<(), BadValue> {
+    within(bytes, limits::INTERLEAVE_MIN, limits::UNIT_MAX, BLOCK, "unit")
+}
+
 /// A slab size: a power of two from 1 MiB to 1 GiB.
 pub fn slab_size(bytes: ByteCount) -> Result<(), BadValue> {
     let (min, max) = (limits::SLAB_MIN, limits::SLAB_MAX);

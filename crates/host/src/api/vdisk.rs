@@ -1,6 +1,7 @@
 //! Virtual disks, as the API speaks of them.
 
 use super::cache::CacheInfo;
+use super::class::Class;
 use super::name::VdiskName;
 use super::pool::Health;
 use super::read_cache::ReadCacheInfo;
@@ -177,6 +178,9 @@ pub struct VdiskInfo {
     /// What still lies otherwise, while its layout changes (`vdisk change`); the newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub older: Vec<OlderTable>,
+    /// What it makes of writes that are smaller than its stripes.
+    #[serde(default)]
+    pub class: Class,
     /// Whether its room is reserved.
     pub provisioning: Provisioning,
     /// Its sector as clients see it, in bytes.
@@ -261,6 +265,51 @@ pub struct Explanation {
     pub failures_new: Option<u32>,
 }
 
+/// Where a piece of a virtual disk is.
+#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lies {
+    /// Nowhere: it reads as zeros.
+    Nowhere,
+    /// In memory, and in the log as far as it was flushed.
+    Memory,
+    /// In whole stripes.
+    Stripes,
+    /// In stripes of a layout that it is to have no more.
+    Older,
+    /// In its fast tier.
+    Fast,
+    /// In packed stripes, those of its write-back cache where it has one.
+    Packed,
+}
+
+/// A piece of a virtual disk that is everywhere in the same kind of place, on the same disks.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
+pub struct VdiskPiece {
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// How long it is, in bytes.
+    pub length: u64,
+    /// Where it is.
+    pub lies: Lies,
+    /// Names of the disks of its stripes, parity and copies included.
+    pub disks: Vec<String>,
+    /// How many slots of its stripes are on no disk.
+    pub absent: usize,
+}
+
+/// Which disks hold a virtual disk.
+#[derive(Serialize, Deserialize, ToSchema, Clone, PartialEq, Eq, Debug)]
+pub struct VdiskMapped {
+    /// The virtual disk, `POOL/VDISK`.
+    #[schema(value_type = String)]
+    pub vdisk: VdiskName,
+    /// Its pieces, one after the other.
+    pub pieces: Vec<VdiskPiece>,
+    /// Where there is more than this answer holds, in bytes.
+    pub next: Option<u64>,
+}
+
 /// What can be lost now, for people: `survive 1 disk failure`.
 pub fn survive(failures: Option<u32>) -> String {
     match failures {
@@ -268,6 +317,14 @@ pub fn survive(failures: Option<u32>) -> String {
         Some(0) => "survive no disk failure".into(),
         Some(1) => "survive 1 disk failure".into(),
         Some(n) => format!("survive {n} disk failures"),
+    }
+}
+
+impl VdiskPiece {
+    /// Whether `next` is in the same kind of place, right behind it.
+    pub fn goes_on_as(&self, next: &VdiskPiece) -> bool {
+        let place = |piece: &VdiskPiece| (piece.lies, piece.absent);
+        self.offset + self.length == next.offset && place(self) == place(next) && self.disks == next.disks
     }
 }
 

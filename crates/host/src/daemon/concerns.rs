@@ -342,6 +342,7 @@ mod tests {
             used: 1,
             footprint: 1,
             packed: 0,
+            class: Default::default(),
             fine_share: Default::default(),
             packed_max: 0,
             to_be_ordered: false,

@@ -161,6 +161,7 @@ mod tests {
             used: 0,
             footprint: 0,
             packed: 0,
+            class: Default::default(),
             fine_share: Default::default(),
             packed_max: 0,
             to_be_ordered: false,

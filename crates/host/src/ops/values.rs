@@ -75,6 +75,10 @@ pub(crate) fn read_cache(text: &str) -> Read<ReadCache> {
     text.parse()
 }
 
+pub(crate) fn unit(text: &str) -> Read<Size> {
+    validated(text, validate::unit)
+}
+
 pub(crate) fn interleave(text: &str) -> Read<Size> {
     validated(text, validate::interleave)
 }

@@ -1,9 +1,11 @@
 //! Virtual disks: `weft vdisk`, and the plan of one request.
 
 use super::vdisk_change::VdiskChange;
+use super::vdisk_map::VdiskMap;
 use super::vdisk_set::VdiskSetTyped;
 use super::{Changing, Doer, Harm, Weft, values, verb};
 use crate::api::cache::WriteCache;
+use crate::api::class::Class;
 use crate::api::error::{Answer, ApiError, BadValue, Kind};
 use crate::api::name::VdiskName;
 use crate::api::read_cache::ReadCache;
@@ -27,7 +29,8 @@ pub enum Vdisk {
         weft vdisk create tank/vm --size 100GiB --resiliency mirror --copies 2 --fixed\n  \
         weft vdisk create tank/vm --size 4TiB --tier ssd,size=50GiB,resiliency=mirror,columns=2 \
         --tier hdd,resiliency=parity,columns=7\n  \
-        weft vdisk create tank/vm --size 4TiB --resiliency mirror-parity\n\n\
+        weft vdisk create tank/vm --size 4TiB --resiliency mirror-parity\n  \
+        weft vdisk create tank/db --size 100GiB --class log --unit 16KiB\n\n\
         Unless said: simple on 1 disk, mirror on 2, parity on 3 to 7, parity that survives 2 failures from 8 on.")]
     Create(VdiskCreate),
     /// List the virtual disks
@@ -72,6 +75,10 @@ pub enum Vdisk {
         is read again: check the file system on it before you trust it."
     )]
     Clear(VdiskClear),
+    /// Show which disks hold a virtual disk, piece by piece
+    #[command(after_help = "Examples:\n  weft vdisk map tank/media\n  \
+        weft vdisk map tank/media --offset 3GiB --length 1GiB --json")]
+    Map(VdiskMap),
     /// Remove a virtual disk with all it holds
     #[command(after_help = "Examples:\n  weft vdisk remove tank/media --dry-run\n  weft vdisk remove tank/media --yes")]
     Remove(VdiskRemove),
@@ -89,6 +96,7 @@ impl Vdisk {
             Vdisk::Set(typed) => doer.operate(typed.operation()),
             Vdisk::Change(operation) => doer.operate(operation),
             Vdisk::Clear(operation) => doer.operate(operation),
+            Vdisk::Map(operation) => doer.operate(operation),
             Vdisk::Remove(operation) => doer.operate(operation),
         }
     }
@@ -127,6 +135,16 @@ pub struct VdiskCreate {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub interleave: Option<Size>,
+    /// What it is written for [default: auto]
+    #[arg(long, value_parser = values::one_of::<Class>())]
+    #[serde(default)]
+    pub class: Option<Class>,
+    /// With class log, bytes of a unit: a multiple of 4KiB, and of the data columns, up to 64KiB [default: 64KiB on
+    /// disks that seek, 16KiB on others]
+    #[arg(long, value_name = "SIZE", value_parser = values::unit)]
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub unit: Option<Size>,
     /// Take room as it is written (the default)
     #[arg(long, conflicts_with = "fixed")]
     #[serde(skip)]
@@ -371,6 +389,8 @@ impl VdiskCreate {
             failures: None,
             columns: None,
             interleave: None,
+            class: None,
+            unit: None,
             thin: false,
             fixed: false,
             provisioning: Provisioning::Thin,
@@ -387,6 +407,12 @@ impl VdiskCreate {
 
     /// Validates all that can be validated without looking at the pool.
     pub fn validate(&self) -> Answer<()> {
+        self.class_asked()?;
+        if let Some(Size::Bytes(unit)) = self.unit {
+            let log = |plain| VdiskCreate { class: Some(Class::Log), ..plain };
+            validate::unit(unit)
+                .map_err(|bad| self.refused(&bad, |plain, size| VdiskCreate { unit: Some(size), ..log(plain) }))?;
+        }
         if !self.tier.is_empty() || self.resiliency == Some(ResiliencyKind::MirrorParity) {
             return self.apart()?.0.validate();
         }

@@ -73,6 +73,7 @@ impl Text for VdiskInfo {
             ("on disk", human(self.footprint)),
             ("write cache", in_words(self.write_cache.as_ref(), self.write_cache_auto)),
             ("fast tier", self.tier.as_ref().map_or("none".into(), |tier| tier.to_string())),
+            ("class", self.class.words(self.layout)),
             ("small writes", small_writes(self)),
             ("read cache", read_cache(self)),
             ("exports", exports),

@@ -230,7 +230,14 @@ fn random_writes_of(kind: &Kind, layout: Layout, without_one: bool) -> Option<(f
     }
     let random = random_writes::on_bench(
         &bench,
-        Load { fill, per_flush: WRITES.0, span: WRITES.1, fine_share: FINE_SHARE, cached_on: 0 },
+        Load {
+            fill,
+            len: ByteCount::kib(4),
+            per_flush: WRITES.0,
+            span: WRITES.1,
+            fine_share: FINE_SHARE,
+            cached_on: 0,
+        },
     );
     bench.world.halt();
     Some((random.lasting(), random.round().0.0 as f64 / 1e6))

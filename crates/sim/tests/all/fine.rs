@@ -73,6 +73,16 @@ fn a_share_of_its_own_holds_at_once_and_after_a_crash() {
 }
 
 #[test]
+fn a_map_says_where_each_block_lies() {
+    fine::share::a_map_says_where_each_block_lies();
+}
+
+#[test]
+fn units_that_are_written_whole_read_nothing() {
+    fine::share::units_that_are_written_whole_read_nothing();
+}
+
+#[test]
 fn small_writes_lie_on_the_disks_of_the_cache_until_it_is_to_lie_elsewhere() {
     fine::cache::small_writes_lie_on_the_disks_of_the_cache_until_it_is_to_lie_elsewhere();
 }

@@ -202,6 +202,7 @@ fn vdisk(pool: &info::PoolInfo, vdisk: &info::VdiskInfo) -> VdiskInfo {
             .iter()
             .map(|(layout, bytes)| OlderTable { layout: (*layout).into(), used: bytes.0 })
             .collect(),
+        class: vdisk.class.into(),
         provisioning: if vdisk.fixed { Provisioning::Fixed } else { Provisioning::Thin },
         sector: vdisk.sector as u16,
         used: vdisk.mapped.0,

@@ -33,11 +33,12 @@ use crate::api::name::VdiskName;
 use crate::api::pool::{CheckReport, PoolInfo};
 use crate::api::pool::{Media, PoolSettings, Usage};
 use crate::api::share::FineShare;
-use crate::api::vdisk::Operation;
+use crate::api::vdisk::{Operation, VdiskPiece};
 use crate::disk::BackendChoice;
 use crate::export::PayloadPool;
 use crate::ops::pool::PoolList;
 use crate::ops::vdisk::Explain;
+use crate::ops::vdisk_map::PIECES_MAX;
 use crate::ops::watch::EventList;
 use crate::runtime::{Handle, Local, Options, start};
 use border::Border;
@@ -437,6 +438,15 @@ impl HostEngine {
     pub fn tier_report(&self, vdisk: &VdiskName) -> Answer<Curve> {
         let name = vdisk.clone();
         self.ask_pool(&vdisk.pool, "tier report", move |open| async move { Ok(open.vdisk(&name)?.heat_curve().await?) })
+    }
+
+    /// Which disks hold the bytes of `range` of a virtual disk, from its start on, and as far as was looked at once.
+    pub fn vdisk_map(&self, vdisk: &VdiskName, range: Range<u64>) -> Answer<Vec<VdiskPiece>> {
+        let name = vdisk.clone();
+        self.ask_pool(&vdisk.pool, "vdisk map", move |open| async move {
+            let pieces = open.vdisk(&name)?.pieces_placed(range, PIECES_MAX).await?;
+            Ok(pieces.into_iter().map(|piece| vdisks::piece(&open, piece)).collect())
+        })
     }
 
     /// The plan of one request, line by line.

@@ -7,6 +7,7 @@ use crate::api::name::VdiskName;
 use crate::api::read_cache::ReadCache;
 use crate::api::share::FineShare;
 use crate::api::tier::TierChoice;
+use crate::api::vdisk::{Lies, VdiskPiece};
 use crate::daemon::backend::Run;
 use crate::ops::disk::DiskList;
 use crate::ops::job::JobList;
@@ -20,8 +21,9 @@ use weft_engine::pool::change::{ChangeAsk, ChangePlan};
 use weft_engine::pool::job::JobKind;
 use weft_engine::pool::read_cache::{ReadCacheAsk, ReadCachePlan};
 use weft_engine::pool::tier::TierAsk;
-use weft_engine::pool::{Amount, Growth, Pool, Refusal, VdiskPlan, Wanted};
+use weft_engine::pool::{Amount, Class, Growth, Pool, Refusal, VdiskPlan, Wanted};
 use weft_engine::units::ByteCount;
+use weft_engine::vdisk::placed::{self, Piece};
 
 /// A write-back cache that is asked for, and the disks that it is to lie on, one bit each; 0: nobody says.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +99,9 @@ pub async fn create(open: Rc<OpenPool>, wanted: Wanted, above: Above, run: Run) 
     let planned_reads = reads.map(|ask| open.pool.plan_read_cache(None, &ask)).transpose()?;
     if let Run::Real = run {
         open.pool.vdisk_create(&plan.spec).await?;
+        if wanted.class == Class::Stream {
+            open.pool.vdisk_set_fine_share(&plan.spec.name, Some(0)).await?;
+        }
         if ask.is_some() || choice == CacheChoice::Typed {
             open.pool.vdisk_set_cache(&plan.spec.name, ask.as_ref(), choice).await?;
         }
@@ -291,4 +296,23 @@ pub async fn clear(open: Rc<OpenPool>, name: VdiskName, run: Run) -> Answer<Vec<
         Run::Dry => vdisk.check_clearable().map(|()| vdisk.plan_clear())?,
         Run::Real => vdisk.clear()?,
     })
+}
+
+/// A piece of a virtual disk, with the names of its disks.
+pub fn piece(open: &OpenPool, piece: Piece) -> VdiskPiece {
+    let Piece { range, lies, disks, absent } = piece;
+    VdiskPiece {
+        offset: range.start,
+        length: range.end - range.start,
+        lies: match lies {
+            placed::Lies::Nowhere => Lies::Nowhere,
+            placed::Lies::Memory => Lies::Memory,
+            placed::Lies::Stripes => Lies::Stripes,
+            placed::Lies::Older => Lies::Older,
+            placed::Lies::Fast => Lies::Fast,
+            placed::Lies::Packed => Lies::Packed,
+        },
+        disks: disks.into_iter().map(|no| open.disk_name(no)).collect(),
+        absent,
+    }
 }

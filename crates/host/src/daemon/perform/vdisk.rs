@@ -4,6 +4,7 @@ use super::Seen;
 use super::export::ending;
 use super::tier::{disks_of, tier_ask, tier_words};
 use crate::api::cache::{CacheInfo, WriteCache, in_words};
+use crate::api::class::Class;
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::name::VdiskName;
 use crate::api::pool::{Health, PoolInfo};
@@ -11,7 +12,7 @@ use crate::api::read_cache::{self, ReadCache, ReadCacheInfo};
 use crate::api::size::{Size, typed};
 use crate::api::tier::TierMedia;
 use crate::api::validate;
-use crate::api::vdisk::{Explanation, Layout, Provisioning, Resiliency, VdiskInfo};
+use crate::api::vdisk::{Explanation, Layout, Provisioning, Resiliency, VdiskInfo, VdiskMapped, VdiskPiece};
 use crate::api::watch::{Change, Outcome};
 use crate::daemon::Daemon;
 use crate::daemon::engine::vdisks::{Above, CacheWanted, Planned};
@@ -22,6 +23,7 @@ use crate::ops::pool::PoolShow;
 use crate::ops::vdisk::{
     Explain, VdiskClear, VdiskCreate, VdiskList, VdiskRemove, VdiskRename, VdiskResize, VdiskShow,
 };
+use crate::ops::vdisk_map::{PIECES_MAX, VdiskMap};
 use crate::ops::vdisk_set::VdiskSet;
 use crate::ops::watch::StatusShow;
 use crate::ops::{Perform, Run};
@@ -29,6 +31,7 @@ use weft_engine::error::{Error, ErrorKind};
 use weft_engine::format::record::{CacheChoice, CacheRecord};
 use weft_engine::geometry;
 use weft_engine::limits;
+use weft_engine::pool;
 use weft_engine::pool::read_cache::{ReadCacheAsk, ReadCachePlan};
 use weft_engine::pool::{Amount, Growth, Protection, Refusal, VdiskPlan, VdiskSpec, Wanted};
 use weft_engine::units::ByteCount;
@@ -114,6 +117,28 @@ impl Perform<Explain> for Daemon {
     }
 }
 
+impl Perform<VdiskMap> for Daemon {
+    fn perform(&self, map: &VdiskMap) -> Answer<VdiskMapped> {
+        let vdisk = self.vdisk(&map.vdisk)?;
+        let range = map.within(vdisk.size)?;
+        let (mut pieces, mut at) = (Vec::<VdiskPiece>::new(), range.start);
+        while at < range.end && pieces.len() < PIECES_MAX {
+            let found = self.parts.engine.vdisk_map(&map.vdisk, at..range.end)?;
+            if found.is_empty() {
+                break;
+            }
+            for piece in found {
+                at = piece.offset + piece.length;
+                match pieces.last_mut().filter(|last| last.goes_on_as(&piece)) {
+                    Some(last) => last.length += piece.length,
+                    None => pieces.push(piece),
+                }
+            }
+        }
+        Ok(VdiskMapped { vdisk: map.vdisk.clone(), pieces, next: (at < range.end).then_some(at) })
+    }
+}
+
 impl Daemon {
     /// One virtual disk of an open pool.
     pub(in crate::daemon) fn vdisk(&self, name: &VdiskName) -> Answer<VdiskInfo> {
@@ -139,7 +164,8 @@ impl Daemon {
             tier.disks = if tier.disks == below { wanted.spec.disks } else { tier.disks };
         }
         let disks = disks_named(pool, &request.write_cache_disks)?;
-        let cache = CacheWanted { cache: request.write_cache.unwrap_or_default(), disks };
+        let unasked = if wanted.class == pool::Class::Stream { WriteCache::Off } else { WriteCache::Auto };
+        let cache = CacheWanted { cache: request.write_cache.unwrap_or(unasked), disks };
         let reads = request.read_cache.filter(|reads| reads.0 > ByteCount::ZERO);
         let disks = disks_named(pool, &request.read_cache_disks)?;
         let reads = reads.map(|reads| ReadCacheAsk { size: reads.0, disks });
@@ -150,6 +176,7 @@ impl Daemon {
         let Planned { plan, cache: planned, tier, reads } =
             planned.map_err(|refusal| cannot_create(request, refusal))?;
         let VdiskPlan { spec, layout, room } = plan;
+        let class = request.class.map(|_| Class::from(pool::Class::of(layout, wanted.class != pool::Class::Stream)));
         let (size, layout) = (spec.size, Layout::from(layout));
         let survives = match layout.resiliency.failures() {
             0 => "survives no disk failure".into(),
@@ -161,6 +188,10 @@ impl Daemon {
             .line(format!("size {size}, {}, sectors of {} bytes", request.provisioning, spec.sector))
             .line(layout.to_string())
             .line(format!("{survives}; {efficiency:.0} % of the raw space is data"));
+        let change = match class {
+            Some(class) => change.line(format!("class {}", class.words(layout))),
+            None => change,
+        };
         let change = match planned {
             Some(planned) => change.line(format!("write cache {}", cache_words(pool, Some(planned), cache.choice()))),
             None => change,
@@ -382,6 +413,7 @@ fn wanted(request: &VdiskCreate, pool: &PoolInfo) -> Answer<Wanted> {
     Ok(Wanted {
         size: amount(request.size),
         protection: given.map_or(Protection::Chosen(request.failures), Protection::Given),
+        class: request.class_asked()?,
         spec: VdiskSpec {
             name: request.name.vdisk.clone(),
             size: ByteCount::ZERO,
@@ -452,7 +484,9 @@ fn cannot_create(request: &VdiskCreate, refusal: Refusal) -> ApiError {
         Refusal::NoRoom { size: None, .. } => PoolShow::of(pool).line(),
         Refusal::NoRoom { room: ByteCount::ZERO, .. } => VdiskCreate { thin: true, ..create(request.size) }.line(),
         Refusal::NoRoom { .. } => VdiskCreate { provisioning: Provisioning::Fixed, ..create(Size::Max) }.line(),
-        Refusal::Pool(error) if error.kind == ErrorKind::InvalidInput => create(request.size).line(),
+        Refusal::Pool(error) if error.kind == ErrorKind::InvalidInput => {
+            VdiskCreate { class: request.class, ..create(request.size) }.line()
+        }
         _ => StatusShow::of(pool).line(),
     };
     ApiError::from(Error::from(refusal)).hint(hint)
