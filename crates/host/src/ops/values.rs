@@ -59,6 +59,10 @@ pub(crate) fn fixed_size(text: &str) -> Read<Size> {
     size::bytes(text).map(Size::Bytes)
 }
 
+pub(crate) fn byte_count(text: &str) -> Read<u64> {
+    size::bytes(text).map(|bytes| bytes.0)
+}
+
 pub(crate) fn write_cache(text: &str) -> Read<WriteCache> {
     text.parse()
 }

@@ -5,7 +5,6 @@ use crate::api::cache::WriteCache;
 use crate::api::class::Class;
 use crate::api::error::Answer;
 use crate::api::size::Size;
-use crate::api::vdisk::ResiliencyKind;
 use weft_engine::pool;
 
 impl VdiskCreate {
@@ -31,9 +30,6 @@ impl VdiskCreate {
                 let message = "class log takes --unit, which the columns divide, in place of --interleave";
                 Err(self.wrong(message, instead(Class::Log)))
             }
-            Class::Log if !self.tier.is_empty() || self.resiliency == Some(ResiliencyKind::MirrorParity) => {
-                Err(self.wrong("class log has no fast tier: its stripes are short", instead(Class::Log)))
-            }
             Class::Log => Ok(pool::Class::Log { unit }),
         }
     }
@@ -51,12 +47,13 @@ mod tests {
         let log = |unit| VdiskCreate { class: Some(Class::Log), unit, ..plain.clone() };
         assert_eq!(log(kib(8)).class_asked().unwrap(), pool::Class::Log { unit: Some(ByteCount::kib(8)) });
         assert_eq!(plain.class_asked().unwrap(), pool::Class::Auto);
+        let tiers = ["ssd,size=1GiB", "hdd,interleave=64KiB"].map(|tier| tier.parse().unwrap()).to_vec();
         let contradictions = [
             VdiskCreate { unit: kib(16), ..plain.clone() },
             VdiskCreate { unit: kib(16), class: Some(Class::Stream), ..plain.clone() },
             VdiskCreate { write_cache: Some(WriteCache::Auto), class: Some(Class::Stream), ..plain.clone() },
             VdiskCreate { interleave: kib(16), ..log(kib(16)) },
-            VdiskCreate { resiliency: Some(ResiliencyKind::MirrorParity), ..log(None) },
+            VdiskCreate { tier: tiers, ..log(kib(16)) },
         ];
         for create in contradictions {
             let error = create.validate().unwrap_err();

@@ -27,11 +27,11 @@ pub struct VdiskMap {
     #[serde(skip)]
     pub vdisk: VdiskName,
     /// Where to begin, in bytes.
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = values::range, help = "Where to begin")]
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = values::byte_count, help = "Where to begin")]
     #[serde(default)]
     pub offset: u64,
     /// How far to look, in bytes; to its end unless said.
-    #[arg(long, value_name = "SIZE", value_parser = values::range, help = "How far to look [default: to its end]")]
+    #[arg(long, value_name = "SIZE", value_parser = values::byte_count, help = "How far to look [default: to its end]")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<u64>,
 }

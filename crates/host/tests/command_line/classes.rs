@@ -32,6 +32,9 @@ weft vdisk show tank/films
 weft vdisk set tank/films fine-share=auto
 weft vdisk create tank/other --size 256MiB --class auto
     says class auto
+weft vdisk create tank/both --size 256MiB --class log --unit 16KiB --tier any,size=16MiB --tier any,resiliency=parity
+    says class log: a stripe is one unit of 16KiB
+    says fast tier 16 MiB on
 weft vdisk create tank/more --size 256MiB --unit 16KiB
     exit 2
     try weft vdisk create tank/more --size 256MiB --class log --unit 16KiB
