@@ -11,8 +11,9 @@ impl VdiskCreate {
     /// What is asked for, where it agrees with all else.
     pub fn class_asked(&self) -> Answer<pool::Class> {
         let unit = match self.unit {
+            None => None,
             Some(Size::Bytes(bytes)) => Some(bytes),
-            _ => None,
+            Some(size) => return Err(self.wrong(&format!("{size} is no unit"), self.plain())),
         };
         let instead = |class| VdiskCreate { class: Some(class), ..self.plain() };
         match self.class.unwrap_or_default() {
