@@ -1,6 +1,7 @@
 """SIGKILL of the daemon under a mounted file system, many times in a row: the journal replays, fsck is clean, and every
 file that was fsynced before the kill is intact. The same for the transactions of SQLite, and with a disk that goes."""
 
+import errno
 import os
 import random
 import signal
@@ -10,7 +11,7 @@ import sys
 import threading
 import time
 
-from files import KIB, Content
+from files import KIB, MIB, Content
 from host import NEEDS, Host
 from machine import PATIENCE
 from report import Case
@@ -111,7 +112,7 @@ class Keeper:
         try:
             while not self.stop:
                 name = self.content.name(self.rng, f"k{self.promised}", self.rng.choice([100, 5 * KIB, 70 * KIB, 900 * KIB]))
-                self.content.write(self.host.mnt, name, durable=True)
+                self.write(name)
                 self.names.add(name)
                 self.promised += 1
                 if len(self.names) > 60:
@@ -120,6 +121,17 @@ class Keeper:
                     os.remove(self.host.inside(old))
         except OSError as error:
             self.failed = error
+
+    def write(self, name):
+        """Makes a file durable. A file system that gives nothing back before it commits (btrfs) may say that there is
+        no room where there is: it is made to commit then, and asked again."""
+        try:
+            self.content.write(self.host.mnt, name, durable=True)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or self.host.json("pool", "show", "p")["free"] < 512 * MIB:
+                raise
+            subprocess.run(["sync", "-f", self.host.mnt], check=True)
+            self.content.write(self.host.mnt, name, durable=True)
 
     def wait_for(self, promised, stress):
         """Until it has promised that many, and the others have begun."""

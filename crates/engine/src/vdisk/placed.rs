@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Stripes that are looked at before others have a turn.
-const AT_ONCE: u64 = 1 << 14;
+const AT_ONCE: u64 = 1 << 12;
 /// Those of them whose places are in memory together.
 const TOGETHER: u64 = 504;
 

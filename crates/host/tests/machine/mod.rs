@@ -296,10 +296,16 @@ impl Machine {
         }
     }
 
-    /// Starts a job that leaves something to do, and pauses it; one may have ended before it is paused. Its name.
+    /// Starts a job that leaves something to do whenever it ends, and pauses it. Its name.
     pub fn paused(&self, start: &[&str]) -> String {
+        self.paused_of(&[start])
+    }
+
+    /// Starts jobs by turns, each of which leaves the next one something to do, until one is paused before it ends. Its
+    /// name.
+    pub fn paused_of(&self, starts: &[&[&str]]) -> String {
         let begun = Instant::now();
-        loop {
+        for start in starts.iter().cycle() {
             let job = self.json(start)["job"].as_str().unwrap().to_string();
             self.weft(&["job", "pause", &job]);
             if self.json(&["job", "show", &job])["state"] == "paused" {
@@ -307,6 +313,7 @@ impl Machine {
             }
             assert!(begun.elapsed() < TIMEOUT, "{start:?} always ends before it is paused");
         }
+        unreachable!("there is something to start")
     }
 
     /// Writes the first bytes of a virtual disk, as an NBD client does, and flushes them.
