@@ -11,6 +11,7 @@ use std::rc::Rc;
 use weft_engine::format::Id;
 use weft_engine::format::record::{Media, Usage};
 use weft_engine::geometry::{Layout, Resiliency};
+use weft_engine::io::Disk;
 use weft_engine::pool::NewDisk;
 use weft_engine::pool::read_cache::ReadCacheAsk;
 use weft_engine::store::{Tuning, join};
@@ -27,6 +28,8 @@ const DEPTH: u64 = 8;
 const ZIPF: f64 = 0.99;
 /// For so long the cache is filled before anything is measured.
 const WARM_UP: Nanos = Nanos::secs(300);
+/// In so many parts.
+const PARTS: u64 = 100;
 /// For so long it is measured.
 const SPAN: Nanos = Nanos::secs(30);
 
@@ -77,11 +80,15 @@ pub fn run(load: Load) -> Reads {
     let (slab, tuning) = (crate::streams::slab(), Tuning::default());
     let bench = Bench::of(&Shape { class: CLASS, disks: layout.slots(), layout, size, slab, log: LOG, tuning });
     bench.pass(fill, 1.0, 1);
-    if load.cache > ByteCount::ZERO {
-        add_cache(&bench, load.cache);
-    }
+    let cache = (load.cache > ByteCount::ZERO).then(|| add_cache(&bench, load.cache));
     let wanted = Rc::new(Zipf::new(filled.0 / load.len.0));
-    read_for(&bench, load, &wanted, WARM_UP, 5);
+    for part in 0..PARTS {
+        read_for(&bench, load, &wanted, Nanos(WARM_UP.0 / PARTS), 100 + part);
+        // A cache needs no flush, but a simulated disk keeps all that was written since the last one.
+        if let Some(disk) = cache.clone() {
+            crate::streams::block_on(&bench.world, async move { disk.flush().await.expect("flushes work") });
+        }
+    }
     let counters = || {
         let (counters, store) = (&bench.vdisk.counters, bench.pool.store());
         let filled = store.shelf_info(bench.vdisk.id()).map_or(0, |shelf| shelf.counters.filled);
@@ -127,16 +134,17 @@ fn read_for(bench: &Bench, load: Load, wanted: &Rc<Zipf>, span: Nanos, seed: u64
 }
 
 /// Adds a SATA solid-state disk, and a read cache on it.
-fn add_cache(bench: &Bench, size: ByteCount) {
+fn add_cache(bench: &Bench, size: ByteCount) -> Rc<SimDisk> {
     let (pool, world) = (bench.pool.clone(), bench.world.clone());
     crate::streams::block_on(&bench.world, async move {
         let class = SsdClass::SATA_SSD;
         let disk = Rc::new(SimDisk::new(&world, class.shape(ByteCount::gib(16)), Box::new(Ssd::new(class))));
-        let new = NewDisk { disk, id: Id([0x50; 16]), name: "s0".into(), media: Media::Ssd };
+        let new = NewDisk { disk: disk.clone(), id: Id([0x50; 16]), name: "s0".into(), media: Media::Ssd };
         pool.disk_add(new, Usage::ManualSelect).await.expect("it joins");
         let ask = ReadCacheAsk { size, disks: 0 };
         pool.vdisk_set_read_cache("vdisk", Some(&ask)).await.expect("there is room");
-    });
+        disk
+    })
 }
 
 /// Places of which each is wanted less than the one before, scattered.
