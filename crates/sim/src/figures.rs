@@ -1,7 +1,7 @@
 //! `weft-sim streams`, `weft-sim flushes`, `weft-sim rebuild`, `weft-sim capacity`: figures in virtual time, for
 //! people.
 
-use crate::random_writes::{Load, on_mirror_in_place, on_raid5_in_place, on_weft};
+use crate::random_writes::{Load, SERVED_SHARE, on_mirror_in_place, on_raid5_in_place, on_weft};
 use crate::streams::{self, Case};
 use crate::{cached_reads, capacity, flushes, mixed, random_writes, rebuild, refill, stream_reads};
 use std::process::ExitCode;
@@ -11,9 +11,6 @@ use weft_engine::units::{ByteCount, Nanos};
 /// Bytes that each disk gives to a pass of sequential reads: they are kept in memory, four times. What is read ahead of
 /// the end of a pass, for nobody, counts against it: some hundredths of such a short one.
 const READ_PER_DISK: ByteCount = ByteCount::mib(128);
-
-/// How much of a virtual disk `weft serve` lets lie in packed stripes, in thousandths.
-const SERVED_SHARE: u64 = 100;
 
 /// What virtual disks of class log are written in.
 const UNIT: ByteCount = ByteCount::kib(16);

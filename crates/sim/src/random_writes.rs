@@ -17,6 +17,9 @@ use weft_engine::store::{Tuning, join};
 use weft_engine::units::{ByteCount, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
+/// How much of a virtual disk `weft serve` lets lie in packed stripes, in thousandths.
+pub const SERVED_SHARE: u64 = 100;
+
 /// The size of a cache, and of each of its disks.
 const CACHE: ByteCount = ByteCount::gib(1);
 const CACHE_DISK: ByteCount = ByteCount::gib(16);
@@ -174,7 +177,7 @@ pub fn packed_stripes_are_left_by_all_of_their_units() {
     let layout = Layout::new(Resiliency::Parity { parity: 1 }, 5, ByteCount::kib(64)).expect("this layout is valid");
     let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::mib(256), flush_stripes: None };
     let len = ByteCount::kib(4);
-    let load = Load { fill, len, per_flush: 1024, span: Nanos::secs(30), fine_share: 100, cached_on: 0 };
+    let load = Load { fill, len, per_flush: 1024, span: Nanos::secs(30), fine_share: SERVED_SHARE, cached_on: 0 };
     let size = fill.per_disk * layout.data_columns() as u64 + ByteCount::mib(1);
     let (slab, log) = (crate::streams::slab(), ByteCount::mib(32));
     let tuning = Tuning { fine_share: load.fine_share, buffer_memory: 64 << 20, ..Tuning::default() };

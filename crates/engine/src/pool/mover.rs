@@ -30,6 +30,7 @@ pub(super) struct Lull {
 }
 
 impl Lull {
+    /// Begins one now.
     pub fn begin(store: &Store) -> Lull {
         Lull { asked: store.traffic.requests.get(), since: store.world.now() }
     }

@@ -13,7 +13,7 @@ use weft_engine::store::{Tuning, join};
 use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::disk::SimDisk;
-use weft_sim::random_writes::{self, Load};
+use weft_sim::random_writes::{self, Load, SERVED_SHARE};
 use weft_sim::rebuild;
 use weft_sim::rng::Rng;
 use weft_sim::streams::{Bench, Case, LOG, Shape};
@@ -29,8 +29,6 @@ const DEPTH: u64 = 16;
 const READS: (u64, u64) = (8, 400);
 /// Random writes between two flushes, and for how long they go on.
 const WRITES: (u64, Nanos) = (32, Nanos::secs(25));
-/// How much of the virtual disk may lie in packed stripes, in thousandths: what `weft serve` allows.
-const FINE_SHARE: u64 = 100;
 
 /// How long random writes go on before a rebuild beside them begins: until the log is full.
 const WARM_UP: Nanos = Nanos::secs(10);
@@ -154,7 +152,7 @@ fn bench_of(kind: &Kind, layout: Layout, more: usize, tuning: Tuning) -> (Bench,
 fn while_rebuilding(kind: &Kind, layout: Layout, way: Way) -> f64 {
     // Metadata finds a third disk, too.
     let more = 4_usize.saturating_sub(layout.slots()).max(1);
-    let fine_share = if way == Way::WriteAnywhere { FINE_SHARE } else { 0 };
+    let fine_share = if way == Way::WriteAnywhere { SERVED_SHARE } else { 0 };
     let (bench, case) = bench_of(kind, layout, more, Tuning { auto_jobs: false, fine_share, ..Tuning::default() });
     bench.pass(case, 1.0, 1);
     let victim = rebuild::a_disk_with_data(&bench);
@@ -223,7 +221,7 @@ fn random_writes_of(kind: &Kind, layout: Layout, without_one: bool) -> Option<(f
     if !kind.shape().rotational {
         return None;
     }
-    let (bench, fill) = bench_of(kind, layout, 0, Tuning { fine_share: FINE_SHARE, ..Tuning::default() });
+    let (bench, fill) = bench_of(kind, layout, 0, Tuning { fine_share: SERVED_SHARE, ..Tuning::default() });
     bench.pass(fill, 1.0, 1);
     if without_one {
         bench.disks[0].vanish();
@@ -235,7 +233,7 @@ fn random_writes_of(kind: &Kind, layout: Layout, without_one: bool) -> Option<(f
             len: ByteCount::kib(4),
             per_flush: WRITES.0,
             span: WRITES.1,
-            fine_share: FINE_SHARE,
+            fine_share: SERVED_SHARE,
             cached_on: 0,
         },
     );

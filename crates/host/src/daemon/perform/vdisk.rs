@@ -188,26 +188,14 @@ impl Daemon {
             .line(format!("size {size}, {}, sectors of {} bytes", request.provisioning, spec.sector))
             .line(layout.to_string())
             .line(format!("{survives}; {efficiency:.0} % of the raw space is data"));
-        let change = match class {
-            Some(class) => change.line(format!("class {}", class.words(layout))),
-            None => change,
-        };
-        let change = match planned {
-            Some(planned) => change.line(format!("write cache {}", cache_words(pool, Some(planned), cache.choice()))),
-            None => change,
-        };
-        let change = match tier {
-            Some(tier) => change.line(format!("fast tier {}", tier_words(pool, Some(&tier)))),
-            None => change,
-        };
-        let change = match reads {
-            Some(reads) => change.line(format!("read cache {}", read_cache_info(pool, reads))),
-            None => change,
-        };
-        Ok(match size > room {
-            true => change.line(beyond(&request.name, room)),
-            false => change,
-        })
+        let more = [
+            class.map(|class| format!("class {}", class.words(layout))),
+            planned.map(|planned| format!("write cache {}", cache_words(pool, Some(planned), cache.choice()))),
+            tier.map(|tier| format!("fast tier {}", tier_words(pool, Some(&tier)))),
+            reads.map(|reads| format!("read cache {}", read_cache_info(pool, reads))),
+            (size > room).then(|| beyond(&request.name, room)),
+        ];
+        Ok(more.into_iter().flatten().fold(change, Change::line))
     }
 
     fn resize_vdisk(&self, seen: &Seen, request: &VdiskResize) -> Answer<Change> {
