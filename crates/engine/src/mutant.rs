@@ -268,10 +268,16 @@ pub enum Mutant {
     ShelfSlabsFreedEarly = 146,
     /// A disk of a read cache that does not answer is waited for.
     ShelfWaits = 147,
+    /// What lies packed and cannot be read is read from the table below.
+    LostFallsThrough = 148,
+    /// A write-back cache that is to survive what lies below it makes do with fewer disks.
+    CacheLosesUnasked = 149,
+    /// Commits flush the disk that follows the log.
+    FollowerWaitedFor = 150,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 131] = [
+pub const ALL: [Mutant; 134] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -403,6 +409,9 @@ pub const ALL: [Mutant; 131] = [
     Mutant::ReadCacheBitUnannounced,
     Mutant::ShelfSlabsFreedEarly,
     Mutant::ShelfWaits,
+    Mutant::LostFallsThrough,
+    Mutant::CacheLosesUnasked,
+    Mutant::FollowerWaitedFor,
 ];
 
 /// The mutant of this name.

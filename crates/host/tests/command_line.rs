@@ -1,5 +1,7 @@
 //! The command line, the socket and the daemon together, on the real engine and small files.
 
+#[path = "command_line/at_risk.rs"]
+mod at_risk;
 #[path = "command_line/classes.rs"]
 mod classes;
 #[path = "command_line/dumped.rs"]

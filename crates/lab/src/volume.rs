@@ -5,16 +5,20 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use weft_engine::format::Id;
-use weft_engine::format::record::Media;
+use weft_engine::format::record::{CacheChoice, Media, Usage};
 use weft_engine::geometry::Layout;
 use weft_engine::io::Disk;
 use weft_engine::limits::SLAB_DEFAULT;
+use weft_engine::pool::cache::CacheAsk;
 use weft_engine::pool::create::create;
+use weft_engine::pool::tier::TierAsk;
 use weft_engine::pool::{NewDisk, OpenOptions, Pool, PoolOptions, VdiskSpec};
+use weft_engine::store::Tuning;
 use weft_engine::units::{ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
 use weft_sim::disk::{DiskImage, SimDisk};
+use weft_sim::random_writes::SERVED_SHARE;
 use weft_sim::streams::LOG;
 use weft_sim::world::{Scheduling, SimWorld};
 
@@ -42,12 +46,22 @@ pub trait Volume {
     fn moved(&self) -> (u64, u64);
 }
 
+/// What solid-state disks are good for that join a pool of hard disks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flash {
+    /// They carry the log, and nothing else.
+    Journals,
+    /// A write-back cache of so many bytes lies on them, and the log.
+    Cache(u64),
+    /// A fast tier of so many bytes lies on them, and the log.
+    Tier(u64),
+}
+
 /// A thin virtual disk of weft.
 pub struct OnWeft {
     world: SimWorld,
     disks: Vec<SimDisk>,
-    /// Keeps the pool open.
-    _pool: Rc<Pool>,
+    pool: Rc<Pool>,
     vdisk: Rc<Vdisk>,
     data: Rc<Vec<u8>>,
 }
@@ -56,15 +70,7 @@ impl OnWeft {
     /// A new pool of these disks, and a virtual disk with such sectors in it.
     pub fn new(kinds: &[Kind], layout: Layout, size: u64, sector: u32) -> OnWeft {
         let world = SimWorld::new(1, Scheduling::Fifo);
-        let disk = |kind: &Kind| SimDisk::new(&world, kind.shape(), kind.timing());
-        let disks: Vec<SimDisk> = kinds.iter().map(disk).collect();
-        let new = disks.iter().zip(kinds).enumerate().map(|(no, (disk, kind))| NewDisk {
-            disk: Rc::new(disk.clone()),
-            id: Id([no as u8 + 1; 16]),
-            name: format!("d{no}"),
-            media: if kind.shape().rotational { Media::Hdd } else { Media::Ssd },
-        });
-        let new: Vec<NewDisk> = new.collect();
+        let (disks, new): (Vec<SimDisk>, Vec<NewDisk>) = blank(&world, kinds, 0).unzip();
         let members: Vec<Rc<dyn Disk>> = new.iter().map(|new| new.disk.clone()).collect();
         let host: Rc<dyn World> = Rc::new(world.clone());
         let spec = VdiskSpec {
@@ -81,14 +87,60 @@ impl OnWeft {
             let id = Id([0xEE; 16]);
             let options = PoolOptions { id, name: "pool".into(), slab: SLAB_DEFAULT, log_len: Some(LOG) };
             create(new, &options).await.expect("a pool can be made");
-            let pool = Pool::open(host, members, OpenOptions::default()).await.expect("the pool opens");
+            // What the daemon does unless it is told otherwise.
+            let tuning = Tuning { fine_share: SERVED_SHARE, ..Tuning::default() };
+            let options = OpenOptions { tuning, ..OpenOptions::default() };
+            let pool = Pool::open(host, members, options).await.expect("the pool opens");
             let vdisk = pool.vdisk_create(&spec).await.expect("there is room");
             (pool, vdisk)
         });
         let (pool, vdisk) = made.expect("making a pool ends");
         let data = Rc::new(WORD.to_le_bytes().repeat(REQUEST_MAX as usize / 8));
-        OnWeft { world, disks, _pool: pool, vdisk, data }
+        OnWeft { world, disks, pool, vdisk, data }
     }
+
+    /// Has these disks join, and be used so.
+    pub fn behind(mut self, kinds: &[Kind], flash: Flash) -> OnWeft {
+        let (disks, new): (Vec<SimDisk>, Vec<NewDisk>) = blank(&self.world, kinds, self.disks.len()).unzip();
+        self.disks.extend(disks);
+        let pool = self.pool.clone();
+        let joins = async move {
+            let usage = if flash == Flash::Journals { Usage::Journal } else { Usage::ManualSelect };
+            let mut disks = 0;
+            for disk in new {
+                disks |= 1 << pool.disk_add(disk, usage).await.expect("it joins");
+            }
+            match flash {
+                Flash::Journals => Ok(()),
+                Flash::Cache(size) => {
+                    let ask = CacheAsk { size: ByteCount(size), disks, may_lose: false };
+                    pool.vdisk_set_cache("vdisk", Some(&ask), CacheChoice::Typed).await
+                }
+                Flash::Tier(size) => {
+                    let ask = TierAsk { size: ByteCount(size), disks, resiliency: None, columns: None };
+                    pool.vdisk_set_tier("vdisk", Some(&ask)).await
+                }
+            }
+        };
+        let set = self.world.block_on(joins).expect("disks join");
+        set.expect("there is room");
+        self
+    }
+}
+
+/// New disks of these kinds, numbered from `first` on.
+fn blank(world: &SimWorld, kinds: &[Kind], first: usize) -> impl Iterator<Item = (SimDisk, NewDisk)> {
+    kinds.iter().enumerate().map(move |(nth, kind)| {
+        let disk = SimDisk::new(world, kind.shape(), kind.timing());
+        let no = first + nth;
+        let new = NewDisk {
+            disk: Rc::new(disk.clone()),
+            id: Id([no as u8 + 1; 16]),
+            name: format!("d{no}"),
+            media: if kind.shape().rotational { Media::Hdd } else { Media::Ssd },
+        };
+        (disk, new)
+    })
 }
 
 impl Volume for OnWeft {

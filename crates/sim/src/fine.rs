@@ -8,6 +8,7 @@ pub mod change;
 pub mod change_crash;
 pub mod journal;
 pub mod order;
+pub mod risk;
 pub mod share;
 pub mod shelf;
 pub mod tier;

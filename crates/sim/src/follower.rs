@@ -89,6 +89,23 @@ pub fn a_layout_that_survives_two_failures_has_three_copies_of_the_log() {
     rig.close().unwrap();
 }
 
+/// A flush waits for no hard disk: what was copied to the one that follows is flushed when that is to count.
+pub fn no_commit_flushes_the_disk_that_follows() {
+    let (mut rig, mut rng) = pool(5);
+    let flushes = |rig: &Rig| (0..FAST[0]).map(|no| rig.disks[no].stats().flushes).sum::<u64>();
+    (0..8).for_each(|no| assert!(land(&rig, no, 1)));
+    rest(&rig, Nanos::secs(3));
+    let (store, before) = (rig.pool().store().clone(), flushes(&rig));
+    assert_eq!(store.follower.reached().unwrap().1, store.log.live().1, "it has all of it");
+    (0..8).for_each(|no| assert!(land(&rig, no, 2)));
+    assert_eq!(flushes(&rig), before, "nothing but the log was written");
+    drop(store);
+    rig.power_cut(&mut rng);
+    rig.open(&mut rng).unwrap();
+    assert_eq!(first_bytes(&rig, 8), [2; 8]);
+    rig.close().unwrap();
+}
+
 /// Both vanish at any moment of a write: nothing that was acknowledged is lost, with a power cut afterwards; the pool
 /// goes on by itself.
 pub fn both_vanish_in_the_midst_of_writes() {

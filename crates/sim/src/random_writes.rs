@@ -151,7 +151,7 @@ fn add_cache(bench: &Bench, count: usize) {
             let new = NewDisk { disk: Rc::new(disk), id, name, media: Media::Ssd };
             disks |= 1 << pool.disk_add(new, Usage::ManualSelect).await.expect("it joins");
         }
-        let ask = CacheAsk { size: CACHE, disks };
+        let ask = CacheAsk { size: CACHE, disks, may_lose: false };
         pool.vdisk_set_cache("vdisk", Some(&ask), CacheChoice::Typed).await.expect("there is room");
     });
 }

@@ -44,10 +44,11 @@ use weft_engine::units::{BLOCK, ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
-use weft_sim::fine::{self, change, order, shelf, tier};
+use weft_sim::fine::{self, change, order, risk, shelf, tier};
 use weft_sim::flushes::a_flush_of_many_stripes_is_not_held_for_flushes;
 use weft_sim::follower::{
     a_layout_that_survives_two_failures_has_three_copies_of_the_log, both_vanish_in_the_midst_of_writes,
+    no_commit_flushes_the_disk_that_follows,
 };
 use weft_sim::growth::first_disks_of_pools_that_grew_go;
 use weft_sim::mixed::a_writer_beside_readers_that_never_rest;
@@ -356,6 +357,9 @@ fn catcher_of_shelves(mutant: Mutant) -> Catcher {
         Mutant::ShelfSlabsFree | Mutant::ShelfSlabsFreedEarly | Mutant::ReadCacheBitUnannounced => {
             Catcher::Story(shelf::the_slabs_of_a_cache_are_its_own_until_the_last_write_there_has_ended)
         }
+        Mutant::LostFallsThrough => Catcher::Story(risk::what_rested_on_a_lost_disk_is_an_error_until_it_is_back),
+        Mutant::FollowerWaitedFor => Catcher::Story(no_commit_flushes_the_disk_that_follows),
+        Mutant::CacheLosesUnasked => Catcher::Story(risk::a_cache_may_survive_less_where_that_is_said),
         other => panic!("nothing is known to catch {other:?}"),
     }
 }

@@ -129,12 +129,14 @@ fn done_in_words(record: &Record<'_>) -> (&'static str, String) {
         Record::Settings(settings) => (
             "SETTINGS",
             format!(
-                "repair after {} s, scrub every {} s, last at {} s, {} % for clients, full at {:?} %",
+                "repair after {} s, scrub every {} s, last at {} s, {} % for clients, full at {:?} %, tiers at {:?} \
+                 minutes of each day",
                 settings.repair_after,
                 settings.scrub_every,
                 settings.scrubbed,
                 settings.foreground_share,
-                settings.full
+                settings.full,
+                settings.tiers_at
             ),
         ),
         Record::Job(job) => (

@@ -63,7 +63,7 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
         layout!(LandedBody { offset vdisk len }),
         layout!(PackBody { stripe retires table runs }),
         layout!(PackRunBody { unit index count }),
-        layout!(SettingsBody { repair_after scrub_every scrubbed foreground_share full pad_0 }),
+        layout!(SettingsBody { repair_after scrub_every scrubbed foreground_share full tiers_at pad_0 }),
         layout!(TreeBody { root changes space }),
         layout!(PageChangeBody { segment first count taken }),
         layout!(EventBody { no at_ms warning told len }),

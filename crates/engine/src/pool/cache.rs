@@ -37,6 +37,9 @@ pub struct CacheAsk {
     /// The disks that it may lie on, one bit each; 0: those that it lies on already, or every solid-state disk that
     /// takes data.
     pub disks: u64,
+    /// Whether it may survive less than what lies below it: where there are too few disks for that, it has as many
+    /// copies as there are disks, and what rests in it is lost with them.
+    pub may_lose: bool,
 }
 
 /// A write-back cache that the pool chooses anew.
@@ -77,10 +80,10 @@ pub struct CacheRange {
 impl Pool {
     /// What caches there may be above stripes of `below`, on `disks` (bits; 0: solid-state ones, those that take
     /// nothing by themselves if they are enough), for who has so many segments there. A cache survives what lies below
-    /// it.
-    pub fn cache_range(&self, below: Layout, disks: u64, segments: u64) -> Result<CacheRange> {
+    /// it, unless it `may_lose`.
+    pub fn cache_range(&self, below: Layout, disks: u64, may_lose: bool, segments: u64) -> Result<CacheRange> {
         let map = self.store.map.borrow();
-        let layout = cache_layout(below, map.slab)?;
+        let layout = cache_layout(below, below.failures() + 1, map.slab)?;
         let (named, needed) = (disks != 0, layout.slots());
         let disks = match named {
             true => set_of(map.disks_for(disks)),
@@ -91,14 +94,21 @@ impl Pool {
             }
         };
         let have = disks.count_ones() as usize;
-        if have < needed {
-            let of = if named { "of those named" } else { "of the solid-state disks" };
-            return fail!(
-                NotPossible,
-                "a write-back cache survives as much as what lies below it, here {below}, and so needs {needed} disks; \
-                 {of} {have} take data"
-            );
-        }
+        let layout = match have < needed {
+            true if have > 0 && (may_lose || mutant::active(Mutant::CacheLosesUnasked)) => {
+                cache_layout(below, have, map.slab)?
+            }
+            true => {
+                let of = if named { "of those named" } else { "of the solid-state disks" };
+                return fail!(
+                    NotPossible,
+                    "a write-back cache survives as much as what lies below it, here {below}, and so needs {needed} \
+                     disks; {of} {have} take data; a size with `,unsafe` behind it makes do with fewer, and what rests \
+                     there is lost with them"
+                );
+            }
+            false => layout,
+        };
         let (least, most) = (layout.data_len() * STRIPES_MIN, map.room_for(layout, segments, disks));
         Ok(CacheRange { least, most, layout, disks })
     }
@@ -123,9 +133,9 @@ impl Pool {
             return None;
         }
         let disks = if disks == 0 { kept } else { disks };
-        let range = self.cache_range(below, disks, 0).ok()?;
+        let range = self.cache_range(below, disks, false, 0).ok()?;
         let size = rounded(ByteCount(range.most.0 / 2)).min(SUGGESTED_MAX);
-        (size >= range.least).then_some(CacheAsk { size, disks })
+        (size >= range.least).then_some(CacheAsk { size, disks, may_lose: false })
     }
 
     /// The caches that the pool is to choose, and that do not suit its disks as they are now: there is none and could
@@ -207,7 +217,7 @@ impl Pool {
             let Some(turn) = self.plan_auto_cache(&vdisk).filter(|_| self.store.check_changeable().is_ok()) else {
                 continue;
             };
-            let ask = turn.to.map(|CacheRecord { size, disks, .. }| CacheAsk { size, disks });
+            let ask = turn.to.map(|CacheRecord { size, disks, .. }| CacheAsk { size, disks, may_lose: false });
             self.vdisk_set_cache(&turn.vdisk, ask.as_ref(), CacheChoice::Auto).await?;
             let CacheTurn { vdisk, from, to, .. } = turn.clone();
             self.store.world.emit(Event::CacheChosen { vdisk, from, to });
@@ -223,7 +233,7 @@ impl Pool {
 
     fn plan_cache_with(&self, below: Layout, ask: &CacheAsk, segments: u64) -> Result<CacheRecord> {
         self.store.check_changeable()?;
-        let CacheRange { least, most, layout, disks } = self.cache_range(below, ask.disks, segments)?;
+        let CacheRange { least, most, layout, disks } = self.cache_range(below, ask.disks, ask.may_lose, segments)?;
         if ask.size < least || ask.size > most {
             return fail!(
                 InvalidInput,
@@ -239,6 +249,8 @@ impl Pool {
         let vdisk = self.plan_vdisk_remove(name)?;
         let now = vdisk.cache();
         let Some(ask) = ask else { return Ok((vdisk, None)) };
+        // What a cache lies on that may lose is too little for one that may not.
+        let now = now.filter(|now| ask.may_lose || now.layout.failures() >= vdisk.layout().failures());
         let disks = if ask.disks == 0 { now.map_or(0, |now| now.disks) } else { ask.disks };
         // What lies elsewhere makes no room here.
         let stays = now.is_some_and(|now| now.disks == disks);
@@ -293,11 +305,11 @@ impl Pool {
     }
 }
 
-/// The layout of a cache above stripes of `below`: as many failures survived, one column.
-fn cache_layout(below: Layout, slab: ByteCount) -> Result<Layout> {
-    let resiliency = match below.failures() {
-        0 => Resiliency::Simple,
-        failures => Resiliency::Mirror { copies: failures as u8 + 1 },
+/// The layout of a cache above stripes of `below` that has so many copies: one column.
+fn cache_layout(below: Layout, copies: usize, slab: ByteCount) -> Result<Layout> {
+    let resiliency = match copies {
+        0 | 1 => Resiliency::Simple,
+        copies => Resiliency::Mirror { copies: copies as u8 },
     };
     let interleave = below.data_len().max(INTERLEAVES.0).min(INTERLEAVES.1).min(slab);
     Layout::new(resiliency, 1, interleave)

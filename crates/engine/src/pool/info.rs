@@ -305,6 +305,10 @@ impl Pool {
             let (table, fine) = (&map.tables[id], map.fine(*id).map_or(0, |fine| fine.len() * UNIT));
             (table.record.layout, table.record.layout.data_len() * table.mapped + ByteCount(fine))
         });
+        let new = survivable(layout, map.places_for(table.record.disks, layout.slots(), None, None));
+        // A cache that lacks disks takes nothing.
+        let takes = record.cache.filter(|_| !vdisk.drains());
+        let cached = takes.map_or(new, |cache| Some(cache.layout.failures() as u32));
         let failure = vdisk.failure().map(|error| error.context);
         let metadata = map.metadata_failures_left().unwrap_or(u32::MAX);
         let health = vdisk_health(lacking, borne, failure.is_some());
@@ -332,7 +336,7 @@ impl Pool {
             health,
             degraded_segments,
             failures_left: (left.unwrap_or(0) as u32).min(metadata),
-            failures_new: survivable(layout, map.places_for(table.record.disks, layout.slots(), None, None)),
+            failures_new: new.min(cached),
             failure,
             counters: stat_of(&vdisk.counters),
         }

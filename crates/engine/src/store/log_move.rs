@@ -22,6 +22,7 @@ use crate::format::batch::{decode_head, verify};
 use crate::io::{Buf, IoSlice};
 use crate::limits::DISKS_MAX;
 use crate::log::{BatchInfo, Run};
+use crate::mutant::{self, Mutant};
 use crate::units::{BLOCK, DiskNo};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -101,6 +102,8 @@ impl Store {
         *targets = copied;
     }
 
+    /// Copies the live part up to `head` to a disk. It counts once that is flushed, which is for the caller to see to:
+    /// no commit does it, so that nobody waits for a copy.
     pub(super) async fn copy_log(&self, target: &mut Target, head: u64) -> bool {
         while let Some(run) = self.log.run_from(target.until, PIECE).filter(|run| run.start < head) {
             let Some(piece) = self.read_run(&run).await else { return false };
@@ -110,7 +113,11 @@ impl Store {
             }
             let to = self.log_offset(target.no, run.start);
             self.count_logged(target.no, piece.len());
-            if self.disk_write(target.no, to, vec![piece]).await.is_err() {
+            let written = match mutant::active(Mutant::FollowerWaitedFor) {
+                true => self.disk_write(target.no, to, vec![piece]).await,
+                false => self.disk_write_aside(target.no, to, vec![piece]).await,
+            };
+            if written.is_err() {
                 return false;
             }
             target.until = run.end;

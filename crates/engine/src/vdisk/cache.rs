@@ -3,8 +3,9 @@
 //! stripes, and so streams, go around it.
 //!
 //! Invariants
-//! 1. What lies in a cache has at least the redundancy of the table below: a cache that lacks some of it takes nothing,
-//!    and empties itself, until it is whole again.
+//! 1. What lies in a cache has at least the redundancy of the table below, unless its owner said that it may have less
+//!    ([`crate::pool::cache::CacheAsk::may_lose`]). A cache that lacks some of what it is to have takes nothing, and
+//!    empties itself, until it is whole again.
 //! 2. Another size holds at once. Where a cache is to lie elsewhere, or to be no more, nothing goes there from then on,
 //!    and the mover empties it.
 

@@ -426,7 +426,7 @@ pub(super) fn resolve(map: &Map, tables: &[TableNo], range: Range<u64>, extents:
     while at < range.end {
         let stripe = at / data_len;
         let mut end = (stripe * data_len + data_len).min(range.end);
-        if let Some(fine) = map.fine(*first) {
+        if let Some(fine) = map.fine(*first).filter(|fine| !falls_through(map, fine)) {
             if let Some(source) = fine_source(map, fine, at, &mut end) {
                 extents.push(Extent { range: at..end, source: Some(source), packed: true });
                 at = end;
@@ -447,6 +447,11 @@ pub(super) fn resolve(map: &Map, tables: &[TableNo], range: Range<u64>, extents:
         }
         at = end;
     }
+}
+
+/// Whether packed stripes that lost a disk are passed by: a planted bug.
+fn falls_through(map: &Map, fine: &Fine) -> bool {
+    mutant::active(Mutant::LostFallsThrough) && map.unsound_of(fine.packs).any(|(unsound, _)| unsound > 0)
 }
 
 /// Where byte `at` lies if it is of a fine unit, and in `end` how far those go that lie beside it.

@@ -20,6 +20,7 @@ macro_rules! as_text {
 
 pub mod cache;
 pub mod class;
+pub mod daily;
 pub mod error;
 pub mod export;
 pub mod job;

@@ -1,5 +1,6 @@
 //! Pools and their disks, as the API speaks of them.
 
+use super::daily::Daily;
 use super::job::JobInfo;
 use super::power::PowerProtection;
 use super::span::{self, Span};
@@ -309,6 +310,10 @@ pub struct PoolSettings {
     pub foreground_share: u8,
     /// How full the pool is when people are told: three rising shares, in percent.
     pub full: [u8; 3],
+    /// When fast tiers are put right each day, local time: `02:00`, or `never`.
+    #[serde(default)]
+    #[schema(value_type = String)]
+    pub tier_schedule: Daily,
 }
 
 /// A pool that was found and is not open.
@@ -390,13 +395,14 @@ impl fmt::Display for Media {
 
 impl PoolSettings {
     /// The settings as `weft pool set` takes them.
-    pub fn shown(&self) -> [(&'static str, String); 4] {
+    pub fn shown(&self) -> [(&'static str, String); 5] {
         let [a, b, c] = self.full;
         [
             ("repair-after", Span(self.repair_after_seconds).to_string()),
             ("scrub-every", Span(self.scrub_every_seconds).to_string()),
             ("foreground-share", format!("{}%", self.foreground_share)),
             ("full", format!("{a},{b},{c}")),
+            ("tier-schedule", self.tier_schedule.to_string()),
         ]
     }
 }

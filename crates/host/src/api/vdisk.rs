@@ -329,9 +329,48 @@ impl VdiskPiece {
 }
 
 impl VdiskInfo {
-    /// Whether new writes get less redundancy than its layout promises.
+    /// Whether new writes get less redundancy than its layout promises, and a cache that is to have less, for want of
+    /// disks.
     pub fn is_short_of_disks(&self) -> bool {
-        self.failures_new.is_none_or(|new| new < u32::from(self.layout.resiliency.failures()))
+        let below = self.layout.resiliency.failures();
+        let cache = self.write_cache.as_ref().filter(|cache| cache.may_lose && !cache.drains);
+        let promised = cache.map_or(below, |cache| cache.layout.resiliency.failures());
+        self.failures_new.is_none_or(|new| new < u32::from(promised))
+    }
+}
+
+#[cfg(test)]
+impl VdiskInfo {
+    /// A healthy one that nothing was done to.
+    pub fn sample(name: &str, layout: Layout) -> VdiskInfo {
+        let failures = u32::from(layout.resiliency.failures());
+        VdiskInfo {
+            name: name.parse().unwrap(),
+            size: 1,
+            layout,
+            older: Vec::new(),
+            provisioning: Provisioning::Thin,
+            sector: 512,
+            used: 1,
+            footprint: 1,
+            packed: 0,
+            class: Default::default(),
+            fine_share: Default::default(),
+            packed_max: 0,
+            to_be_ordered: false,
+            write_cache: None,
+            write_cache_auto: true,
+            read_cache: None,
+            tier: None,
+            efficiency: layout.efficiency(),
+            health: Health::Healthy,
+            failures_left: failures,
+            failures_new: Some(failures),
+            failure: None,
+            packed_use: Default::default(),
+            counters: VdiskCounters::default(),
+            exports: Vec::new(),
+        }
     }
 }
 

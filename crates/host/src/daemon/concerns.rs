@@ -1,6 +1,7 @@
 //! What of a pool needs a person, and the command to type. Pure: from what the pool shows of itself.
 
-use crate::api::cache::WriteCache;
+mod caches;
+
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
 use crate::api::pool::{DiskInfo, DiskState, Health, PoolInfo, Usage};
 use crate::api::span;
@@ -13,7 +14,6 @@ use crate::ops::pool::PoolCheck;
 use crate::ops::settings::DiskSet;
 use crate::ops::vdisk::VdiskClear;
 use crate::ops::vdisk_change::VdiskChange;
-use crate::ops::vdisk_set::VdiskSet;
 use crate::ops::watch::EventList;
 use std::time::Duration;
 use weft_engine::units::ByteCount;
@@ -49,7 +49,8 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
     found.extend(pool.disks.iter().filter_map(|disk| state_of(pool, disk)));
     found.extend(log_without_journals(pool));
     found.extend(short_of_disks(pool));
-    found.extend(short_caches(pool));
+    found.extend(caches::short(pool));
+    found.extend(caches::unsafe_ones(pool));
     found.extend(half_changed(pool));
     found.extend(failing_disks(pool));
     found.extend(slow_disks(pool));
@@ -191,21 +192,6 @@ fn short_of_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
     })
 }
 
-/// Caches that too few disks are left to: without a disk that is away, which is told of anyway.
-fn short_caches(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
-    pool.vdisks.iter().filter_map(|vdisk| {
-        let cache = vdisk.write_cache.as_ref()?;
-        let (needed, have) = (cache.layout.disks_needed(), cache.disks.len());
-        (have < needed).then(|| {
-            let message = format!(
-                "its write-back cache needs {needed} disks and has {}: it takes nothing, and small writes are merged",
-                cache.disks.join(", ")
-            );
-            concern(format!("vdisk {}", vdisk.name), message, VdiskSet::cache(&vdisk.name, WriteCache::Off).line())
-        })
-    })
-}
-
 /// When a repair begins by itself.
 fn repair_plan(pool: &PoolInfo) -> String {
     match pool.settings.repair_after_seconds {
@@ -311,7 +297,7 @@ mod tests {
     use crate::api::cache::CacheInfo;
     use crate::api::pool::PoolSettings;
     use crate::api::pool::{DiskCounters, Frozen, Latency, Media};
-    use crate::api::vdisk::{Layout, OlderTable, Provisioning, Resiliency, VdiskCounters};
+    use crate::api::vdisk::{Layout, OlderTable, Resiliency};
 
     const MS: u64 = 1_000_000;
 
@@ -332,33 +318,7 @@ mod tests {
 
     fn pool(disks: Vec<DiskInfo>) -> PoolInfo {
         let layout = Layout { resiliency: Resiliency::Parity { parity: 1 }, columns: 4, interleave: 65_536 };
-        let vdisk = VdiskInfo {
-            name: "tank/media".parse().unwrap(),
-            size: 1,
-            layout,
-            older: Vec::new(),
-            provisioning: Provisioning::Thin,
-            sector: 512,
-            used: 1,
-            footprint: 1,
-            packed: 0,
-            class: Default::default(),
-            fine_share: Default::default(),
-            packed_max: 0,
-            to_be_ordered: false,
-            write_cache: None,
-            write_cache_auto: true,
-            read_cache: None,
-            tier: None,
-            efficiency: 0.75,
-            health: Health::Healthy,
-            failures_left: u32::from(layout.resiliency.failures()),
-            failures_new: Some(u32::from(layout.resiliency.failures())),
-            failure: None,
-            packed_use: Default::default(),
-            counters: VdiskCounters::default(),
-            exports: Vec::new(),
-        };
+        let vdisk = VdiskInfo::sample("tank/media", layout);
         PoolInfo {
             name: "tank".into(),
             id: "1".into(),
@@ -378,6 +338,7 @@ mod tests {
                 scrubbed: None,
                 foreground_share: 50,
                 full: [70, 80, 90],
+                tier_schedule: Default::default(),
             },
             frozen: None,
             log_fill: 0.0,
@@ -515,12 +476,35 @@ mod tests {
         let mut pool = pool(vec![disk("d1", 5)]);
         let layout = Layout { resiliency: Resiliency::Mirror { copies: 2 }, columns: 1, interleave: 65_536 };
         let disks = vec!["s1".into(), "s2".into()];
-        pool.vdisks[0].write_cache = Some(CacheInfo { size: 1 << 30, disks, layout, drains: true });
+        pool.vdisks[0].write_cache = Some(CacheInfo { size: 1 << 30, disks, layout, drains: true, may_lose: false });
         assert!(told(&pool).is_empty());
         pool.vdisks[0].write_cache.as_mut().unwrap().disks.pop();
         let told = told(&pool);
         assert!(told[0].contains("needs 2 disks and has s1"), "{told:?}");
         assert_eq!(concerns(&pool)[0].hint.as_deref(), Some("weft vdisk set tank/media write-cache=0"));
+    }
+
+    #[test]
+    fn an_unsafe_cache_is_told_for_ever_and_a_safe_one_is_offered_where_it_can_be() {
+        let mut tank = pool(vec![disk("s1", 5)]);
+        (tank.disks[0].media, tank.disks[0].usage) = (Media::Ssd, Some(Usage::Manual));
+        let layout = Layout { resiliency: Resiliency::Simple, columns: 1, interleave: 65_536 };
+        let disks = vec!["s1".into()];
+        let cache = CacheInfo { size: 1 << 30, disks, layout, drains: false, may_lose: true };
+        let vdisk = &mut tank.vdisks[0];
+        (vdisk.write_cache, vdisk.packed, vdisk.failures_new) = (Some(cache), 3 << 20, Some(0));
+        let told_of = |hint: &str| {
+            format!(
+                "vdisk tank/media: its write-back cache is unsafe: what rests there, 3 MiB now, is lost with s1, \
+                 whatever single parity survives | weft vdisk set tank/media {hint}"
+            )
+        };
+        assert_eq!(told(&tank), [told_of("write-cache=0")]);
+        tank.disks.push(DiskInfo { name: "s2".into(), ..tank.disks[0].clone() });
+        assert_eq!(told(&tank), [told_of("write-cache=1GiB")]);
+        tank.vdisks[0].write_cache.as_mut().unwrap().disks.clear();
+        let told = told(&tank);
+        assert!(told.len() == 1 && told[0].contains("needs 1 disk and has none: it takes nothing"), "{told:?}");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! What the daemon does by itself while its pools are open: gives returning disks back to them, opens pools that were
-//! open here when their disks appear, begins the periodic scrubs, warns when a pool fills up, and remembers what
-//! changed.
+//! open here when their disks appear, begins the periodic scrubs, puts fast tiers right at the time of day that was
+//! said, warns when a pool fills up, and remembers what changed.
 //!
 //! Invariants
 //! 1. Looking costs a look at names, and nothing on the engine's thread, unless something appeared, went or happened,
 //!    or a pool is frozen.
-//! 2. A scrub that is due is begun once: while one has not ended, none is due.
+//! 2. A scrub that is due is begun once: while one has not ended, none is due. Fast tiers are put right once a day,
+//!    one virtual disk after the other, while no other job is under way.
 //! 3. A pool that stays near a threshold is warned of once.
 //! 4. What appears is looked into, whenever it does: what a look compares with was seen before the last time that
 //!    pools were looked for.
@@ -16,8 +17,10 @@ use super::find::Look;
 use super::opening::{Looking, wall_clock};
 use super::{Daemon, find, lock};
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::job::{JobKind, StartKind};
+use crate::api::job::{JobInfo, JobKind, StartKind};
+use crate::api::name::VdiskName;
 use crate::api::pool::{DiskState, PoolInfo};
+use jiff::Zoned;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -36,6 +39,10 @@ const BELOW: f64 = 2.0;
 const CHANCE_AFTER: Duration = Duration::from_secs(5);
 /// How long after that it does so no more: the engine retires a disk that fails for the third time.
 const CHANCE_EVERY: Duration = Duration::from_secs(3600);
+
+/// Fast tiers that nobody could put right at their time of day are put right so much later at most: what was missed at
+/// night is not made up for by day.
+const TIERS_WITHIN: Duration = Duration::from_secs(4 * 3600);
 
 /// Room that a file system must have before disks on it are used again that it had no room for, in bytes.
 const ROOM_AGAIN: u64 = 64 << 20;
@@ -137,6 +144,7 @@ impl Daemon {
         self.try_failed(&pools, &mut known.chances);
         self.try_full(&pools, &mut known.full_tried);
         self.begin_scrubs(&pools);
+        self.put_tiers_right(&pools);
         self.warn_of_full(&pools, &mut known.full);
     }
 
@@ -220,6 +228,53 @@ impl Daemon {
     }
 }
 
+impl Daemon {
+    /// Begins the jobs that put fast tiers right at a time of day.
+    fn put_tiers_right(&self, pools: &[PoolInfo]) {
+        let now = Zoned::now();
+        for pool in pools {
+            let Some(vdisk) = pool.settings.tier_schedule.0.and_then(|minutes| {
+                let due = last_time(minutes, &now)?;
+                tiers_are_due(pool, due, u64::try_from(now.timestamp().as_second()).ok()?)
+            }) else {
+                continue;
+            };
+            if let Err(error) = self.parts.engine.tier_optimize(vdisk, wall_clock(), Run::Real) {
+                let text = format!("the tiers of {vdisk} were not put right: {}", error.message);
+                let mut told = lock(&self.refused);
+                if told.insert(PathBuf::from(vdisk.to_string()), text.clone()).as_ref() != Some(&text) {
+                    self.parts.journal.warn(Some(&pool.name), text);
+                }
+            }
+        }
+    }
+}
+
+/// When it was so many minutes after midnight last, in seconds since 1970 UTC. A time that a change of clocks leaves
+/// out counts as the next one that there is.
+fn last_time(minutes: u16, now: &Zoned) -> Option<u64> {
+    let time = jiff::civil::time((minutes / 60) as i8, (minutes % 60) as i8, 0, 0);
+    let on = |date: jiff::civil::Date| date.to_datetime(time).to_zoned(now.time_zone().clone()).ok();
+    let today = on(now.date()).filter(|at| at <= now);
+    let last = today.or_else(|| on(now.date().yesterday().ok()?))?;
+    u64::try_from(last.timestamp().as_second()).ok()
+}
+
+/// The next virtual disk whose tiers are to be put right: the time was `due`, and it is `now`, in seconds since 1970
+/// UTC (invariant 2).
+fn tiers_are_due(pool: &PoolInfo, due: u64, now: u64) -> Option<&VdiskName> {
+    let late = now.saturating_sub(due) >= TIERS_WITHIN.as_secs();
+    if late || pool.read_only || pool.frozen.is_some() || pool.jobs.iter().any(|job| !job.state.is_over()) {
+        return None;
+    }
+    let tiered = pool.vdisks.iter().filter(|vdisk| vdisk.tier.is_some()).map(|vdisk| &vdisk.name);
+    let is_done = |name: &VdiskName| {
+        let of_it = |job: &&JobInfo| job.kind == JobKind::Optimize && job.vdisk.as_ref() == Some(&name.vdisk);
+        pool.jobs.iter().filter(of_it).any(|job| job.began >= due)
+    };
+    tiered.into_iter().find(|name| !is_done(name))
+}
+
 /// How many of the thresholds, in percent, a pool has passed that had passed `before` of them when last looked at.
 fn thresholds_passed(percent: f64, thresholds: &[u8; 3], before: usize) -> usize {
     let passed = |(n, threshold): (usize, &u8)| percent >= f64::from(*threshold) - if n < before { BELOW } else { 0.0 };
@@ -243,6 +298,10 @@ mod tests {
     use crate::api::job::{JobInfo, JobState};
     use crate::api::pool::Health;
     use crate::api::pool::PoolSettings;
+    use crate::api::tier::TierInfo;
+    use crate::api::vdisk::{Layout, Resiliency, VdiskInfo};
+    use jiff::civil::DateTime;
+    use jiff::tz::TimeZone;
 
     fn pool(every: Option<u64>, scrubbed: Option<u64>) -> PoolInfo {
         let settings = PoolSettings {
@@ -251,6 +310,7 @@ mod tests {
             scrubbed,
             foreground_share: 50,
             full: [70, 80, 90],
+            tier_schedule: Default::default(),
         };
         PoolInfo {
             name: "tank".into(),
@@ -287,6 +347,17 @@ mod tests {
         assert_eq!(seen, [0, 1, 1, 1, 0, 3, 3, 2, 0]);
     }
 
+    fn tiered(name: &str, has_tier: bool) -> VdiskInfo {
+        let layout = Layout { resiliency: Resiliency::Simple, columns: 1, interleave: 65_536 };
+        let tier = TierInfo { size: 1, used: 0, disks: Vec::new(), layout: None, drains: false, pins: Vec::new() };
+        let vdisk = VdiskInfo::sample(&format!("tank/{name}"), layout);
+        VdiskInfo { tier: has_tier.then_some(tier), ..vdisk }
+    }
+
+    fn optimized(vdisk: &str, state: JobState, began: u64) -> JobInfo {
+        JobInfo { kind: JobKind::Optimize, vdisk: Some(vdisk.into()), ..scrub(state, began) }
+    }
+
     fn scrub(state: JobState, began: u64) -> JobInfo {
         JobInfo {
             job: "tank/1".into(),
@@ -321,5 +392,34 @@ mod tests {
         let failed = PoolInfo { jobs: vec![scrub(JobState::Failed, 1_050)], ..pool(Some(100), None) };
         assert!(!scrub_is_due(&failed, 0, 1_100));
         assert!(!scrub_is_due(&PoolInfo { read_only: true, ..pool(Some(100), None) }, 0, 1_100));
+    }
+
+    #[test]
+    fn tiers_are_put_right_once_a_day_one_after_the_other_and_soon_after_their_time() {
+        let middle_europe = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        let at = |text: &str| text.parse::<DateTime>().unwrap().to_zoned(middle_europe.clone()).unwrap();
+        let last = |minutes, now: &str| last_time(minutes, &at(now));
+        let due = at("2026-03-28T02:30:00").timestamp().as_second() as u64;
+        assert_eq!(last(150, "2026-03-28T02:30:00"), Some(due));
+        assert_eq!(last(150, "2026-03-29T01:59:00"), Some(due));
+        // That night has no 02:30.
+        assert_eq!(last(150, "2026-03-29T03:40:00"), Some(due + 24 * 3600));
+        let mut tank = pool(None, None);
+        assert_eq!(tiers_are_due(&tank, due, due + 5), None, "it has none");
+        tank.vdisks = ["a", "b", "plain"].map(|name| tiered(name, name != "plain")).into();
+        let next = |tank: &PoolInfo, now| tiers_are_due(tank, due, now).map(|name| name.vdisk.clone());
+        assert_eq!(next(&tank, due + 5).as_deref(), Some("a"));
+        assert_eq!(next(&tank, due + 4 * 3600), None, "too late");
+        tank.jobs = vec![optimized("a", JobState::Done, due - 10)];
+        assert_eq!(next(&tank, due + 5).as_deref(), Some("a"), "that was for the day before");
+        tank.jobs[0] = optimized("a", JobState::Running, due + 5);
+        assert_eq!(next(&tank, due + 10), None, "one job at a time");
+        tank.jobs[0].state = JobState::Failed;
+        assert_eq!(next(&tank, due + 15).as_deref(), Some("b"), "also after one that failed");
+        tank.jobs.push(optimized("b", JobState::Done, due + 15));
+        assert_eq!(next(&tank, due + 20), None);
+        tank.jobs.clear();
+        tank.read_only = true;
+        assert_eq!(next(&tank, due + 5), None);
     }
 }

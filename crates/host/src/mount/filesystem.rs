@@ -147,37 +147,10 @@ fn kernel_has(filesystem: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::pool::Health;
-    use crate::api::vdisk::{Provisioning, VdiskCounters};
 
     fn vdisk(resiliency: Resiliency, columns: u8, interleave: u64) -> VdiskInfo {
-        VdiskInfo {
-            name: "tank/media".parse().unwrap(),
-            size: 1 << 30,
-            layout: Layout { resiliency, columns, interleave },
-            older: Vec::new(),
-            provisioning: Provisioning::Thin,
-            sector: 512,
-            used: 0,
-            footprint: 0,
-            packed: 0,
-            class: Default::default(),
-            fine_share: Default::default(),
-            packed_max: 0,
-            to_be_ordered: false,
-            write_cache: None,
-            write_cache_auto: true,
-            read_cache: None,
-            tier: None,
-            efficiency: 0.75,
-            health: Health::Healthy,
-            failures_left: u32::from(resiliency.failures()),
-            failures_new: Some(u32::from(resiliency.failures())),
-            failure: None,
-            packed_use: Default::default(),
-            counters: VdiskCounters::default(),
-            exports: Vec::new(),
-        }
+        let layout = Layout { resiliency, columns, interleave };
+        VdiskInfo { size: 1 << 30, ..VdiskInfo::sample("tank/media", layout) }
     }
 
     fn line(format: FileSystem, resiliency: Resiliency, columns: u8, force: bool) -> String {

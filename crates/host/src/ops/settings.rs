@@ -3,6 +3,7 @@
 use super::disk::member;
 use super::line::{Line, ToLine};
 use super::{Changing, Weft, values, verb};
+use crate::api::daily::Daily;
 use crate::api::error::{Answer, BadValue};
 use crate::api::pool::{Media, Usage};
 use crate::api::power::PowerSetting;
@@ -36,6 +37,10 @@ pub struct PoolSet {
     /// How full the pool is when people are told: three rising shares, 1 to 99 percent.
     #[serde(default)]
     pub full: Option<[u8; 3]>,
+    /// When fast tiers are put right each day, local time: `02:00`, or `never`.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub tier_schedule: Option<Daily>,
     /// Only say what would change.
     #[serde(default, rename = "dry_run")]
     #[schema(value_type = bool)]
@@ -83,7 +88,7 @@ pub struct PoolSetTyped {
     /// Its name
     #[arg(value_parser = values::name)]
     pub pool: String,
-    /// repair-after=SPAN|never, scrub-every=SPAN|never, foreground-share=N%, full=N,N,N
+    /// repair-after=SPAN|never, scrub-every=SPAN|never, foreground-share=N%, full=N,N,N, tier-schedule=HH:MM|never
     #[arg(value_name = "KEY=VALUE", required = true, value_parser = values::pool_setting)]
     pub settings: Vec<PoolSet>,
     /// How to change it.
@@ -139,6 +144,7 @@ impl ToLine for PoolSet {
             self.scrub_every.map(|span| format!("scrub-every={span}")),
             self.foreground_share.map(|share| format!("foreground-share={share}%")),
             self.full.map(|[a, b, c]| format!("full={a},{b},{c}")),
+            self.tier_schedule.map(|daily| format!("tier-schedule={daily}")),
         ];
         words.into_iter().flatten().fold(Line::new("pool set").word(&self.pool), Line::word).into()
     }
@@ -178,6 +184,7 @@ impl PoolSet {
             scrub_every: other.scrub_every.or(self.scrub_every),
             foreground_share: other.foreground_share.or(self.foreground_share),
             full: other.full.or(self.full),
+            tier_schedule: other.tier_schedule.or(self.tier_schedule),
             ..self
         }
     }
@@ -253,8 +260,13 @@ impl FromStr for PoolSet {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<PoolSet, BadValue> {
-        const KEYS: [(&str, &str); 4] =
-            [("repair-after", "5m"), ("scrub-every", "4w"), ("foreground-share", "50%"), ("full", "70,80,90")];
+        const KEYS: [(&str, &str); 5] = [
+            ("repair-after", "5m"),
+            ("scrub-every", "4w"),
+            ("foreground-share", "50%"),
+            ("full", "70,80,90"),
+            ("tier-schedule", "02:00"),
+        ];
         let (key, value) = key_and_value(text, &KEYS)?;
         let percent = |text: &str| text.strip_suffix('%').unwrap_or(text).parse::<u8>();
         let mut set = PoolSet::default();
@@ -270,6 +282,7 @@ impl FromStr for PoolSet {
                 }
                 Err(bad) => Err(BadValue::new(bad.message, "4w")),
             },
+            "tier-schedule" => value.parse().map(|daily| set.tier_schedule = Some(daily)),
             "foreground-share" => match percent(value) {
                 Ok(share) => foreground_share(share).map(|()| set.foreground_share = Some(share)),
                 Err(_) => {

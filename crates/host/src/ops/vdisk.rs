@@ -157,8 +157,9 @@ pub struct VdiskCreate {
     #[arg(skip)]
     #[serde(default)]
     pub provisioning: Provisioning,
-    /// Its write-back cache: SIZE, 0 for none, or auto: the pool chooses, anew when its disks change [default: auto]
-    #[arg(long, value_name = "SIZE|auto|0", value_parser = values::write_cache)]
+    /// Its write-back cache: SIZE, 0 for none, or auto: the pool chooses, anew when its disks change [default: auto];
+    /// SIZE,unsafe may survive less than what lies below it
+    #[arg(long, value_name = "SIZE[,unsafe]|auto|0", value_parser = values::write_cache)]
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub write_cache: Option<WriteCache>,

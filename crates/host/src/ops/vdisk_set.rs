@@ -25,7 +25,8 @@ pub struct VdiskSet {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub fine_share: Option<FineShare>,
-    /// Its write-back cache: how many bytes, `0` for none, or `auto`.
+    /// Its write-back cache: how many bytes (`,unsafe` behind them: it may survive less than what lies below it), `0`
+    /// for none, or `auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub write_cache: Option<WriteCache>,
@@ -55,7 +56,7 @@ pub struct VdiskSetTyped {
     /// Its name
     #[arg(value_name = "POOL/VDISK", value_parser = values::vdisk)]
     pub vdisk: VdiskName,
-    /// write-cache=SIZE|auto|0, write-cache-disks=D,D,..., read-cache=SIZE|0, read-cache-disks=D,D,...,
+    /// write-cache=SIZE[,unsafe]|auto|0, write-cache-disks=D,D,..., read-cache=SIZE|0, read-cache-disks=D,D,...,
     /// fine-share=1%..50%|0|auto,
     /// tier=ssd|hdd|any,size=SIZE[,resiliency=...,copies=N,columns=N]|0
     #[arg(value_name = "KEY=VALUE", required = true, value_parser = values::vdisk_setting)]

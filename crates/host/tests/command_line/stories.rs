@@ -155,6 +155,9 @@ weft pool show tank
     says scrub-every       4w
     says foreground-share  50%
     says full              70,80,90
+    says tier-schedule     never
+weft pool set tank tier-schedule=02:00
+    json /changes/0 \"tier-schedule never -> 02:00\"
 weft pool set tank repair-after=never full=10,20,30 --dry-run
     says   repair-after 5m -> never
 weft pool show tank

@@ -322,7 +322,8 @@ fn database(_: &Lab) -> Found {
 }
 
 fn tiers(_: &Lab) -> Found {
-    exact("01:00, 1 MB (documented)".into(), "no tiers: nothing moves at night".into(), true)
+    let weft = "all the time, whole stripes; at a time of day where `tier-schedule` says one";
+    exact("01:00, 1 MB (documented)".into(), weft.into(), true)
 }
 
 fn half_full(_: &Lab) -> Found {

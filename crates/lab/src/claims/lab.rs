@@ -15,7 +15,7 @@ use crate::disks::Class;
 use crate::spaces::array::Kind;
 use crate::spaces::rows::Shape;
 use crate::spaces::{Space, Spec};
-use crate::volume::{OnWeft, Volume};
+use crate::volume::{Flash, OnWeft, Volume};
 use crate::workload::{Trace, drive, in_order};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -166,7 +166,16 @@ impl Case {
 
     /// One with sectors of so many bytes.
     pub fn weft_with(self, sector: u32) -> Rc<dyn Volume> {
-        Rc::new(OnWeft::new(&self.disk.times(self.disks), self.layout(), 64 * GIB, sector))
+        Rc::new(self.on_weft(sector))
+    }
+
+    /// One behind such solid-state disks.
+    pub fn weft_behind(self, disk: Disk, count: usize, flash: Flash) -> Rc<dyn Volume> {
+        Rc::new(self.on_weft(4096).behind(&disk.times(count), flash))
+    }
+
+    fn on_weft(self, sector: u32) -> OnWeft {
+        OnWeft::new(&self.disk.times(self.disks), self.layout(), 64 * GIB, sector)
     }
 }
 

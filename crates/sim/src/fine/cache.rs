@@ -58,7 +58,7 @@ impl Story {
     }
 
     /// Writes here and there, and sees that it rests on these disks (bits); 0: nowhere.
-    fn rests_on(&mut self, disks: u64, word: u64) {
+    pub(super) fn rests_on(&mut self, disks: u64, word: u64) {
         self.until_empty();
         // Who reads what was there lets go of it.
         self.rig.world.run_until(Nanos::secs(5), || false);
@@ -73,13 +73,13 @@ impl Story {
 
     /// Sets a cache of `size` on `disks` (bits); 0 bytes: none.
     fn set_cache(&self, size: ByteCount, disks: u64) {
-        let (pool, ask) = (self.rig.pool(), CacheAsk { size, disks });
+        let (pool, ask) = (self.rig.pool(), CacheAsk { size, disks, may_lose: false });
         let ask = (size > ByteCount::ZERO).then_some(ask);
         self.rig.run(async move { pool.vdisk_set_cache("vdisk", ask.as_ref(), CacheChoice::Typed).await.unwrap() });
     }
 
     /// The disks (bits) that packed stripes lie on.
-    fn disks_of_packs(&self) -> u64 {
+    pub(super) fn disks_of_packs(&self) -> u64 {
         let pool = self.rig.pool();
         let map = pool.store().map.borrow();
         let packs: Vec<_> = map.tables.values().filter(|table| table.record.packs.is_some()).collect();
@@ -89,7 +89,7 @@ impl Story {
     }
 
     /// Waits until nothing is packed.
-    fn until_empty(&self) {
+    pub(super) fn until_empty(&self) {
         let vdisk = self.vdisk();
         self.rig.world.run_until(Nanos::secs(60), move || vdisk.packed().1 == 0);
         assert_eq!(self.vdisk().packed().1, 0, "the cache empties itself");
@@ -155,7 +155,7 @@ pub fn a_cache_grows_shrinks_moves_and_goes_and_a_crash_at_any_moment_loses_noth
             let size = [ByteCount::ZERO, ByteCount::kib(256), ByteCount::kib(512), ByteCount::mib(1)]
                 [story.rng.below(4) as usize];
             let disks = if story.rng.chance(0.5) { 0 } else { all & !(1 << story.rng.below(2)) };
-            let (pool, ask) = (story.rig.pool(), CacheAsk { size, disks });
+            let (pool, ask) = (story.rig.pool(), CacheAsk { size, disks, may_lose: false });
             let ask = (size > ByteCount::ZERO).then_some(ask);
             story.scatter(30, 1_000 + round * 1_000);
             story.flush();
@@ -234,7 +234,7 @@ pub fn a_disk_of_a_cache_leaves_once_that_has_emptied_itself() {
 pub fn a_cache_that_survives_less_is_refused() {
     let story = Story::uncached(960, Resiliency::Parity { parity: 2 });
     let refused = |size: ByteCount, disks: u64| {
-        let (pool, ask) = (story.rig.pool(), CacheAsk { size, disks });
+        let (pool, ask) = (story.rig.pool(), CacheAsk { size, disks, may_lose: false });
         story.rig.run(async move { pool.vdisk_set_cache("vdisk", Some(&ask), CacheChoice::Typed).await.unwrap_err() })
     };
     let few = refused(ByteCount::mib(1), 0b11);

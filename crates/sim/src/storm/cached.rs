@@ -13,20 +13,29 @@ use weft_engine::pool::{DiskChange, Pool};
 use weft_engine::units::{ByteCount, Nanos};
 use weft_engine::world::World;
 
-/// Sets caches of virtual disk `name` at random until its clients are done.
-pub(super) fn start(world: &SimWorld, pool: &Rc<Pool>, shared: &Rc<Shared>, name: &str, rng: &mut Rng) {
+/// Sets caches of virtual disk `name` at random until its clients are done. `risky`: some survive less than what lies
+/// below them.
+pub(super) fn start(
+    world: &SimWorld,
+    pool: &Rc<Pool>,
+    shared: &Rc<Shared>,
+    (name, risky): (&str, bool),
+    rng: &mut Rng,
+) {
     let (world, pool, shared, name) = (world.clone(), pool.clone(), shared.clone(), name.to_string());
     let Some(stripe) = pool.vdisk(&name).map(|vdisk| vdisk.stripe_len().max(ByteCount::kib(64))) else { return };
     // On two disks there is hardly any place for one.
     if pool.info().disks.len() > 2 {
         read_caches(&world, &pool, &shared, &name, rng.fork("read caches"));
     }
+    let mut risk = rng.fork("risk");
     let mut rng = Rng::new(rng.next_u64());
     world.clone().spawn(
         "cache keeper",
         Box::pin(async move {
             while shared.clients_left.get() > 0 && shared.failure.borrow().is_none() {
-                let ask = rng.chance(0.75).then(|| any_cache(&pool, stripe, &mut rng));
+                let may_lose = risky && risk.chance(0.5);
+                let ask = rng.chance(0.75).then(|| CacheAsk { may_lose, ..any_cache(&pool, stripe, &mut rng) });
                 match pool.vdisk_set_cache(&name, ask.as_ref(), CacheChoice::Typed).await {
                     Err(error) if error.kind == ErrorKind::Corrupt => {
                         shared.failure.borrow_mut().get_or_insert(format!("setting a cache: {error}"));
@@ -44,7 +53,7 @@ pub(super) fn start(world: &SimWorld, pool: &Rc<Pool>, shared: &Rc<Shared>, name
 fn any_cache(pool: &Pool, stripe: ByteCount, rng: &mut Rng) -> CacheAsk {
     let named = pool.info().disks.into_iter().filter(|_| rng.chance(0.6)).fold(0, |set, disk| set | 1 << disk.no);
     let size = stripe * *rng.pick(&[2, 4, 16]);
-    CacheAsk { size, disks: if rng.chance(0.3) { 0 } else { named } }
+    CacheAsk { size, disks: if rng.chance(0.3) { 0 } else { named }, may_lose: false }
 }
 
 /// Sets read caches of virtual disk `name` at random until its clients are done. Some disks count as hard disks, which

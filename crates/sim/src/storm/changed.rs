@@ -24,7 +24,7 @@ pub(super) fn start(
     rng: &mut Rng,
 ) {
     if beside.cached {
-        cached::start(world, pool, shared, name, rng);
+        cached::start(world, pool, shared, (name, beside.risky), rng);
     }
     if beside.tiered {
         tiered::start(world, pool, shared, name, rng);

@@ -88,6 +88,9 @@ impl Storm {
                     break;
                 }
                 self.scene.victims = Scene::victims(self.scene.layout, self.scene.disks, &mut self.rng);
+                if self.scene.beside.risky {
+                    self.scene.victims.clear();
+                }
                 self.curse();
             }
         }

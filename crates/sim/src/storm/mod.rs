@@ -130,18 +130,23 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
             if rng.fork("tiny").chance(0.25) {
                 scene.shrink(&mut rng);
             }
-            WITH_CHANGES[(seed % WITH_CHANGES.len() as u64) as usize]
+            let of = WITH_CHANGES[(seed % WITH_CHANGES.len() as u64) as usize];
+            if of == Profile::Classic && rng.fork("risky").chance(0.4) {
+                scene.beside.risky = true;
+                scene.victims.clear();
+            }
+            of
         }
         Profile::Tiered => {
             scene.fixed = false;
-            scene.beside = Beside { tiered: true, cached: rng.fork("cached").chance(0.2), changed: false };
+            scene.beside = Beside { tiered: true, cached: rng.fork("cached").chance(0.2), ..Beside::default() };
             if rng.fork("tiny").chance(0.25) {
                 scene.shrink(&mut rng);
             }
             WITH_CHANGES[(seed % WITH_CHANGES.len() as u64) as usize]
         }
         Profile::Changed => {
-            scene.beside = Beside { changed: true, cached: rng.fork("cached").chance(0.2), tiered: false };
+            scene.beside = Beside { changed: true, cached: rng.fork("cached").chance(0.2), ..Beside::default() };
             if rng.fork("tiny").chance(0.25) {
                 scene.shrink(&mut rng);
             }

@@ -12,6 +12,8 @@ use weft_engine::units::{ByteCount, Nanos};
 pub(super) struct Beside {
     /// A write-back cache comes, changes and goes.
     pub(super) cached: bool,
+    /// Some of these caches survive less than what lies below them. Then there are no victims: nothing may be lost.
+    pub(super) risky: bool,
     /// It gets other layouts.
     pub(super) changed: bool,
     /// A fast tier comes, changes and goes.

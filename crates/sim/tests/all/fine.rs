@@ -113,6 +113,16 @@ fn a_cache_that_the_pool_chooses_follows_its_disks_and_a_typed_one_does_not() {
 }
 
 #[test]
+fn a_cache_may_survive_less_where_that_is_said() {
+    fine::risk::a_cache_may_survive_less_where_that_is_said();
+}
+
+#[test]
+fn what_rested_on_a_lost_disk_is_an_error_until_it_is_back() {
+    fine::risk::what_rested_on_a_lost_disk_is_an_error_until_it_is_back();
+}
+
+#[test]
 fn a_crash_while_caches_are_chosen_anew_loses_nothing() {
     fine::cache::a_crash_while_caches_are_chosen_anew_loses_nothing();
 }

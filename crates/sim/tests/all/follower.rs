@@ -5,7 +5,7 @@ use weft_engine::units::{DiskNo, Nanos};
 use weft_engine::world::World;
 use weft_sim::follower::{
     FAST, a_layout_that_survives_two_failures_has_three_copies_of_the_log, both_vanish_in_the_midst_of_writes,
-    first_bytes, land, loggers, pool, rest, settle,
+    first_bytes, land, loggers, no_commit_flushes_the_disk_that_follows, pool, rest, settle,
 };
 
 #[test]
@@ -30,6 +30,11 @@ fn two_journal_disks_carry_the_log_alone_and_a_hard_disk_has_it_a_moment_later()
 #[test]
 fn a_layout_that_survives_two_failures_has_three_copies_of_the_log_from_the_first_write_on() {
     a_layout_that_survives_two_failures_has_three_copies_of_the_log();
+}
+
+#[test]
+fn nobody_waits_for_the_disk_that_follows() {
+    no_commit_flushes_the_disk_that_follows();
 }
 
 #[test]

@@ -141,7 +141,8 @@ pub(crate) struct SettingsBody {
     pub(crate) scrubbed: u64,
     pub(crate) foreground_share: u8,
     pub(crate) full: [u8; 3],
-    pub(crate) pad_0: u32,
+    pub(crate) tiers_at: u16,
+    pub(crate) pad_0: u16,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]

@@ -345,7 +345,13 @@ pub struct SettingsRecord {
     pub foreground_share: u8,
     /// Fill levels that are worth a warning, in percent, rising.
     pub full: [u8; 3],
+    /// When fast tiers are put right each day, in minutes after midnight where the daemon runs, below
+    /// [`MINUTES_OF_DAY`].
+    pub tiers_at: Option<u16>,
 }
+
+/// Minutes of a day.
+pub const MINUTES_OF_DAY: u16 = 24 * 60;
 
 impl Default for SettingsRecord {
     fn default() -> SettingsRecord {
@@ -355,6 +361,7 @@ impl Default for SettingsRecord {
             scrubbed: 0,
             foreground_share: 50,
             full: [70, 80, 90],
+            tiers_at: None,
         }
     }
 }

@@ -10,6 +10,7 @@ pub(super) fn encode_settings(settings: &SettingsRecord) -> SettingsBody {
         scrubbed: settings.scrubbed,
         foreground_share: settings.foreground_share,
         full: settings.full,
+        tiers_at: settings.tiers_at.map_or(0, |minutes| minutes + 1),
         pad_0: 0,
     }
 }
@@ -22,6 +23,7 @@ pub(super) fn decode_settings(body: &[u8]) -> Result<SettingsRecord> {
         scrubbed: settings.scrubbed,
         foreground_share: settings.foreground_share.min(90),
         full: settings.full,
+        tiers_at: settings.tiers_at.checked_sub(1).filter(|minutes| *minutes < MINUTES_OF_DAY),
     })
 }
 

@@ -521,6 +521,7 @@ mod tests {
             }),
             Record::DiskDrop(DiskNo(3)),
             Record::Settings(SettingsRecord { scrubbed: 1 << 40, ..SettingsRecord::default() }),
+            Record::Settings(SettingsRecord { tiers_at: Some(0), ..SettingsRecord::default() }),
             Record::Job(JobRecord {
                 id: JobNo(4),
                 kind: JobKind::Evacuate { disk: DiskNo(3), to: Some(DiskNo(5)), forget: true },

@@ -16,7 +16,7 @@ use crate::api::share::FineShare;
 use crate::api::tier::{Piece, TierInfo};
 use crate::api::vdisk::{Layout, OlderTable, Provisioning, VdiskCounters, VdiskInfo};
 use weft_engine::format::record;
-use weft_engine::format::record::{CacheChoice, CacheRecord, TierRecord};
+use weft_engine::format::record::{CacheChoice, TierRecord};
 use weft_engine::io;
 use weft_engine::pool::{check, info};
 use weft_engine::store::budget::{self, BudgetInfo};
@@ -213,7 +213,10 @@ fn vdisk(pool: &info::PoolInfo, vdisk: &info::VdiskInfo) -> VdiskInfo {
         to_be_ordered: vdisk.to_be_ordered,
         tier: vdisk.tier_fill.map(|fill| tier_info(pool, vdisk.tier.as_ref(), fill)),
         write_cache_auto: vdisk.cache_choice == CacheChoice::Auto,
-        write_cache: vdisk.cache.map(|cache| cache_info(pool, cache, vdisk.drains)),
+        write_cache: vdisk.cache.map(|cache| CacheInfo {
+            drains: vdisk.drains,
+            ..CacheInfo::new(cache, names_of(pool, cache.disks)).above(vdisk.layout.failures() as u8)
+        }),
         read_cache: vdisk.read_cache.map(|cache| read_cache_info(pool, cache)),
         efficiency: layout.efficiency(),
         health: health(vdisk.health),
@@ -275,11 +278,6 @@ fn read_cache_info(pool: &info::PoolInfo, cache: ShelfInfo) -> ReadCacheInfo {
         unproven: counters.unproven,
         ..ReadCacheInfo::new(size.0, capacity.0, names_of(pool, disks))
     }
-}
-
-fn cache_info(pool: &info::PoolInfo, cache: CacheRecord, drains: bool) -> CacheInfo {
-    let (disks, layout) = (names_of(pool, cache.disks), Layout::from(cache.layout));
-    CacheInfo { size: cache.size.0, disks, layout, drains }
 }
 
 /// The names of `disks`, one bit each.

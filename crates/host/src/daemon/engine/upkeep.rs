@@ -3,6 +3,7 @@
 use super::open::{OpenPool, new_disk};
 use super::world::named;
 use super::{Pools, info, labels};
+use crate::api::daily::Daily;
 use crate::api::error::{Answer, ApiError};
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
 use crate::api::pool::{Media, PoolInfo, PoolSettings, Usage};
@@ -45,6 +46,7 @@ pub fn settings(settings: &SettingsRecord) -> PoolSettings {
         scrubbed: (settings.scrubbed > 0).then_some(settings.scrubbed),
         foreground_share: settings.foreground_share,
         full: settings.full,
+        tier_schedule: Daily(settings.tiers_at),
     }
 }
 
@@ -57,6 +59,7 @@ pub async fn set(open: Rc<OpenPool>, asked: PoolSettings, run: Run) -> Answer<()
         scrub_every: span(asked.scrub_every_seconds),
         foreground_share: asked.foreground_share,
         full: asked.full,
+        tiers_at: asked.tier_schedule.0,
         ..now
     };
     match run {

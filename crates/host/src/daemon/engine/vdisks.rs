@@ -60,12 +60,13 @@ impl CacheWanted {
             WriteCache::Off => None,
             WriteCache::Auto => match pool.suggest_cache(below, disks, self.disks) {
                 None if self.disks != 0 => {
-                    let least = pool.cache_range(below, self.disks, 0)?.least;
-                    Some(CacheAsk { size: least, disks: self.disks })
+                    let least = pool.cache_range(below, self.disks, false, 0)?.least;
+                    Some(CacheAsk { size: least, disks: self.disks, may_lose: false })
                 }
                 suggested => suggested,
             },
-            WriteCache::Bytes(size) => Some(CacheAsk { size, disks: self.disks }),
+            WriteCache::Bytes(size) => Some(CacheAsk { size, disks: self.disks, may_lose: false }),
+            WriteCache::Unsafe(size) => Some(CacheAsk { size, disks: self.disks, may_lose: true }),
         })
     }
 
@@ -217,10 +218,12 @@ pub async fn set_cache(
     let ask = ask.map_err(|error| error.offer(&DiskList::of(&name.pool)))?;
     let (_, planned) = open.pool.plan_vdisk_cache(&name.vdisk, ask.as_ref()).map_err(|error| {
         let wrong = ApiError::from(error);
-        let range = open.pool.cache_range(vdisk.layout(), ask.map_or(0, |ask| ask.disks), 0);
+        let (disks, may_lose) = ask.map_or((0, false), |ask| (ask.disks, ask.may_lose));
+        let range = open.pool.cache_range(vdisk.layout(), disks, may_lose, 0);
         match (range, ask) {
             (Ok(range), Some(ask)) if range.least <= range.most => {
-                let nearest = WriteCache::Bytes(rounded(ask.size.min(range.most)).max(range.least));
+                let nearest = rounded(ask.size.min(range.most)).max(range.least);
+                let nearest = if may_lose { WriteCache::Unsafe(nearest) } else { WriteCache::Bytes(nearest) };
                 wrong.offer(&VdiskSet::cache(&name, nearest))
             }
             _ => wrong.offer(&DiskList::of(&name.pool)),

@@ -247,7 +247,7 @@ impl Daemon {
     fn set_pool(&self, seen: &Seen, request: &PoolSet) -> Answer<Change> {
         let pool = request.pool.as_str();
         if request.is_empty() {
-            let message = "nothing is set; repair-after, scrub-every, foreground-share and full can be";
+            let message = "nothing is set; repair-after, scrub-every, foreground-share, full and tier-schedule can be";
             let hint = PoolSet { repair_after: Some(Span(Some(300))), ..PoolSet::of(pool) }.line();
             return Err(ApiError::new(Kind::InvalidInput, message).hint(hint));
         }
@@ -259,6 +259,7 @@ impl Daemon {
             scrub_every_seconds: request.scrub_every.map_or(now.scrub_every_seconds, |span| span.0),
             foreground_share: request.foreground_share.unwrap_or(now.foreground_share),
             full: request.full.unwrap_or(now.full),
+            tier_schedule: request.tier_schedule.unwrap_or(now.tier_schedule),
             scrubbed: now.scrubbed,
         };
         let subject = format!("pool {}", pool.name);

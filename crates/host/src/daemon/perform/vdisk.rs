@@ -178,7 +178,8 @@ impl Daemon {
         let VdiskPlan { spec, layout, room } = plan;
         let class = request.class.map(|_| Class::from(pool::Class::of(layout, wanted.class != pool::Class::Stream)));
         let (size, layout) = (spec.size, Layout::from(layout));
-        let survives = match layout.resiliency.failures() {
+        let failures = layout.resiliency.failures();
+        let survives = match failures {
             0 => "survives no disk failure".into(),
             1 => "survives the failure of any disk".into(),
             n => format!("survives the failure of any {n} disks"),
@@ -190,7 +191,8 @@ impl Daemon {
             .line(format!("{survives}; {efficiency:.0} % of the raw space is data"));
         let more = [
             class.map(|class| format!("class {}", class.words(layout))),
-            planned.map(|planned| format!("write cache {}", cache_words(pool, Some(planned), cache.choice()))),
+            planned
+                .map(|planned| format!("write cache {}", cache_words(pool, Some(planned), cache.choice(), failures))),
             tier.map(|tier| format!("fast tier {}", tier_words(pool, Some(&tier)))),
             reads.map(|reads| format!("read cache {}", read_cache_info(pool, reads))),
             (size > room).then(|| beyond(&request.name, room)),
@@ -268,7 +270,7 @@ impl Daemon {
             let planned = self.parts.engine.vdisk_set_cache(name, wanted, run)?;
             let had = before.write_cache.is_some();
             let was = words(before.write_cache.clone(), before.write_cache_auto);
-            let will = cache_words(pool, planned, wanted.choice());
+            let will = cache_words(pool, planned, wanted.choice(), before.layout.resiliency.failures());
             if was != will {
                 lines.push(format!("write cache {was} -> {will}"));
             }
@@ -434,9 +436,9 @@ fn read_cache_info(pool: &PoolInfo, plan: ReadCachePlan) -> ReadCacheInfo {
     ReadCacheInfo::new(plan.size.0, plan.capacity.0, pool.names_of(plan.disks))
 }
 
-/// A write-back cache in words.
-fn cache_words(pool: &PoolInfo, cache: Option<CacheRecord>, choice: CacheChoice) -> String {
-    let cache = cache.map(|cache| CacheInfo::new(cache, pool.names_of(cache.disks)));
+/// A write-back cache in words, above what survives so many failures.
+fn cache_words(pool: &PoolInfo, cache: Option<CacheRecord>, choice: CacheChoice, failures: u8) -> String {
+    let cache = cache.map(|cache| CacheInfo::new(cache, pool.names_of(cache.disks)).above(failures));
     words(cache, choice == CacheChoice::Auto)
 }
 
