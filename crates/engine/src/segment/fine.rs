@@ -17,11 +17,13 @@
 //!    take is counted when its number is taken ([`Taken`]).
 
 use super::Map;
+use super::dense::{Dense, Entry, memory_of};
 use super::numbers::Numbers;
 use super::taken::Taken;
 use crate::error::Result;
 use crate::fail;
 use crate::format::record::{PackRecord, PackRun};
+use crate::limits::{COLUMNS_MAX, INTERLEAVE_MAX, VDISK_SIZE_MAX};
 use crate::mutant::{self, Mutant};
 use crate::units::{BLOCK, TableNo};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -45,6 +47,68 @@ pub struct Spot {
     pub index: u32,
 }
 
+const _: () = assert!(VDISK_SIZE_MAX.0 / UNIT <= 1 << 48 && COLUMNS_MAX as u64 * INTERLEAVE_MAX.0 / UNIT <= 1 << 16);
+
+/// A unit, and where it lies: 12 bytes. Its number has 48 bits, and that of a packed stripe 32 (`format/record`).
+#[derive(Clone, Copy)]
+struct Unit {
+    low: u32,
+    stripe: u32,
+    high: u16,
+    index: u16,
+}
+
+impl Unit {
+    fn new(unit: u64, spot: Spot) -> Unit {
+        Unit { low: unit as u32, stripe: spot.stripe as u32, high: (unit >> 32) as u16, index: spot.index as u16 }
+    }
+
+    fn no(&self) -> u64 {
+        u64::from(self.high) << 32 | u64::from(self.low)
+    }
+
+    fn spot(&self) -> Spot {
+        Spot { stripe: self.stripe.into(), index: self.index.into() }
+    }
+}
+
+impl Entry for Unit {
+    type Key = u64;
+
+    fn key(&self) -> u64 {
+        self.no()
+    }
+}
+
+/// A unit that record `seq` replaces: 20 bytes.
+#[derive(Clone, Copy)]
+struct Shade {
+    unit: Unit,
+    seq: [u32; 2],
+}
+
+impl Shade {
+    fn new(unit: Unit, seq: u64) -> Shade {
+        Shade { unit, seq: [(seq >> 32) as u32, seq as u32] }
+    }
+
+    fn seq(&self) -> u64 {
+        u64::from(self.seq[0]) << 32 | u64::from(self.seq[1])
+    }
+}
+
+impl Entry for Shade {
+    type Key = (u64, Spot);
+
+    fn key(&self) -> (u64, Spot) {
+        (self.unit.no(), self.unit.spot())
+    }
+}
+
+/// Bytes of memory of a unit at most, wherever it is. In a shadow it takes more than elsewhere: what is replaced never
+/// takes more than was counted.
+pub(super) const UNIT_MEMORY: u64 = memory_of(size_of::<Shade>());
+
 /// The fine units of one table.
 pub struct Fine {
     /// The table of the packed stripes.
@@ -53,12 +117,10 @@ pub struct Fine {
     per_stripe: u64,
     /// Units that a packed stripe has room for.
     places: u64,
-    units: BTreeMap<u64, Spot>,
+    units: Dense<Unit>,
     packed: BTreeMap<u64, Packed>,
-    /// By stripe: the record that replaces them, and units.
-    shadow: BTreeMap<u64, Vec<(u64, u64, Spot)>>,
-    /// How many units are in shadows.
-    shadowed: u64,
+    /// What was replaced, and by which record.
+    shadow: Dense<Shade>,
     /// Packed stripes by the record that says what they hold.
     pins: BTreeSet<(u64, u64)>,
     /// Numbers that packed stripes under way have.
@@ -81,10 +143,9 @@ impl Fine {
             packs,
             per_stripe,
             places,
-            units: BTreeMap::new(),
+            units: Dense::new(),
             packed: BTreeMap::new(),
-            shadow: BTreeMap::new(),
-            shadowed: 0,
+            shadow: Dense::new(),
             pins: BTreeSet::new(),
             taken: BTreeSet::new(),
             emptied: BTreeSet::new(),
@@ -95,7 +156,7 @@ impl Fine {
     /// What all of it takes.
     pub fn takes(&self) -> Taken {
         let (stripes, on_way) = (self.packed.len() as u64, self.taken.len() as u64);
-        Taken::by(self.places, self.len(), self.shadowed, stripes, on_way)
+        Taken::by(self.places, self.len(), self.shadow.len(), stripes, on_way)
     }
 
     /// Whether there is nothing of it at all.
@@ -105,7 +166,7 @@ impl Fine {
 
     /// Units that are read from here.
     pub fn len(&self) -> u64 {
-        self.units.len() as u64
+        self.units.len()
     }
 
     /// Whether nothing is read from here.
@@ -125,22 +186,28 @@ impl Fine {
 
     /// Where a unit lies, if it is a fine one.
     pub fn get(&self, unit: u64) -> Option<Spot> {
-        self.units.get(&unit).copied()
+        self.units.get(unit).map(|unit| unit.spot())
     }
 
     /// The fine units among `units`, in order.
     pub fn range(&self, units: Range<u64>) -> impl Iterator<Item = (u64, Spot)> + '_ {
-        self.units.range(units).map(|(unit, spot)| (*unit, *spot))
+        self.units.range(units).map(|unit| (unit.no(), unit.spot()))
     }
 
     /// The first fine unit from `unit` on.
     pub fn next(&self, unit: u64) -> Option<u64> {
-        self.units.range(unit..).next().map(|(unit, _)| *unit)
+        self.units.range(unit..u64::MAX).next().map(|unit| unit.no())
     }
 
     /// Whether a stripe has fine units.
     pub fn has(&self, stripe: u64) -> bool {
         self.range(self.units_of(stripe)).next().is_some()
+    }
+
+    /// What is in the shadow of these stripes.
+    fn shades(&self, stripes: Range<u64>) -> Vec<Shade> {
+        let key = |stripe: u64| (self.units_of(stripe).start, Spot { stripe: 0, index: 0 });
+        self.shadow.range(key(stripes.start)..key(stripes.end)).collect()
     }
 
     fn units_of(&self, stripe: u64) -> Range<u64> {
@@ -169,8 +236,8 @@ impl Fine {
         self.packed.insert(stripe, packed);
         self.pins.insert((seq, stripe));
         for (unit, index) in all {
-            if let Some(before) = self.units.insert(unit, Spot { stripe, index }) {
-                self.kill(before);
+            if let Some(before) = self.units.insert(Unit::new(unit, Spot { stripe, index })) {
+                self.kill(before.spot());
             }
         }
         if self.packed[&stripe].alive == 0 {
@@ -183,8 +250,8 @@ impl Fine {
         let Some(packed) = self.packed.remove(&stripe) else { return };
         self.pins.remove(&(packed.record, stripe));
         for (index, unit) in packed.units.into_iter().enumerate() {
-            if self.units.get(&unit) == Some(&Spot { stripe, index: index as u32 }) {
-                self.units.remove(&unit);
+            if self.get(unit) == Some(Spot { stripe, index: index as u32 }) {
+                self.units.remove(unit);
             }
         }
     }
@@ -204,23 +271,13 @@ impl Fine {
 
     /// Record `seq` replaces all units of `stripe`; it may be withdrawn yet.
     fn replaced(&mut self, stripe: u64, seq: u64) {
-        let units: Vec<(u64, Spot)> = self.range(self.units_of(stripe)).collect();
-        for entry in self.shadow.get_mut(&stripe).into_iter().flatten() {
-            // What a withdrawn one had replaced is replaced by this one now.
-            if entry.0 == WITHDRAWN {
-                entry.0 = seq;
-            }
+        // What a withdrawn one had replaced is replaced by this one now.
+        self.withdrawn(stripe, WITHDRAWN, Some(seq));
+        let units: Vec<Unit> = self.units.range(self.units_of(stripe)).collect();
+        for unit in units {
+            self.units.remove(unit.no());
+            self.shadow.insert(Shade::new(unit, seq));
         }
-        if units.is_empty() {
-            return;
-        }
-        let shadow = self.shadow.entry(stripe).or_default();
-        shadow.reserve_exact(units.len());
-        for (unit, spot) in &units {
-            self.units.remove(unit);
-            shadow.push((seq, *unit, *spot));
-        }
-        self.shadowed += units.len() as u64;
         if mutant::active(Mutant::UnitVoidedEarly) {
             self.settle(u64::MAX);
         }
@@ -229,23 +286,19 @@ impl Fine {
     /// Record `seq`, which had replaced units of `stripe`, was withdrawn; `next` is the one that took its place, if any
     /// did.
     fn withdrawn(&mut self, stripe: u64, seq: u64, next: Option<u64>) {
-        for entry in self.shadow.get_mut(&stripe).into_iter().flatten().filter(|entry| entry.0 == seq) {
-            entry.0 = next.unwrap_or(WITHDRAWN);
+        for shade in self.shades(stripe..stripe.saturating_add(1)).into_iter().filter(|shade| shade.seq() == seq) {
+            self.shadow.insert(Shade::new(shade.unit, next.unwrap_or(WITHDRAWN)));
         }
     }
 
     /// What was withdrawn is given up: what was there before is the truth again.
     fn given_up(&mut self, stripe: u64) {
-        let Some(all) = self.shadow.remove(&stripe) else { return };
-        let (back, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|(seq, ..)| *seq == WITHDRAWN);
-        if !left.is_empty() {
-            self.shadow.insert(stripe, left);
-        }
-        self.shadowed -= back.len() as u64;
-        for (_, unit, spot) in back {
-            match self.units.get(&unit) {
-                Some(_) => self.kill(spot),
-                None => drop(self.units.insert(unit, spot)),
+        for shade in self.shades(stripe..stripe.saturating_add(1)).into_iter().filter(|shade| shade.seq() == WITHDRAWN)
+        {
+            self.shadow.remove(shade.key());
+            match self.units.get(shade.unit.no()) {
+                Some(_) => self.kill(shade.unit.spot()),
+                None => drop(self.units.insert(shade.unit)),
             }
         }
     }
@@ -253,32 +306,24 @@ impl Fine {
     /// What replaced them is in the log for good: the units of `stripes` are void.
     fn release(&mut self, stripes: Range<u64>) {
         let (first, last) = (self.units_of(stripes.start).start, self.units_of(stripes.end).start);
-        let units: Vec<(u64, Spot)> = self.range(first..last).collect();
-        for (unit, spot) in units {
-            self.units.remove(&unit);
-            self.kill(spot);
+        let units: Vec<Unit> = self.units.range(first..last).collect();
+        for unit in units {
+            self.units.remove(unit.no());
+            self.kill(unit.spot());
         }
-        let shadows: Vec<u64> = self.shadow.range(stripes).map(|(stripe, _)| *stripe).collect();
-        for stripe in shadows {
-            let shadow = self.shadow.remove(&stripe).unwrap_or_default();
-            self.shadowed -= shadow.len() as u64;
-            shadow.into_iter().for_each(|(.., spot)| self.kill(spot));
-        }
+        self.settle_all(self.shades(stripes));
     }
 
     /// Records below `durable` are the truth.
     fn settle(&mut self, durable: u64) {
-        let mut void = Vec::new();
-        self.shadow.retain(|_, entries| {
-            entries.retain(|(seq, _, spot)| {
-                let settled = *seq < durable;
-                void.extend(settled.then_some(*spot));
-                !settled
-            });
-            !entries.is_empty()
-        });
-        self.shadowed -= void.len() as u64;
-        void.into_iter().for_each(|spot| self.kill(spot));
+        self.settle_all(self.shadow.iter().filter(|shade| shade.seq() < durable).collect());
+    }
+
+    fn settle_all(&mut self, shades: Vec<Shade>) {
+        for shade in shades {
+            self.shadow.remove(shade.key());
+            self.kill(shade.unit.spot());
+        }
     }
 
     /// What the record of a packed stripe would say now. None: something of it is in the shadow of a commit that is not
@@ -289,12 +334,8 @@ impl Fine {
         for (index, unit) in packed.units.iter().enumerate().filter(|(_, unit)| **unit != NONE) {
             let (unit, index) = (*unit, index as u32);
             let spot = Spot { stripe, index };
-            if self.units.get(&unit) != Some(&spot) {
-                let shadow = self.shadow.get(&(unit / self.per_stripe))?;
-                let (seq, ..) = shadow.iter().find(|(_, other, at)| *other == unit && *at == spot)?;
-                if *seq != WITHDRAWN {
-                    return None;
-                }
+            if self.get(unit) != Some(spot) && self.shadow.get((unit, spot))?.seq() != WITHDRAWN {
+                return None;
             }
             match runs.last_mut().filter(|run| run.unit + run.count as u64 == unit && run.index + run.count == index) {
                 Some(run) => run.count += 1,

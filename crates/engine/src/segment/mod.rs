@@ -17,6 +17,7 @@ pub mod ahead;
 pub mod allocate;
 mod config;
 mod copies;
+mod dense;
 mod disks;
 pub mod drain;
 pub mod fine;

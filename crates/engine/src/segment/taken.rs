@@ -1,10 +1,8 @@
 //! What fine units take of memory and of the log.
 
+use super::fine::UNIT_MEMORY;
 use core::iter::Sum;
 
-/// Bytes of memory for a unit, wherever it is: in a shadow its entry has 32 bytes, in a list that may have no other. So
-/// what is replaced never takes more than it did before.
-const UNIT_MEMORY: u64 = 96;
 /// Bytes of memory for a packed stripe, beside the list of its units.
 const STRIPE_MEMORY: u64 = 192;
 /// Bytes of memory for each place in a packed stripe.

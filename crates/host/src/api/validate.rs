@@ -48,9 +48,9 @@ pub fn slab_size(bytes: ByteCount) -> Result<(), BadValue> {
     Err(BadValue::new(message, typed(nearest)))
 }
 
-/// How much memory a daemon takes: a multiple of 1 MiB from 64 MiB to 1 GiB.
+/// How much memory a daemon takes: a multiple of 1 MiB from 64 MiB to 16 GiB.
 pub fn memory(bytes: ByteCount) -> Result<(), BadValue> {
-    within(bytes, ByteCount::mib(64), ByteCount::gib(1), 1 << 20, "amount of memory")
+    within(bytes, ByteCount::mib(64), ByteCount::gib(16), 1 << 20, "amount of memory")
 }
 
 /// The size of a virtual disk with sectors of `sector` bytes: at least one 4 KiB block, whole sectors, at most 64 PiB.

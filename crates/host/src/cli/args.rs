@@ -221,9 +221,10 @@ pub struct Serve {
     /// lost
     #[arg(long)]
     pub degraded: bool,
-    /// Memory for its heap, 64MiB to 1GiB; below 512MiB, requests under way may take 250MiB more. All of it is locked
-    /// as soon as root's daemon carries file systems of this machine [default: a quarter of the machine's and a quarter
-    /// of that, at most 1GiB]
+    /// Memory for its heap, 64MiB to 16GiB; below 512MiB, requests under way may take 250MiB more. What is more than
+    /// 1GiB, half of the machine's at most, is for where small writes lie, in large caches above all. All of it is
+    /// locked as soon as root's daemon carries file systems of this machine [default: a quarter of the machine's and a
+    /// quarter of that, at most 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = values::memory)]
     pub memory: Option<Size>,
     /// How much of a virtual disk may lie in packed stripes, 1% to 50%: small writes leave the log side by side, and

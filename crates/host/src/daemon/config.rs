@@ -129,8 +129,10 @@ impl Settings {
 fn memory(asked: Size) -> Answer<u64> {
     match asked {
         Size::Bytes(bytes) => Ok(validate::memory(bytes).map(|()| bytes.0)?),
-        share => Err(ApiError::new(Kind::InvalidInput, format!("`{share}` is no amount of memory; 64MiB to 1GiB are"))
-            .hint(Line::serve(&[("memory", &"256MiB")]))),
+        share => {
+            Err(ApiError::new(Kind::InvalidInput, format!("`{share}` is no amount of memory; 64MiB to 16GiB are"))
+                .hint(Line::serve(&[("memory", &"256MiB")])))
+        }
     }
 }
 
@@ -263,7 +265,7 @@ mod tests {
         std::fs::write(&path, "memory = \"200MiB\"\n").unwrap();
         let memory = |settings: Settings| settings.resolve(Settings::default(), &surroundings(true, &|_| None));
         assert_eq!(memory(Settings::read(&path).unwrap()).unwrap().memory, Some(200 << 20));
-        for (wrong, nearest) in [("1MiB", "64MiB"), ("10%", "64MiB"), ("2GiB", "1GiB")] {
+        for (wrong, nearest) in [("1MiB", "64MiB"), ("10%", "64MiB"), ("20GiB", "16GiB")] {
             std::fs::write(&path, format!("memory = \"{wrong}\"\n")).unwrap();
             let error = memory(Settings::read(&path).unwrap()).unwrap_err();
             assert!(error.kind == Kind::InvalidInput && error.message.contains(nearest), "{error}");

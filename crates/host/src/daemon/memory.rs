@@ -20,6 +20,9 @@
 //! those who write: there the kernel lets whoever asks for memory wait until pages are written out, locked or not.
 
 use super::say::say;
+use crate::api::error::{Answer, ApiError, Kind};
+use crate::api::size::Size;
+use crate::ops::line::Line;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::configure_io_flusher_behavior;
 use rustix::system::sysinfo;
@@ -32,6 +35,7 @@ use std::process::Command;
 use std::sync::Once;
 use weft_engine::limits::REQUEST_MAX;
 use weft_engine::store::Tuning;
+use weft_engine::units::ByteCount;
 
 /// What mimalloc maps when the process begins: a number with K, M or G, or of bytes.
 const HEAP_VARIABLE: &str = "MIMALLOC_RESERVE_OS_MEMORY";
@@ -74,7 +78,7 @@ pub(super) fn never_wait_for_own_writes() -> io::Result<()> {
 const OOM_SCORE_ADJ: i32 = -900;
 /// The least of each kind, on however small a machine: some stripes of any layout.
 const MEMORY_MIN: u64 = 16 << 20;
-/// The most that the engine makes use of, and what `validate::memory` allows.
+/// The most that is taken unasked: what the engine makes use of, but for fine units.
 const HEAP_MAX: u64 = 1 << 30;
 /// The part of the heap that stripe tables may always have, as a divisor.
 const TABLES_OF_HEAP: u64 = 4;
@@ -103,8 +107,23 @@ pub(super) fn stay_in_memory() {
 }
 
 /// Bytes of the daemon's heap: as many as it was asked to take, else what a machine like this one can spare.
-pub(super) fn heap(asked: Option<u64>) -> u64 {
-    asked.unwrap_or_else(|| usual_heap(memory_here()))
+///
+/// Errors: `InvalidInput` for more than [`HEAP_MAX`] and half of the machine.
+pub(super) fn heap(asked: Option<u64>) -> Answer<u64> {
+    heap_of(asked, memory_here())
+}
+
+fn heap_of(asked: Option<u64>, total: u64) -> Answer<u64> {
+    let most = (total / 2).max(HEAP_MAX) >> 20 << 20;
+    match asked {
+        Some(asked) if asked > most => {
+            let [asked, most] = [asked, most].map(|bytes| Size::Bytes(ByteCount(bytes)));
+            let what = format!("memory of {asked} is more than half of what there is here; up to {most} may be taken");
+            Err(ApiError::new(Kind::InvalidInput, what).hint(Line::serve(&[("memory", &most)])))
+        }
+        Some(asked) => Ok(asked),
+        None => Ok(usual_heap(total)),
+    }
 }
 
 /// `total`: bytes of memory that there are. It is locked, so a small machine gives a quarter of it to the engine.
@@ -132,9 +151,9 @@ pub(super) fn tuning(heap: u64) -> Tuning {
         fine_memory: 0,
         ..usual
     };
-    // Where little is left, small writes are merged.
+    // Where little is left, small writes are merged. What was asked for beyond the usual is theirs.
     let left = share.saturating_sub(engine_memory(&others));
-    Tuning { fine_memory: left.min(usual.fine_memory), ..others }
+    Tuning { fine_memory: left.min(usual.fine_memory.max(heap.saturating_sub(HEAP_MAX))), ..others }
 }
 
 /// What requests of NBD clients may hold beside the engine, all together: half of what stripes may, so that a client
@@ -203,7 +222,21 @@ mod tests {
             assert!(heap <= total / 3 && engine <= heap / 5 * 4 && engine > heap / 4 * 3, "{total}: {heap}, {engine}");
         }
         assert_eq!(sizes(0), (MEMORY_MIN, MEMORY_MIN, MEMORY_MIN));
-        assert_eq!(heap(Some(100 << 20)), 100 << 20);
+    }
+
+    #[test]
+    fn what_is_asked_for_beyond_the_usual_is_for_small_writes_and_half_of_the_machine_at_most() {
+        let gib = |of: u64| of << 30;
+        assert_eq!(heap_of(Some(100 << 20), gib(1)).unwrap(), 100 << 20);
+        assert_eq!(heap_of(Some(gib(1)), gib(1)).unwrap(), gib(1), "as before");
+        assert_eq!(heap_of(Some(gib(4)), gib(8)).unwrap(), gib(4));
+        let refused = heap_of(Some(gib(4)), gib(7)).unwrap_err();
+        assert!(refused.message.contains("up to 3584MiB") && refused.hint.is_some(), "{refused:?}");
+        let usual = Tuning::default();
+        let [large, larger] = [gib(1), gib(2)].map(tuning);
+        assert!(large.fine_memory <= usual.fine_memory && larger.fine_memory > 8 * usual.fine_memory);
+        assert_eq!(larger.buffer_memory, usual.buffer_memory);
+        assert!(engine_memory(&larger) <= gib(2) / 5 * 4);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use weft_engine::store::Tuning;
 
 /// Serves until SIGTERM or SIGINT asks for a clean stop. `parts` makes the engine, after the signals are ours.
 pub fn serve(options: &Options, parts: impl FnOnce(Tuning) -> Answer<Parts>) -> Answer<()> {
-    let heap = memory::heap(options.memory);
+    let heap = memory::heap(options.memory)?;
     raise_descriptors();
     // Others cannot mount anything that this daemon would serve.
     if rustix::process::geteuid().is_root() {

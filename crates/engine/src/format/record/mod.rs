@@ -26,8 +26,8 @@ use super::{name_from_bytes, name_to_bytes};
 use crate::error::Result;
 use crate::fail;
 use crate::geometry::{Layout, Resiliency};
-use crate::limits::SLOTS_MAX;
-use crate::units::{Birth, ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
+use crate::limits::{SLOTS_MAX, VDISK_SIZE_MAX};
+use crate::units::{BLOCK, Birth, ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -309,11 +309,16 @@ fn encode_pack(pack: &PackRecord, out: &mut Vec<u8>) {
 
 fn decode_pack(body: &[u8]) -> Result<PackRecord> {
     let (pack, mut rest) = take::<PackBody>(body)?;
+    // The lowest number that is free is taken, and each takes memory.
+    if pack.stripe > u32::MAX.into() {
+        return fail!(Corrupt, "packed stripe {} cannot be", pack.stripe);
+    }
     let mut runs = Vec::new();
     for _ in 0..pack.runs {
         let (run, after) = take::<PackRunBody>(rest)?;
         rest = after;
-        if run.index.checked_add(run.count).is_none() || run.unit > u64::MAX >> 1 {
+        let end = run.unit.checked_add(run.count.into());
+        if run.index.checked_add(run.count).is_none() || end.is_none_or(|end| end > VDISK_SIZE_MAX.0 / BLOCK) {
             return fail!(Corrupt, "a packed stripe claims units that cannot be");
         }
         runs.push(PackRun { unit: run.unit, index: run.index, count: run.count });
