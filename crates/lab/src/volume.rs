@@ -19,7 +19,6 @@ use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
 use weft_sim::disk::{DiskImage, SimDisk};
 use weft_sim::random_writes::SERVED_SHARE;
-use weft_sim::streams::LOG;
 use weft_sim::world::{Scheduling, SimWorld};
 
 /// Ends when what was asked for has been done.
@@ -67,8 +66,8 @@ pub struct OnWeft {
 }
 
 impl OnWeft {
-    /// A new pool of these disks, and a virtual disk with such sectors in it.
-    pub fn new(kinds: &[Kind], layout: Layout, size: u64, sector: u32) -> OnWeft {
+    /// A new pool of these disks, and a virtual disk with such sectors in it. `log`: bytes of its log.
+    pub fn new(kinds: &[Kind], layout: Layout, size: u64, sector: u32, log: ByteCount) -> OnWeft {
         let world = SimWorld::new(1, Scheduling::Fifo);
         let (disks, new): (Vec<SimDisk>, Vec<NewDisk>) = blank(&world, kinds, 0).unzip();
         let members: Vec<Rc<dyn Disk>> = new.iter().map(|new| new.disk.clone()).collect();
@@ -85,7 +84,7 @@ impl OnWeft {
         };
         let made = world.block_on(async move {
             let id = Id([0xEE; 16]);
-            let options = PoolOptions { id, name: "pool".into(), slab: SLAB_DEFAULT, log_len: Some(LOG) };
+            let options = PoolOptions { id, name: "pool".into(), slab: SLAB_DEFAULT, log_len: Some(log) };
             create(new, &options).await.expect("a pool can be made");
             // What the daemon does unless it is told otherwise.
             let tuning = Tuning { fine_share: SERVED_SHARE, ..Tuning::default() };

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::units::ByteCount;
+use weft_sim::streams::LOG;
 use weft_sim::timing::{HddClass, SsdClass};
 
 /// One GiB.
@@ -166,16 +167,17 @@ impl Case {
 
     /// One with sectors of so many bytes.
     pub fn weft_with(self, sector: u32) -> Rc<dyn Volume> {
-        Rc::new(self.on_weft(sector))
+        Rc::new(self.on_weft(sector, LOG))
     }
 
-    /// One behind such solid-state disks.
+    /// One behind such solid-state disks. The log, which bounds how many small writes a cache takes, is as long as a
+    /// pool of such disks has it.
     pub fn weft_behind(self, disk: Disk, count: usize, flash: Flash) -> Rc<dyn Volume> {
-        Rc::new(self.on_weft(4096).behind(&disk.times(count), flash))
+        Rc::new(self.on_weft(4096, ByteCount::gib(1)).behind(&disk.times(count), flash))
     }
 
-    fn on_weft(self, sector: u32) -> OnWeft {
-        OnWeft::new(&self.disk.times(self.disks), self.layout(), 64 * GIB, sector)
+    fn on_weft(self, sector: u32, log: ByteCount) -> OnWeft {
+        OnWeft::new(&self.disk.times(self.disks), self.layout(), 64 * GIB, sector, log)
     }
 }
 
