@@ -10,7 +10,7 @@
 //!    its own is below; all keys of the leaf before are.
 //! 2. No leaf is empty, none has more than [`LEAF`] entries, and where there are three leaves or more, each has
 //!    [`LEAST`] or more.
-//! 3. What follows from that: the memory of `n` entries is [`memory_of`] each at most.
+//! 3. What follows from that: the memory of `n` entries is [`memory_of`] each at most, and two leaves more.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -175,6 +175,11 @@ mod tests {
                 before = leaf.last().map(Entry::key);
             }
             assert_eq!(self.leaves.values().map(Vec::len).sum::<usize>() as u64, self.len);
+            // A place in the tree of leaves takes twice what it has to where nodes are half full.
+            let places = self.leaves.len() * 2 * (size_of::<E::Key>() + size_of::<Vec<E>>());
+            let bytes = places + self.leaves.values().map(|leaf| leaf.capacity() * size_of::<E>()).sum::<usize>();
+            let most = self.len * memory_of(size_of::<E>()) + 2 * (LEAF * size_of::<E>()) as u64;
+            assert!(bytes as u64 <= most, "{bytes} bytes for {} entries", self.len);
         }
     }
 

@@ -182,6 +182,24 @@ pub struct DiskInfo {
     /// new.
     #[serde(default)]
     pub needed_by: Vec<String>,
+    /// How much of its life is used. Asked for one disk only; none where it tells nothing, or `smartctl` is missing.
+    #[serde(default)]
+    pub wear: Option<Wear>,
+}
+
+/// What a disk tells of its own life, since it was made.
+#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Debug)]
+pub struct Wear {
+    /// How much of what its maker expects it to endure is used, in percent; some count beyond 100.
+    pub used_percent: Option<u64>,
+    /// Hours that it was powered.
+    pub power_on_hours: Option<u64>,
+    /// Bytes that were written to it.
+    pub written_bytes: Option<u64>,
+    /// Its temperature now, in degrees Celsius.
+    pub celsius: Option<i64>,
+    /// Years that are left if it is used as it was until now; none before one percent is used.
+    pub years_left: Option<f64>,
 }
 
 impl PoolInfo {
@@ -218,6 +236,7 @@ impl DiskInfo {
             counters: DiskCounters::default(),
             out_of_room: false,
             needed_by: Vec::new(),
+            wear: None,
         }
     }
 }

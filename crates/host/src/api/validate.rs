@@ -48,9 +48,15 @@ pub fn slab_size(bytes: ByteCount) -> Result<(), BadValue> {
     Err(BadValue::new(message, typed(nearest)))
 }
 
-/// How much memory a daemon takes: a multiple of 1 MiB from 64 MiB to 16 GiB.
+/// How much memory a daemon takes: a multiple of 1 MiB from 64 MiB on. How much it may be the machine decides.
 pub fn memory(bytes: ByteCount) -> Result<(), BadValue> {
-    within(bytes, ByteCount::mib(64), ByteCount::gib(16), 1 << 20, "amount of memory")
+    let least = ByteCount::mib(64);
+    if bytes >= least && bytes.is_multiple_of(1 << 20) {
+        return Ok(());
+    }
+    let nearest = ByteCount(bytes.0.max(least.0) >> 20 << 20);
+    let message = format!("{} is no amount of memory; multiples of 1MiB from {} on are", typed(bytes), typed(least));
+    Err(BadValue::new(message, typed(nearest)))
 }
 
 /// The size of a virtual disk with sectors of `sector` bytes: at least one 4 KiB block, whole sectors, at most 64 PiB.

@@ -221,7 +221,7 @@ pub struct Serve {
     /// lost
     #[arg(long)]
     pub degraded: bool,
-    /// Memory for its heap, 64MiB to 16GiB; below 512MiB, requests under way may take 250MiB more. What is more than
+    /// Memory for its heap, 64MiB to 4GiB; below 512MiB, requests under way may take 250MiB more. What is more than
     /// 1GiB, half of the machine's at most, is for where small writes lie, in large caches above all. All of it is
     /// locked as soon as root's daemon carries file systems of this machine [default: a quarter of the machine's and a
     /// quarter of that, at most 1GiB]

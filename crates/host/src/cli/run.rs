@@ -267,7 +267,7 @@ impl Doer for Asking<'_, '_, '_> {
                 self.session.agreed(would, harm)?;
             }
         }
-        let answer = self.weft.perform(&verb)?;
+        let answer = V::completed(self.weft.perform(&verb)?);
         let job =
             answer.change().filter(|change| verb.waits() && !change.dry_run).and_then(|change| change.job.clone());
         if job.is_none() || !self.session.cli.json {

@@ -80,6 +80,8 @@ const OOM_SCORE_ADJ: i32 = -900;
 const MEMORY_MIN: u64 = 16 << 20;
 /// The most that is taken unasked: what the engine makes use of, but for fine units.
 const HEAP_MAX: u64 = 1 << 30;
+/// The most that may be asked for: the logs of several pools say where no more units lie.
+const HEAP_ASKED_MAX: u64 = 4 << 30;
 /// The part of the heap that stripe tables may always have, as a divisor.
 const TABLES_OF_HEAP: u64 = 4;
 /// The part of all memory that they may have where that is more, as a divisor: who has large pools has memory for them.
@@ -108,17 +110,17 @@ pub(super) fn stay_in_memory() {
 
 /// Bytes of the daemon's heap: as many as it was asked to take, else what a machine like this one can spare.
 ///
-/// Errors: `InvalidInput` for more than [`HEAP_MAX`] and half of the machine.
+/// Errors: `InvalidInput` for more than half of the machine, if that is more than [`HEAP_MAX`], or [`HEAP_ASKED_MAX`].
 pub(super) fn heap(asked: Option<u64>) -> Answer<u64> {
     heap_of(asked, memory_here())
 }
 
 fn heap_of(asked: Option<u64>, total: u64) -> Answer<u64> {
-    let most = (total / 2).max(HEAP_MAX) >> 20 << 20;
+    let most = (total / 2).clamp(HEAP_MAX, HEAP_ASKED_MAX) >> 20 << 20;
     match asked {
         Some(asked) if asked > most => {
             let [asked, most] = [asked, most].map(|bytes| Size::Bytes(ByteCount(bytes)));
-            let what = format!("memory of {asked} is more than half of what there is here; up to {most} may be taken");
+            let what = format!("memory of {asked} is too much: up to {most} may be taken here");
             Err(ApiError::new(Kind::InvalidInput, what).hint(Line::serve(&[("memory", &most)])))
         }
         Some(asked) => Ok(asked),
@@ -232,6 +234,7 @@ mod tests {
         assert_eq!(heap_of(Some(gib(4)), gib(8)).unwrap(), gib(4));
         let refused = heap_of(Some(gib(4)), gib(7)).unwrap_err();
         assert!(refused.message.contains("up to 3584MiB") && refused.hint.is_some(), "{refused:?}");
+        assert!(heap_of(Some(gib(5)), gib(64)).is_err());
         let usual = Tuning::default();
         let [large, larger] = [gib(1), gib(2)].map(tuning);
         assert!(large.fine_memory <= usual.fine_memory && larger.fine_memory > 8 * usual.fine_memory);

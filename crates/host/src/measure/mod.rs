@@ -7,6 +7,7 @@
 //! 3. The disk is claimed for a moment only, to see whether that is possible: a daemon that starts meanwhile finds it.
 
 pub mod classes;
+pub(crate) mod wear;
 
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::disk::file::DiskKind;

@@ -7,8 +7,9 @@ use super::table::{Rows, Style, Tone, cell, human, pairs};
 use super::text::Text;
 use super::{Changing, Doer, Weft, absolute, values, verb};
 use crate::api::error::{Answer, BadValue};
-use crate::api::pool::{DiskCounters, DiskInfo, DiskState, Health, Latency, Usage};
+use crate::api::pool::{DiskCounters, DiskInfo, DiskState, Health, Latency, Usage, Wear};
 use crate::api::size::Size;
+use crate::measure::wear;
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -229,6 +230,11 @@ verb!(DiskShow: "disk show" {
     fn typed(self, _: &impl Weft) -> Answer<DiskShow> {
         Ok(DiskShow { disk: if self.disk.is_empty() { self.disk } else { member(&self.disk)? } })
     }
+
+    fn completed(disk: DiskInfo) -> DiskInfo {
+        let wear = disk.wear.or_else(|| disk.path.as_deref().and_then(wear::read));
+        DiskInfo { wear, ..disk }
+    }
 });
 
 verb!(DiskAdd: "disk add", changing {
@@ -328,6 +334,7 @@ impl Text for DiskInfo {
             ("flushes", flushes(counters)),
             ("errors", counters.errors.to_string()),
         ];
+        shown.extend(self.wear.as_ref().map(|wear| ("wear", wear_of_disk(wear))));
         if self.usage.is_some() {
             shown.extend(use_of_disk(self));
         }
@@ -354,6 +361,16 @@ fn log_of_disk(disk: &DiskInfo) -> String {
         false if disk.log_follows => format!("one more copy is here a moment later, nobody waits for it{written}"),
         false => format!("-{written}"),
     }
+}
+
+/// What a disk tells of its life.
+fn wear_of_disk(wear: &Wear) -> String {
+    let used = wear.used_percent.map(|used| format!("{used} % used"));
+    let years = wear.years_left.map(|years| format!("about {years:.1} years left at the rate so far"));
+    let written = wear.written_bytes.map(|bytes| format!("{} written in its life", human(bytes)));
+    let hours = wear.power_on_hours.map(|hours| format!("powered for {hours} hours"));
+    let celsius = wear.celsius.map(|degrees| format!("{degrees} °C"));
+    [used, years, written, hours, celsius].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Flushes that were sent, and how many more would have been.

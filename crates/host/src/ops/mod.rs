@@ -205,6 +205,11 @@ pub trait Verb: Operation<Answer: Text> {
         Ok(self)
     }
 
+    /// Completes an answer with what the daemon had no right to ask the machine, and who types this may have.
+    fn completed(answer: Self::Answer) -> Self::Answer {
+        answer
+    }
+
     /// How to change what it changes; `None` when it changes nothing.
     fn changing(&mut self) -> Option<&mut Changing> {
         None

@@ -166,6 +166,7 @@ pub fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) 
         },
         out_of_room: disk.out_of_room,
         needed_by: disk.needed_by.clone(),
+        wear: None,
     }
 }
 
