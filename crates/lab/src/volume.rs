@@ -11,7 +11,6 @@ use weft_engine::io::Disk;
 use weft_engine::limits::SLAB_DEFAULT;
 use weft_engine::pool::cache::CacheAsk;
 use weft_engine::pool::create::create;
-use weft_engine::pool::tier::TierAsk;
 use weft_engine::pool::{NewDisk, OpenOptions, Pool, PoolOptions, VdiskSpec};
 use weft_engine::store::Tuning;
 use weft_engine::units::{ByteCount, VirtualOffset};
@@ -52,8 +51,6 @@ pub enum Flash {
     Journals,
     /// A write-back cache of so many bytes lies on them, and the log.
     Cache(u64),
-    /// A fast tier of so many bytes lies on them, and the log.
-    Tier(u64),
 }
 
 /// A thin virtual disk of weft.
@@ -114,10 +111,6 @@ impl OnWeft {
                 Flash::Cache(size) => {
                     let ask = CacheAsk { size: ByteCount(size), disks, may_lose: false };
                     pool.vdisk_set_cache("vdisk", Some(&ask), CacheChoice::Typed).await
-                }
-                Flash::Tier(size) => {
-                    let ask = TierAsk { size: ByteCount(size), disks, resiliency: None, columns: None };
-                    pool.vdisk_set_tier("vdisk", Some(&ask)).await
                 }
             }
         };

@@ -94,20 +94,23 @@ impl Pool {
             }
         };
         let have = disks.count_ones() as usize;
-        let layout = match have < needed {
-            true if have > 0 && (may_lose || mutant::active(Mutant::CacheLosesUnasked)) => {
-                cache_layout(below, have, map.slab)?
-            }
-            true => {
-                let of = if named { "of those named" } else { "of the solid-state disks" };
-                return fail!(
-                    NotPossible,
-                    "a write-back cache survives as much as what lies below it, here {below}, and so needs {needed} \
-                     disks; {of} {have} take data; a size with `,unsafe` behind it makes do with fewer, and what rests \
-                     there is lost with them"
-                );
-            }
-            false => layout,
+        let of = if named { "of those named" } else { "of the solid-state disks" };
+        let layout = if have >= needed {
+            layout
+        } else if have > 0 && (may_lose || mutant::active(Mutant::CacheLosesUnasked)) {
+            cache_layout(below, have, map.slab)?
+        } else if may_lose {
+            return fail!(NotPossible, "a write-back cache needs a disk; {of} none takes data");
+        } else {
+            let fewer = match have {
+                0 => "",
+                _ => "; a size with `,unsafe` behind it makes do with fewer, and what rests there is lost with them",
+            };
+            return fail!(
+                NotPossible,
+                "a write-back cache survives as much as what lies below it, here {below}, and so needs {needed} disks; \
+                 {of} {have} take data{fewer}"
+            );
         };
         let (least, most) = (layout.data_len() * STRIPES_MIN, map.room_for(layout, segments, disks));
         Ok(CacheRange { least, most, layout, disks })

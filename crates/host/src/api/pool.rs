@@ -182,7 +182,8 @@ pub struct DiskInfo {
     /// new.
     #[serde(default)]
     pub needed_by: Vec<String>,
-    /// How much of its life is used. Asked for one disk only; none where it tells nothing, or `smartctl` is missing.
+    /// How much of its life is used. `weft disk show` asks the disk, the daemon does not; none where it tells nothing,
+    /// or `smartctl` is missing.
     #[serde(default)]
     pub wear: Option<Wear>,
 }

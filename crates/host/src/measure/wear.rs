@@ -7,24 +7,30 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
-/// Seconds after which a disk that does not answer is asked no more.
-const ASKED_MAX: &str = "5";
+/// How long an answer is waited for. A program that waits for a disk that hangs cannot even be killed: it is left
+/// behind.
+const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Bytes of a "data unit": a thousand blocks of 512 (NVM Express Base Specification, SMART / Health Information).
 const NVME_UNIT: u64 = 512_000;
 /// Hours of a year.
 const YEAR: f64 = 8766.0;
 
-/// What the disk at `path` tells. None: it is a file, it tells nothing, or nobody here can ask it.
+/// What the disk at `path` tells. None: it is a file, it tells nothing in time, or who asks has no right to.
 pub(crate) fn read(path: &Path) -> Option<Wear> {
     let device = whole_disk(path)?;
     // It is found also where only root looks.
     let path = env::var("PATH").unwrap_or_default();
-    let mut asks = Command::new("timeout");
-    asks.env("PATH", format!("{path}:/usr/sbin:/sbin:/usr/bin:/bin")).args(["--signal=KILL", ASKED_MAX, "smartctl"]);
+    let mut asks = Command::new("smartctl");
+    asks.env("PATH", format!("{path}:/usr/sbin:/sbin:/usr/bin:/bin"));
     asks.args(["--json", "--all", "--nocheck=standby"]).arg(device).stdin(Stdio::null());
+    let (tells, answer) = channel();
+    thread::spawn(move || tells.send(asks.output()));
     // Its exit code also tells of what is wrong with the disk: what it printed counts.
-    let said = asks.output().ok()?;
+    let said = answer.recv_timeout(WAIT_MAX).ok()?.ok()?;
     told(&serde_json::from_slice(&said.stdout).ok()?)
 }
 

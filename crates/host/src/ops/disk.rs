@@ -232,8 +232,7 @@ verb!(DiskShow: "disk show" {
     }
 
     fn completed(disk: DiskInfo) -> DiskInfo {
-        let wear = disk.wear.or_else(|| disk.path.as_deref().and_then(wear::read));
-        DiskInfo { wear, ..disk }
+        DiskInfo { wear: disk.path.as_deref().and_then(wear::read), ..disk }
     }
 });
 

@@ -205,7 +205,7 @@ pub trait Verb: Operation<Answer: Text> {
         Ok(self)
     }
 
-    /// Completes an answer with what the daemon had no right to ask the machine, and who types this may have.
+    /// Completes an answer with what the machine tells who types this: the daemon has fewer rights, and must not wait.
     fn completed(answer: Self::Answer) -> Self::Answer {
         answer
     }

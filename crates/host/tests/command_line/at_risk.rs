@@ -9,10 +9,15 @@ weft disk set tank d2 media=hdd
 weft disk set tank d3 media=hdd
 weft disk set tank d4 media=hdd
 weft vdisk create tank/media --size 1GiB --write-cache 0
+weft vdisk set tank/media write-cache=64MiB,unsafe
+    exit 3
+    says a write-back cache needs a disk; of the solid-state disks none takes data
+    try weft disk list --pool tank
 weft disk add tank $D/s1 --create-size 512MiB --usage manual
 weft disk set tank s1 media=ssd
 weft vdisk set tank/media write-cache=64MiB write-cache-disks=s1
     exit 3
+    says a size with `,unsafe` behind it makes do with fewer
     try weft disk list --pool tank
 weft vdisk set tank/media write-cache=64MiB,safe
     exit 2

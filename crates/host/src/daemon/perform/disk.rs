@@ -13,7 +13,6 @@ use crate::daemon::candidates::{Asked, Candidate, More, beyond_room, fixed_size,
 use crate::daemon::engine::labels;
 use crate::daemon::opening::wall_clock;
 use crate::daemon::{Daemon, find, lock, probe};
-use crate::measure::wear;
 use crate::ops::Perform;
 use crate::ops::disk::{DiskAdd, DiskList, DiskRemove, DiskReplace, DiskShow};
 use crate::ops::job::{JobStart, JobSteer};
@@ -66,10 +65,7 @@ impl Perform<DiskShow> for Daemon {
                 format!("no disk {wanted}; its path, identity, name or POOL/NAME finds one"),
             )
             .offer(&DiskList::default())),
-            1 => {
-                let disk = found.remove(0);
-                Ok(DiskInfo { wear: disk.path.as_deref().and_then(wear::read), ..disk })
-            }
+            1 => Ok(found.remove(0)),
             n => {
                 let path = found[0].path.clone().unwrap_or_default();
                 let message = format!("{n} disks are named {wanted}; a path names one");
