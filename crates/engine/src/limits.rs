@@ -22,8 +22,11 @@ pub const UNIT_MAX: ByteCount = ByteCount::kib(64);
 pub const SLAB_MIN: ByteCount = ByteCount::mib(1);
 /// The largest slab.
 pub const SLAB_MAX: ByteCount = ByteCount::gib(1);
-/// The slab of a pool that asks for none.
+/// The slab of a pool that asks for none, where its disks have no more than [`SLABS_DEFAULT_MAX`] of them.
 pub const SLAB_DEFAULT: ByteCount = ByteCount::mib(64);
+/// Slabs that a pool gets at most which asks for no size of them, as long as they are no larger than [`SLAB_MAX`]. What
+/// an opening reads, and what segments take of memory, grows with their number.
+pub const SLABS_DEFAULT_MAX: u64 = 1 << 20;
 /// The most disks of one pool: their table fits the label block.
 pub const DISKS_MAX: usize = 64;
 /// The most bytes of a pool's, disk's or virtual disk's name (UTF-8).
@@ -45,7 +48,32 @@ pub const BATCH_MAX: ByteCount = ByteCount::mib(16);
 /// The largest client request, in bytes; exports split nothing larger.
 pub const REQUEST_MAX: ByteCount = ByteCount::mib(32);
 
+/// The slab of a pool of disks of these sizes that asks for none: 64 MiB up to 64 TiB, then as many times that as it
+/// takes for [`SLABS_DEFAULT_MAX`].
+pub fn default_slab(capacities: &[ByteCount]) -> ByteCount {
+    let raw = capacities.iter().fold(0u64, |sum, capacity| sum.saturating_add(capacity.0));
+    let enough = |slab: &ByteCount| raw / slab.0 <= SLABS_DEFAULT_MAX;
+    let sizes = core::iter::successors(Some(SLAB_DEFAULT), |slab| Some(*slab * 2));
+    sizes.take_while(|slab| *slab <= SLAB_MAX).find(enough).unwrap_or(SLAB_MAX)
+}
+
 const _: () = assert!(INTERLEAVE_MIN.0 == BLOCK);
 const _: () = assert!(INTERLEAVE_MAX.0.is_multiple_of(INTERLEAVE_MIN.0));
 const _: () = assert!(SLAB_MAX.0 / INTERLEAVE_MIN.0 <= 1 << INDEX_BITS);
 const _: () = assert!(SLAB_MIN.0.is_multiple_of(BLOCK) && SLAB_MAX.0.is_multiple_of(SLAB_MIN.0));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn a_large_pool_gets_larger_slabs_rather_than_more() {
+        let tib = ByteCount::gib(1024);
+        let slabs = |disks: usize, tib_each: u64| default_slab(&vec![tib * tib_each; disks]);
+        assert_eq!((slabs(1, 1), slabs(8, 8)), (SLAB_DEFAULT, SLAB_DEFAULT));
+        assert_eq!((slabs(8, 9), slabs(16, 8), slabs(24, 20)), (SLAB_DEFAULT * 2, SLAB_DEFAULT * 2, SLAB_DEFAULT * 8));
+        assert_eq!((slabs(64, 20), slabs(64, 100), default_slab(&[])), (SLAB_MAX, SLAB_MAX, SLAB_DEFAULT));
+        assert_eq!(default_slab(&[DISK_SIZE_MAX; DISKS_MAX]), SLAB_MAX);
+    }
+}

@@ -5,7 +5,7 @@ use crate::disks::PlannedDisk;
 use weft_engine::error::Result;
 use weft_engine::format::Id;
 use weft_engine::geometry::Layout;
-use weft_engine::limits::SLAB_DEFAULT;
+use weft_engine::limits::default_slab;
 use weft_engine::pool::PoolOptions;
 use weft_engine::pool::create::plan_pool;
 use weft_engine::pool::room::{Room, unusable};
@@ -22,8 +22,9 @@ impl Space {
     /// The space of a new pool of `disks`; the engine's own error for disks that it would refuse.
     pub fn new(disks: &[PlannedDisk]) -> Result<Space> {
         let sizes: Vec<ByteCount> = disks.iter().map(|disk| ByteCount(disk.size)).collect();
-        let options = PoolOptions { id: Id::default(), name: "plan".into(), slab: SLAB_DEFAULT, log_len: None };
-        Ok(Space { map: empty_map(&plan_pool(&sizes, &options)?, SLAB_DEFAULT) })
+        let slab = default_slab(&sizes);
+        let options = PoolOptions { id: Id::default(), name: "plan".into(), slab, log_len: None };
+        Ok(Space { map: empty_map(&plan_pool(&sizes, &options)?, slab) })
     }
 
     /// User bytes that one virtual disk of `layout` can have.
@@ -35,8 +36,8 @@ impl Space {
     pub fn stranded(&self, layout: Layout) -> (ByteCount, String) {
         let room = |disk: &weft_engine::segment::DiskRoom| Room {
             name: disk.record.name.clone(),
-            free: SLAB_DEFAULT * disk.free.count() as u64,
+            free: self.map.slab * disk.free.count() as u64,
         };
-        unusable(layout, &self.map.disks.values().map(room).collect::<Vec<_>>(), SLAB_DEFAULT)
+        unusable(layout, &self.map.disks.values().map(room).collect::<Vec<_>>(), self.map.slab)
     }
 }

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weft_engine::error::{Error, Result};
 use weft_engine::geometry::{Layout, Resiliency};
-use weft_engine::limits::DISKS_MAX;
+use weft_engine::limits::{DISKS_MAX, default_slab};
 use weft_engine::pool::Pool;
 use weft_engine::segment::commit_record;
 use weft_engine::stripe::table::Place;
@@ -107,9 +107,10 @@ pub struct Reopened {
 }
 
 /// How the command is called.
-pub const USAGE: &str = "weft-sim mkpool [DISKSxSIZE [--columns N] [--interleave KIB] [--files DIR]]
+pub const USAGE: &str = "weft-sim mkpool [DISKSxSIZE [--columns N] [--interleave KIB] [--slab MIB] [--files DIR]]
   mkpool                 what the metadata of full pools of several sizes costs
-  mkpool 8x4TB           of that one: single parity, 4 columns, 256 KiB unless it is told otherwise
+  mkpool 8x4TB           of that one: single parity, 4 columns, 256 KiB unless it is told otherwise, slabs
+                         as `weft pool create` takes them
   mkpool 8x4TB --files DIR  makes its disks as sparse files d0, d1, ... for `weft serve --disks DIR`, without the data";
 
 /// The heading of a table of [`Costs`].
@@ -302,7 +303,7 @@ struct Told {
 }
 
 fn parse(arguments: &[String]) -> std::result::Result<Told, String> {
-    let (mut disks, mut columns, mut interleave, mut files) = (None, 4, 256, None);
+    let (mut disks, mut columns, mut interleave, mut slab, mut files) = (None, 4, 256, None, None);
     let mut words = arguments.iter().map(String::as_str);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} wants a value"));
@@ -310,6 +311,7 @@ fn parse(arguments: &[String]) -> std::result::Result<Told, String> {
         match word {
             "--columns" => columns = number(value()?)?,
             "--interleave" => interleave = number(value()?)?,
+            "--slab" => slab = Some(ByteCount::mib(number(value()?)?)),
             "--files" => files = Some(PathBuf::from(value()?)),
             word if disks.is_none() && !word.starts_with('-') => disks = Some(parse_disks(word)?),
             word => return Err(format!("what is {word}?")),
@@ -321,7 +323,10 @@ fn parse(arguments: &[String]) -> std::result::Result<Told, String> {
     let columns = u8::try_from(columns).map_err(|_| format!("{columns} columns are too many"))?;
     let layout = Layout::new(Resiliency::Parity { parity: 1 }, columns, ByteCount::kib(interleave));
     let layout = layout.map_err(|error| error.to_string())?;
-    let shape = |(disks, capacity)| Shape { disks, capacity, slab: ByteCount::mib(64), layout };
+    let shape = |(disks, capacity)| {
+        let slab = slab.unwrap_or_else(|| default_slab(&vec![capacity; disks]));
+        Shape { disks, capacity, slab, layout }
+    };
     let shapes = match disks {
         Some(disks) => vec![shape(disks)],
         None => SIZES.iter().copied().map(shape).collect(),

@@ -161,7 +161,7 @@ pub struct PoolCreate {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub create_size: Option<Size>,
-    /// The unit of allocation on one disk: 1MiB to 1GiB [default: 64MiB]
+    /// The unit of allocation on one disk: 1MiB to 1GiB [default: 64MiB; more beyond 64 TiB of disks]
     #[arg(long, value_name = "SIZE", value_parser = values::slab_size)]
     #[serde(default)]
     #[schema(value_type = Option<String>)]

@@ -171,17 +171,15 @@ impl Daemon {
         asked.validate()?;
         let candidates = self.candidates(&asked, &open)?;
         let members = name_members(&candidates, &[]);
+        let capacities: Vec<ByteCount> = candidates.iter().map(|candidate| candidate.capacity).collect();
+        let slab_size = slab_size.unwrap_or_else(|| limits::default_slab(&capacities));
         let mut change = Change::new(Outcome::Created, format!("pool {}", request.name), request.changing.dry_run);
         for (candidate, member) in candidates.iter().zip(&members) {
             change = change.line(candidate.describe(&member.name));
         }
         change = change.line(format!("slab size {}", typed(slab_size)));
         change.changes.extend(beyond_room(&candidates));
-        self.parts.engine.pool_create_judge(
-            &request.name,
-            slab_size,
-            &candidates.iter().map(|candidate| candidate.capacity).collect::<Vec<_>>(),
-        )?;
+        self.parts.engine.pool_create_judge(&request.name, slab_size, &capacities)?;
         if !request.changing.dry_run {
             let new = NewPool { name: request.name.clone(), slab_size, members };
             let made = self.with_candidates(&candidates, || self.parts.engine.pool_create(&new))?;
@@ -404,10 +402,11 @@ fn nothing_offered(pool: &PoolInfo, why: &str) -> Answer<()> {
     Err(ApiError::new(Kind::NotPossible, message).offer(&ExportRemove::all(&vdisk.name)))
 }
 
-fn validate_create(request: &PoolCreate) -> Answer<(Option<ByteCount>, ByteCount)> {
+/// The sizes that are asked for: of files that are missing, and of a slab.
+fn validate_create(request: &PoolCreate) -> Answer<(Option<ByteCount>, Option<ByteCount>)> {
     validate::name(&request.name)?;
-    let slab_size = fixed_size(request.slab_size, "slab size")?.unwrap_or(limits::SLAB_DEFAULT);
-    validate::slab_size(slab_size)?;
+    let slab_size = fixed_size(request.slab_size, "slab size")?;
+    slab_size.map_or(Ok(()), validate::slab_size)?;
     let create_size = fixed_size(request.create_size, "size of a file")?;
     if request.disks.is_empty() || request.disks.len() > limits::DISKS_MAX {
         let message = format!("a pool of {} disks is not offered; 1 to {} are", request.disks.len(), limits::DISKS_MAX);
