@@ -274,12 +274,10 @@ pub enum Mutant {
     CacheLosesUnasked = 149,
     /// Commits flush the disk that follows the log.
     FollowerWaitedFor = 150,
-    /// One copy of a metadata page is taken for the page, whatever version it has.
-    OneCopyBelieved = 151,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 135] = [
+pub const ALL: [Mutant; 134] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -414,7 +412,6 @@ pub const ALL: [Mutant; 135] = [
     Mutant::LostFallsThrough,
     Mutant::CacheLosesUnasked,
     Mutant::FollowerWaitedFor,
-    Mutant::OneCopyBelieved,
 ];
 
 /// The mutant of this name.

@@ -242,9 +242,6 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
         Mutant::AttemptedForgotten => Catcher::Storm(Profile::Split, 2_065),
         Mutant::GoneCountsAsBad => Catcher::Story(check::a_scrub_whose_disk_goes_finds_nothing_bad),
         Mutant::TablePageInTime => Catcher::Story(tables::a_page_is_waited_for_where_only_a_slow_disk_has_it),
-        Mutant::OneCopyBelieved => {
-            Catcher::Story(tables::one_copy_of_a_page_is_read_and_another_one_where_it_is_not_the_page)
-        }
         Mutant::OldTablePageBelieved => Catcher::Story(tables::a_page_that_is_lost_is_an_error_for_its_stripes_only),
         packs => catcher_of_packs(packs),
     }

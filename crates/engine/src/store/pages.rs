@@ -338,9 +338,6 @@ impl Store {
         // Held until the last write below: a slab, or a page of it, is nobody else's as long as somebody knows it.
         let _used = self.pages.using(id);
         let _slabs = self.map.borrow().segments.get(&home.0.segment).map(|segment| segment.record.slabs.clone());
-        if heals && let Some(image) = self.read_one_copy(id, home, least).await {
-            return Ok(Some(image));
-        }
         let (copies, found) = self.read_copies(id, home, least, true).await;
         let pair = first_block(home);
         let is_torn = |found: &Copied| matches!(found, Copied::Unreadable | Copied::Partly(..));
