@@ -337,7 +337,7 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         Mutant::TierClaimKept => {
             Catcher::Story(tier::what_is_written_lies_in_the_tier_until_that_is_full_or_is_to_be_no_more)
         }
-        Mutant::TierMoveOverwrites => Catcher::Storm(Profile::Tiered, 232_000_151),
+        Mutant::TierMoveOverwrites => Catcher::Storm(Profile::Tiered, 232_000_029),
         Mutant::TierTakesRoom => Catcher::Story(tier::a_full_disk_is_overwritten_whatever_tier_it_lies_in),
         Mutant::FreedStaysUnlisted => Catcher::Story(lists::what_becomes_free_is_listed),
         Mutant::ListsForgetDisks => Catcher::Story(lists::what_a_disk_takes_with_it_is_listed),
