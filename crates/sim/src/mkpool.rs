@@ -311,7 +311,7 @@ fn parse(arguments: &[String]) -> std::result::Result<Told, String> {
         match word {
             "--columns" => columns = number(value()?)?,
             "--interleave" => interleave = number(value()?)?,
-            "--slab" => slab = Some(ByteCount::mib(number(value()?)?)),
+            "--slab" => slab = Some(ByteCount(number(value()?)?.saturating_mul(1 << 20))),
             "--files" => files = Some(PathBuf::from(value()?)),
             word if disks.is_none() && !word.starts_with('-') => disks = Some(parse_disks(word)?),
             word => return Err(format!("what is {word}?")),
