@@ -1,4 +1,4 @@
-"""A block device as a disk, by either back end: the test of crates/host/tests/disks.rs that overwrites one."""
+"""A block device as a disk, by either back end: the test of crates/host/tests/host/disks.rs that overwrites one."""
 
 import glob
 import os
@@ -9,7 +9,7 @@ from files import MIB
 from machine import run
 from report import Case, Skip
 
-TEST = "a_block_device_is_claimed_read_written_flushed_and_discarded"
+TEST = "disks::a_block_device_is_claimed_read_written_flushed_and_discarded"
 
 
 def cases(scale):
@@ -17,7 +17,7 @@ def cases(scale):
 
 
 def disk():
-    beside = os.path.join(os.path.dirname(os.environ["WEFT"]), "deps", "disks-*")
+    beside = os.path.join(os.path.dirname(os.environ["WEFT"]), "deps", "host-*")
     tests = [path for path in glob.glob(beside) if os.access(path, os.X_OK)]
     if not tests:
         raise Skip("the tests of the disks are not built: `make test` builds them")

@@ -274,10 +274,14 @@ pub enum Mutant {
     CacheLosesUnasked = 149,
     /// Commits flush the disk that follows the log.
     FollowerWaitedFor = 150,
+    /// One copy of a metadata page is taken for the page, whatever version it has.
+    OneCopyBelieved = 151,
+    /// A sound strip takes the room, on its way off a disk, that a strip which is lacking needs.
+    LeavesBeforeRepair = 152,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 134] = [
+pub const ALL: [Mutant; 136] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -412,6 +416,8 @@ pub const ALL: [Mutant; 134] = [
     Mutant::LostFallsThrough,
     Mutant::CacheLosesUnasked,
     Mutant::FollowerWaitedFor,
+    Mutant::OneCopyBelieved,
+    Mutant::LeavesBeforeRepair,
 ];
 
 /// The mutant of this name.

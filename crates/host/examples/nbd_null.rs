@@ -1,11 +1,12 @@
 //! Serves one volume until killed: `nbd_null ADDRESS [memory]`. What the NBD server costs by itself.
 
-#[path = "../tests/common/mod.rs"]
+#[allow(dead_code, reason = "tests use the rest")]
+#[path = "../tests/host/common/mod.rs"]
 mod common;
 
-use common::{Memory, Null, Shelf, shape};
+use common::{Memory, Shelf, shape};
 use std::sync::Arc;
-use weft_host::export::Volume;
+use weft_host::export::{Done, Extent, ExtentKind, Op, Pieces, Reply, Volume, VolumeShape};
 use weft_host::nbd::{Config, Server};
 
 fn main() {
@@ -19,5 +20,26 @@ fn main() {
     println!("{}", server.address());
     loop {
         std::thread::park();
+    }
+}
+
+/// Answers everything at once with nothing done: what the server itself costs.
+struct Null(VolumeShape);
+
+impl Volume for Null {
+    fn shape(&self) -> VolumeShape {
+        self.0
+    }
+
+    fn submit(&self, op: Op, done: Done) {
+        done(Ok(match op {
+            Op::Read { len, .. } => {
+                let mut pieces = Pieces::new();
+                pieces.push_zeroes(len.into());
+                Reply::Data(pieces)
+            }
+            Op::Status { len, .. } => Reply::Extents(vec![Extent { len, kind: ExtentKind::Data }]),
+            _ => Reply::Done,
+        }));
     }
 }

@@ -11,6 +11,8 @@ mod batches;
 mod check;
 #[path = "mutants/configuration.rs"]
 mod configuration;
+#[path = "mutants/leaving.rs"]
+mod leaving;
 #[allow(dead_code)]
 #[path = "mutants/lists.rs"]
 mod lists;
@@ -211,7 +213,10 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
         Mutant::RolledBackUnseen => {
             Catcher::Story(put_back::a_disk_that_is_put_back_from_a_copy_made_since_its_last_label_is_proven)
         }
-        Mutant::EmptyingOutlivesUse => Catcher::Storm(Profile::Cached, 7_300_105),
+        Mutant::EmptyingOutlivesUse => Catcher::Story(leaving::the_emptying_of_a_disk_that_is_used_again_ends),
+        Mutant::LeavesBeforeRepair => {
+            Catcher::Story(leaving::a_disk_that_leaves_does_not_take_the_room_that_a_repair_needs)
+        }
         Mutant::OpeningWaits => Catcher::Story(opening::an_opening_whose_disks_vanish_ends),
         Mutant::PutBackPagesBelieved => {
             Catcher::Story(put_back::pages_of_a_disk_that_is_put_back_one_label_old_are_brought_up_to_date)
@@ -242,6 +247,9 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
         Mutant::AttemptedForgotten => Catcher::Storm(Profile::Split, 2_065),
         Mutant::GoneCountsAsBad => Catcher::Story(check::a_scrub_whose_disk_goes_finds_nothing_bad),
         Mutant::TablePageInTime => Catcher::Story(tables::a_page_is_waited_for_where_only_a_slow_disk_has_it),
+        Mutant::OneCopyBelieved => {
+            Catcher::Story(tables::one_copy_of_a_page_is_read_and_another_one_where_it_is_not_the_page)
+        }
         Mutant::OldTablePageBelieved => Catcher::Story(tables::a_page_that_is_lost_is_an_error_for_its_stripes_only),
         packs => catcher_of_packs(packs),
     }
@@ -337,7 +345,7 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         Mutant::TierClaimKept => {
             Catcher::Story(tier::what_is_written_lies_in_the_tier_until_that_is_full_or_is_to_be_no_more)
         }
-        Mutant::TierMoveOverwrites => Catcher::Storm(Profile::Tiered, 232_000_029),
+        Mutant::TierMoveOverwrites => Catcher::Storm(Profile::Tiered, 232_000_151),
         Mutant::TierTakesRoom => Catcher::Story(tier::a_full_disk_is_overwritten_whatever_tier_it_lies_in),
         Mutant::FreedStaysUnlisted => Catcher::Story(lists::what_becomes_free_is_listed),
         Mutant::ListsForgetDisks => Catcher::Story(lists::what_a_disk_takes_with_it_is_listed),

@@ -18,9 +18,14 @@ use crate::segment::{Map, handed_on};
 use crate::store::slots_on;
 use crate::units::{ByteCount, DiskNo, TableNo};
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::fmt;
+
+/// Stands for a disk that is to join.
+const NEW: DiskNo = DiskNo(u16::MAX);
 
 /// What takes the place of a disk that leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -137,7 +142,6 @@ impl Pool {
             .map(|disk| disk.record.no)
             .map(|no| (no, map.free_soon(no) as u64 + map.read_caches_on(no)))
             .collect();
-        const NEW: DiskNo = DiskNo(u16::MAX);
         if let Instead::New(capacity) = instead {
             let log_len = self.store.members.borrow().values().next().map(|member| member.plan.log_len);
             free.insert(NEW, DiskPlan::new(capacity, self.store.slab, log_len)?.slabs as u64);
@@ -145,28 +149,7 @@ impl Pool {
         let come = if let Instead::Member(member) = instead { Some(member) } else { None };
         let caches = if let Instead::New(_) = instead { Vec::new() } else { Pool::caches_without(&map, no, come) };
         let emptied: Vec<TableNo> = caches.iter().flat_map(|id| map.with_packs(&map.vdisks[id].tables)).collect();
-        let (mut bytes, mut homeless) = (0, 0);
-        for (segment, _) in self.slots_of(no) {
-            let record = &map.segments[&segment].record;
-            let is_packed = map.tables.get(&record.owner).is_some_and(|table| table.record.packs.is_some());
-            if is_packed && emptied.contains(&record.owner) {
-                continue;
-            }
-            bytes += self.slot_bytes(segment);
-            let fits = |other: DiskNo, free: u64| free > 0 && (other == NEW || slots_on(record, other) == 0);
-            let to = free.iter().filter(|(other, free)| fits(**other, **free)).max_by_key(|(_, free)| **free);
-            match to.map(|(other, _)| *other) {
-                Some(other) => *free.get_mut(&other).expect("it was just found") -= 1,
-                None => homeless += u64::from(!map.may_vanish(record, no)),
-            }
-        }
-        if homeless > 0 {
-            let missing = self.store.slab * homeless;
-            return fail!(
-                NoSpace,
-                "disk {name} cannot leave: {missing} of what it holds has no place on the other disks (a disk takes one column of a stripe only); add a disk of at least {missing} first"
-            );
-        }
+        let bytes = self.room_for_slots(&map, no, free, &emptied)?;
         let caches = caches.iter().map(|id| map.vdisks[id].name.clone()).collect();
         let losses = losses_without(&map, no, instead);
         drop(map);
@@ -176,6 +159,59 @@ impl Pool {
         };
         Ok(Leaving { moves: ByteCount(bytes), losses, caches, turned })
     }
+
+    /// The bytes that leave disk `no`, where others have room for all of its slots, and for those that get a disk
+    /// before them. `free`: the slabs that each of the others has for that. Segments of tables that are `emptied` need
+    /// none.
+    fn room_for_slots(
+        &self,
+        map: &Map,
+        no: DiskNo,
+        mut free: BTreeMap<DiskNo, u64>,
+        emptied: &[TableNo],
+    ) -> Result<u64> {
+        let (mut bytes, mut homeless, mut lacking) = (0, 0, 0);
+        // Segments that are short of disks, and the most disks that one is short of.
+        let (mut short, mut disks) = (0, 0);
+        for (segment, slot) in self.slots_of(no) {
+            let record = &map.segments[&segment].record;
+            let is_packed = map.tables.get(&record.owner).is_some_and(|table| table.record.packs.is_some());
+            if is_packed && emptied.contains(&record.owner) {
+                continue;
+            }
+            bytes += self.slot_bytes(segment);
+            let before = self.slots_before(segment, slot).len() as u64;
+            let found = take_from_each(&mut free, before + 1, |other| other == NEW || slots_on(record, other) == 0);
+            let stays = u64::from(found <= before && !map.may_vanish(record, no));
+            let lacks = before.saturating_sub(found) + stays;
+            lacking += lacks - stays;
+            homeless += stays;
+            short += u64::from(lacks > 0);
+            disks = disks.max(lacks);
+        }
+        if homeless + lacking > 0 {
+            let (missing, each) = (self.store.slab * (homeless + lacking), self.store.slab * short);
+            let of_it = match lacking {
+                0 => String::from("of what it holds"),
+                _ => format!("({} of that lacks a disk already, and gets one first)", self.store.slab * lacking),
+            };
+            let new = if disks == 1 { String::from("a disk") } else { format!("{disks} disks") };
+            let name = &map.disks[&no].record.name;
+            return fail!(
+                NoSpace,
+                "disk {name} cannot leave: {missing} {of_it} has no place on the other disks (a disk takes one column of a stripe only); add {new} of at least {each} first"
+            );
+        }
+        Ok(bytes)
+    }
+}
+
+/// Takes a slab from up to `count` disks that `fit`, those with the most first. Returns how many there were.
+fn take_from_each(free: &mut BTreeMap<DiskNo, u64>, count: u64, fit: impl Fn(DiskNo) -> bool) -> u64 {
+    let mut with_room: Vec<(&DiskNo, &mut u64)> =
+        free.iter_mut().filter(|(no, free)| **free > 0 && fit(**no)).collect();
+    with_room.sort_by_key(|(_, free)| Reverse(**free));
+    with_room.into_iter().take(count as usize).map(|(_, free)| *free -= 1).count() as u64
 }
 
 #[cfg(test)]

@@ -172,8 +172,6 @@ impl Pool {
         store.world.spawn("drainer", Box::pin(drainer(store.clone())));
         store.world.spawn("log keeper", Box::pin(log_keeper(self.clone())));
         store.world.spawn("memory keeper", Box::pin(memory_keeper(self.clone())));
-        store.world.spawn("mover", Box::pin(mover(self.clone())));
-        self.start_tier_mover();
         store.world.spawn("metadata keeper", Box::pin(metadata_keeper(self.clone())));
         store.start_follower();
         store.start_shelves();
@@ -187,6 +185,9 @@ impl Pool {
             self.checkpoint().await?;
         }
         store.set_opening(false);
+        // Nobody could ask for anything so far: that is no lull.
+        store.world.spawn("mover", Box::pin(mover(self.clone())));
+        self.start_tier_mover();
         Ok(())
     }
 

@@ -30,6 +30,7 @@ pub mod log_move;
 mod log_read;
 pub mod meta;
 pub mod packs;
+mod page_copies;
 pub mod page_place;
 pub mod pages;
 pub mod power;

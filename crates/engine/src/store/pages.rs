@@ -12,16 +12,16 @@
 //! 7. While an image is not known to be durable, the next one of its page goes to the same slot: the other slot has the
 //!    last that is.
 
-use super::page_place::{first_block, newest, parts, same_slot, slot_of, table_page};
+use super::page_copies::Copied;
+use super::page_place::{first_block, parts, same_slot, slot_of, table_page};
 use super::{Store, join};
 use crate::error::Result;
 use crate::fail;
 use crate::format::page::CHUNK_PAGES;
 use crate::format::page::{self, PAGE_SUMS, PageId, PageKind};
-use crate::format::record::{PageRun, SlabAt};
+use crate::format::record::PageRun;
 use crate::io::Buf;
 use crate::mutant::{self, Mutant};
-use crate::segment::PAGE_PAIR;
 use crate::units::{BLOCK, SegmentNo, TableNo};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -77,29 +77,6 @@ impl Drop for Held<'_> {
                     held.remove(&(self.segment, number));
                 }
             }
-        }
-    }
-}
-
-/// What one copy of a page gave.
-pub(super) enum Copied {
-    /// Its newest image; both slots were read.
-    Whole((u64, Buf)),
-    /// There is none; both slots were read.
-    Blank,
-    /// An image; the other slot cannot be read and may hold a newer one.
-    Partly((u64, Buf)),
-    /// Nothing can be read.
-    Unreadable,
-    /// Its disk takes longer to tell than the read timeout.
-    Late,
-}
-
-impl Copied {
-    pub(super) fn image(&self) -> Option<&(u64, Buf)> {
-        match self {
-            Copied::Whole(image) | Copied::Partly(image) => Some(image),
-            Copied::Blank | Copied::Unreadable | Copied::Late => None,
         }
     }
 }
@@ -361,6 +338,9 @@ impl Store {
         // Held until the last write below: a slab, or a page of it, is nobody else's as long as somebody knows it.
         let _used = self.pages.using(id);
         let _slabs = self.map.borrow().segments.get(&home.0.segment).map(|segment| segment.record.slabs.clone());
+        if heals && let Some(image) = self.read_one_copy(id, home, least).await {
+            return Ok(Some(image));
+        }
         let (copies, found) = self.read_copies(id, home, least, true).await;
         let pair = first_block(home);
         let is_torn = |found: &Copied| matches!(found, Copied::Unreadable | Copied::Partly(..));
@@ -405,61 +385,6 @@ impl Store {
                 table.chunks.get(&(id.number / CHUNK_PAGES)).is_some_and(|chunk| chunk.pages == run)
             }),
         }
-    }
-
-    /// The newest sound image of one copy, whose pair of slots begins at block `pair` of its slab. `in_time`: within
-    /// the read timeout.
-    async fn read_copy(&self, id: PageId, at: SlabAt, pair: u64, in_time: bool) -> Copied {
-        let (whole, len) = (self.slab_offset(at, pair), PAGE_PAIR as usize);
-        let read = match in_time {
-            true if self.is_stalled(at.disk) => return Copied::Late,
-            true => self.disk_read_in_time(at.disk, whole, len).await,
-            false => self.disk_read(at.disk, whole, len).await.map(Some),
-        };
-        match read {
-            Ok(Some(both)) => return newest(self, id, &both).map_or(Copied::Blank, Copied::Whole),
-            Ok(None) => return Copied::Late,
-            Err(_) => {}
-        }
-        // One of the two may be readable all the same.
-        let slots = [pair, pair + 1].map(|block| self.disk_read(at.disk, self.slab_offset(at, block), BLOCK as usize));
-        let found = join(slots.into_iter()).await;
-        let whole = found.iter().all(|slot| slot.is_ok());
-        let images = found.into_iter().flatten().filter_map(|slot| newest(self, id, &slot));
-        match images.max_by_key(|(version, _)| *version) {
-            Some(image) if whole => Copied::Whole(image),
-            None if whole => Copied::Blank,
-            Some(image) => Copied::Partly(image),
-            None => Copied::Unreadable,
-        }
-    }
-
-    /// The version of the newest sound image of a page on the current disks; 0: there is none.
-    pub async fn page_version(&self, id: PageId, home: (PageRun, u32)) -> u64 {
-        let (_, found) = self.read_copies(id, home, 0, false).await;
-        found.iter().filter_map(Copied::image).map(|(version, _)| *version).max().unwrap_or(0)
-    }
-
-    /// Every copy of a page on the current disks, and the newest sound image there. With `in_time`, a disk that stalls
-    /// is waited for only where no other copy was read whole, with version `least` at least; and never while a pool is
-    /// being opened, when a copy that is behind could be taken for the newest.
-    pub(super) async fn read_copies(
-        &self,
-        id: PageId,
-        home: (PageRun, u32),
-        least: u64,
-        in_time: bool,
-    ) -> (Vec<SlabAt>, Vec<Copied>) {
-        let copies = self.page_copies(home.0.segment, true);
-        let first = first_block(home);
-        let in_time = in_time && (self.writing.get() || self.read_only);
-        let mut found = join(copies.iter().map(|at| self.read_copy(id, *at, first, in_time))).await;
-        if !found.iter().any(|found| matches!(found, Copied::Whole((version, _)) if *version >= least)) {
-            for (at, found) in copies.iter().zip(&mut found).filter(|(_, found)| matches!(found, Copied::Late)) {
-                *found = self.read_copy(id, *at, first, false).await;
-            }
-        }
-        (copies, found)
     }
 
     /// Writes the image to every copy of its page. The disks are left unflushed. Says whether a current disk took it.
@@ -569,17 +494,5 @@ impl Store {
             }
         }
         (images, None)
-    }
-
-    /// The copies of a metadata segment on disks that are there; `trusted`: only on current ones.
-    pub(super) fn page_copies(&self, segment: SegmentNo, trusted: bool) -> Vec<SlabAt> {
-        let map = self.map.borrow();
-        let members = self.members.borrow();
-        let Some(segment) = map.segments.get(&segment) else { return Vec::new() };
-        let trusted = trusted && !mutant::active(Mutant::StaleDiskTrusted);
-        let there = |at: &&SlabAt| {
-            members.get(&at.disk).is_some_and(|member| member.disk.is_some() && (member.current || !trusted))
-        };
-        segment.record.slabs.iter().flatten().filter(there).copied().collect()
     }
 }

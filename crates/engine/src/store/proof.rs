@@ -15,8 +15,8 @@
 //!    off, is no damage; where it mends, all copies get it.
 
 use super::Store;
+use super::page_copies::Copied;
 use super::page_place::{first_block, slot_of};
-use super::pages::Copied;
 use crate::error::Result;
 use crate::fail;
 use crate::format::page::{PAGE_SUMS, PageId, PageKind};

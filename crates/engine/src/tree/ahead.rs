@@ -67,7 +67,7 @@ impl<S: PageStore> Tree<S> {
     }
 
     /// Brings those of these pages that are not in memory.
-    async fn bring(&self, spots: &[Spot]) {
+    pub(super) async fn bring(&self, spots: &[Spot]) {
         let absent = |spot: &&Spot| self.cache.borrow_mut().get(&spot.page).is_none();
         let absent: Vec<&Spot> = spots.iter().filter(absent).collect();
         if let [spot] = absent[..] {

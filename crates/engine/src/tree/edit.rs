@@ -189,6 +189,7 @@ impl<'a, S: PageStore> Merge<'a, S> {
         let mut row = Row::new(page.level - 1);
         let mut changed = false;
         let mut next = self.changes.first_from(spot.range.first);
+        let mut brought = 0;
         for no in 0..page.count {
             let child = page.spot(self.which, no, spot.range);
             if next.is_none_or(|next| child.range.last < next) {
@@ -202,7 +203,7 @@ impl<'a, S: PageStore> Merge<'a, S> {
                     changed = true;
                     self.forget(child).await?;
                 }
-                Touch::Some => match self.edit(child).await? {
+                Touch::Some => match self.edit_child(page, no, spot, &mut brought).await? {
                     Edited::Same => row.push(self, Piece::Kept(child)).await?,
                     Edited::Drafts(drafts) => {
                         changed = true;
@@ -219,6 +220,26 @@ impl<'a, S: PageStore> Merge<'a, S> {
         let items = row.finish(self).await?;
         let grown = matches!(items.get(page.count - 1), Some(item) if item.key == page.key(page.count - 1));
         Ok(Some(Draft { grown, ..Draft::new(page.level, spot.range, items) }))
+    }
+
+    /// Merges into child `no` of a page. Children below number `brought` were brought into memory, as far as that can
+    /// be done. This one and the next ones that are needed are brought now, many at once: one by one would cost a
+    /// disk that seeks a turn each.
+    async fn edit_child(&self, page: &Rc<Page>, no: usize, spot: Spot, brought: &mut usize) -> Result<Edited> {
+        if no >= *brought {
+            let room = (self.tree.cache.borrow().room_ahead() / 2).max(1);
+            let mut needed = Vec::new();
+            *brought = no;
+            while *brought < page.count && needed.len() < room {
+                let child = page.spot(self.which, *brought, spot.range);
+                needed.extend((self.changes.touch(child.range) == Touch::Some).then_some(child));
+                *brought += 1;
+            }
+            if needed.len() > 1 {
+                self.tree.bring(&needed).await;
+            }
+        }
+        self.edit(page.spot(self.which, no, spot.range)).await
     }
 
     /// Values that come to `range`.

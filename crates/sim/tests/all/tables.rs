@@ -31,3 +31,8 @@ fn a_page_that_is_lost_is_an_error_for_its_stripes_only() {
 fn a_page_is_waited_for_where_only_a_slow_disk_has_it() {
     tables::a_page_is_waited_for_where_only_a_slow_disk_has_it();
 }
+
+#[test]
+fn one_copy_of_a_page_is_read_and_another_one_where_it_is_not_the_page() {
+    tables::one_copy_of_a_page_is_read_and_another_one_where_it_is_not_the_page();
+}

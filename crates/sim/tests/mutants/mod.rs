@@ -3,6 +3,7 @@
 pub mod batches;
 pub mod check;
 pub mod configuration;
+pub mod leaving;
 pub mod lists;
 pub mod opening;
 pub mod space;

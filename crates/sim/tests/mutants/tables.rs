@@ -206,6 +206,41 @@ pub fn a_page_that_is_lost_is_an_error_for_its_stripes_only() {
     story.close();
 }
 
+/// One copy is read of a page whose version a checkpoint names. Where the disk of that one lost the last write of it,
+/// the other copy is the page, and the first one is mended.
+pub fn one_copy_of_a_page_is_read_and_another_one_where_it_is_not_the_page() {
+    let mut read = Vec::new();
+    for wrong in [None, Some(0), Some(1)] {
+        let mut story = wide(28, 100);
+        for byte in [1, 3] {
+            (0..8).for_each(|page| story.write(in_page(page), 4096, byte).unwrap());
+            story.flush().unwrap();
+            story.checkpoint();
+        }
+        story.close();
+        if let Some(wrong) = wrong {
+            let lost = (0..8).flat_map(|page| newest_image_of(&story, wrong, page));
+            lost.for_each(|at| story.rig.disks[wrong].rot(at));
+        }
+        story.open().unwrap();
+        // What else is read first: what the tree says of checksum pages, and the page of checksums.
+        assert_eq!(story.byte(in_page(0), 4096).unwrap(), 3);
+        let before = read_bytes(&story);
+        (1..8).for_each(|page| assert_eq!(story.byte(in_page(page), 4096).unwrap(), 3, "{wrong:?}"));
+        read.push(read_bytes(&story) - before);
+        let pool = story.rig.pool();
+        let report = story.rig.run(async move { pool.check(true).await.unwrap() });
+        assert!(report.problems.is_empty() && report.lost_stripes == 0, "{report:?}");
+        assert_eq!(story.prove(), 0, "{wrong:?}");
+        story.close();
+    }
+    let (pair, data) = (2 * BLOCK, 4096);
+    assert_eq!(read[0], 7 * (pair + data), "one copy of each page");
+    // Which of the disks is asked first is its own business; one of them had to be asked again.
+    assert!(read[1..].iter().any(|read| *read > 7 * (pair + data)), "{read:?}");
+    assert!(read.iter().all(|read| *read <= 7 * (3 * pair + 2 * data)), "{read:?}");
+}
+
 /// One disk lost the last write of a page, and the other one, which has it, takes longer than the read timeout: it is
 /// waited for.
 pub fn a_page_is_waited_for_where_only_a_slow_disk_has_it() {

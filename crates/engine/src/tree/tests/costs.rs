@@ -58,6 +58,23 @@ fn whoever_goes_through_a_range_has_its_pages_brought_and_reads_few_of_them_alon
 }
 
 #[test]
+fn a_checkpoint_has_the_pages_brought_that_it_changes_and_reads_few_of_them_alone() {
+    let (disk, written) = filled(TINY, 400, 2000, 16);
+    let height = height(&written);
+    for (budget, most) in [(400, 4), (60, 3)] {
+        let tree = open(&disk.copy(), TINY, 2, budget);
+        let disk = tree.store();
+        (disk.set().reads, disk.set().brought) = (0, 0);
+        (0..2000).step_by(20).for_each(|n| tree.put(Key::new(1, 1, n, 0), &[9; 16]));
+        checkpoint(&tree, Wishes::default());
+        let (read, brought) = (disk.get().reads, disk.get().brought);
+        assert!(brought > 100, "{brought} pages were brought with memory for {budget}");
+        assert!(read <= height + brought / most, "{read} pages were read alone, {brought} brought");
+        assert!(run(tree.verify()).unwrap().findings.is_empty());
+    }
+}
+
+#[test]
 fn a_batch_writes_no_more_pages_than_its_changes_times_the_height_and_one_for_each_split() {
     let (disk, tree) = filled(TINY, 100, 2000, 16);
     let mut rng = Rng(7);

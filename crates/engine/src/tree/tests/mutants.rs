@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::string::{String, ToString};
 
 /// How many seeds a planted bug may survive.
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 60;
 
 /// What a run found wrong, by its own judgement or by an assertion.
 fn finding<T>(run: impl FnOnce() -> Judged<T>) -> Option<String> {

@@ -1,12 +1,13 @@
 //! Disks that leave, and others that take their places.
 
 use super::{PARITY, pool, reads, settle, sound, usage, write};
+use crate::planted::leaving;
 use std::cell::Cell;
 use std::rc::Rc;
 use weft_engine::format::Id;
 use weft_engine::format::record::{Media, OWNER_METADATA, Usage};
 use weft_engine::geometry::Resiliency;
-use weft_engine::pool::job::{JobKind, JobState, has_ended};
+use weft_engine::pool::job::{JobKind, JobState};
 use weft_engine::pool::{DiskChange, Instead, NewDisk, Pool, VdiskSpec};
 use weft_engine::units::{ByteCount, DiskNo, JobNo, Nanos, SegmentNo, VirtualOffset};
 use weft_engine::world::World;
@@ -39,27 +40,14 @@ fn every_disk_may_be_replaced_one_after_the_other() {
     rig.close().unwrap();
 }
 
-/// A disk of two is to be emptied, and is used again before that has ended: the emptying ends, too, or metadata would
-/// leave the disk and come back for ever (storm cached 7300105).
 #[test]
 fn the_emptying_of_a_disk_that_is_used_again_ends() {
-    let (mut rig, _) = pool(13, 2, 2, Resiliency::Simple, 1);
-    write(&rig, 0, 8 << 20, 5);
-    let used = rig.pool();
-    rig.run(async move {
-        for usage in [Usage::Retired, Usage::AutoSelect] {
-            used.disk_set(DiskNo(0), DiskChange { usage: Some(usage), ..DiskChange::default() }).await.unwrap();
-        }
-        assert!(used.jobs().iter().any(|job| !has_ended(job.state)), "it has begun: {:?}", used.jobs());
-    });
-    settle(&rig);
-    let jobs = rig.pool().jobs();
-    let emptying = jobs.iter().find(|job| matches!(job.kind, JobKind::Evacuate { .. })).unwrap();
-    assert!(emptying.note.contains("used again"), "{emptying:?}");
-    assert!(jobs.len() <= 2, "what left came back, and left again: {jobs:?}");
-    reads(&rig, 0, 8 << 20, 5);
-    sound(&rig);
-    rig.close().unwrap();
+    leaving::the_emptying_of_a_disk_that_is_used_again_ends();
+}
+
+#[test]
+fn a_disk_that_leaves_does_not_take_the_room_that_a_repair_needs() {
+    leaving::a_disk_that_leaves_does_not_take_the_room_that_a_repair_needs();
 }
 
 #[test]

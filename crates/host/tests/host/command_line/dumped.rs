@@ -1,6 +1,6 @@
 //! What lies on disks, told without the daemon.
 
-use super::Machine;
+use crate::machine::Machine;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use weft_host::cli::exit::Exit;

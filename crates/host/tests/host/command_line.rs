@@ -1,28 +1,17 @@
 //! The command line, the socket and the daemon together, on the real engine and small files.
 
-#[path = "command_line/at_risk.rs"]
 mod at_risk;
-#[path = "command_line/classes.rs"]
 mod classes;
-#[path = "command_line/dumped.rs"]
 mod dumped;
-#[path = "command_line/found.rs"]
 mod found;
-mod machine;
-#[path = "command_line/mapped.rs"]
 mod mapped;
-#[path = "command_line/stories.rs"]
 mod stories;
-#[path = "command_line/table.rs"]
 mod table;
-#[path = "command_line/upkeep.rs"]
 mod upkeep;
-#[path = "command_line/uses.rs"]
 mod uses;
-#[path = "command_line/wrong.rs"]
 mod wrong;
 
-use machine::{Machine, Nbd, TIMEOUT};
+use crate::machine::{Machine, Nbd, TIMEOUT};
 use rustix::fs::{FlockOperation, flock, inotify};
 use serde_json::Value;
 use std::fs::{self, File};

@@ -1,7 +1,6 @@
 //! A machine for tests: directories, small disk files in them, a daemon with its real engine, and commands typed at it.
 //! The daemon is a thread of the test, where commands cost next to nothing, or the real binary, which can be killed.
 //! Nothing depends on how long anything takes: what must happen is waited for.
-#![allow(dead_code, reason = "each test binary uses its part")]
 
 use serde_json::{Value, json};
 use std::ffi::OsString;

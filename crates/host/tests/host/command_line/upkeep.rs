@@ -1,7 +1,7 @@
 //! The life of a pool: jobs, members, settings, leaving and coming back.
 
-use super::machine::{Machine, TIMEOUT};
 use super::{Exit, stories, table, wrong};
+use crate::machine::{Machine, TIMEOUT};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

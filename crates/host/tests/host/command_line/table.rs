@@ -10,7 +10,7 @@
 //! A line with `!` happens to the machine: `!restart`, `!stop`, `!start`, `!hide DISK`, `!show DISK`,
 //! `!write VDISK LEN`.
 
-use super::Machine;
+use crate::machine::Machine;
 use serde_json::Value;
 
 /// What must come of one line.

@@ -1,9 +1,7 @@
 //! The real binary, its real engine and real NBD clients: stories of a user with small disks. Clients that are not
 //! installed skip their story, loudly.
 
-mod machine;
-
-use machine::worked;
+use crate::machine::worked;
 use serde_json::Value;
 use std::fs;
 use std::ops::{Deref, DerefMut};
@@ -11,11 +9,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A machine that offers `p/v` on a unix socket.
-struct Machine(machine::Machine);
+struct Machine(crate::machine::Machine);
 
 impl Machine {
     fn with_export() -> Machine {
-        let machine = Machine(machine::Machine::with_vdisk());
+        let machine = Machine(crate::machine::Machine::with_vdisk());
         machine.offer("p/v");
         machine
     }
@@ -62,15 +60,15 @@ impl Machine {
 }
 
 impl Deref for Machine {
-    type Target = machine::Machine;
+    type Target = crate::machine::Machine;
 
-    fn deref(&self) -> &machine::Machine {
+    fn deref(&self) -> &crate::machine::Machine {
         &self.0
     }
 }
 
 impl DerefMut for Machine {
-    fn deref_mut(&mut self) -> &mut machine::Machine {
+    fn deref_mut(&mut self) -> &mut crate::machine::Machine {
         &mut self.0
     }
 }

@@ -1,7 +1,7 @@
 //! Classes: what virtual disks are written for, made, shown and refused.
 
-use super::machine::Machine;
 use super::table;
+use crate::machine::Machine;
 
 /// What virtual disks are written for.
 const CLASSES: &str = "

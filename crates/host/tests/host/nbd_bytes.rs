@@ -1,9 +1,7 @@
 //! Whatever bytes arrive, a conversation ends: no panic, no hang, no memory beyond its share. The clients here are
 //! byte strings: valid sessions, valid sessions with damage, and noise.
 
-mod common;
-
-use common::{Memory, Reversed, Shelf, shape};
+use crate::common::{Memory, Reversed, Shelf, shape};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Who may use a virtual disk beside whom.
 
-use super::Machine;
+use crate::machine::Machine;
 use std::net::TcpListener;
 use weft_host::api::error::Kind;
 use weft_host::api::export::Place;

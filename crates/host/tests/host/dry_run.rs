@@ -7,13 +7,10 @@
 //! 4. A check that does not repair, as a dry run or plainly, finds the same each time, and counts nothing against a
 //!    disk; the repair puts right what it counted.
 
-#[path = "dry_run/asked.rs"]
 mod asked;
-mod machine;
-#[path = "dry_run/states.rs"]
 mod states;
 
-use machine::{Machine, Ran};
+use crate::machine::{Machine, Ran};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,6 +1,6 @@
 //! The states in which everything is asked, each the way to it.
 
-use super::machine::Machine;
+use crate::machine::Machine;
 use std::fs::{self, File};
 use weft_engine::format::page::PAGE_MAGIC;
 

@@ -1,7 +1,7 @@
 //! What a pool is called that is found on disks which do not agree: what the newest label says that can be true, to
 //! whoever asks.
 
-use super::machine::Machine;
+use crate::machine::Machine;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use weft_engine::format::label::Label;

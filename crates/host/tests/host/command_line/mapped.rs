@@ -1,7 +1,7 @@
 //! Which disks hold what: `weft vdisk map`.
 
-use super::machine::Machine;
 use super::table;
+use crate::machine::Machine;
 
 const MAPPED: &str = "
 weft vdisk create tank/media --size 1GiB --columns 4 --interleave 64KiB --write-cache 0

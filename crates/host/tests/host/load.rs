@@ -1,8 +1,6 @@
 //! A workload on an export, with our server at the other end.
 
-mod common;
-
-use common::{Memory, Shelf, shape};
+use crate::common::{Memory, Shelf, shape};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weft_engine::error::ErrorKind;

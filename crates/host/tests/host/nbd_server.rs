@@ -1,8 +1,6 @@
 //! Listening, limits and stopping, with raw sockets as clients.
 
-mod common;
-
-use common::{Memory, Shelf, shape};
+use crate::common::{Memory, Shelf, shape};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -1,7 +1,7 @@
 //! Write-back caches that survive less than what lies below them: refused, typed, shown for as long as they are there.
 
-use super::machine::Machine;
 use super::table;
+use crate::machine::Machine;
 
 const UNSAFE: &str = "
 weft disk set tank d1 media=hdd

@@ -1,9 +1,7 @@
 //! Real clients against the server: libnbd's tools, qemu's tools and fio, each over a volume in memory that answers
 //! out of order. A client that is not installed is skipped, and says so; `WEFT_REQUIRE_CLIENTS=1` makes that a failure.
 
-mod common;
-
-use common::{Memory, Reversed, Shelf, shape};
+use crate::common::{Memory, Reversed, Shelf, shape};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! Volumes for tests: in memory, and worse-behaved ones around it.
-#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -156,27 +155,6 @@ impl Volume for Reversed {
 
     fn submit(&self, op: Op, done: Done) {
         self.queue.lock().unwrap().send((op, done)).unwrap();
-    }
-}
-
-/// Answers everything at once with nothing done: what the server itself costs.
-pub struct Null(pub VolumeShape);
-
-impl Volume for Null {
-    fn shape(&self) -> VolumeShape {
-        self.0
-    }
-
-    fn submit(&self, op: Op, done: Done) {
-        done(Ok(match op {
-            Op::Read { len, .. } => {
-                let mut pieces = Pieces::new();
-                pieces.push_zeroes(len.into());
-                Reply::Data(pieces)
-            }
-            Op::Status { len, .. } => Reply::Extents(vec![Extent { len, kind: ExtentKind::Data }]),
-            _ => Reply::Done,
-        }));
     }
 }
 

@@ -1,8 +1,6 @@
 //! A virtual disk as a file: the real binary, the kernel's FUSE, and what people do with files. Where this user cannot
 //! mount, the stories are skipped, loudly.
 
-mod machine;
-
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -15,7 +13,7 @@ const MIB: u64 = 1 << 20;
 const SIZE: u64 = 96 * MIB;
 
 /// A machine that offers `p/v` as the file `mnt/v`.
-struct Machine(machine::Machine);
+struct Machine(crate::machine::Machine);
 
 impl Machine {
     /// None where FUSE cannot be used.
@@ -29,7 +27,7 @@ impl Machine {
             eprintln!("SKIPPED: no /dev/fuse for this user");
             return None;
         }
-        let machine = Machine(machine::Machine::with_vdisk());
+        let machine = Machine(crate::machine::Machine::with_vdisk());
         fs::create_dir(machine.path("mnt")).unwrap();
         machine.done(&["export", "add", "p/v", "--fuse", &machine.mnt()]);
         Some(machine)
@@ -49,15 +47,15 @@ impl Machine {
 }
 
 impl Deref for Machine {
-    type Target = machine::Machine;
+    type Target = crate::machine::Machine;
 
-    fn deref(&self) -> &machine::Machine {
+    fn deref(&self) -> &crate::machine::Machine {
         &self.0
     }
 }
 
 impl DerefMut for Machine {
-    fn deref_mut(&mut self) -> &mut machine::Machine {
+    fn deref_mut(&mut self) -> &mut crate::machine::Machine {
         &mut self.0
     }
 }
