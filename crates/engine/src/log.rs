@@ -100,8 +100,6 @@ struct State {
     /// Records that say on which disks (bits) a metadata segment lies: of each the last durable one, and all later
     /// ones.
     homes: Vec<(u64, SegmentNo, u64)>,
-    /// Pending records that may speak of any write before them.
-    broad: VecDeque<u64>,
 }
 
 /// Configuration that stands in the tree, and that a record said something of.
@@ -129,12 +127,6 @@ impl Touched {
             _ => None,
         }
     }
-}
-
-/// Whether a record may say something of any write that completed before it. The others say nothing of any, or only of
-/// the stripe that they commit: packed ones are durable before they are committed.
-fn speaks_of_any_write(record: &Record<'_>) -> bool {
-    !matches!(record, Record::Landed(_) | Record::Commit(_) | Record::Pack(_) | Record::Unmap(_))
 }
 
 /// What is remembered of a batch in the ring.
@@ -196,7 +188,6 @@ impl Log {
             failed: None,
             touched: BTreeSet::new(),
             homes: Vec::new(),
-            broad: VecDeque::new(),
         };
         Log { state: RefCell::new(state), wake: Signal::new(), moved: Signal::new(), pressure: Signal::new() }
     }
@@ -219,10 +210,6 @@ impl Log {
         state.pending.push_back(bytes);
         state.next_seq += 1;
         state.touched.extend(Touched::by(record));
-        if speaks_of_any_write(record) {
-            let seq = state.next_seq - 1;
-            state.broad.push_back(seq);
-        }
         if let Record::Segment(segment) = record
             && segment.owner == OWNER_METADATA
         {
@@ -237,11 +224,6 @@ impl Log {
     /// The disks (bits) of metadata segments as an opening may find them in the log, if the power goes now.
     pub fn homes(&self) -> Vec<(SegmentNo, u64)> {
         self.state.borrow().homes.iter().map(|(_, segment, on)| (*segment, *on)).collect()
-    }
-
-    /// Whether a record below `bound` that is not durable may speak of any write before it, and not only of a stripe.
-    pub fn speaks_of_any_write(&self, bound: u64) -> bool {
-        self.state.borrow().broad.front().is_some_and(|seq| *seq < bound)
     }
 
     /// Takes note that `what` is to be written to the tree.
@@ -468,8 +450,6 @@ impl Log {
         state.durable += taken.records as u64;
         state.batches.push_back(taken.info);
         state.forget_homes();
-        let durable = state.durable;
-        state.broad.retain(|seq| *seq >= durable);
         let filling = state.used() > state.ring / 8 * 3;
         drop(state);
         self.moved.notify();

@@ -278,14 +278,10 @@ pub enum Mutant {
     OneCopyBelieved = 151,
     /// A sound strip takes the room, on its way off a disk, that a strip which is lacking needs.
     LeavesBeforeRepair = 152,
-    /// A commit does not flush a disk that has just come back, though it may have the stripe in its cache.
-    CacheOfReturnedTrusted = 153,
-    /// A batch that says more than which stripes are committed flushes only the disks of those.
-    BroadRecordsUnflushed = 154,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 138] = [
+pub const ALL: [Mutant; 136] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -422,8 +418,6 @@ pub const ALL: [Mutant; 138] = [
     Mutant::FollowerWaitedFor,
     Mutant::OneCopyBelieved,
     Mutant::LeavesBeforeRepair,
-    Mutant::CacheOfReturnedTrusted,
-    Mutant::BroadRecordsUnflushed,
 ];
 
 /// The mutant of this name.

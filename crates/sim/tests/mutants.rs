@@ -214,9 +214,6 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
             Catcher::Story(put_back::a_disk_that_is_put_back_from_a_copy_made_since_its_last_label_is_proven)
         }
         Mutant::EmptyingOutlivesUse => Catcher::Story(leaving::the_emptying_of_a_disk_that_is_used_again_ends),
-        Mutant::CacheOfReturnedTrusted => {
-            Catcher::Story(rare::what_disks_that_are_back_have_in_their_caches_is_flushed_before_a_commit)
-        }
         Mutant::LeavesBeforeRepair => {
             Catcher::Story(leaving::a_disk_that_leaves_does_not_take_the_room_that_a_repair_needs)
         }

@@ -1,10 +1,8 @@
 //! The one task that writes the log, and the order that must never be broken.
 //!
 //! Invariants
-//! 1. Data before record: before a batch is written, what its records speak of is durable. Commits speak of their
-//!    stripes: the disks with strips of those are flushed. Landed data is in the batch itself, and packed stripes are
-//!    durable before they are committed: for them none is. Any other record may speak of any write before it: then
-//!    every disk with unflushed writes is flushed.
+//! 1. Data before record: before a batch is written, every disk with unflushed writes is flushed, so whatever the
+//!    batch's commits speak of is durable.
 //! 2. Record before reuse: what a batch lets go of is free only after the batch is durable on every log disk that is
 //!    left.
 //! 3. A disk that did not take the data a batch speaks of is named as behind before the batch is written, or what it
@@ -13,14 +11,14 @@
 //! 5. While the pool is frozen no batch is written, and none that was being written is called durable (`freeze.rs`).
 //! 6. No commit is durable whose stripe is not (`limbo.rs`).
 
-use super::{Member, Store, join, slots_on};
+use super::{Store, join};
 use crate::error::{ErrorKind, Result};
 use crate::fail;
 use crate::format::batch::{self, BatchHead};
 use crate::io::IoSlice;
 use crate::log::Taken;
 use crate::mutant::{self, Mutant};
-use crate::units::{BLOCK, ByteCount, DiskNo, Nanos, SegmentNo};
+use crate::units::{BLOCK, ByteCount, DiskNo, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
@@ -147,7 +145,7 @@ impl Store {
         self.commits.uncommitted.set(0);
         self.commits.committed_at.set(self.world.now());
         if !mutant::active(Mutant::CommitBeforeData) {
-            let mut disks = self.unflushed_below(bound);
+            let mut disks = self.unflushed();
             if mutant::active(Mutant::FlushForgetsDisk) {
                 disks.pop();
             }
@@ -170,26 +168,6 @@ impl Store {
         }
         self.commit_taken(self.log.take(bound)).await?;
         Ok(true)
-    }
-
-    /// The disks that are to be flushed before the records below `bound` are written (invariant 1).
-    fn unflushed_below(&self, bound: u64) -> Vec<DiskNo> {
-        let mut disks = self.unflushed();
-        let is_broad = self.log.speaks_of_any_write(bound) && !mutant::active(Mutant::BroadRecordsUnflushed);
-        if disks.is_empty() || is_broad {
-            return disks;
-        }
-        let committed = self.limbo.segments_below(bound);
-        let (members, map) = (self.members.borrow(), self.map.borrow());
-        let holds = |no: DiskNo, id: &SegmentNo| {
-            let slots = map.segments.get(id).map_or(u128::MAX, |segment| slots_on(&segment.record, no));
-            let Member { touched, flushed, .. } = &members[&no];
-            // One that has just come back may have in its cache what it took before it went.
-            let trusted = mutant::active(Mutant::CacheOfReturnedTrusted);
-            slots != 0 && touched.get(id).map_or(!trusted, |completed| completed > flushed)
-        };
-        disks.retain(|no| committed.iter().any(|id| holds(*no, id)));
-        disks
     }
 
     /// Writes a batch that was taken. One that is cut short, for the pool is being closed without its disks, is the

@@ -95,44 +95,6 @@ pub fn what_is_cut_short_by_a_closing_is_written_when_the_disks_are_back() {
     assert!(cut_short > 10 && whole > 10, "{cut_short} flushes were cut short, and {whole} were whole in the end");
 }
 
-/// All disks vanish at any moment of a flush and are back with what their caches took, which nothing of the power cut
-/// that follows survives: where the flush was answered, what it covers is there.
-pub fn what_disks_that_are_back_have_in_their_caches_is_flushed_before_a_commit() {
-    let mut answered = 0;
-    for nth in 0..60 {
-        let mut story = Story::new(23, 2, MIRROR2);
-        let len = 6 * story.stripe();
-        story.write_and_flush(0, len, 1);
-        story.write(0, len, 2).unwrap();
-        let (pool, world, vdisk) = (story.rig.pool(), story.rig.world.clone(), story.vdisk());
-        let flushed = Rc::new(Cell::new(None));
-        let told = flushed.clone();
-        world.spawn("flush", Box::pin(async move { told.set(Some(vdisk.flush().await.is_ok())) }));
-        let (ticking, first) = (world.clone(), world.operations() + nth);
-        world.run_until(world.now() + Nanos::secs(1), move || ticking.operations() >= first);
-        story.rig.disks.iter().for_each(|disk| disk.vanish());
-        world.run_until(world.now() + Nanos::millis(20), || false);
-        story.rig.disks.iter().for_each(|disk| disk.return_intact(&mut story.rng));
-        for no in (0..story.rig.disks.len()).filter(|no| !pool.store().has_disk(DiskNo(*no as u16))) {
-            let (pool, disk) = (pool.clone(), Rc::new(story.rig.disks[no].clone()));
-            world.spawn("disk back", Box::pin(async move { pool.attach(disk).await.map(drop).unwrap() }));
-        }
-        let told = flushed.clone();
-        world.run_until(world.now() + Nanos::secs(60), move || told.get().is_some());
-        if flushed.get() == Some(true) {
-            answered += 1;
-            drop(pool);
-            story.rig.halt();
-            let mut story = story.with_images(&story.images());
-            story.open().unwrap();
-            assert_eq!(story.byte(0, len).unwrap(), 2, "away after {nth} operations");
-            assert_eq!(story.prove(), 0, "away after {nth} operations");
-            story.close();
-        }
-    }
-    assert!(answered > 20, "{answered} flushes were answered");
-}
-
 /// A disk is back that missed writes, and another one is empty: a rebalance moves nothing that is to be repaired first.
 pub fn a_rebalance_leaves_alone_what_is_not_repaired_yet() {
     let story = wide(24, 3, 2);
