@@ -56,7 +56,7 @@ def one_kill(host, rng, keeper, kind, lose):
     keeping = threading.Thread(target=keeper.go_on)
     keeping.start()
     # Some promises later, and then at any time: however slow the machine is, there is something to lose.
-    promises, moment = rng.randrange(1, 10), rng.uniform(0, 1)
+    promises, moment = rng.randrange(2, 10), rng.uniform(0, 1)
     try:
         keeper.wait_for(keeper.promised + promises, stress)
         time.sleep(moment / 2)

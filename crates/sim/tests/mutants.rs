@@ -11,6 +11,7 @@ mod batches;
 mod check;
 #[path = "mutants/configuration.rs"]
 mod configuration;
+#[allow(dead_code)]
 #[path = "mutants/leaving.rs"]
 mod leaving;
 #[allow(dead_code)]

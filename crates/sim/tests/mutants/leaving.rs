@@ -79,6 +79,31 @@ pub fn a_disk_that_leaves_does_not_take_the_room_that_a_repair_needs() {
     }
 }
 
+/// A pool of two disks gets a third one, which has no copy of the metadata yet: that is room for what leaves the first
+/// one, and not for one copy more.
+pub fn a_disk_leaves_for_one_that_has_no_copy_of_the_metadata_yet() {
+    for instead in [Instead::Nothing, Instead::Member(DiskNo(2))] {
+        let mut story = Story::new(8, 2, MIRROR2);
+        story.rig.options.tuning.auto_jobs = false;
+        story.close();
+        story.open().unwrap();
+        let len = 6 * story.stripe();
+        story.write_and_flush(0, len, 4);
+        add_a_disk(&mut story);
+        let pool = story.rig.pool();
+        pool.plan_disk_remove(DiskNo(0), instead).unwrap();
+        let to = matches!(instead, Instead::Member(_)).then_some(DiskNo(2));
+        let left = story.rig.run(async move {
+            let id = pool.disk_remove(DiskNo(0), to, 0).await.unwrap();
+            pool.job_wait(id).await.unwrap()
+        });
+        assert_eq!(left.state, JobState::Done, "{left:?}");
+        story.rig.disks[1].vanish();
+        assert_eq!(story.byte(0, len).unwrap(), 4);
+        story.rig.halt();
+    }
+}
+
 /// Has a disk emptied: because it is to leave the pool, if that is `asked_for`, or because it is retired.
 fn empty(story: &Story, disk: DiskNo, asked_for: bool) -> JobInfo {
     let pool = story.rig.pool();

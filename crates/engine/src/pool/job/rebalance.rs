@@ -4,8 +4,8 @@
 //! 1. A rebalance moves only slots of segments that have all their redundancy, and only to disks that take them: so it
 //!    ends.
 //! 2. It brings no two slots of a stripe into one domain.
-//! 3. A slot leaves a disk that is there only once every slot of its segment has a disk: the room that it would take is
-//!    the room that a repair needs, and the strip that is sound would lie where one is lacking.
+//! 3. A slot with data leaves a disk that is there only once every slot of its segment has a disk: the room that it
+//!    would take is the room that a repair needs. (Metadata without a disk for a copy lacks nothing that was promised.)
 
 use super::super::Pool;
 use super::repair::Tally;
@@ -45,9 +45,17 @@ impl Pool {
         for _ in 0..2 {
             let slots = self.slots_leaving(disk);
             ticket.expect(slots.iter().map(|(segment, _)| self.slot_bytes(*segment)).sum());
-            let leave = async |(segment, slot)| match is_asked_for || self.is_to_be_empty(disk) {
-                true => self.leave(segment, slot, to, &tally, ticket).await,
-                false => Ok(()),
+            let leave = async |(segment, slot)| {
+                if !is_asked_for && !self.is_to_be_empty(disk) {
+                    return Ok(());
+                }
+                for other in self.slots_before(segment, slot) {
+                    self.find_home(segment, other, None, &tally, ticket).await?;
+                }
+                match self.slots_before(segment, slot).is_empty() {
+                    true => self.find_home(segment, slot, to, &tally, ticket).await,
+                    false => Ok(()),
+                }
             };
             self.each_at_once(slots, leave).await?;
             if tally.homeless.get() + tally.lost.get() > 0 {
@@ -79,32 +87,15 @@ impl Pool {
         Ok(told)
     }
 
-    /// Moves a slot off its disk, after those of its segment that have no disk got one (invariant 3).
-    async fn leave(
-        &self,
-        segment: SegmentNo,
-        slot: usize,
-        to: Option<DiskNo>,
-        tally: &Tally,
-        ticket: &Ticket,
-    ) -> core::result::Result<(), Halt> {
-        for other in self.slots_before(segment, slot) {
-            self.find_home_for_missing(segment, other, tally, ticket).await?;
-        }
-        match self.slots_before(segment, slot).is_empty() {
-            true => self.find_home(segment, slot, to, tally, ticket).await,
-            false => Ok(()),
-        }
-    }
-
-    /// The slots of a segment that need a disk before `slot` may leave its own, if that is sound.
+    /// The slots of a segment with data that need a disk before `slot` may leave its own, if that is sound.
     pub(in crate::pool) fn slots_before(&self, segment: SegmentNo, slot: usize) -> Vec<usize> {
         let map = self.store.map.borrow();
         let Some(record) = map.segments.get(&segment).map(|found| &found.record) else { return Vec::new() };
-        if !map.is_sound(record, slot) || mutant::active(Mutant::LeavesBeforeRepair) {
+        let metadata = record.owner == OWNER_METADATA;
+        if metadata || !map.is_sound(record, slot) || mutant::active(Mutant::LeavesBeforeRepair) {
             return Vec::new();
         }
-        (0..record.slabs.len()).filter(|other| record.slabs[*other].is_none() && map.lacks(record, *other)).collect()
+        (0..record.slabs.len()).filter(|other| record.slabs[*other].is_none()).collect()
     }
 
     /// Moves slabs from the fullest disks to the emptiest until all are filled alike, in proportion to their size.

@@ -167,28 +167,17 @@ impl Pool {
             tally.count(moved);
             return Ok(());
         }
-        self.find_home_for_missing(task.segment, task.slot, tally, ticket).await
-    }
-
-    /// Gives a slot whose disk is not there another home.
-    pub(super) async fn find_home_for_missing(
-        &self,
-        segment: SegmentNo,
-        slot: usize,
-        tally: &Tally,
-        ticket: &Ticket,
-    ) -> core::result::Result<(), Halt> {
         let to = {
             let map = self.store.map.borrow();
-            let Some(record) = map.segments.get(&segment).map(|found| &found.record) else { return Ok(()) };
-            let to = map.copy_home(record, slot);
-            if to.is_none() && map.is_spare_copy(record, slot) {
+            let Some(record) = map.segments.get(&task.segment).map(|found| &found.record) else { return Ok(()) };
+            let to = map.copy_home(record, task.slot);
+            if to.is_none() && map.is_spare_copy(record, task.slot) {
                 // The disk that it was to come to is full, or gone.
                 return Ok(());
             }
             to
         };
-        self.find_home(segment, slot, to, tally, ticket).await
+        self.find_home(task.segment, task.slot, to, tally, ticket).await
     }
 
     /// Moves a slot to a disk with room: to `to` if that may be.

@@ -51,6 +51,11 @@ fn a_disk_that_leaves_does_not_take_the_room_that_a_repair_needs() {
 }
 
 #[test]
+fn a_disk_leaves_for_one_that_has_no_copy_of_the_metadata_yet() {
+    leaving::a_disk_leaves_for_one_that_has_no_copy_of_the_metadata_yet();
+}
+
+#[test]
 fn who_takes_the_place_of_a_disk_is_named_where_that_was() {
     let (mut rig, mut rng) = pool(12, 5, 4, PARITY, 4);
     let pool = rig.pool();
