@@ -59,6 +59,12 @@ lab: ## Write docs/evidence/lab.md, disks.md and raid.md: claims about Storage S
 	$(CARGO) build --profile proof -p weft-lab --example report
 	$(TARGET)/proof/examples/report docs/evidence
 
+ratios: ## Measure the table that plans stand on anew: each layout on each class of disks
+	@scripts/need build
+	$(CARGO) build --profile proof -p weft-lab --example ratios
+	$(TARGET)/proof/examples/ratios >$(TARGET)/ratios.tsv
+	mv $(TARGET)/ratios.tsv crates/lab/src/ratios.tsv
+
 test-vm: ## Run the tests of mounted file systems in a virtual machine (LONG=1: all of them, an hour)
 	@scripts/need test-vm
 	$(CARGO) build --profile proof -p weft-host
@@ -78,4 +84,5 @@ bench: ## Measure kernels and NBD beside raw files and beside nbdkit
 	$(CARGO) build --release -p weft-host
 	@scripts/bench
 
-.PHONY: help build demo demo-clean demo-mount test storm hostile walks streams figures test-vm test-mount lint bench
+.PHONY: help build demo demo-clean demo-mount test storm hostile walks streams figures lab ratios
+.PHONY: test-vm test-mount lint bench

@@ -272,8 +272,8 @@ pub enum Mutant {
     LostFallsThrough = 148,
     /// A write-back cache that is to survive what lies below it makes do with fewer disks.
     CacheLosesUnasked = 149,
-    /// Commits flush the disk that follows the log.
-    FollowerWaitedFor = 150,
+    /// A commit flushes disks that it says nothing of.
+    CommitsFlushAll = 150,
     /// One copy of a metadata page is taken for the page, whatever version it has.
     OneCopyBelieved = 151,
     /// A sound strip takes the room, on its way off a disk, that a strip which is lacking needs.
@@ -415,7 +415,7 @@ pub const ALL: [Mutant; 136] = [
     Mutant::ShelfWaits,
     Mutant::LostFallsThrough,
     Mutant::CacheLosesUnasked,
-    Mutant::FollowerWaitedFor,
+    Mutant::CommitsFlushAll,
     Mutant::OneCopyBelieved,
     Mutant::LeavesBeforeRepair,
 ];

@@ -1,8 +1,8 @@
 //! What of the disks' own rates clients get, layout by layout: measured on the engine in virtual time.
 //!
 //! A measurement takes seconds, so the layouts that a plan considers are measured beforehand on each class of disks
-//! and kept in `ratios.tsv` (`cargo run --profile proof -p weft-lab --example ratios` makes it anew); [`simulate`] does
-//! it again for one layout and class. A test holds the file to the engine.
+//! and kept in `ratios.tsv` (`make ratios` makes it anew); [`simulate`] does it again for one layout and class. A test
+//! holds the file to the engine.
 
 mod simulated;
 

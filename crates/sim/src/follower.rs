@@ -6,8 +6,9 @@ use crate::world::{Scheduling, SimWorld};
 use std::rc::Rc;
 use weft_engine::format::record::{Media, Usage};
 use weft_engine::geometry::{Layout, Resiliency};
+use weft_engine::io::Buf;
 use weft_engine::pool::{DiskChange, Pool};
-use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
+use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
 const SECTOR: u64 = 4096;
@@ -103,6 +104,30 @@ pub fn no_commit_flushes_the_disk_that_follows() {
     rig.power_cut(&mut rng);
     rig.open(&mut rng).unwrap();
     assert_eq!(first_bytes(&rig, 8), [2; 8]);
+    rig.close().unwrap();
+}
+
+/// A flush waits for no hard disk either that has unflushed writes of which no commit speaks: here, a block that is
+/// written once more, as one that is healed.
+pub fn no_commit_flushes_a_disk_that_it_says_nothing_of() {
+    let (mut rig, _) = pool(6);
+    let (pool, vdisk) = (rig.pool(), rig.pool().vdisk("vdisk").unwrap());
+    rig.run(async move {
+        vdisk.write(VirtualOffset(0), &vec![7; vdisk.size().0 as usize], false).await.unwrap();
+        vdisk.flush().await.unwrap();
+    });
+    rest(&rig, Nanos::secs(3));
+    let ours = [7; BLOCK as usize];
+    let mut blocks = (0..rig.disks[0].image().shape().capacity.0 / BLOCK).map(|block| DiskOffset(block * BLOCK));
+    let at = blocks.find(|at| rig.disks[0].peek(*at, ByteCount(BLOCK)).is_ok_and(|block| block == ours)).unwrap();
+    let store = pool.store().clone();
+    rig.run(async move { store.disk_write(DiskNo(0), at, vec![Buf::copy_of(&ours).freeze()]).await.unwrap() });
+    assert_eq!(pool.store().unflushed(), [DiskNo(0)]);
+    let flushes = || (0..FAST[0]).map(|no| rig.disks[no].stats().flushes).sum::<u64>();
+    let before = flushes();
+    (0..8).for_each(|no| assert!(land(&rig, no, 2)));
+    assert_eq!(flushes(), before, "nothing but the log was written");
+    drop(pool);
     rig.close().unwrap();
 }
 

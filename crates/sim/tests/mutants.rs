@@ -51,7 +51,7 @@ use weft_sim::fine::{self, change, order, risk, shelf, tier};
 use weft_sim::flushes::a_flush_of_many_stripes_is_not_held_for_flushes;
 use weft_sim::follower::{
     a_layout_that_survives_two_failures_has_three_copies_of_the_log, both_vanish_in_the_midst_of_writes,
-    no_commit_flushes_the_disk_that_follows,
+    no_commit_flushes_a_disk_that_it_says_nothing_of,
 };
 use weft_sim::growth::first_disks_of_pools_that_grew_go;
 use weft_sim::mixed::a_writer_beside_readers_that_never_rest;
@@ -346,7 +346,9 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         Mutant::TierClaimKept => {
             Catcher::Story(tier::what_is_written_lies_in_the_tier_until_that_is_full_or_is_to_be_no_more)
         }
-        Mutant::TierMoveOverwrites => Catcher::Storm(Profile::Tiered, 232_000_151),
+        Mutant::TierMoveOverwrites => {
+            Catcher::Story(tier::what_is_written_beside_a_job_that_moves_lies_above_what_it_read)
+        }
         Mutant::TierTakesRoom => Catcher::Story(tier::a_full_disk_is_overwritten_whatever_tier_it_lies_in),
         Mutant::FreedStaysUnlisted => Catcher::Story(lists::what_becomes_free_is_listed),
         Mutant::ListsForgetDisks => Catcher::Story(lists::what_a_disk_takes_with_it_is_listed),
@@ -367,7 +369,7 @@ fn catcher_of_shelves(mutant: Mutant) -> Catcher {
             Catcher::Story(shelf::the_slabs_of_a_cache_are_its_own_until_the_last_write_there_has_ended)
         }
         Mutant::LostFallsThrough => Catcher::Story(risk::what_rested_on_a_lost_disk_is_an_error_until_it_is_back),
-        Mutant::FollowerWaitedFor => Catcher::Story(no_commit_flushes_the_disk_that_follows),
+        Mutant::CommitsFlushAll => Catcher::Story(no_commit_flushes_a_disk_that_it_says_nothing_of),
         Mutant::CacheLosesUnasked => Catcher::Story(risk::a_cache_may_survive_less_where_that_is_said),
         other => panic!("nothing is known to catch {other:?}"),
     }

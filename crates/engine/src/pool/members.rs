@@ -241,7 +241,8 @@ impl Pool {
         }
         let no = label.disk_no;
         self.store.late_requests_end(no).await?;
-        // Its newest label may be in its cache only, and the next one goes where the one before it is.
+        // Its cache alone may have strips that a commit speaks of, and no commit flushes it for those; and its newest
+        // label: the next one goes where the one before it is.
         if !mutant::active(Mutant::ReturnFlushesNothing) && disk.flush().await.is_err() {
             return fail!(NotPossible, "disk {no} cannot make durable what it holds");
         }
@@ -389,8 +390,6 @@ impl Pool {
             member.out_of_room = false;
             member.protected = None;
             member.touched.clear();
-            // What it holds may still be in its cache: the next commit flushes it.
-            member.completed += 1;
         }
         if let Some(room) = self.store.map.borrow_mut().disks.get_mut(&no) {
             (room.healthy, room.current) = (true, whole);

@@ -1,8 +1,10 @@
 //! The one task that writes the log, and the order that must never be broken.
 //!
 //! Invariants
-//! 1. Data before record: before a batch is written, every disk with unflushed writes is flushed, so whatever the
-//!    batch's commits speak of is durable.
+//! 1. Data before record: before a batch is written, what its records speak of is durable. Commits speak of their
+//!    stripes: the disks that have unflushed strips in the segments of those are flushed, and no others. Landed data is
+//!    in the batch itself. Whatever else a record says (a stripe is packed, a slot has moved, a disk lacks nothing any
+//!    more), whoever appends it has flushed before.
 //! 2. Record before reuse: what a batch lets go of is free only after the batch is durable on every log disk that is
 //!    left.
 //! 3. A disk that did not take the data a batch speaks of is named as behind before the batch is written, or what it
@@ -11,7 +13,7 @@
 //! 5. While the pool is frozen no batch is written, and none that was being written is called durable (`freeze.rs`).
 //! 6. No commit is durable whose stripe is not (`limbo.rs`).
 
-use super::{Store, join};
+use super::{Member, Store, join};
 use crate::error::{ErrorKind, Result};
 use crate::fail;
 use crate::format::batch::{self, BatchHead};
@@ -145,7 +147,7 @@ impl Store {
         self.commits.uncommitted.set(0);
         self.commits.committed_at.set(self.world.now());
         if !mutant::active(Mutant::CommitBeforeData) {
-            let mut disks = self.unflushed();
+            let mut disks = self.unflushed_below(bound);
             if mutant::active(Mutant::FlushForgetsDisk) {
                 disks.pop();
             }
@@ -168,6 +170,21 @@ impl Store {
         }
         self.commit_taken(self.log.take(bound)).await?;
         Ok(true)
+    }
+
+    /// The disks that are to be flushed before the records below `bound` are written (invariant 1).
+    fn unflushed_below(&self, bound: u64) -> Vec<DiskNo> {
+        let mut disks = self.unflushed();
+        if disks.is_empty() || mutant::active(Mutant::CommitsFlushAll) {
+            return disks;
+        }
+        let committed = self.limbo.segments_below(bound);
+        let members = self.members.borrow();
+        disks.retain(|no| {
+            let Member { touched, flushed, .. } = &members[no];
+            committed.iter().any(|segment| touched.get(segment).is_some_and(|completed| completed > flushed))
+        });
+        disks
     }
 
     /// Writes a batch that was taken. One that is cut short, for the pool is being closed without its disks, is the

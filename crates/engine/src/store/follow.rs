@@ -10,7 +10,7 @@
 //! 1. The follower is named as carrying the log only when all of the live part is durable there, while nothing is
 //!    added to that: no disk with the log is there, so the pool is frozen.
 //! 2. Nobody waits for it, but for a move of the log: that writes to the same place, so the two take turns. No commit
-//!    flushes its disk.
+//!    flushes its disk, but for strips of the stripes that it commits (`commit.rs`).
 //! 3. Batches are kept in memory until it has them, [`RECENT_MAX`] bytes at most. What is more is read from the disks
 //!    that carry the log; should those be lost just then, the pool stays frozen until one of them is back.
 

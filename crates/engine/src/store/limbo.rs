@@ -171,6 +171,12 @@ impl Limbo {
         self.noted.borrow_mut().retain(|_, seq| *seq >= durable);
     }
 
+    /// The segments with stripes that are committed by records below `bound` which are not durable.
+    pub fn segments_below(&self, bound: u64) -> BTreeSet<SegmentNo> {
+        let fresh = self.fresh.borrow();
+        fresh.iter().filter(|fresh| fresh.seq < bound).map(|fresh| fresh.place.segment).collect()
+    }
+
     /// Takes note that the record `seq` says what `segment` lacks.
     pub fn noted(&self, segment: SegmentNo, seq: u64) {
         self.noted.borrow_mut().insert(segment, seq);
@@ -237,7 +243,7 @@ impl Limbo {
 
 impl Store {
     /// Withdraws the commits below `bound` whose stripes may be lost, or lack strips of which only a later record
-    /// speaks. All disks that are there have flushed.
+    /// speaks. The disks that are there and have strips of them have flushed.
     pub(super) async fn withdraw_unsafe(&self, bound: u64) {
         if mutant::active(Mutant::UnsafeCommits) {
             return;

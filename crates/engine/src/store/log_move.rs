@@ -22,7 +22,6 @@ use crate::format::batch::{decode_head, verify};
 use crate::io::{Buf, IoSlice};
 use crate::limits::DISKS_MAX;
 use crate::log::{BatchInfo, Run};
-use crate::mutant::{self, Mutant};
 use crate::units::{BLOCK, DiskNo};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -113,11 +112,7 @@ impl Store {
             }
             let to = self.log_offset(target.no, run.start);
             self.count_logged(target.no, piece.len());
-            let written = match mutant::active(Mutant::FollowerWaitedFor) {
-                true => self.disk_write(target.no, to, vec![piece]).await,
-                false => self.disk_write_aside(target.no, to, vec![piece]).await,
-            };
-            if written.is_err() {
+            if self.disk_write_aside(target.no, to, vec![piece]).await.is_err() {
                 return false;
             }
             target.until = run.end;

@@ -531,12 +531,9 @@ mod tests {
         let mut back = vec![0; data.len()];
         sealed.get(0, &mut back);
         assert_eq!(back, data);
-        let strip =
-            |column: usize| -> Vec<u8> { sealed.strip(column).iter().flat_map(|chunk| chunk.to_vec()).collect() };
-        for at in 0..layout.interleave().as_usize() {
-            assert_eq!(strip(0)[at] ^ strip(1)[at] ^ strip(2)[at], strip(3)[at]);
-        }
+        assert_parity_is_the_sum(&sealed, layout);
     }
+
     #[test]
     fn a_stripe_has_the_same_bytes_in_the_layout_of_a_tier_and_parity_when_it_goes_to_the_table_after_all() {
         let layout = layout();
@@ -553,8 +550,15 @@ mod tests {
         assert_eq!(sealed.sums(SegmentNo(1), 0).len(), fast.stripe_sums());
         sealed.send_to(Home { table: TableNo(1), layout });
         assert_eq!([bytes(0), bytes(1), bytes(2)].concat(), data);
+        assert_parity_is_the_sum(&sealed, layout);
+    }
+
+    /// Three columns of data, one of parity.
+    fn assert_parity_is_the_sum(sealed: &Sealed, layout: Layout) {
+        let strip = |column| -> Vec<u8> { sealed.strip(column).iter().flat_map(|piece| piece.to_vec()).collect() };
+        let [a, b, c, parity] = [0, 1, 2, 3].map(strip);
         for at in 0..layout.interleave().as_usize() {
-            assert_eq!(bytes(0)[at] ^ bytes(1)[at] ^ bytes(2)[at], bytes(3)[at]);
+            assert_eq!(a[at] ^ b[at] ^ c[at], parity[at]);
         }
     }
 }

@@ -182,14 +182,14 @@ pub struct DiskInfo {
     /// new.
     #[serde(default)]
     pub needed_by: Vec<String>,
-    /// How much of its life is used. `weft disk show` asks the disk, the daemon does not; none where it tells nothing,
-    /// or `smartctl` is missing.
+    /// How much of its life is used. The daemon asks solid-state disks once an hour, `weft disk show` asks each; none
+    /// where a disk tells nothing, who asks is not root, or `smartctl` is missing.
     #[serde(default)]
     pub wear: Option<Wear>,
 }
 
 /// What a disk tells of its own life, since it was made.
-#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Debug)]
+#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Default, Debug)]
 pub struct Wear {
     /// How much of what its maker expects it to endure is used, in percent; some count beyond 100.
     pub used_percent: Option<u64>,

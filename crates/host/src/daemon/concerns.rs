@@ -2,6 +2,7 @@
 
 mod caches;
 
+use super::lives::WORN;
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
 use crate::api::pool::{DiskInfo, DiskState, Health, PoolInfo, Usage};
 use crate::api::span;
@@ -53,6 +54,7 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
     found.extend(caches::unsafe_ones(pool));
     found.extend(half_changed(pool));
     found.extend(failing_disks(pool));
+    found.extend(worn_disks(pool));
     found.extend(slow_disks(pool));
     found.extend(retired_disks(pool));
     found.extend(pool.jobs.iter().filter_map(|job| job_concern(pool, job)));
@@ -210,6 +212,18 @@ fn failing_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
     })
 }
 
+/// Disks whose life is nearly used, as they tell themselves.
+fn worn_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
+    pool.disks.iter().filter(|disk| disk.usage != Some(Usage::Retired)).filter_map(|disk| {
+        let wear = disk.wear?;
+        let used = wear.used_percent.filter(|used| *used >= WORN)?;
+        let left = wear.years_left.map(|years| format!(", about {years:.1} years are left at the rate so far"));
+        let message = format!("{used} % of its life is used{}; replace it before it fails", left.unwrap_or_default());
+        let hint = DiskReplace::some(&pool.name, &disk.name).line();
+        Some(concern(format!("disk {}/{}", pool.name, disk.name), message, hint))
+    })
+}
+
 /// Disks that are much slower than their peers, and what that costs.
 fn slow_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
     pool.disks.iter().filter(|disk| disk.slow).map(|disk| {
@@ -296,7 +310,7 @@ mod tests {
     use super::*;
     use crate::api::cache::CacheInfo;
     use crate::api::pool::PoolSettings;
-    use crate::api::pool::{DiskCounters, Frozen, Latency, Media};
+    use crate::api::pool::{DiskCounters, Frozen, Latency, Media, Wear};
     use crate::api::vdisk::{Layout, OlderTable, Resiliency};
 
     const MS: u64 = 1_000_000;
@@ -384,6 +398,18 @@ mod tests {
         assert_eq!(told(&tank), [expected]);
         tank.disks.iter_mut().for_each(|disk| disk.latency = None);
         assert!(told(&tank)[0].starts_with("disk tank/d2: slow; writes wait"));
+    }
+
+    #[test]
+    fn a_disk_whose_life_is_nearly_used_is_to_be_replaced() {
+        let worn = |used| {
+            let wear = Some(Wear { used_percent: Some(used), years_left: Some(0.4), ..Wear::default() });
+            told(&pool(vec![DiskInfo { wear, ..disk("d0", 10) }]))
+        };
+        assert!(worn(89).is_empty());
+        let expected = "disk tank/d0: 91 % of its life is used, about 0.4 years are left at the rate so far; replace \
+        it before it fails | weft disk replace tank d0 DISK";
+        assert_eq!(worn(91), [expected]);
     }
 
     #[test]

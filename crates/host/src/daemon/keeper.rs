@@ -1,6 +1,6 @@
 //! What the daemon does by itself while its pools are open: gives returning disks back to them, opens pools that were
 //! open here when their disks appear, begins the periodic scrubs, puts fast tiers right at the time of day that was
-//! said, warns when a pool fills up, and remembers what changed.
+//! said, warns when a pool fills up or a disk has used up its life, and remembers what changed.
 //!
 //! Invariants
 //! 1. Looking costs a look at names, and nothing on the engine's thread, unless something appeared, went or happened,
@@ -146,6 +146,7 @@ impl Daemon {
         self.begin_scrubs(&pools);
         self.put_tiers_right(&pools);
         self.warn_of_full(&pools, &mut known.full);
+        self.lives.ask(&pools, &self.parts.journal);
     }
 
     /// Tries disks once more that failed and are still there, where their pool waits for disks: what failed may have

@@ -20,6 +20,7 @@ pub mod events;
 pub mod find;
 mod hook;
 mod keeper;
+mod lives;
 pub mod lock;
 mod memory;
 pub mod notify;
@@ -43,6 +44,7 @@ use event_log::EventLog;
 use events::Journal;
 use hook::Hook;
 use keeper::Keeper;
+use lives::Lives;
 use lock::{Lock, Socket};
 use opening::{Looking, Unopened};
 pub use plug::parts;
@@ -102,6 +104,8 @@ pub(crate) struct Daemon {
     lost: Mutex<Vec<(PathBuf, String)>>,
     /// Whether the exports of the last run were started once.
     restored: Mutex<bool>,
+    /// How much of their lives its disks have used.
+    lives: Lives,
 }
 
 /// Starts a daemon: returns when its pools are open, its exports restored, and its socket answers.
@@ -130,6 +134,7 @@ pub fn start(options: &Options, parts: Parts) -> Answer<Running> {
         idle: Mutex::new(Vec::new()),
         lost: Mutex::new(Vec::new()),
         restored: Mutex::new(false),
+        lives: Lives::default(),
     });
     daemon.meet_old_mounts()?;
     let seen = daemon.seen();

@@ -232,7 +232,7 @@ verb!(DiskShow: "disk show" {
     }
 
     fn completed(disk: DiskInfo) -> DiskInfo {
-        DiskInfo { wear: disk.path.as_deref().and_then(wear::read), ..disk }
+        DiskInfo { wear: disk.path.as_deref().and_then(wear::read).or(disk.wear), ..disk }
     }
 });
 

@@ -330,6 +330,40 @@ pub fn what_is_written_while_it_moves_is_what_is_read() {
     assert!(up > 0 && down > 0, "{up} bytes were brought up, {down} down");
 }
 
+/// Units are written at every moment of a job that brings their stripes up, beside clients.
+pub fn what_is_written_beside_a_job_that_moves_lies_above_what_it_read() {
+    for seed in 0..10 {
+        let mut story = Story::tiered(1580 + seed, resiliencies()[seed as usize % 5], ByteCount::mib(8));
+        story.rig.close().unwrap();
+        story.rig.options.tuning.idle_land = Nanos::secs(100_000);
+        story.rig.open(&mut story.rng).unwrap();
+        story.fill(1);
+        story.set_tier(ByteCount::mib(4));
+        story.pin(4 << 20..6 << 20, true);
+        let (pool, id) = (story.rig.pool(), story.vdisk().id());
+        let job = story.rig.run(async move { pool.job_start(JobKind::Optimize(id), 0).await.unwrap() });
+        let pool = story.rig.pool();
+        let runs = || {
+            pool.jobs()
+                .iter()
+                .any(|other| other.id == job && matches!(other.state, JobState::Waiting | JobState::Running))
+        };
+        let mut word = 1000;
+        while runs() {
+            word += 1;
+            let (unit, pause) = (1024 + story.rng.below(512), Nanos(story.rng.below(200_000)));
+            story.write(unit, 1, word);
+            story.rig.world.run_until(pause, || false);
+        }
+        assert!(word > 1050 && story.vdisk().counters.promoted.get() > 0, "{word}");
+        drop(pool);
+        story.prove_bytes();
+        story.flush();
+        story.crash();
+        story.prove();
+    }
+}
+
 /// The power goes anywhere.
 pub fn a_crash_anywhere_while_stripes_move_loses_nothing() {
     for seed in 0..40 {

@@ -5,7 +5,8 @@ use weft_engine::units::{DiskNo, Nanos};
 use weft_engine::world::World;
 use weft_sim::follower::{
     FAST, a_layout_that_survives_two_failures_has_three_copies_of_the_log, both_vanish_in_the_midst_of_writes,
-    first_bytes, land, loggers, no_commit_flushes_the_disk_that_follows, pool, rest, settle,
+    first_bytes, land, loggers, no_commit_flushes_a_disk_that_it_says_nothing_of,
+    no_commit_flushes_the_disk_that_follows, pool, rest, settle,
 };
 
 #[test]
@@ -35,6 +36,11 @@ fn a_layout_that_survives_two_failures_has_three_copies_of_the_log_from_the_firs
 #[test]
 fn nobody_waits_for_the_disk_that_follows() {
     no_commit_flushes_the_disk_that_follows();
+}
+
+#[test]
+fn nobody_waits_for_a_disk_that_no_commit_speaks_of() {
+    no_commit_flushes_a_disk_that_it_says_nothing_of();
 }
 
 #[test]

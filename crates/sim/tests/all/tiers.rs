@@ -33,6 +33,11 @@ fn what_is_written_while_it_moves_is_what_is_read() {
 }
 
 #[test]
+fn what_is_written_beside_a_job_that_moves_lies_above_what_it_read() {
+    tier::what_is_written_beside_a_job_that_moves_lies_above_what_it_read();
+}
+
+#[test]
 fn a_crash_anywhere_while_stripes_move_loses_nothing() {
     tier::a_crash_anywhere_while_stripes_move_loses_nothing();
 }

@@ -110,6 +110,9 @@ impl Daemon {
             let known = known.find(|known| Some(&known.id) == disk.id.as_ref());
             disk.path = known.and_then(|known| known.path.clone());
         }
+        for disk in pools.iter_mut().flat_map(|pool| &mut pool.disks) {
+            disk.wear = disk.id.as_ref().and_then(|id| self.lives.of(id));
+        }
         for vdisk in pools.iter_mut().flat_map(|pool| &mut pool.vdisks) {
             let offered = state.exports.iter().filter(|export| export.vdisk == vdisk.name);
             let mount = |export: &ExportRecord| state.mounts.iter().find(|mount| export.is_of(mount));
