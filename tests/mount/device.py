@@ -66,7 +66,7 @@ def worn():
             machine.weft("pool", "create", "p", *devices, "--slab-size", "4MiB")
             names = [disk["name"] for disk in machine.json("pool", "show", "p")["disks"]]
             for name in names:
-                machine.weft("disk", "set", f"p/{name}", "media=ssd")
+                machine.weft("disk", "set", "p", name, "media=ssd")
             told = machine.until("told", "status", holds=lambda status: len(status["attention"]) == 3)["attention"]
             assert [one["subject"] for one in told] == [f"disk p/{name}" for name in names], told
             says = "91 % of its life is used, about 0.1 years are left"

@@ -274,11 +274,17 @@ fn job_concern(pool: &PoolInfo, job: &JobInfo) -> Option<Attention> {
         JobState::Paused => {
             Some(concern(subject, format!("{} is paused", job.name), JobSteer::of(&job.job, JobAction::Resume).line()))
         }
-        JobState::Failed if newest => {
+        JobState::Failed if newest && !is_moot(pool, job) => {
             Some(concern(subject, format!("{} failed{note}", job.name), JobShow::of(&job.job).line()))
         }
         _ => None,
     }
+}
+
+/// Whether a job has failed that nobody wants any more: to empty a disk that is used again, or gone.
+fn is_moot(pool: &PoolInfo, job: &JobInfo) -> bool {
+    let leaves = |disk: &DiskInfo| Some(&disk.name) == job.disk.as_ref() && disk.usage == Some(Usage::Retired);
+    job.kind == JobKind::Evacuate && !pool.disks.iter().any(leaves)
 }
 
 /// Virtual disks that lie in two layouts, and no job brings all of it into one.
@@ -398,6 +404,19 @@ mod tests {
         assert_eq!(told(&tank), [expected]);
         tank.disks.iter_mut().for_each(|disk| disk.latency = None);
         assert!(told(&tank)[0].starts_with("disk tank/d2: slow; writes wait"));
+    }
+
+    #[test]
+    fn the_emptying_of_a_disk_that_is_used_again_is_no_concern() {
+        let mut tank = pool(vec![DiskInfo { usage: Some(Usage::Retired), ..disk("d1", 10) }]);
+        tank.jobs = vec![job(JobKind::Evacuate, Some("d1"), JobState::Failed)];
+        assert!(
+            told(&tank).iter().any(|line| line.ends_with("failed: why | weft job show tank/7")),
+            "{:?}",
+            told(&tank)
+        );
+        tank.disks[0].usage = Some(Usage::Auto);
+        assert!(told(&tank).is_empty());
     }
 
     #[test]
