@@ -131,6 +131,48 @@ pub fn no_commit_flushes_a_disk_that_it_says_nothing_of() {
     rig.close().unwrap();
 }
 
+/// A virtual disk is removed whose newest stripes are committed and not flushed, in batches so short that these come
+/// before the one that says so. Wherever the power goes, the virtual disk is gone, or what it holds is right.
+pub fn what_a_removed_disk_had_committed_is_right_where_a_crash_brings_it_back() {
+    let mut back = 0;
+    for nth in 0..60 {
+        let (mut rig, mut rng) = pool(300 + nth);
+        rig.close().unwrap();
+        rig.options.tuning.batch_bytes = 16 << 10;
+        rig.open(&mut rng).unwrap();
+        settle(&rig);
+        let (pool, world, vdisk) = (rig.pool(), rig.world.clone(), rig.pool().vdisk("vdisk").unwrap());
+        let size = vdisk.size().0 as usize;
+        rig.run(async move {
+            for byte in 1..8 {
+                vdisk.write(VirtualOffset(0), &vec![byte; size], false).await.unwrap();
+                if byte == 1 {
+                    vdisk.flush().await.unwrap();
+                }
+            }
+        });
+        world.spawn("removal", Box::pin(async move { drop(pool.vdisk_remove("vdisk").await) }));
+        let (ticking, last) = (world.clone(), world.operations() + nth);
+        world.run_until(world.now() + Nanos::secs(1), move || ticking.operations() >= last);
+        rig.halt();
+        rig.disks.iter().for_each(|disk| disk.power_cut_with(&[]));
+        let pool = rig.open(&mut rng).unwrap();
+        if let Some(vdisk) = pool.vdisk("vdisk") {
+            back += 1;
+            let read = rig.run(async move {
+                let mut bytes = vec![0; size];
+                vdisk.read(VirtualOffset(0), &mut bytes).await.map(|()| bytes)
+            });
+            let bytes = read.unwrap_or_else(|error| panic!("cut after {nth} operations: {error}"));
+            let is_whole = |sector: &[u8]| (1..8).contains(&sector[0]) && sector.iter().all(|byte| *byte == sector[0]);
+            assert!(bytes.chunks(SECTOR as usize).all(is_whole), "cut after {nth} operations");
+        }
+        drop(pool);
+        rig.close().unwrap();
+    }
+    assert!(back > 10, "{back} times it was there");
+}
+
 /// Both vanish at any moment of a write: nothing that was acknowledged is lost, with a power cut afterwards; the pool
 /// goes on by itself.
 pub fn both_vanish_in_the_midst_of_writes() {

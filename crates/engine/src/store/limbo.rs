@@ -73,6 +73,9 @@ struct Withdrawn {
 #[derive(Default)]
 pub struct Limbo {
     fresh: RefCell<Vec<Fresh>>,
+    /// Where the stripes lie of commits of tables that were dropped, by the numbers of their records. Those may become
+    /// durable a batch before it is on record that the table was dropped.
+    dropped: RefCell<BTreeMap<u64, SegmentNo>>,
     withdrawn: RefCell<BTreeMap<(TableNo, u64), Withdrawn>>,
     lost: RefCell<BTreeMap<(TableNo, u64), Kept>>,
     /// By table: records below this number take the place of what was withdrawn.
@@ -142,7 +145,10 @@ impl Limbo {
 
     /// Forgets a table that was dropped.
     pub fn forget_table(&self, table: TableNo) {
-        self.fresh.borrow_mut().retain(|fresh| fresh.stripe.table != table);
+        let (gone, left): (Vec<Fresh>, _) =
+            self.fresh.take().into_iter().partition(|fresh| fresh.stripe.table == table);
+        self.fresh.replace(left);
+        self.dropped.borrow_mut().extend(gone.iter().map(|fresh| (fresh.seq, fresh.place.segment)));
         self.withdrawn.borrow_mut().retain(|(other, _), _| *other != table);
         self.lost.borrow_mut().retain(|(other, _), _| *other != table);
         self.successors.borrow_mut().remove(&table);
@@ -167,14 +173,16 @@ impl Limbo {
     /// Commits below `durable` are the truth.
     pub fn durable(&self, durable: u64) {
         self.fresh.borrow_mut().retain(|fresh| fresh.seq >= durable);
+        self.dropped.borrow_mut().retain(|seq, _| *seq >= durable);
         self.successors.borrow_mut().retain(|_, until| *until > durable);
         self.noted.borrow_mut().retain(|_, seq| *seq >= durable);
     }
 
     /// The segments with stripes that are committed by records below `bound` which are not durable.
     pub fn segments_below(&self, bound: u64) -> BTreeSet<SegmentNo> {
-        let fresh = self.fresh.borrow();
-        fresh.iter().filter(|fresh| fresh.seq < bound).map(|fresh| fresh.place.segment).collect()
+        let (fresh, dropped) = (self.fresh.borrow(), self.dropped.borrow());
+        let fresh = fresh.iter().filter(|fresh| fresh.seq < bound).map(|fresh| fresh.place.segment);
+        fresh.chain(dropped.range(..bound).map(|(_, segment)| *segment)).collect()
     }
 
     /// Takes note that the record `seq` says what `segment` lacks.

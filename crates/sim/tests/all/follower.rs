@@ -7,6 +7,7 @@ use weft_sim::follower::{
     FAST, a_layout_that_survives_two_failures_has_three_copies_of_the_log, both_vanish_in_the_midst_of_writes,
     first_bytes, land, loggers, no_commit_flushes_a_disk_that_it_says_nothing_of,
     no_commit_flushes_the_disk_that_follows, pool, rest, settle,
+    what_a_removed_disk_had_committed_is_right_where_a_crash_brings_it_back,
 };
 
 #[test]
@@ -41,6 +42,11 @@ fn nobody_waits_for_the_disk_that_follows() {
 #[test]
 fn nobody_waits_for_a_disk_that_no_commit_speaks_of() {
     no_commit_flushes_a_disk_that_it_says_nothing_of();
+}
+
+#[test]
+fn what_was_removed_is_gone_or_right_after_a_crash() {
+    what_a_removed_disk_had_committed_is_right_where_a_crash_brings_it_back();
 }
 
 #[test]
