@@ -278,10 +278,12 @@ pub enum Mutant {
     OneCopyBelieved = 151,
     /// A sound strip takes the room, on its way off a disk, that a strip which is lacking needs.
     LeavesBeforeRepair = 152,
+    /// What a virtual disk that is removed had committed is not flushed before these commits are durable.
+    DroppedUnflushed = 153,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 136] = [
+pub const ALL: [Mutant; 137] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -418,6 +420,7 @@ pub const ALL: [Mutant; 136] = [
     Mutant::CommitsFlushAll,
     Mutant::OneCopyBelieved,
     Mutant::LeavesBeforeRepair,
+    Mutant::DroppedUnflushed,
 ];
 
 /// The mutant of this name.

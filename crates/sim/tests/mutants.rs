@@ -52,6 +52,7 @@ use weft_sim::flushes::a_flush_of_many_stripes_is_not_held_for_flushes;
 use weft_sim::follower::{
     a_layout_that_survives_two_failures_has_three_copies_of_the_log, both_vanish_in_the_midst_of_writes,
     no_commit_flushes_a_disk_that_it_says_nothing_of,
+    what_a_removed_disk_had_committed_is_right_where_a_crash_brings_it_back,
 };
 use weft_sim::growth::first_disks_of_pools_that_grew_go;
 use weft_sim::mixed::a_writer_beside_readers_that_never_rest;
@@ -370,6 +371,9 @@ fn catcher_of_shelves(mutant: Mutant) -> Catcher {
         }
         Mutant::LostFallsThrough => Catcher::Story(risk::what_rested_on_a_lost_disk_is_an_error_until_it_is_back),
         Mutant::CommitsFlushAll => Catcher::Story(no_commit_flushes_a_disk_that_it_says_nothing_of),
+        Mutant::DroppedUnflushed => {
+            Catcher::Story(what_a_removed_disk_had_committed_is_right_where_a_crash_brings_it_back)
+        }
         Mutant::CacheLosesUnasked => Catcher::Story(risk::a_cache_may_survive_less_where_that_is_said),
         other => panic!("nothing is known to catch {other:?}"),
     }

@@ -148,7 +148,9 @@ impl Limbo {
         let (gone, left): (Vec<Fresh>, _) =
             self.fresh.take().into_iter().partition(|fresh| fresh.stripe.table == table);
         self.fresh.replace(left);
-        self.dropped.borrow_mut().extend(gone.iter().map(|fresh| (fresh.seq, fresh.place.segment)));
+        if !mutant::active(Mutant::DroppedUnflushed) {
+            self.dropped.borrow_mut().extend(gone.iter().map(|fresh| (fresh.seq, fresh.place.segment)));
+        }
         self.withdrawn.borrow_mut().retain(|(other, _), _| *other != table);
         self.lost.borrow_mut().retain(|(other, _), _| *other != table);
         self.successors.borrow_mut().remove(&table);

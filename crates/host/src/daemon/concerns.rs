@@ -212,12 +212,14 @@ fn failing_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
     })
 }
 
-/// Disks whose life is nearly used, as they tell themselves.
+/// Disks whose life is nearly used, as they tell themselves. One that is away, or to be emptied, needs no word more.
 fn worn_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
-    pool.disks.iter().filter(|disk| disk.usage != Some(Usage::Retired)).filter_map(|disk| {
+    let used = |disk: &&DiskInfo| disk.state == DiskState::Healthy && disk.usage != Some(Usage::Retired);
+    pool.disks.iter().filter(used).filter_map(|disk| {
         let wear = disk.wear?;
         let used = wear.used_percent.filter(|used| *used >= WORN)?;
-        let left = wear.years_left.map(|years| format!(", about {years:.1} years are left at the rate so far"));
+        let years = wear.years_left.filter(|years| *years > 0.0);
+        let left = years.map(|years| format!(", about {years:.1} years are left at the rate so far"));
         let message = format!("{used} % of its life is used{}; replace it before it fails", left.unwrap_or_default());
         let hint = DiskReplace::some(&pool.name, &disk.name).line();
         Some(concern(format!("disk {}/{}", pool.name, disk.name), message, hint))
@@ -429,6 +431,11 @@ mod tests {
         let expected = "disk tank/d0: 91 % of its life is used, about 0.4 years are left at the rate so far; replace \
         it before it fails | weft disk replace tank d0 DISK";
         assert_eq!(worn(91), [expected]);
+        let wear = Some(Wear { used_percent: Some(104), years_left: Some(0.0), ..Wear::default() });
+        let mut tank = pool(vec![DiskInfo { wear, ..disk("d0", 10) }]);
+        assert!(told(&tank)[0].contains("104 % of its life is used; replace it"), "{:?}", told(&tank));
+        tank.disks[0].state = DiskState::Missing;
+        assert!(!told(&tank).iter().any(|line| line.contains("of its life")), "{:?}", told(&tank));
     }
 
     #[test]
