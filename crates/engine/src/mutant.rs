@@ -280,10 +280,12 @@ pub enum Mutant {
     LeavesBeforeRepair = 152,
     /// What a virtual disk that is removed had committed is not flushed before these commits are durable.
     DroppedUnflushed = 153,
+    /// A segment lies apart from the others that are being filled even where fewer can be made after it.
+    FrontsWasteRoom = 154,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 137] = [
+pub const ALL: [Mutant; 138] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -421,6 +423,7 @@ pub const ALL: [Mutant; 137] = [
     Mutant::OneCopyBelieved,
     Mutant::LeavesBeforeRepair,
     Mutant::DroppedUnflushed,
+    Mutant::FrontsWasteRoom,
 ];
 
 /// The mutant of this name.

@@ -4,7 +4,7 @@ use weft_lab::claims::lab::{Case, Disk, GIB, MIB};
 use weft_lab::workload::{Ask, drive, in_order};
 
 /// Disks of the pools.
-const DISKS: [usize; 4] = [4, 8, 12, 16];
+const DISKS: [usize; 5] = [4, 8, 12, 16, 32];
 /// Bytes that the stream writes.
 const BYTES: u64 = 16 * GIB;
 

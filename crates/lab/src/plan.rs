@@ -127,6 +127,8 @@ pub struct LayoutPlan {
     pub stranded: u64,
     /// Where they are, and what would free them.
     pub stranded_why: Option<String>,
+    /// Groups of as many disks as a stripe has slots, to which a stream goes at once.
+    pub groups: usize,
     /// One long write, MB/s.
     pub write_mb_s: f64,
     /// One long read, MB/s.

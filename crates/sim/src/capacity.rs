@@ -41,7 +41,7 @@ pub fn layouts() -> Vec<Layout> {
 
 /// Fills the disks with one layout.
 pub fn run(layout: Layout) -> Outcome {
-    let (mut map, table) = map_of(layout);
+    let (mut map, table) = map_of(layout, 1000, SLAB);
     let room = |disk: &weft_engine::segment::DiskRoom| Room {
         name: disk.record.name.clone(),
         free: SLAB * disk.free.count() as u64,
@@ -59,6 +59,29 @@ pub fn run(layout: Layout) -> Outcome {
         allocated += per_segment;
     }
     Outcome { layout, possible: possible(layout), promised, allocated, sentence }
+}
+
+/// A stream fills unequal disks, with as many segments at once as there are disks for: it gets what is possible, as
+/// if it filled one segment after the other. Panics otherwise.
+pub fn a_stream_fills_unequal_disks() {
+    let slab = ByteCount::mib(64);
+    for layout in layouts() {
+        let (mut map, table) = map_of(layout, 20, slab);
+        let most = map.segments_possible(layout, 0) * layout.segment_stripes(slab) as u64;
+        map.tables.get_mut(&table).expect("it was just made").fixed = false;
+        let mut stripes = 0;
+        loop {
+            let claimed = (0..256).take_while(|_| map.claim(table, true, &mut Vec::new())).count() as u32;
+            if claimed == 0 {
+                break;
+            }
+            let (place, count) = map.take_stripes(table, claimed, &mut Vec::new()).expect("they were claimed");
+            map.end_write(place, count);
+            (count..claimed).for_each(|_| map.unclaim(table));
+            stripes += count as u64;
+        }
+        assert!(stripes * 100 >= most * 98, "{layout}: {stripes} of {most} stripes");
+    }
 }
 
 /// The most user bytes that any way of placing could get: with `s` bytes per slot, no disk gives more than `s`; so `s`
@@ -82,11 +105,11 @@ fn possible(layout: Layout) -> f64 {
     best * layout.data_columns() as f64
 }
 
-/// A pool of empty disks with a thin table of `layout`.
-fn map_of(layout: Layout) -> (Map, TableNo) {
-    let plan = |gb| DiskPlan::new(ByteCount(gb * 1_000_000_000), SLAB, Some(ByteCount::gib(1)));
+/// A pool of empty disks, with a fixed table of `layout`: `mb` of each for every GB that it has in [`MIXED_GB`].
+fn map_of(layout: Layout, mb: u64, slab: ByteCount) -> (Map, TableNo) {
+    let plan = |gb| DiskPlan::new(ByteCount(gb * mb * 1_000_000), slab, Some(ByteCount::gib(1)));
     let plans = MIXED_GB.map(|gb| plan(gb).expect("the disk is large enough"));
-    let mut map = empty_map(&plans, SLAB);
+    let mut map = empty_map(&plans, slab);
     let (name, size) = (String::from("vdisk"), ByteCount::gib(1));
     let vdisk = VdiskRecord {
         id: VdiskNo(0),

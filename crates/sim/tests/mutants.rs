@@ -45,6 +45,7 @@ use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::mutant::{self, ALL, Mutant};
 use weft_engine::units::{BLOCK, ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
+use weft_sim::capacity;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
 use weft_sim::fine::{self, change, order, risk, shelf, tier};
@@ -374,6 +375,7 @@ fn catcher_of_shelves(mutant: Mutant) -> Catcher {
         Mutant::DroppedUnflushed => {
             Catcher::Story(what_a_removed_disk_had_committed_is_right_where_a_crash_brings_it_back)
         }
+        Mutant::FrontsWasteRoom => Catcher::Story(capacity::a_stream_fills_unequal_disks),
         Mutant::CacheLosesUnasked => Catcher::Story(risk::a_cache_may_survive_less_where_that_is_said),
         other => panic!("nothing is known to catch {other:?}"),
     }

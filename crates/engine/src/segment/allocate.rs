@@ -1,14 +1,16 @@
 //! Where new things go: stripes into segments, segments onto slabs, metadata pages into metadata segments.
 //!
 //! Choices, in the order they are tried for a new stripe:
-//! 1. the current segment of its table, from where the last stripe went (a stream stays sequential on every disk);
+//! 1. the segment of the front whose turn it is, from where the last stripe went (a stream stays sequential on every
+//!    disk; [`super::fronts`] says how many there are);
 //! 2. a segment of the table that is entirely free;
 //! 3. a new segment, while free stripes are less than an eighth of what the table holds;
 //! 4. the table's segment with the most free stripes.
 //!
+//! Among equals, one that lies apart from the other fronts is taken.
+//!
 //! A segment with a missing disk is taken only when no healthy one can be had.
 
-use super::lists::Fit;
 use super::{DiskRoom, Map, PAGE_PAIR, Segment, chunk_record, segment_len};
 use crate::error::Result;
 use crate::fail;
@@ -69,16 +71,18 @@ impl Map {
         count: u32,
         records: &mut Vec<Record<'static>>,
     ) -> Result<(Place, u32)> {
-        let id = self.choose_segment(table, records)?;
+        let turn = self.turn(table);
+        let id = self.choose_segment(table, turn, records)?;
+        let count = turn.left.min(count.into()) as usize;
         let state = self.tables.get_mut(&table).expect("stripes are taken for a table that exists");
-        state.current = Some(id);
+        state.fronts.set(turn, turn.front, id);
         let segment = self.segments.get_mut(&id).expect("the chosen segment exists");
         let len = segment.free.len();
         let from = segment.cursor as usize;
         let found = segment.free.first(from..len).or_else(|| segment.free.first(0..from));
         let first = found.expect("the chosen segment has a free stripe");
         let mut end = first + 1;
-        while end < len && end - first < count as usize && segment.free.contains(end) {
+        while end < len && end - first < count && segment.free.contains(end) {
             end += 1;
         }
         segment.free.remove(first..end);
@@ -88,6 +92,7 @@ impl Map {
             moving.insert(first..end);
         }
         let taken = (end - first) as u64;
+        state.fronts.took(taken);
         state.free -= taken;
         state.claims = state.claims.saturating_sub(taken);
         self.relist(id);
@@ -208,7 +213,18 @@ impl Map {
     /// Adds a segment to `table`: on healthy disks if enough have room, else with as many slots absent as the layout
     /// bears.
     pub fn new_segment(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> Result<SegmentNo> {
-        let TableRecord { layout, disks, packs, .. } = self.tables[&table].record;
+        let disks = self.disks_apart(table, self.disks_of_newest(table));
+        self.new_segment_on(table, disks.unwrap_or(self.tables[&table].record.disks), records)
+    }
+
+    /// Adds a segment to `table`, on `disks` (bits; 0: any), which are some of those that it is restricted to.
+    pub(super) fn new_segment_on(
+        &mut self,
+        table: TableNo,
+        disks: u64,
+        records: &mut Vec<Record<'static>>,
+    ) -> Result<SegmentNo> {
+        let TableRecord { layout, packs, .. } = self.tables[&table].record;
         let len = SEGMENT_LEN + layout.slots() as u64 * SLAB_LEN;
         self.check_config_room(len)?;
         if packs.is_some() && !self.has_config_room_for_packs(len) {
@@ -258,37 +274,6 @@ impl Map {
     pub(super) fn segments_with(&self, layout: Layout, disks: u64, free: impl Fn(&DiskRoom) -> usize) -> u64 {
         let free: Vec<u64> = self.disks_for(disks).map(|disk| free(disk).saturating_sub(SLABS_KEPT) as u64).collect();
         segments_on(&free, layout.slots() as u64)
-    }
-
-    fn choose_segment(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> Result<SegmentNo> {
-        let state = &self.tables[&table];
-        let usable = |segment: &&Segment| !segment.free.is_empty() && !segment.frozen && self.is_healthy(segment);
-        if let Some(current) = state.current.filter(|id| usable(&&self.segments[id])) {
-            return Ok(current);
-        }
-        self.see_disks();
-        let state = &self.tables[&table];
-        // Few are frozen at a time.
-        let first = |fit| self.ranked(table, fit).find(|segment| !segment.frozen);
-        let (best, degraded) = (first(Fit::Healthy), first(Fit::Degraded).map(|segment| segment.record.id));
-        let per_segment = state.record.layout.segment_stripes(self.slab) as u64;
-        let scarce = state.free * 8 < state.segments.len() as u64 * per_segment;
-        let whole = best.is_some_and(|segment| segment.free.is_full());
-        let best = best.map(|segment| segment.record.id);
-        if let Some(best) = best
-            && (whole || state.fixed || !scarce)
-        {
-            return Ok(best);
-        }
-        let fixed = state.fixed;
-        match (best, degraded) {
-            (Some(best), _) => Ok(self.new_segment(table, records).unwrap_or(best)),
-            (None, Some(degraded)) if !fixed && self.can_place_whole(table) => {
-                Ok(self.new_segment(table, records).unwrap_or(degraded))
-            }
-            (None, Some(degraded)) => Ok(degraded),
-            (None, None) => self.new_segment(table, records),
-        }
     }
 
     /// Whether there are as many healthy disks with room as a segment of `table` has slots.

@@ -207,6 +207,14 @@ impl Map {
         self.lists.ranks.range(worst..=best).rev().map(|(.., Reverse(id))| &self.segments[id])
     }
 
+    /// The segments of a table that hold nothing, and have all of their disks: the newest first.
+    pub(super) fn newest_empty(&self, table: TableNo) -> impl Iterator<Item = &Segment> {
+        let all = self.tables[&table].record.layout.segment_stripes(self.slab);
+        let ranks = (table, Fit::Healthy, all, Reverse(SegmentNo(u32::MAX)))..;
+        let own = self.lists.ranks.range(ranks).take_while(move |(owner, ..)| *owner == table);
+        own.map(|(.., Reverse(id))| &self.segments[id])
+    }
+
     /// Whether a table has a segment beside this one that has free places, and all of its disks.
     pub fn has_healthy_beside(&mut self, table: TableNo, segment: SegmentNo) -> bool {
         self.see_disks();

@@ -21,6 +21,7 @@ mod dense;
 mod disks;
 pub mod drain;
 pub mod fine;
+mod fronts;
 mod lists;
 pub mod notes;
 mod numbers;
@@ -49,6 +50,7 @@ use crate::format::record::{
     VdiskRecord,
 };
 use crate::limits::{DISKS_MAX, VDISK_SIZE_MAX};
+use crate::stripe::fronts::Fronts;
 use crate::stripe::table::{Chunk, Place, Table};
 use crate::units::{ByteCount, DiskNo, SegmentNo, TableNo, VdiskNo};
 use ahead::Ahead;
@@ -352,7 +354,7 @@ impl Map {
             disk.free.insert(0..disk.record.slabs as usize);
         }
         for table in self.tables.values_mut() {
-            (table.free, table.claims, table.current) = (0, 0, None);
+            (table.free, table.claims, table.fronts) = (0, 0, Fronts::default());
             table.segments.clear();
         }
         // What is reserved is the newest table's.
@@ -469,7 +471,7 @@ impl Map {
         if let Some(table) = self.tables.get_mut(&segment.record.owner) {
             table.segments.remove(&id);
             table.free -= segment.free.count() as u64;
-            table.current = table.current.filter(|current| *current != id);
+            table.fronts.forget(id);
         }
         segment
     }

@@ -106,7 +106,7 @@ impl Map {
             || segment.moving.is_some()
             || !segment.in_flight.is_empty()
             || !segment.free.is_full()
-            || table.current == Some(place.segment) && table.claims > 0;
+            || table.fronts.has(place.segment) && table.claims > 0;
         if kept || table.free - (segment.free.len() as u64) < table.claims + promised {
             return Vec::new();
         }

@@ -1,7 +1,8 @@
 //! In which order the stripes of a table lie on the disks, and where they can be put in order.
 //!
 //! A *run* is what a disk reads without a seek: stripes that follow each other in the table and lie in one segment, one
-//! after the other. Those that are mapped nowhere lie between none.
+//! after the other. Those that are mapped nowhere lie between none. Where a table is filled at several fronts, as many
+//! runs are under way at once.
 //!
 //! Invariants
 //! 1. Places for what is put in order follow one another from the first on; where there are too few of them in the
@@ -10,10 +11,12 @@
 //!    of the table have free: it never holds more of what is free than it leaves to the rest of the pool.
 //! 3. Of what is free in the segments of a table, as much is left to its clients as is taken.
 
+use super::fronts::{LOOKS, disks_of};
 use super::lists::Fit;
 use super::{Map, Segment};
 use crate::format::record::{Record, SEGMENT_LEN, SLAB_LEN};
 use crate::mutant::{self, Mutant};
+use crate::stripe::fronts::Turn;
 use crate::stripe::table::Place;
 use crate::units::{SegmentNo, TableNo};
 use alloc::vec::Vec;
@@ -29,16 +32,26 @@ pub struct Runs {
     pub stripes: u64,
     /// In how many runs they lie.
     pub runs: u64,
+    /// How many runs lie beside each other, on different disks ([`super::fronts`]).
+    pub fronts: u64,
 }
 
 impl Map {
     /// How `stripes` of `table` lie on the disks; the pages that tell are in memory.
     pub fn runs(&self, table: TableNo, stripes: Range<u64>) -> Runs {
-        let (mut found, mut last) = (Runs::default(), None);
+        let mut found = Runs { fronts: self.turn(table).fronts as u64, ..Runs::default() };
+        // Where the next stripe of each run that is under way would lie.
+        let mut heads: Vec<(SegmentNo, u32)> = Vec::new();
         for (_, place) in self.in_base(table, stripes) {
             found.stripes += 1;
-            found.runs += (last != Some((place.segment, place.index))) as u64;
-            last = Some((place.segment, place.index + 1));
+            match heads.iter_mut().find(|head| **head == (place.segment, place.index)) {
+                Some(head) => head.1 += 1,
+                None => {
+                    found.runs += 1;
+                    heads.drain(..(heads.len() + 1).saturating_sub(found.fronts as usize));
+                    heads.push((place.segment, place.index + 1));
+                }
+            }
         }
         found
     }
@@ -57,36 +70,73 @@ impl Map {
             return 0;
         }
         self.see_disks();
+        let turn = self.turn(table);
+        (0..turn.fronts)
+            .try_fold(count, |count, front| self.begin_front(table, turn, front, count, records))
+            .unwrap_or(0)
+    }
+
+    /// Has one front take its share of the next `count` stripes one after the other. Says for how many of them that
+    /// holds.
+    fn begin_front(
+        &mut self,
+        table: TableNo,
+        turn: Turn,
+        front: usize,
+        count: u64,
+        records: &mut Vec<Record<'static>>,
+    ) -> Option<u64> {
+        let share = turn.shares(count)[front];
+        let others = self.disks_of_others(table, turn.fronts, front);
         let state = &self.tables[&table];
-        let usable = |segment: &&Segment| !segment.frozen && segment.moving.is_none() && self.is_healthy(segment);
-        if let Some(segment) = state.current.map(|id| &self.segments[&id]).filter(usable) {
+        let is_of_another = |id| (0..turn.fronts).any(|other| other != front && state.fronts.at(other) == Some(id));
+        let usable = |segment: &&Segment| {
+            !segment.frozen && segment.moving.is_none() && self.is_healthy(segment) && !is_of_another(segment.record.id)
+        };
+        if let Some(segment) = state.fronts.at(front).map(|id| &self.segments[&id]).filter(usable) {
             let (tail, to_the_end) = tail_of(segment);
-            if tail >= count || to_the_end && tail > 0 {
-                return tail.min(count);
+            if tail >= share || to_the_end && tail > 0 {
+                return Some(turn.most(count, front, tail));
             }
         }
-        let empty = self.ranked(table, Fit::Healthy).take_while(|segment| segment.free.is_full()).find(usable);
+        let empty = self.ranked(table, Fit::Healthy).take_while(|segment| segment.free.is_full()).filter(usable);
+        let empty = empty.take(LOOKS).min_by_key(|segment| (disks_of(segment) & others).count_ones());
         let empty = empty.map(|segment| segment.record.id);
-        let Some(id) = empty.or_else(|| self.segment_for_order(table, records)) else { return 0 };
+        let id = empty.or_else(|| self.segment_for_order(table, others, records))?;
         let segment = self.segments.get_mut(&id).expect("it was just found");
         segment.cursor = 0;
         let fit = segment.free.len() as u64;
-        self.tables.get_mut(&table).expect("looked up before").current = Some(id);
-        count.min(fit)
+        self.tables.get_mut(&table).expect("looked up before").fronts.set(turn, front, id);
+        Some(turn.most(count, front, fit))
     }
 
-    /// Makes a segment for what is put in order, where that leaves enough room to others.
-    fn segment_for_order(&mut self, table: TableNo, records: &mut Vec<Record<'static>>) -> Option<SegmentNo> {
+    /// Makes a segment for what is put in order, where that leaves enough room to others; best on none of the disks of
+    /// `others` (bits).
+    fn segment_for_order(
+        &mut self,
+        table: TableNo,
+        others: u64,
+        records: &mut Vec<Record<'static>>,
+    ) -> Option<SegmentNo> {
+        let apart = if others == 0 { None } else { self.make_apart(table, others, records) };
+        if apart.is_some() {
+            return apart;
+        }
+        let fits = self.may_spare_segment(table) || mutant::active(Mutant::OrderTakesRoom);
+        if self.tables[&table].fixed || !fits || !self.can_place_whole(table) {
+            return None;
+        }
+        self.new_segment(table, records).ok()
+    }
+
+    /// Whether a segment more can be made for `table` just so that its stripes lie better.
+    pub(super) fn may_spare_segment(&self, table: TableNo) -> bool {
         let state = &self.tables[&table];
         let layout = state.record.layout;
         let left = self.segments_possible_now(layout, state.record.disks).saturating_sub(1);
         let leaves_enough = left >= SEGMENTS_LEFT && left * layout.segment_stripes(self.slab) as u64 >= state.free;
         let len = SEGMENT_LEN + layout.slots() as u64 * SLAB_LEN;
-        let fits = leaves_enough && self.has_config_room_for_packs(len) || mutant::active(Mutant::OrderTakesRoom);
-        if state.fixed || !fits || !self.can_place_whole(table) {
-            return None;
-        }
-        self.new_segment(table, records).ok()
+        !state.fixed && leaves_enough && self.has_config_room_for_packs(len)
     }
 
     /// How many stripes of `table` may be put in order at once.

@@ -13,6 +13,7 @@
 use crate::format::page::{CHUNK_ENTRIES, CHUNK_PAGES, PAGE_ENTRIES};
 use crate::format::record::{PageRun, TableRecord};
 use crate::mutant::{self, Mutant};
+use crate::stripe::fronts::Fronts;
 use crate::units::{Birth, SegmentNo};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -115,8 +116,8 @@ pub struct Table {
     pub chunks: BTreeMap<u32, Chunk>,
     /// The segments that hold its stripes.
     pub segments: BTreeSet<SegmentNo>,
-    /// The segment that is being filled.
-    pub current: Option<SegmentNo>,
+    /// The segments that are being filled.
+    pub fronts: Fronts,
     /// Free stripes in its segments.
     pub free: u64,
     /// How many of the free stripes are promised to buffers.
@@ -155,7 +156,7 @@ impl Table {
             fixed: false,
             chunks: BTreeMap::new(),
             segments: BTreeSet::new(),
-            current: None,
+            fronts: Fronts::default(),
             free: 0,
             claims: 0,
             mapped: 0,

@@ -37,7 +37,7 @@ use core::ops::Range;
 
 /// Stripes of a range, at most.
 const AT_ONCE: u64 = 256;
-/// Runs in which a range may lie that stays where it is.
+/// Runs in which a range may lie at each front if it stays where it is.
 const RUNS: u64 = 2;
 /// Ranges that are looked at before others have a turn.
 const LOOKS: usize = 32;
@@ -73,9 +73,10 @@ pub(crate) enum Ordered {
 
 impl Runs {
     /// Whether so many seeks are worth a move. More than half of the neighbours that lie apart are, too, in a range
-    /// that is short.
+    /// that is short. One run of each front is none.
     fn is_scattered(self) -> bool {
-        let apart = self.runs > RUNS || self.stripes > 1 && self.runs * 2 > self.stripes;
+        let short = (self.runs + 1).saturating_sub(self.fronts) * 2 > self.stripes;
+        let apart = self.runs > RUNS * self.fronts || self.stripes > self.fronts && short;
         apart || self.stripes > 0 && mutant::active(Mutant::OrderNeverRests)
     }
 }

@@ -8,12 +8,24 @@ use crate::ratios::{self, Ratios};
 use crate::survival::Risk;
 use std::collections::{BTreeMap, BTreeSet};
 use weft_engine::geometry::Layout;
+use weft_engine::stripe::fronts::fronts_of;
 
 /// A rebuild takes so many times what the bytes take at the disks' own rate: 1.4 to 1.5 on 6 and 12 disks, more on 24
 /// (`weft-sim rebuild`, `docs/guide/repair.md`).
 const REBUILD: f64 = 1.5;
 /// Minutes until a missing disk is rebuilt without being asked.
 const REPAIR_AFTER_HOURS: f64 = 5.0 / 60.0;
+/// What each group of disks adds to a stream where there are several, of what one group does by itself: 0.96 of two
+/// groups, 0.9 of four (`examples/wide.rs`, `docs/evidence/speed.md`).
+pub(super) const BESIDE: f64 = 0.9;
+/// The same for reads of mirrors, which have twice as many disks at work already: 0.95 and 0.74 of two columns, 0.62 and
+/// 0.73 of one.
+const READS_OF_MIRRORS_BESIDE: f64 = 0.65;
+
+/// How many times as fast as on one group of disks a stream is on several, where each adds this share.
+pub(super) fn beside(groups: usize, share: f64) -> f64 {
+    if groups > 1 { groups as f64 * share } else { 1.0 }
+}
 
 impl Facts<'_> {
     /// The plan of a layout; none where it has no room.
@@ -26,10 +38,12 @@ impl Facts<'_> {
         let raw: u64 = disks.iter().map(|disk| disk.size).sum();
         let ratios = ratios_of(layout, self.class, exact);
         let (data, slots) = (layout.data_columns() as f64, disks.len() as f64);
-        let sequential = self.raw.sequential * data / 1e6;
+        let reads = if layout.copies() > 1 { READS_OF_MIRRORS_BESIDE } else { BESIDE };
+        let stream =
+            |away: usize, share: f64| self.raw.sequential * data * beside(self.groups(layout, away), share) / 1e6;
         let (stranded, why) = self.space.stranded(layout);
         let rebuild_hours = self.rebuild_hours(layout, usable);
-        let redundant = |ratio: f64| (layout.failures() > 0).then_some(sequential * ratio);
+        let redundant = |ratio: f64, share| (layout.failures() > 0).then_some(stream(1, share) * ratio);
         let packed = |figure: f64| (ratios.packed_write > 0.0).then_some(figure);
         let after = self.usable_after_failures(layout);
         let random_reads = self.raw.random_reads * slots * ratios.random_read;
@@ -46,13 +60,14 @@ impl Facts<'_> {
             usable_after_failures: after,
             stranded: stranded.0,
             stranded_why: (stranded.0 > 0).then_some(why),
-            write_mb_s: sequential * ratios.write,
-            read_mb_s: sequential * ratios.read,
-            degraded_read_mb_s: redundant(ratios.degraded),
-            degraded_write_mb_s: redundant(ratios.degraded_write),
+            groups: self.groups(layout, 0),
+            write_mb_s: stream(0, BESIDE) * ratios.write,
+            read_mb_s: stream(0, reads) * ratios.read,
+            degraded_read_mb_s: redundant(ratios.degraded, reads),
+            degraded_write_mb_s: redundant(ratios.degraded_write, BESIDE),
             // They were measured with one disk more than the others.
-            rebuilding_read_mb_s: redundant(ratios.rebuilding.min(ratios.read)),
-            rebuilding_write_mb_s: redundant(ratios.rebuilding_write.min(ratios.write)),
+            rebuilding_read_mb_s: redundant(ratios.rebuilding.min(ratios.read), reads),
+            rebuilding_write_mb_s: redundant(ratios.rebuilding_write.min(ratios.write), BESIDE),
             random_reads,
             degraded_random_reads: left.map(|left| random_reads * left.degraded_read),
             rebuilding_random_reads: left.map(|left| random_reads * left.rebuilding_read.min(1.0)),
@@ -120,6 +135,20 @@ impl Facts<'_> {
         side_by_side / (1.0 / self.raw.random_reads + 2.0 * strip)
     }
 
+    /// How many groups of as many disks as a stripe has slots a stream goes to at once while the `away` largest disks
+    /// are missing. Where one disk is much larger than the others, nearly all segments need it. Solid-state disks are not
+    /// counted on: several groups of them are faster than a processor computes parity and checksums.
+    fn groups(&self, layout: Layout, away: usize) -> usize {
+        if !self.class.rotational() {
+            return 1;
+        }
+        let mut sizes: Vec<u64> = self.question.disks.iter().map(|disk| disk.size).collect();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        let left = sizes.get(away..).unwrap_or_default();
+        let alike = left.iter().sum::<u64>() / left.first().copied().unwrap_or(1).max(1);
+        fronts_of(alike as usize, layout.slots())
+    }
+
     fn risk(&self, layout: Layout, rebuild_hours: f64) -> Risk {
         let at_once = self.question.disks.len() > layout.slots();
         let waits = if at_once { REPAIR_AFTER_HOURS } else { self.question.replace_hours };
@@ -174,17 +203,18 @@ impl Facts<'_> {
         let layout = plan.layout;
         let (data, disks) = (layout.data_columns(), self.question.disks.len());
         let rate = self.raw.sequential / 1e6;
-        let of = |what: f64| what / (rate * data as f64);
         let source = if self.question.exact {
             "simulated now on this layout and class".to_string()
         } else {
             format!("measured on the engine with simulated {} disks", ratios::like(self.class))
         };
-        let sequential = |what: f64| {
+        let sequential = |what: f64, away: usize| {
+            let groups = self.groups(layout, away);
+            let beside = if groups > 1 { format!("{groups} groups of disks x ") } else { String::new() };
             format!(
-                "{data} data columns x {rate:.0} MB/s (mean over a whole {} disk) x {:.2} ({source})",
+                "{beside}{data} data columns x {rate:.0} MB/s (mean over a whole {} disk) x {:.2} ({source})",
                 self.class,
-                of(what)
+                what / (rate * (groups * data) as f64)
             )
         };
         let all = disks as f64 * self.raw.random_reads;
@@ -198,8 +228,8 @@ impl Facts<'_> {
                 "what the engine's allocator fits into a new pool of these disks, log and metadata set aside"
                     .to_string(),
             ),
-            ("write_mb_s", sequential(plan.write_mb_s)),
-            ("read_mb_s", sequential(plan.read_mb_s)),
+            ("write_mb_s", sequential(plan.write_mb_s, 0)),
+            ("read_mb_s", sequential(plan.read_mb_s, 0)),
             ("random_reads", random(plan.random_reads)),
             (
                 "rebuild_hours",
@@ -225,7 +255,7 @@ impl Facts<'_> {
             ("rebuilding_read_mb_s", plan.rebuilding_read_mb_s),
             ("rebuilding_write_mb_s", plan.rebuilding_write_mb_s),
         ] {
-            reasons.extend(rate.map(|rate| (figure, sequential(rate))));
+            reasons.extend(rate.map(|rate| (figure, sequential(rate, 1))));
         }
         reasons.extend(self.reasons_of_random(plan, &source));
         reasons

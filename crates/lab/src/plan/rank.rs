@@ -1,12 +1,16 @@
 //! Which layout is best for what. A score is a weighted sum of logarithms: twice the room counts the same wherever one
 //! begins, and a layout is best if no other gains more, in per cent, than it loses.
 
+use super::figures::{BESIDE, beside};
 use super::own::Shares;
 use super::{LayoutPlan, Question, Workload};
 use crate::disks::Raw;
 
 /// What speed counts for somebody's own jobs, all of it together: as much as for virtual machines.
 const OWN_SPEED: f64 = 5.0;
+
+/// MB/s of a stream from which on several groups of disks count for nothing: what a network of ten gigabits carries.
+const ENOUGH: f64 = 1250.0;
 
 /// How much each figure counts.
 pub(super) struct Weights {
@@ -41,10 +45,11 @@ impl Weights {
 
 /// The best first.
 pub(super) fn sort(layouts: &mut [LayoutPlan], weights: &Weights) {
+    let counts = |rate: f64, plan: &LayoutPlan| rate.min((rate / beside(plan.groups, BESIDE)).max(ENOUGH)).max(1.0);
     let score = |plan: &LayoutPlan| {
         weights.usable * (plan.usable as f64).ln()
-            + weights.write * plan.write_mb_s.max(1.0).ln()
-            + weights.read * plan.read_mb_s.max(1.0).ln()
+            + weights.write * counts(plan.write_mb_s, plan).ln()
+            + weights.read * counts(plan.read_mb_s, plan).ln()
             + weights.random_read * plan.random_reads.max(1.0).ln()
             + weights.random_write * plan.random_writes.max(1.0).ln()
             - weights.loss * plan.loss_per_year.max(1e-12).log10()

@@ -48,6 +48,11 @@ fn clients_keep_half_of_what_they_had_while_a_disk_is_rebuilt() {
 }
 
 #[test]
+fn a_stream_that_fills_several_segments_at_once_gets_all_of_unequal_disks() {
+    capacity::a_stream_fills_unequal_disks();
+}
+
+#[test]
 fn unequal_disks_are_used_to_within_two_percent_of_what_is_possible() {
     println!("{}", capacity::HEADING);
     for layout in capacity::layouts() {
