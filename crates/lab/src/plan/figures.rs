@@ -18,8 +18,8 @@ const REPAIR_AFTER_HOURS: f64 = 5.0 / 60.0;
 /// What each group of disks adds to a stream where there are several, of what one group does by itself: 0.96 of two
 /// groups, 0.9 of four (`examples/wide.rs`, `docs/evidence/speed.md`).
 pub(super) const BESIDE: f64 = 0.9;
-/// The same for reads of mirrors, which have twice as many disks at work already: 0.95 and 0.74 of two columns, 0.62 and
-/// 0.73 of one.
+/// What it adds to reads of mirrors, which have all copies at work already: 0.95 and 0.74 where they have two columns,
+/// 0.62 and 0.73 where they have one.
 const READS_OF_MIRRORS_BESIDE: f64 = 0.65;
 
 /// How many times as fast as on one group of disks a stream is on several, where each adds this share.
@@ -136,8 +136,8 @@ impl Facts<'_> {
     }
 
     /// How many groups of as many disks as a stripe has slots a stream goes to at once while the `away` largest disks
-    /// are missing. Where one disk is much larger than the others, nearly all segments need it. Solid-state disks are not
-    /// counted on: several groups of them are faster than a processor computes parity and checksums.
+    /// are missing. Where one disk is much larger than the others, nearly all segments need it. Solid-state disks are
+    /// not counted on: several groups of them are faster than a processor computes parity and checksums.
     fn groups(&self, layout: Layout, away: usize) -> usize {
         if !self.class.rotational() {
             return 1;
