@@ -230,7 +230,7 @@ impl Map {
         if packs.is_some() && !self.has_config_room_for_packs(len) {
             return fail!(NoSpace, "what is left for the pool's configuration is kept for whole stripes");
         }
-        let slabs = self.place(layout.slots(), SLABS_KEPT, layout.failures(), disks)?;
+        let slabs = self.place_evenly(layout.slots(), SLABS_KEPT, layout.failures(), disks, self.grain(table))?;
         let pages = self.sheet_pages(layout);
         // The slabs are taken before the pages are: a metadata segment made for them must not get the same ones.
         let id = self.insert_segment(table, layout, PageRun { segment: SegmentNo(0), first: 0, count: 0 }, slabs);
@@ -307,13 +307,25 @@ impl Map {
         absent_max: usize,
         disks: u64,
     ) -> Result<Vec<Option<SlabAt>>> {
+        self.place_evenly(slots, keep, absent_max, disks, 1)
+    }
+
+    /// [`Map::place`], where disks whose free slabs differ by no more than about `grain` count as equally empty.
+    fn place_evenly(
+        &mut self,
+        slots: usize,
+        keep: usize,
+        absent_max: usize,
+        disks: u64,
+        grain: usize,
+    ) -> Result<Vec<Option<SlabAt>>> {
         // Among disks that are equally empty, others are taken together every time: what one disk lost is then rebuilt
         // from, and onto, all others.
         let turn = |no: DiskNo| shuffled(self.notes.next.next_segment, no);
         let mut room: Vec<(usize, u64, DiskNo)> = self
             .disks_for(disks)
             .filter(|disk| disk.free.count() > keep)
-            .map(|disk| (disk.free.count(), turn(disk.record.no), disk.record.no))
+            .map(|disk| (disk.free.count() / grain, turn(disk.record.no), disk.record.no))
             .collect();
         room.sort_unstable_by(|a, b| b.cmp(a));
         let mut domains = BTreeSet::new();

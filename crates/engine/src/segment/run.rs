@@ -87,13 +87,14 @@ impl Map {
         records: &mut Vec<Record<'static>>,
     ) -> Option<u64> {
         let share = turn.shares(count)[front];
-        let others = self.disks_of_others(table, turn.fronts, front);
+        let others = self.disks_of_others(table, turn, front);
         let state = &self.tables[&table];
-        let is_of_another = |id| (0..turn.fronts).any(|other| other != front && state.fronts.at(other) == Some(id));
+        let is_of_another =
+            |id| (0..turn.fronts).any(|other| other != front && state.fronts.at(turn, other) == Some(id));
         let usable = |segment: &&Segment| {
             !segment.frozen && segment.moving.is_none() && self.is_healthy(segment) && !is_of_another(segment.record.id)
         };
-        if let Some(segment) = state.fronts.at(front).map(|id| &self.segments[&id]).filter(usable) {
+        if let Some(segment) = state.fronts.at(turn, front).map(|id| &self.segments[&id]).filter(usable) {
             let (tail, to_the_end) = tail_of(segment);
             if tail >= share || to_the_end && tail > 0 {
                 return Some(turn.most(count, front, tail));

@@ -42,9 +42,10 @@ impl Fronts {
         Turn { fronts, each, front: (self.taken / each) as usize % fronts, left }
     }
 
-    /// The segment of a front.
-    pub fn at(&self, front: usize) -> Option<SegmentNo> {
-        self.segments.get(front).copied().flatten()
+    /// The segment of a front. None where it has none yet, or where there were fewer fronts, or more, until now: all of
+    /// them begin anew then.
+    pub fn at(&self, turn: Turn, front: usize) -> Option<SegmentNo> {
+        self.segments.get(front).copied().flatten().filter(|_| self.segments.len() == turn.fronts)
     }
 
     /// Whether a segment is being filled.
@@ -54,7 +55,9 @@ impl Fronts {
 
     /// A front is filled with this segment from now on.
     pub fn set(&mut self, turn: Turn, front: usize, segment: SegmentNo) {
-        self.segments.resize(turn.fronts, None);
+        if self.segments.len() != turn.fronts {
+            self.segments = alloc::vec![None; turn.fronts];
+        }
         self.segments[front] = Some(segment);
     }
 
