@@ -8,8 +8,8 @@
 //! Invariants
 //! 1. Places of a front are taken in their order: its disks are written, and read, without seeks.
 //! 2. A table has one front until it holds half as much as the segments of the others would: a small virtual disk takes
-//!    no more segments than it needs. All fronts begin at the same time, and so they end at the same time: each time on
-//!    other groups of disks, so that what one disk lost is rebuilt from all others.
+//!    no more segments than it needs; nor does one that is opened often. All fronts begin at the same time, and so they
+//!    end at the same time: each time on other groups of disks, so that what one disk lost is rebuilt from all others.
 //! 3. A segment that is made only so that a front lies on disks of its own leaves room to others
 //!    ([`Map::may_spare_segment`]), and lets as many segments be made after it as any other choice of disks would.
 //! 4. Disks that have less than half of the room of the emptiest one take no segment for the sake of a front: they
@@ -42,7 +42,9 @@ impl Map {
         let per_segment = layout.segment_stripes(self.slab) as u64;
         let held = (state.segments.len() as u64 * per_segment).saturating_sub(state.free);
         let possible = self.fronts_possible(table);
-        let is_worth_it = held * 2 >= (possible as u64 - 1) * per_segment;
+        // What it holds changes with each commit: fronts that have begun stay for longer.
+        let share = if state.fronts.count() == possible { 8 } else { 2 };
+        let is_worth_it = held * share >= (possible as u64 - 1) * per_segment;
         state.fronts.turn(if is_worth_it { possible } else { 1 }, layout)
     }
 
@@ -78,8 +80,10 @@ impl Map {
         self.see_disks();
         let others = self.disks_of_others(table, turn, turn.front);
         let best = self.best_apart(table, others);
+        if let Some(best) = best.filter(|best| turn.fronts > 1 && self.suits(table, turn, *best, others)) {
+            return Ok(best);
+        }
         if turn.fronts > 1
-            && !best.is_some_and(|best| self.suits(table, turn, best, others))
             && self.newest_empty(table).take(turn.fronts).count() < turn.fronts
             && let Some(made) = self.make_apart(table, others, records)
         {
@@ -106,12 +110,17 @@ impl Map {
     }
 
     /// Whether a segment suits a front as well as one that is made for it: it lies apart from the `others` (bits), and
-    /// is empty, unless a quarter of the table's places is free. Fronts that begin with empty segments end together.
+    /// is empty, unless a quarter of the table's places is free. Fronts that begin with empty segments end together: so
+    /// the first ones do in any case. After an opening, fronts go on with what those before it had left.
     fn suits(&self, table: TableNo, turn: Turn, segment: SegmentNo, others: u64) -> bool {
-        let fronts = &self.tables[&table].fronts;
-        let begins = (0..turn.fronts).any(|front| fronts.at(turn, front).is_none());
-        let found = &self.segments[&segment];
-        is_apart(found, others) && (found.free.is_full() || !begins && !self.is_scarce(table, 4))
+        let (state, found) = (&self.tables[&table], &self.segments[&segment]);
+        let begins = (0..turn.fronts).any(|front| state.fronts.at(turn, front).is_none());
+        let partly = match begins {
+            true if state.segments.len() < 2 * turn.fronts => false,
+            true => found.free.count() * 8 >= found.free.len(),
+            false => !self.is_scarce(table, 4),
+        };
+        is_apart(found, others) && (partly || found.free.is_full())
     }
 
     /// Whether less than one in `share` of a table's places is free.
@@ -224,7 +233,7 @@ mod tests {
     use super::super::allocate::tests::map_of;
     use super::*;
     use crate::geometry::{Layout, Resiliency};
-    use crate::stripe::fronts::FRONTS_MAX;
+    use crate::stripe::fronts::{FRONTS_MAX, Fronts};
     use crate::units::ByteCount;
     use proptest::prelude::*;
 
@@ -290,6 +299,19 @@ mod tests {
         assert_eq!(segments(&map), 2, "it holds one and a half");
         (0..4).for_each(|_| assert!(take(&mut map, table).is_some()));
         assert_eq!(segments(&map), 2 + 4);
+    }
+
+    #[test]
+    fn a_pool_that_is_opened_often_makes_no_segments_for_that() {
+        let (mut map, table) = thin(&[400; 16], parity(4));
+        (0..5000).for_each(|_| assert!(take(&mut map, table).is_some()));
+        let segments = |map: &Map| map.tables[&table].segments.len();
+        let before = segments(&map);
+        for _ in 0..40 {
+            map.tables.get_mut(&table).unwrap().fronts = Fronts::default();
+            (0..4).for_each(|_| assert!(take(&mut map, table).is_some()));
+        }
+        assert!(segments(&map) <= before + 2 * 4, "{} segments, {before} before", segments(&map));
     }
 
     #[test]

@@ -48,6 +48,11 @@ impl Fronts {
         self.segments.get(front).copied().flatten().filter(|_| self.segments.len() == turn.fronts)
     }
 
+    /// How many fronts there were when stripes were taken last.
+    pub fn count(&self) -> usize {
+        self.segments.len()
+    }
+
     /// Whether a segment is being filled.
     pub fn has(&self, segment: SegmentNo) -> bool {
         self.segments.contains(&Some(segment))
