@@ -280,7 +280,8 @@ pub enum Mutant {
     LeavesBeforeRepair = 152,
     /// What a virtual disk that is removed had committed is not flushed before these commits are durable.
     DroppedUnflushed = 153,
-    /// A segment lies apart from the others that are being filled even where fewer can be made after it.
+    /// A segment lies apart from the others that are being filled even on disks that are fuller, and where fewer can be
+    /// made after it.
     FrontsWasteRoom = 154,
 }
 

@@ -197,7 +197,9 @@ impl Map {
         let slots = layout.slots();
         let room = |no: DiskNo| self.disks[&no].free.count().saturating_sub(SLABS_KEPT) as u64;
         let all: Vec<DiskNo> = self.disks_for(disks).map(|disk| disk.record.no).filter(|no| room(*no) > 0).collect();
-        let least = all.iter().map(|no| room(*no)).max().unwrap_or(0).div_ceil(2);
+        let wastes = mutant::active(Mutant::FrontsWasteRoom);
+        let most = all.iter().map(|no| room(*no)).max().unwrap_or(0);
+        let least = if wastes { 0 } else { most.div_ceil(2) };
         let fits = |no: &DiskNo| others >> *no & 1 == 0 && room(*no) >= least;
         let mut apart: Vec<DiskNo> = all.iter().copied().filter(fits).collect();
         if apart.len() < slots || self.domains_of(&apart).min(slots) < self.domains_of(&all).min(slots) {
@@ -208,7 +210,7 @@ impl Map {
         let before: Vec<u64> = all.iter().map(|no| room(*no)).collect();
         let after: Vec<u64> = all.iter().map(left).collect();
         let fits = segments_on(&after, slots as u64) + 1 >= segments_on(&before, slots as u64);
-        (fits || mutant::active(Mutant::FrontsWasteRoom)).then(|| apart.iter().fold(0, |set, no| set | 1 << *no))
+        (fits || wastes).then(|| apart.iter().fold(0, |set, no| set | 1 << *no))
     }
 
     /// In how many domains disks lie; one that is in none is one of its own.

@@ -15,16 +15,21 @@ use weft_engine::stripe::fronts::fronts_of;
 const REBUILD: f64 = 1.5;
 /// Minutes until a missing disk is rebuilt without being asked.
 const REPAIR_AFTER_HOURS: f64 = 5.0 / 60.0;
-/// What each group of disks adds to a stream where there are several, of what one group does by itself: 0.96 of two
-/// groups, 0.9 of four (`examples/wide.rs`, `docs/evidence/speed.md`).
-pub(super) const BESIDE: f64 = 0.9;
-/// What it adds to reads of mirrors, which have all copies at work already: 0.95 and 0.74 where they have two columns,
-/// 0.62 and 0.73 where they have one.
-const READS_OF_MIRRORS_BESIDE: f64 = 0.65;
+/// What several groups of disks lose of what each does by itself, for each group after the first: 0.02 to 0.05 of
+/// writes, 0.05 to 0.06 of reads were measured on 2, 3, 4 and 8 groups (`examples/wide.rs`, `docs/evidence/speed.md`).
+const LOST: f64 = 0.04;
+/// What each of several groups adds to reads of mirrors, which have all copies at work already: 0.78 to 1.04 where they
+/// have two columns, 0.70 and 0.72 where they have one.
+const READS_OF_MIRRORS: f64 = 0.65;
 
-/// How many times as fast as on one group of disks a stream is on several, where each adds this share.
-pub(super) fn beside(groups: usize, share: f64) -> f64 {
-    if groups > 1 { groups as f64 * share } else { 1.0 }
+/// How many times as fast as on one group of disks a stream is on several.
+pub(super) fn beside(groups: usize) -> f64 {
+    groups as f64 * (1.0 - LOST * (groups - 1) as f64)
+}
+
+/// How many times as fast as on one group of disks a stream is read from several.
+fn reads_beside(groups: usize, layout: Layout) -> f64 {
+    if groups > 1 && layout.copies() > 1 { groups as f64 * READS_OF_MIRRORS } else { beside(groups) }
 }
 
 impl Facts<'_> {
@@ -38,12 +43,12 @@ impl Facts<'_> {
         let raw: u64 = disks.iter().map(|disk| disk.size).sum();
         let ratios = ratios_of(layout, self.class, exact);
         let (data, slots) = (layout.data_columns() as f64, disks.len() as f64);
-        let reads = if layout.copies() > 1 { READS_OF_MIRRORS_BESIDE } else { BESIDE };
-        let stream =
-            |away: usize, share: f64| self.raw.sequential * data * beside(self.groups(layout, away), share) / 1e6;
+        let one = self.raw.sequential * data / 1e6;
+        let writes = |away: usize| one * beside(self.groups(layout, away));
+        let reads = |away: usize| one * reads_beside(self.groups(layout, away), layout);
         let (stranded, why) = self.space.stranded(layout);
         let rebuild_hours = self.rebuild_hours(layout, usable);
-        let redundant = |ratio: f64, share| (layout.failures() > 0).then_some(stream(1, share) * ratio);
+        let redundant = |rate: f64| (layout.failures() > 0).then_some(rate);
         let packed = |figure: f64| (ratios.packed_write > 0.0).then_some(figure);
         let after = self.usable_after_failures(layout);
         let random_reads = self.raw.random_reads * slots * ratios.random_read;
@@ -61,13 +66,13 @@ impl Facts<'_> {
             stranded: stranded.0,
             stranded_why: (stranded.0 > 0).then_some(why),
             groups: self.groups(layout, 0),
-            write_mb_s: stream(0, BESIDE) * ratios.write,
-            read_mb_s: stream(0, reads) * ratios.read,
-            degraded_read_mb_s: redundant(ratios.degraded, reads),
-            degraded_write_mb_s: redundant(ratios.degraded_write, BESIDE),
+            write_mb_s: writes(0) * ratios.write,
+            read_mb_s: reads(0) * ratios.read,
+            degraded_read_mb_s: redundant(reads(1) * ratios.degraded),
+            degraded_write_mb_s: redundant(writes(1) * ratios.degraded_write),
             // They were measured with one disk more than the others.
-            rebuilding_read_mb_s: redundant(ratios.rebuilding.min(ratios.read), reads),
-            rebuilding_write_mb_s: redundant(ratios.rebuilding_write.min(ratios.write), BESIDE),
+            rebuilding_read_mb_s: redundant(reads(1) * ratios.rebuilding.min(ratios.read)),
+            rebuilding_write_mb_s: redundant(writes(1) * ratios.rebuilding_write.min(ratios.write)),
             random_reads,
             degraded_random_reads: left.map(|left| random_reads * left.degraded_read),
             rebuilding_random_reads: left.map(|left| random_reads * left.rebuilding_read.min(1.0)),

@@ -1,7 +1,7 @@
 //! Which layout is best for what. A score is a weighted sum of logarithms: twice the room counts the same wherever one
 //! begins, and a layout is best if no other gains more, in per cent, than it loses.
 
-use super::figures::{BESIDE, beside};
+use super::figures::beside;
 use super::own::Shares;
 use super::{LayoutPlan, Question, Workload};
 use crate::disks::Raw;
@@ -45,7 +45,7 @@ impl Weights {
 
 /// The best first.
 pub(super) fn sort(layouts: &mut [LayoutPlan], weights: &Weights) {
-    let counts = |rate: f64, plan: &LayoutPlan| rate.min((rate / beside(plan.groups, BESIDE)).max(ENOUGH)).max(1.0);
+    let counts = |rate: f64, plan: &LayoutPlan| rate.min((rate / beside(plan.groups)).max(ENOUGH)).max(1.0);
     let score = |plan: &LayoutPlan| {
         weights.usable * (plan.usable as f64).ln()
             + weights.write * counts(plan.write_mb_s, plan).ln()
