@@ -61,8 +61,8 @@ pub fn run(layout: Layout) -> Outcome {
     Outcome { layout, possible: possible(layout), promised, allocated, sentence }
 }
 
-/// A stream fills unequal disks, with as many segments at once as there are disks for: it gets what is possible, as
-/// if it filled one segment after the other. Panics otherwise.
+/// A stream fills unequal disks, with as many segments at once as there are disks for: it gets what was
+/// promised, but for metadata, as if it filled one segment after the other. Panics otherwise.
 pub fn a_stream_fills_unequal_disks() {
     let slab = ByteCount::mib(64);
     for layout in layouts() {

@@ -149,12 +149,15 @@ impl Map {
 
     /// Whether disk `no` is in the domain of another slot of the segment, wherever that is or is going.
     pub fn shares_domain(&self, segment: SegmentNo, slot: usize, no: DiskNo) -> bool {
-        let domain =
-            |no: DiskNo| self.disks.get(&no).map(|disk| disk.record.domain.as_str()).filter(|name| !name.is_empty());
-        let (Some(name), Some(found)) = (domain(no), self.segments.get(&segment)) else { return false };
+        let (Some(name), Some(found)) = (self.domain_of(no), self.segments.get(&segment)) else { return false };
         let others = found.record.slabs.iter().enumerate().filter(|(other, _)| *other != slot);
         let mut others = others.filter_map(|(_, at)| *at).chain(self.bound_for(segment));
-        others.any(|at| domain(at.disk) == Some(name))
+        others.any(|at| self.domain_of(at.disk) == Some(name))
+    }
+
+    /// The domain that a disk is in, if it is in one.
+    pub(super) fn domain_of(&self, no: DiskNo) -> Option<&str> {
+        self.disks.get(&no).map(|disk| disk.record.domain.as_str()).filter(|name| !name.is_empty())
     }
 
     /// Slabs that slots of a segment are on their way to.

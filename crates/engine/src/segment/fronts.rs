@@ -40,7 +40,7 @@ impl Map {
         let state = &self.tables[&table];
         let layout = state.record.layout;
         let per_segment = layout.segment_stripes(self.slab) as u64;
-        let held = (state.segments.len() as u64 * per_segment).saturating_sub(state.free);
+        let held = self.places_of(table).saturating_sub(state.free);
         let possible = self.fronts_possible(table);
         // What it holds changes with each commit: fronts that have begun stay for longer.
         let share = if state.fronts.count() == possible { 8 } else { 2 };
@@ -125,9 +125,13 @@ impl Map {
 
     /// Whether less than one in `share` of a table's places is free.
     fn is_scarce(&self, table: TableNo, share: u64) -> bool {
+        self.tables[&table].free * share < self.places_of(table)
+    }
+
+    /// Places for stripes in all segments of a table.
+    fn places_of(&self, table: TableNo) -> u64 {
         let state = &self.tables[&table];
-        let per_segment = state.record.layout.segment_stripes(self.slab) as u64;
-        state.free * share < state.segments.len() as u64 * per_segment
+        state.segments.len() as u64 * state.record.layout.segment_stripes(self.slab) as u64
     }
 
     /// The disks (bits) that are taken up by fronts other than `front`. Those that are about to be full do not count:
@@ -136,7 +140,7 @@ impl Map {
         let state = &self.tables[&table];
         let others = (0..turn.fronts).filter(|other| *other != front).filter_map(|other| state.fronts.at(turn, other));
         let filled = others.map(|id| &self.segments[&id]).filter(|found| found.free.count() * 8 >= found.free.len());
-        filled.fold(0, |set, found| set | disks_of(found))
+        filled.fold(0, |set, found| set | found.record.disks())
     }
 
     /// The segment of a table with the most free places; of those that have half as many, the one that shares the
@@ -150,7 +154,7 @@ impl Map {
         let mut ranked = ranked.take(LOOKS).peekable();
         let least = ranked.peek()?.free.count() / 2;
         let good = ranked.take_while(|segment| segment.free.count() >= least);
-        good.min_by_key(|segment| (disks_of(segment) & others).count_ones()).map(|segment| segment.record.id)
+        good.min_by_key(|segment| (segment.record.disks() & others).count_ones()).map(|segment| segment.record.id)
     }
 
     /// The disks (bits) that the next segment of `table` had better not lie on: those of the newest ones that wait to
@@ -164,7 +168,7 @@ impl Map {
         for (nth, newest) in self.newest_empty(table).take(fronts).enumerate() {
             match is_apart(newest, set) {
                 true if nth + 1 == fronts => return 0,
-                true => set |= disks_of(newest),
+                true => set |= newest.record.disks(),
                 false => break,
             }
         }
@@ -215,19 +219,13 @@ impl Map {
 
     /// In how many domains disks lie; one that is in none is one of its own.
     fn domains_of(&self, disks: &[DiskNo]) -> usize {
-        let named = |no: &DiskNo| Some(self.disks[no].record.domain.as_str()).filter(|name| !name.is_empty());
-        let names: BTreeSet<&str> = disks.iter().filter_map(named).collect();
-        names.len() + disks.iter().filter(|no| named(no).is_none()).count()
+        let names: BTreeSet<&str> = disks.iter().filter_map(|no| self.domain_of(*no)).collect();
+        names.len() + disks.iter().filter(|no| self.domain_of(**no).is_none()).count()
     }
 }
 
-/// The disks (bits) of a segment.
-pub(super) fn disks_of(segment: &Segment) -> u64 {
-    segment.record.slabs.iter().flatten().fold(0, |set, at| set | 1 << at.disk)
-}
-
 fn is_apart(segment: &Segment, others: u64) -> bool {
-    disks_of(segment) & others == 0
+    segment.record.disks() & others == 0
 }
 
 #[cfg(test)]
@@ -266,7 +264,7 @@ mod tests {
             let fronts = (disks / slots).min(FRONTS_MAX);
             let runs: Vec<SegmentNo> = (0..5000).map(|_| take(&mut map, table).unwrap().0).collect();
             let apart = |runs: &&[SegmentNo]| {
-                let mut all: Vec<u64> = runs.iter().map(|id| disks_of(&map.segments[id])).collect();
+                let mut all: Vec<u64> = runs.iter().map(|id| map.segments[id].record.disks()).collect();
                 all.dedup();
                 all.len() == fronts
                     && all.iter().map(|set| set.count_ones() as usize).sum::<usize>()
@@ -283,7 +281,7 @@ mod tests {
         for (disks, slots) in [(8, 4), (10, 4), (16, 4), (24, 3)] {
             let (mut map, table) = thin(&alloc::vec![400; disks], parity(slots));
             (0..disks * 2500).for_each(|_| assert!(take(&mut map, table).is_some()));
-            let on: Vec<u64> = map.tables[&table].segments.iter().map(|id| disks_of(&map.segments[id])).collect();
+            let on: Vec<u64> = map.tables[&table].segments.iter().map(|id| map.segments[id].record.disks()).collect();
             let together = |a: usize, b: usize| on.iter().filter(|on| *on >> a & 1 == 1 && *on >> b & 1 == 1).count();
             let mean = on.len() * slots * (slots - 1) / (disks * (disks - 1));
             for (a, b) in (0..disks).flat_map(|a| (0..a).map(move |b| (a, b))) {
@@ -323,7 +321,7 @@ mod tests {
         {
             let (mut map, table) = thin(&slabs, parity(4));
             (0..1000).for_each(|_| assert!(take(&mut map, table).is_some()));
-            let on: u64 = map.tables[&table].segments.iter().fold(0, |set, id| set | disks_of(&map.segments[id]));
+            let on: u64 = map.tables[&table].segments.iter().fold(0, |set, id| set | map.segments[id].record.disks());
             assert_eq!(on >> 4 != 0, apart, "{slabs:?}: segments on {on:#b}");
         }
     }

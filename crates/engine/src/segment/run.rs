@@ -11,7 +11,7 @@
 //!    of the table have free: it never holds more of what is free than it leaves to the rest of the pool.
 //! 3. Of what is free in the segments of a table, as much is left to its clients as is taken.
 
-use super::fronts::{LOOKS, disks_of};
+use super::fronts::LOOKS;
 use super::lists::Fit;
 use super::{Map, Segment};
 use crate::format::record::{Record, SEGMENT_LEN, SLAB_LEN};
@@ -101,7 +101,7 @@ impl Map {
             }
         }
         let empty = self.ranked(table, Fit::Healthy).take_while(|segment| segment.free.is_full()).filter(usable);
-        let empty = empty.take(LOOKS).min_by_key(|segment| (disks_of(segment) & others).count_ones());
+        let empty = empty.take(LOOKS).min_by_key(|segment| (segment.record.disks() & others).count_ones());
         let empty = empty.map(|segment| segment.record.id);
         let id = empty.or_else(|| self.segment_for_order(table, others, records))?;
         let segment = self.segments.get_mut(&id).expect("it was just found");
