@@ -204,7 +204,7 @@ fn going_on(map: &Map, to: Layout, disks: u64, ask: &ChangeAsk) -> Result<Layout
 /// where what is moved makes room for the next.
 fn check_room(map: &Map, record: &VdiskRecord, to: Layout, disks: u64) -> core::result::Result<(), Refusal> {
     if record.fixed {
-        let room = map.room_reservable(to, 0, disks);
+        let room = map.room_for(to, 0, disks);
         return match segments_for(to, record.size, map.slab) > map.segments_reservable(to, disks) {
             true => Err(Refusal::NoRoom { layout: to, size: Some(record.size), room }),
             false => Ok(()),

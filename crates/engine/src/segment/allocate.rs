@@ -21,7 +21,7 @@ use crate::format::record::{
 };
 use crate::geometry::Layout;
 use crate::stripe::table::{Chunk, Place, Table};
-use crate::units::{ByteCount, DiskNo, SegmentNo, TableNo};
+use crate::units::{DiskNo, SegmentNo, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -262,13 +262,6 @@ impl Map {
         self.segments_with(layout, disks, |disk| self.free_soon(disk.record.no))
     }
 
-    /// User bytes of `layout` that fit into `segments` segments and the free slabs of `disks` (bits; 0: of all). One
-    /// segment is held back: overwriting must never wait for more than a commit.
-    pub fn room_for(&self, layout: Layout, segments: u64, disks: u64) -> ByteCount {
-        let possible = (segments + self.segments_possible(layout, disks)).saturating_sub(1);
-        layout.data_len() * layout.segment_stripes(self.slab) as u64 * possible
-    }
-
     /// How many of them can be made right now.
     pub fn segments_possible_now(&self, layout: Layout, disks: u64) -> u64 {
         self.segments_with(layout, disks, |disk| disk.free.count())
@@ -464,7 +457,7 @@ pub(super) mod tests {
     use super::*;
     use crate::format::record::{Away, CacheChoice, DiskRecord, Media, PowerProtected, VdiskRecord};
     use crate::geometry::Resiliency;
-    use crate::units::VdiskNo;
+    use crate::units::{ByteCount, VdiskNo};
     use alloc::string::String;
 
     /// A map of empty disks with so many slabs, and a table of `layout` on them.

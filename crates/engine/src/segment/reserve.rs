@@ -1,4 +1,4 @@
-//! How many segments can be reserved: each brings pages of metadata with it, and those take slabs, too.
+//! How many segments there is room for: each brings pages of metadata with it, and those take slabs, too.
 //!
 //! Metadata is placed on the emptiest disks, as data is. Where whatever takes slabs always takes them of the emptiest
 //! disks, the order is of no consequence: what fits when all metadata is placed first, fits as it comes.
@@ -13,8 +13,10 @@ use crate::units::{ByteCount, DiskNo};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// The most steps in which metadata is placed: what goes beyond is placed several segments at a time.
-const STEPS_MAX: u64 = 1024;
+/// The most metadata segments that are placed one by one.
+const STEPS_MAX: u64 = 64;
+/// How many are placed one by one where there are more: the last ones.
+const STEPS_LAST: u64 = 8;
 
 impl Map {
     /// How many more segments of `layout` can be reserved on `disks` (bits; 0: any), with what is kept about them;
@@ -28,9 +30,9 @@ impl Map {
         self.reservable_with(layout, disks, |disk| disk.free.count())
     }
 
-    /// User bytes of `layout` that can be reserved by who has `segments` segments. One segment is held back:
-    /// overwriting must never wait for more than a commit.
-    pub fn room_reservable(&self, layout: Layout, segments: u64, disks: u64) -> ByteCount {
+    /// User bytes of `layout` that there is room for on `disks`, for who has `segments` segments. One segment is held
+    /// back: overwriting must never wait for more than a commit.
+    pub fn room_for(&self, layout: Layout, segments: u64, disks: u64) -> ByteCount {
         let reservable = (segments + self.segments_reservable(layout, disks)).saturating_sub(1);
         layout.data_len() * layout.segment_stripes(self.slab) as u64 * reservable
     }
@@ -79,31 +81,91 @@ impl Map {
     fn place_metadata(&self, mut segments: u64, free: &mut BTreeMap<DiskNo, u64>) -> bool {
         let ordinary: Vec<DiskNo> = self.writable_disks().map(|disk| disk.record.no).collect();
         let others: Vec<DiskNo> = self.last_resort(0, 0).map(|disk| disk.record.no).collect();
-        let step = segments.div_ceil(STEPS_MAX).max(1);
         while segments > 0 {
-            let many = step.min(segments);
-            segments -= many;
+            let bulk = if segments > STEPS_MAX { segments - STEPS_LAST } else { 0 };
+            segments -= bulk.max(1);
             let has = |no: &&DiskNo| free[*no] > 0;
             let count = ordinary.iter().filter(has).count();
             let Copies { all: copies, apart } = Copies::on(count, others.len());
             let mut on: Vec<DiskNo> = ordinary.iter().filter(has).copied().collect();
-            on.sort_unstable_by_key(|no| core::cmp::Reverse(free[no]));
             if ordinary.len() < apart {
                 on.extend(others.iter().filter(has));
             }
             if on.len() < apart {
                 return false;
             }
-            on.truncate(apart);
-            // On one disk both copies are on the same.
-            for nth in 0..copies {
-                let left = free.get_mut(&on[nth % on.len()]).expect("it is one of them");
-                if *left < many && nth < on.len() {
+            if bulk > 0 {
+                // On one disk both copies are on the same.
+                let slabs = bulk * copies as u64;
+                if !take_of_the_emptiest(slabs, bulk.max(slabs / on.len() as u64), &on, free) {
                     return false;
                 }
-                *left = left.saturating_sub(many);
+                continue;
+            }
+            on.sort_by_key(|no| core::cmp::Reverse(free[no]));
+            on.truncate(apart);
+            for nth in 0..copies {
+                let left = free.get_mut(&on[nth % on.len()]).expect("it is one of them");
+                if *left == 0 && nth < on.len() {
+                    return false;
+                }
+                *left = left.saturating_sub(1);
             }
         }
         true
+    }
+}
+
+/// Takes so many slabs, one at a time of whichever disk of `on` has the most free ones, and at most `most` of each.
+/// `false`: there are too few.
+fn take_of_the_emptiest(slabs: u64, most: u64, on: &[DiskNo], free: &mut BTreeMap<DiskNo, u64>) -> bool {
+    // Disks with more free slabs than this level come down to it.
+    let taken = |level: u64| -> u64 { on.iter().map(|no| free[no].saturating_sub(level).min(most)).sum() };
+    if taken(0) < slabs {
+        return false;
+    }
+    let (mut level, mut beyond) = (0, u64::MAX);
+    while beyond - level > 1 {
+        let middle = level + (beyond - level) / 2;
+        if taken(middle) >= slabs { level = middle } else { beyond = middle }
+    }
+    let mut surplus = taken(level) - slabs;
+    for no in on {
+        let left = free.get_mut(no).expect("it is one of them");
+        let above = left.saturating_sub(level);
+        // Those that come down to the level are left with one more, until it adds up.
+        let kept = u64::from((1..=most).contains(&above) && surplus > 0);
+        surplus -= kept;
+        *left -= above.min(most) - kept;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slabs_taken_at_once_are_those_that_are_taken_one_by_one() {
+        let disks: Vec<DiskNo> = (0..4).map(DiskNo).collect();
+        for seed in 0..2000u64 {
+            let of =
+                |nth: u64, end: u64| (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(nth as u32 * 13) >> 7) % end;
+            let free: BTreeMap<DiskNo, u64> = disks.iter().map(|no| (*no, of(no.0 as u64, 12))).collect();
+            let (slabs, most) = (of(5, 30), 1 + of(6, 9));
+            let mut one_by_one = free.clone();
+            let fits = (0..slabs).all(|_| {
+                let may = one_by_one.iter_mut().filter(|(no, left)| **left > 0 && free[*no] - **left < most);
+                may.max_by_key(|(_, left)| **left).map(|(_, left)| *left -= 1).is_some()
+            });
+            let mut at_once = free.clone();
+            assert_eq!(take_of_the_emptiest(slabs, most, &disks, &mut at_once), fits, "{free:?}");
+            let sorted = |left: &BTreeMap<DiskNo, u64>| {
+                let mut left: Vec<u64> = left.values().copied().collect();
+                left.sort_unstable();
+                left
+            };
+            assert!(!fits || sorted(&at_once) == sorted(&one_by_one), "{slabs} of {free:?}, {most} of each");
+        }
     }
 }

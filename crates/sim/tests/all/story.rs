@@ -6,6 +6,7 @@ use weft_engine::event::Event;
 use weft_engine::format::label::{DiskPlan, Label};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::info::PoolInfo;
+use weft_engine::pool::{Amount, Class, Protection, VdiskSpec, Wanted};
 use weft_engine::units::{BLOCK, ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
 use weft_sim::disk::{DiskImage, SimDisk};
@@ -47,6 +48,23 @@ impl Story {
         story.open().unwrap();
         story.rig.make_vdisk(layout, size, 512, fixed).unwrap();
         story
+    }
+
+    /// A new pool of disks of 32 MiB with one thin virtual disk, as large as there is room for.
+    pub fn of_all_the_room(disks: usize, slab: ByteCount, columns: u8, resiliency: Resiliency, class: Class) -> Story {
+        let world = SimWorld::new(1, Scheduling::Random);
+        let mut rng = world.rng("story");
+        let mut rig = Rig::new(world, disks, ByteCount::mib(32));
+        rig.create(slab).unwrap();
+        let pool = rig.open(&mut rng).unwrap();
+        let (columns, interleave) = (Some(columns), Some(ByteCount::kib(64)));
+        let (name, size) = (String::from("vdisk"), ByteCount::ZERO);
+        let spec = VdiskSpec { name, size, resiliency, columns, interleave, fixed: false, sector: 512, disks: 0 };
+        let protection = Protection::Given(resiliency);
+        let plan = pool.plan_wanted(&Wanted { size: Amount::Share(100), protection, class, spec }).unwrap();
+        let layout = plan.layout;
+        rig.run(async move { pool.vdisk_create(&plan.spec).await.unwrap() });
+        Story { rig, rng, layout }
     }
 
     /// Gives the disks other contents, in a new world.

@@ -2,6 +2,8 @@
 
 use crate::story::*;
 use weft_engine::error::ErrorKind;
+use weft_engine::geometry::Resiliency;
+use weft_engine::pool::Class;
 use weft_engine::units::ByteCount;
 
 /// segment/mod.rs, invariants 1 to 3, and vdisk/mod.rs, invariant 2: a full thin pool refuses new data, keeps the old,
@@ -160,4 +162,52 @@ fn configuration_is_durable_when_it_is_told_and_names_are_unique() {
     assert_eq!(pool.vdisk("second").unwrap().size(), ByteCount::mib(3));
     drop(pool);
     story.close();
+}
+
+/// segment/reserve.rs: a thin disk as large as there is room for takes data from its first byte to its last, one after
+/// the other or in any order, and then again anywhere; on few disks and many, with slabs that are large and small for
+/// them.
+#[test]
+fn a_thin_disk_of_all_the_room_can_be_written_to_its_end() {
+    for (disks, slab, columns, resiliency, class, in_order) in [
+        (5, 4, 4, PARITY, Class::Auto, true),
+        (9, 4, 4, PARITY, Class::Auto, false),
+        (9, 1, 4, PARITY, Class::Auto, true),
+        (5, 1, 5, PARITY, Class::Log { unit: None }, false),
+        (6, 1, 6, Resiliency::Parity { parity: 2 }, Class::Auto, true),
+        (5, 2, 2, MIRROR2, Class::Auto, false),
+        (3, 1, 1, MIRROR3, Class::Log { unit: None }, true),
+        (1, 1, 1, SIMPLE, Class::Auto, false),
+    ] {
+        let mut story = Story::of_all_the_room(disks, ByteCount::mib(slab), columns, resiliency, class);
+        let size = story.info().vdisks[0].size.0;
+        let piece = if in_order { 1 << 20 } else { 64 << 10 };
+        let mut starts: Vec<u64> = (0..size).step_by(piece as usize).collect();
+        if !in_order {
+            starts.sort_by_cached_key(|_| story.rng.next_u64());
+        }
+        let name = format!("{} on {disks} disks, slabs of {slab} MiB, {size} bytes", story.layout);
+        for (nth, at) in starts.into_iter().enumerate() {
+            let written = story.write(at, piece.min(size - at), (at >> 20) as u8 | 1);
+            written.unwrap_or_else(|error| panic!("{name}: at {at}: {error}"));
+            if nth % 8 == 7 {
+                story.flush().unwrap();
+            }
+        }
+        for nth in 0..500 {
+            let at = story.rng.below(size >> 12) << 12;
+            let written = story.write(at, 4096, (at >> 20) as u8 | 1);
+            written.unwrap_or_else(|error| panic!("{name}, again at {at}: {error}"));
+            if nth % 32 == 31 {
+                story.flush().unwrap();
+            }
+        }
+        story.flush().unwrap();
+        story.cut();
+        story.open().unwrap();
+        for at in (0..size).step_by(1 << 20) {
+            assert_eq!(story.byte(at, (1 << 20).min(size - at)).unwrap(), (at >> 20) as u8 | 1, "{name}: {at}");
+        }
+        story.close();
+    }
 }
