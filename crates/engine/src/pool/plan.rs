@@ -219,7 +219,7 @@ impl Pool {
         let mut plan = self.plan_vdisk(&VdiskSpec { size, resiliency, fixed, ..spec.clone() })?;
         if let Amount::Share(percent) = wanted.size {
             let layout = plan.layout;
-            let room = self.room(layout, 0, spec.disks);
+            let room = self.store.map.borrow().room_for(layout, 0, spec.disks);
             let size = share(room, percent);
             if size == ByteCount::ZERO {
                 return Err(Refusal::NoRoom { layout, size: None, room });
@@ -242,7 +242,7 @@ impl Pool {
         let size = check_size(spec.size)?;
         let layout = self.plan_layout(spec)?;
         check_fits_tables(layout, size)?;
-        let room = self.room(layout, 0, spec.disks);
+        let room = self.store.map.borrow().room_for(layout, 0, spec.disks);
         self.store.map.borrow().check_config_room((VDISK_LEN + TABLE_LEN) as u64)?;
         if spec.fixed {
             let map = self.store.map.borrow();
@@ -282,7 +282,7 @@ impl Pool {
             let record = &map.vdisks[&vdisk.id()];
             (record.fixed, map.tables[&record.tables[0]].segments.len() as u64)
         };
-        let room = self.room(layout, have, disks).max(from);
+        let room = self.store.map.borrow().room_for(layout, have, disks).max(from);
         let to = match size {
             Amount::Bytes(size) => check_size(size)?,
             Amount::Share(percent) => share(room, percent),
@@ -300,11 +300,6 @@ impl Pool {
             }
         }
         Ok(Growth { from, to, room })
-    }
-
-    /// How much data of `layout` there is room for on `disks`, for who has so many segments.
-    fn room(&self, layout: Layout, segments: u64, disks: u64) -> ByteCount {
-        self.store.map.borrow().room_for(layout, segments, disks)
     }
 
     /// Finds the virtual disk that would be removed.

@@ -13,9 +13,9 @@ use crate::units::{ByteCount, DiskNo};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// The most metadata segments that are placed one by one.
+/// The most metadata segments that are placed one by one: in a small pool each of them counts.
 const STEPS_MAX: u64 = 64;
-/// How many are placed one by one where there are more: the last ones.
+/// How many are placed one by one where there are more: the last ones, for which disks may have become too few.
 const STEPS_LAST: u64 = 8;
 
 impl Map {
@@ -88,8 +88,10 @@ impl Map {
             let count = ordinary.iter().filter(has).count();
             let Copies { all: copies, apart } = Copies::on(count, others.len());
             let mut on: Vec<DiskNo> = ordinary.iter().filter(has).copied().collect();
+            on.sort_by_key(|no| core::cmp::Reverse(free[no]));
             if ordinary.len() < apart {
                 on.extend(others.iter().filter(has));
+                on.truncate(apart);
             }
             if on.len() < apart {
                 return false;
@@ -102,7 +104,6 @@ impl Map {
                 }
                 continue;
             }
-            on.sort_by_key(|no| core::cmp::Reverse(free[no]));
             on.truncate(apart);
             for nth in 0..copies {
                 let left = free.get_mut(&on[nth % on.len()]).expect("it is one of them");
@@ -143,7 +144,27 @@ fn take_of_the_emptiest(slabs: u64, most: u64, on: &[DiskNo], free: &mut BTreeMa
 
 #[cfg(test)]
 mod tests {
+    use super::super::allocate::tests::map_of;
     use super::*;
+    use crate::format::record::Usage;
+    use crate::geometry::Resiliency;
+
+    #[test]
+    fn metadata_is_counted_on_the_disk_for_data_and_the_first_that_is_better_than_none() {
+        let layout = Layout::new(Resiliency::Simple, 1, ByteCount::kib(64)).unwrap();
+        let (mut map, _) = map_of(&[200, 400, 400], layout);
+        for no in [1, 2] {
+            map.disks.get_mut(&DiskNo(no)).unwrap().record.usage = Usage::Retired;
+        }
+        let free: BTreeMap<DiskNo, u64> = map.disks.iter().map(|(no, disk)| (*no, disk.free.count() as u64)).collect();
+        // One by one, and at once.
+        for segments in [10, 100] {
+            let mut left = free.clone();
+            assert!(map.place_metadata(segments, &mut left));
+            let taken: Vec<u64> = free.iter().map(|(no, free)| free - left[no]).collect();
+            assert_eq!(taken, [segments, segments, 0]);
+        }
+    }
 
     #[test]
     fn slabs_taken_at_once_are_those_that_are_taken_one_by_one() {

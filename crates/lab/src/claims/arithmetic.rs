@@ -236,7 +236,7 @@ fn dual_cluster(_: &Lab) -> Found {
 fn eight_disks(_: &Lab) -> Found {
     let (rules, ours) = (Rules::new(5, 1, 16), layout(SINGLE, 5, 16));
     let words = |data: u64, lost: f64| format!("{}, {:.0} %", kib(data), lost * 100.0);
-    let lost = 1.0 - room(8, 8.0 * TB, ours) / (64.0 * TB);
+    let lost = 1.0 - ours.data_columns() as f64 / ours.slots() as f64;
     Exact {
         spaces: words(rules.row_data(), 1.0 - rules.efficiency()),
         weft: words(ours.data_len().0, lost),
