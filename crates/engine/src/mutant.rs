@@ -283,10 +283,22 @@ pub enum Mutant {
     /// A segment lies apart from the others that are being filled even on disks that are fuller, and where fewer can be
     /// made after it.
     FrontsWasteRoom = 154,
+    /// A replay takes a stripe that was moved for one that was written: the packed units above it are void.
+    MoveVoidsUnits = 155,
+    /// What was moved replaces what was written, or unmapped, meanwhile.
+    MoveReplacesNewer = 156,
+    /// A stripe is said to lie where it was moved to before that is durable.
+    MoveUnflushed = 157,
+    /// A segment that is being emptied takes stripes.
+    EmptiedTakesStripes = 158,
+    /// Clients take the slabs that are kept for what rises from older tables.
+    RisingKeepsNothing = 159,
+    /// Stripes are moved before the labels say that there may be records of that.
+    MoveBitUnannounced = 160,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 138] = [
+pub const ALL: [Mutant; 144] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -425,6 +437,12 @@ pub const ALL: [Mutant; 138] = [
     Mutant::LeavesBeforeRepair,
     Mutant::DroppedUnflushed,
     Mutant::FrontsWasteRoom,
+    Mutant::MoveVoidsUnits,
+    Mutant::MoveReplacesNewer,
+    Mutant::MoveUnflushed,
+    Mutant::EmptiedTakesStripes,
+    Mutant::RisingKeepsNothing,
+    Mutant::MoveBitUnannounced,
 ];
 
 /// The mutant of this name.

@@ -7,6 +7,7 @@ use weft_engine::format::record::{Away, CacheChoice, DiskRecord, Media, PowerPro
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::room::{Room, unusable};
 use weft_engine::segment::Map;
+use weft_engine::segment::allocate::Claim;
 use weft_engine::units::{ByteCount, DiskNo, TableNo, VdiskNo};
 
 /// Eight disks from 500 GB to 4 TB.
@@ -71,7 +72,7 @@ pub fn a_stream_fills_unequal_disks() {
         map.tables.get_mut(&table).expect("it was just made").fixed = false;
         let mut stripes = 0;
         loop {
-            let claimed = (0..256).take_while(|_| map.claim(table, true, &mut Vec::new())).count() as u32;
+            let claimed = (0..256).take_while(|_| map.claim(table, Claim::Overwrite, &mut Vec::new())).count() as u32;
             if claimed == 0 {
                 break;
             }

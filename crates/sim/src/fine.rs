@@ -6,6 +6,7 @@ pub mod beside;
 pub mod cache;
 pub mod change;
 pub mod change_crash;
+pub mod hollow;
 pub mod journal;
 pub mod order;
 pub mod risk;
@@ -178,8 +179,14 @@ impl Story {
             disk.vanish();
             disk.power_cut_with(&[]);
         });
-        // Whoever has something to flush finds that they are gone.
+        // Whoever has something to flush finds that they are gone; nobody may have. A disk that is back before anybody
+        // found that would be one that lies about a flush.
         self.rig.world.run_until(Nanos::secs(5), || false);
+        let pool = self.rig.pool();
+        for no in 0..self.rig.disks.len() as u16 {
+            let pool = pool.clone();
+            let _ = self.rig.run(async move { pool.store().disk_flush(DiskNo(no)).await });
+        }
     }
 
     /// All disks are back as they are.

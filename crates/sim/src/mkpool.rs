@@ -21,6 +21,7 @@ use weft_engine::error::{Error, Result};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::limits::{DISKS_MAX, default_slab};
 use weft_engine::pool::Pool;
+use weft_engine::segment::allocate::Claim;
 use weft_engine::segment::commit_record;
 use weft_engine::stripe::table::Place;
 use weft_engine::units::{BLOCK, ByteCount, Nanos, TableNo, VirtualOffset};
@@ -367,7 +368,7 @@ async fn map(pool: &Pool, stripes: std::ops::Range<u64>) -> Result<()> {
         let mut map = store.map.borrow_mut();
         for nth in 0..wanted {
             map.ensure_chunk(table, stripe + nth, &mut records)?;
-            assert!(map.claim(table, false, &mut records), "there is room for all of it");
+            assert!(map.claim(table, Claim::New, &mut records), "there is room for all of it");
         }
         let mut left = wanted as u32;
         while left > 0 {
@@ -396,7 +397,7 @@ async fn change(pool: &Pool, stripes: u64, rng: &mut Rng) -> Result<()> {
         let (stripe, mut records) = (1 + rng.below(stripes - 1), Vec::new());
         let _held = store.load_table(table, stripe..stripe + 1).await?;
         let mut map = store.map.borrow_mut();
-        assert!(map.claim(table, true, &mut records), "an eighth is free");
+        assert!(map.claim(table, Claim::Overwrite, &mut records), "an eighth is free");
         let (place, count) = map.take_stripes(table, 1, &mut records)?;
         store.append_all(records);
         let place = place.born(store.log.seq());

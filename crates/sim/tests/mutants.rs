@@ -48,7 +48,7 @@ use weft_engine::vdisk::Vdisk;
 use weft_sim::capacity;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
-use weft_sim::fine::{self, change, order, risk, shelf, tier};
+use weft_sim::fine::{self, change, hollow, order, risk, shelf, tier};
 use weft_sim::flushes::a_flush_of_many_stripes_is_not_held_for_flushes;
 use weft_sim::follower::{
     a_layout_that_survives_two_failures_has_three_copies_of_the_log, both_vanish_in_the_midst_of_writes,
@@ -185,6 +185,20 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::LeftBehindBatchesCount => Catcher::Story(stories::what_an_opening_left_behind_does_not_come_back),
         Mutant::LogCopiesTooFew => Catcher::Story(a_layout_that_survives_two_failures_has_three_copies_of_the_log),
         Mutant::FollowerNamedEarly => Catcher::Story(both_vanish_in_the_midst_of_writes),
+        other => catcher_of_moved(other),
+    }
+}
+
+/// What catches a mutant of what is moved where slabs are lacking.
+fn catcher_of_moved(mutant: Mutant) -> Catcher {
+    match mutant {
+        Mutant::MoveVoidsUnits => Catcher::Story(hollow::what_is_packed_above_a_stripe_that_is_moved_stays),
+        Mutant::MoveReplacesNewer | Mutant::EmptiedTakesStripes => {
+            Catcher::Story(hollow::what_is_written_while_segments_are_emptied_is_newer)
+        }
+        Mutant::MoveUnflushed => Catcher::Story(hollow::whatever_happens_while_segments_are_emptied_loses_nothing),
+        Mutant::RisingKeepsNothing => Catcher::Story(hollow::a_change_of_a_nearly_full_pool_ends_under_random_writes),
+        Mutant::MoveBitUnannounced => Catcher::Story(hollow::what_is_discarded_here_and_there_is_room_for_others),
         tree => catcher_of_tree(tree),
     }
 }

@@ -87,6 +87,7 @@ fn in_words(record: &Record<'_>) -> (&'static str, String) {
         Record::DiskDrop(no) => ("DISK_DROP", no.to_string()),
         Record::JobDrop(id) => ("JOB_DROP", id.to_string()),
         Record::Commit(_)
+        | Record::Move(_)
         | Record::Unmap(_)
         | Record::Landed(_)
         | Record::Pack(_)
@@ -104,6 +105,13 @@ fn done_in_words(record: &Record<'_>) -> (&'static str, String) {
             format!(
                 "stripe {} of table {}: index {} of segment {}, birth {}; retires landed records below {}",
                 commit.stripe, commit.table, commit.index, commit.segment, commit.birth.0, commit.retires
+            ),
+        ),
+        Record::Move(moved) => (
+            "MOVE",
+            format!(
+                "stripe {} of table {}: index {} of segment {}, birth {}",
+                moved.stripe, moved.table, moved.index, moved.segment, moved.birth.0
             ),
         ),
         Record::Unmap(unmap) => (

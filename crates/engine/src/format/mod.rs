@@ -42,8 +42,13 @@ pub const FEATURE_TIERS: u64 = 8;
 /// The incompatible feature of pools with read caches, now or at any time before: slabs are taken that no segment has.
 pub const FEATURE_READ_CACHES: u64 = 16;
 
+/// The incompatible feature of pools of which segments were emptied, now or at any time before: there may be `MOVE`
+/// records in their log.
+pub const FEATURE_MOVES: u64 = 32;
+
 /// All incompatible features that it knows.
-pub const FEATURES: u64 = FEATURE_PACKS | FEATURE_CACHES | FEATURE_STACKS | FEATURE_TIERS | FEATURE_READ_CACHES;
+pub const FEATURES: u64 =
+    FEATURE_PACKS | FEATURE_CACHES | FEATURE_STACKS | FEATURE_TIERS | FEATURE_READ_CACHES | FEATURE_MOVES;
 
 /// 128 random bits that name a pool or a disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -315,6 +315,8 @@ impl Pool {
         }
         for vdisk in self.vdisks() {
             let claimed = map.vdisks.get(&vdisk.id()).and_then(|vdisk| map.tables.get(vdisk.tables.first()?));
+            // What is moved out of a segment has claims, too.
+            let claimed = claimed.filter(|table| !table.segments.iter().any(|id| map.segments[id].emptying));
             let claimed = claimed.map_or(0, |table| table.claims);
             if let Some(claims) = vdisk.claims().filter(|claims| *claims < claimed) {
                 report.problems.push(format!("{claimed} stripes are claimed for {claims} buffers"));
@@ -327,8 +329,8 @@ impl Pool {
         }
         for table in map.tables.values() {
             let segments = || table.segments.iter().map(|id| &map.segments[id]);
-            let (free, mapped): (usize, usize) = segments()
-                .fold((0, 0), |(free, mapped), found| (free + found.free.count(), mapped + found.mapped.count()));
+            let free: usize = segments().filter(|found| !found.emptying).map(|found| found.free.count()).sum();
+            let mapped: usize = segments().map(|found| found.mapped.count()).sum();
             if (free as u64, mapped as u64) != (table.free, table.mapped) {
                 let (no, counted) = (table.record.id, (table.free, table.mapped));
                 report

@@ -176,6 +176,7 @@ impl Pool {
                 store.make_logged(store.log.seq()).await?;
                 store.make_logged(store.log.seq()).await?;
             }
+            store.signals.reliefs.set(store.signals.reliefs.get() + 1);
             // Stripes that still fly wake the waiting writer when they are down, and what drains when it is free; to
             // wake it before would be to spin.
             if store.commits.in_flight.get() == 0 && !store.map.borrow().is_draining() {

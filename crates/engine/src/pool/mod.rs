@@ -7,6 +7,7 @@
 pub mod cache;
 pub mod change;
 pub mod check;
+mod compact;
 pub mod create;
 pub mod history;
 pub mod info;
@@ -265,6 +266,7 @@ impl Pool {
         self.store.signals.packed.notify();
         self.store.signals.fills.notify();
         self.store.signals.drains.notify();
+        self.store.compaction.asked.notify();
         result
     }
 

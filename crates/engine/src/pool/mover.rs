@@ -69,7 +69,7 @@ pub async fn mover(pool: Rc<Pool>) {
             continue;
         }
         let mut moved = 0;
-        for vdisk in vdisks.iter().filter(|vdisk| idle || is_due(vdisk, BEGINS) || vdisk.drains()) {
+        for vdisk in vdisks.iter().filter(|vdisk| idle || is_due(vdisk, BEGINS) || has_to_leave(vdisk)) {
             let began = store.world.now();
             moved += vdisk.move_down(&store.traffic.budgets.merges, By::Anybody).await;
             if !idle {
@@ -100,11 +100,16 @@ async fn order(store: &Store, vdisks: &[Rc<Vdisk>], asked: u64) {
 /// next.
 fn pause(vdisk: &Vdisk, took: Nanos) -> Nanos {
     let (_, stripes, most) = vdisk.packed();
-    if vdisk.drains() {
+    if has_to_leave(vdisk) {
         return took;
     }
     let (over, under) = ((stripes * 8).saturating_sub(most * BEGINS), (most * HURRIES).saturating_sub(stripes * 8));
     Nanos((took.0 as u128 * under as u128 / over.max(1) as u128).min(RESTS.0 as u128) as u64)
+}
+
+/// Whether what lies packed is to leave, whoever else wants the disks.
+fn has_to_leave(vdisk: &Vdisk) -> bool {
+    vdisk.drains() || vdisk.packs_are_in_the_way()
 }
 
 /// Whether a virtual disk has so many eighths of the packed stripes that it may have.

@@ -10,6 +10,7 @@
 //!    of an earlier opening cannot pass for its own.
 
 use super::Pool;
+use super::compact::compactor;
 use super::job::{due_watch, runner};
 use super::keeper::{log_keeper, memory_keeper, metadata_keeper};
 use super::mover::mover;
@@ -170,6 +171,7 @@ impl Pool {
         store.world.spawn("committer", Box::pin(committer(store.clone())));
         store.world.spawn("freeze watch", Box::pin(freeze_watch(store.clone())));
         store.world.spawn("drainer", Box::pin(drainer(store.clone())));
+        store.world.spawn("compactor", Box::pin(compactor(self.clone())));
         store.world.spawn("log keeper", Box::pin(log_keeper(self.clone())));
         store.world.spawn("memory keeper", Box::pin(memory_keeper(self.clone())));
         store.world.spawn("metadata keeper", Box::pin(metadata_keeper(self.clone())));
@@ -438,6 +440,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         labels: labels_of(newest, joint),
         traffic,
         commits: Commits::default(),
+        compaction: Default::default(),
         signals: Signals::default(),
         limbo: Default::default(),
         freeze: Default::default(),

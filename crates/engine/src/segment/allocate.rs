@@ -28,14 +28,29 @@ use alloc::vec::Vec;
 /// Free slabs on each disk that data segments leave alone, so that metadata can always grow.
 pub(super) const SLABS_KEPT: usize = 1;
 
+/// What a free stripe is claimed for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Claim {
+    /// New data. It takes neither the last free stripe, which overwrites need, nor what lies in the fast tier may need
+    /// ([`super::tier`]), nor what is kept for what rises ([`super::hollow`]).
+    New,
+    /// A stripe that gives its old place back, or was promised one before: it may take the last.
+    Overwrite,
+    /// What rises from older tables: it takes what is kept for that, and not the last.
+    Rise,
+}
+
 impl Map {
-    /// Promises one free stripe of `table`. `last`: it may be the last one (an overwrite gives its old place back; new
-    /// data must not take it). Makes a new segment where needed; its records are added to `records`. `false`: there is
-    /// no room now. Who brings new data takes no place that what lies in the fast tier may need ([`super::tier`]).
-    pub fn claim(&mut self, table: TableNo, last: bool, records: &mut Vec<Record<'static>>) -> bool {
+    /// Promises one free stripe of `table`. Makes a new segment where needed; its records are added to `records`.
+    /// `false`: there is no room now.
+    pub fn claim(&mut self, table: TableNo, what: Claim, records: &mut Vec<Record<'static>>) -> bool {
+        // Places of segments that were made of what is kept are kept, too.
+        if what == Claim::New && self.is_stacked(table) && self.keeps_for_rising() {
+            return false;
+        }
         loop {
             let state = &self.tables[&table];
-            let kept = if last { 0 } else { 1 + self.kept_for_tier(table) };
+            let kept = if what == Claim::Overwrite { 0 } else { 1 + self.kept_for_tier(table) };
             if state.free > state.claims + kept {
                 self.tables.get_mut(&table).expect("looked up before").claims += 1;
                 return true;
@@ -44,7 +59,8 @@ impl Map {
                 self.tables.get_mut(&table).expect("looked up before").claims += 1;
                 return true;
             }
-            if self.new_segment(table, records).is_err() {
+            let is_kept = what != Claim::Rise && self.keeps_for_rising();
+            if is_kept || self.new_segment(table, records).is_err() {
                 return false;
             }
         }
@@ -73,30 +89,36 @@ impl Map {
     ) -> Result<(Place, u32)> {
         let turn = self.turn(table);
         let id = self.choose_segment(table, turn, records)?;
-        let count = turn.left.min(count.into()) as usize;
+        let count = turn.left.min(count.into()) as u32;
+        let segment = &self.segments[&id];
+        let (len, from) = (segment.free.len(), segment.cursor as usize);
+        let found = segment.free.first(from..len).or_else(|| segment.free.first(0..from));
+        let (place, taken) = self.take_at(table, id, found.expect("the chosen segment has a free stripe"), count);
+        self.segments.get_mut(&id).expect("the chosen segment exists").cursor = (place.index + taken) % len as u32;
         let state = self.tables.get_mut(&table).expect("stripes are taken for a table that exists");
         state.fronts.set(turn, turn.front, id);
+        state.fronts.took(taken.into());
+        Ok((place, taken))
+    }
+
+    /// Takes up to `count` free stripes of a segment of `table` from index `first` on, which is one of them.
+    pub(super) fn take_at(&mut self, table: TableNo, id: SegmentNo, first: usize, count: u32) -> (Place, u32) {
         let segment = self.segments.get_mut(&id).expect("the chosen segment exists");
-        let len = segment.free.len();
-        let from = segment.cursor as usize;
-        let found = segment.free.first(from..len).or_else(|| segment.free.first(0..from));
-        let first = found.expect("the chosen segment has a free stripe");
         let mut end = first + 1;
-        while end < len && end - first < count && segment.free.contains(end) {
+        while end < segment.free.len() && end - first < count as usize && segment.free.contains(end) {
             end += 1;
         }
         segment.free.remove(first..end);
-        segment.cursor = end as u32 % len as u32;
         segment.in_flight.insert(first..end);
         if let Some(moving) = &mut segment.moving {
             moving.insert(first..end);
         }
         let taken = (end - first) as u64;
-        state.fronts.took(taken);
+        let state = self.tables.get_mut(&table).expect("stripes are taken for a table that exists");
         state.free -= taken;
         state.claims = state.claims.saturating_sub(taken);
         self.relist(id);
-        Ok((Place::at(id, first as u32), taken as u32))
+        (Place::at(id, first as u32), taken as u32)
     }
 
     /// The `count` stripes from `place` on, as [`Map::take_stripes`] gave them, are committed or given up.

@@ -98,10 +98,12 @@ impl Map {
         {
             return Ok(best);
         }
-        let fixed = state.fixed;
+        // Where there is another choice, none is made of the slabs that are kept.
+        let makes_none = state.fixed || self.keeps_for_rising();
         match (best, degraded) {
+            (Some(best), _) if makes_none => Ok(best),
             (Some(best), _) => Ok(self.new_segment(table, records).unwrap_or(best)),
-            (None, Some(degraded)) if !fixed && self.can_place_whole(table) => {
+            (None, Some(degraded)) if !makes_none && self.can_place_whole(table) => {
                 Ok(self.new_segment(table, records).unwrap_or(degraded))
             }
             (None, Some(degraded)) => Ok(degraded),
@@ -230,6 +232,7 @@ fn is_apart(segment: &Segment, others: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::allocate::Claim;
     use super::super::allocate::tests::map_of;
     use super::*;
     use crate::geometry::{Layout, Resiliency};
@@ -250,7 +253,7 @@ mod tests {
 
     /// Takes a run of four stripes, as a stream does. Returns where it lies.
     fn take(map: &mut Map, table: TableNo) -> Option<(SegmentNo, u32)> {
-        let claimed = (0..4).filter(|_| map.claim(table, true, &mut Vec::new())).count() as u32;
+        let claimed = (0..4).filter(|_| map.claim(table, Claim::Overwrite, &mut Vec::new())).count() as u32;
         let (place, count) = (claimed > 0).then(|| map.take_stripes(table, claimed, &mut Vec::new()).unwrap())?;
         (count..claimed).for_each(|_| map.unclaim(table));
         map.end_write(place, count);

@@ -90,8 +90,9 @@ impl Listed {
         };
         let healthy = (0..slots).filter(is_there).count();
         let sound = (0..slots).filter(|slot| is_there(slot) && record.missed >> slot & 1 == 0).count();
+        let takes_none = free == 0 || segment.emptying && !mutant::active(Mutant::EmptiedTakesStripes);
         let fit = match healthy {
-            _ if free == 0 => Fit::Not,
+            _ if takes_none => Fit::Not,
             all if all == slots => Fit::Healthy,
             some if some + record.layout.failures() >= slots => Fit::Degraded,
             _ => Fit::Not,
@@ -207,6 +208,13 @@ impl Map {
         self.lists.ranks.range(worst..=best).rev().map(|(.., Reverse(id))| &self.segments[id])
     }
 
+    /// The segments of a table that have free places, and all of their disks: the fullest first.
+    pub(super) fn fullest(&self, table: TableNo) -> impl Iterator<Item = &Segment> {
+        let worst = (table, Fit::Healthy, 0, Reverse(SegmentNo(u32::MAX)));
+        let best = (table, Fit::Healthy, u32::MAX, Reverse(SegmentNo(0)));
+        self.lists.ranks.range(worst..=best).map(|(.., Reverse(id))| &self.segments[id])
+    }
+
     /// The segments of a table that hold nothing, and have all of their disks: the newest first.
     pub(super) fn newest_empty(&self, table: TableNo) -> impl Iterator<Item = &Segment> {
         let all = self.tables[&table].record.layout.segment_stripes(self.slab);
@@ -310,7 +318,8 @@ mod tests {
     fn scanned(map: &Map, table: TableNo) -> [Option<SegmentNo>; 2] {
         let best = |healthy: bool| {
             let own = map.tables[&table].segments.iter().map(|id| &map.segments[id]);
-            let fit = own.filter(|found| !found.free.is_empty() && !found.frozen && map.takes_stripes(found));
+            let fit = own.filter(|found| !found.free.is_empty() && !found.frozen && !found.emptying);
+            let fit = fit.filter(|found| map.takes_stripes(found));
             let fit = fit.filter(|found| map.is_healthy(found) == healthy);
             fit.max_by_key(|found| (found.free.count(), Reverse(found.record.id))).map(|found| found.record.id)
         };
@@ -360,6 +369,8 @@ mod tests {
                 let to = map.place_slot(id, which % 4, None);
                 drop(to.and_then(|to| map.rehome(id, which % 4, to)));
             }
+            (13, Some(id)) if map.segments[&id].emptying => drop(map.end_emptying(table, id, 0)),
+            (13, Some(id)) => drop(map.begin_emptying(id)),
             (10, _) => drop(map.take_pair(&mut Vec::new())),
             (11, Some(id)) if map.segments[&id].free.is_full() => drop(map.drop_segment(id)),
             (12, _) => {
@@ -374,7 +385,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(200))]
         #[test]
         fn what_is_chosen_is_what_a_look_at_all_of_them_finds(
-            steps in prop::collection::vec((0u8..13, 0usize..64), 1..80),
+            steps in prop::collection::vec((0u8..14, 0usize..64), 1..80),
             count in 1u32..200,
         ) {
             let layout = Layout::new(Resiliency::Parity { parity: 1 }, 4, ByteCount::mib(1)).unwrap();

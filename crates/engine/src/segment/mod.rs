@@ -22,6 +22,7 @@ mod disks;
 pub mod drain;
 pub mod fine;
 mod fronts;
+pub mod hollow;
 mod lists;
 pub mod notes;
 mod numbers;
@@ -146,6 +147,8 @@ pub struct Segment {
     pub moving: Option<BitSet>,
     /// Nothing new is written into it: a move of it is at its end.
     pub frozen: bool,
+    /// What it holds is moved to other segments of its table: nothing new is written into it ([`hollow`]).
+    pub emptying: bool,
     /// The lists of slabs that it had before slots of it moved.
     before: Known,
     /// How it is listed ([`lists`]).
@@ -167,6 +170,7 @@ impl Segment {
             in_flight: BitSet::empty(indexes),
             moving: None,
             frozen: false,
+            emptying: false,
             before: Known::new(),
             listed: Listed::default(),
         }
@@ -330,7 +334,7 @@ impl Map {
             }
             Record::Event(event) => self.notes.note_event(event),
             Record::ReadCache(cache) => self.apply_read_cache(cache)?,
-            Record::Commit(_) | Record::Unmap(_) | Record::Landed(_) | Record::Pack(_) => {
+            Record::Commit(_) | Record::Move(_) | Record::Unmap(_) | Record::Landed(_) | Record::Pack(_) => {
                 return fail!(Corrupt, "a configuration holds a record that is none");
             }
         }
@@ -470,7 +474,7 @@ impl Map {
         self.bulk -= segment_len(&segment.record);
         if let Some(table) = self.tables.get_mut(&segment.record.owner) {
             table.segments.remove(&id);
-            table.free -= segment.free.count() as u64;
+            table.free -= if segment.emptying { 0 } else { segment.free.count() as u64 };
             table.fronts.forget(id);
         }
         segment

@@ -101,13 +101,15 @@ impl Map {
         let promised = if self.tiers.is_empty() { 0 } else { self.kept_for_tier(owner) };
         let segment = &self.segments[&place.segment];
         let Some(table) = self.tables.get_mut(&owner) else { return Vec::new() };
-        table.free += 1;
+        table.free += u64::from(!segment.emptying);
         let kept = table.fixed
             || segment.moving.is_some()
             || !segment.in_flight.is_empty()
             || !segment.free.is_full()
             || table.fronts.has(place.segment) && table.claims > 0;
-        if kept || table.free - (segment.free.len() as u64) < table.claims + promised {
+        // What is being emptied was promised to nobody when that began.
+        let needed = || !segment.emptying && table.free - (segment.free.len() as u64) < table.claims + promised;
+        if kept || needed() {
             return Vec::new();
         }
         alloc::vec![self.drop_segment(place.segment)]

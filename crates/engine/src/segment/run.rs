@@ -92,7 +92,11 @@ impl Map {
         let is_of_another =
             |id| (0..turn.fronts).any(|other| other != front && state.fronts.at(turn, other) == Some(id));
         let usable = |segment: &&Segment| {
-            !segment.frozen && segment.moving.is_none() && self.is_healthy(segment) && !is_of_another(segment.record.id)
+            !segment.frozen
+                && !segment.emptying
+                && segment.moving.is_none()
+                && self.is_healthy(segment)
+                && !is_of_another(segment.record.id)
         };
         if let Some(segment) = state.fronts.at(turn, front).map(|id| &self.segments[&id]).filter(usable) {
             let (tail, to_the_end) = tail_of(segment);
@@ -137,7 +141,7 @@ impl Map {
         let left = self.segments_possible_now(layout, state.record.disks).saturating_sub(1);
         let leaves_enough = left >= SEGMENTS_LEFT && left * layout.segment_stripes(self.slab) as u64 >= state.free;
         let len = SEGMENT_LEN + layout.slots() as u64 * SLAB_LEN;
-        !state.fixed && leaves_enough && self.has_config_room_for_packs(len)
+        !state.fixed && !self.keeps_for_rising() && leaves_enough && self.has_config_room_for_packs(len)
     }
 
     /// How many stripes of `table` may be put in order at once.

@@ -226,8 +226,8 @@ impl Map {
         let is_free = segment.free.contains(index);
         if used && is_free {
             segment.free.remove(index..index + 1);
-            let owner = segment.record.owner;
-            self.tables.get_mut(&owner).into_iter().for_each(|table| table.free -= 1);
+            let (owner, counted) = (segment.record.owner, u64::from(!segment.emptying));
+            self.tables.get_mut(&owner).into_iter().for_each(|table| table.free -= counted);
             self.relist(place.segment);
         }
         self.note_use(place, used);

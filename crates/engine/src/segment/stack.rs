@@ -80,6 +80,11 @@ impl Map {
         stacks.flat_map(|vdisk| vdisk.tables.iter().copied()).collect()
     }
 
+    /// Whether there are older tables below `table`.
+    pub fn is_stacked(&self, table: TableNo) -> bool {
+        !self.older(table).is_empty()
+    }
+
     /// The older tables of the stack whose newest one is `table`, the newest of them first.
     pub fn older(&self, table: TableNo) -> &[TableNo] {
         let of = self.vdisks.values().find(|vdisk| vdisk.tables.first() == Some(&table));

@@ -14,6 +14,7 @@
 //!    overwritten, wherever that goes. So a tier makes a virtual disk faster, not larger.
 
 use super::Map;
+use super::allocate::Claim;
 use crate::format::record::{Record, TABLE_LEN, TableRecord, TierRecord};
 use crate::geometry::Layout;
 use crate::mutant::{self, Mutant};
@@ -79,7 +80,7 @@ impl Map {
         if state.free <= state.claims && !self.leaves_room(table, disks) {
             return None;
         }
-        self.claim(tier, true, records).then_some((tier, layout))
+        self.claim(tier, Claim::Overwrite, records).then_some((tier, layout))
     }
 
     /// Places of a fast tier that are taken, promised, or not free yet.

@@ -16,6 +16,7 @@ mod calls;
 pub mod checkpoint;
 pub mod choice;
 pub mod commit;
+pub mod compact;
 pub mod drain;
 pub mod execute;
 pub mod flush_turns;
@@ -29,6 +30,7 @@ pub mod limbo;
 pub mod log_move;
 mod log_read;
 pub mod meta;
+mod moved;
 pub mod packs;
 mod page_copies;
 pub mod page_place;
@@ -42,6 +44,7 @@ pub mod shelf;
 pub mod spare;
 pub mod state;
 pub mod streams;
+pub mod strips;
 mod sums;
 pub mod table_pages;
 pub mod timeout;
@@ -119,6 +122,8 @@ pub struct Store {
     pub writing: Cell<bool>,
     /// See [`packs::PacksSaid`].
     pub packs_said: packs::PacksSaid,
+    /// Who lacks slabs, and what is done about it.
+    pub compaction: compact::Compaction,
     /// How often ranges of the virtual disks are sought out.
     pub heats: heat::Heats,
     /// Disks that are told of slabs just now.

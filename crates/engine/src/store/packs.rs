@@ -4,7 +4,7 @@
 use super::Store;
 use crate::error::Result;
 use crate::format::record::{PackRecord, Record, UnmapRecord, VdiskRecord};
-use crate::format::{FEATURE_CACHES, FEATURE_PACKS, FEATURE_READ_CACHES, FEATURE_STACKS, FEATURE_TIERS};
+use crate::format::{FEATURE_CACHES, FEATURE_MOVES, FEATURE_PACKS, FEATURE_READ_CACHES, FEATURE_STACKS, FEATURE_TIERS};
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::segment::fine::UNIT;
@@ -79,6 +79,15 @@ impl Store {
             return Ok(());
         }
         self.announce(FEATURE_READ_CACHES).await
+    }
+
+    /// Has the labels of all disks say that there may be stripes that were moved, before the first record of one is
+    /// written. They say so for ever.
+    pub(super) async fn announce_moves(&self) -> Result<()> {
+        if mutant::active(Mutant::MoveBitUnannounced) {
+            return Ok(());
+        }
+        self.announce(FEATURE_MOVES).await
     }
 
     async fn announce(&self, feature: u64) -> Result<()> {

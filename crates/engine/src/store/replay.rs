@@ -149,6 +149,12 @@ impl Store {
                 self.redo_fine(commit.table, commit.stripe, 1);
                 if all { self.redo_commit(commit, redo) } else { Ok(()) }
             }
+            Record::Move(moved) => {
+                if mutant::active(Mutant::MoveVoidsUnits) {
+                    self.redo_fine(moved.table, moved.stripe, 1);
+                }
+                if all { self.redo_commit(moved, redo) } else { Ok(()) }
+            }
             Record::Unmap(unmap) => {
                 self.retire(landed, unmap.table, unmap.first, unmap.count, unmap.retires);
                 self.redo_fine(unmap.table, unmap.first, unmap.count);

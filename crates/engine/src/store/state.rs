@@ -102,6 +102,8 @@ pub struct Signals {
     pub fills: Signal,
     /// A write waits for a free stripe.
     pub wants_stripes: Cell<bool>,
+    /// How often everything that gathers was asked to leave because of that, and has, as far as it could.
+    pub reliefs: Cell<u64>,
     /// Counts what may make possible what was not: disks come and go, slabs become free.
     pub changes: Cell<u64>,
 }

@@ -8,6 +8,7 @@
 use super::Vdisk;
 use crate::error::Result;
 use crate::fail;
+use crate::segment::allocate::Claim;
 use crate::stripe::buffer::Sealed;
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
@@ -84,7 +85,8 @@ impl Vdisk {
             let (table, mut records) = (self.table(), Vec::new());
             let claimed = {
                 let mut map = self.store.map.borrow_mut();
-                map.ensure_chunk(table, stripe, &mut records).is_ok() && map.claim(table, true, &mut records)
+                map.ensure_chunk(table, stripe, &mut records).is_ok()
+                    && map.claim(table, Claim::Overwrite, &mut records)
             };
             self.store.append_all(records);
             if !claimed {

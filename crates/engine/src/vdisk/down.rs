@@ -12,6 +12,7 @@
 use super::destage::{By, each_of};
 use super::{Vdisk, add};
 use crate::mutant::{self, Mutant};
+use crate::segment::allocate::Claim;
 use crate::store::budget::Budget;
 use crate::store::execute::Target;
 use crate::store::together::Part;
@@ -128,8 +129,7 @@ impl Vdisk {
         let _lease = budget.take(stripes.len() as u64 * self.cost_of_lift()).await;
         let moved = self.lift(&stripes, by, Lift::Away).await;
         self.end_batch(&stripes, &again);
-        self.packing.set(self.packing.get() - 1);
-        self.moved.notify();
+        self.end_packing();
         moved
     }
 
@@ -253,7 +253,9 @@ impl Vdisk {
             let claimed = {
                 let mut map = self.store.map.borrow_mut();
                 let chunk = map.ensure_chunk(table, stripe, &mut records);
-                chunk.is_ok() && map.claim(table, true, &mut records)
+                let rises = map.place_of(table, stripe).is_none() && map.is_stacked(table);
+                let what = if rises { Claim::Rise } else { Claim::Overwrite };
+                chunk.is_ok() && map.claim(table, what, &mut records)
             };
             self.store.append_all(records);
             if !claimed {

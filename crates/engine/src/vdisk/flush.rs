@@ -12,6 +12,7 @@ use crate::error::{ErrorKind, Result};
 use crate::format::record::{LandedRecord, Record};
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
+use crate::segment::allocate::Claim;
 use crate::stripe::buffer::in_pieces;
 use crate::stripe::landed::Landed;
 use crate::units::BLOCK;
@@ -229,7 +230,7 @@ impl Vdisk {
                 let mut map = self.store.map.borrow_mut();
                 map.ensure_chunk(table, stripe, &mut records)?;
                 // It had its claim before the crash, so there is room; an overwrite may take the last.
-                map.claim(table, true, &mut records);
+                map.claim(table, Claim::Overwrite, &mut records);
                 drop(map);
                 self.store.append_all(records);
             }

@@ -404,7 +404,7 @@ impl Vdisk {
     }
 
     /// The newest table of its stack: where writes go.
-    fn table(&self) -> TableNo {
+    pub(crate) fn table(&self) -> TableNo {
         self.table_of(&self.store.map.borrow())
     }
 

@@ -128,8 +128,7 @@ impl Vdisk {
             }
             self.packing.set(self.packing.get() + 1);
             let moved = self.lift_in_order(&mapped, budget, asked).await;
-            self.packing.set(self.packing.get() - 1);
-            self.moved.notify();
+            self.end_packing();
             if moved < mapped.len() && !self.removed.get() {
                 self.set_seen(number, false);
                 return if self.is_asked(asked) { Ordered::GoesOn } else { self.rests() };

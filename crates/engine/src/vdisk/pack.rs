@@ -24,15 +24,15 @@ use crate::error::Result;
 use crate::format::record::{PackRecord, PackRun, Record};
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
+use crate::segment::allocate::Claim;
 use crate::segment::commit_record;
 use crate::segment::fine::UNIT;
 use crate::segment::taken::Taken;
 use crate::store::budget::Budget;
-use crate::store::execute::Target;
-use crate::store::join;
+use crate::store::strips::Written;
 use crate::stripe::buffer::{Home, Sealed, StripeBuffer};
 use crate::stripe::table::Place;
-use crate::units::{DiskNo, Nanos, TableNo};
+use crate::units::{Nanos, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -88,8 +88,7 @@ impl Vdisk {
             }
         }
         rest.retain(|stripe| !packed.contains(stripe));
-        self.packing.set(self.packing.get() - 1);
-        self.moved.notify();
+        self.end_packing();
         rest.sort_unstable();
         rest
     }
@@ -100,6 +99,7 @@ impl Vdisk {
             && (self.fine_share() > 0 || self.cache().is_some())
             && self.layout().data_len().0 > UNIT
             && !self.drains()
+            && !self.packs_are_in_the_way()
             && self.unpackable.get() != Some(self.store.signals.changes.get())
             && self.failure().is_none()
             && self.pack_room() > 0
@@ -332,8 +332,9 @@ impl Vdisk {
             let free = found.free > found.claims + 1;
             let may = free || map.segments_possible_now(layout, disks) > SEGMENTS_LEFT && map.can_place_whole(packs);
             let number = map.take_pack(table);
-            let claimed =
-                may && map.ensure_chunk(packs, number, &mut records).is_ok() && map.claim(packs, false, &mut records);
+            let claimed = may
+                && map.ensure_chunk(packs, number, &mut records).is_ok()
+                && map.claim(packs, Claim::New, &mut records);
             if !claimed {
                 map.untake_pack(table, number);
             }
@@ -367,8 +368,8 @@ impl Vdisk {
             let later = rest.split_off(count as usize);
             let now = core::mem::replace(&mut rest, later);
             let _turn = self.store.await_turn(place, count, Room::Destage, || true).await;
-            let (target, slots) = self.write_places(place, &now).await;
-            written.push((place, now, target, slots));
+            let sealed: Vec<Rc<Sealed>> = now.iter().map(|parcel| parcel.sealed.clone()).collect();
+            written.push((self.store.write_places(place, &sealed).await, now));
         }
         let mut sound = rest.is_empty();
         if !sound {
@@ -379,14 +380,12 @@ impl Vdisk {
             self.gather_parts(parcel);
         }
         if !mutant::active(Mutant::PackUnflushed) {
-            let disks: BTreeSet<DiskNo> =
-                written.iter().flat_map(|(.., slots)| slots.iter().flatten()).map(|(disk, _)| *disk).collect();
-            self.store.flush_all(disks.into_iter().collect()).await;
+            self.store.flush_written(written.iter().map(|(written, _)| written)).await;
         }
-        for (place, parcels, target, slots) in written {
+        for (written, parcels) in written {
             let of: Vec<u64> =
                 parcels.iter().flat_map(|parcel| parcel.parts.iter().map(|(stripe, _)| *stripe)).collect();
-            match self.commit_parcels(place, parcels, target, slots).await {
+            match self.commit_parcels(written, parcels).await {
                 true => packed.extend(of),
                 false => sound = false,
             }
@@ -399,38 +398,18 @@ impl Vdisk {
         map.fine(self.table_of(&map)).expect("it packs").packs
     }
 
-    /// Writes packed stripes to consecutive places. Returns, for each slot that has them, its disk and how often that
-    /// was lost before.
-    async fn write_places(&self, place: Place, parcels: &[Parcel]) -> (Option<Target>, Vec<Option<(DiskNo, u64)>>) {
-        let Some(target) = Target::new(&self.store, place) else { return (None, Vec::new()) };
-        let sealed: Vec<Rc<Sealed>> = parcels.iter().map(|parcel| parcel.sealed.clone()).collect();
-        let disk = |slot: usize| target.slabs[slot].map(|at| (at.disk, self.store.losses(at.disk)));
-        let before: Vec<_> = (0..target.layout.slots()).map(disk).collect();
-        let wrote = join((0..target.layout.slots()).map(|slot| self.write_slot(&target, slot, &sealed))).await;
-        let slots = before.into_iter().zip(wrote).map(|(before, wrote)| before.filter(|_| wrote)).collect();
-        (Some(target), slots)
-    }
-
     /// Commits packed stripes whose disks were flushed, if enough of them have them; else they gather again.
-    async fn commit_parcels(
-        self: &Rc<Self>,
-        place: Place,
-        parcels: Vec<Parcel>,
-        target: Option<Target>,
-        slots: Vec<Option<(DiskNo, u64)>>,
-    ) -> bool {
-        let layout = self.packs_layout();
-        let held = match target {
+    async fn commit_parcels(self: &Rc<Self>, written: Written, parcels: Vec<Parcel>) -> bool {
+        let (layout, place) = (self.packs_layout(), written.place);
+        let held = match written.target {
             Some(_) => self.store.load_sums_at(place, parcels.len()).await.ok(),
             None => None,
         };
         // No await from here on.
-        let has = |disk: DiskNo, losses: u64| self.store.has_disk(disk) && self.store.losses(disk) == losses;
-        let lacks = |slot: &Option<(DiskNo, u64)>| !slot.is_some_and(|(disk, losses)| has(disk, losses));
-        let lacking = slots.iter().enumerate().fold(0u128, |set, (slot, at)| set | (lacks(at) as u128) << slot);
+        let lacking = written.lacking(&self.store);
         let durable = lacking.count_ones() as usize <= layout.failures() || mutant::active(Mutant::PackUnflushed);
         if held.is_none() || !durable || self.removed.get() {
-            self.give_up_packs(place, parcels.len() as u32);
+            self.store.give_up(place, parcels.len() as u32);
             for parcel in parcels {
                 self.unclaim_pack(parcel.number);
                 self.gather_parts(parcel);
@@ -470,20 +449,6 @@ impl Vdisk {
             let table = self.table();
             self.store.map.borrow_mut().unclaim(table);
             self.is_down(stripe, &part);
-        }
-    }
-
-    /// Gives back places that nothing was committed to.
-    fn give_up_packs(&self, place: Place, count: u32) {
-        let mut map = self.store.map.borrow_mut();
-        if let Some(packs) = map.fine(self.table_of(&map)).map(|fine| fine.packs) {
-            map.reclaim(packs, count);
-        }
-        map.end_write(place, count);
-        drop(map);
-        for nth in 0..count {
-            let records = self.store.map.borrow_mut().free(Place { index: place.index + nth, ..place });
-            self.store.append_all(records);
         }
     }
 

@@ -67,6 +67,13 @@ impl Vdisk {
         .await;
     }
 
+    /// Something that moved, or was packed, is on its way no more: who waits for a free stripe looks again.
+    pub(super) fn end_packing(&self) {
+        self.packing.set(self.packing.get() - 1);
+        self.moved.notify();
+        self.store.signals.room.notify();
+    }
+
     /// Whether it is there, and nothing is under way, or in memory, or only in the log, or not durable.
     pub(crate) fn is_calm(&self) -> bool {
         if self.removed.get() {

@@ -11,7 +11,9 @@
 //! Invariants
 //! 1. A stripe of an older table is let go of only when all that hides it is durable, and cannot be withdrawn
 //!    (`segment/stack.rs`).
-//! 2. What is lifted leaves room in the pool for what clients write, and takes none that is not there: else it waits.
+//! 2. What is lifted takes no room that is not there: else it waits, until what has left older tables was put together
+//!    (`store/compact.rs`), and so gives room again. What is kept for it no client takes (`segment/hollow.rs`).
+//! 3. A client that overwrites what an older table has is refused only where that cannot rise either.
 
 use super::destage::By;
 use super::down::Lift;
@@ -24,6 +26,7 @@ use crate::segment::stack::Below;
 use crate::store::budget::Budget;
 use crate::stripe::table::Entry;
 use crate::units::{TableNo, VirtualOffset};
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::rc::Rc;
@@ -34,8 +37,12 @@ use core::ops::Range;
 const AT_ONCE: usize = 256;
 /// Runs of stripes that are unmapped at once.
 const RUNS: usize = 64;
-/// Segments of the newest layout that are left to clients of a pool that is nearly full.
-const SEGMENTS_LEFT: u64 = 1;
+/// Stripes of the newest table that are left to overwrites of what has risen.
+const LEFT: u64 = 1;
+/// How often a client that finds no room has its stripe rise before it is refused.
+const RISES: usize = 3;
+/// Stripes that rise beside one for which a client waits, at most.
+const AROUND: u64 = 64;
 
 /// Where the sweep over the older tables goes on.
 #[derive(Default)]
@@ -83,15 +90,7 @@ impl Vdisk {
         let Some(stripes) = self.as_many_as_fit(stripes) else { return Ok(Risen::NoRoom) };
         let len = self.stripe_len().0;
         let end = (stripes.last().expect("some fit") + 1) * len;
-        self.packing.set(self.packing.get() + 1);
-        let lease = budget.take(stripes.len() as u64 * self.cost_of_lift()).await;
-        if mutant::active(Mutant::OlderFreedEarly) {
-            self.unmap_below(range.start..end);
-        }
-        let went = if self.removed.get() { 0 } else { self.lift(&stripes, By::Anybody, Lift::Away).await };
-        drop(lease);
-        self.packing.set(self.packing.get() - 1);
-        self.moved.notify();
+        let went = self.raise(&stripes, range.start..end, budget).await;
         {
             let mut rise = self.rise.borrow_mut();
             (rise.next, rise.left) = (range.end.min(end), rise.left + (stripes.len() - went) as u64);
@@ -99,6 +98,64 @@ impl Vdisk {
         self.check_there()?;
         self.store.make_logged(self.store.log.seq()).await?;
         self.let_go(range.start..end).await.map(Risen::Bytes)
+    }
+
+    /// Lifts stripes of the newest table, below which older ones have `range`. Says how many went.
+    async fn raise(self: &Rc<Self>, stripes: &[u64], range: Range<u64>, budget: &Budget) -> usize {
+        self.packing.set(self.packing.get() + 1);
+        let lease = budget.take(stripes.len() as u64 * self.cost_of_lift()).await;
+        if mutant::active(Mutant::OlderFreedEarly) {
+            self.unmap_below(range);
+        }
+        let went = if self.removed.get() { 0 } else { self.lift(stripes, By::Anybody, Lift::Away).await };
+        drop(lease);
+        self.end_packing();
+        went
+    }
+
+    /// Has a stripe rise for a client that finds no room to write to it, with all that lies in the same stripes of
+    /// older tables: so these are hidden, and what they leave makes up for what that took. `false`: nothing more comes
+    /// of that; `times` counts how often it was tried.
+    pub(super) async fn rises_for(self: &Rc<Self>, stripe: u64, times: &mut usize) -> bool {
+        let Some((range, stripes)) = self.around(stripe).filter(|_| *times < RISES) else { return false };
+        let Some(stripes) = self.as_many_as_fit(stripes) else { return false };
+        *times += 1;
+        let budget = &self.store.traffic.budgets.merges;
+        if Box::pin(self.raise(&stripes, range.clone(), budget)).await == 0 || self.check_there().is_err() {
+            return false;
+        }
+        let logged = self.store.make_logged(self.store.log.seq()).await;
+        logged.is_ok() && self.let_go(range).await.is_ok()
+    }
+
+    /// The bytes of all older stripes that lie below one of the newest table, and of those beside them that share a
+    /// stripe with them; and the stripes of the newest table that have to rise for that. None: nothing lies below it,
+    /// or it has risen.
+    fn around(&self, stripe: u64) -> Option<(Range<u64>, Vec<u64>)> {
+        let map = self.store.map.borrow();
+        let tables = &map.vdisks.get(&self.id)?.tables;
+        let (newest, older, len) = (&map.tables[&tables[0]], &tables[1..], map.data_len(tables[0]));
+        let own = stripe * len..(stripe + 1) * len;
+        if older.is_empty() || newest.entry(stripe) != Entry::Unmapped || map.span_below(older, own.clone()).is_none() {
+            return None;
+        }
+        let lens: Vec<u64> = tables.iter().map(|table| map.data_len(*table)).collect();
+        let mut range = own;
+        loop {
+            let wider =
+                lens.iter().fold(range.clone(), |range, len| range.start / len * len..range.end.next_multiple_of(*len));
+            if wider == range || (wider.end - wider.start) / len > AROUND {
+                break;
+            }
+            range = wider;
+        }
+        let lies = |stripe: &u64| {
+            let unmapped = newest.entry(*stripe) == Entry::Unmapped;
+            unmapped && map.span_below(older, *stripe * len..(*stripe + 1) * len).is_some()
+        };
+        let end = range.end.min(map.vdisks[&self.id].size.0).div_ceil(len);
+        let stripes = (range.start / len..end).filter(lies).collect();
+        Some((range, stripes))
     }
 
     /// The next bytes that older tables have, and the stripes of the newest one that have to rise for them: as many as
@@ -139,9 +196,8 @@ impl Vdisk {
         let table = &map.tables[&self.table_of(&map)];
         let layout = table.record.layout;
         let per_segment = layout.segment_stripes(map.slab) as u64;
-        let segments = map.segments_possible_now(layout, table.record.disks).saturating_sub(SEGMENTS_LEFT);
-        let fresh = if table.fixed { 0 } else { segments * per_segment };
-        let room = (table.free + fresh).saturating_sub(table.claims);
+        let fresh = map.segments_possible_now(layout, table.record.disks) * per_segment;
+        let room = (table.free + if table.fixed { 0 } else { fresh }).saturating_sub(table.claims + LEFT);
         stripes.truncate(room.min(AT_ONCE as u64) as usize);
         (!stripes.is_empty()).then_some(stripes)
     }
@@ -208,6 +264,15 @@ impl Vdisk {
             core::iter::from_fn(next).collect()
         };
         runs.into_iter().for_each(|(table, stripe)| self.unmap_run(table, stripe..stripe + 1));
+    }
+
+    /// Whether its packed stripes take slabs that what rises needs: they are to leave, and none is to come.
+    pub(crate) fn packs_are_in_the_way(&self) -> bool {
+        if self.removed.get() || self.cache().is_some() {
+            return false;
+        }
+        let map = self.store.map.borrow();
+        map.is_stacked(self.table_of(&map)) && map.keeps_for_rising()
     }
 
     /// Why nothing rises any more, in words.

@@ -26,6 +26,7 @@ use crate::bits::BitSet;
 use crate::error::Result;
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
+use crate::segment::allocate::Claim;
 use crate::store::budget::Budget;
 use crate::stripe::buffer::{Home, Sealed, StripeBuffer, Tier};
 use crate::units::{Nanos, TableNo};
@@ -224,7 +225,7 @@ impl Vdisk {
                 continue;
             }
             let (mut records, mut map) = (Vec::new(), self.store.map.borrow_mut());
-            let claimed = map.claim(base.table, true, &mut records);
+            let claimed = map.claim(base.table, Claim::Overwrite, &mut records);
             if claimed {
                 map.unclaim(sealed.home().table);
             }
@@ -467,8 +468,7 @@ impl Vdisk {
             }
         }
         self.end_range(table, range, stripes, to).await;
-        self.packing.set(self.packing.get() - 1);
-        self.moved.notify();
+        self.end_packing();
         moved
     }
 

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::fail;
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
+use crate::segment::allocate::Claim;
 use crate::segment::{Map, commit_record};
 use crate::store::budget::{Budget, Ticket};
 use crate::store::execute::Target;
@@ -166,8 +167,8 @@ impl Vdisk {
     }
 
     /// Claims a free stripe for `stripe`; waits while some may still become free.
-    async fn claim(&self, stripe: u64) -> Result<()> {
-        let mut relieved = 0;
+    async fn claim(self: &Rc<Self>, stripe: u64) -> Result<()> {
+        let (mut reliefs, mut rises) = (None, 0);
         let mut waits = None;
         loop {
             self.store.check_writable()?;
@@ -178,12 +179,16 @@ impl Vdisk {
             let mut records = Vec::new();
             let claimed = {
                 let mut map = self.store.map.borrow_mut();
-                let overwrite = map.place_of(table, stripe).is_some();
-                map.ensure_chunk(table, stripe, &mut records).is_ok() && map.claim(table, overwrite, &mut records)
+                let overwrites = map.place_of(table, stripe).is_some();
+                let what = if overwrites { Claim::Overwrite } else { Claim::New };
+                map.ensure_chunk(table, stripe, &mut records).is_ok() && map.claim(table, what, &mut records)
             };
             self.store.append_all(records);
             if claimed {
                 return Ok(());
+            }
+            if self.rises_for(stripe, &mut rises).await {
+                continue;
             }
             if let Some(reason) = self.lacks_disks() {
                 // Not full: there is nothing to write to until they are back.
@@ -196,19 +201,26 @@ impl Vdisk {
             }
             // What is read ahead keeps no place from those who need it.
             self.store.forget_streams(None);
-            // Stripes that fly, and records that are to be durable, tell by themselves when they are. Partial stripes
-            // have to be asked to leave; where even that has brought nothing, nothing will.
-            let in_flight = self.store.commits.in_flight.get() > 0 || self.store.map.borrow().is_freeing();
+            // Stripes that fly, or move, and records that are to be durable, tell by themselves when they are. Partial
+            // ones have to be asked to leave; where even that has brought nothing, nothing will.
+            let room = self.store.signals.room.changed();
+            if self.store.asks_for_slabs(table) {
+                room.await;
+                continue;
+            }
+            let moves = self.packing.get() > 0;
+            let in_flight = moves || self.store.commits.in_flight.get() > 0 || self.store.map.borrow().is_freeing();
             let gathers = self.is_stacked() || self.stripes.borrow().values().any(|now| now.filling.is_some());
-            if !in_flight && (!gathers || relieved == 2) {
+            // One may have been under way when this began to wait.
+            let all = self.store.signals.reliefs.get();
+            let relieved = all - *reliefs.get_or_insert(all) >= 2;
+            if !in_flight && (!gathers || relieved) {
                 return fail!(
                     NoSpace,
                     "the pool is full: no stripe of {} is free; add a disk, delete data, or discard",
                     self.layout()
                 );
             }
-            relieved += !in_flight as u32;
-            let room = self.store.signals.room.changed();
             self.store.signals.wants_stripes.set(true);
             self.store.log.demand();
             self.store.log.pressure.notify();
@@ -394,18 +406,18 @@ impl Vdisk {
             return Err(lost(format!("segment {} is gone", place.segment)));
         };
         let layout = target.layout;
-        let written = join((0..layout.slots()).map(|slot| self.write_slot(&target, slot, &sealed))).await;
+        let written = join((0..layout.slots()).map(|slot| self.store.write_strips(&target, slot, &sealed))).await;
         let missed = written.iter().enumerate().fold(0, |set, (slot, written)| set | (!*written as u128) << slot);
         let missing = missed.count_ones() as usize;
         if missing > layout.failures() {
             // Never committed, so never read: the places can be used again at once.
-            self.give_up(place, stripes.len() as u32);
+            self.store.give_up(place, stripes.len() as u32);
             return self.write_elsewhere(place, stripes, missing).await;
         }
         let _held = match self.store.load_for_commit(self.table(), stripes, place).await {
             Ok(held) => held,
             Err(error) => {
-                self.give_up(place, stripes.len() as u32);
+                self.store.give_up(place, stripes.len() as u32);
                 return Err(error);
             }
         };
@@ -427,20 +439,6 @@ impl Vdisk {
             self.store.release_freed(u64::MAX);
         }
         Ok(())
-    }
-
-    /// Gives back places that nothing was committed to. Whose they were claim others.
-    fn give_up(&self, place: Place, count: u32) {
-        let mut map = self.store.map.borrow_mut();
-        if let Some(owner) = map.segments.get(&place.segment).map(|segment| segment.record.owner) {
-            map.reclaim(owner, count);
-        }
-        map.end_write(place, count);
-        drop(map);
-        for nth in 0..count {
-            let records = self.store.map.borrow_mut().free(Place { index: place.index + nth, ..place });
-            self.store.append_all(records);
-        }
     }
 
     /// Disks failed under a write. Where other disks can take it, they do.
@@ -471,21 +469,6 @@ impl Vdisk {
             Box::pin(self.write_part(place, now)).await?;
         }
         Ok(())
-    }
-
-    /// Writes one slot's strips of all stripes of a run. `false`: that slot has no disk, or lost it.
-    pub(super) async fn write_slot(&self, target: &Target, slot: usize, sealed: &[Rc<Sealed>]) -> bool {
-        let Some((at, block)) = target.locate(slot, 0) else { return false };
-        let mut slices = Vec::new();
-        for (nth, sealed) in sealed.iter().enumerate() {
-            let column = target.layout.column(target.place.index + nth as u32, slot);
-            slices.extend(sealed.strip(column));
-        }
-        let written = self.store.disk_write(at.disk, self.store.slab_offset(at, block), slices).await.is_ok();
-        if written {
-            self.store.touched(at.disk, target.place.segment);
-        }
-        written
     }
 
     /// Makes a written stripe the truth. Synchronous.

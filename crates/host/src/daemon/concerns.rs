@@ -64,11 +64,15 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
     }
     let full = full_percent(pool);
     if full >= f64::from(pool.settings.full[0]) {
+        // The last slab of each disk is for metadata.
+        let room = pool.free.saturating_sub(pool.unusable);
+        let is_full = room <= pool.slab_size * pool.disks.len() as u64;
         let mut message = match full >= f64::from(pool.settings.full[2]) {
+            true if is_full => format!("{full:.0} % full: new data has no room"),
             true => format!("{full:.0} % full: new data will soon have no room"),
             false => format!("{full:.0} % full"),
         };
-        let beyond = pool.promised.saturating_sub(pool.free.saturating_sub(pool.unusable));
+        let beyond = pool.promised.saturating_sub(room);
         if beyond > 0 {
             message += &format!("; its virtual disks may take {} more than there is room for", ByteCount(beyond));
         }
@@ -578,7 +582,7 @@ mod tests {
         tank.jobs.clear();
         tank.vdisks[0].older.clear();
         for (allocated, says) in [(279, None), (280, Some("70 % full")), (360, Some("90 % full: new data will soon"))] {
-            tank.allocated = allocated;
+            (tank.allocated, tank.free) = (allocated, 400 - allocated);
             let told = told(&tank);
             assert_eq!(told.first().map(|one| one.contains(says.unwrap_or("none"))), says.map(|_| true), "{told:?}");
         }

@@ -308,7 +308,7 @@ fn checkpoint_of(image: &DiskImage) -> (Vec<u8>, Vec<Record<'static>>) {
     let mut records = Vec::new();
     while !rest.is_empty() {
         records.push(match decode(&mut rest).unwrap() {
-            Record::Commit(_) | Record::Landed(_) => unreachable!("no checkpoint has those"),
+            Record::Commit(_) | Record::Move(_) | Record::Landed(_) => unreachable!("no checkpoint has those"),
             record => owned(record),
         });
     }

@@ -13,6 +13,7 @@ mod flushes;
 mod follower;
 mod forged;
 mod heat;
+mod hollow;
 mod invariants;
 mod lineage;
 mod lists;

@@ -307,5 +307,6 @@ pub(in crate::format) mod kind {
     pub const UNMAP: u16 = 17;
     pub const LANDED: u16 = 18;
     pub const PACK: u16 = 19;
+    pub const MOVE: u16 = 20;
     pub const READ_CACHE: u16 = 21;
 }

@@ -42,6 +42,8 @@ pub enum Record<'a> {
     Chunk(ChunkRecord),
     /// A stripe is at a new place.
     Commit(CommitRecord<'a>),
+    /// A stripe was moved, and is the same as ever: it retires nothing, and what is packed above it stays.
+    Move(CommitRecord<'a>),
     /// Stripes are unmapped: they read as what lies below, or zeros.
     Unmap(UnmapRecord),
     /// Data that a flush forced out before its stripe was whole.

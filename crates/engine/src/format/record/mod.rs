@@ -62,7 +62,7 @@ impl Record<'_> {
             Record::Table(_) => size_of::<TableBody>(),
             Record::Segment(segment) => size_of::<SegmentBody>() + segment.slabs.len() * size_of::<SlabBody>(),
             Record::Chunk(_) => size_of::<ChunkBody>(),
-            Record::Commit(commit) => size_of::<CommitBody>() + commit.sums.len() * 4,
+            Record::Commit(commit) | Record::Move(commit) => size_of::<CommitBody>() + commit.sums.len() * 4,
             Record::Unmap(_) => size_of::<UnmapBody>(),
             Record::Landed(landed) => size_of::<LandedBody>() + landed.data.len(),
             Record::Pack(pack) => size_of::<PackBody>() + pack.runs.len() * size_of::<PackRunBody>(),
@@ -96,7 +96,7 @@ impl Record<'_> {
             Record::Table(table) => out.extend_from_slice(encode_table(table).as_bytes()),
             Record::Segment(segment) => encode_segment(segment, out),
             Record::Chunk(chunk) => out.extend_from_slice(encode_chunk(chunk).as_bytes()),
-            Record::Commit(commit) => encode_commit(commit, out),
+            Record::Commit(commit) | Record::Move(commit) => encode_commit(commit, out),
             Record::Unmap(unmap) => out.extend_from_slice(encode_unmap(unmap).as_bytes()),
             Record::Landed(landed) => {
                 let body = LandedBody { offset: landed.offset, vdisk: landed.vdisk.0, len: landed.data.len() as u32 };
@@ -123,6 +123,7 @@ impl Record<'_> {
             Record::SegmentDrop(_) => kind::SEGMENT_DROP,
             Record::Chunk(_) => kind::CHUNK,
             Record::Commit(_) => kind::COMMIT,
+            Record::Move(_) => kind::MOVE,
             Record::Unmap(_) => kind::UNMAP,
             Record::Landed(_) => kind::LANDED,
             Record::Pack(_) => kind::PACK,
@@ -164,7 +165,8 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
         kind::SEGMENT => Record::Segment(decode_segment(body)?),
         kind::SEGMENT_DROP => Record::SegmentDrop(SegmentNo(take::<DropBody>(body)?.0.id)),
         kind::CHUNK => Record::Chunk(decode_chunk(body)?),
-        kind::COMMIT => decode_commit(body)?,
+        kind::COMMIT => Record::Commit(decode_commit(body)?),
+        kind::MOVE => Record::Move(decode_commit(body)?),
         kind::UNMAP => Record::Unmap(decode_unmap(body)?),
         kind::LANDED => Record::Landed(decode_landed(body)?),
         kind::PACK => Record::Pack(decode_pack(body)?),
@@ -394,14 +396,14 @@ fn encode_commit(commit: &CommitRecord<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(commit.sums.as_bytes());
 }
 
-fn decode_commit(body: &[u8]) -> Result<Record<'_>> {
+fn decode_commit(body: &[u8]) -> Result<CommitRecord<'static>> {
     let (commit, rest) = take::<CommitBody>(body)?;
     let Some(bytes) = rest.get(..commit.sums as usize * 4) else {
         return fail!(Corrupt, "a commit claims {} checksums", commit.sums);
     };
     let sums = bytes.chunks_exact(4).map(|sum| u32::from_le_bytes(sum.try_into().expect("four bytes"))).collect();
     let (index, birth) = Birth::split(commit.index);
-    Ok(Record::Commit(CommitRecord {
+    Ok(CommitRecord {
         table: TableNo(commit.table),
         stripe: commit.stripe,
         segment: SegmentNo(commit.segment),
@@ -409,7 +411,7 @@ fn decode_commit(body: &[u8]) -> Result<Record<'_>> {
         birth,
         retires: commit.retires,
         sums: Cow::Owned(sums),
-    }))
+    })
 }
 
 #[cfg(test)]
@@ -421,6 +423,9 @@ mod tests {
 
     fn samples() -> Vec<Record<'static>> {
         let layout = Layout::new(Resiliency::Parity { parity: 1 }, 3, ByteCount::kib(24)).unwrap();
+        let (table, segment, sums) = (TableNo(9), SegmentNo(11), Cow::Owned(vec![1, 2, 3]));
+        let birth = Birth::of(1000);
+        let commit = CommitRecord { table, stripe: 77, segment, index: 5, birth, retires: 1000, sums };
         vec![
             Record::Pool(PoolRecord {
                 next_segment: SegmentNo(7),
@@ -507,15 +512,8 @@ mod tests {
                 pages: PageRun { segment: SegmentNo(1), first: 8, count: 16 },
                 versions: [3; 16],
             }),
-            Record::Commit(CommitRecord {
-                table: TableNo(9),
-                stripe: 77,
-                segment: SegmentNo(11),
-                index: 5,
-                birth: Birth::of(1000),
-                retires: 1000,
-                sums: Cow::Owned(vec![1, 2, 3]),
-            }),
+            Record::Commit(commit.clone()),
+            Record::Move(commit),
             Record::Unmap(UnmapRecord { table: TableNo(9), first: 1, count: 2, retires: 3, zero: true }),
             Record::Landed(LandedRecord { vdisk: VdiskNo(4), offset: 512, data: Cow::Owned(vec![7; 512]) }),
             Record::Pack(PackRecord {

@@ -185,7 +185,7 @@ impl Pool {
     }
 
     /// A slot whose move makes the fill levels more even, and where it goes. `None`: they are even, or nothing helps.
-    fn next_shift(&self) -> Option<(SegmentNo, usize, DiskNo)> {
+    pub(in crate::pool) fn next_shift(&self) -> Option<(SegmentNo, usize, DiskNo)> {
         let map = self.store.map.borrow();
         // Thousandths of a disk that are in use, with `more` slabs beside those that are.
         let level = |no: DiskNo, more: i64| {

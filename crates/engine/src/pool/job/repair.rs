@@ -46,13 +46,20 @@ struct Task {
 
 /// What a repair, or an evacuation, did and left.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(in crate::pool) struct Tally {
     /// Slots that are sound now.
     pub moved: Cell<u64>,
     /// Slots for which there is no disk with room.
     pub homeless: Cell<u64>,
     /// Slots of which stripes are lost.
     pub lost: Cell<u64>,
+}
+
+impl Tally {
+    /// Whether nothing was left.
+    pub fn is_clean(&self) -> bool {
+        self.homeless.get() + self.lost.get() == 0
+    }
 }
 
 impl Pool {
@@ -181,7 +188,7 @@ impl Pool {
     }
 
     /// Moves a slot to a disk with room: to `to` if that may be.
-    pub(super) async fn find_home(
+    pub(in crate::pool) async fn find_home(
         &self,
         segment: SegmentNo,
         slot: usize,

@@ -6,6 +6,7 @@ use super::{Halt, Ticket, stuck};
 use crate::error::{ErrorKind, Result};
 use crate::units::{Nanos, VdiskNo};
 use crate::vdisk::Vdisk;
+use crate::vdisk::destage::By;
 use crate::vdisk::rise::Risen;
 use alloc::format;
 use alloc::rc::Rc;
@@ -89,7 +90,13 @@ impl Pool {
             Risen::NoRoom => {
                 let bytes = vdisk.let_go(0..u64::MAX).await?;
                 self.store.make_logged(self.store.log.seq()).await?;
-                way.in_vain = if bytes > 0 { 0 } else { way.in_vain + 1 };
+                // What clients wrote above older tables has left holes all over these.
+                let packed = vdisk.move_down(&self.store.traffic.budgets.merges, By::Anybody).await;
+                let comes = self.store.slabs_come(vdisk.table()).await || packed > 0;
+                way.in_vain = if bytes > 0 || comes { 0 } else { way.in_vain + 1 };
+                if comes {
+                    return Ok(bytes);
+                }
                 // It may have been removed meanwhile: another turn finds that out.
                 if way.in_vain >= IN_VAIN_MAX && !vdisk.is_removed() {
                     return Err(vdisk.no_room_to_rise());

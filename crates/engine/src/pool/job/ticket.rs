@@ -51,7 +51,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    pub(super) fn new(record: &JobRecord, store: &Store) -> Ticket {
+    pub(in crate::pool) fn new(record: &JobRecord, store: &Store) -> Ticket {
         let now = store.world.now();
         Ticket {
             id: record.id,

@@ -28,7 +28,11 @@ use weft_engine::vdisk::tier::TierFill;
 /// One open pool at the moment `now`.
 pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
     let shown = open.pool.info();
-    let capacity = shown.disks.iter().map(|disk| disk.size.0).sum::<u64>();
+    // What is free on a disk that takes nothing new is no room.
+    let idle = |disk: &&info::DiskInfo| disk.usage == record::Usage::Retired;
+    let idle: u64 = shown.disks.iter().filter(idle).map(|disk| disk.capacity.0 - disk.allocated.0).sum();
+    let capacity = shown.disks.iter().map(|disk| disk.size.0).sum::<u64>() - idle;
+    let free = shown.free.0.saturating_sub(idle);
     let store = open.pool.store();
     let frozen = store.frozen().map(|reason| Frozen {
         reason: named(&reason, &|no| open.disk_name(no)),
@@ -67,9 +71,9 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
         frozen,
         slab_size: shown.slab.0,
         capacity,
-        allocated: capacity - shown.free.0,
+        allocated: capacity - free,
         used: shown.vdisks.iter().map(|vdisk| vdisk.mapped.0).sum(),
-        free: shown.free.0,
+        free,
         promised: vdisks.iter().map(promised).sum(),
         unusable: unusable.0,
         unusable_why: (unusable.0 > 0).then_some(unusable_why),

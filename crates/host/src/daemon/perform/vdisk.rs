@@ -459,7 +459,7 @@ fn cannot_create(request: &VdiskCreate, refusal: Refusal) -> ApiError {
     let pool = request.name.pool.as_str();
     let create = |size: Size| VdiskCreate::new(request.name.clone(), size);
     let hint = match &refusal {
-        Refusal::Taken(_) => VdiskCreate::new(second(&request.name), request.size).line(),
+        Refusal::Taken(_) => VdiskCreate { name: second(&request.name), ..request.clone() }.line(),
         Refusal::TooFewDisks { there: 0, .. } => DiskList::of(pool).line(),
         Refusal::TooFewDisks { layout, there, .. } => {
             let resiliency = Layout::from(*layout).resiliency;
@@ -470,10 +470,12 @@ fn cannot_create(request: &VdiskCreate, refusal: Refusal) -> ApiError {
                 false => create.with(Resiliency::default_for(*there)).line(),
             }
         }
-        Refusal::TooLarge { most, .. } => create(Size::Bytes(*most)).line(),
+        Refusal::TooLarge { most, .. } => VdiskCreate { size: Size::Bytes(*most), ..request.clone() }.line(),
         Refusal::NoRoom { size: None, .. } => PoolShow::of(pool).line(),
-        Refusal::NoRoom { room: ByteCount::ZERO, .. } => VdiskCreate { thin: true, ..create(request.size) }.line(),
-        Refusal::NoRoom { .. } => VdiskCreate { provisioning: Provisioning::Fixed, ..create(Size::Max) }.line(),
+        Refusal::NoRoom { room: ByteCount::ZERO, .. } => {
+            VdiskCreate { thin: true, fixed: false, provisioning: Provisioning::Thin, ..request.clone() }.line()
+        }
+        Refusal::NoRoom { .. } => VdiskCreate { size: Size::Max, ..request.clone() }.line(),
         Refusal::Pool(error) if error.kind == ErrorKind::InvalidInput => {
             VdiskCreate { class: request.class, ..create(request.size) }.line()
         }

@@ -65,9 +65,15 @@ weft vdisk create tank/v --size 1GiB --disks d1,d2 --resiliency parity
 weft vdisk create tank/media --size 1GiB
     exit 3
     try weft vdisk create tank/media2 --size 1GiB
+weft vdisk create tank/media --size 1GiB --resiliency mirror --copies 2
+    exit 3
+    try weft vdisk create tank/media2 --size 1GiB --resiliency mirror --copies 2
 weft vdisk create tank/v --size 9TiB --fixed
     exit 5
     try weft vdisk create tank/v --size max --fixed
+weft vdisk create tank/v --size 9TiB --fixed --resiliency mirror --copies 2
+    exit 5
+    try weft vdisk create tank/v --size max --resiliency mirror --copies 2 --fixed
 weft vdisk create pond/v --size 1GiB
     exit 4
     try weft pool show tank

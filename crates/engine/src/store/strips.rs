@@ -1,0 +1,86 @@
+//! Writing whole stripes to places that follow each other, and knowing which slots have them for good once their disks
+//! were flushed. Who commits what was written this way needs no limbo: it is durable before its record is.
+//!
+//! Invariants
+//! 1. A slot counts as written only if its disk took it, was not lost from before that until the look, and is there.
+//! 2. Places that nothing was committed to are given back with their claims.
+
+use super::execute::Target;
+use super::{Store, join};
+use crate::stripe::buffer::Sealed;
+use crate::stripe::table::Place;
+use crate::units::DiskNo;
+use alloc::collections::BTreeSet;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+
+/// What was written to consecutive places of a segment.
+pub struct Written {
+    /// The first place.
+    pub place: Place,
+    /// Where that is; none: the segment was gone.
+    pub target: Option<Target>,
+    /// For each slot that has them: its disk, and how often that had been lost before.
+    slots: Vec<Option<(DiskNo, u64)>>,
+}
+
+impl Written {
+    /// The slots (bits) that lack them as things stand now.
+    pub fn lacking(&self, store: &Store) -> u128 {
+        let has = |disk: DiskNo, losses: u64| store.has_disk(disk) && store.losses(disk) == losses;
+        let lacks = |slot: &Option<(DiskNo, u64)>| !slot.is_some_and(|(disk, losses)| has(disk, losses));
+        self.slots.iter().enumerate().fold(0, |set, (slot, at)| set | (lacks(at) as u128) << slot)
+    }
+
+    /// The disks that took some of it.
+    pub fn disks(&self) -> impl Iterator<Item = DiskNo> + '_ {
+        self.slots.iter().flatten().map(|(disk, _)| *disk)
+    }
+}
+
+impl Store {
+    /// Writes one slot's strips of stripes to consecutive places. `false`: that slot has no disk, or lost it.
+    pub async fn write_strips(&self, target: &Target, slot: usize, sealed: &[Rc<Sealed>]) -> bool {
+        let Some((at, block)) = target.locate(slot, 0) else { return false };
+        let mut slices = Vec::new();
+        for (nth, sealed) in sealed.iter().enumerate() {
+            let column = target.layout.column(target.place.index + nth as u32, slot);
+            slices.extend(sealed.strip(column));
+        }
+        let written = self.disk_write(at.disk, self.slab_offset(at, block), slices).await.is_ok();
+        if written {
+            self.touched(at.disk, target.place.segment);
+        }
+        written
+    }
+
+    /// Writes stripes to consecutive places from `place` on.
+    pub async fn write_places(&self, place: Place, sealed: &[Rc<Sealed>]) -> Written {
+        let Some(target) = Target::new(self, place) else { return Written { place, target: None, slots: Vec::new() } };
+        let disk = |slot: usize| target.slabs[slot].map(|at| (at.disk, self.losses(at.disk)));
+        let before: Vec<_> = (0..target.layout.slots()).map(disk).collect();
+        let wrote = join((0..target.layout.slots()).map(|slot| self.write_strips(&target, slot, sealed))).await;
+        let slots = before.into_iter().zip(wrote).map(|(before, wrote)| before.filter(|_| wrote)).collect();
+        Written { place, target: Some(target), slots }
+    }
+
+    /// Flushes the disks that took some of what was written.
+    pub async fn flush_written(&self, written: impl Iterator<Item = &Written>) {
+        let disks: BTreeSet<DiskNo> = written.flat_map(Written::disks).collect();
+        self.flush_all(disks.into_iter().collect()).await;
+    }
+
+    /// Gives back places that nothing was committed to. Whose they were claims others.
+    pub fn give_up(&self, place: Place, count: u32) {
+        let mut map = self.map.borrow_mut();
+        if let Some(owner) = map.segments.get(&place.segment).map(|segment| segment.record.owner) {
+            map.reclaim(owner, count);
+        }
+        map.end_write(place, count);
+        drop(map);
+        for nth in 0..count {
+            let records = self.map.borrow_mut().free(Place { index: place.index + nth, ..place });
+            self.append_all(records);
+        }
+    }
+}
