@@ -1,6 +1,6 @@
 //! The compactor: makes room for whoever lacks slabs while the pool has some that are of no use to him. It empties
-//! hollow segments (`store/compact.rs`); where there are none, it moves slabs from full disks to others, so that as many
-//! disks as a stripe needs have some.
+//! hollow segments (`store/compact.rs`); where there are none, it moves slabs from full disks to others, so that as
+//! many disks as a stripe needs have some.
 //!
 //! Invariants
 //! 1. It does nothing unless somebody asks, and stops when he lacks none.
@@ -10,7 +10,8 @@ use super::Pool;
 use super::job::repair::Tally;
 use super::job::{JobKind, Ticket};
 use crate::format::record::{JobRecord, JobState};
-use crate::units::JobNo;
+use crate::segment::allocate::SLABS_KEPT;
+use crate::units::{DiskNo, JobNo, SegmentNo};
 use alloc::rc::Rc;
 
 /// Makes room until the pool stops or fails.
@@ -35,9 +36,15 @@ pub async fn compactor(pool: Rc<Pool>) {
 }
 
 impl Pool {
-    /// Moves a slab from a full disk to an emptier one. `false`: they are even, or it cannot.
+    /// Moves a slab from a disk that is full to an emptier one. `false`: there is none, or it cannot.
     async fn level(&self) -> bool {
-        let Some((segment, slot, to)) = self.next_shift().filter(|_| !self.store.misses_disks()) else { return false };
+        let is_full = |(segment, slot, _): &(SegmentNo, usize, DiskNo)| {
+            let map = self.store.map.borrow();
+            let from = map.segments.get(segment).and_then(|found| found.slab(*slot));
+            from.is_some_and(|from| map.free_soon(from.disk) <= SLABS_KEPT)
+        };
+        let shift = self.next_shift().filter(|shift| is_full(shift) && !self.store.misses_disks());
+        let Some((segment, slot, to)) = shift else { return false };
         let (kind, state) = (JobKind::Rebalance, JobState::Running);
         let record = JobRecord { id: JobNo(0), kind, state, began: 0, done: 0, total: 0, cursor: 0, bad: 0, healed: 0 };
         let (tally, ticket) = (Tally::default(), Ticket::new(&record, &self.store));

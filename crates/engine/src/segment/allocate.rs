@@ -26,7 +26,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// Free slabs on each disk that data segments leave alone, so that metadata can always grow.
-pub(super) const SLABS_KEPT: usize = 1;
+pub const SLABS_KEPT: usize = 1;
 
 /// What a free stripe is claimed for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 
 /// Free places that are left to the clients of a table, beside those for what is moved.
 const PLACES_LEFT: u64 = 64;
-/// The same of a table with small segments: the part of a segment's places, as a divisor.
+/// No more than this part of the places of a segment is left to them, as a divisor.
 const PLACES_LEFT_SHARE: u64 = 8;
 /// Segments of its layout that a table can get, at least, while it lacks none.
 const SEGMENTS_MIN: u64 = 2;

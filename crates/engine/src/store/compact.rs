@@ -46,10 +46,10 @@ pub struct Compaction {
 }
 
 impl Store {
-    /// Asks for slabs for `table`, where there are none, none drain, and hollow segments can give some. `false`: nothing
-    /// will come of that.
+    /// Asks for slabs for `table`, where there are none, none drain, and hollow segments can give some. `false`:
+    /// nothing will come of that.
     pub fn asks_for_slabs(&self, table: TableNo) -> bool {
-        if !self.map.borrow().lacks_segments(table, true) || self.check_changeable().is_err() || self.is_closing() {
+        if !self.map.borrow().lacks_segments(table, true) || !self.may_compact() {
             return false;
         }
         let in_vain = self.compaction.in_vain.borrow().get(&table) == Some(&self.signals.changes.get());
@@ -68,7 +68,7 @@ impl Store {
             if !self.map.borrow().lacks_segments(table, false) {
                 return true;
             }
-            let drains = self.map.borrow().is_draining() && self.check_changeable().is_ok() && !self.is_closing();
+            let drains = self.map.borrow().is_draining() && self.may_compact();
             if !self.asks_for_slabs(table) && !drains {
                 return false;
             }
@@ -76,6 +76,11 @@ impl Store {
             self.signals.drains.notify();
             room.await;
         }
+    }
+
+    /// Whether anything may be moved for anybody's sake.
+    fn may_compact(&self) -> bool {
+        self.check_changeable().is_ok() && !self.is_closing() && !self.stopping.get()
     }
 
     fn next_hollow(&self, table: TableNo) -> Option<(TableNo, SegmentNo)> {
@@ -92,7 +97,7 @@ impl Store {
     pub(crate) fn next_wanting(&self) -> Option<TableNo> {
         loop {
             let table = self.compaction.wanting.borrow().first().copied()?;
-            if self.map.borrow().lacks_segments(table, true) && self.check_changeable().is_ok() {
+            if self.map.borrow().lacks_segments(table, true) && self.may_compact() {
                 return Some(table);
             }
             self.compaction.wanting.borrow_mut().remove(&table);
@@ -143,7 +148,7 @@ impl Store {
             let each = (self.traffic.budgets.merges.limit() / 2 / cost).clamp(1, AT_ONCE) as usize;
             let mut moved = 0;
             for group in stripes.chunks(each) {
-                if self.stopping.get() || self.is_closing() || self.check_changeable().is_err() {
+                if !self.may_compact() {
                     break;
                 }
                 let _lease = self.traffic.budgets.merges.take(cost * group.len() as u64).await;

@@ -140,8 +140,8 @@ pub fn what_is_discarded_here_and_there_is_room_for_others() {
     }
 }
 
-/// A virtual disk of a pool that is nearly full is overwritten anywhere all the time that it is given another layout: no
-/// write is refused, and the change ends.
+/// A virtual disk of a pool that is nearly full is overwritten anywhere all the time that it is given another layout:
+/// no write is refused, and the change ends.
 pub fn a_change_of_a_nearly_full_pool_ends_under_random_writes() {
     for (nth, (from, to, filled)) in [
         ((PARITY, 5, 16), (PARITY, 4, 16), 80),
