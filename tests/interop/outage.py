@@ -43,6 +43,7 @@ SAMPLE = {"parity 1 on 4": ["3 of 4, idle", "4 of 4, busy", "kill, 3 gone while 
           "parity 1 on 6, tiered": ["3 of 6, busy", "stop, 4 gone while it runs"],
           "mirror 2 on 2": ["1 of 2, busy", "2 of 2, idle"], "mirror 3 on 3": ["2 of 3, busy", "stop, 2 gone before the start"]}
 SAMPLED = ["a pool grew, and the disks that it was made of go", "three of four are rolled back",
+           "three of five come back as old copies, then as they are",
            "a disk leaves, and comes back older after a restart",
            "a flushed overwrite is not read as it was, killed"]
 
@@ -496,6 +497,27 @@ def three_rolled_back(rng):
         return "; ".join(said)
 
 
+def three_wrong_ones(rng):
+    """Three of five disks come back as old copies while the daemon runs, then as they are: no byte is ever wrong, and
+    all is well without a restart."""
+    with Crowd("parity 1 on 5", rng) as crowd:
+        disks = rng.sample(range(5), 3)
+        copies(crowd, "old", disks)
+        worked(crowd)
+        crowd.leave(disks)
+        crowd.until_noticed()
+        put(crowd, "old", disks)
+        time.sleep(AWAY)
+        said = never_wrong(crowd)
+        for n in disks:
+            os.remove(crowd.disk(n))
+        time.sleep(1)
+        crowd.come_back(disks)
+        crowd.heals()
+        crowd.verify()
+        return said
+
+
 def wait_for(crowd, words):
     wait_until(crowd, words, lambda: words in crowd.events())
 
@@ -767,6 +789,7 @@ STORIES = {
     "one disk is rolled back under the daemon": lambda rng: one_rolled_back(rng, True),
     "a disk leaves, and comes back older after a restart": older_after_a_restart,
     "three of four are rolled back": three_rolled_back,
+    "three of five come back as old copies, then as they are": three_wrong_ones,
     "all are rolled back together": all_rolled_back,
     "a disk comes back blank": blanked,
     "disks come back swapped": swapped,

@@ -169,6 +169,8 @@ pub struct Member {
     pub protected: Option<bool>,
     /// How often it was taken out.
     pub losses: u64,
+    /// Whether its metadata was up to date when it was taken out last.
+    pub left_current: bool,
     /// A disk that a person took out for a while.
     pub parked: Option<Rc<dyn Disk>>,
     /// What it did since the pool was opened.
@@ -207,6 +209,7 @@ impl Member {
             gone: None,
             protected: None,
             losses: 0,
+            left_current: false,
             parked: None,
             counters: DiskCounters::default(),
             latency: Histogram::default(),
@@ -288,7 +291,7 @@ impl Store {
         let mut members = self.members.borrow_mut();
         let Some(member) = members.get_mut(&no) else { return };
         let Some(disk) = member.disk.take() else { return };
-        member.current = false;
+        member.left_current = core::mem::take(&mut member.current);
         member.losses += 1;
         self.commits.comings_and_goings.set(self.commits.comings_and_goings.get() + 1);
         member.gone = Some(self.world.now());

@@ -253,10 +253,15 @@ fn slow_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
 /// Disks that take nothing new: what becomes of them.
 fn retired_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
     let retired = |disk: &&DiskInfo| disk.state == DiskState::Healthy && disk.usage == Some(Usage::Retired);
-    pool.disks.iter().filter(retired).map(|disk| {
+    let emptying = |disk: &DiskInfo| {
         let of_disk = |job: &&JobInfo| job.kind == JobKind::Evacuate && job.disk.as_ref() == Some(&disk.name);
-        let job = pool.jobs.iter().filter(of_disk).find(|job| !job.state.is_over());
-        let (message, hint) = match job {
+        pool.jobs.iter().filter(of_disk).find(|job| !job.state.is_over())
+    };
+    // Without one of them the next may be needed.
+    let can_go = |disk: &&DiskInfo| disk.needed_by.is_empty() && emptying(disk).is_none();
+    let first = pool.disks.iter().filter(retired).find(can_go);
+    pool.disks.iter().filter(retired).map(move |disk| {
+        let (message, hint) = match emptying(disk) {
             Some(job) => (
                 format!("retired: what it holds moves to the other disks (job {})", job.job),
                 JobShow::of(&job.job).line(),
@@ -264,6 +269,10 @@ fn retired_disks(pool: &PoolInfo) -> impl Iterator<Item = Attention> {
             None if !disk.needed_by.is_empty() => (
                 format!("retired, but {} finds too few disks without it", of_pool(pool, &disk.needed_by)),
                 DiskReplace::some(&pool.name, &disk.name).line(),
+            ),
+            None if first.is_some_and(|first| first.name != disk.name) => (
+                "retired: it takes nothing new; whether it can go is known when the one before it has gone".into(),
+                DiskShow::of(format!("{}/{}", pool.name, disk.name)).line(),
             ),
             None => ("retired: it takes nothing new".into(), DiskRemove::of(&pool.name, &disk.name).line()),
         };
@@ -465,6 +474,11 @@ mod tests {
         assert_eq!(told(&tank), ["disk tank/d1: retired: it takes nothing new | weft disk remove tank d1"]);
         tank.jobs = vec![job(JobKind::Evacuate, Some("d1"), JobState::Running)];
         assert!(told(&tank)[0].ends_with("moves to the other disks (job tank/7) | weft job show tank/7"));
+        // Two of them may be more than can go.
+        tank.jobs.clear();
+        tank.disks[0].usage = Some(Usage::Retired);
+        let told = told(&tank);
+        assert!(told[0].ends_with("| weft disk remove tank d0") && told[1].ends_with("| weft disk show tank/d1"));
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub struct OpenPool {
     pub paths: RefCell<BTreeMap<DiskNo, PathBuf>>,
     /// What was there when they were opened.
     identities: RefCell<BTreeMap<DiskNo, Option<(u64, u64)>>>,
+    /// What they were when they were up to date last, of those that were looked for since.
+    whole: RefCell<BTreeMap<DiskNo, Option<(u64, u64)>>>,
     /// The disks that went away while it was open.
     pub gone: Rc<RefCell<BTreeSet<DiskNo>>>,
     /// How often each disk was found. Requests to the file of an earlier time may still be under way, and tell late
@@ -122,13 +124,18 @@ impl OpenPool {
         });
     }
 
-    /// Whether the member of this identity was another file when it was last open. Devices, and file systems that were
-    /// mounted anew, have other numbers without being others: only the number of a file tells.
+    /// Whether the member of this identity was another file when it was last open, and up to date. Devices, and file
+    /// systems that were mounted anew, have other numbers without being others: only the number of a file tells.
     pub fn is_another_file(&self, id: &str, path: &Path) -> bool {
         let members = self.pool.store().members.borrow();
-        let no = members.iter().find(|(_, member)| hex(member.id) == id).map(|(no, _)| *no);
-        let before = no.and_then(|no| self.identities.borrow().get(&no).copied().flatten());
-        match (before, find::identity(path)) {
+        let Some((no, member)) = members.iter().find(|(_, member)| hex(member.id) == id) else { return false };
+        let last = self.identities.borrow().get(no).copied().flatten();
+        let mut whole = self.whole.borrow_mut();
+        // A copy that never became the pool's disk says nothing of the file that is.
+        if member.left_current || !whole.contains_key(no) {
+            whole.insert(*no, last);
+        }
+        match (whole[no], find::identity(path)) {
             (Some((device, inode)), Some((_, other))) => device != u64::MAX && inode != other,
             _ => false,
         }
@@ -328,6 +335,7 @@ async fn open_inside(
         sockets,
         paths: RefCell::default(),
         identities: RefCell::default(),
+        whole: RefCell::default(),
         gone: Rc::default(),
         found: Rc::default(),
         opened: local.world().now(),

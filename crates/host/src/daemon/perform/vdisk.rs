@@ -149,7 +149,7 @@ impl Daemon {
         let pool = &seen.pool;
         if pool.vdisks.iter().any(|vdisk| vdisk.name == request.name) {
             let message = format!("a virtual disk named {} is there already", request.name);
-            let other = VdiskCreate::new(second(&request.name), request.size);
+            let other = VdiskCreate { name: second(&request.name), ..request.clone() };
             return Err(ApiError::new(Kind::AlreadyExists, message).offer(&other));
         }
         let (below, fast) = request.apart()?;
