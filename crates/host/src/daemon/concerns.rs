@@ -1,6 +1,7 @@
 //! What of a pool needs a person, and the command to type. Pure: from what the pool shows of itself.
 
 mod caches;
+pub(super) mod full;
 
 use super::lives::WORN;
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
@@ -58,35 +59,11 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
     found.extend(slow_disks(pool));
     found.extend(retired_disks(pool));
     found.extend(pool.jobs.iter().filter_map(|job| job_concern(pool, job)));
-    let subject = || format!("pool {}", pool.name);
     if pool.read_only && pool.frozen.is_none() {
-        found.push(concern(subject(), "accepts no writes", EventList::of(&pool.name).line()));
+        found.push(concern(format!("pool {}", pool.name), "accepts no writes", EventList::of(&pool.name).line()));
     }
-    let full = full_percent(pool);
-    if full >= f64::from(pool.settings.full[0]) {
-        // The last slab of each disk is for metadata.
-        let room = pool.free.saturating_sub(pool.unusable);
-        let is_full = room <= pool.slab_size * pool.disks.len() as u64;
-        let mut message = match full >= f64::from(pool.settings.full[2]) {
-            true if is_full => format!("{full:.0} % full: new data has no room"),
-            true => format!("{full:.0} % full: new data will soon have no room"),
-            false => format!("{full:.0} % full"),
-        };
-        let beyond = pool.promised.saturating_sub(room);
-        if beyond > 0 {
-            message += &format!("; its virtual disks may take {} more than there is room for", ByteCount(beyond));
-        }
-        found.push(concern(subject(), message, DiskAdd::some(&pool.name).line()));
-    }
+    found.extend(full::of_pool(pool));
     found
-}
-
-/// How full a pool is, 0 to 100. What is not there, and what its layouts cannot use, is no room.
-pub(super) fn full_percent(pool: &PoolInfo) -> f64 {
-    match pool.capacity.saturating_sub(pool.unusable) {
-        0 => 0.0,
-        usable => pool.allocated as f64 / usable as f64 * 100.0,
-    }
 }
 
 fn concern(subject: String, message: impl Into<String>, hint: String) -> Attention {
@@ -595,7 +572,12 @@ mod tests {
         assert!(told(&tank).is_empty(), "it is moved");
         tank.jobs.clear();
         tank.vdisks[0].older.clear();
-        for (allocated, says) in [(279, None), (280, Some("70 % full")), (360, Some("90 % full: new data will soon"))] {
+        for (allocated, says) in [
+            (399, Some(full::NO_ROOM)),
+            (279, None),
+            (280, Some("70 % full")),
+            (360, Some("90 % full: new data will soon")),
+        ] {
             (tank.allocated, tank.free) = (allocated, 400 - allocated);
             let told = told(&tank);
             assert_eq!(told.first().map(|one| one.contains(says.unwrap_or("none"))), says.map(|_| true), "{told:?}");

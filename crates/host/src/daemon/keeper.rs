@@ -12,7 +12,7 @@
 //!    pools were looked for.
 
 use super::backend::Run;
-use super::concerns::full_percent;
+use super::concerns::full;
 use super::find::Look;
 use super::opening::{Looking, wall_clock};
 use super::{Daemon, find, lock};
@@ -195,7 +195,7 @@ impl Daemon {
     fn warn_of_full(&self, pools: &[PoolInfo], told: &mut BTreeMap<String, usize>) {
         told.retain(|id, _| pools.iter().any(|pool| pool.id == *id));
         for pool in pools {
-            let percent = full_percent(pool);
+            let percent = full::percent(pool);
             let before = told.get(&pool.id).copied().unwrap_or(0);
             let now = thresholds_passed(percent, &pool.settings.full, before);
             told.insert(pool.id.clone(), now);

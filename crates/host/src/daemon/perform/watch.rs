@@ -10,7 +10,7 @@ use crate::api::vdisk::VdiskInfo;
 use crate::api::watch::{
     Attention, DiskStat, EventPage, PoolStat, PoolStatus, Stat, Status, VdiskStat, VdiskStatus, Version,
 };
-use crate::daemon::concerns::{concerns, full_percent};
+use crate::daemon::concerns::{concerns, full};
 use crate::daemon::opening::{Unopened, Why};
 use crate::daemon::{Daemon, lock};
 use crate::ops::Perform;
@@ -131,7 +131,7 @@ fn in_one_line(pool: &PoolInfo, exports: &[ExportInfo]) -> PoolStatus {
         disks: pool.disks.len(),
         vdisks: pool.vdisks.len(),
         exports: exports.iter().filter(|export| export.active && export.vdisk.pool == pool.name).count(),
-        full_percent: full_percent(pool),
+        full_percent: full::percent(pool),
         log_disks: pool.disks.iter().filter(|disk| disk.logs).map(|disk| disk.name.clone()).collect(),
         redundancy: pool.vdisks.iter().map(redundancy).collect(),
     }
