@@ -41,12 +41,11 @@ impl Story {
         story
     }
 
-    /// Writes all of the other virtual disk that there is room for. Returns how many bytes there was.
-    fn fill_other(&mut self) -> u64 {
+    /// Writes to the other virtual disk from byte `at` on, as long as there is room. Returns where that ended.
+    fn fill_other(&mut self, mut at: u64) -> u64 {
         let other = self.rig.pool().vdisk("other").unwrap();
         let piece = bytes_of(OTHER, 64 << 10);
         self.rig.run(async move {
-            let mut at = 0;
             loop {
                 match other.write(VirtualOffset(at), &piece, false).await {
                     Ok(()) => at += piece.len() as u64,
@@ -58,6 +57,17 @@ impl Story {
                 }
             }
         })
+    }
+
+    /// Has somebody write to the other virtual disk from byte `at` on, beside all else, until he is refused.
+    fn begin_to_fill_other(&self, mut at: u64) {
+        let other = self.rig.pool().vdisk("other").unwrap();
+        let filling = async move {
+            while other.write(VirtualOffset(at), &bytes_of(OTHER, 64 << 10), false).await.is_ok() {
+                at += 64 << 10;
+            }
+        };
+        self.rig.world.spawn("filling", Box::pin(filling));
     }
 
     fn prove_other(&self, len: u64) {
@@ -99,21 +109,12 @@ pub fn what_is_discarded_here_and_there_is_room_for_others() {
         story.flush();
         story.destage();
         story.rig.make_vdisk_named("other", story.layout, ByteCount::gib(1), 4096, false).unwrap();
-        let before = story.fill_other();
+        let before = story.fill_other(0);
         assert!(!story.labels_say(FEATURE_MOVES));
         story.discard_every_second();
         assert_eq!(story.emptied(), 0, "nobody needs anything");
         let freed = story.units() * UNIT / 2;
-        let other = story.rig.pool().vdisk("other").unwrap();
-        let piece = bytes_of(OTHER, 64 << 10);
-        let got = story.rig.run(async move {
-            let mut at = before;
-            while let Ok(()) = other.write(VirtualOffset(at), &piece, false).await {
-                at += piece.len() as u64;
-            }
-            other.flush().await.unwrap();
-            at
-        });
+        let got = story.fill_other(before);
         // Some is left to overwrites, and the last segment may stay hollow.
         let (name, least) = (story.layout, freed * 6 / 10);
         assert!(got - before >= least, "{name}: {} bytes of {freed} discarded ones", got - before);
@@ -198,18 +199,10 @@ pub fn whatever_happens_while_segments_are_emptied_loses_nothing() {
         story.flush();
         story.destage();
         story.rig.make_vdisk_named("other", story.layout, ByteCount::gib(1), 4096, false).unwrap();
-        story.fill_other();
+        story.fill_other(0);
         story.discard_every_second();
         for round in 0..3 {
-            let other = story.rig.pool().vdisk("other").unwrap();
-            let at = (64 << 20) + round * (16 << 20);
-            let filling = async move {
-                let mut at = at;
-                while other.write(VirtualOffset(at), &bytes_of(OTHER, 64 << 10), false).await.is_ok() {
-                    at += 64 << 10;
-                }
-            };
-            story.rig.world.spawn("filling", Box::pin(filling));
+            story.begin_to_fill_other((64 << 20) + round * (16 << 20));
             let steps = Nanos(story.rng.below(150_000_000));
             story.rig.world.run_until(steps, || false);
             for op in 0..story.rng.below(12) {
@@ -253,14 +246,7 @@ pub fn what_is_packed_above_a_stripe_that_is_moved_stays() {
         story.checkpoint();
         story.rig.make_vdisk_named("other", story.layout, ByteCount::gib(1), 4096, false).unwrap();
         story.discard_every_second();
-        let other = story.rig.pool().vdisk("other").unwrap();
-        let filling = async move {
-            let mut at = 0;
-            while other.write(VirtualOffset(at), &bytes_of(OTHER, 64 << 10), false).await.is_ok() {
-                at += 64 << 10;
-            }
-        };
-        story.rig.world.spawn("filling", Box::pin(filling));
+        story.begin_to_fill_other(0);
         let pool = story.rig.pool();
         story.rig.world.run_until(Nanos::secs(1000), || pool.store().compaction.segments.get() > 0);
         drop(pool);
@@ -278,14 +264,7 @@ pub fn what_is_written_while_segments_are_emptied_is_newer() {
         story.fill(1);
         story.rig.make_vdisk_named("other", story.layout, ByteCount::gib(1), 4096, false).unwrap();
         story.discard_every_second();
-        let other = story.rig.pool().vdisk("other").unwrap();
-        let filling = async move {
-            let mut at = 0;
-            while other.write(VirtualOffset(at), &bytes_of(OTHER, 64 << 10), false).await.is_ok() {
-                at += 64 << 10;
-            }
-        };
-        story.rig.world.spawn("filling", Box::pin(filling));
+        story.begin_to_fill_other(0);
         let (per, vdisk) = (story.per_stripe(), story.vdisk());
         for op in 0..400 {
             let stripe = story.rng.below(story.units() / per / 2) * 2 + 1;
