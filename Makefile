@@ -24,9 +24,9 @@ demo-mount: ## A file system on a virtual disk, a pulled disk, the space back (r
 	$(CARGO) build --release -p weft-host
 	@demo/mount
 
-test: ## Run every test: units, stories, storms, planted bugs, real clients, mounts
+test: ## Run every test: units, stories, storms, planted bugs, real clients, mounts (ALL=1: no samples)
 	@scripts/need test
-	@scripts/test
+	@$(if $(ALL),WEFT_SAMPLE=) scripts/test
 
 storm: ## Run the simulator for long: N=20000 storms, from SEED=1 on
 	@scripts/need build

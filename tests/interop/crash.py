@@ -26,7 +26,7 @@ CACHES = {"parity 1 with caches that change, a disk of theirs lost midway": (4, 
 def cases():
     stories = [(name, *rest, CACHES.get(name, ())) for name, *rest in STORIES]
     return [Case(f"SIGKILL: {name}", lambda reporter, rng, rest=rest: story(reporter, rng, *rest),
-                 ("nbdsh", "nbdcopy", "fio")) for name, *rest in stories]
+                 ("nbdsh", "nbdcopy", "fio"), f"SIGKILL {name.startswith('parity 1')}") for name, *rest in stories]
 
 
 def story(reporter, rng, disks, lose_at, layout, caches):

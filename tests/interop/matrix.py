@@ -22,7 +22,8 @@ LAYOUTS = [
 
 
 def cases():
-    return [Case(name, lambda reporter, rng, rest=rest: story(reporter, rng, *rest)) for name, *rest in LAYOUTS]
+    return [Case(name, lambda reporter, rng, rest=rest: story(reporter, rng, *rest),
+                 alike=f"matrix {name.startswith('parity')}") for name, *rest in LAYOUTS]
 
 
 def story(reporter, rng, disks, may_go, layout):

@@ -30,11 +30,13 @@ def cases(scale):
         kills = [(kind, 20, None) for kind in (kinds if scale == "long" else kinds[:1])]
         kills += [(kind, 6, 3) for kind in (kinds if scale == "long" else kinds[1:2])]
     made = [Case(f"SIGKILL: {kind}, {times} time{'s' if times > 1 else ''}{', a disk taken away midway' if lose else ''}",
-                 lambda reporter, rng, args=(kind, times, lose): story(reporter, rng, *args), (*NEEDS[kind], "stress-ng"))
+                 lambda reporter, rng, args=(kind, times, lose): story(reporter, rng, *args), (*NEEDS[kind], "stress-ng"),
+                 alike=f"SIGKILL {bool(lose)}")
             for kind, times, lose in kills]
     times = 1 if scale == "quick" else 10
     return made + [Case(f"SIGKILL: SQLite, journal mode {mode}, {times} time{'s' if times > 1 else ''}",
-                        lambda reporter, rng, mode=mode: database(reporter, rng, mode, times), NEEDS["ext4"]) for mode in ("wal", "delete")]
+                        lambda reporter, rng, mode=mode: database(reporter, rng, mode, times), NEEDS["ext4"],
+                        "SQLite") for mode in ("wal", "delete")]
 
 
 def story(reporter, rng, kind, times, lose):

@@ -18,7 +18,7 @@ def cases(scale):
         sectors = {"loop": (512,), "ublk": (512,), "nbd": (4096,)}
     return [Case(f"fio on the block device, {kind}, sectors of {sector}",
                  lambda reporter, rng, kind=kind, sector=sector: story(reporter, rng, kind, sector, scale),
-                 ("fio", "losetup", *CLIENTS[kind])) for kind in KINDS for sector in sectors[kind]]
+                 ("fio", "losetup", *CLIENTS[kind]), "fio") for kind in KINDS for sector in sectors[kind]]
 
 
 def story(reporter, rng, kind, sector, scale):

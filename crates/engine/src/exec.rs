@@ -22,6 +22,11 @@ use core::task::{Context, Waker};
 /// What a world runs.
 pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
+/// What an operation that is called from other crates returns. Code of a plain `async fn` is compiled anew in each
+/// crate that awaits it, with all that it awaits in turn: the whole engine ten times over. Code behind this is compiled
+/// once, here.
+pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
 /// The number of a task, while it lives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct TaskNo(usize);

@@ -295,10 +295,12 @@ pub enum Mutant {
     RisingKeepsNothing = 159,
     /// Stripes are moved before the labels say that there may be records of that.
     MoveBitUnannounced = 160,
+    /// A write is refused for want of room while disks that have some are away for a moment.
+    RoomIsNotAwaited = 161,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 144] = [
+pub const ALL: [Mutant; 145] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -443,6 +445,7 @@ pub const ALL: [Mutant; 144] = [
     Mutant::EmptiedTakesStripes,
     Mutant::RisingKeepsNothing,
     Mutant::MoveBitUnannounced,
+    Mutant::RoomIsNotAwaited,
 ];
 
 /// The mutant of this name.

@@ -16,6 +16,7 @@ pub mod tier;
 
 use crate::rig::{Rig, resiliencies};
 use crate::rng::Rng;
+use crate::sample::sample;
 use crate::world::{Scheduling, SimWorld};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -321,7 +322,7 @@ pub fn parts_of_a_block_are_packed_with_the_rest_of_it() {
 
 /// Crashes at any time.
 pub fn a_crash_anywhere_between_packing_overwriting_moving_and_checkpoints_loses_nothing_that_was_flushed() {
-    for seed in 0..60 {
+    for seed in sample(0..60) {
         let mut story = Story::new(100 + seed, resiliencies()[seed as usize % 5]);
         story.fill(1);
         for round in 0..6 {

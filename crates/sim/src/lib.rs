@@ -27,6 +27,7 @@ pub mod refill;
 pub mod removal;
 pub mod rig;
 pub mod rng;
+pub mod sample;
 pub mod storm;
 pub mod stream_reads;
 pub mod streams;

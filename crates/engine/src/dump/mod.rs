@@ -23,6 +23,7 @@ pub use tree::{BadCopy, Entry, TreeDump};
 pub use words::Described;
 
 use crate::checksum::crc32c;
+use crate::exec::LocalBoxFuture;
 use crate::format::Id;
 use crate::format::label::{DiskPlan, Label};
 use crate::format::record::{self, OWNER_METADATA, Record, SlabAt};
@@ -30,6 +31,7 @@ use crate::io::{Buf, Disk};
 use crate::store::quorum::{self, Standing};
 use crate::tree::KeyRange;
 use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset, SegmentNo};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -102,19 +104,21 @@ struct Places {
 }
 
 /// Tells what lies on `disks`.
-pub async fn dump(disks: Vec<Rc<dyn Disk>>, wanted: &Wanted) -> Dump {
-    let mut looked = Vec::new();
-    for disk in disks {
-        looked.push(Looked::at(disk).await);
-    }
-    let mut ids: Vec<Id> = looked.iter().filter_map(|looked| Some(looked.label.as_ref()?.pool_id)).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let mut pools = Vec::new();
-    for id in ids {
-        pools.extend(dump_pool(id, &looked, wanted).await);
-    }
-    Dump { disks: looked.into_iter().map(|looked| looked.slots).collect(), pools }
+pub fn dump(disks: Vec<Rc<dyn Disk>>, wanted: &Wanted) -> LocalBoxFuture<'_, Dump> {
+    Box::pin(async move {
+        let mut looked = Vec::new();
+        for disk in disks {
+            looked.push(Looked::at(disk).await);
+        }
+        let mut ids: Vec<Id> = looked.iter().filter_map(|looked| Some(looked.label.as_ref()?.pool_id)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let mut pools = Vec::new();
+        for id in ids {
+            pools.extend(dump_pool(id, &looked, wanted).await);
+        }
+        Dump { disks: looked.into_iter().map(|looked| looked.slots).collect(), pools }
+    })
 }
 
 async fn dump_pool(id: Id, looked: &[Looked], wanted: &Wanted) -> Option<PoolDump> {

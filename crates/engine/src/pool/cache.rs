@@ -3,6 +3,7 @@
 use super::Pool;
 use crate::error::Result;
 use crate::event::Event;
+use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::format::record::{
     Away, CacheChoice, CacheRecord, DiskRecord, Media, PowerProtected, Record, Usage, VdiskRecord,
@@ -12,6 +13,7 @@ use crate::mutant::{self, Mutant};
 use crate::segment::{DiskRoom, Map, handed_on};
 use crate::units::{BLOCK, ByteCount, DiskNo, Nanos, SegmentNo, VdiskNo};
 use crate::vdisk::Vdisk;
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
@@ -214,19 +216,21 @@ impl Pool {
 
     /// Chooses the caches anew that [`Pool::plan_caches`] finds, and tells of each. What lies elsewhere leaves by
     /// itself.
-    pub async fn review_caches(&self) -> Result<Vec<CacheTurn>> {
-        let mut turned = Vec::new();
-        for vdisk in self.vdisks() {
-            let Some(turn) = self.plan_auto_cache(&vdisk).filter(|_| self.store.check_changeable().is_ok()) else {
-                continue;
-            };
-            let ask = turn.to.map(|CacheRecord { size, disks, .. }| CacheAsk { size, disks, may_lose: false });
-            self.vdisk_set_cache(&turn.vdisk, ask.as_ref(), CacheChoice::Auto).await?;
-            let CacheTurn { vdisk, from, to, .. } = turn.clone();
-            self.store.world.emit(Event::CacheChosen { vdisk, from, to });
-            turned.push(turn);
-        }
-        Ok(turned)
+    pub fn review_caches(&self) -> LocalBoxFuture<'_, Result<Vec<CacheTurn>>> {
+        Box::pin(async move {
+            let mut turned = Vec::new();
+            for vdisk in self.vdisks() {
+                let Some(turn) = self.plan_auto_cache(&vdisk).filter(|_| self.store.check_changeable().is_ok()) else {
+                    continue;
+                };
+                let ask = turn.to.map(|CacheRecord { size, disks, .. }| CacheAsk { size, disks, may_lose: false });
+                self.vdisk_set_cache(&turn.vdisk, ask.as_ref(), CacheChoice::Auto).await?;
+                let CacheTurn { vdisk, from, to, .. } = turn.clone();
+                self.store.world.emit(Event::CacheChosen { vdisk, from, to });
+                turned.push(turn);
+            }
+            Ok(turned)
+        })
     }
 
     /// Plans a write-back cache above stripes of `below`.
@@ -289,22 +293,29 @@ impl Pool {
 
     /// Gives a virtual disk this write-back cache from now on, which is whose `choice`. What lies elsewhere leaves by
     /// itself.
-    pub async fn vdisk_set_cache(&self, name: &str, ask: Option<&CacheAsk>, choice: CacheChoice) -> Result<()> {
-        let (_, planned) = self.plan_vdisk_cache(name, ask)?;
-        if planned.is_some() && !mutant::active(Mutant::CacheBitUnannounced) {
-            self.store.announce_caches().await?;
-        }
-        // Meanwhile the disks may have changed, and the virtual disk may be gone.
-        let (vdisk, cache) = self.plan_vdisk_cache(name, ask)?;
-        let record = {
-            let mut map = self.store.map.borrow_mut();
-            let record = map.vdisks.get_mut(&vdisk.id()).expect("an open virtual disk has its record");
-            (record.cache, record.cache_choice) = (cache, choice);
-            record.clone()
-        };
-        self.store.append_all(vec![Record::Vdisk(record)]);
-        self.store.signals.packed.notify();
-        self.store.make_durable(self.store.log.seq()).await
+    pub fn vdisk_set_cache<'a>(
+        &'a self,
+        name: &'a str,
+        ask: Option<&'a CacheAsk>,
+        choice: CacheChoice,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let (_, planned) = self.plan_vdisk_cache(name, ask)?;
+            if planned.is_some() && !mutant::active(Mutant::CacheBitUnannounced) {
+                self.store.announce_caches().await?;
+            }
+            // Meanwhile the disks may have changed, and the virtual disk may be gone.
+            let (vdisk, cache) = self.plan_vdisk_cache(name, ask)?;
+            let record = {
+                let mut map = self.store.map.borrow_mut();
+                let record = map.vdisks.get_mut(&vdisk.id()).expect("an open virtual disk has its record");
+                (record.cache, record.cache_choice) = (cache, choice);
+                record.clone()
+            };
+            self.store.append_all(vec![Record::Vdisk(record)]);
+            self.store.signals.packed.notify();
+            self.store.make_durable(self.store.log.seq()).await
+        })
     }
 }
 

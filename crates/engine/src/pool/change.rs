@@ -4,12 +4,14 @@
 use super::plan::check_fits_tables;
 use super::{Pool, Refusal, segments_for};
 use crate::error::Result;
+use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::format::record::{JOB_LEN, JobKind, JobState, TABLE_LEN, VdiskRecord};
 use crate::geometry::{Layout, Resiliency};
 use crate::segment::Map;
 use crate::store::table_pages::HeldTable;
 use crate::units::{ByteCount, JobNo, VdiskNo};
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 
 /// Segments of the new layout for which there is room, at least, when it begins: one to fill, one for clients.
@@ -48,9 +50,15 @@ impl ChangePlan {
 
 impl Pool {
     /// Plans another layout for the virtual disk `name`.
-    pub async fn plan_vdisk_change(&self, name: &str, ask: &ChangeAsk) -> core::result::Result<ChangePlan, Refusal> {
-        let _held = self.hold_table_of(name).await?;
-        self.plan_change(name, ask)
+    pub fn plan_vdisk_change<'a>(
+        &'a self,
+        name: &'a str,
+        ask: &'a ChangeAsk,
+    ) -> LocalBoxFuture<'a, core::result::Result<ChangePlan, Refusal>> {
+        Box::pin(async move {
+            let _held = self.hold_table_of(name).await?;
+            self.plan_change(name, ask)
+        })
     }
 
     /// Brings the newest table of a virtual disk into memory, which is looked through as a whole.
@@ -113,17 +121,24 @@ impl Pool {
 
     /// Gives a virtual disk another layout, while it is used; `at` is the time in Unix seconds. The number of the job
     /// that brings its data there; none: it is so already.
-    pub async fn vdisk_change(&self, name: &str, ask: &ChangeAsk, at: u64) -> Result<Option<JobNo>> {
-        let plan = self.plan_vdisk_change(name, ask).await?;
-        if plan.is_already_so() {
-            return Ok(None);
-        }
-        if !plan.goes_on {
-            self.store.announce_stacks().await?;
-        }
-        let id = self.change_layout(name, ask, at).await?;
-        self.store.make_durable(self.store.log.seq()).await?;
-        Ok(id)
+    pub fn vdisk_change<'a>(
+        &'a self,
+        name: &'a str,
+        ask: &'a ChangeAsk,
+        at: u64,
+    ) -> LocalBoxFuture<'a, Result<Option<JobNo>>> {
+        Box::pin(async move {
+            let plan = self.plan_vdisk_change(name, ask).await?;
+            if plan.is_already_so() {
+                return Ok(None);
+            }
+            if !plan.goes_on {
+                self.store.announce_stacks().await?;
+            }
+            let id = self.change_layout(name, ask, at).await?;
+            self.store.make_durable(self.store.log.seq()).await?;
+            Ok(id)
+        })
     }
 
     async fn change_layout(&self, name: &str, ask: &ChangeAsk, at: u64) -> Result<Option<JobNo>> {

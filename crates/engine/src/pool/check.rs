@@ -9,6 +9,7 @@ use super::Pool;
 use super::moves::{Homed, PAGES_AT_ONCE};
 use crate::bits::BitSet;
 use crate::error::{ErrorKind, Result};
+use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::format::page::PageId;
 use crate::format::record::OWNER_METADATA;
@@ -22,6 +23,7 @@ use crate::store::table_pages::For;
 use crate::stripe::table::Place;
 use crate::tree;
 use crate::units::{ByteCount, DiskNo, Nanos, SegmentNo, TableNo};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
@@ -76,41 +78,43 @@ impl Damaged {
 impl Pool {
     /// Proves the pool sound. With `repair`, blocks that can be computed are rewritten; else nothing is changed
     /// (invariant 1).
-    pub async fn check(&self, repair: bool) -> Result<CheckReport> {
-        if repair {
-            self.store.check_changeable()?;
-        }
-        let mut report = CheckReport::default();
-        self.check_space(&mut report);
-        self.check_use(repair, &mut report).await?;
-        let losses = self.store.losses_of_all();
-        let tables: Vec<TableNo> = self.store.map.borrow().tables.keys().copied().collect();
-        for table in tables {
-            self.check_table(table, repair, &mut report).await?;
-        }
-        let mut damaged = Damaged::default();
-        self.prove_pages(repair, &mut damaged, &mut report).await?;
-        if !repair && damaged.count() > 0 {
-            // What was given back, or to somebody else, while it was looked at is nobody's any more.
-            self.store.pause().await;
-            let mut still = Damaged::default();
-            self.prove_pages(false, &mut still, &mut CheckReport::default()).await?;
-            damaged.pages.retain(|page| still.pages.contains(page));
-            damaged.tree.retain(|place| still.tree.contains(place));
-        }
-        report.bad_pages = damaged.count();
-        report.problems.extend(self.store.check_tree().await?);
-        if repair {
-            report.healed_pages = report.bad_pages;
-            // What counts as healed must stay so when the power goes.
-            self.store.flush_all(self.store.unflushed()).await;
-            if self.store.losses_of_all() != losses {
-                // Which of them a disk has that was lost meanwhile, nobody knows.
-                report.healed_blocks = 0;
-                report.healed_pages = 0;
+    pub fn check(&self, repair: bool) -> LocalBoxFuture<'_, Result<CheckReport>> {
+        Box::pin(async move {
+            if repair {
+                self.store.check_changeable()?;
             }
-        }
-        Ok(report)
+            let mut report = CheckReport::default();
+            self.check_space(&mut report);
+            self.check_use(repair, &mut report).await?;
+            let losses = self.store.losses_of_all();
+            let tables: Vec<TableNo> = self.store.map.borrow().tables.keys().copied().collect();
+            for table in tables {
+                self.check_table(table, repair, &mut report).await?;
+            }
+            let mut damaged = Damaged::default();
+            self.prove_pages(repair, &mut damaged, &mut report).await?;
+            if !repair && damaged.count() > 0 {
+                // What was given back, or to somebody else, while it was looked at is nobody's any more.
+                self.store.pause().await;
+                let mut still = Damaged::default();
+                self.prove_pages(false, &mut still, &mut CheckReport::default()).await?;
+                damaged.pages.retain(|page| still.pages.contains(page));
+                damaged.tree.retain(|place| still.tree.contains(place));
+            }
+            report.bad_pages = damaged.count();
+            report.problems.extend(self.store.check_tree().await?);
+            if repair {
+                report.healed_pages = report.bad_pages;
+                // What counts as healed must stay so when the power goes.
+                self.store.flush_all(self.store.unflushed()).await;
+                if self.store.losses_of_all() != losses {
+                    // Which of them a disk has that was lost meanwhile, nobody knows.
+                    report.healed_blocks = 0;
+                    report.healed_pages = 0;
+                }
+            }
+            Ok(report)
+        })
     }
 
     /// Proves every metadata page; a repair puts right what is wrong with its copies.

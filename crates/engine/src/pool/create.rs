@@ -3,6 +3,7 @@
 use super::plan::check_name;
 use crate::checksum::crc32c;
 use crate::error::Result;
+use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::format::Id;
 use crate::format::label::{Anchor, BatchBound, DiskPlan, LOG_MIN, Label, Membership};
@@ -13,6 +14,7 @@ use crate::limits::{DISKS_MAX, SLAB_MAX, SLAB_MIN};
 use crate::store::choice::{self, Candidate};
 use crate::store::labels::LOGGERS_MIN;
 use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset, JobNo, SegmentNo, TableNo, VdiskNo};
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
@@ -75,121 +77,127 @@ pub fn plan_pool(capacities: &[ByteCount], options: &PoolOptions) -> Result<Vec<
 }
 
 /// Makes a pool of `disks`. Whatever they held is lost.
-pub async fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> Result<()> {
-    let capacities: Vec<ByteCount> = disks.iter().map(|disk| disk.disk.shape().capacity).collect();
-    let plans = plan_pool(&capacities, options)?;
-    let mut records = vec![Record::Pool(PoolRecord {
-        next_segment: SegmentNo(1),
-        next_table: TableNo(1),
-        next_vdisk: VdiskNo(1),
-        next_job: JobNo(1),
-        next_disk: DiskNo(disks.len() as u16),
-    })];
-    for (no, (disk, plan)) in disks.iter().zip(&plans).enumerate() {
-        records.push(Record::Disk(DiskRecord {
-            no: DiskNo(no as u16),
-            media: disk.media,
-            usage: Usage::AutoSelect,
-            slabs: plan.slabs,
-            disk_len: plan.disk_len,
-            name: disk.name.clone(),
-            domain: String::new(),
-            away: Away::No,
-            maintenance: false,
-            retired_from: Usage::AutoSelect,
-            power: PowerProtected::Auto,
-        }));
-    }
-    let mut blob = Vec::new();
-    records.iter().for_each(|record| record.encode(&mut blob));
-    let all = if disks.len() == 64 { u64::MAX } else { (1 << disks.len()) - 1 };
-    let candidate = |(no, disk): (usize, &NewDisk)| Candidate {
-        no: DiskNo(no as u16),
-        usage: Usage::AutoSelect,
-        media: disk.media,
-        domain: "",
-        now: false,
-    };
-    let candidates: Vec<Candidate<'_>> = disks.iter().enumerate().map(candidate).collect();
-    let mut disk_ids = [Id::default(); DISKS_MAX];
-    disks.iter().enumerate().for_each(|(no, disk)| disk_ids[no] = disk.id);
-    let (voters, loggers) = (choice::voters(&candidates), choice::loggers(&candidates, LOGGERS_MIN));
-    let membership = Membership { members: all, current: all, voters, loggers };
-    let anchor = Anchor {
-        checkpoint_no: 1,
-        checkpoint_len: blob.len() as u64,
-        checkpoint_crc: crc32c(&blob),
-        log_tail_batch: 1,
-        log_seq: 1,
-        ..Anchor::default()
-    };
-    // Old labels go first: a disk must never be half of two pools. The blobs and empty logs come next, the labels that
-    // refer to them last.
-    for (disk, plan) in disks.iter().zip(&plans) {
-        wipe(&disk.disk, plan).await?;
-        let blob_at = plan.blob_at + plan.blob_len;
-        write(&disk.disk, blob_at, Buf::copy_of(&blob)).await?;
-        write(&disk.disk, plan.log_at, Buf::zeroed(BLOCK as usize)).await?;
-        flush(&disk.disk).await?;
-    }
-    for (no, (disk, plan)) in disks.iter().zip(&plans).enumerate() {
-        let mut label = Label {
-            pool_id: options.id,
-            pool_name: options.name.clone(),
-            features: 0,
-            disk_id: disk.id,
-            disk_no: DiskNo(no as u16),
-            serial: 0,
-            epoch: 1,
-            durable_epoch: 1,
-            durable_voters: voters,
-            seen_epochs: [0; DISKS_MAX],
-            lineage: Lineage::founded(),
-            promised: 0,
-            opened_batch: 1,
-            batch_bound: BatchBound::default(),
-            slab_len: options.slab,
-            plan: *plan,
-            membership,
-            anchor,
-            disk_ids,
-        };
-        for (slot, at) in DiskPlan::label_slots(plan.disk_len).into_iter().enumerate() {
-            label.serial = (slot % 2) as u64;
-            write(&disk.disk, at, label.encode()).await?;
+pub fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> LocalBoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let capacities: Vec<ByteCount> = disks.iter().map(|disk| disk.disk.shape().capacity).collect();
+        let plans = plan_pool(&capacities, options)?;
+        let mut records = vec![Record::Pool(PoolRecord {
+            next_segment: SegmentNo(1),
+            next_table: TableNo(1),
+            next_vdisk: VdiskNo(1),
+            next_job: JobNo(1),
+            next_disk: DiskNo(disks.len() as u16),
+        })];
+        for (no, (disk, plan)) in disks.iter().zip(&plans).enumerate() {
+            records.push(Record::Disk(DiskRecord {
+                no: DiskNo(no as u16),
+                media: disk.media,
+                usage: Usage::AutoSelect,
+                slabs: plan.slabs,
+                disk_len: plan.disk_len,
+                name: disk.name.clone(),
+                domain: String::new(),
+                away: Away::No,
+                maintenance: false,
+                retired_from: Usage::AutoSelect,
+                power: PowerProtected::Auto,
+            }));
         }
-        flush(&disk.disk).await?;
-    }
-    Ok(())
+        let mut blob = Vec::new();
+        records.iter().for_each(|record| record.encode(&mut blob));
+        let all = if disks.len() == 64 { u64::MAX } else { (1 << disks.len()) - 1 };
+        let candidate = |(no, disk): (usize, &NewDisk)| Candidate {
+            no: DiskNo(no as u16),
+            usage: Usage::AutoSelect,
+            media: disk.media,
+            domain: "",
+            now: false,
+        };
+        let candidates: Vec<Candidate<'_>> = disks.iter().enumerate().map(candidate).collect();
+        let mut disk_ids = [Id::default(); DISKS_MAX];
+        disks.iter().enumerate().for_each(|(no, disk)| disk_ids[no] = disk.id);
+        let (voters, loggers) = (choice::voters(&candidates), choice::loggers(&candidates, LOGGERS_MIN));
+        let membership = Membership { members: all, current: all, voters, loggers };
+        let anchor = Anchor {
+            checkpoint_no: 1,
+            checkpoint_len: blob.len() as u64,
+            checkpoint_crc: crc32c(&blob),
+            log_tail_batch: 1,
+            log_seq: 1,
+            ..Anchor::default()
+        };
+        // Old labels go first: a disk must never be half of two pools. The blobs and empty logs come next, the labels
+        // that refer to them last.
+        for (disk, plan) in disks.iter().zip(&plans) {
+            wipe(&disk.disk, plan).await?;
+            let blob_at = plan.blob_at + plan.blob_len;
+            write(&disk.disk, blob_at, Buf::copy_of(&blob)).await?;
+            write(&disk.disk, plan.log_at, Buf::zeroed(BLOCK as usize)).await?;
+            flush(&disk.disk).await?;
+        }
+        for (no, (disk, plan)) in disks.iter().zip(&plans).enumerate() {
+            let mut label = Label {
+                pool_id: options.id,
+                pool_name: options.name.clone(),
+                features: 0,
+                disk_id: disk.id,
+                disk_no: DiskNo(no as u16),
+                serial: 0,
+                epoch: 1,
+                durable_epoch: 1,
+                durable_voters: voters,
+                seen_epochs: [0; DISKS_MAX],
+                lineage: Lineage::founded(),
+                promised: 0,
+                opened_batch: 1,
+                batch_bound: BatchBound::default(),
+                slab_len: options.slab,
+                plan: *plan,
+                membership,
+                anchor,
+                disk_ids,
+            };
+            for (slot, at) in DiskPlan::label_slots(plan.disk_len).into_iter().enumerate() {
+                label.serial = (slot % 2) as u64;
+                write(&disk.disk, at, label.encode()).await?;
+            }
+            flush(&disk.disk).await?;
+        }
+        Ok(())
+    })
 }
 
 /// Makes a disk one that belongs to no pool.
-pub async fn wipe(disk: &Rc<dyn Disk>, plan: &DiskPlan) -> Result<()> {
-    for at in DiskPlan::label_slots(plan.disk_len) {
-        write(disk, at, Buf::zeroed(BLOCK as usize)).await?;
-    }
-    flush(disk).await
+pub fn wipe<'a>(disk: &'a Rc<dyn Disk>, plan: &'a DiskPlan) -> LocalBoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        for at in DiskPlan::label_slots(plan.disk_len) {
+            write(disk, at, Buf::zeroed(BLOCK as usize)).await?;
+        }
+        flush(disk).await
+    })
 }
 
 /// Gives a disk back for other use: its beginning and its end are blank afterwards, so that nothing takes it for what
 /// it was. What lies between is discarded where the disk can: then all of it is blank, and a file takes no room.
-pub async fn give_back(disk: &Rc<dyn Disk>, plan: &DiskPlan) -> Result<()> {
-    wipe(disk, plan).await?;
-    let len = BLANKED.min(plan.disk_len.0 / 2).next_multiple_of(BLOCK);
-    for at in [0, plan.disk_len.0 - len] {
-        write(disk, DiskOffset(at), Buf::zeroed(len as usize)).await?;
-    }
-    flush(disk).await?;
-    let (mut at, end) = (len, plan.disk_len.0 - len);
-    while at < end {
-        let piece = DISCARDED.min(end - at);
-        // A disk that cannot is given back all the same.
-        if disk.discard(DiskOffset(at), ByteCount(piece)).await.is_err() {
-            break;
+pub fn give_back<'a>(disk: &'a Rc<dyn Disk>, plan: &'a DiskPlan) -> LocalBoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        wipe(disk, plan).await?;
+        let len = BLANKED.min(plan.disk_len.0 / 2).next_multiple_of(BLOCK);
+        for at in [0, plan.disk_len.0 - len] {
+            write(disk, DiskOffset(at), Buf::zeroed(len as usize)).await?;
         }
-        at += piece;
-    }
-    Ok(())
+        flush(disk).await?;
+        let (mut at, end) = (len, plan.disk_len.0 - len);
+        while at < end {
+            let piece = DISCARDED.min(end - at);
+            // A disk that cannot is given back all the same.
+            if disk.discard(DiskOffset(at), ByteCount(piece)).await.is_err() {
+                break;
+            }
+            at += piece;
+        }
+        Ok(())
+    })
 }
 
 async fn write(disk: &Rc<dyn Disk>, at: DiskOffset, buf: Buf) -> Result<()> {

@@ -10,9 +10,11 @@
 
 use super::Pool;
 use crate::error::Result;
+use crate::exec::LocalBoxFuture;
 use crate::units::VdiskNo;
 use crate::vdisk::Vdisk;
 use crate::vdisk::destage::{By, each_of};
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
@@ -187,11 +189,13 @@ impl Pool {
     }
 
     /// Has everything that gathers leave, as far as it can.
-    pub async fn destage_everything(&self) {
-        let all = self.vdisks();
-        let all = all.iter().flat_map(|vdisk| vdisk.gathering().into_iter().map(|stripe| (vdisk.id(), stripe)));
-        let all = all.collect();
-        self.destage_all(all, For::Memory).await;
+    pub fn destage_everything(&self) -> LocalBoxFuture<'_, ()> {
+        Box::pin(async move {
+            let all = self.vdisks();
+            let all = all.iter().flat_map(|vdisk| vdisk.gathering().into_iter().map(|stripe| (vdisk.id(), stripe)));
+            let all = all.collect();
+            self.destage_all(all, For::Memory).await;
+        })
     }
 
     /// Notes how much is held by stripes that cannot be merged. `pressed`, and all as it was: whoever waits to add to

@@ -13,6 +13,7 @@ use super::open::probe;
 use super::plan::check_name;
 use crate::error::Result;
 use crate::event::Event;
+use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::format::label::{DiskPlan, Label, UNSEEN};
 use crate::format::record::{Away, DiskRecord, JobKind, Media, PowerProtected, Record, SettingsRecord, Usage};
@@ -21,6 +22,7 @@ use crate::limits::DISKS_MAX;
 use crate::mutant::{self, Mutant};
 use crate::store::{Member, quorum, slots_on};
 use crate::units::{ByteCount, DiskNo, JobNo};
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
@@ -69,50 +71,52 @@ impl Pool {
 
     /// Adds a disk. Whatever it held is lost. It is a durable member when this returns; new segments use it from then
     /// on if `usage` says so.
-    pub async fn disk_add(&self, new: NewDisk, usage: Usage) -> Result<DiskNo> {
-        let _turn = self.joining.take().await;
-        let capacity = new.disk.shape().capacity;
-        let plan = self.plan_disk_add(capacity, &new.name)?;
-        wipe(&new.disk, &plan).await?;
-        let no = self.unused_disk_no();
-        // There is no metadata on it, and none that it lacks: it is current.
-        let member = Member::new(new.id, plan, Some(new.disk), true);
-        self.store.members.borrow_mut().insert(no, member);
-        // Twice: both its label slots must be whole.
-        for _ in 0..2 {
-            self.store.labels.outdated.set(true);
-            self.store.write_labels().await?;
-        }
-        if !self.store.has_disk(no) {
-            self.store.members.borrow_mut().remove(&no);
-            return fail!(NotPossible, "the new disk failed while it was labelled");
-        }
-        let record = DiskRecord {
-            no,
-            media: new.media,
-            usage,
-            slabs: plan.slabs,
-            disk_len: plan.disk_len,
-            name: new.name,
-            domain: String::new(),
-            away: Away::No,
-            maintenance: false,
-            retired_from: Usage::AutoSelect,
-            power: PowerProtected::Auto,
-        };
-        let next = {
-            let mut map = self.store.map.borrow_mut();
-            map.add_disk(record.clone(), plan.blob_len);
-            map.notes.next.next_disk = no.next();
-            map.notes.next
-        };
-        self.store.append_all(vec![Record::Pool(next), Record::Disk(record)]);
-        self.store.make_durable(self.store.log.seq()).await?;
-        self.store.world.emit(Event::DiskAdded { disk: no });
-        self.store.changed();
-        self.store.signals.room.notify();
-        self.store.log.pressure.notify();
-        Ok(no)
+    pub fn disk_add(&self, new: NewDisk, usage: Usage) -> LocalBoxFuture<'_, Result<DiskNo>> {
+        Box::pin(async move {
+            let _turn = self.joining.take().await;
+            let capacity = new.disk.shape().capacity;
+            let plan = self.plan_disk_add(capacity, &new.name)?;
+            wipe(&new.disk, &plan).await?;
+            let no = self.unused_disk_no();
+            // There is no metadata on it, and none that it lacks: it is current.
+            let member = Member::new(new.id, plan, Some(new.disk), true);
+            self.store.members.borrow_mut().insert(no, member);
+            // Twice: both its label slots must be whole.
+            for _ in 0..2 {
+                self.store.labels.outdated.set(true);
+                self.store.write_labels().await?;
+            }
+            if !self.store.has_disk(no) {
+                self.store.members.borrow_mut().remove(&no);
+                return fail!(NotPossible, "the new disk failed while it was labelled");
+            }
+            let record = DiskRecord {
+                no,
+                media: new.media,
+                usage,
+                slabs: plan.slabs,
+                disk_len: plan.disk_len,
+                name: new.name,
+                domain: String::new(),
+                away: Away::No,
+                maintenance: false,
+                retired_from: Usage::AutoSelect,
+                power: PowerProtected::Auto,
+            };
+            let next = {
+                let mut map = self.store.map.borrow_mut();
+                map.add_disk(record.clone(), plan.blob_len);
+                map.notes.next.next_disk = no.next();
+                map.notes.next
+            };
+            self.store.append_all(vec![Record::Pool(next), Record::Disk(record)]);
+            self.store.make_durable(self.store.log.seq()).await?;
+            self.store.world.emit(Event::DiskAdded { disk: no });
+            self.store.changed();
+            self.store.signals.room.notify();
+            self.store.log.pressure.notify();
+            Ok(no)
+        })
     }
 
     /// The number of a disk that joins.
@@ -128,49 +132,55 @@ impl Pool {
     /// Empties disk `no` and takes it out of the pool; `to` takes its place as far as that goes. Returns the job that
     /// does it. What virtual disks lose by that, [`Pool::plan_disk_remove`] says: who types the command is asked, not
     /// the pool.
-    pub async fn disk_remove(&self, no: DiskNo, to: Option<DiskNo>, at: u64) -> Result<JobNo> {
-        self.plan_disk_remove(no, to.map_or(Instead::Nothing, Instead::Member))?;
-        // One step: the disk must not be found retired, and be emptied for that reason only.
-        let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.usage = Usage::Retired);
-        self.store.append_changes(record);
-        let named = to.map(|to| self.store.map.borrow_mut().hand_on(no, to));
-        self.store.append_all(named.unwrap_or_default());
-        let job = self.begin_job(JobKind::Evacuate { disk: no, to, forget: true }, at);
-        self.store.changed();
-        self.store.make_durable(self.store.log.seq()).await?;
-        Ok(job)
+    pub fn disk_remove(&self, no: DiskNo, to: Option<DiskNo>, at: u64) -> LocalBoxFuture<'_, Result<JobNo>> {
+        Box::pin(async move {
+            self.plan_disk_remove(no, to.map_or(Instead::Nothing, Instead::Member))?;
+            // One step: the disk must not be found retired, and be emptied for that reason only.
+            let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.usage = Usage::Retired);
+            self.store.append_changes(record);
+            let named = to.map(|to| self.store.map.borrow_mut().hand_on(no, to));
+            self.store.append_all(named.unwrap_or_default());
+            let job = self.begin_job(JobKind::Evacuate { disk: no, to, forget: true }, at);
+            self.store.changed();
+            self.store.make_durable(self.store.log.seq()).await?;
+            Ok(job)
+        })
     }
 
     /// Changes what is known of a disk, and what it is used for.
-    pub async fn disk_set(&self, no: DiskNo, change: DiskChange) -> Result<()> {
-        self.plan_disk_set(no, &change)?;
-        let power = self.store.power_of(no);
-        let record = self.store.map.borrow_mut().change_disk(no, |disk| {
-            disk.usage = change.usage.unwrap_or(disk.usage);
-            disk.media = change.media.unwrap_or(disk.media);
-            disk.name = change.name.unwrap_or_else(|| disk.name.clone());
-            disk.domain = change.domain.unwrap_or_else(|| disk.domain.clone());
-            disk.power = change.power.unwrap_or(disk.power);
-        });
-        self.store.append_changes(record);
-        self.store.power_changed(no, power);
-        self.store.changed();
-        self.store.make_durable(self.store.log.seq()).await
+    pub fn disk_set(&self, no: DiskNo, change: DiskChange) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.plan_disk_set(no, &change)?;
+            let power = self.store.power_of(no);
+            let record = self.store.map.borrow_mut().change_disk(no, |disk| {
+                disk.usage = change.usage.unwrap_or(disk.usage);
+                disk.media = change.media.unwrap_or(disk.media);
+                disk.name = change.name.unwrap_or_else(|| disk.name.clone());
+                disk.domain = change.domain.unwrap_or_else(|| disk.domain.clone());
+                disk.power = change.power.unwrap_or(disk.power);
+            });
+            self.store.append_changes(record);
+            self.store.power_changed(no, power);
+            self.store.changed();
+            self.store.make_durable(self.store.log.seq()).await
+        })
     }
 
     /// Takes a disk out for maintenance: nothing is read from it or written to it until [`Pool::disk_online`]. Refused
     /// where data would be out of reach.
-    pub async fn disk_offline(&self, no: DiskNo) -> Result<()> {
-        self.plan_disk_offline(no)?;
-        let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.maintenance = true);
-        self.store.append_changes(record);
-        self.store.make_durable(self.store.log.seq()).await?;
-        let parked = self.store.members.borrow().get(&no).and_then(|member| member.disk.clone());
-        self.store.do_without(no, Event::DiskInMaintenance { disk: no });
-        if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
-            member.parked = parked;
-        }
-        self.store.make_durable(self.store.log.seq()).await
+    pub fn disk_offline(&self, no: DiskNo) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.plan_disk_offline(no)?;
+            let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.maintenance = true);
+            self.store.append_changes(record);
+            self.store.make_durable(self.store.log.seq()).await?;
+            let parked = self.store.members.borrow().get(&no).and_then(|member| member.disk.clone());
+            self.store.do_without(no, Event::DiskInMaintenance { disk: no });
+            if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
+                member.parked = parked;
+            }
+            self.store.make_durable(self.store.log.seq()).await
+        })
     }
 
     /// Refuses whatever [`Pool::disk_offline`] would refuse. Changes nothing.
@@ -202,15 +212,17 @@ impl Pool {
     }
 
     /// Ends the maintenance of a disk: it is brought up to date.
-    pub async fn disk_online(&self, no: DiskNo) -> Result<()> {
-        self.plan_disk_online(no)?;
-        let parked = self.store.members.borrow_mut().get_mut(&no).and_then(|member| member.parked.take());
-        match parked {
-            Some(disk) => drop(self.attach(disk).await?),
-            None => self.end_maintenance(no),
-        }
-        self.store.changed();
-        self.store.make_durable(self.store.log.seq()).await
+    pub fn disk_online(&self, no: DiskNo) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.plan_disk_online(no)?;
+            let parked = self.store.members.borrow_mut().get_mut(&no).and_then(|member| member.parked.take());
+            match parked {
+                Some(disk) => drop(self.attach(disk).await?),
+                None => self.end_maintenance(no),
+            }
+            self.store.changed();
+            self.store.make_durable(self.store.log.seq()).await
+        })
     }
 
     fn end_maintenance(&self, no: DiskNo) {
@@ -220,15 +232,15 @@ impl Pool {
 
     /// A disk that was away is there again. One that missed nothing is current at once; any other is brought up to date
     /// by a repair that begins by itself.
-    pub async fn attach(&self, disk: Rc<dyn Disk>) -> Result<DiskNo> {
-        self.attach_as(disk, true).await
+    pub fn attach(&self, disk: Rc<dyn Disk>) -> LocalBoxFuture<'_, Result<DiskNo>> {
+        Box::pin(async move { self.attach_as(disk, true).await })
     }
 
     /// Attaches a disk that is not the very thing that was there before, but another file for one. It may be a copy
     /// made at an earlier time of this opening, which its label does not tell: none of its metadata is believed, and
     /// all of its strips are proven.
-    pub async fn attach_copy(&self, disk: Rc<dyn Disk>) -> Result<DiskNo> {
-        self.attach_as(disk, false).await
+    pub fn attach_copy(&self, disk: Rc<dyn Disk>) -> LocalBoxFuture<'_, Result<DiskNo>> {
+        Box::pin(async move { self.attach_as(disk, false).await })
     }
 
     async fn attach_as(&self, disk: Rc<dyn Disk>, same: bool) -> Result<DiskNo> {
@@ -298,50 +310,58 @@ impl Pool {
     }
 
     /// Sets it anew.
-    pub async fn set(&self, settings: SettingsRecord) -> Result<()> {
-        self.plan_set(&settings)?;
-        self.store.map.borrow_mut().notes.settings = settings;
-        self.store.append_all(vec![Record::Settings(settings)]);
-        self.store.changed();
-        self.store.make_durable(self.store.log.seq()).await
+    pub fn set(&self, settings: SettingsRecord) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.plan_set(&settings)?;
+            self.store.map.borrow_mut().notes.settings = settings;
+            self.store.append_all(vec![Record::Settings(settings)]);
+            self.store.changed();
+            self.store.make_durable(self.store.log.seq()).await
+        })
     }
 
     /// Gives the pool another name.
-    pub async fn rename(&self, name: &str) -> Result<()> {
-        self.plan_rename(name)?;
-        *self.store.labels.pool_name.borrow_mut() = name.into();
-        // Twice: the other slot of a disk must not go on telling the old one.
-        for _ in 0..2 {
-            self.store.labels.outdated.set(true);
-            self.store.write_labels().await?;
-        }
-        Ok(())
+    pub fn rename<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.plan_rename(name)?;
+            *self.store.labels.pool_name.borrow_mut() = name.into();
+            // Twice: the other slot of a disk must not go on telling the old one.
+            for _ in 0..2 {
+                self.store.labels.outdated.set(true);
+                self.store.write_labels().await?;
+            }
+            Ok(())
+        })
     }
 
     /// Gives a virtual disk another name.
-    pub async fn vdisk_rename(&self, old: &str, new: &str) -> Result<()> {
-        let vdisk = self.plan_vdisk_rename(old, new)?;
-        let record = {
-            let mut map = self.store.map.borrow_mut();
-            let record = map.vdisks.get_mut(&vdisk.id()).expect("an open virtual disk has its record");
-            record.name = new.into();
-            record.clone()
-        };
-        self.store.append_all(vec![Record::Vdisk(record)]);
-        self.store.make_durable(self.store.log.seq()).await
+    pub fn vdisk_rename<'a>(&'a self, old: &'a str, new: &'a str) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let vdisk = self.plan_vdisk_rename(old, new)?;
+            let record = {
+                let mut map = self.store.map.borrow_mut();
+                let record = map.vdisks.get_mut(&vdisk.id()).expect("an open virtual disk has its record");
+                record.name = new.into();
+                record.clone()
+            };
+            self.store.append_all(vec![Record::Vdisk(record)]);
+            self.store.make_durable(self.store.log.seq()).await
+        })
     }
 
     /// Lets this share of a virtual disk lie in packed stripes, in thousandths of its size; `None`: what holds for all.
-    pub async fn vdisk_set_fine_share(&self, name: &str, share: Option<u16>) -> Result<()> {
-        let vdisk = self.plan_fine_share(name, share)?;
-        let record = {
-            let mut map = self.store.map.borrow_mut();
-            let record = map.vdisks.get_mut(&vdisk.id()).expect("an open virtual disk has its record");
-            record.fine_share = share;
-            record.clone()
-        };
-        self.store.append_all(vec![Record::Vdisk(record)]);
-        self.store.make_durable(self.store.log.seq()).await
+    pub fn vdisk_set_fine_share<'a>(&'a self, name: &'a str, share: Option<u16>) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let vdisk = self.plan_fine_share(name, share)?;
+            let record = {
+                let mut map = self.store.map.borrow_mut();
+                let record = map.vdisks.get_mut(&vdisk.id()).expect("an open virtual disk has its record");
+                record.fine_share = share;
+                record.clone()
+            };
+            self.store.append_all(vec![Record::Vdisk(record)]);
+            self.store.make_durable(self.store.log.seq()).await
+        })
     }
 
     /// Takes an empty disk out of the pool, and its labels off it.

@@ -24,6 +24,7 @@ pub mod room;
 pub mod tier;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::format::Id;
 use crate::format::label::DiskPlan;
@@ -34,6 +35,7 @@ use crate::mutant::{self, Mutant};
 use crate::store::Store;
 use crate::units::{ByteCount, VdiskNo};
 use crate::vdisk::Vdisk;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -107,40 +109,42 @@ impl Pool {
     }
 
     /// Makes a virtual disk.
-    pub async fn vdisk_create(&self, spec: &VdiskSpec) -> Result<Rc<Vdisk>> {
-        let mut plan = self.plan_vdisk(spec)?;
-        while self.must_wait_for_slabs(&plan) {
-            self.store.drained_some().await;
-            plan = self.plan_vdisk(spec)?;
-        }
-        let (layout, record) = (plan.layout, plan.record());
-        let (size, fixed) = (record.size, record.fixed);
-        let id = {
-            let mut map = self.store.map.borrow_mut();
-            let (id, mut records) = map.new_vdisk(record, layout, spec.disks);
-            let table = map.vdisks[&id].tables[0];
-            if fixed {
-                for _ in 0..segments_for(layout, size, map.slab) {
-                    if let Err(error) = map.new_segment(table, &mut records) {
-                        // A metadata segment that was made on the way stays, and others will use it: all of it is
-                        // logged.
-                        records.extend(map.drop_vdisk(id));
-                        drop(map);
-                        self.store.append_all(records);
-                        return Err(error);
+    pub fn vdisk_create<'a>(&'a self, spec: &'a VdiskSpec) -> LocalBoxFuture<'a, Result<Rc<Vdisk>>> {
+        Box::pin(async move {
+            let mut plan = self.plan_vdisk(spec)?;
+            while self.must_wait_for_slabs(&plan) {
+                self.store.drained_some().await;
+                plan = self.plan_vdisk(spec)?;
+            }
+            let (layout, record) = (plan.layout, plan.record());
+            let (size, fixed) = (record.size, record.fixed);
+            let id = {
+                let mut map = self.store.map.borrow_mut();
+                let (id, mut records) = map.new_vdisk(record, layout, spec.disks);
+                let table = map.vdisks[&id].tables[0];
+                if fixed {
+                    for _ in 0..segments_for(layout, size, map.slab) {
+                        if let Err(error) = map.new_segment(table, &mut records) {
+                            // A metadata segment that was made on the way stays, and others will use it: all of it is
+                            // logged.
+                            records.extend(map.drop_vdisk(id));
+                            drop(map);
+                            self.store.append_all(records);
+                            return Err(error);
+                        }
                     }
                 }
-            }
-            drop(map);
-            self.store.append_all(records);
-            id
-        };
-        let vdisk = Vdisk::new(self.store.clone(), id);
-        self.vdisks.borrow_mut().insert(id, vdisk.clone());
-        // It may need more copies of the log than there are.
-        self.store.move_log().await?;
-        self.store.make_durable(self.store.log.seq()).await?;
-        Ok(vdisk)
+                drop(map);
+                self.store.append_all(records);
+                id
+            };
+            let vdisk = Vdisk::new(self.store.clone(), id);
+            self.vdisks.borrow_mut().insert(id, vdisk.clone());
+            // It may need more copies of the log than there are.
+            self.store.move_log().await?;
+            self.store.make_durable(self.store.log.seq()).await?;
+            Ok(vdisk)
+        })
     }
 
     /// Whether there is room for a new fixed virtual disk, but some of it still drains.
@@ -152,60 +156,64 @@ impl Pool {
     }
 
     /// Removes a virtual disk and gives its space back.
-    pub async fn vdisk_remove(&self, name: &str) -> Result<()> {
-        let vdisk = self.plan_vdisk_remove(name)?;
-        self.vdisks.borrow_mut().remove(&vdisk.id());
-        vdisk.close();
-        vdisk.quiesce().await;
-        // Reads that are under way, a scrub's included, end before its slabs can become somebody else's.
-        while self.is_being_read(&vdisk) {
-            self.store.pause().await;
-        }
-        vdisk.forget_landed();
-        self.store.forget_heat(vdisk.id());
-        let records = self.store.map.borrow_mut().drop_vdisk(vdisk.id());
-        self.store.append_all(records);
-        self.store.make_durable(self.store.log.seq()).await?;
-        self.store.signals.room.notify();
-        self.store.changed();
-        Ok(())
+    pub fn vdisk_remove<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let vdisk = self.plan_vdisk_remove(name)?;
+            self.vdisks.borrow_mut().remove(&vdisk.id());
+            vdisk.close();
+            vdisk.quiesce().await;
+            // Reads that are under way, a scrub's included, end before its slabs can become somebody else's.
+            while self.is_being_read(&vdisk) {
+                self.store.pause().await;
+            }
+            vdisk.forget_landed();
+            self.store.forget_heat(vdisk.id());
+            let records = self.store.map.borrow_mut().drop_vdisk(vdisk.id());
+            self.store.append_all(records);
+            self.store.make_durable(self.store.log.seq()).await?;
+            self.store.signals.room.notify();
+            self.store.changed();
+            Ok(())
+        })
     }
 
     /// Makes a virtual disk larger.
-    pub async fn vdisk_resize(&self, name: &str, size: ByteCount) -> Result<()> {
-        let mut growth = self.plan_vdisk_resize(name, Amount::Bytes(size))?;
-        let Some(vdisk) = self.vdisk(name) else { return Err(Refusal::Unknown(name.into()).into()) };
-        while self.growth_waits_for_slabs(vdisk.id(), growth.to) {
-            self.store.drained_some().await;
-            if self.vdisk(name).is_none_or(|now| !Rc::ptr_eq(&now, &vdisk)) {
-                return fail!(NotFound, "there is no virtual disk named {name} any more");
+    pub fn vdisk_resize<'a>(&'a self, name: &'a str, size: ByteCount) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let mut growth = self.plan_vdisk_resize(name, Amount::Bytes(size))?;
+            let Some(vdisk) = self.vdisk(name) else { return Err(Refusal::Unknown(name.into()).into()) };
+            while self.growth_waits_for_slabs(vdisk.id(), growth.to) {
+                self.store.drained_some().await;
+                if self.vdisk(name).is_none_or(|now| !Rc::ptr_eq(&now, &vdisk)) {
+                    return fail!(NotFound, "there is no virtual disk named {name} any more");
+                }
+                growth = self.plan_vdisk_resize(name, Amount::Bytes(size))?;
             }
-            growth = self.plan_vdisk_resize(name, Amount::Bytes(size))?;
-        }
-        let records = {
-            let mut map = self.store.map.borrow_mut();
-            let mut record = map.vdisks[&vdisk.id()].clone();
-            let mut records = Vec::new();
-            if record.fixed {
-                let table = record.tables[0];
-                let layout = map.tables[&table].record.layout;
-                let have = map.tables[&table].segments.len() as u64;
-                for _ in have..segments_for(layout, growth.to, map.slab) {
-                    if let Err(error) = map.new_segment(table, &mut records) {
-                        // What was added stays with the disk as room to spare; it is in the map, so it is logged.
-                        drop(map);
-                        self.store.append_all(records);
-                        return Err(error);
+            let records = {
+                let mut map = self.store.map.borrow_mut();
+                let mut record = map.vdisks[&vdisk.id()].clone();
+                let mut records = Vec::new();
+                if record.fixed {
+                    let table = record.tables[0];
+                    let layout = map.tables[&table].record.layout;
+                    let have = map.tables[&table].segments.len() as u64;
+                    for _ in have..segments_for(layout, growth.to, map.slab) {
+                        if let Err(error) = map.new_segment(table, &mut records) {
+                            // What was added stays with the disk as room to spare; it is in the map, so it is logged.
+                            drop(map);
+                            self.store.append_all(records);
+                            return Err(error);
+                        }
                     }
                 }
-            }
-            record.size = growth.to;
-            map.vdisks.insert(record.id, record.clone());
-            records.push(Record::Vdisk(record));
-            records
-        };
-        self.store.append_all(records);
-        self.store.make_durable(self.store.log.seq()).await
+                record.size = growth.to;
+                map.vdisks.insert(record.id, record.clone());
+                records.push(Record::Vdisk(record));
+                records
+            };
+            self.store.append_all(records);
+            self.store.make_durable(self.store.log.seq()).await
+        })
     }
 
     /// Whether there is room for a fixed virtual disk to grow, but some of it still drains.
@@ -227,47 +235,49 @@ impl Pool {
     }
 
     /// Makes everything durable, takes a checkpoint and ends the background tasks. The pool is of no use afterwards.
-    pub async fn close(&self) -> Result<()> {
-        let mut result = Ok(());
-        self.store.forget_streams(None);
-        if !self.store.read_only {
-            // Nobody waits any more for disks that are missing, a job that is to stop included.
-            self.store.refuse_to_wait();
-        }
-        self.stop_jobs().await;
-        if !self.store.read_only {
-            for vdisk in self.vdisks() {
-                result = result.and(vdisk.flush().await);
-                vdisk.quiesce().await;
+    pub fn close(&self) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let mut result = Ok(());
+            self.store.forget_streams(None);
+            if !self.store.read_only {
+                // Nobody waits any more for disks that are missing, a job that is to stop included.
+                self.store.refuse_to_wait();
             }
-            self.store.save_shelves().await;
-            if result.is_ok() {
-                // The next opening has less to read.
-                self.store.relist_packs(u64::MAX);
-                result = self.checkpoint().await;
+            self.stop_jobs().await;
+            if !self.store.read_only {
+                for vdisk in self.vdisks() {
+                    result = result.and(vdisk.flush().await);
+                    vdisk.quiesce().await;
+                }
+                self.store.save_shelves().await;
+                if result.is_ok() {
+                    // The next opening has less to read.
+                    self.store.relist_packs(u64::MAX);
+                    result = self.checkpoint().await;
+                }
+                if result.is_ok() {
+                    result = self.store.move_log().await;
+                }
+                if result.is_ok() {
+                    self.store.drained_all().await;
+                    // Once more: a disk that is put back from a copy made while the pool was open is then more than one
+                    // epoch behind.
+                    self.store.labels.outdated.set(true);
+                    result = self.store.write_labels().await;
+                }
             }
-            if result.is_ok() {
-                result = self.store.move_log().await;
-            }
-            if result.is_ok() {
-                self.store.drained_all().await;
-                // Once more: a disk that is put back from a copy made while the pool was open is then more than one
-                // epoch behind.
-                self.store.labels.outdated.set(true);
-                result = self.store.write_labels().await;
-            }
-        }
-        self.store.stopping.set(true);
-        self.store.forget_streams(None);
-        self.store.log.wake.notify();
-        self.store.log.moved.notify();
-        self.store.log.pressure.notify();
-        self.store.signals.work.notify();
-        self.store.signals.packed.notify();
-        self.store.signals.fills.notify();
-        self.store.signals.drains.notify();
-        self.store.compaction.asked.notify();
-        result
+            self.store.stopping.set(true);
+            self.store.forget_streams(None);
+            self.store.log.wake.notify();
+            self.store.log.moved.notify();
+            self.store.log.pressure.notify();
+            self.store.signals.work.notify();
+            self.store.signals.packed.notify();
+            self.store.signals.fills.notify();
+            self.store.signals.drains.notify();
+            self.store.compaction.asked.notify();
+            result
+        })
     }
 
     /// Gives up the disks of a pool that was closed. Whoever still wants to write to them (a record that came after the
@@ -284,8 +294,10 @@ impl Pool {
     }
 
     /// Takes a checkpoint, one at a time.
-    pub async fn checkpoint(&self) -> Result<()> {
-        let _turn = self.checkpointing.take().await;
-        self.store.checkpoint(|| self.store.oldest_needed()).await
+    pub fn checkpoint(&self) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let _turn = self.checkpointing.take().await;
+            self.store.checkpoint(|| self.store.oldest_needed()).await
+        })
     }
 }

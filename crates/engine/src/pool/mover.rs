@@ -7,11 +7,13 @@
 //! 2. It comes to an end: what lies in order is not touched, and no disk is either, until something is written.
 
 use super::Pool;
+use crate::exec::LocalBoxFuture;
 use crate::store::Store;
 use crate::units::Nanos;
 use crate::vdisk::Vdisk;
 use crate::vdisk::destage::By;
 use crate::vdisk::order::Ordered;
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
@@ -120,15 +122,17 @@ fn is_due(vdisk: &Vdisk, eighths: u64) -> bool {
 
 impl Pool {
     /// Moves down what is packed now, as far as that can be done. Says how many stripes were.
-    pub async fn move_everything_down(&self) -> usize {
-        let mut moved = 0;
-        for vdisk in self.vdisks() {
-            let mut left = vdisk.packed().0;
-            while left > 0 && vdisk.move_down(&self.store.traffic.budgets.merges, By::Anybody).await > 0 {
-                moved += 1;
-                left = left.min(vdisk.packed().0.saturating_sub(1));
+    pub fn move_everything_down(&self) -> LocalBoxFuture<'_, usize> {
+        Box::pin(async move {
+            let mut moved = 0;
+            for vdisk in self.vdisks() {
+                let mut left = vdisk.packed().0;
+                while left > 0 && vdisk.move_down(&self.store.traffic.budgets.merges, By::Anybody).await > 0 {
+                    moved += 1;
+                    left = left.min(vdisk.packed().0.saturating_sub(1));
+                }
             }
-        }
-        moved
+            moved
+        })
     }
 }

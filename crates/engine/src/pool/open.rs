@@ -17,6 +17,7 @@ use super::mover::mover;
 use crate::checksum::crc32c;
 use crate::error::Result;
 use crate::event::Event;
+use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::format::label::{Counters, DiskPlan, Label, UNSEEN};
 use crate::format::record::{self, Away};
@@ -62,8 +63,8 @@ pub struct OpenOptions {
 }
 
 /// The newest sound label of a disk, and how many of its four slots are damaged. `Ok(None)`: it carries none.
-pub async fn probe(disk: &Rc<dyn Disk>) -> Result<Option<(Label, usize)>> {
-    Ok(Label::newest_alone(read_slots(disk).await?))
+pub fn probe(disk: &Rc<dyn Disk>) -> LocalBoxFuture<'_, Result<Option<(Label, usize)>>> {
+    Box::pin(async move { Ok(Label::newest_alone(read_slots(disk).await?)) })
 }
 
 /// The labels in the four slots of a disk, those that can be read.
@@ -85,46 +86,54 @@ struct Found {
 
 impl Pool {
     /// Opens the pool that `disks` carry, in whatever order.
-    pub async fn open(world: Rc<dyn World>, disks: Vec<Rc<dyn Disk>>, options: OpenOptions) -> Result<Rc<Pool>> {
-        let found = read_labels(disks).await?;
-        let newest = choose_newest(&found)?;
-        let found = leave_strangers(&world, found, &newest);
-        check_shapes(&newest, &found)?;
-        check_rivals(&newest, &found)?;
-        let store = make_store(world, &newest, &found, &options)?;
-        read_configuration(&store, &newest).await?;
-        *store.meta.homes.borrow_mut() = store.metadata_homes();
-        let replayed = store.replay(&newest.anchor).await?;
-        store.count_untold_space().await?;
-        store.load_kept_tables().await?;
-        // A disk without a record was being added, or removed, when the power went.
-        store.members.borrow_mut().retain(|no, _| store.map.borrow().disks.contains_key(no));
-        if store.map.borrow().disks.keys().any(|no| !store.members.borrow().contains_key(no)) {
-            return fail!(
-                Corrupt,
-                "the configuration of pool {} has a disk that its labels do not know",
-                newest.pool_name
-            );
-        }
-        // Which disks there are was not known while the configuration was applied.
-        tell_of_disks(&store);
-        store.map.borrow_mut().recount()?;
-        store.load_tree_room().await?;
-        note_health(&store);
-        let pool = Rc::new(Pool {
-            store: store.clone(),
-            vdisks: RefCell::default(),
-            checkpointing: Default::default(),
-            joining: Default::default(),
-            jobs: Default::default(),
-            moves_tiers: Default::default(),
-        });
-        pool.open_vdisks(&replayed)?;
-        if !options.read_only {
-            pool.start_writing(&newest, &found, &replayed, &options).await.inspect_err(|_| pool.store.stop_tasks())?;
-        }
-        store.world.emit(Event::PoolOpened { replayed: replayed.batches, torn: replayed.torn });
-        Ok(pool)
+    pub fn open(
+        world: Rc<dyn World>,
+        disks: Vec<Rc<dyn Disk>>,
+        options: OpenOptions,
+    ) -> LocalBoxFuture<'static, Result<Rc<Pool>>> {
+        Box::pin(async move {
+            let found = read_labels(disks).await?;
+            let newest = choose_newest(&found)?;
+            let found = leave_strangers(&world, found, &newest);
+            check_shapes(&newest, &found)?;
+            check_rivals(&newest, &found)?;
+            let store = make_store(world, &newest, &found, &options)?;
+            read_configuration(&store, &newest).await?;
+            *store.meta.homes.borrow_mut() = store.metadata_homes();
+            let replayed = store.replay(&newest.anchor).await?;
+            store.count_untold_space().await?;
+            store.load_kept_tables().await?;
+            // A disk without a record was being added, or removed, when the power went.
+            store.members.borrow_mut().retain(|no, _| store.map.borrow().disks.contains_key(no));
+            if store.map.borrow().disks.keys().any(|no| !store.members.borrow().contains_key(no)) {
+                return fail!(
+                    Corrupt,
+                    "the configuration of pool {} has a disk that its labels do not know",
+                    newest.pool_name
+                );
+            }
+            // Which disks there are was not known while the configuration was applied.
+            tell_of_disks(&store);
+            store.map.borrow_mut().recount()?;
+            store.load_tree_room().await?;
+            note_health(&store);
+            let pool = Rc::new(Pool {
+                store: store.clone(),
+                vdisks: RefCell::default(),
+                checkpointing: Default::default(),
+                joining: Default::default(),
+                jobs: Default::default(),
+                moves_tiers: Default::default(),
+            });
+            pool.open_vdisks(&replayed)?;
+            if !options.read_only {
+                pool.start_writing(&newest, &found, &replayed, &options)
+                    .await
+                    .inspect_err(|_| pool.store.stop_tasks())?;
+            }
+            store.world.emit(Event::PoolOpened { replayed: replayed.batches, torn: replayed.torn });
+            Ok(pool)
+        })
     }
 
     fn open_vdisks(&self, replayed: &Replayed) -> Result<()> {

@@ -3,10 +3,12 @@
 use super::Pool;
 use super::cache::set_of;
 use crate::error::Result;
+use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::format::record::Usage;
 use crate::units::ByteCount;
 use crate::vdisk::Vdisk;
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;
 
@@ -97,23 +99,29 @@ impl Pool {
     }
 
     /// Gives a virtual disk this read cache from now on. What lies in slabs that it keeps stays.
-    pub async fn vdisk_set_read_cache(&self, name: &str, ask: Option<&ReadCacheAsk>) -> Result<()> {
-        let (_, planned) = self.plan_vdisk_read_cache(name, ask)?;
-        if planned.is_some() {
-            self.store.announce_read_caches().await?;
-        }
-        // Meanwhile the disks may have changed, and the virtual disk may be gone.
-        let (mut vdisk, mut plan) = self.plan_vdisk_read_cache(name, ask)?;
-        while self.waits_for_slabs(&vdisk, plan.as_ref()) {
-            self.store.drained_some().await;
-            (vdisk, plan) = self.plan_vdisk_read_cache(name, ask)?;
-        }
-        let (size, disks) = plan.map_or((ByteCount::ZERO, 0), |plan| (plan.size, plan.disks));
-        let record = self.store.map.borrow_mut().set_read_cache(vdisk.id(), size, disks, self.store.log.seq())?;
-        self.store.append_all(vec![record]);
-        self.store.signals.drains.notify();
-        self.store.start_shelves();
-        self.store.make_durable(self.store.log.seq()).await
+    pub fn vdisk_set_read_cache<'a>(
+        &'a self,
+        name: &'a str,
+        ask: Option<&'a ReadCacheAsk>,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let (_, planned) = self.plan_vdisk_read_cache(name, ask)?;
+            if planned.is_some() {
+                self.store.announce_read_caches().await?;
+            }
+            // Meanwhile the disks may have changed, and the virtual disk may be gone.
+            let (mut vdisk, mut plan) = self.plan_vdisk_read_cache(name, ask)?;
+            while self.waits_for_slabs(&vdisk, plan.as_ref()) {
+                self.store.drained_some().await;
+                (vdisk, plan) = self.plan_vdisk_read_cache(name, ask)?;
+            }
+            let (size, disks) = plan.map_or((ByteCount::ZERO, 0), |plan| (plan.size, plan.disks));
+            let record = self.store.map.borrow_mut().set_read_cache(vdisk.id(), size, disks, self.store.log.seq())?;
+            self.store.append_all(vec![record]);
+            self.store.signals.drains.notify();
+            self.store.start_shelves();
+            self.store.make_durable(self.store.log.seq()).await
+        })
     }
 
     /// Whether there is room for a read cache, but some of it still drains.

@@ -9,6 +9,7 @@
 use super::Pool;
 use super::mover::Lull;
 use crate::error::Result;
+use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::format::record::{Record, TierRecord};
 use crate::geometry::{Layout, Resiliency};
@@ -154,14 +155,20 @@ impl Pool {
     }
 
     /// Gives a virtual disk this fast tier from now on. What lies elsewhere leaves by itself.
-    pub async fn vdisk_set_tier(self: &Rc<Pool>, name: &str, ask: Option<&TierAsk>) -> Result<()> {
-        let (_, planned) = self.plan_vdisk_tier(name, ask)?;
-        if planned.is_some() {
-            self.store.announce_tiers().await?;
-        }
-        // Meanwhile the disks may have changed, and the virtual disk may be gone.
-        let (vdisk, tier) = self.plan_vdisk_tier(name, ask)?;
-        self.put_tier(&vdisk, tier).await
+    pub fn vdisk_set_tier<'a>(
+        self: &'a Rc<Pool>,
+        name: &'a str,
+        ask: Option<&'a TierAsk>,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let (_, planned) = self.plan_vdisk_tier(name, ask)?;
+            if planned.is_some() {
+                self.store.announce_tiers().await?;
+            }
+            // Meanwhile the disks may have changed, and the virtual disk may be gone.
+            let (vdisk, tier) = self.plan_vdisk_tier(name, ask)?;
+            self.put_tier(&vdisk, tier).await
+        })
     }
 
     /// What is pinned to the fast tier of a virtual disk once these bytes are, or are no more.
@@ -192,9 +199,16 @@ impl Pool {
     }
 
     /// Pins bytes of a virtual disk to its fast tier, or lets go of them.
-    pub async fn vdisk_pin(self: &Rc<Pool>, name: &str, pieces: &[Range<u64>], pinned: bool) -> Result<()> {
-        let (vdisk, tier) = self.plan_pins(name, pieces, pinned)?;
-        self.put_tier(&vdisk, Some(tier)).await
+    pub fn vdisk_pin<'a>(
+        self: &'a Rc<Pool>,
+        name: &'a str,
+        pieces: &'a [Range<u64>],
+        pinned: bool,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let (vdisk, tier) = self.plan_pins(name, pieces, pinned)?;
+            self.put_tier(&vdisk, Some(tier)).await
+        })
     }
 
     async fn put_tier(self: &Rc<Pool>, vdisk: &Rc<Vdisk>, tier: Option<TierRecord>) -> Result<()> {

@@ -158,7 +158,7 @@ impl Store {
             let len = self.map.borrow().tables.get(&table).map_or(0, |table| table.record.layout.data_len().0);
             self.compaction.bytes.set(self.compaction.bytes.get() + moved * len);
             // What is not durable yet is next time; and so is what these leave.
-            if moved == 0 || self.make_durable(self.log.seq()).await.is_err() {
+            if self.make_durable(self.log.seq()).await.is_err() {
                 break;
             }
         }

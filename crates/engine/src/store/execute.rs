@@ -16,6 +16,7 @@ use super::{Store, join, lost};
 use crate::checksum::{BlockAddress, block_checksums, owner_mark, zero_checksums};
 use crate::error::Result;
 use crate::event::Event;
+use crate::exec::LocalBoxFuture;
 use crate::format::record::{SegmentRecord, SlabAt};
 use crate::geometry::Layout;
 use crate::io::{Buf, DiskError, IoSlice};
@@ -24,6 +25,7 @@ use crate::parity;
 use crate::stripe::plan::{self, Plan, SlotRead, Want};
 use crate::stripe::table::Place;
 use crate::units::{BLOCK, TableNo};
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::rc::Rc;
@@ -147,34 +149,36 @@ impl Store {
 
     /// Reads what reading together with others did not give, and says what the checksums are. `is_bad`: some of its
     /// blocks are.
-    pub(super) async fn read_alone(
-        &self,
-        target: &Target,
-        wants: &[Want],
-        sums: &[u32],
+    pub(super) fn read_alone<'a>(
+        &'a self,
+        target: &'a Target,
+        wants: &'a [Want],
+        sums: &'a [u32],
         is_bad: bool,
-    ) -> Result<Vec<IoSlice>> {
-        // Each turn finds at least one more disk stalled, until no plan does without those that are.
-        while !is_bad && let Some(plan) = self.plan_read(target, wants, &BTreeSet::new()) {
-            match self.run_in_time(target, &plan, sums).await {
-                Outcome::Sound(slices) => return Ok(answer(target.layout, &plan, wants, slices)),
-                Outcome::Overdue => {}
-                Outcome::Bad(_) => break,
+    ) -> LocalBoxFuture<'a, Result<Vec<IoSlice>>> {
+        Box::pin(async move {
+            // Each turn finds at least one more disk stalled, until no plan does without those that are.
+            while !is_bad && let Some(plan) = self.plan_read(target, wants, &BTreeSet::new()) {
+                match self.run_in_time(target, &plan, sums).await {
+                    Outcome::Sound(slices) => return Ok(answer(target.layout, &plan, wants, slices)),
+                    Outcome::Overdue => {}
+                    Outcome::Bad(_) => break,
+                }
             }
-        }
-        // Something is bad. Block by block, each with its own plan, what can be had is had.
-        let mut bad = BTreeSet::new();
-        let mut answers = Vec::with_capacity(wants.len());
-        for want in wants {
-            let mut whole = Buf::zeroed(want.blocks.len() * BLOCK as usize);
-            for (at, block) in want.blocks.clone().enumerate() {
-                let bytes = self.read_block(target, want.column, block, sums, &mut bad).await?;
-                whole[at * BLOCK as usize..][..BLOCK as usize].copy_from_slice(&bytes);
+            // Something is bad. Block by block, each with its own plan, what can be had is had.
+            let mut bad = BTreeSet::new();
+            let mut answers = Vec::with_capacity(wants.len());
+            for want in wants {
+                let mut whole = Buf::zeroed(want.blocks.len() * BLOCK as usize);
+                for (at, block) in want.blocks.clone().enumerate() {
+                    let bytes = self.read_block(target, want.column, block, sums, &mut bad).await?;
+                    whole[at * BLOCK as usize..][..BLOCK as usize].copy_from_slice(&bytes);
+                }
+                answers.push(whole.freeze());
             }
-            answers.push(whole.freeze());
-        }
-        self.heal(target, sums, bad).await;
-        Ok(answers)
+            self.heal(target, sums, bad).await;
+            Ok(answers)
+        })
     }
 
     /// The plan for such a read as things stand now, without stalled disks where that is possible; `None`: the data is

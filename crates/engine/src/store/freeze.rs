@@ -95,6 +95,13 @@ impl Store {
         self.members.borrow().values().any(|member| member.disk.is_none() && member.gone.is_some_and(recent))
     }
 
+    /// Whether disks have room that nobody can have yet: they may be back in a moment, or are back and not current yet.
+    pub fn awaits_room(&self) -> bool {
+        let is_behind = |no: &DiskNo| self.has_disk(*no) && !self.is_current(*no);
+        let awaits = self.awaits_disks() || self.members.borrow().keys().any(is_behind);
+        awaits && !mutant::active(Mutant::RoomIsNotAwaited)
+    }
+
     /// Whether somebody who has waited for disks since `since` is to be refused.
     pub fn is_timeout_over(&self, since: Nanos) -> bool {
         self.freeze.closing.get() || self.world.now().since(since) >= self.tuning.freeze_limit

@@ -16,6 +16,7 @@ use super::page_copies::Copied;
 use super::page_place::{first_block, parts, same_slot, slot_of, table_page};
 use super::{Store, join};
 use crate::error::Result;
+use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::format::page::CHUNK_PAGES;
 use crate::format::page::{self, PAGE_SUMS, PageId, PageKind};
@@ -283,26 +284,28 @@ impl Store {
         }
     }
 
-    async fn load_sheet(&self, segment: SegmentNo, number: u32, heals: bool) -> Result<()> {
-        let home = match self.map.borrow().segments.get(&segment) {
-            Some(segment) => (segment.record.sheet, number),
-            None => (PageRun { segment: SegmentNo(u32::MAX), first: 0, count: 0 }, number),
-        };
-        let id = PageId { kind: PageKind::Sheet, owner: segment.0, number };
-        let least = self.least_version(id, heals).await;
-        let image = self.read_page_and(id, home, least, heals).await?;
-        // No image: no stripe of this page was ever checkpointed, or every copy is damaged, or older than the last one
-        // that was durable. The sums are 0 then, which verifies nothing.
-        let (version, sums) = image.map_or((least, vec![0; PAGE_SUMS]), |(version, block)| {
-            let words = block[64..].chunks_exact(4);
-            (version, words.map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect())
-        });
-        let used = self.pages.uses.get();
-        let sheet = Sheet { sums: sums.into_boxed_slice(), version, dirty: false, leaving: false, used };
-        let mut sheets = self.pages.sheets.borrow_mut();
-        sheets.entry((segment, number)).or_insert(sheet);
-        self.pages.peak.set(self.pages.peak.get().max(sheets.len()));
-        Ok(())
+    fn load_sheet(&self, segment: SegmentNo, number: u32, heals: bool) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let home = match self.map.borrow().segments.get(&segment) {
+                Some(segment) => (segment.record.sheet, number),
+                None => (PageRun { segment: SegmentNo(u32::MAX), first: 0, count: 0 }, number),
+            };
+            let id = PageId { kind: PageKind::Sheet, owner: segment.0, number };
+            let least = self.least_version(id, heals).await;
+            let image = self.read_page_and(id, home, least, heals).await?;
+            // No image: no stripe of this page was ever checkpointed, or every copy is damaged, or older than the last
+            // one that was durable. The sums are 0 then, which verifies nothing.
+            let (version, sums) = image.map_or((least, vec![0; PAGE_SUMS]), |(version, block)| {
+                let words = block[64..].chunks_exact(4);
+                (version, words.map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect())
+            });
+            let used = self.pages.uses.get();
+            let sheet = Sheet { sums: sums.into_boxed_slice(), version, dirty: false, leaving: false, used };
+            let mut sheets = self.pages.sheets.borrow_mut();
+            sheets.entry((segment, number)).or_insert(sheet);
+            self.pages.peak.set(self.pages.peak.get().max(sheets.len()));
+            Ok(())
+        })
     }
 
     /// Drops checksum pages that are too many, as far as they are clean.

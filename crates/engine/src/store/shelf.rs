@@ -13,6 +13,7 @@ use super::execute::Target;
 use super::together::Part;
 use super::{Store, join};
 use crate::checksum::block_checksums;
+use crate::exec::LocalBoxFuture;
 use crate::format::record::{Media, SlabAt};
 use crate::format::zone::{self, Listed, ZONE_ENTRIES, ZoneName};
 use crate::io::{Buf, DiskError, IoSlice};
@@ -136,28 +137,35 @@ impl Store {
     }
 
     /// Reads from a read cache what [`Store::find_kept`] found; none: it is not there, or not what it should be.
-    pub async fn read_kept(&self, vdisk: VdiskNo, part: &Part, found: &[Vec<Hit>]) -> Option<Vec<IoSlice>> {
-        let Part { target, wants } = part;
-        let sums = self.sums_of(target).await.ok()?;
-        let read = join(found.iter().map(|hits| self.read_hits(hits))).await;
-        let mut slices = Vec::with_capacity(read.len());
-        for ((want, slice), hits) in wants.iter().zip(read).zip(found) {
-            match slice {
-                Ok(slice) if is_proven(target, want, &slice, &sums) => slices.push(slice),
-                // It may come in time the next time.
-                Err(None | Some(DiskError::Gone)) => return None,
-                Ok(_) | Err(Some(_)) => {
-                    self.drop_kept(vdisk, target.place, want, hits);
-                    return None;
+    pub fn read_kept<'a>(
+        &'a self,
+        vdisk: VdiskNo,
+        part: &'a Part,
+        found: &'a [Vec<Hit>],
+    ) -> LocalBoxFuture<'a, Option<Vec<IoSlice>>> {
+        Box::pin(async move {
+            let Part { target, wants } = part;
+            let sums = self.sums_of(target).await.ok()?;
+            let read = join(found.iter().map(|hits| self.read_hits(hits))).await;
+            let mut slices = Vec::with_capacity(read.len());
+            for ((want, slice), hits) in wants.iter().zip(read).zip(found) {
+                match slice {
+                    Ok(slice) if is_proven(target, want, &slice, &sums) => slices.push(slice),
+                    // It may come in time the next time.
+                    Err(None | Some(DiskError::Gone)) => return None,
+                    Ok(_) | Err(Some(_)) => {
+                        self.drop_kept(vdisk, target.place, want, hits);
+                        return None;
+                    }
                 }
             }
-        }
-        let mut map = self.map.borrow_mut();
-        let shelf = map.read_caches.get_mut(&vdisk).map(|cache| &mut cache.shelf);
-        shelf.into_iter().for_each(|shelf| {
-            wants.iter().for_each(|want| shelf.want(target.place, want.column, &want.blocks));
-        });
-        Some(slices)
+            let mut map = self.map.borrow_mut();
+            let shelf = map.read_caches.get_mut(&vdisk).map(|cache| &mut cache.shelf);
+            shelf.into_iter().for_each(|shelf| {
+                wants.iter().for_each(|want| shelf.want(target.place, want.column, &want.blocks));
+            });
+            Some(slices)
+        })
     }
 
     /// Forgets what was not what it should be, unless something else has taken its room since it was found.

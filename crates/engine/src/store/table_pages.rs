@@ -17,6 +17,7 @@ use super::page_place::{above, first_block, slot_of, table_page};
 use super::pages::Held;
 use super::{Store, join};
 use crate::error::Result;
+use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::format::page::{self, CHUNK_PAGES, PageId};
 use crate::format::record::PageRun;
@@ -24,6 +25,7 @@ use crate::io::Buf;
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::{PAGE_MEMORY, Place, Table};
 use crate::units::{BLOCK, TableNo};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -167,39 +169,41 @@ impl Store {
         }
     }
 
-    async fn load_table_page(&self, table: TableNo, page: u32, what_for: For) -> Result<()> {
-        let (number, within) = (page / CHUNK_PAGES, page % CHUNK_PAGES);
-        loop {
-            let Some((run, named)) = self.map.borrow().absent_page(table, page) else { return Ok(()) };
-            let image = self.read_table_page(table, (number, within), run, (named, what_for)).await;
-            let mut map = self.map.borrow_mut();
-            let named_now = map.absent_page(table, page);
-            if named_now.is_none() {
-                // Somebody else was faster, or the table is no more.
+    fn load_table_page(&self, table: TableNo, page: u32, what_for: For) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let (number, within) = (page / CHUNK_PAGES, page % CHUNK_PAGES);
+            loop {
+                let Some((run, named)) = self.map.borrow().absent_page(table, page) else { return Ok(()) };
+                let image = self.read_table_page(table, (number, within), run, (named, what_for)).await;
+                let mut map = self.map.borrow_mut();
+                let named_now = map.absent_page(table, page);
+                if named_now.is_none() {
+                    // Somebody else was faster, or the table is no more.
+                    return Ok(());
+                }
+                if named_now != Some((run, named)) {
+                    continue;
+                }
+                let Some(image) = image else {
+                    return fail!(
+                        Lost,
+                        "page {within} of chunk {number} of stripe table {table} cannot be read from any disk"
+                    );
+                };
+                let found = map.tables.get_mut(&table).expect("it has the page");
+                found.load_page(number, within, image.version, &image.block[64..]);
+                if image.newest > image.version {
+                    found.is_behind(number, within, above(image.version, image.newest));
+                    self.pages.outrun.set(true);
+                }
+                if matches!(what_for, For::Use | For::Look) {
+                    map.prove_page(table, page)?;
+                }
+                self.tables.loads.set(self.tables.loads.get() + 1);
+                self.tables.peak.set(self.tables.peak.get().max(map.table_pages().0));
                 return Ok(());
             }
-            if named_now != Some((run, named)) {
-                continue;
-            }
-            let Some(image) = image else {
-                return fail!(
-                    Lost,
-                    "page {within} of chunk {number} of stripe table {table} cannot be read from any disk"
-                );
-            };
-            let found = map.tables.get_mut(&table).expect("it has the page");
-            found.load_page(number, within, image.version, &image.block[64..]);
-            if image.newest > image.version {
-                found.is_behind(number, within, above(image.version, image.newest));
-                self.pages.outrun.set(true);
-            }
-            if matches!(what_for, For::Use | For::Look) {
-                map.prove_page(table, page)?;
-            }
-            self.tables.loads.set(self.tables.loads.get() + 1);
-            self.tables.peak.set(self.tables.peak.get().max(map.table_pages().0));
-            return Ok(());
-        }
+        })
     }
 
     /// Reads a page of which a checkpoint names version `named`. An older image is what a lost write left.

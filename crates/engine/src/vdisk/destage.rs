@@ -3,11 +3,13 @@
 
 use super::{Vdisk, add};
 use crate::error::{Error, Result};
+use crate::exec::LocalBoxFuture;
 use crate::log::Room;
 use crate::store::budget::Budget;
 use crate::store::freeze::frozen;
 use crate::store::join;
 use crate::stripe::buffer::{Sealed, StripeBuffer};
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -90,8 +92,8 @@ impl Vdisk {
     }
 
     /// Completes the gathering buffer of `stripe`, if there is one, and waits until it is committed (not: durable).
-    pub async fn destage_and_wait(self: &Rc<Self>, stripe: u64) -> Result<()> {
-        self.merge(stripe, &self.store.traffic.budgets.merges, By::Anybody).await
+    pub fn destage_and_wait(self: &Rc<Self>, stripe: u64) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.merge(stripe, &self.store.traffic.budgets.merges, By::Anybody).await })
     }
 
     /// [`Vdisk::destage_and_wait`] with memory from `budget`, until it is down.

@@ -6,11 +6,13 @@
 
 use super::{Vdisk, add};
 use crate::error::{ErrorKind, Result};
+use crate::exec::LocalBoxFuture;
 use crate::format::page::CHUNK_ENTRIES;
 use crate::format::record::{Record, UnmapRecord};
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::units::VirtualOffset;
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -24,35 +26,46 @@ const ZEROS: usize = 64 << 10;
 
 impl Vdisk {
     /// Forgets the whole stripes inside the range, and those of which the rest was given back before.
-    pub async fn discard(self: &Rc<Self>, offset: VirtualOffset, len: u64, fua: bool) -> Result<()> {
-        let _pass = self.enter().await;
-        self.admit_write(offset, len as usize)?;
-        let whole = self.whole_stripes(offset, len);
-        let mut unmapped = match self.unmap(whole.clone()).await {
-            // It is advice: where there is no room to remember it, all stays as it is.
-            Err(error) if error.kind == ErrorKind::NoSpace => return Ok(()),
-            other => other?,
-        };
-        for edge in self.edges(offset, len, whole) {
-            self.check_there()?;
-            for (stripe, at, bytes) in self.pieces(VirtualOffset(edge.start), (edge.end - edge.start) as usize) {
-                unmapped |= !self.reads_zeros(stripe).await? && self.give_back(stripe, at..at + bytes.len()).await?;
+    pub fn discard(self: &Rc<Self>, offset: VirtualOffset, len: u64, fua: bool) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let _pass = self.enter().await;
+            self.admit_write(offset, len as usize)?;
+            let whole = self.whole_stripes(offset, len);
+            let mut unmapped = match self.unmap(whole.clone()).await {
+                // It is advice: where there is no room to remember it, all stays as it is.
+                Err(error) if error.kind == ErrorKind::NoSpace => return Ok(()),
+                other => other?,
+            };
+            for edge in self.edges(offset, len, whole) {
+                self.check_there()?;
+                for (stripe, at, bytes) in self.pieces(VirtualOffset(edge.start), (edge.end - edge.start) as usize) {
+                    unmapped |=
+                        !self.reads_zeros(stripe).await? && self.give_back(stripe, at..at + bytes.len()).await?;
+                }
             }
-        }
-        if fua && unmapped { self.store.make_durable(self.store.log.seq()).await } else { Ok(()) }
+            if fua && unmapped { self.store.make_durable(self.store.log.seq()).await } else { Ok(()) }
+        })
     }
 
     /// Makes the range read as zeros. `keep`: its space stays taken.
-    pub async fn write_zeroes(self: &Rc<Self>, offset: VirtualOffset, len: u64, keep: bool, fua: bool) -> Result<()> {
-        let _pass = self.enter().await;
-        self.admit_write(offset, len as usize)?;
-        add(&self.counters.writes, 1);
-        let whole = if keep { 0..0 } else { self.whole_stripes(offset, len) };
-        self.unmap(whole.clone()).await?;
-        for edge in self.edges(offset, len, whole) {
-            self.gather_zeros(edge, keep).await?;
-        }
-        if fua { self.flush_now().await } else { Ok(()) }
+    pub fn write_zeroes(
+        self: &Rc<Self>,
+        offset: VirtualOffset,
+        len: u64,
+        keep: bool,
+        fua: bool,
+    ) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let _pass = self.enter().await;
+            self.admit_write(offset, len as usize)?;
+            add(&self.counters.writes, 1);
+            let whole = if keep { 0..0 } else { self.whole_stripes(offset, len) };
+            self.unmap(whole.clone()).await?;
+            for edge in self.edges(offset, len, whole) {
+                self.gather_zeros(edge, keep).await?;
+            }
+            if fua { self.flush_now().await } else { Ok(()) }
+        })
     }
 
     async fn gather_zeros(self: &Rc<Self>, range: Range<u64>, keep: bool) -> Result<()> {

@@ -3,9 +3,11 @@
 use super::Vdisk;
 use super::read::{Extent, resolve, wants};
 use crate::error::Result;
+use crate::exec::LocalBoxFuture;
 use crate::geometry::Layout;
 use crate::segment::shelf::Hit;
 use crate::units::{BLOCK, ByteCount, DiskNo, SegmentNo, VirtualOffset};
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -37,76 +39,80 @@ struct WriteCase {
 
 impl Vdisk {
     /// The plan for reading a range as things stand now, line by line.
-    pub async fn explain_read(&self, offset: VirtualOffset, len: usize) -> Result<Vec<String>> {
-        self.admit(offset, len)?;
-        let mut lines = Vec::new();
-        for (stripe, at, range) in self.pieces(offset, len) {
-            let _held = self.load_places(stripe..stripe + 1).await?;
-            self.check_there()?;
-            lines.push(format!("stripe {stripe}, bytes {at} to {}", at + range.len()));
-            let within = at..at + range.len();
-            let holes = self.holes_in_memory(stripe);
-            let holes: Vec<_> =
-                holes.into_iter().map(|hole| cut(&hole, &within)).filter(|hole| !hole.is_empty()).collect();
-            let held = range.len() - holes.iter().map(|hole| hole.len()).sum::<usize>();
-            if held > 0 {
-                lines.push(format!("  {held} bytes from memory, where they are gathered"));
-            }
-            if self.in_flight(stripe).is_some() {
-                if held < range.len() {
-                    lines.push(format!("  {} bytes from memory, on their way to the disks", range.len() - held));
+    pub fn explain_read(&self, offset: VirtualOffset, len: usize) -> LocalBoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(async move {
+            self.admit(offset, len)?;
+            let mut lines = Vec::new();
+            for (stripe, at, range) in self.pieces(offset, len) {
+                let _held = self.load_places(stripe..stripe + 1).await?;
+                self.check_there()?;
+                lines.push(format!("stripe {stripe}, bytes {at} to {}", at + range.len()));
+                let within = at..at + range.len();
+                let holes = self.holes_in_memory(stripe);
+                let holes: Vec<_> =
+                    holes.into_iter().map(|hole| cut(&hole, &within)).filter(|hole| !hole.is_empty()).collect();
+                let held = range.len() - holes.iter().map(|hole| hole.len()).sum::<usize>();
+                if held > 0 {
+                    lines.push(format!("  {held} bytes from memory, where they are gathered"));
                 }
-                continue;
+                if self.in_flight(stripe).is_some() {
+                    if held < range.len() {
+                        lines.push(format!("  {} bytes from memory, on their way to the disks", range.len() - held));
+                    }
+                    continue;
+                }
+                for extent in holes.into_iter().flat_map(|hole| self.below(stripe, hole)) {
+                    self.explain_extent(extent, &mut lines);
+                }
             }
-            for extent in holes.into_iter().flat_map(|hole| self.below(stripe, hole)) {
-                self.explain_extent(extent, &mut lines);
-            }
-        }
-        Ok(lines)
+            Ok(lines)
+        })
     }
 
     /// What writing a range would do as things stand now, line by line.
-    pub async fn explain_write(&self, offset: VirtualOffset, len: usize) -> Result<Vec<String>> {
-        self.admit_write(offset, len)?;
-        let mut lines = Vec::new();
-        for (stripe, at, range) in self.pieces(offset, len) {
-            let _held = self.load_places(stripe..stripe + 1).await?;
-            self.check_there()?;
-            let range = at..at + range.len();
-            lines.push(format!("stripe {stripe}, bytes {} to {}", range.start, range.end));
-            let holes = self.holes_in_memory(stripe);
-            let missing = without(&holes, &range);
-            let merge = missing.first().zip(missing.last()).map(|(first, last)| first.start..last.end);
-            // What an older version has brought down by then, a merge reads back from there.
-            let in_flight = self.in_flight(stripe).is_some();
-            let merge_reads = match merge {
-                Some(merge) if in_flight => merge.len() as u64,
-                Some(merge) => {
-                    let below = self.below(stripe, merge);
-                    below
-                        .iter()
-                        .filter(|part| part.source.is_some())
-                        .map(|part| part.range.end - part.range.start)
-                        .sum()
-                }
-                None => 0,
-            };
-            let case = WriteCase {
-                layout: self.layout(),
-                unlanded: self.with_filling(stripe, |buffer| buffer.unlanded_outside(range.clone())).unwrap_or(0),
-                range,
-                holes,
-                in_flight,
-                merge_reads,
-                packs: if self.may_pack() { self.packs_at_most() } else { 0 },
-                cache: self.disks_of_cache(),
-                loggers: self.store.loggers(),
-                record_max: self.store.log.record_max(),
-            };
-            lines.extend(self.explain_tier(&case).map(|line| format!("  {line}")));
-            lines.extend(explain_stripe(&case).into_iter().map(|line| format!("  {line}")));
-        }
-        Ok(lines)
+    pub fn explain_write(&self, offset: VirtualOffset, len: usize) -> LocalBoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(async move {
+            self.admit_write(offset, len)?;
+            let mut lines = Vec::new();
+            for (stripe, at, range) in self.pieces(offset, len) {
+                let _held = self.load_places(stripe..stripe + 1).await?;
+                self.check_there()?;
+                let range = at..at + range.len();
+                lines.push(format!("stripe {stripe}, bytes {} to {}", range.start, range.end));
+                let holes = self.holes_in_memory(stripe);
+                let missing = without(&holes, &range);
+                let merge = missing.first().zip(missing.last()).map(|(first, last)| first.start..last.end);
+                // What an older version has brought down by then, a merge reads back from there.
+                let in_flight = self.in_flight(stripe).is_some();
+                let merge_reads = match merge {
+                    Some(merge) if in_flight => merge.len() as u64,
+                    Some(merge) => {
+                        let below = self.below(stripe, merge);
+                        below
+                            .iter()
+                            .filter(|part| part.source.is_some())
+                            .map(|part| part.range.end - part.range.start)
+                            .sum()
+                    }
+                    None => 0,
+                };
+                let case = WriteCase {
+                    layout: self.layout(),
+                    unlanded: self.with_filling(stripe, |buffer| buffer.unlanded_outside(range.clone())).unwrap_or(0),
+                    range,
+                    holes,
+                    in_flight,
+                    merge_reads,
+                    packs: if self.may_pack() { self.packs_at_most() } else { 0 },
+                    cache: self.disks_of_cache(),
+                    loggers: self.store.loggers(),
+                    record_max: self.store.log.record_max(),
+                };
+                lines.extend(self.explain_tier(&case).map(|line| format!("  {line}")));
+                lines.extend(explain_stripe(&case).into_iter().map(|line| format!("  {line}")));
+            }
+            Ok(lines)
+        })
     }
 
     /// Whether a stripe that is whole goes to the fast tier, where there is one.

@@ -9,6 +9,7 @@
 use super::write::RETRY;
 use super::{Vdisk, add};
 use crate::error::{ErrorKind, Result};
+use crate::exec::LocalBoxFuture;
 use crate::format::record::{LandedRecord, Record};
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
@@ -17,15 +18,18 @@ use crate::stripe::buffer::in_pieces;
 use crate::stripe::landed::Landed;
 use crate::units::BLOCK;
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 
 impl Vdisk {
     /// Makes every completed write durable.
-    pub async fn flush(self: &Rc<Self>) -> Result<()> {
-        let _pass = self.enter().await;
-        self.flush_now().await
+    pub fn flush(self: &Rc<Self>) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let _pass = self.enter().await;
+            self.flush_now().await
+        })
     }
 
     /// [`Vdisk::flush`] for who is inside already.
@@ -39,20 +43,22 @@ impl Vdisk {
     }
 
     /// Makes what is in the buffers of `stripes` now durable.
-    pub(super) async fn persist(self: &Rc<Self>, stripes: Vec<u64>) -> Result<()> {
-        add(&self.counters.flushes, 1);
-        self.flushes_waiting.set(self.flushes_waiting.get() + 1);
-        self.store.flush_begins();
-        let left = self.leave_buffers(stripes).await;
-        self.flushes_waiting.set(self.flushes_waiting.get() - 1);
-        left?;
-        let waits = self.store.flush_waits();
-        self.until_durable().await?;
-        drop(waits);
-        match self.failure() {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+    pub(super) fn persist(self: &Rc<Self>, stripes: Vec<u64>) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            add(&self.counters.flushes, 1);
+            self.flushes_waiting.set(self.flushes_waiting.get() + 1);
+            self.store.flush_begins();
+            let left = self.leave_buffers(stripes).await;
+            self.flushes_waiting.set(self.flushes_waiting.get() - 1);
+            left?;
+            let waits = self.store.flush_waits();
+            self.until_durable().await?;
+            drop(waits);
+            match self.failure() {
+                Some(error) => Err(error),
+                None => Ok(()),
+            }
+        })
     }
 
     /// Whether a flush waits for stripes of this virtual disk.

@@ -19,6 +19,7 @@ mod down;
 pub mod explain;
 pub mod flush;
 mod gate;
+mod gather;
 pub(crate) mod order;
 pub mod pack;
 mod partial_discards;
@@ -30,6 +31,7 @@ pub mod tier;
 pub mod write;
 
 use crate::error::{Error, Result};
+use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::geometry::Layout;
 use crate::heat::Curve;
@@ -38,6 +40,7 @@ use crate::store::{Store, lost};
 use crate::stripe::buffer::{Sealed, StripeBuffer};
 use crate::sync::Signal;
 use crate::units::{ByteCount, Nanos, TableNo, VdiskNo, VirtualOffset};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -310,9 +313,11 @@ impl Vdisk {
     }
 
     /// What fast tiers of all sizes would catch of what is asked of it.
-    pub async fn heat_curve(&self) -> Result<Curve> {
-        self.check_there()?;
-        Ok(self.store.heat_curve(self.id, self.size()).await)
+    pub fn heat_curve(&self) -> LocalBoxFuture<'_, Result<Curve>> {
+        Box::pin(async move {
+            self.check_there()?;
+            Ok(self.store.heat_curve(self.id, self.size()).await)
+        })
     }
 
     /// Whether it was removed: nothing may be asked of it but to end what is in flight.

@@ -25,12 +25,14 @@ use super::down::Lift;
 use super::{Vdisk, add};
 use crate::bits::BitSet;
 use crate::error::Result;
+use crate::exec::LocalBoxFuture;
 use crate::format::record::JobState;
 use crate::mutant::{self, Mutant};
 use crate::segment::run::Runs;
 use crate::store::budget::Budget;
 use crate::stripe::buffer::Sealed;
 use crate::units::TableNo;
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -93,13 +95,15 @@ impl Vdisk {
     }
 
     /// In how many runs the stripes of all of it lie that are mapped, as far as the pages that tell are in memory.
-    pub async fn runs(&self) -> Result<Runs> {
-        self.check_there()?;
-        let table = self.table();
-        let all = 0..self.size().0.div_ceil(self.stripe_len().0);
-        let _held = self.store.load_table(table, all.clone()).await?;
-        self.check_there()?;
-        Ok(self.store.map.borrow().runs(table, all))
+    pub fn runs(&self) -> LocalBoxFuture<'_, Result<Runs>> {
+        Box::pin(async move {
+            self.check_there()?;
+            let table = self.table();
+            let all = 0..self.size().0.div_ceil(self.stripe_len().0);
+            let _held = self.store.load_table(table, all.clone()).await?;
+            self.check_there()?;
+            Ok(self.store.map.borrow().runs(table, all))
+        })
     }
 
     /// Looks at the next ranges, and puts the first in order that is not, unless a client has asked for anything since

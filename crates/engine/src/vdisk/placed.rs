@@ -4,7 +4,9 @@ use super::Vdisk;
 use super::explain::cut;
 use super::read::Extent;
 use crate::error::Result;
+use crate::exec::LocalBoxFuture;
 use crate::units::DiskNo;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -46,24 +48,27 @@ pub struct Piece {
 impl Vdisk {
     /// The pieces of `range`, from its start on. Their end is that of `range`, or of as many stripes as may be looked
     /// at before others have a turn, or as have `most` pieces.
-    pub async fn pieces_placed(&self, range: Range<u64>, most: usize) -> Result<Vec<Piece>> {
-        let len = self.layout().data_len().0;
-        let range = range.start..range.end.min(self.size().0);
-        let (mut next, end) = (range.start / len, range.end.div_ceil(len));
-        let end = end.min(next + AT_ONCE);
-        let mut pieces = Vec::new();
-        while next < end && pieces.len() < most {
-            let stripes = next..(next + TOGETHER).min(end);
-            next = stripes.end;
-            let _held = self.load_places(stripes.clone()).await?;
-            self.check_there()?;
-            for stripe in stripes {
-                let start = stripe * len;
-                let within = (range.start.max(start) - start) as usize..(range.end.min(start + len) - start) as usize;
-                self.place_stripe(stripe, within, &mut pieces);
+    pub fn pieces_placed(&self, range: Range<u64>, most: usize) -> LocalBoxFuture<'_, Result<Vec<Piece>>> {
+        Box::pin(async move {
+            let len = self.layout().data_len().0;
+            let range = range.start..range.end.min(self.size().0);
+            let (mut next, end) = (range.start / len, range.end.div_ceil(len));
+            let end = end.min(next + AT_ONCE);
+            let mut pieces = Vec::new();
+            while next < end && pieces.len() < most {
+                let stripes = next..(next + TOGETHER).min(end);
+                next = stripes.end;
+                let _held = self.load_places(stripes.clone()).await?;
+                self.check_there()?;
+                for stripe in stripes {
+                    let start = stripe * len;
+                    let within =
+                        (range.start.max(start) - start) as usize..(range.end.min(start + len) - start) as usize;
+                    self.place_stripe(stripe, within, &mut pieces);
+                }
             }
-        }
-        Ok(pieces)
+            Ok(pieces)
+        })
     }
 
     /// Adds where the bytes `within` a stripe are. Synchronous.

@@ -10,6 +10,7 @@
 
 use super::{Vdisk, add};
 use crate::error::{ErrorKind, Result};
+use crate::exec::LocalBoxFuture;
 use crate::format::record::Record;
 use crate::geometry::Layout;
 use crate::io::IoSlice;
@@ -25,6 +26,7 @@ use crate::store::together::Part;
 use crate::stripe::plan::Want;
 use crate::stripe::table::Place;
 use crate::units::{BLOCK, TableNo, VirtualOffset};
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -83,26 +85,36 @@ impl Vdisk {
         let changes = self.store.signals.changes.get();
         let read = self.read_pieces(&pieces, into, seeks && into.len() <= READ_MAX).await;
         for (piece, read) in pieces.into_iter().zip(read) {
-            self.or_wait(piece, read, changes, into).await?;
+            if read.is_err() {
+                self.or_wait(piece, read, changes, into).await?;
+            }
         }
         Ok(())
     }
 
     /// What was out of reach because disks had just gone is waited for: they may be back in a moment.
-    async fn or_wait(&self, piece: Piece, mut read: Result<()>, mut changes: u64, into: &mut [u8]) -> Result<()> {
-        loop {
-            let lost = read.as_ref().is_err_and(|error| error.kind == ErrorKind::Lost) && self.failure().is_none();
-            if !lost || !self.store.await_disks(changes).await {
-                return read;
+    fn or_wait<'a>(
+        &'a self,
+        piece: Piece,
+        mut read: Result<()>,
+        mut changes: u64,
+        into: &'a mut [u8],
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            loop {
+                let lost = read.as_ref().is_err_and(|error| error.kind == ErrorKind::Lost) && self.failure().is_none();
+                if !lost || !self.store.await_disks(changes).await {
+                    return read;
+                }
+                self.check_there()?;
+                changes = self.store.signals.changes.get();
+                read = self
+                    .read_pieces(core::slice::from_ref(&piece), into, false)
+                    .await
+                    .pop()
+                    .expect("one answer for one piece");
             }
-            self.check_there()?;
-            changes = self.store.signals.changes.get();
-            read = self
-                .read_pieces(core::slice::from_ref(&piece), into, false)
-                .await
-                .pop()
-                .expect("one answer for one piece");
-        }
+        })
     }
 
     /// Reads pieces of stripes, each into its range of `into`. `seeks`: a hard disk would seek for them.
@@ -382,31 +394,33 @@ impl Vdisk {
     }
 
     /// What `len` bytes from `offset` are made of, neighbours of a kind joined.
-    pub async fn allocation(&self, offset: VirtualOffset, len: u64) -> Result<Vec<Allocation>> {
-        self.admit(offset, len as usize)?;
-        let data_len = self.layout().data_len().0;
-        let _held = self.load_places(offset.0 / data_len..(offset.0 + len).div_ceil(data_len)).await?;
-        self.check_there()?;
-        let map = self.store.map.borrow();
-        let stripes = self.stripes.borrow();
-        let data_len = self.layout_of(&map).data_len().0;
-        let tables = &map.vdisks[&self.id].tables;
-        let mut found: Vec<Allocation> = Vec::new();
-        let mut at = offset.0;
-        while at < offset.0 + len {
-            let end = (at / data_len * data_len + data_len).min(offset.0 + len);
-            let mut extents = Vec::new();
-            if stripes.contains_key(&(at / data_len)) {
-                push(&mut found, end - at, true);
-            } else {
-                resolve(&map, tables, at..end, &mut extents);
+    pub fn allocation(&self, offset: VirtualOffset, len: u64) -> LocalBoxFuture<'_, Result<Vec<Allocation>>> {
+        Box::pin(async move {
+            self.admit(offset, len as usize)?;
+            let data_len = self.layout().data_len().0;
+            let _held = self.load_places(offset.0 / data_len..(offset.0 + len).div_ceil(data_len)).await?;
+            self.check_there()?;
+            let map = self.store.map.borrow();
+            let stripes = self.stripes.borrow();
+            let data_len = self.layout_of(&map).data_len().0;
+            let tables = &map.vdisks[&self.id].tables;
+            let mut found: Vec<Allocation> = Vec::new();
+            let mut at = offset.0;
+            while at < offset.0 + len {
+                let end = (at / data_len * data_len + data_len).min(offset.0 + len);
+                let mut extents = Vec::new();
+                if stripes.contains_key(&(at / data_len)) {
+                    push(&mut found, end - at, true);
+                } else {
+                    resolve(&map, tables, at..end, &mut extents);
+                }
+                extents.iter().for_each(|extent| {
+                    push(&mut found, extent.range.end - extent.range.start, extent.source.is_some())
+                });
+                at = end;
             }
-            extents
-                .iter()
-                .for_each(|extent| push(&mut found, extent.range.end - extent.range.start, extent.source.is_some()));
-            at = end;
-        }
-        Ok(found)
+            Ok(found)
+        })
     }
 
     fn layout_of(&self, map: &Map) -> Layout {

@@ -1,8 +1,8 @@
 //! A write, from arrival to the disks. The story, in the order of the code:
 //!
 //! 1. The gate judges the request once.
-//! 2. Its bytes are copied into the buffers of the stripes they fall in; a new buffer first gets memory and a claim on
-//!    a free stripe. The write is complete now: the cache is volatile until a flush.
+//! 2. Its bytes are copied into the buffers of the stripes they fall in (`vdisk/gather.rs`). The write is complete now:
+//!    the cache is volatile until a flush.
 //! 3. A stripe that is whole is sealed: parity is computed, and it queues for the disks.
 //! 4. Queued stripes leave in runs, by their addresses: consecutive free stripes of one segment, one call per column
 //!    for the whole run, all columns at once. No reads.
@@ -11,14 +11,10 @@
 
 use super::{Gathering, Queue, Vdisk};
 use crate::error::Result;
-use crate::fail;
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
-use crate::segment::allocate::Claim;
 use crate::segment::{Map, commit_record};
-use crate::store::budget::{Budget, Ticket};
 use crate::store::execute::Target;
-use crate::store::freeze::frozen;
 use crate::store::limbo::{Fresh, StripeOf};
 use crate::store::{join, lost};
 use crate::stripe::buffer::{Home, Sealed, StripeBuffer};
@@ -28,7 +24,6 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::{Rc, Weak};
-use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Runs that begin without enough stripes to fill them.
@@ -54,188 +49,6 @@ impl Vdisk {
             true => self.persist(self.pieces(offset, data.len()).map(|(stripe, ..)| stripe).collect()).await,
             false => Ok(()),
         }
-    }
-
-    /// Copies bytes into the buffer of `stripe`, which is opened if need be, once there are memory and a free stripe
-    /// for it. `keep`: a stripe of nothing but zeros takes space, too.
-    pub(super) async fn gather(self: &Rc<Self>, stripe: u64, at: usize, bytes: &[u8], keep: bool) -> Result<()> {
-        if self.has_room(stripe, at, bytes.len(), None) && self.put(stripe, at, bytes, keep) {
-            return Ok(());
-        }
-        let store = self.store.clone();
-        let mut ticket = None;
-        let gathered = self.gather_later(stripe, at, bytes, keep, &store.traffic.budgets.buffers, &mut ticket).await;
-        if ticket.take().is_some() {
-            // Whoever is next in the queue may look again.
-            store.signals.room.notify();
-        }
-        gathered
-    }
-
-    async fn gather_later<'a>(
-        self: &Rc<Self>,
-        stripe: u64,
-        at: usize,
-        bytes: &[u8],
-        keep: bool,
-        budget: &'a Budget,
-        ticket: &mut Option<Ticket<'a>>,
-    ) -> Result<()> {
-        loop {
-            // From here to the copying nothing waits: the room that was found is still there.
-            if !self.has_room(stripe, at, bytes.len(), ticket.as_ref()) {
-                let fresh = self.with_filling(stripe, |_| ()).is_none();
-                // Those of a virtual disk that holds what cannot leave do not make others wait.
-                ticket.get_or_insert_with(|| budget.wait(fresh && self.stuck_bytes.get() == 0));
-                self.wait_for_room().await?;
-                continue;
-            }
-            if self.put(stripe, at, bytes, keep) {
-                return Ok(());
-            }
-            self.claim(stripe).await?;
-            // Another write may have opened the buffer, or have taken the room, while this one waited.
-            let there = self.with_filling(stripe, |_| ()).is_some();
-            if there || !self.has_room(stripe, at, bytes.len(), ticket.as_ref()) {
-                let table = self.table();
-                self.store.map.borrow_mut().unclaim(table);
-                continue;
-            }
-            self.open_buffer(stripe);
-        }
-    }
-
-    /// Whether there is memory for `len` bytes at `at` of `stripe`.
-    fn has_room(&self, stripe: u64, at: usize, len: usize, ticket: Option<&Ticket<'_>>) -> bool {
-        let look = |buffer: &mut StripeBuffer| (buffer.growth(at, len), buffer.memory());
-        let (growth, own) =
-            self.with_filling(stripe, look).unwrap_or_else(|| (StripeBuffer::memory_for(self.layout(), at, len), 0));
-        growth == 0
-            || self.store.traffic.budgets.buffers.admits(growth as u64, own as u64, self.stuck_bytes.get() == 0, ticket)
-    }
-
-    /// Waits until there may be more room than before. Fails where too much of what is held cannot leave.
-    async fn wait_for_room(&self) -> Result<()> {
-        let stuck = self.stuck_bytes.get();
-        if stuck > 0 && self.store.traffic.budgets.buffers.is_hopeless(self.store.signals.changes.get()) {
-            // Disks that have just gone may be back in a moment, and what lies there with them.
-            if self.store.awaits_disks() {
-                self.store.world.sleep(RETRY).await;
-                return Ok(());
-            }
-            return Err(lost(format!(
-                "there is no memory for the write: {stuck} bytes of it are partial stripes of this virtual disk that cannot be merged, for what \
-                 lies below them is out of reach"
-            )));
-        }
-        // Who comes here once clients are refused is not woken any more.
-        self.check_flows()?;
-        let room = self.store.signals.room.changed();
-        self.store.log.pressure.notify();
-        room.await;
-        self.store.check_writable()?;
-        self.check_flows()?;
-        self.check_there()
-    }
-
-    /// Copies bytes into the gathering buffer of `stripe`. `false`: there is none.
-    fn put(self: &Rc<Self>, stripe: u64, at: usize, bytes: &[u8], keep: bool) -> bool {
-        let now = self.store.world.now();
-        let mut stripes = self.stripes.borrow_mut();
-        let Some(buffer) = stripes.get_mut(&stripe).and_then(|gathering| gathering.filling.as_mut()) else {
-            return false;
-        };
-        self.store.buffered_changed(buffer.growth(at, bytes.len()) as i64);
-        buffer.put(at, bytes, false);
-        if keep {
-            buffer.written = true;
-            self.partial_discards.borrow_mut().wrote(stripe, at..at + bytes.len());
-        }
-        buffer.touched = now;
-        self.touched.set(now);
-        drop(stripes);
-        self.seal_if_whole(stripe);
-        true
-    }
-
-    /// Opens a gathering buffer for `stripe`, for which a free stripe was claimed.
-    pub(super) fn open_buffer(&self, stripe: u64) {
-        let (layout, now) = (self.layout(), self.store.world.now());
-        self.buffers.set(self.buffers.get() + 1);
-        let mut stripes = self.stripes.borrow_mut();
-        stripes.entry(stripe).or_default().filling = Some(StripeBuffer::new(layout, self.buffers.get(), now));
-    }
-
-    /// Claims a free stripe for `stripe`; waits while some may still become free.
-    async fn claim(self: &Rc<Self>, stripe: u64) -> Result<()> {
-        let (mut reliefs, mut rises) = (None, 0);
-        let mut waits = None;
-        loop {
-            self.store.check_writable()?;
-            self.check_flows()?;
-            let _held = self.load_or_wait(stripe..stripe + 1).await?;
-            self.check_there()?;
-            let table = self.table();
-            let mut records = Vec::new();
-            let claimed = {
-                let mut map = self.store.map.borrow_mut();
-                let overwrites = map.place_of(table, stripe).is_some();
-                let what = if overwrites { Claim::Overwrite } else { Claim::New };
-                map.ensure_chunk(table, stripe, &mut records).is_ok() && map.claim(table, what, &mut records)
-            };
-            self.store.append_all(records);
-            if claimed {
-                return Ok(());
-            }
-            if self.rises_for(stripe, &mut rises).await {
-                continue;
-            }
-            if let Some(reason) = self.lacks_disks() {
-                // Not full: there is nothing to write to until they are back.
-                let since = *waits.get_or_insert(self.store.world.now());
-                if self.store.is_timeout_over(since) {
-                    return Err(frozen(reason));
-                }
-                self.store.world.sleep(RETRY).await;
-                continue;
-            }
-            // What is read ahead keeps no place from those who need it.
-            self.store.forget_streams(None);
-            // Stripes that fly, or move, and records that are to be durable, tell by themselves when they are. Partial
-            // ones have to be asked to leave; where even that has brought nothing, nothing will.
-            let room = self.store.signals.room.changed();
-            if self.store.asks_for_slabs(table) {
-                room.await;
-                continue;
-            }
-            let moves = self.packing.get() > 0;
-            let in_flight = moves || self.store.commits.in_flight.get() > 0 || self.store.map.borrow().is_freeing();
-            let gathers = self.is_stacked() || self.stripes.borrow().values().any(|now| now.filling.is_some());
-            // One may have been under way when this began to wait.
-            let all = self.store.signals.reliefs.get();
-            let relieved = all - *reliefs.get_or_insert(all) >= 2;
-            if !in_flight && (!gathers || relieved) {
-                return fail!(
-                    NoSpace,
-                    "the pool is full: no stripe of {} is free; add a disk, delete data, or discard",
-                    self.layout()
-                );
-            }
-            self.store.signals.wants_stripes.set(true);
-            self.store.log.demand();
-            self.store.log.pressure.notify();
-            room.await;
-        }
-    }
-
-    /// What is missing where stripes of this layout can be written nowhere, because disks are away.
-    fn lacks_disks(&self) -> Option<String> {
-        let map = self.store.map.borrow();
-        let record = &map.tables[&self.table_of(&map)].record;
-        let (there, needed) = (map.disks_for(record.disks).count(), record.layout.slots() - record.layout.failures());
-        let away = self.store.members.borrow().values().any(|member| member.disk.is_none());
-        (away && there < needed)
-            .then(|| format!("{} takes at least {needed} disks to be written, {there} are there", record.layout))
     }
 
     /// Seals `stripe` if it is whole and no older version of it is in flight.

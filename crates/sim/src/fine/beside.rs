@@ -1,12 +1,13 @@
 //! Stories of what is written beside the packer, and beside the mover.
 
 use super::{PARITY, Story, bytes_of};
+use crate::sample::sample;
 use weft_engine::units::{Nanos, VirtualOffset};
 use weft_engine::world::World;
 
 /// Whole stripes, and units above them, are written while the mover brings down what was there before.
 pub fn what_is_written_beside_the_mover_is_never_replaced_by_what_it_read() {
-    for seed in 0..24 {
+    for seed in sample(0..24) {
         let mut story = Story::new(500 + seed, PARITY);
         story.fill(1);
         story.scatter(120, 1000);
@@ -36,7 +37,7 @@ pub fn what_is_written_beside_the_mover_is_never_replaced_by_what_it_read() {
 /// Whole stripes, and parts of blocks above them, are written while packing is about to read the rest of blocks of what
 /// was there before.
 pub fn what_is_written_beside_packing_lies_above_what_was_written_before() {
-    for seed in 0..24 {
+    for seed in sample(0..24) {
         let mut story = Story::new(600 + seed, PARITY);
         story.fill(1);
         let vdisk = story.vdisk();

@@ -2,6 +2,7 @@
 
 use super::{PARITY, Story};
 use crate::rig::resiliencies;
+use crate::sample::sample;
 use std::rc::Rc;
 use weft_engine::error::ErrorKind;
 use weft_engine::format::record::{CacheChoice, Media, OWNER_METADATA, Usage};
@@ -147,7 +148,7 @@ pub fn small_writes_lie_on_the_disks_of_the_cache_until_it_is_to_lie_elsewhere()
 
 /// A smaller cache holds less at once, a larger one more; the power goes at any moment of it.
 pub fn a_cache_grows_shrinks_moves_and_goes_and_a_crash_at_any_moment_loses_nothing() {
-    for seed in 0..40 {
+    for seed in sample(0..40) {
         let mut story = Story::uncached(900 + seed, resiliencies()[seed as usize % 5]);
         story.fill(1);
         let all = (1 << story.rig.disks.len()) - 1;
@@ -298,7 +299,7 @@ pub fn a_cache_that_the_pool_chooses_follows_its_disks_and_a_typed_one_does_not(
 
 /// The power goes at any moment while disks come to be other than they were and caches are chosen anew.
 pub fn a_crash_while_caches_are_chosen_anew_loses_nothing() {
-    for seed in 0..30 {
+    for seed in sample(0..30) {
         let mut story = Story::unchosen(1_000 + seed, resiliencies()[seed as usize % 5]);
         story.fill(1);
         let disks: Vec<u16> = (0..3).map(|nth| story.join(story.rig.members + nth)).collect();

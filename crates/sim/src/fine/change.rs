@@ -3,6 +3,7 @@
 
 use super::{Story, UNIT};
 use crate::rig::Rig;
+use crate::sample::sample;
 use crate::world::{Scheduling, SimWorld};
 use weft_engine::error::ErrorKind;
 use weft_engine::format::FEATURE_STACKS;
@@ -171,7 +172,7 @@ pub fn every_layout_becomes_every_other_one_under_load() {
 /// The power goes at any moment of a change, again and again: what was flushed is there, and the change goes on by
 /// itself.
 pub fn a_crash_at_any_moment_of_a_change_loses_nothing_and_the_change_goes_on() {
-    for seed in 0..40 {
+    for seed in sample(0..40) {
         let (from, to) = (LAYOUTS[seed as usize % 5], LAYOUTS[(seed as usize / 5 + seed as usize + 1) % 5]);
         let mut story = Story::of(2_200 + seed, from, seed % 3 == 0);
         story.write(0, story.units() / 2, 1);
@@ -251,7 +252,7 @@ pub fn what_is_zeroed_above_an_older_table_stays_zeros() {
 
 /// One disk after the other goes and comes back in the middle of a change.
 pub fn disks_go_and_come_back_in_the_middle_of_a_change() {
-    for seed in 0..10 {
+    for seed in sample(0..10) {
         let mut story = Story::of(2_400 + seed, LAYOUTS[seed as usize % 3], false);
         story.write(0, story.units() * 3 / 4, 1);
         story.flush();
@@ -279,7 +280,7 @@ pub fn disks_go_and_come_back_in_the_middle_of_a_change() {
 /// All disks lose what their caches held, in the middle of a change: what was flushed is there, at the latest when the
 /// owner says that what was lost is given up.
 pub fn caches_that_are_lost_in_the_middle_of_a_change_take_nothing_that_was_flushed() {
-    for seed in 0..20 {
+    for seed in sample(0..20) {
         let mut story = Story::of(2_450 + seed, LAYOUTS[seed as usize % 5], false);
         story.write(0, story.units() * 3 / 4, 1);
         story.flush();
@@ -401,7 +402,7 @@ pub fn a_change_is_paused_cancelled_and_asked_for_again() {
 
 /// A virtual disk that is removed in the middle of a change leaves nothing.
 pub fn a_virtual_disk_is_removed_in_the_middle_of_a_change_and_leaves_nothing() {
-    for seed in 0..8 {
+    for seed in sample(0..8) {
         let mut story = Story::of(2_540 + seed, LAYOUTS[0], seed % 2 == 1);
         story.fill(1);
         story.scatter(30, 100);
@@ -462,7 +463,7 @@ pub fn what_landed_before_a_change_and_was_given_back_stays_away() {
 
 /// What a client writes while a stripe rises is what is read afterwards.
 pub fn what_is_written_while_it_rises_is_newer() {
-    for seed in 0..30 {
+    for seed in sample(0..30) {
         let mut story = Story::of(2_600 + seed, LAYOUTS[0], false);
         story.fill(1);
         story.flush();
@@ -485,7 +486,7 @@ pub fn what_is_written_while_it_rises_is_newer() {
 /// What clients wrote whole above an older table hides it only once it is durable: where it is lost with the caches of
 /// all disks, and given up, what was flushed before is read again.
 pub fn what_clients_wrote_hides_an_older_table_only_once_it_is_durable() {
-    for seed in 0..30 {
+    for seed in sample(0..30) {
         let mut story = Story::of(2_650 + seed, LAYOUTS[0], false);
         story.fill(1);
         story.flush();

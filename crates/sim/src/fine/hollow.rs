@@ -3,7 +3,10 @@
 
 use super::change::{LAYOUTS, ask};
 use super::{Story, UNIT, bytes_of};
-use weft_engine::error::ErrorKind;
+use crate::sample::sample;
+use std::cell::RefCell;
+use std::rc::Rc;
+use weft_engine::error::{Error, ErrorKind};
 use weft_engine::format::FEATURE_MOVES;
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::job::JobState;
@@ -59,15 +62,23 @@ impl Story {
         })
     }
 
-    /// Has somebody write to the other virtual disk from byte `at` on, beside all else, until he is refused.
-    fn begin_to_fill_other(&self, mut at: u64) {
+    /// Has somebody write to the other virtual disk from byte `at` on, beside all else, until he is refused. Returns
+    /// where that will have ended, and with what.
+    fn begin_to_fill_other(&self, mut at: u64) -> Rc<RefCell<Option<(u64, Error)>>> {
         let other = self.rig.pool().vdisk("other").unwrap();
+        let ended = Rc::new(RefCell::new(None));
+        let end = ended.clone();
         let filling = async move {
-            while other.write(VirtualOffset(at), &bytes_of(OTHER, 64 << 10), false).await.is_ok() {
-                at += 64 << 10;
-            }
+            let refused = loop {
+                match other.write(VirtualOffset(at), &bytes_of(OTHER, 64 << 10), false).await {
+                    Ok(()) => at += 64 << 10,
+                    Err(error) => break error,
+                }
+            };
+            *end.borrow_mut() = Some((at, refused));
         };
         self.rig.world.spawn("filling", Box::pin(filling));
+        ended
     }
 
     fn prove_other(&self, len: u64) {
@@ -102,7 +113,7 @@ impl Story {
 
 /// What is discarded here and there in a full virtual disk is room for another one.
 pub fn what_is_discarded_here_and_there_is_room_for_others() {
-    for (nth, layout) in LAYOUTS.into_iter().enumerate() {
+    for (nth, layout) in sample(LAYOUTS.into_iter().enumerate()) {
         let mut story = Story::nearly_full(5_000 + nth as u64, layout, 100);
         story.fill(1);
         story.scatter(20, 1_000);
@@ -144,17 +155,15 @@ pub fn what_is_discarded_here_and_there_is_room_for_others() {
 /// A virtual disk of a pool that is nearly full is overwritten anywhere all the time that it is given another layout:
 /// no write is refused, and the change ends.
 pub fn a_change_of_a_nearly_full_pool_ends_under_random_writes() {
-    for (nth, (from, to, filled)) in [
+    let changes = [
         ((PARITY, 5, 16), (PARITY, 4, 16), 80),
         ((PARITY, 4, 16), (PARITY, 5, 16), 80),
         ((PARITY, 5, 16), (MIRROR, 1, 64), 50),
         ((MIRROR, 1, 64), (PARITY, 4, 4), 90),
         ((PARITY, 4, 16), (PARITY, 4, 64), 85),
         ((Resiliency::Simple, 3, 4), (PARITY, 5, 16), 70),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ];
+    for (nth, (from, to, filled)) in sample(changes.into_iter().enumerate()) {
         for seed in 0..2 {
             let mut story = Story::nearly_full_on(5_100 + nth as u64 * 10 + seed, from, 95, ByteCount::mib(24));
             let written = story.units() * filled / 95;
@@ -189,9 +198,62 @@ pub fn a_change_of_a_nearly_full_pool_ends_under_random_writes() {
     }
 }
 
+/// Disks that are away for a moment while segments are emptied cost a client time, and no room: what was discarded is
+/// his as if they had been there all the time. Disks that stay away are waited for no longer than clients ever wait.
+pub fn disks_that_are_away_for_a_moment_cost_no_room() {
+    let bear_a_loss = LAYOUTS.into_iter().enumerate().filter(|(_, layout)| layout.0 != Resiliency::Simple);
+    for (nth, layout) in sample(bear_a_loss) {
+        for stays_away in [false, true] {
+            let mut story = Story::nearly_full(5_500 + nth as u64, layout, 100);
+            story.fill(1);
+            story.scatter(20, 1_000);
+            story.flush();
+            story.destage();
+            story.rig.make_vdisk_named("other", story.layout, ByteCount::gib(1), 4096, false).unwrap();
+            let before = story.fill_other(0);
+            story.discard_every_second();
+            let freed = story.units() * UNIT / 2;
+            let ended = story.begin_to_fill_other(before);
+            for round in 0.. {
+                let steps = Nanos(story.rng.below(400_000_000));
+                story.rig.world.run_until(steps, || ended.borrow().is_some());
+                if ended.borrow().is_some() {
+                    break;
+                }
+                let no = story.rng.below(5) as usize;
+                story.rig.disks[no].vanish();
+                if stays_away {
+                    break;
+                }
+                let steps = Nanos(story.rng.below(1_500_000_000));
+                story.rig.world.run_until(steps, || false);
+                story.come_back();
+                assert!(round < 1_000, "it ends");
+            }
+            let name = story.layout;
+            if stays_away {
+                story.rig.world.run_until(Nanos::secs(60), || ended.borrow().is_some());
+                assert!(ended.borrow().is_some(), "{name}: nobody waits for ever");
+                continue;
+            }
+            let (end, error) = ended.take().expect("he was refused");
+            assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+            let least = freed * 6 / 10;
+            assert!(end - before >= least, "{name}: {} bytes of {freed} discarded ones", end - before);
+            let other = story.rig.pool().vdisk("other").unwrap();
+            story.rig.run(async move { other.flush().await.unwrap() });
+            story.prove();
+            story.prove_other(end);
+            story.crash();
+            story.prove();
+            story.prove_other(end);
+        }
+    }
+}
+
 /// Crashes, disks that go and come back, overwrites and discards in the middle of it: what was flushed is there.
 pub fn whatever_happens_while_segments_are_emptied_loses_nothing() {
-    for seed in 0..20 {
+    for seed in sample(0..20) {
         let layout = LAYOUTS[seed as usize % LAYOUTS.len()];
         let mut story = Story::nearly_full(5_200 + seed, layout, 100);
         story.fill(1);
@@ -259,7 +321,7 @@ pub fn what_is_packed_above_a_stripe_that_is_moved_stays() {
 
 /// What clients write, or discard, while segments are emptied is what is read afterwards.
 pub fn what_is_written_while_segments_are_emptied_is_newer() {
-    for seed in 0..12 {
+    for seed in sample(0..12) {
         let mut story = Story::nearly_full(5_400 + seed, LAYOUTS[seed as usize % LAYOUTS.len()], 75);
         story.fill(1);
         story.rig.make_vdisk_named("other", story.layout, ByteCount::gib(1), 4096, false).unwrap();

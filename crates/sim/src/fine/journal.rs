@@ -2,6 +2,7 @@
 
 use super::{PARITY, Story};
 use crate::rig::resiliencies;
+use crate::sample::sample;
 use weft_engine::format::record::Usage;
 use weft_engine::geometry::Resiliency;
 use weft_engine::pool::DiskChange;
@@ -68,7 +69,7 @@ pub fn a_disk_that_becomes_a_journal_carries_the_log_and_nothing_else() {
 
 /// The power goes at any moment of it.
 pub fn a_crash_while_a_disk_becomes_a_journal_loses_nothing_and_it_goes_on() {
-    for seed in 0..20 {
+    for seed in sample(0..20) {
         let mut story = Story::new(1_200 + seed, resiliencies()[seed as usize % 5]);
         story.fill(1);
         let no = story.rng.below(story.rig.disks.len() as u64) as u16;

@@ -2,6 +2,7 @@
 
 use super::{PARITY, Story, bytes_of};
 use crate::rig::{Rig, resiliencies};
+use crate::sample::sample;
 use crate::world::{Scheduling, SimWorld, Stop};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -147,7 +148,7 @@ pub fn a_few_writes_now_and_then_do_not_move_everything_each_time() {
 /// Parts of stripes, and whole ones, are written while these are put in order.
 pub fn what_is_written_while_it_is_put_in_order_is_what_is_read() {
     let mut ordered = 0;
-    for seed in 0..24 {
+    for seed in sample(0..24) {
         let mut story = Story::that_seeks(1230 + seed, PARITY, ByteCount::mib(4));
         story.fill_anyhow(10_000);
         for round in 0..6 {
@@ -170,7 +171,7 @@ pub fn what_is_written_while_it_is_put_in_order_is_what_is_read() {
 
 /// The power goes anywhere.
 pub fn a_crash_anywhere_while_things_are_put_in_order_loses_nothing() {
-    for seed in 0..40 {
+    for seed in sample(0..40) {
         let mut story = Story::that_seeks(1260 + seed, resiliencies()[seed as usize % 5], ByteCount::mib(4));
         story.fill_anyhow(10_000);
         story.run_until_it_orders();
@@ -186,7 +187,7 @@ pub fn a_crash_anywhere_while_things_are_put_in_order_loses_nothing() {
 /// However much lies anywhere, and however little room there is: what is put in order leaves two segments at any
 /// moment, and another virtual disk can write them then.
 pub fn what_is_put_in_order_leaves_clients_the_room_that_they_need() {
-    for seed in 0..8 {
+    for seed in sample(0..8) {
         let mut story = Story::that_seeks(1300 + seed, PARITY, ByteCount::mib(16));
         let layout = story.layout;
         let segment = ByteCount(layout.segment_stripes(ByteCount::mib(1)) as u64 * layout.data_len().0);
@@ -228,7 +229,7 @@ async fn write_all(vdisk: Rc<Vdisk>, from: u64, len: ByteCount) -> weft_engine::
 /// Checks find nothing wrong beside it: neither one that only looks, nor the one right after a repair.
 pub fn a_check_beside_what_is_put_in_order_finds_nothing() {
     let mut beside = 0;
-    for seed in 0..40 {
+    for seed in sample(0..40) {
         let mut story = Story::that_seeks(1320 + seed, resiliencies()[seed as usize % 5], ByteCount::mib(4));
         story.fill_anyhow(10_000);
         story.run_until_it_orders();

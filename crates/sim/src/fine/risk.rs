@@ -2,6 +2,7 @@
 
 use super::{PARITY, Story, UNIT, bytes_of};
 use crate::rig::resiliencies;
+use crate::sample::sample;
 use std::collections::BTreeSet;
 use weft_engine::error::{ErrorKind, Result};
 use weft_engine::format::record::CacheChoice;
@@ -72,7 +73,7 @@ pub fn a_cache_may_survive_less_where_that_is_said() {
 /// Without its disk, what rested in such a cache cannot be read, and never is an older version read instead; all else
 /// is served. The disk is back: all of it is there, but for what was written anew meanwhile.
 pub fn what_rested_on_a_lost_disk_is_an_error_until_it_is_back() {
-    for seed in 0..12 {
+    for seed in sample(0..12) {
         let mut story = Story::with_more(1_220 + seed, PARITY, 0);
         let disk = story.rig.disks.len() - 1;
         story.fill(1);

@@ -2,6 +2,7 @@
 
 use super::{PARITY, Story, UNIT, bytes_of};
 use crate::rig::{Rig, resiliencies};
+use crate::sample::sample;
 use crate::world::{Scheduling, SimWorld, Stop};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -303,7 +304,7 @@ pub fn a_job_moves_what_is_hot_now() {
 /// Parts of stripes, and whole ones, are written while these move between the tiers.
 pub fn what_is_written_while_it_moves_is_what_is_read() {
     let (mut up, mut down) = (0, 0);
-    for seed in 0..24 {
+    for seed in sample(0..24) {
         let mut story = Story::tiered(1440 + seed, resiliencies()[seed as usize % 5], ByteCount::mib(8));
         story.set_tier(ByteCount::mib(2));
         story.fill(1);
@@ -332,7 +333,7 @@ pub fn what_is_written_while_it_moves_is_what_is_read() {
 
 /// Units are written at every moment of a job that brings their stripes up, beside clients.
 pub fn what_is_written_beside_a_job_that_moves_lies_above_what_it_read() {
-    for seed in 0..10 {
+    for seed in sample(0..10) {
         let mut story = Story::tiered(1580 + seed, resiliencies()[seed as usize % 5], ByteCount::mib(8));
         story.rig.close().unwrap();
         story.rig.options.tuning.idle_land = Nanos::secs(100_000);
@@ -366,7 +367,7 @@ pub fn what_is_written_beside_a_job_that_moves_lies_above_what_it_read() {
 
 /// The power goes anywhere.
 pub fn a_crash_anywhere_while_stripes_move_loses_nothing() {
-    for seed in 0..40 {
+    for seed in sample(0..40) {
         let mut story = Story::tiered(1480 + seed, resiliencies()[seed as usize % 5], ByteCount::mib(8));
         story.set_tier(ByteCount::mib(4));
         story.fill(1);
@@ -416,7 +417,7 @@ pub fn a_tier_that_lost_a_disk_takes_nothing_and_empties_itself() {
 /// A virtual disk that is full, with all its tier has room for: what is there is overwritten without an error, whatever
 /// tier it lies in, and what lies in the tier can leave.
 pub fn a_full_disk_is_overwritten_whatever_tier_it_lies_in() {
-    for seed in 0..6 {
+    for seed in sample(0..6) {
         let mut story = Story::tiered(1550 + seed, PARITY, ByteCount::mib(512));
         story.set_tier(ByteCount::mib(16));
         let (per, mut at, mut full) = (story.per_stripe(), 0, false);

@@ -12,6 +12,7 @@ use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
 use weft_sim::rig::{Rig, TIMEOUT, resiliencies};
 use weft_sim::rng::Rng;
+use weft_sim::sample::sample;
 use weft_sim::world::Stop;
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
@@ -197,7 +198,7 @@ fn must_be_given_back(budget: &BudgetInfo) -> bool {
 #[test]
 fn no_budget_is_exceeded_by_more_than_one_request_whatever_clients_do() {
     const LIMIT: u64 = 256 << 10;
-    for seed in 0..20 {
+    for seed in sample(0..20) {
         let resiliency = resiliencies()[seed as usize % 5];
         let tuning =
             Tuning { buffer_memory: LIMIT, sheet_memory: 16 << 10, move_memory: 64 << 10, ..Tuning::default() };

@@ -11,6 +11,7 @@ use weft_engine::units::{BLOCK, ByteCount, Nanos, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::disk::DiskImage;
 use weft_sim::rig::Rig;
+use weft_sim::sample::sample;
 use weft_sim::world::{Scheduling, SimWorld};
 
 #[test]
@@ -118,7 +119,7 @@ fn a_pool_that_fills_keeps_pages_for_its_tree() {
 /// The segments that were promised can be had, whatever the tree took and gave back meanwhile.
 #[test]
 fn what_is_promised_to_a_fixed_disk_is_given_also_after_a_checkpoint() {
-    for seed in 0..40 {
+    for seed in sample(0..40) {
         let world = SimWorld::new(seed, Scheduling::Random);
         let mut rng = world.rng("story");
         let disks = 3 + rng.below(3) as usize;
@@ -242,7 +243,7 @@ fn of_version_2(seed: u64) -> Vec<DiskImage> {
 #[test]
 fn a_pool_that_was_made_before_there_was_a_tree_opens_and_is_of_the_new_version_from_then_on() {
     let template = Story::new(1, 3, PARITY);
-    for seed in 0..8 {
+    for seed in sample(0..8) {
         let images = of_version_2(seed);
         assert_eq!(version_of(&images[0]), [VERSION_OLDEST; 4]);
         let mut again = template.with_images(&images);

@@ -13,6 +13,11 @@ fn a_change_of_a_nearly_full_pool_ends_under_random_writes() {
 }
 
 #[test]
+fn disks_that_are_away_for_a_moment_cost_no_room() {
+    hollow::disks_that_are_away_for_a_moment_cost_no_room();
+}
+
+#[test]
 fn whatever_happens_while_segments_are_emptied_loses_nothing() {
     hollow::whatever_happens_while_segments_are_emptied_loses_nothing();
 }

@@ -14,6 +14,7 @@ use weft_engine::pool::job::JobState;
 use weft_engine::units::{BLOCK, ByteCount, DiskOffset, Nanos};
 use weft_sim::disk::{DiskImage, SimDisk};
 use weft_sim::rig::TIMEOUT;
+use weft_sim::sample::sample;
 
 /// Stripe `no` is filled with one byte; what each holds, by number.
 fn stripes(story: &Story, count: u64) -> Result<Vec<u8>> {
@@ -249,7 +250,7 @@ fn a_disk_that_lacks_log_batches_it_had_called_durable_gets_its_strips_back() {
 
 #[test]
 fn a_disk_that_was_used_elsewhere_is_rewritten_whatever_versions_its_pages_have() {
-    for seed in 0..8 {
+    for seed in sample(0..8) {
         let mut story = Story::new(40 + seed, 3, MIRROR3);
         story.write_and_flush(0, 8 * story.stripe(), 1);
         story.close();
@@ -342,7 +343,7 @@ fn page_writes_that_were_lost_on_all_copies_are_an_error_and_not_old_data() {
 
 #[test]
 fn a_checksum_page_that_could_not_be_read_once_is_not_lost() {
-    for seed in 0..8 {
+    for seed in sample(0..8) {
         let mut story = Story::new(60 + seed, 3, PARITY);
         story.write_and_flush(0, 8 * story.stripe(), 1);
         story.close();
@@ -388,7 +389,7 @@ fn read_errors_of_the_log_that_do_not_last_keep_no_pool_from_opening() {
 
 #[test]
 fn after_a_kill_and_a_power_cut_amid_the_next_opening_every_disk_has_a_label() {
-    for seed in 0..60 {
+    for seed in sample(0..60) {
         let mut story = Story::new(70 + seed, 5, PARITY);
         story.write_and_flush(0, 2 * story.stripe(), 1);
         story.close();

@@ -16,6 +16,7 @@ use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
 use weft_sim::rig::Rig;
 use weft_sim::rng::Rng;
+use weft_sim::sample::sample;
 use weft_sim::world::{Scheduling, SimWorld};
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
@@ -350,7 +351,7 @@ fn lose_a_version(seed: u64, beside: impl AsyncFnOnce(&Rc<Vdisk>) + 'static) -> 
 /// ever.
 #[test]
 fn a_flush_of_what_a_disk_lost_from_its_cache_ends_when_no_disk_is_missing() {
-    for seed in 0..16 {
+    for seed in sample(0..16) {
         let (mut rig, vdisk) = lose_a_version(seed, async |_: &Rc<Vdisk>| {});
         let (flushed, read) = rig.run(async move {
             let mut bytes = vec![0; STRIPE as usize];
@@ -368,7 +369,7 @@ fn a_flush_of_what_a_disk_lost_from_its_cache_ends_when_no_disk_is_missing() {
 /// bring that back.
 #[test]
 fn a_partial_write_is_never_merged_with_a_version_older_than_one_that_was_lost() {
-    for seed in 0..16 {
+    for seed in sample(0..16) {
         let (mut rig, vdisk) = lose_a_version(seed, async |vdisk: &Rc<Vdisk>| {
             vdisk.write(VirtualOffset(4096), &[3; 4096], false).await.unwrap();
         });
@@ -465,7 +466,7 @@ fn checkpoints_are_taken_while_the_metadata_of_a_disk_that_is_back_is_copied() {
 /// back alone, and the newer one later. What was flushed before both is the truth again, and stays.
 #[test]
 fn what_was_flushed_is_there_when_two_newer_versions_were_lost_one_after_the_other() {
-    for seed in 0..48 {
+    for seed in sample(0..48) {
         let (mut rig, mut rng) = opened(100 + seed, 5, Tuning { auto_jobs: false, ..Tuning::default() });
         let weak = make(&rig, "weak", Resiliency::Simple, 2, 0b00011);
         let (pool, world, disk, mut moments) =

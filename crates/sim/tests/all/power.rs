@@ -12,6 +12,7 @@ use weft_engine::pool::{DiskChange, Pool};
 use weft_engine::store::power::Power;
 use weft_engine::units::{DiskNo, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
+use weft_sim::sample::sample;
 use weft_sim::storm::{Profile, run_profile};
 
 /// How many disks each pool here has.
@@ -233,7 +234,7 @@ fn one_disk_of_which_a_wrong_word_was_said_costs_nothing_where_the_layout_surviv
 /// Half of the disks are protected, people say so or not, and caches are switched on and off.
 #[test]
 fn storms_on_disks_of_which_some_need_no_flush_take_nothing() {
-    for seed in 0..40 {
+    for seed in sample(0..40) {
         if let Err(why) = run_profile(Profile::Protected, seed) {
             panic!("weft-sim --profile protected {seed}: {why}");
         }

@@ -19,6 +19,7 @@ mod ticket;
 use super::Pool;
 use crate::error::{ErrorKind, Result};
 use crate::event::Event;
+use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::format::record::{JobRecord, Record, Usage};
 use crate::sync::Signal;
@@ -153,56 +154,62 @@ impl Pool {
 
     /// Begins a job; `at` is the time in Unix seconds. One of the same kind and target that has not ended goes on: its
     /// number.
-    pub async fn job_start(&self, kind: JobKind, at: u64) -> Result<JobNo> {
-        self.plan_job_start()?;
-        let id = self.begin_job(kind, at);
-        if kind == JobKind::Repair {
-            // A person does not want to wait for a disk that may come back.
-            let record = self.job(id)?;
-            self.set_job(JobRecord { cursor: repair::ASKED_FOR, ..record });
-            if let Some(ticket) = self.jobs.running.borrow().as_ref().filter(|ticket| ticket.id == id) {
-                ticket.cursor.set(repair::ASKED_FOR);
-                ticket.order(Halt::Yield);
+    pub fn job_start(&self, kind: JobKind, at: u64) -> LocalBoxFuture<'_, Result<JobNo>> {
+        Box::pin(async move {
+            self.plan_job_start()?;
+            let id = self.begin_job(kind, at);
+            if kind == JobKind::Repair {
+                // A person does not want to wait for a disk that may come back.
+                let record = self.job(id)?;
+                self.set_job(JobRecord { cursor: repair::ASKED_FOR, ..record });
+                if let Some(ticket) = self.jobs.running.borrow().as_ref().filter(|ticket| ticket.id == id) {
+                    ticket.cursor.set(repair::ASKED_FOR);
+                    ticket.order(Halt::Yield);
+                }
             }
-        }
-        self.store.make_durable(self.store.log.seq()).await?;
-        Ok(id)
+            self.store.make_durable(self.store.log.seq()).await?;
+            Ok(id)
+        })
     }
 
     /// Lets a job wait until [`Pool::job_resume`].
-    pub async fn job_pause(&self, id: JobNo) -> Result<()> {
-        self.order_job(id, Halt::Pause, JobState::Paused).await
+    pub fn job_pause(&self, id: JobNo) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.order_job(id, Halt::Pause, JobState::Paused).await })
     }
 
     /// Ends a job where it is. A disk that it was emptying is used again as it was before it was retired: it would else
     /// be emptied anew. A journal disk stays one, and keeps what it holds until disks change or the pool is opened.
-    pub async fn job_cancel(&self, id: JobNo) -> Result<()> {
-        self.order_job(id, Halt::Cancel, JobState::Cancelled).await
+    pub fn job_cancel(&self, id: JobNo) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.order_job(id, Halt::Cancel, JobState::Cancelled).await })
     }
 
     /// Lets a paused job go on.
-    pub async fn job_resume(&self, id: JobNo) -> Result<()> {
-        let record = self.plan_job_steer(id, JobState::Waiting)?;
-        self.wake_job(record.id, JobState::Paused);
-        self.store.make_durable(self.store.log.seq()).await
+    pub fn job_resume(&self, id: JobNo) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let record = self.plan_job_steer(id, JobState::Waiting)?;
+            self.wake_job(record.id, JobState::Paused);
+            self.store.make_durable(self.store.log.seq()).await
+        })
     }
 
     /// Waits until a job has ended, and says how.
-    pub async fn job_wait(&self, id: JobNo) -> Result<JobInfo> {
-        self.job(id)?;
-        loop {
-            let Some(info) = self.jobs().into_iter().find(|info| info.id == id) else {
-                return fail!(NotFound, "job {id} ended long ago");
-            };
-            if has_ended(info.state) {
-                return Ok(info);
+    pub fn job_wait(&self, id: JobNo) -> LocalBoxFuture<'_, Result<JobInfo>> {
+        Box::pin(async move {
+            self.job(id)?;
+            loop {
+                let Some(info) = self.jobs().into_iter().find(|info| info.id == id) else {
+                    return fail!(NotFound, "job {id} ended long ago");
+                };
+                if has_ended(info.state) {
+                    return Ok(info);
+                }
+                self.store.check_writable()?;
+                if self.jobs.closed.get() {
+                    return fail!(Closed, "the pool is being closed; the job goes on when it is open again");
+                }
+                self.jobs.ended.changed().await;
             }
-            self.store.check_writable()?;
-            if self.jobs.closed.get() {
-                return fail!(Closed, "the pool is being closed; the job goes on when it is open again");
-            }
-            self.jobs.ended.changed().await;
-        }
+        })
     }
 
     /// The time, in Unix seconds, as the host told it; 0 if it did not.
