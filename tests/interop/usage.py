@@ -359,7 +359,7 @@ def snapshot(machine, thorough=False):
 
 
 # What moves by itself: the pool writes its events down a moment after they happened, and takes memory for that.
-MOVING = ("counters", "open_nanos", "log_fill", "latency", "memory")
+MOVING = ("counters", "open_nanos", "log_fill", "latency", "memory", "compaction")
 
 
 def content(path, thorough):

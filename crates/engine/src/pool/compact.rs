@@ -29,6 +29,7 @@ pub async fn compactor(pool: Rc<Pool>) {
         store.compacts(true);
         let went = store.compact_for(table).await || pool.level().await;
         store.compacts(false);
+        pool.note_moved();
         if !went {
             store.gives_up_on(table);
         }
@@ -36,6 +37,15 @@ pub async fn compactor(pool: Rc<Pool>) {
 }
 
 impl Pool {
+    /// Has what was moved looked at by who puts virtual disks in order.
+    fn note_moved(&self) {
+        let moved = self.store.take_moved();
+        for vdisk in self.vdisks() {
+            let of_it = moved.iter().filter(|(table, _)| *table == vdisk.table());
+            of_it.for_each(|(table, stripe)| vdisk.lies_elsewhere(*table, *stripe));
+        }
+    }
+
     /// Moves a slab from a disk that is full to an emptier one. `false`: there is none, or it cannot.
     async fn level(&self) -> bool {
         let is_full = |(segment, slot, _): &(SegmentNo, usize, DiskNo)| {

@@ -39,10 +39,19 @@ pub struct Compaction {
     in_vain: RefCell<BTreeMap<TableNo, u64>>,
     /// Segments that could not be emptied, and the state of the pool ([`Store::changed`]) in which that was so.
     tried: RefCell<(u64, BTreeSet<SegmentNo>)>,
+    /// Stripes that lie elsewhere now, of which their virtual disks were not told yet.
+    pub(super) moved: RefCell<Vec<(TableNo, u64)>>,
     /// Segments that were emptied since the pool was opened.
     pub segments: Cell<u64>,
     /// Bytes of data that were moved out of them.
     pub bytes: Cell<u64>,
+}
+
+impl Compaction {
+    /// Whether something is being done for somebody.
+    pub fn is_running(&self) -> bool {
+        self.running.get()
+    }
 }
 
 impl Store {
@@ -133,6 +142,11 @@ impl Store {
             false => drop(self.compaction.tried.borrow_mut().1.insert(segment)),
         }
         true
+    }
+
+    /// The stripes that were moved since this was asked.
+    pub(crate) fn take_moved(&self) -> Vec<(TableNo, u64)> {
+        self.compaction.moved.take()
     }
 
     /// Moves what lies in a segment elsewhere, and gives it back. `false`: some of it stays.

@@ -175,15 +175,24 @@ impl Vdisk {
             (false, true) => add(&counters.merged, len),
             (false, false) => add(&counters.whole, len),
         }
+        if sealed.ordered {
+            let order = &mut *self.order.borrow_mut();
+            order.credit = order.credit.saturating_sub(len);
+        }
+        if !sealed.ordered || mutant::active(Mutant::OrderNeverRests) {
+            self.lies_elsewhere(table, stripe);
+        }
+    }
+
+    /// Takes note that a stripe lies elsewhere than it did, for another reason than order: its range is to be looked
+    /// at.
+    pub(crate) fn lies_elsewhere(&self, table: TableNo, stripe: u64) {
+        let len = self.layout().data_len().0;
         let order = &mut *self.order.borrow_mut();
-        match sealed.ordered {
-            true => order.credit = order.credit.saturating_sub(len),
-            false => order.credit = (order.credit + PER_COMMITTED * len).min(self.size().0 + len),
-        }
-        if sealed.ordered && !mutant::active(Mutant::OrderNeverRests) {
-            return;
-        }
+        order.credit = (order.credit + PER_COMMITTED * len).min(self.size().0 + len);
         let rested = order.rests.take().is_some();
+        // Nobody has looked at any of it yet, and whoever does so may have gone to sleep before it was there.
+        let is_new = order.table != Some(table);
         let number = stripe / order.each.max(1);
         let of_this = order.seen.as_mut().filter(|seen| order.table == Some(table) && number < seen.len() as u64);
         let was_full = of_this.is_some_and(|seen| {
@@ -191,7 +200,7 @@ impl Vdisk {
             seen.remove(number as usize..number as usize + 1);
             was_full
         });
-        if rested || was_full {
+        if rested || was_full || is_new {
             self.store.signals.packed.notify();
         }
     }

@@ -277,6 +277,9 @@ pub struct PoolInfo {
     pub settings: PoolSettings,
     /// How full its log is, 0 to 1.
     pub log_fill: f64,
+    /// What it has moved to make room.
+    #[serde(default)]
+    pub compaction: Compaction,
     /// What it holds in memory, budget by budget.
     #[serde(default)]
     pub memory: Vec<MemoryBudget>,
@@ -288,6 +291,17 @@ pub struct PoolInfo {
     pub vdisks: Vec<VdiskInfo>,
     /// Its jobs: those that run, wait or are paused, then the last ones that ended.
     pub jobs: Vec<JobInfo>,
+}
+
+/// Data that a pool moves out of segments that are mostly free, where somebody lacks slabs; since it was opened.
+#[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Compaction {
+    /// Whether it does so now.
+    pub running: bool,
+    /// Segments that were emptied and given back.
+    pub segments: u64,
+    /// Bytes that were moved out of them.
+    pub bytes: u64,
 }
 
 /// A pool that waits for disks.

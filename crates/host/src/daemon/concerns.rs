@@ -354,6 +354,7 @@ mod tests {
             },
             frozen: None,
             log_fill: 0.0,
+            compaction: Default::default(),
             memory: Vec::new(),
             open_nanos: 0,
             disks,

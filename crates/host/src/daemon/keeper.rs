@@ -329,6 +329,7 @@ mod tests {
             settings,
             frozen: None,
             log_fill: 0.0,
+            compaction: Default::default(),
             memory: Vec::new(),
             open_nanos: 0,
             disks: Vec::new(),

@@ -7,7 +7,7 @@ use super::table::{Rows, Style, cell, human, pairs, percent};
 use super::text::Text;
 use super::{Changing, Doer, Harm, Weft, absolute, values, verb};
 use crate::api::error::Answer;
-use crate::api::pool::{CheckReport, Importable, PoolInfo};
+use crate::api::pool::{CheckReport, Compaction, Importable, PoolInfo};
 use crate::api::size::Size;
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
@@ -373,6 +373,9 @@ impl Text for PoolInfo {
         if let Some(frozen) = &self.frozen {
             shown.insert(3, ("frozen", frozen.to_string()));
         }
+        if self.compaction != Compaction::default() {
+            shown.push(("compaction", compaction(self.compaction)));
+        }
         shown.extend(settings(self));
         let mut text = pairs(&shown);
         text += "\n";
@@ -442,6 +445,13 @@ fn log(pool: &PoolInfo) -> String {
     let follows = pool.disks.iter().find(|disk| disk.log_follows);
     let follows = follows.map_or_else(String::new, |disk| format!(", and a moment later on {}", disk.name));
     format!("{} full{on}{follows}", percent(pool.log_fill * 100.0))
+}
+
+/// What was moved to make room.
+fn compaction(done: Compaction) -> String {
+    let now = if done.running { "makes room now; " } else { "" };
+    let segments = if done.segments == 1 { "segment" } else { "segments" };
+    format!("{now}{} {segments} emptied since it was opened, {} moved", done.segments, human(done.bytes))
 }
 
 /// What a pool does by itself, and what of it cannot be used.

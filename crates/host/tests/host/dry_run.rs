@@ -17,6 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use weft_engine::units::ByteCount;
 use weft_host::cli::exit::Exit;
 use weft_host::ublk;
+use weft_sim::sample::sample;
 
 /// States that are tried at a time: most of what they wait for are disks.
 const AT_ONCE: usize = 4;
@@ -26,7 +27,10 @@ static UBLK: Mutex<()> = Mutex::new(());
 #[test]
 fn what_a_dry_run_promises_is_what_happens() {
     let only = std::env::var("WEFT_STATE").unwrap_or_default();
-    let states: Vec<_> = states::STATES.iter().filter(|(name, _)| name.contains(&only)).collect();
+    let states: Vec<_> = match only.is_empty() {
+        true => sample(states::STATES).collect(),
+        false => states::STATES.iter().filter(|(name, _)| name.contains(&only)).collect(),
+    };
     let (next, taken, broken) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
     let try_states = || {
         while let Some((name, steps)) = states.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -105,7 +109,7 @@ fn check_kept(machine: &Machine, line: &str, before: &Value) -> Result<bool, Str
     if unchanged != *before {
         return Err(format!("  the dry run changed something: {}", difference(before, &unchanged)));
     }
-    if (&dry.out, &dry.err) != (&again.out, &again.err) || errors() != counted {
+    if (found(&dry), &dry.err) != (found(&again), &again.err) || errors() != counted {
         return Err(format!("  once: {}  again: {}  errors: {counted:?}, {:?}", told(&dry), told(&again), errors()));
     }
     let real = run(machine, &format!("{line} --yes --json"));
@@ -123,6 +127,15 @@ fn check_kept(machine: &Machine, line: &str, before: &Value) -> Result<bool, Str
     let left = read(&run(machine, "pool check p --json").out)["repairable"].clone();
     let kept = done["repaired"] == promised && (left == json!(0) || !repairs && left == looked["repairable"]);
     if kept { Ok(promised != json!(0)) } else { Err(format!("{told}  {left} are left to repair")) }
+}
+
+/// What a check found, without how much it looked at: what moves between tiers by itself has other redundancy there.
+fn found(ran: &Ran) -> Value {
+    let mut answer = if ran.out.is_empty() { Value::Null } else { read(&ran.out) };
+    if let Some(answer) = answer.as_object_mut() {
+        answer.remove("checked");
+    }
+    answer
 }
 
 fn run(machine: &Machine, line: &str) -> Ran {

@@ -251,6 +251,28 @@ pub fn disks_that_are_away_for_a_moment_cost_no_room() {
     }
 }
 
+/// What was moved on disks that seek is put in order once there is room for that, without an opening in between.
+pub fn what_was_moved_comes_to_lie_in_order() {
+    let mut story = Story::that_seeks(5_600, PARITY, ByteCount::mib(40));
+    story.fill(1);
+    story.flush();
+    assert!(story.rest());
+    story.rig.make_vdisk_named("other", story.layout, ByteCount::gib(1), 4096, false).unwrap();
+    let before = story.fill_other(0);
+    story.discard_every_second();
+    assert!(story.rest());
+    assert!(story.fill_other(before) > before && story.emptied() > 0);
+    let pool = story.rig.pool();
+    story.rig.run(async move { pool.vdisk_remove("other").await.unwrap() });
+    assert!(story.rest());
+    // What stayed where it was has holes in between, as before; what came into them does not lie there any more.
+    let after = story.runs();
+    assert!(after.runs * 3 < after.stripes * 2, "{after:?}");
+    story.prove();
+    story.crash();
+    story.prove();
+}
+
 /// Crashes, disks that go and come back, overwrites and discards in the middle of it: what was flushed is there.
 pub fn whatever_happens_while_segments_are_emptied_loses_nothing() {
     for seed in sample(0..20) {

@@ -19,7 +19,7 @@ const ENDS: Nanos = Nanos::secs(600);
 
 impl Story {
     /// Begins one on disks that seek, with a virtual disk of `size` whose small writes are merged.
-    fn that_seeks(seed: u64, resiliency: Resiliency, size: ByteCount) -> Story {
+    pub(super) fn that_seeks(seed: u64, resiliency: Resiliency, size: ByteCount) -> Story {
         let world = SimWorld::new(seed, Scheduling::Random);
         let mut rng = world.rng("story");
         let columns = resiliency.columns_min().max(2);
@@ -48,7 +48,7 @@ impl Story {
         self.flush();
     }
 
-    fn runs(&self) -> Runs {
+    pub(super) fn runs(&self) -> Runs {
         let vdisk = self.vdisk();
         self.rig.run(async move { vdisk.runs().await.unwrap() })
     }
@@ -58,7 +58,7 @@ impl Story {
     }
 
     /// Waits until nothing is left to be put in order. Says whether it came to that.
-    fn rest(&self) -> bool {
+    pub(super) fn rest(&self) -> bool {
         let vdisk = self.vdisk();
         let rests = move || vdisk.packed().0 == 0 && !vdisk.is_to_be_ordered();
         self.rig.world.run_until(ENDS, rests) == Stop::Done
@@ -79,10 +79,12 @@ pub fn what_was_written_anywhere_comes_to_lie_in_order_and_then_all_is_still() {
         let mut story = Story::that_seeks(1200 + seed as u64, resiliency, ByteCount::mib(4));
         story.fill_anyhow(10_000);
         let before = story.runs();
-        assert!(before.runs * 2 > before.stripes, "it lies anywhere: {before:?}");
+        // Some may be in order already: the disks had a moment for themselves.
+        assert!(before.runs * 2 > before.stripes || story.ordered() > 0, "it lies anywhere: {before:?}");
+        let few = before.stripes / 6;
         assert!(story.rest(), "there is an end to it");
         let after = story.runs();
-        assert!(story.ordered() > 0 && after.runs * 3 < before.runs, "{before:?}, then {after:?}");
+        assert!(story.ordered() > 0 && after.runs < few, "{before:?}, then {after:?}");
         assert_eq!(after.stripes, before.stripes);
         assert_eq!((story.vdisk().counters.merged.get(), story.vdisk().counters.read_for_write.get()), (0, 0));
         // The last checkpoint may still have to be taken.
@@ -104,7 +106,7 @@ pub fn what_was_written_anywhere_comes_to_lie_in_order_and_then_all_is_still() {
         story.flush();
         story.destage();
         assert!(story.rest());
-        assert!(story.ordered() > ordered && story.runs().runs * 3 < before.runs, "{:?}", story.runs());
+        assert!(story.ordered() > ordered && story.runs().runs < few, "{:?}", story.runs());
         story.prove();
         story.crash();
         story.prove();
@@ -148,7 +150,7 @@ pub fn a_few_writes_now_and_then_do_not_move_everything_each_time() {
 /// Parts of stripes, and whole ones, are written while these are put in order.
 pub fn what_is_written_while_it_is_put_in_order_is_what_is_read() {
     let mut ordered = 0;
-    for seed in sample(0..24) {
+    for seed in 0..24 {
         let mut story = Story::that_seeks(1230 + seed, PARITY, ByteCount::mib(4));
         story.fill_anyhow(10_000);
         for round in 0..6 {
@@ -228,7 +230,7 @@ async fn write_all(vdisk: Rc<Vdisk>, from: u64, len: ByteCount) -> weft_engine::
 
 /// Checks find nothing wrong beside it: neither one that only looks, nor the one right after a repair.
 pub fn a_check_beside_what_is_put_in_order_finds_nothing() {
-    let mut beside = 0;
+    let (mut tried, mut beside) = (0, 0);
     for seed in sample(0..40) {
         let mut story = Story::that_seeks(1320 + seed, resiliencies()[seed as usize % 5], ByteCount::mib(4));
         story.fill_anyhow(10_000);
@@ -240,7 +242,8 @@ pub fn a_check_beside_what_is_put_in_order_finds_nothing() {
             assert!(report.is_sound(), "seed {seed}, repair {repair}: {report:?}");
             assert_eq!(report.bad_pages, 0, "seed {seed}, repair {repair}: {report:?}");
         }
+        tried += 1;
         beside += (story.ordered() > before) as u64;
     }
-    assert!(beside > 20, "it went on beside {beside} of the checks");
+    assert!(beside * 2 > tried, "it went on beside {beside} of {tried} checks");
 }

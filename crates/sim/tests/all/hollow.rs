@@ -18,6 +18,11 @@ fn disks_that_are_away_for_a_moment_cost_no_room() {
 }
 
 #[test]
+fn what_was_moved_comes_to_lie_in_order() {
+    hollow::what_was_moved_comes_to_lie_in_order();
+}
+
+#[test]
 fn whatever_happens_while_segments_are_emptied_loses_nothing() {
     hollow::whatever_happens_while_segments_are_emptied_loses_nothing();
 }

@@ -8,7 +8,8 @@ use crate::api::cache::CacheInfo;
 use crate::api::name::VdiskName;
 use crate::api::pool::Usage;
 use crate::api::pool::{
-    CheckReport, DiskCounters, DiskInfo, DiskState, Frozen, Health, Keeping, Latency, Media, MemoryBudget, PoolInfo,
+    CheckReport, Compaction, DiskCounters, DiskInfo, DiskState, Frozen, Health, Keeping, Latency, Media, MemoryBudget,
+    PoolInfo,
 };
 use crate::api::power::{PowerProtection, PowerSetting, WriteCache};
 use crate::api::read_cache::ReadCacheInfo;
@@ -20,6 +21,7 @@ use weft_engine::format::record::{CacheChoice, TierRecord};
 use weft_engine::io;
 use weft_engine::pool::{check, info};
 use weft_engine::store::budget::{self, BudgetInfo};
+use weft_engine::store::compact;
 use weft_engine::store::power::Power;
 use weft_engine::store::shelf::ShelfInfo;
 use weft_engine::units::{DiskNo, Nanos};
@@ -79,6 +81,7 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
         unusable_why: (unusable.0 > 0).then_some(unusable_why),
         settings: upkeep::settings(&open.pool.settings()),
         log_fill: shown.log.0.0 as f64 / shown.log.1.0.max(1) as f64,
+        compaction: compaction(&open.pool.store().compaction),
         memory: open.pool.store().memory().into_iter().map(memory).collect(),
         open_nanos: now.since(open.opened).0,
         disks: shown.disks.iter().map(|info| disk(open, &shown.name, info, writable)).collect(),
@@ -86,6 +89,10 @@ pub fn pool(open: &OpenPool, now: Nanos) -> PoolInfo {
         jobs: upkeep::jobs(open, &shown.name),
         name: shown.name,
     }
+}
+
+fn compaction(done: &compact::Compaction) -> Compaction {
+    Compaction { running: done.is_running(), segments: done.segments.get(), bytes: done.bytes.get() }
 }
 
 /// Bytes of the pool's disks that a virtual disk may still take. One that is fixed has them already.
