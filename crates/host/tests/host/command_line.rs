@@ -107,6 +107,8 @@ fn a_virtual_disk_that_lost_writes_is_cleared_when_a_person_agrees() {
     // A disk goes, and comes back without what was written to it last.
     fs::copy(machine.disk("d1"), machine.path("away/d1")).unwrap();
     let client = Nbd::to(&machine.path("other/s"), "tank/media").write(64 << 10);
+    // What is still on its way when its disk goes waits for the disk, and is not lost.
+    machine.until(&["vdisk", "show", "tank/media"], |vdisk| vdisk["counters"]["whole_stripe_bytes"] == 64 << 10);
     fs::remove_file(machine.disk("d1")).unwrap();
     machine.until(&["disk", "show", "tank/d1"], |disk| disk["state"] == "missing");
     machine.show("d1");
