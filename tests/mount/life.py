@@ -14,7 +14,8 @@ def cases(scale):
     """Quick: all of it through the loop device, and through the others what differs with the device."""
     made = []
     for kind in KINDS:
-        name, needs, alike = f"mount, {kind}" if kind != "loop" else "mount", CLIENTS[kind], "device" if kind != "loop" else "loop"
+        name, needs = f"mount, {kind}" if kind != "loop" else "mount", CLIENTS[kind]
+        alike = "loop" if kind == "loop" else "another device"
         made += [Case(f"{name}: what is refused, and restarts", lambda reporter, rng, kind=kind: story(reporter, kind, scale),
                       ("mkfs.ext4", "mkfs.xfs", *needs), alike),
                  Case(f"{name}: a daemon that dies", lambda reporter, rng, kind=kind: deaths(reporter, kind, scale),

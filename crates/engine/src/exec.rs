@@ -24,7 +24,8 @@ pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// What an operation that is called from other crates returns. Code of a plain `async fn` is compiled anew in each
 /// crate that awaits it, with all that it awaits in turn: the whole engine ten times over. Code behind this is compiled
-/// once, here.
+/// once, here. Reads and writes are asked for too often to be boxed each time: they are plain, and what is rare in them
+/// is boxed.
 pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// The number of a task, while it lives.

@@ -21,6 +21,7 @@ pub mod scene;
 use crate::disk::{DiskImage, Fate, SimDisk};
 use crate::oracle::Oracle;
 use crate::rng::fold;
+use crate::sample::part_of;
 use cases::{Case, Cut, fates, losses, write_fates};
 use scene::{Halt, Machine, Scene, Step, scene_oracle, scripts, shapes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,8 @@ use weft_engine::units::{SECTOR, VirtualOffset};
 pub struct Options {
     /// Only scenes whose name (`mirror2/rewrite`) contains this.
     pub only: String,
+    /// Only this part of them; see [`part_of`].
+    pub part: Option<usize>,
     /// All subsets of up to so many unflushed writes; see [`cases`].
     pub full_max: usize,
     /// The search uses the pool on after one in so many distinct disk contents.
@@ -47,7 +50,7 @@ pub struct Options {
 impl Default for Options {
     /// The set that CI runs.
     fn default() -> Options {
-        Options { only: String::new(), full_max: 9, use_on: 61, cut_again: 3001, limit: None }
+        Options { only: String::new(), part: None, full_max: 9, use_on: 61, cut_again: 3001, limit: None }
     }
 }
 
@@ -92,7 +95,8 @@ pub fn run(options: &Options) -> Result<Summary, Box<Failure>> {
 pub fn run_telling(options: &Options, mut told: impl FnMut(&str, &Summary)) -> Result<Summary, Box<Failure>> {
     let (known, tried) = (BTreeMap::new(), BTreeSet::new());
     let mut search = Search { options: options.clone(), summary: Summary::default(), known, tried, group: None };
-    let mut scenes: Vec<Scene> = scenes().into_iter().filter(|scene| scene.name().contains(&options.only)).collect();
+    let named = scenes().into_iter().filter(|scene| scene.name().contains(&options.only));
+    let mut scenes: Vec<Scene> = part_of(named, options.part).collect();
     // Those that begin alike one after the other.
     scenes.sort_by_key(Scene::group);
     for scene in &scenes {

@@ -13,9 +13,9 @@ pub fn sample<C: IntoIterator>(cases: C) -> impl Iterator<Item = C::Item> {
     part_of(cases, *PART)
 }
 
-/// The number of a part in a variable of the environment. None: all are tried.
+/// The number of a part in a variable of the environment. None, where that is not set or empty: all are tried.
 pub fn part_named(variable: &str) -> Option<usize> {
-    let part = std::env::var(variable).ok()?;
+    let part = std::env::var(variable).ok().filter(|part| !part.is_empty())?;
     Some(part.parse().unwrap_or_else(|_| panic!("{variable} is the number of a part, not {part:?}")))
 }
 

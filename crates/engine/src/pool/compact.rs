@@ -39,10 +39,10 @@ pub async fn compactor(pool: Rc<Pool>) {
 impl Pool {
     /// Has what was moved looked at by who puts virtual disks in order.
     fn note_moved(&self) {
-        let moved = self.store.take_moved();
+        let moved = self.store.compaction.take_moved();
         for vdisk in self.vdisks() {
             let of_it = moved.iter().filter(|(table, _)| *table == vdisk.table());
-            of_it.for_each(|(table, stripe)| vdisk.lies_elsewhere(*table, *stripe));
+            of_it.for_each(|(table, stripe)| vdisk.note_elsewhere(*table, *stripe));
         }
     }
 

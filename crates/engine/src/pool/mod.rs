@@ -143,6 +143,8 @@ impl Pool {
             // It may need more copies of the log than there are.
             self.store.move_log().await?;
             self.store.make_durable(self.store.log.seq()).await?;
+            // Whoever puts virtual disks in order may have gone to sleep when there was none.
+            self.store.signals.packed.notify();
             Ok(vdisk)
         })
     }
@@ -212,6 +214,7 @@ impl Pool {
                 records
             };
             self.store.append_all(records);
+            self.store.signals.packed.notify();
             self.store.make_durable(self.store.log.seq()).await
         })
     }

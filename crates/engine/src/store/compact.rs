@@ -52,6 +52,11 @@ impl Compaction {
     pub fn is_running(&self) -> bool {
         self.running.get()
     }
+
+    /// The stripes that were moved since this was asked last.
+    pub(crate) fn take_moved(&self) -> Vec<(TableNo, u64)> {
+        self.moved.take()
+    }
 }
 
 impl Store {
@@ -142,11 +147,6 @@ impl Store {
             false => drop(self.compaction.tried.borrow_mut().1.insert(segment)),
         }
         true
-    }
-
-    /// The stripes that were moved since this was asked.
-    pub(crate) fn take_moved(&self) -> Vec<(TableNo, u64)> {
-        self.compaction.moved.take()
     }
 
     /// Moves what lies in a segment elsewhere, and gives it back. `false`: some of it stays.

@@ -33,6 +33,7 @@ impl Vdisk {
         self.gather_waiting(stripe, at, bytes, keep).await
     }
 
+    /// Does so where it may have to wait.
     fn gather_waiting<'a>(
         self: &'a Rc<Self>,
         stripe: u64,
@@ -173,7 +174,7 @@ impl Vdisk {
             }
             if let Some(reason) = self.lacks_disks() {
                 // Not full: there is nothing to write to until they are back.
-                if !self.may_wait_for_disks(&mut waits).await {
+                if !self.wait_a_moment_for_disks(&mut waits).await {
                     return Err(frozen(reason));
                 }
                 continue;
@@ -195,7 +196,7 @@ impl Vdisk {
             let relieved = all - *reliefs.get_or_insert(all) >= 2;
             if !in_flight && (!gathers || relieved) {
                 // Full is what the disks are that are there; others may be back in a moment.
-                if self.store.awaits_room() && self.may_wait_for_disks(&mut waits).await {
+                if self.store.awaits_room() && self.wait_a_moment_for_disks(&mut waits).await {
                     continue;
                 }
                 return fail!(
@@ -212,7 +213,7 @@ impl Vdisk {
     }
 
     /// Waits for disks for a moment. `false`: it did so since `since` for as long as anybody may.
-    async fn may_wait_for_disks(&self, since: &mut Option<Nanos>) -> bool {
+    async fn wait_a_moment_for_disks(&self, since: &mut Option<Nanos>) -> bool {
         if self.store.is_timeout_over(*since.get_or_insert(self.store.world.now())) {
             return false;
         }

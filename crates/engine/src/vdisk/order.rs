@@ -90,7 +90,10 @@ impl Vdisk {
             return false;
         }
         let order = self.order.borrow();
-        let all = order.table == Some(self.table()) && order.seen.as_ref().is_some_and(BitSet::is_full);
+        let stripes = self.size().0.div_ceil(self.stripe_len().0);
+        // One that grew has ranges that are none of these.
+        let is_all = |seen: &BitSet| seen.is_full() && seen.len() as u64 * order.each >= stripes;
+        let all = order.table == Some(self.table()) && order.seen.as_ref().is_some_and(is_all);
         !all && order.rests != Some(self.store.signals.changes.get())
     }
 
@@ -180,19 +183,17 @@ impl Vdisk {
             order.credit = order.credit.saturating_sub(len);
         }
         if !sealed.ordered || mutant::active(Mutant::OrderNeverRests) {
-            self.lies_elsewhere(table, stripe);
+            self.note_elsewhere(table, stripe);
         }
     }
 
     /// Takes note that a stripe lies elsewhere than it did, for another reason than order: its range is to be looked
     /// at.
-    pub(crate) fn lies_elsewhere(&self, table: TableNo, stripe: u64) {
+    pub(crate) fn note_elsewhere(&self, table: TableNo, stripe: u64) {
         let len = self.layout().data_len().0;
         let order = &mut *self.order.borrow_mut();
         order.credit = (order.credit + PER_COMMITTED * len).min(self.size().0 + len);
         let rested = order.rests.take().is_some();
-        // Nobody has looked at any of it yet, and whoever does so may have gone to sleep before it was there.
-        let is_new = order.table != Some(table);
         let number = stripe / order.each.max(1);
         let of_this = order.seen.as_mut().filter(|seen| order.table == Some(table) && number < seen.len() as u64);
         let was_full = of_this.is_some_and(|seen| {
@@ -200,7 +201,7 @@ impl Vdisk {
             seen.remove(number as usize..number as usize + 1);
             was_full
         });
-        if rested || was_full || is_new {
+        if rested || was_full {
             self.store.signals.packed.notify();
         }
     }

@@ -44,6 +44,19 @@ impl Story {
         story
     }
 
+    /// A pool with a virtual disk that has all of it, and is filled, with so many scattered units written anew; and
+    /// with another one. Returns where that is full.
+    fn full_beside_another(seed: u64, layout: (Resiliency, u8, u64), scattered: u64) -> (Story, u64) {
+        let mut story = Story::nearly_full(seed, layout, 100);
+        story.fill(1);
+        story.scatter(scattered, 1_000);
+        story.flush();
+        story.destage();
+        story.rig.make_vdisk_named("other", story.layout, ByteCount::gib(1), 4096, false).unwrap();
+        let full = story.fill_other(0);
+        (story, full)
+    }
+
     /// Writes to the other virtual disk from byte `at` on, as long as there is room. Returns where that ended.
     fn fill_other(&mut self, mut at: u64) -> u64 {
         let other = self.rig.pool().vdisk("other").unwrap();
@@ -114,13 +127,7 @@ impl Story {
 /// What is discarded here and there in a full virtual disk is room for another one.
 pub fn what_is_discarded_here_and_there_is_room_for_others() {
     for (nth, layout) in sample(LAYOUTS.into_iter().enumerate()) {
-        let mut story = Story::nearly_full(5_000 + nth as u64, layout, 100);
-        story.fill(1);
-        story.scatter(20, 1_000);
-        story.flush();
-        story.destage();
-        story.rig.make_vdisk_named("other", story.layout, ByteCount::gib(1), 4096, false).unwrap();
-        let before = story.fill_other(0);
+        let (mut story, before) = Story::full_beside_another(5_000 + nth as u64, layout, 20);
         assert!(!story.labels_say(FEATURE_MOVES));
         story.discard_every_second();
         assert_eq!(story.emptied(), 0, "nobody needs anything");
@@ -204,13 +211,7 @@ pub fn disks_that_are_away_for_a_moment_cost_no_room() {
     let bear_a_loss = LAYOUTS.into_iter().enumerate().filter(|(_, layout)| layout.0 != Resiliency::Simple);
     for (nth, layout) in sample(bear_a_loss) {
         for stays_away in [false, true] {
-            let mut story = Story::nearly_full(5_500 + nth as u64, layout, 100);
-            story.fill(1);
-            story.scatter(20, 1_000);
-            story.flush();
-            story.destage();
-            story.rig.make_vdisk_named("other", story.layout, ByteCount::gib(1), 4096, false).unwrap();
-            let before = story.fill_other(0);
+            let (mut story, before) = Story::full_beside_another(5_500 + nth as u64, layout, 20);
             story.discard_every_second();
             let freed = story.units() * UNIT / 2;
             let ended = story.begin_to_fill_other(before);
@@ -277,13 +278,7 @@ pub fn what_was_moved_comes_to_lie_in_order() {
 pub fn whatever_happens_while_segments_are_emptied_loses_nothing() {
     for seed in sample(0..20) {
         let layout = LAYOUTS[seed as usize % LAYOUTS.len()];
-        let mut story = Story::nearly_full(5_200 + seed, layout, 100);
-        story.fill(1);
-        story.scatter(30, 1_000);
-        story.flush();
-        story.destage();
-        story.rig.make_vdisk_named("other", story.layout, ByteCount::gib(1), 4096, false).unwrap();
-        story.fill_other(0);
+        let (mut story, _) = Story::full_beside_another(5_200 + seed, layout, 30);
         story.discard_every_second();
         for round in 0..3 {
             story.begin_to_fill_other((64 << 20) + round * (16 << 20));
