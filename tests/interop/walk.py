@@ -9,12 +9,18 @@ import time
 
 import machine as machines
 import outage
+from machine import run
 from outage import Crowd
 from report import Case
 
 STEPS, WALKS = 40, 12
 START = ["parity 1 on 4", "parity 1 on 5", "parity 2 on 5", "mirror 2 on 4", "mirror 3 on 3",
-         "parity 1 on 4, cached"]
+         "parity 1 on 4, cached", "parity 1 on 6, tiered"]
+# Disks that a pool grows to, and shrinks to.
+MOST, FEWEST = 8, 3
+# What virtual disks are made with beside those that are looked at.
+BESIDE = [["--resiliency", "mirror"], ["--resiliency", "parity"], ["--resiliency", "mirror", "--fixed"],
+          ["--resiliency", "parity", "--class", "log"]]
 # What `weft vdisk change` is asked for; what does not fit the pool is refused, and that is no fault.
 CHANGES = [["--columns", "3"], ["--columns", "4"], ["--interleave", "16KiB"], ["--interleave", "64KiB"],
            ["--resiliency", "mirror", "--copies", "2"], ["--resiliency", "mirror", "--copies", "3"],
@@ -174,6 +180,90 @@ def put_back_old_away(crowd):
     crowd.serve()
 
 
-STEPS_OF = {"leave": (4, leave), "come back": (4, come_back), "busy": (3, busy), "end": (3, end), "tell": (2, tell),
+def grow(crowd):
+    """The pool gets another disk, of one usage or the other."""
+    if len(crowd.names) >= MOST:
+        return
+    name = f"e{len(crowd.trail)}"
+    usage = crowd.rng.choice(["auto", "auto", "spare", "journal", "manual"])
+    path = os.path.join(crowd.disks_dir, name)
+    ran = crowd.ran("disk", "add", "p", path, "--create-size", outage.DISK, "--usage", usage)
+    crowd.trail[-1] += f" {name} {usage}: {ran.returncode}"
+    assert ran.returncode in (0, *REFUSED), ran.stderr
+    if ran.returncode == 0:
+        crowd.names.append(name)
+
+
+def shrink(crowd):
+    """A disk leaves the pool for good, with what lies on it moved away."""
+    if crowd.gone or len(crowd.names) <= FEWEST:
+        return
+    name = crowd.rng.choice(crowd.names)
+    ran = crowd.ran("disk", "remove", "p", name, "--wait")
+    crowd.trail[-1] += f" {name}: {ran.returncode}"
+    assert ran.returncode in (0, 1, *REFUSED), ran.stderr
+    if name not in {disk["name"] for disk in crowd.json("disk", "list", "--pool", "p")}:
+        os.remove(crowd.disk(crowd.names.index(name)))
+        crowd.names.remove(name)
+    elif (state := crowd.json("disk", "show", f"p/{name}")["usage"]) == "retired":
+        crowd.weft("disk", "set", "p", name, "usage=auto")
+        crowd.trail[-1] += f", {state}"
+
+
+def replace(crowd):
+    """A disk is gone for good, or its place taken by an empty one, and another takes its place."""
+    rest(crowd)
+    n = crowd.rng.randrange(len(crowd.names))
+    begin(crowd)
+    crowd.leave([n])
+    if crowd.rng.random() < 0.5:
+        with open(crowd.disk(n), "wb") as file:
+            file.truncate(os.path.getsize(os.path.join(crowd.away, crowd.names[n])))
+    crowd.until_noticed()
+    crowd.told()
+    os.remove(os.path.join(crowd.away, crowd.names[n]))
+    new = f"r{len(crowd.trail)}"
+    old, crowd.names[n] = crowd.names[n], new
+    crowd.gone.remove(n)
+    if os.path.exists(os.path.join(crowd.disks_dir, old)):
+        os.rename(os.path.join(crowd.disks_dir, old), crowd.disk(n))
+    line = ["disk", "replace", "p", old, crowd.disk(n), "--create-size", outage.DISK]
+    crowd.weft(*line, *crowd.rng.choice([[], ["--wait"]]))
+    crowd.trail[-1] += f" {old} by {new}"
+
+
+def beside(crowd):
+    """A virtual disk comes, is written to, or goes."""
+    if not pool_is_open(crowd):
+        return
+    names = [vdisk["name"] for vdisk in crowd.json("vdisk", "list", "p") if vdisk["name"] not in ("p/still", "p/busy")]
+    if names and crowd.rng.random() < 0.5:
+        name = crowd.rng.choice(names)
+        crowd.ran("export", "remove", name)
+        ran = crowd.ran("vdisk", "remove", name, "--yes")
+        crowd.trail[-1] += f" -{name}: {ran.returncode}"
+    else:
+        name, what = f"v{len(crowd.trail)}", crowd.rng.choice(BESIDE)
+        size = crowd.rng.choice(["16MiB", "50MiB", "1GiB"])
+        ran = crowd.ran("vdisk", "create", f"p/{name}", "--size", size, *what)
+        crowd.trail[-1] += f" +{name} {size} {' '.join(what)}: {ran.returncode}"
+        if ran.returncode == 0 and not crowd.gone:
+            crowd.weft("export", "add", f"p/{name}", "--nbd", f"unix:{crowd.path('nbd.sock')}")
+            run("nbdcopy", "--flush", crowd.path("file"), crowd.uri(name))
+    assert ran.returncode in (0, *REFUSED), ran.stderr
+
+
+def anew(crowd):
+    """What lies still is written anew."""
+    if not crowd.gone and pool_is_open(crowd):
+        crowd.fill()
+
+
+def pool_is_open(crowd):
+    return bool(crowd.json("pool", "list"))
+
+
+STEPS_OF = {"grow": (2, grow), "shrink": (1, shrink), "replace": (1, replace), "beside": (2, beside), "anew": (1, anew),
+            "leave": (4, leave), "come back": (4, come_back), "busy": (3, busy), "end": (3, end), "tell": (2, tell),
             "change": (3, change), "cache": (2, cache), "job": (2, job), "old": (1, put_back_old),
             "old, alive": (1, put_back_old_alive), "old, away": (1, put_back_old_away)}

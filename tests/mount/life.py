@@ -15,11 +15,10 @@ def cases(scale):
     made = []
     for kind in KINDS:
         name, needs = f"mount, {kind}" if kind != "loop" else "mount", CLIENTS[kind]
-        alike = "loop" if kind == "loop" else "another device"
         made += [Case(f"{name}: what is refused, and restarts", lambda reporter, rng, kind=kind: story(reporter, kind, scale),
-                      ("mkfs.ext4", "mkfs.xfs", *needs), alike),
+                      ("mkfs.ext4", "mkfs.xfs", *needs), "life"),
                  Case(f"{name}: a daemon that dies", lambda reporter, rng, kind=kind: deaths(reporter, kind, scale),
-                      ("mkfs.ext4", *needs), f"{alike} dies")]
+                      ("mkfs.ext4", *needs), "death")]
     return [*made, Case("mount: ntfs", ntfs, NEEDS["ntfs"])]
 
 

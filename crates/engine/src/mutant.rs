@@ -297,10 +297,14 @@ pub enum Mutant {
     MoveBitUnannounced = 160,
     /// A write is refused for want of room while disks that have some are away for a moment.
     RoomIsNotAwaited = 161,
+    /// A stripe of which only a copy was lost counts as lost.
+    LostCopyIsLoss = 162,
+    /// What a client writes into a copy is forgotten with it, in silence.
+    WrittenCopyForgiven = 163,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 145] = [
+pub const ALL: [Mutant; 147] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -446,6 +450,8 @@ pub const ALL: [Mutant; 145] = [
     Mutant::RisingKeepsNothing,
     Mutant::MoveBitUnannounced,
     Mutant::RoomIsNotAwaited,
+    Mutant::LostCopyIsLoss,
+    Mutant::WrittenCopyForgiven,
 ];
 
 /// The mutant of this name.

@@ -6,6 +6,7 @@ pub mod beside;
 pub mod cache;
 pub mod change;
 pub mod change_crash;
+pub mod copies;
 pub mod hollow;
 pub mod journal;
 pub mod order;

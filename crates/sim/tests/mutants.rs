@@ -48,7 +48,7 @@ use weft_engine::vdisk::Vdisk;
 use weft_sim::capacity;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
-use weft_sim::fine::{self, change, hollow, order, risk, shelf, tier};
+use weft_sim::fine::{self, change, copies, hollow, order, risk, shelf, tier};
 use weft_sim::flushes::a_flush_of_many_stripes_is_not_held_for_flushes;
 use weft_sim::follower::{
     a_layout_that_survives_two_failures_has_three_copies_of_the_log, both_vanish_in_the_midst_of_writes,
@@ -203,6 +203,8 @@ fn catcher_of_moved(mutant: Mutant) -> Catcher {
         Mutant::RisingKeepsNothing => Catcher::Story(hollow::a_change_of_a_nearly_full_pool_ends_under_random_writes),
         Mutant::MoveBitUnannounced => Catcher::Story(hollow::what_is_discarded_here_and_there_is_room_for_others),
         Mutant::RoomIsNotAwaited => Catcher::Story(hollow::disks_that_are_away_for_a_moment_cost_no_room),
+        Mutant::LostCopyIsLoss => Catcher::Story(copies::a_copy_that_is_lost_costs_nothing),
+        Mutant::WrittenCopyForgiven => Catcher::Story(copies::what_clients_wrote_into_a_copy_is_never_lost_in_silence),
         tree => catcher_of_tree(tree),
     }
 }

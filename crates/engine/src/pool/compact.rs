@@ -22,6 +22,7 @@ pub async fn compactor(pool: Rc<Pool>) {
         if store.stopping.get() || store.log.failure().is_some() {
             return;
         }
+        pool.note_moved();
         let Some(table) = store.next_wanting() else {
             asked.await;
             continue;
@@ -29,7 +30,6 @@ pub async fn compactor(pool: Rc<Pool>) {
         store.compacts(true);
         let went = store.compact_for(table).await || pool.level().await;
         store.compacts(false);
-        pool.note_moved();
         if !went {
             store.gives_up_on(table);
         }
@@ -37,12 +37,15 @@ pub async fn compactor(pool: Rc<Pool>) {
 }
 
 impl Pool {
-    /// Has what was moved looked at by who puts virtual disks in order.
+    /// Tells virtual disks which of their stripes lie elsewhere: they look at them for order, and for tiers.
     fn note_moved(&self) {
         let moved = self.store.compaction.take_moved();
         for vdisk in self.vdisks() {
             let of_it = moved.iter().filter(|(table, _)| *table == vdisk.table());
-            of_it.for_each(|(table, stripe)| vdisk.note_elsewhere(*table, *stripe));
+            of_it.for_each(|(table, stripe)| {
+                vdisk.note_elsewhere(*table, *stripe);
+                vdisk.note_fast(*table, *stripe);
+            });
         }
     }
 

@@ -40,7 +40,7 @@ pub struct Compaction {
     /// Segments that could not be emptied, and the state of the pool ([`Store::changed`]) in which that was so.
     tried: RefCell<(u64, BTreeSet<SegmentNo>)>,
     /// Stripes that lie elsewhere now, of which their virtual disks were not told yet.
-    pub(super) moved: RefCell<Vec<(TableNo, u64)>>,
+    moved: RefCell<Vec<(TableNo, u64)>>,
     /// Segments that were emptied since the pool was opened.
     pub segments: Cell<u64>,
     /// Bytes of data that were moved out of them.
@@ -53,7 +53,13 @@ impl Compaction {
         self.running.get()
     }
 
-    /// The stripes that were moved since this was asked last.
+    /// Takes note of a stripe that lies elsewhere without its virtual disk's doing.
+    pub(super) fn note_moved(&self, stripe: (TableNo, u64)) {
+        self.moved.borrow_mut().push(stripe);
+        self.asked.notify();
+    }
+
+    /// The stripes that were noted since this was asked last.
     pub(crate) fn take_moved(&self) -> Vec<(TableNo, u64)> {
         self.moved.take()
     }

@@ -5,6 +5,7 @@
 //! disks may have lost are *withdrawn*: the record becomes one that says nothing, the table says again what it said
 //! before, and the new version is in limbo. Reads go to it all the same, flushes wait for it. When its disks are back
 //! it is proven: if enough of its strips are there it is committed anew, else it is lost, and its virtual disk says so.
+//! If it was a mere copy, made to lie in a better place, what it was copied from is read again, and nothing is lost.
 //!
 //! Invariants
 //! 1. No commit record is durable whose stripe is not, but for as many strips as its layout can do without.
@@ -17,6 +18,7 @@
 //! 6. No commit record is durable before what the disks that are there lack of its stripe is on record: a crash between
 //!    the two would leave a stripe without its redundancy, and nobody who knows.
 //! 7. A stripe in limbo is read where it was written last, or is an error: never is an older version read.
+//! 8. Only a copy of what is durable counts as one: that can be withdrawn no more, so nothing is lost with the copy.
 
 use super::Store;
 use crate::error::Result;
@@ -46,6 +48,8 @@ pub struct Fresh {
     pub retires: u64,
     /// Its content, where the log must keep some of that until it is committed for good.
     pub landed: Kept,
+    /// Whether it is a copy of what is durable (invariant 8).
+    pub copied: bool,
 }
 
 /// The content of a stripe of which the log keeps some.
@@ -102,6 +106,7 @@ impl Limbo {
     /// is retired with this one.
     pub fn committed(&self, mut fresh: Fresh, sealed: &Rc<Sealed>) -> Option<u64> {
         let StripeOf { table, stripe, .. } = fresh.stripe;
+        let unsettled = self.is_unsettled(table, stripe);
         let before = self.forget(table, stripe, fresh.seq);
         let retired = before.as_ref().and_then(|before| before.landed_from());
         if let Some(before) = &before {
@@ -114,6 +119,7 @@ impl Limbo {
         if sealed.landed_from().is_some() || self.fresh.borrow().iter().any(older) {
             fresh.landed = Some(sealed.clone());
         }
+        fresh.copied &= fresh.landed.is_none() && !unsettled;
         self.fresh.borrow_mut().push(fresh);
         retired
     }
@@ -126,6 +132,13 @@ impl Limbo {
             self.replaced(table, seq + 1);
         }
         withdrawn.and_then(|stripe| stripe.fresh.landed).or(lost.flatten())
+    }
+
+    /// Whether a version of this stripe is not durable yet, is in limbo, or was lost there.
+    fn is_unsettled(&self, table: TableNo, stripe: u64) -> bool {
+        let key = (table, stripe);
+        let gone = self.withdrawn.borrow().contains_key(&key) || self.lost.borrow().contains_key(&key);
+        gone || self.fresh.borrow().iter().any(|fresh| (fresh.stripe.table, fresh.stripe.stripe) == key)
     }
 
     /// A record below number `until` took the place of what was withdrawn of this table.
@@ -420,14 +433,63 @@ impl Store {
         Ok(())
     }
 
-    /// A stripe did not survive: reading it is an error from now on, and so is every flush.
+    /// A stripe did not survive: reading it is an error from now on, and so is every flush. Where only a copy did not,
+    /// the tables tell what they told before.
     fn lose(&self, key: (TableNo, u64)) {
-        let landed = self.limbo.withdrawn.borrow_mut().remove(&key).and_then(|stripe| stripe.fresh.landed);
-        self.limbo.lost.borrow_mut().insert(key, landed);
+        let Some(Withdrawn { fresh, .. }) = self.limbo.withdrawn.borrow_mut().remove(&key) else { return };
         let mut map = self.map.borrow_mut();
+        if fresh.copied && !mutant::active(Mutant::LostCopyIsLoss) {
+            map.fine_given_up(key.0, key.1);
+            self.compaction.note_moved(key);
+        } else {
+            self.limbo.lost.borrow_mut().insert(key, fresh.landed);
+        }
         let Some(place) = map.limbo.remove(&key) else { return };
         let records = map.free(place);
         drop(map);
         self.append_all(records);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::{Layout, Resiliency};
+    use crate::stripe::buffer::{Home, StripeBuffer};
+    use crate::units::{Birth, ByteCount};
+
+    const STRIPE: StripeOf = StripeOf { table: TableNo(1), stripe: 7, vdisk: VdiskNo(1) };
+
+    fn commit(limbo: &Limbo, seq: u64, copied: bool) {
+        let layout = Layout::new(Resiliency::Simple, 1, ByteCount::kib(4)).unwrap();
+        let mut buffer = StripeBuffer::new(layout, 0, Nanos(0));
+        buffer.fill(0, &[0; 4096]);
+        let sealed = Rc::new(buffer.seal(0, Home { table: STRIPE.table, layout }));
+        let place = Place { segment: SegmentNo(1), index: seq as u32, birth: Birth(seq as u16) };
+        let before = Entry::Unmapped;
+        limbo.committed(Fresh { seq, stripe: STRIPE, place, before, retires: 0, landed: None, copied }, &sealed);
+    }
+
+    fn is_copy(limbo: &Limbo) -> bool {
+        limbo.fresh.borrow().last().unwrap().copied
+    }
+
+    #[test]
+    fn only_a_copy_of_what_is_durable_counts_as_one() {
+        let limbo = Limbo::default();
+        commit(&limbo, 1, false);
+        commit(&limbo, 2, true);
+        assert!(!is_copy(&limbo), "what it was copied from may be withdrawn");
+        limbo.durable(3);
+        commit(&limbo, 3, true);
+        assert!(is_copy(&limbo));
+        let fresh = limbo.fresh.borrow_mut().pop().unwrap();
+        limbo.withdrawn.borrow_mut().insert((STRIPE.table, STRIPE.stripe), Withdrawn { fresh, since: Nanos(0) });
+        commit(&limbo, 4, true);
+        assert!(!is_copy(&limbo), "what it was copied from may be lost");
+        limbo.durable(5);
+        limbo.lost.borrow_mut().insert((STRIPE.table, STRIPE.stripe), None);
+        commit(&limbo, 5, true);
+        assert!(!is_copy(&limbo), "what it was copied from is lost");
     }
 }

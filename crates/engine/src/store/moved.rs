@@ -157,7 +157,7 @@ impl Store {
             if self.is_as_read(table, &moving, &unsettled) || mutant::active(Mutant::MoveReplacesNewer) {
                 self.commit_move(table, &moving, to);
                 self.map.borrow_mut().end_write(to, 1);
-                self.compaction.moved.borrow_mut().push((table, moving.stripe));
+                self.compaction.note_moved((table, moving.stripe));
                 moved += 1;
             } else {
                 self.give_up(to, 1);

@@ -10,6 +10,7 @@ use crate::bits::BitSet;
 use crate::checksum::{BlockAddress, block_checksums};
 use crate::geometry::Layout;
 use crate::io::{Buf, IoSlice};
+use crate::mutant::{self, Mutant};
 use crate::parity;
 use crate::stripe::landed::Landed;
 use crate::units::{BLOCK, Nanos, SECTOR, SegmentNo, TableNo};
@@ -37,6 +38,8 @@ pub struct StripeBuffer {
     pub bound: Option<Tier>,
     /// Whether it is on its way just to lie in another tier.
     pub relocated: bool,
+    /// Whether all that it has lies below it as well: nobody has written anything into it.
+    copied: bool,
     /// Whether somebody wrote into it: bytes that are to be kept as they are, zeros or not.
     pub written: bool,
     /// The log records with live data of this buffer.
@@ -84,6 +87,8 @@ pub struct Sealed {
     pub ordered: bool,
     /// See [`StripeBuffer::relocated`].
     pub relocated: bool,
+    /// Whether it is a copy of what its tables told when it was sealed: whoever loses it has lost nothing.
+    pub copied: bool,
     lent: usize,
     /// What there is of one that is not whole; it has no columns.
     part: Option<StripeBuffer>,
@@ -103,6 +108,7 @@ impl StripeBuffer {
             ordered: false,
             bound: None,
             relocated: false,
+            copied: false,
             written: false,
             landed: Landed::default(),
             touched: now,
@@ -114,12 +120,18 @@ impl StripeBuffer {
     pub fn put(&mut self, at: usize, bytes: &[u8], landed: bool) {
         let sectors = sectors_of(at, bytes.len());
         self.copy_in(at, bytes);
+        self.copied &= mutant::active(Mutant::WrittenCopyForgiven);
         self.have.insert(sectors.clone());
         if landed {
             self.unlanded.remove(sectors);
         } else {
             self.unlanded.insert(sectors);
         }
+    }
+
+    /// What is filled in from here on comes from below, all of it: if it is still empty, it becomes a copy of that.
+    pub fn begin_copy(&mut self) {
+        self.copied |= self.have_len() == 0 || mutant::active(Mutant::WrittenCopyForgiven);
     }
 
     /// Takes `bytes` at `at` where the buffer has nothing of its own: what lies on the disks, for a merge.
@@ -225,12 +237,13 @@ impl StripeBuffer {
         assert!(self.is_whole(), "only a whole stripe is sealed");
         let per_strip = chunks_per_strip(self.layout);
         assert_eq!(self.layout.data_len(), home.layout.data_len(), "a stripe has the same data wherever it lies");
-        let StripeBuffer { layout, landed, merged, ordered, relocated, lent, chunks, .. } = self;
+        let StripeBuffer { layout, landed, merged, ordered, relocated, copied, lent, chunks, .. } = self;
         let mut chunks = chunks.into_iter().map(|chunk| chunk.expect("a whole stripe has every chunk").freeze());
         let data = (0..layout.data_columns()).map(|_| chunks.by_ref().take(per_strip).collect()).collect();
         let (home, parity, landed) = (Cell::new(home), RefCell::default(), RefCell::new(landed));
         let part = None;
-        let sealed = Sealed { layout, home, data, parity, retires, landed, merged, ordered, relocated, lent, part };
+        let sealed =
+            Sealed { layout, home, data, parity, retires, landed, merged, ordered, relocated, copied, lent, part };
         sealed.protect();
         sealed
     }
@@ -249,6 +262,7 @@ impl StripeBuffer {
             merged,
             ordered: false,
             relocated: false,
+            copied: false,
             lent,
             part: Some(self),
         }
@@ -267,6 +281,7 @@ impl StripeBuffer {
         }
         self.written |= older.written;
         self.merged |= older.merged;
+        self.copied = false;
     }
 
     /// The blocks of which something is there, and whether all of it is.

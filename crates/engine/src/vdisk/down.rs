@@ -343,6 +343,7 @@ impl Vdisk {
             let (before, orders) = (buffer.memory(), lift.is_for_order());
             let overwrites = orders && mutant::active(Mutant::OrderOverwritesNewer)
                 || matches!(lift, Lift::Tier { .. }) && mutant::active(Mutant::TierMoveOverwrites);
+            buffer.begin_copy();
             for (at, len, source) in from {
                 match source.as_ref().and_then(|(target, from)| Some((*from, bytes.get(&target.place)?.as_ref()?))) {
                     Some((from, (first, read))) if overwrites => {

@@ -248,8 +248,16 @@ impl Vdisk {
         if sealed.relocated {
             add(if is_fast { &self.counters.promoted } else { &self.counters.demoted }, len);
         }
+        if is_fast {
+            self.note_fast(base, stripe);
+        }
+    }
+
+    /// Takes note that a stripe lies in the fast tier, or may do.
+    pub(crate) fn note_fast(&self, base: TableNo, stripe: u64) {
+        let len = self.layout().data_len().0;
         let tiering = &mut *self.tiering.borrow_mut();
-        if tiering.table != Some(base) || tiering.range == 0 || !is_fast {
+        if tiering.table != Some(base) || tiering.range == 0 {
             return;
         }
         let Some(fast) = &mut tiering.fast else { return };

@@ -299,7 +299,8 @@ impl Vdisk {
             before
         };
         let stripe_of = StripeOf { table, stripe, vdisk: self.id };
-        let fresh = Fresh { seq, stripe: stripe_of, place, before, retires: sealed.retires, landed: None };
+        let Sealed { retires, copied, .. } = **sealed;
+        let fresh = Fresh { seq, stripe: stripe_of, place, before, retires, landed: None, copied };
         let (landed, kept) = (sealed.landed_from(), self.forget_kept(stripe, sealed));
         let in_limbo = self.store.limbo.committed(fresh, sealed);
         // The record retires them all.

@@ -28,7 +28,7 @@ pub(super) fn ask((resiliency, columns, interleave): (Resiliency, u8, u64)) -> C
 
 impl Story {
     /// A story of a virtual disk of this layout on five disks.
-    fn of(seed: u64, (resiliency, columns, interleave): (Resiliency, u8, u64), fixed: bool) -> Story {
+    pub(super) fn of(seed: u64, (resiliency, columns, interleave): (Resiliency, u8, u64), fixed: bool) -> Story {
         let mut story = Story::with_disks(seed, 5, ByteCount::mib(32));
         story.layout = Layout::new(resiliency, columns, ByteCount::kib(interleave)).unwrap();
         story.rig.make_vdisk(story.layout, ByteCount::mib(4), 512, fixed).unwrap();
@@ -63,7 +63,7 @@ impl Story {
     }
 
     /// Asks for another layout, and returns the job.
-    fn change(&self, ask: ChangeAsk) -> Option<JobNo> {
+    pub(super) fn change(&self, ask: ChangeAsk) -> Option<JobNo> {
         let pool = self.rig.pool();
         self.rig.run(async move { pool.vdisk_change("vdisk", &ask, 0).await.unwrap() })
     }
@@ -84,7 +84,7 @@ impl Story {
     }
 
     /// Lets the virtual disk serve again, where it lost writes.
-    fn clear(&self) {
+    pub(super) fn clear(&self) {
         let vdisk = self.vdisk();
         if vdisk.failure().is_some() {
             vdisk.clear().unwrap();
@@ -100,7 +100,7 @@ impl Story {
     }
 
     /// Waits until the only table is of this layout.
-    fn until_changed(&self, job: Option<JobNo>) {
+    pub(super) fn until_changed(&self, job: Option<JobNo>) {
         if let Some(job) = job {
             let ended = self.wait(job);
             assert_eq!(ended.state, JobState::Done, "{ended:?}");

@@ -35,7 +35,7 @@ impl Story {
     }
 
     /// Fills the virtual disk, then writes each of its stripes anew, in any order; nobody waits in between.
-    fn fill_anyhow(&mut self, word: u64) {
+    pub(super) fn fill_anyhow(&mut self, word: u64) {
         self.fill(word);
         let per = self.per_stripe();
         let mut stripes: Vec<u64> = (0..self.units() / per).collect();

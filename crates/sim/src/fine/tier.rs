@@ -24,7 +24,7 @@ const ENDS: Nanos = Nanos::secs(1200);
 impl Story {
     /// A virtual disk of `size` on the first disks of a pool, and as many disks for its tier as a mirror of its
     /// redundancy has copies, and one.
-    fn tiered(seed: u64, resiliency: Resiliency, size: ByteCount) -> Story {
+    pub(super) fn tiered(seed: u64, resiliency: Resiliency, size: ByteCount) -> Story {
         Story::tiered_on(seed, resiliency, size, ByteCount::mib(64))
     }
 
@@ -69,7 +69,7 @@ impl Story {
         self.rig.run(async move { pool.vdisk_set_tier("vdisk", ask.as_ref()).await.unwrap() });
     }
 
-    fn set_tier(&self, size: ByteCount) {
+    pub(super) fn set_tier(&self, size: ByteCount) {
         self.set_tier_on(size, self.fast_disks());
     }
 
@@ -88,7 +88,7 @@ impl Story {
     }
 
     /// Waits until no more lies in the tier than `most` bytes.
-    fn until_left(&self, most: u64) {
+    pub(super) fn until_left(&self, most: u64) {
         let vdisk = self.vdisk();
         let left = move || vdisk.tier_fill().is_none_or(|fill| fill.used <= most);
         let stop = self.rig.world.run_until(ENDS, left);

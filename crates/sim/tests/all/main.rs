@@ -6,6 +6,7 @@ mod blink;
 mod budgets;
 mod change;
 mod configuration;
+mod copies;
 mod dump;
 mod exhaustive;
 mod fine;
