@@ -27,7 +27,7 @@ FILES = {"quick": 5, "usual": 24, "long": 48}
 
 def cases(scale):
     made = [Case(f"memory pressure: a group{'' if kind == 'loop' else ', ' + kind}",
-                 lambda reporter, rng, kind=kind: story(reporter, rng, kind, FILES[scale], squeezed), (*NEEDS["ext4"], *CLIENTS[kind]))
+                 lambda reporter, rng, kind=kind: story(reporter, rng, kind, FILES[scale], squeezed), (*NEEDS["ext4"], *CLIENTS[kind]), "long")
             for kind in (KINDS if scale != "quick" else KINDS[:1])]
     # It takes an emulated machine many minutes.
     if os.environ.get("WEFT_VM") and scale != "quick":

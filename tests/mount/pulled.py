@@ -20,8 +20,9 @@ def cases(scale):
     if not os.environ.get("WEFT_VM"):
         return []
     kinds = ["ext4"] if scale == "quick" else ["ext4", "xfs", "btrfs"]
-    return [Case(f"a device pulled: {kind}", lambda reporter, rng, kind=kind: story(reporter, rng, kind), (*NEEDS[kind], "stress-ng"))
-            for kind in kinds]
+    # In a sample those that take long, this and `pressure`, take turns.
+    return [Case(f"a device pulled: {kind}", lambda reporter, rng, kind=kind: story(reporter, rng, kind),
+                 (*NEEDS[kind], "stress-ng"), "long") for kind in kinds]
 
 
 def story(reporter, rng, kind):
