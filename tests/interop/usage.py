@@ -358,8 +358,8 @@ def snapshot(machine, thorough=False):
     return json.dumps([answers, files], indent=1, sort_keys=True)
 
 
-# What moves by itself: the pool writes its events down a moment after they happened, and takes memory for that; what was
-# written lately is looked at when it is idle.
+# What moves by itself: the pool writes its events down a moment after they happened, and takes memory for that; what
+# was written lately is looked at when it is idle.
 MOVING = ("counters", "open_nanos", "log_fill", "latency", "memory", "compaction", "to_be_ordered")
 
 

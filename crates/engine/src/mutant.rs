@@ -301,10 +301,12 @@ pub enum Mutant {
     LostCopyIsLoss = 162,
     /// What a client writes into a copy is forgotten with it, in silence.
     WrittenCopyForgiven = 163,
+    /// A slot that finds no home is left without one while hollow segments have what it needs.
+    RepairEmptiesNothing = 164,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 147] = [
+pub const ALL: [Mutant; 148] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -452,6 +454,7 @@ pub const ALL: [Mutant; 147] = [
     Mutant::RoomIsNotAwaited,
     Mutant::LostCopyIsLoss,
     Mutant::WrittenCopyForgiven,
+    Mutant::RepairEmptiesNothing,
 ];
 
 /// The mutant of this name.

@@ -203,6 +203,9 @@ fn catcher_of_moved(mutant: Mutant) -> Catcher {
         Mutant::RisingKeepsNothing => Catcher::Story(hollow::a_change_of_a_nearly_full_pool_ends_under_random_writes),
         Mutant::MoveBitUnannounced => Catcher::Story(hollow::what_is_discarded_here_and_there_is_room_for_others),
         Mutant::RoomIsNotAwaited => Catcher::Story(hollow::disks_that_are_away_for_a_moment_cost_no_room),
+        Mutant::RepairEmptiesNothing => {
+            Catcher::Story(hollow::a_disk_that_is_gone_is_rebuilt_where_hollow_segments_lie)
+        }
         Mutant::LostCopyIsLoss => Catcher::Story(copies::a_copy_that_is_lost_costs_nothing),
         Mutant::WrittenCopyForgiven => Catcher::Story(copies::what_clients_wrote_into_a_copy_is_never_lost_in_silence),
         tree => catcher_of_tree(tree),

@@ -169,6 +169,19 @@ impl Map {
         self.disks_for(table).chain(spares).filter(fits).max_by_key(good).map(|disk| disk.record.no)
     }
 
+    /// The disks that a slot of a segment could come to if they had a free slab.
+    pub(super) fn homes_with_room(&self, segment: SegmentNo) -> impl Iterator<Item = DiskNo> {
+        let found = self.segments.get(&segment).map(|found| &found.record);
+        found.into_iter().flat_map(move |record| {
+            let table = self.tables.get(&record.owner).map_or(0, |table| table.record.disks);
+            let fits = move |disk: &&DiskRoom| {
+                let unused = record.slabs.iter().flatten().all(|at| at.disk != disk.record.no);
+                unused && (record.owner != OWNER_METADATA || disk.current)
+            };
+            self.disks_for(table).filter(fits).map(|disk| disk.record.no)
+        })
+    }
+
     /// Whether disk `no` is in the domain of another slot of the segment, wherever that is or is going.
     pub fn shares_domain(&self, segment: SegmentNo, slot: usize, no: DiskNo) -> bool {
         let (Some(name), Some(found)) = (self.domain_of(no), self.segments.get(&segment)) else { return false };

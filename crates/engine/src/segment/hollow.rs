@@ -45,6 +45,16 @@ impl Map {
         Some((best.record.owner, best.record.id))
     }
 
+    /// The disks (bits) that a slot of a segment could come to if slabs of hollow segments were free there.
+    pub fn disks_to_empty_for(&self, segment: SegmentNo) -> u64 {
+        self.homes_with_room(segment).fold(0, |set, no| set | 1 << no)
+    }
+
+    /// Whether any segment can be emptied.
+    pub fn has_hollow(&mut self) -> bool {
+        self.most_hollow(0, &BTreeSet::new()).is_some()
+    }
+
     fn hollow_of(&self, table: TableNo, disks: u64, tried: &BTreeSet<SegmentNo>) -> Option<&Segment> {
         let fits = |found: &&Segment| {
             let suits = disks == 0 || found.disks() & disks != 0;

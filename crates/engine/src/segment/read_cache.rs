@@ -7,13 +7,13 @@
 //!    durable, and whoever reads or writes there has ended.
 //! 3. Nothing lacks redundancy for the sake of copies: where a slot finds no home, a read cache lets go of a slab.
 
+use super::Map;
 use super::allocate::SLABS_KEPT;
 use super::drain::{Former, Known};
 use super::shelf::Shelf;
-use super::{DiskRoom, Map};
 use crate::error::Result;
 use crate::fail;
-use crate::format::record::{OWNER_METADATA, READ_CACHE_RUNS_MAX, ReadCacheRecord, Record, SlabAt, SlabRun};
+use crate::format::record::{READ_CACHE_RUNS_MAX, ReadCacheRecord, Record, SlabAt, SlabRun};
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::Place;
 use crate::units::{ByteCount, DiskNo, SegmentNo, VdiskNo};
@@ -144,18 +144,9 @@ impl Map {
         caches.into_iter().map(leave).collect()
     }
 
-    /// A disk on which `slot` of `segment` could have a home if a read cache let go of a slab there.
-    pub fn home_in_read_cache(&self, segment: SegmentNo, slot: usize) -> Option<DiskNo> {
-        let record = &self.segments.get(&segment)?.record;
-        let table = self.tables.get(&record.owner).map_or(0, |table| table.record.disks);
-        let fits = |disk: &&DiskRoom| {
-            let no = disk.record.no;
-            let unused =
-                record.slabs.iter().enumerate().all(|(at, slab)| at == slot || slab.is_none_or(|at| at.disk != no));
-            let own = record.slabs[slot].is_some_and(|at| at.disk == no);
-            unused && !own && (record.owner != OWNER_METADATA || disk.current) && self.has_read_cache_on(no)
-        };
-        self.disks_for(table).find(fits).map(|disk| disk.record.no)
+    /// A disk on which a slot of `segment` could have a home if a read cache let go of a slab there.
+    pub fn home_in_read_cache(&self, segment: SegmentNo) -> Option<DiskNo> {
+        self.homes_with_room(segment).find(|no| self.has_read_cache_on(*no))
     }
 
     /// Has a read cache let go of a slab on disk `no`: what needs a place and has none goes before copies. Returns the

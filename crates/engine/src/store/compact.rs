@@ -3,14 +3,15 @@
 //! without this they would be room for their own table alone.
 //!
 //! Invariants
-//! 1. It is done only for somebody who lacks slabs: a pool that has some is left as it is.
+//! 1. It is done only for somebody who lacks slabs, a table or a slot that is to be rebuilt: a pool that has some is
+//!    left as it is.
 //! 2. Each segment that is emptied is a gain (`segment/hollow.rs`). One that could not be is not tried again before the
 //!    pool has changed. So who waits for it is answered.
 //! 3. Who waits is woken whenever a segment was emptied, or could not be.
 
 use super::Store;
 use crate::error::Result;
-use crate::sync::Signal;
+use crate::sync::{Signal, Turn};
 use crate::units::{SegmentNo, TableNo};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
@@ -39,6 +40,8 @@ pub struct Compaction {
     in_vain: RefCell<BTreeMap<TableNo, u64>>,
     /// Segments that could not be emptied, and the state of the pool ([`Store::changed`]) in which that was so.
     tried: RefCell<(u64, BTreeSet<SegmentNo>)>,
+    /// One segment is emptied at a time.
+    turn: Turn,
     /// Stripes that lie elsewhere now, of which their virtual disks were not told yet.
     moved: RefCell<Vec<(TableNo, u64)>>,
     /// Segments that were emptied since the pool was opened.
@@ -73,7 +76,7 @@ impl Store {
             return false;
         }
         let in_vain = self.compaction.in_vain.borrow().get(&table) == Some(&self.signals.changes.get());
-        let comes = self.compaction.running.get() || !in_vain || self.next_hollow(table).is_some();
+        let comes = self.compaction.running.get() || !in_vain || self.has_hollow_for(table);
         if comes {
             self.compaction.wanting.borrow_mut().insert(table);
             self.compaction.asked.notify();
@@ -103,13 +106,18 @@ impl Store {
         self.check_changeable().is_ok() && !self.is_closing() && !self.stopping.get()
     }
 
-    fn next_hollow(&self, table: TableNo) -> Option<(TableNo, SegmentNo)> {
+    fn has_hollow_for(&self, table: TableNo) -> bool {
+        let disks = self.map.borrow().tables.get(&table).map(|table| table.record.disks);
+        disks.is_some_and(|disks| self.next_hollow(disks).is_some())
+    }
+
+    /// The segment that is most worth being emptied of those on some of `disks` (bits; 0: any), with its table.
+    fn next_hollow(&self, disks: u64) -> Option<(TableNo, SegmentNo)> {
         let changes = self.signals.changes.get();
         let tried = &mut *self.compaction.tried.borrow_mut();
         if tried.0 != changes {
             *tried = (changes, BTreeSet::new());
         }
-        let disks = self.map.borrow().tables.get(&table)?.record.disks;
         self.map.borrow_mut().most_hollow(disks, &tried.1)
     }
 
@@ -143,7 +151,21 @@ impl Store {
 
     /// Empties the segment that is best for a table which lacks some. `false`: there is none.
     pub(crate) async fn compact_for(self: &Rc<Self>, table: TableNo) -> bool {
-        let Some((of, segment)) = self.next_hollow(table) else { return false };
+        let disks = self.map.borrow().tables.get(&table).map(|table| table.record.disks);
+        match disks {
+            Some(disks) => self.compact_on(disks).await,
+            None => false,
+        }
+    }
+
+    /// Empties the segment that is best for whoever lacks slabs on some of `disks` (bits; 0: any): those are free in a
+    /// moment. `false`: there is none.
+    pub(crate) async fn compact_on(self: &Rc<Self>, disks: u64) -> bool {
+        let _turn = self.compaction.turn.take().await;
+        if !self.may_compact() {
+            return false;
+        }
+        let Some((of, segment)) = self.next_hollow(disks) else { return false };
         let emptied = match self.announce_moves().await {
             Ok(()) => self.empty(of, segment).await,
             Err(_) => false,

@@ -4,13 +4,14 @@
 use super::change::{LAYOUTS, ask};
 use super::{Story, UNIT, bytes_of};
 use crate::sample::sample;
+use crate::world::Stop;
 use std::cell::RefCell;
 use std::rc::Rc;
 use weft_engine::error::{Error, ErrorKind};
 use weft_engine::format::FEATURE_MOVES;
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::job::JobState;
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
@@ -249,6 +250,36 @@ pub fn disks_that_are_away_for_a_moment_cost_no_room() {
             story.prove();
             story.prove_other(end);
         }
+    }
+}
+
+/// A disk is gone for good in a pool that is full, though half of what lies there was discarded: what the disk had is
+/// rebuilt on the others by itself, and then another one may go.
+pub fn a_disk_that_is_gone_is_rebuilt_where_hollow_segments_lie() {
+    let bear_a_loss = LAYOUTS.into_iter().enumerate().filter(|(_, layout)| layout.0 != Resiliency::Simple);
+    for (nth, layout) in sample(bear_a_loss) {
+        let (mut story, full) = Story::full_beside_another(5_700 + nth as u64, layout, 20);
+        story.discard_every_second();
+        story.rig.disks[nth].vanish();
+        let pool = story.rig.pool();
+        let lacks = || {
+            let map = pool.store().map.borrow();
+            map.segments.values().any(|segment| map.unsound(&segment.record) > 0)
+        };
+        let (asked, gone) = (pool.clone(), DiskNo(nth as u16));
+        let _ = story.rig.run(async move { asked.store().disk_flush(gone).await });
+        assert!(lacks());
+        let stop = story.rig.world.run_until(Nanos::secs(24 * 3600), || !lacks());
+        assert_eq!(stop, Stop::Done, "{}: it is not rebuilt", story.layout);
+        drop(pool);
+        assert!(story.emptied() > 0);
+        story.prove_bytes();
+        story.prove_other(full);
+        story.crash();
+        story.rig.disks[(nth + 1) % 5].vanish();
+        story.rig.world.run_until(Nanos::secs(1), || false);
+        story.prove_bytes();
+        story.prove_other(full);
     }
 }
 

@@ -70,6 +70,7 @@ impl Pool {
         }
         self.store.map.borrow_mut().see_disks();
         let members = self.store.members.borrow();
+        let has_hollow = self.store.map.borrow_mut().has_hollow();
         let map = self.store.map.borrow();
         let behind = members.iter().any(|(no, member)| {
             let record = map.disks.get(no).map(|disk| &disk.record);
@@ -93,8 +94,10 @@ impl Pool {
                 return Some(Nanos(0));
             }
             let due = self.slot_due(segment.record.slabs[slot], &map)?;
-            let home = map.home_for(segment.record.id, slot, None);
-            home.or_else(|| map.home_in_read_cache(segment.record.id, slot)).map(|_| due)
+            let id = segment.record.id;
+            let home = map.home_for(id, slot, None).or_else(|| map.home_in_read_cache(id));
+            let emptied = || has_hollow && map.disks_to_empty_for(id) != 0;
+            (home.is_some() || emptied()).then_some(due)
         });
         due.min()
     }
@@ -204,11 +207,10 @@ impl Pool {
             };
             let mut home = place();
             if home.is_none() {
-                self.have_read_cache_yield(segment, slot);
+                self.have_read_cache_yield(segment);
             }
             let mut seen = (u64::MAX, Nanos(0));
-            // What somebody let go may be just what is looked for; and what empties itself looks for nothing.
-            while home.is_none() && (self.store.map.borrow().is_draining() || self.empties_itself(segment, &mut seen)) {
+            while home.is_none() && self.makes_room(segment, &mut seen).await {
                 ticket.advance(&self.store, 0)?;
                 self.store.log.demand();
                 self.store.pause().await;
@@ -236,9 +238,19 @@ impl Pool {
         Ok(())
     }
 
+    /// Whether a slab may be free in a moment for a slot that finds no home. What somebody let go may be just what is
+    /// looked for; what empties itself looks for nothing; and hollow segments are emptied.
+    async fn makes_room(&self, segment: SegmentNo, seen: &mut (u64, Nanos)) -> bool {
+        if self.store.map.borrow().is_draining() || self.empties_itself(segment, seen) {
+            return true;
+        }
+        let disks = self.store.map.borrow().disks_to_empty_for(segment);
+        disks != 0 && !mutant::active(Mutant::RepairEmptiesNothing) && self.store.compact_on(disks).await
+    }
+
     /// Has a read cache let go of a slab for a slot that finds no home; it is free in a moment.
-    fn have_read_cache_yield(&self, segment: SegmentNo, slot: usize) {
-        let yields = |map: &mut Map| map.home_in_read_cache(segment, slot).and_then(|no| map.yield_read_cache(no));
+    fn have_read_cache_yield(&self, segment: SegmentNo) {
+        let yields = |map: &mut Map| map.home_in_read_cache(segment).and_then(|no| map.yield_read_cache(no));
         let record = yields(&mut self.store.map.borrow_mut());
         self.store.append_all(record.into_iter().collect());
         self.store.signals.drains.notify();
