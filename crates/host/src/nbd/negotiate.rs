@@ -35,15 +35,27 @@ pub struct Session {
     pub status: bool,
 }
 
-/// Takes a client through the handshake. `None`: it left, or was sent away, in good order.
-pub fn negotiate(input: &mut impl Read, output: &mut impl Write, exports: &dyn Exports) -> io::Result<Option<Session>> {
+/// Takes a client through the handshake. `None`: it left, or was sent away, in good order. `entered` is told what it has
+/// chosen before the client hears that it may.
+pub fn negotiate(
+    input: &mut impl Read,
+    output: &mut impl Write,
+    exports: &dyn Exports,
+    entered: &dyn Fn(&Session) -> io::Result<()>,
+) -> io::Result<Option<Session>> {
     let mut talk = Talk { input, output, out: Vec::new(), exports, structured: false, chosen: None, padding: true };
     talk.greet()?;
     loop {
-        match talk.option()? {
-            Next::Option => {}
-            Next::Transmission(session) => return Ok(Some(*session)),
+        let next = talk.option()?;
+        if let Next::Transmission(session) = &next {
+            entered(session)?;
+        }
+        let sent = talk.send();
+        match next {
+            // It may be gone already.
             Next::End => return Ok(None),
+            Next::Option => sent?,
+            Next::Transmission(session) => return sent.map(|()| Some(*session)),
         }
     }
 }
@@ -101,9 +113,7 @@ impl<I: Read, O: Write> Talk<'_, I, O> {
             option::EXPORT_NAME => self.export_name(&data)?,
             option::ABORT => {
                 self.reply(option::ABORT, rep::ACK, &[]);
-                // It may be gone already.
-                let _ = self.send();
-                return Ok(Next::End);
+                Next::End
             }
             option::LIST => self.list(&data),
             option::INFO | option::GO => self.info(header.option, &data),
@@ -111,7 +121,6 @@ impl<I: Read, O: Write> Talk<'_, I, O> {
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(header.option, &data),
             unknown => self.reply(unknown, rep::ERR_UNSUP, &[]),
         };
-        self.send()?;
         Ok(next)
     }
 
@@ -126,9 +135,7 @@ impl<I: Read, O: Write> Talk<'_, I, O> {
         if header.option == option::SET_META_CONTEXT {
             self.chosen = None;
         }
-        let next = self.reply(header.option, rep::ERR_TOO_BIG, b"the option's data is too long");
-        self.send()?;
-        Ok(next)
+        Ok(self.reply(header.option, rep::ERR_TOO_BIG, b"the option's data is too long"))
     }
 
     fn export_name(&mut self, data: &[u8]) -> io::Result<Next> {

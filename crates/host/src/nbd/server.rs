@@ -233,9 +233,6 @@ impl Shared {
         }));
         let pulse = account.pulse().clone();
         let entered = |session: &Session| {
-            *deadline.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            socket.set_read_timeout(None)?;
-            socket.set_write_timeout(None)?;
             if let Some(entry) = self.lock().connections.get_mut(&no) {
                 entry.export = Some(session.name.clone());
                 entry.pulse = Some(pulse.clone());
@@ -250,7 +247,12 @@ impl Shared {
         let (exports, memory) = (&*self.exports, (self.config.share, Arc::new(account)));
         let own = connection.socket.clone();
         let at_once: AtOnce = Arc::new(move |parts| own.send_vectored_with_flags(parts, libc::MSG_DONTWAIT));
-        let line = Line { hangup: &hangup, at_once: Some(at_once) };
+        let at_ease = || {
+            *deadline.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            socket.set_read_timeout(None)?;
+            socket.set_write_timeout(None)
+        };
+        let line = Line { hangup: &hangup, at_ease: &at_ease, at_once: Some(at_once) };
         converse(&mut input, &mut output, exports, memory, &connection.stop, &entered, &line)
     }
 
@@ -360,8 +362,8 @@ pub fn converse(
     line: &Line<'_>,
 ) -> io::Result<()> {
     let mut input = Ahead::new(input);
-    let Some(session) = negotiate(&mut input, output, exports)? else { return Ok(()) };
-    entered(&session)?;
+    let Some(session) = negotiate(&mut input, output, exports, entered)? else { return Ok(()) };
+    (line.at_ease)()?;
     transmit(&mut input, output, &session, memory, stop, line)
 }
 
@@ -369,6 +371,8 @@ pub fn converse(
 pub struct Line<'a> {
     /// Makes a read of its input that waits return.
     pub hangup: &'a (dyn Fn() + Sync),
+    /// Lifts the limits on the time that the handshake takes.
+    pub at_ease: &'a (dyn Fn() -> io::Result<()> + Sync),
     /// Sends without waiting; none: only its own thread sends.
     pub at_once: Option<AtOnce>,
 }
