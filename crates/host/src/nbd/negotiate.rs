@@ -35,8 +35,8 @@ pub struct Session {
     pub status: bool,
 }
 
-/// Takes a client through the handshake. `None`: it left, or was sent away, in good order. `entered` is told what it has
-/// chosen before the client hears that it may.
+/// Takes a client through the handshake. `None`: it left, or was sent away, in good order. `entered` is told what it
+/// has chosen before the client hears that it may.
 pub fn negotiate(
     input: &mut impl Read,
     output: &mut impl Write,
