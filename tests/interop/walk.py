@@ -13,7 +13,7 @@ from machine import run
 from outage import Crowd
 from report import Case
 
-STEPS, WALKS = 40, 12
+STEPS, WALKS = 40, 14
 START = ["parity 1 on 4", "parity 1 on 5", "parity 2 on 5", "mirror 2 on 4", "mirror 3 on 3",
          "parity 1 on 4, cached", "parity 1 on 6, tiered"]
 # Disks that a pool grows to, and shrinks to.

@@ -303,10 +303,12 @@ pub enum Mutant {
     WrittenCopyForgiven = 163,
     /// A slot that finds no home is left without one while hollow segments have what it needs.
     RepairEmptiesNothing = 164,
+    /// A stripe that lies in the fast tier again, for its copy below was lost, is not known to.
+    RestoredUnknownToTier = 165,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 148] = [
+pub const ALL: [Mutant; 149] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -455,6 +457,7 @@ pub const ALL: [Mutant; 148] = [
     Mutant::LostCopyIsLoss,
     Mutant::WrittenCopyForgiven,
     Mutant::RepairEmptiesNothing,
+    Mutant::RestoredUnknownToTier,
 ];
 
 /// The mutant of this name.

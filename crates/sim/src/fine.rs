@@ -142,13 +142,18 @@ impl Story {
         assert!(report.is_sound(), "{report:?}");
     }
 
-    fn prove_bytes(&self) {
+    /// All that is read.
+    fn bytes(&self) -> Vec<u8> {
         let (vdisk, len) = (self.vdisk(), self.units() * UNIT);
         let bytes = self.rig.run(async move {
             let mut bytes = vec![0xAA; len as usize];
             vdisk.read(VirtualOffset(0), &mut bytes).await.map(|()| bytes)
         });
-        let bytes = bytes.unwrap();
+        bytes.unwrap()
+    }
+
+    fn prove_bytes(&self) {
+        let bytes = self.bytes();
         for unit in 0..self.units() {
             let word = self.words.get(&unit).copied().unwrap_or(0);
             let found = &bytes[(unit * UNIT) as usize..][..UNIT as usize];

@@ -206,7 +206,9 @@ fn catcher_of_moved(mutant: Mutant) -> Catcher {
         Mutant::RepairEmptiesNothing => {
             Catcher::Story(hollow::a_disk_that_is_gone_is_rebuilt_where_hollow_segments_lie)
         }
-        Mutant::LostCopyIsLoss => Catcher::Story(copies::a_copy_that_is_lost_costs_nothing),
+        Mutant::LostCopyIsLoss | Mutant::RestoredUnknownToTier => {
+            Catcher::Story(copies::a_copy_that_is_lost_costs_nothing)
+        }
         Mutant::WrittenCopyForgiven => Catcher::Story(copies::what_clients_wrote_into_a_copy_is_never_lost_in_silence),
         tree => catcher_of_tree(tree),
     }

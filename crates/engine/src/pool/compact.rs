@@ -10,7 +10,9 @@ use super::Pool;
 use super::job::repair::Tally;
 use super::job::{JobKind, Ticket};
 use crate::format::record::{JobRecord, JobState};
+use crate::mutant::{self, Mutant};
 use crate::segment::allocate::SLABS_KEPT;
+use crate::store::compact::Elsewhere;
 use crate::units::{DiskNo, JobNo, SegmentNo};
 use alloc::rc::Rc;
 
@@ -41,11 +43,12 @@ impl Pool {
     fn note_moved(&self) {
         let moved = self.store.compaction.take_moved();
         for vdisk in self.vdisks() {
-            let of_it = moved.iter().filter(|(table, _)| *table == vdisk.table());
-            of_it.for_each(|(table, stripe)| {
+            for Elsewhere { table, stripe, is_fast } in moved.iter().filter(|found| found.table == vdisk.table()) {
                 vdisk.note_elsewhere(*table, *stripe);
-                vdisk.note_fast(*table, *stripe);
-            });
+                if *is_fast && !mutant::active(Mutant::RestoredUnknownToTier) {
+                    vdisk.note_fast(*table, *stripe);
+                }
+            }
         }
     }
 

@@ -151,10 +151,7 @@ impl Map {
         let record = &self.segments.get(&segment)?.record;
         let table = self.tables.get(&record.owner).map_or(0, |table| table.record.disks);
         let spares = self.disks.values().filter(|disk| disk.healthy && disk.record.usage == Usage::HotSpare);
-        let unused = |no: DiskNo| {
-            let there = record.slabs.iter().flatten().copied();
-            there.chain(self.bound_for(segment)).all(|at| at.disk != no)
-        };
+        let unused = |no: DiskNo| self.is_unused(record, no);
         let fits = |disk: &&DiskRoom| {
             let no = disk.record.no;
             let double = || self.may_double(segment, slot) && record.slabs[slot].is_none_or(|at| at.disk != no);
@@ -169,14 +166,19 @@ impl Map {
         self.disks_for(table).chain(spares).filter(fits).max_by_key(good).map(|disk| disk.record.no)
     }
 
+    /// Whether a segment has no slot on disk `no`, and none on its way there.
+    fn is_unused(&self, record: &SegmentRecord, no: DiskNo) -> bool {
+        let there = record.slabs.iter().flatten().copied();
+        there.chain(self.bound_for(record.id)).all(|at| at.disk != no)
+    }
+
     /// The disks that a slot of a segment could come to if they had a free slab.
-    pub(super) fn homes_with_room(&self, segment: SegmentNo) -> impl Iterator<Item = DiskNo> {
+    pub(super) fn homes_if_free(&self, segment: SegmentNo) -> impl Iterator<Item = DiskNo> {
         let found = self.segments.get(&segment).map(|found| &found.record);
         found.into_iter().flat_map(move |record| {
             let table = self.tables.get(&record.owner).map_or(0, |table| table.record.disks);
             let fits = move |disk: &&DiskRoom| {
-                let unused = record.slabs.iter().flatten().all(|at| at.disk != disk.record.no);
-                unused && (record.owner != OWNER_METADATA || disk.current)
+                self.is_unused(record, disk.record.no) && (record.owner != OWNER_METADATA || disk.current)
             };
             self.disks_for(table).filter(fits).map(|disk| disk.record.no)
         })

@@ -35,6 +35,15 @@ impl Map {
     /// any), and are none of `tried`.
     pub fn most_hollow(&mut self, disks: u64, tried: &BTreeSet<SegmentNo>) -> Option<(TableNo, SegmentNo)> {
         self.see_disks();
+        self.most_hollow_seen(disks, tried)
+    }
+
+    /// Whether a segment on some of `disks` (bits; 0: any) can be emptied, as the disks were seen last.
+    pub fn has_hollow(&self, disks: u64) -> bool {
+        self.most_hollow_seen(disks, &BTreeSet::new()).is_some()
+    }
+
+    fn most_hollow_seen(&self, disks: u64, tried: &BTreeSet<SegmentNo>) -> Option<(TableNo, SegmentNo)> {
         let may = |table: &&TableNo| {
             let state = &self.tables[table];
             let is_plain = state.record.packs.is_none() && state.record.tier.is_none();
@@ -47,12 +56,7 @@ impl Map {
 
     /// The disks (bits) that a slot of a segment could come to if slabs of hollow segments were free there.
     pub fn disks_to_empty_for(&self, segment: SegmentNo) -> u64 {
-        self.homes_with_room(segment).fold(0, |set, no| set | 1 << no)
-    }
-
-    /// Whether any segment can be emptied.
-    pub fn has_hollow(&mut self) -> bool {
-        self.most_hollow(0, &BTreeSet::new()).is_some()
+        self.homes_if_free(segment).fold(0, |set, no| set | 1 << no)
     }
 
     fn hollow_of(&self, table: TableNo, disks: u64, tried: &BTreeSet<SegmentNo>) -> Option<&Segment> {

@@ -146,7 +146,7 @@ impl Map {
 
     /// A disk on which a slot of `segment` could have a home if a read cache let go of a slab there.
     pub fn home_in_read_cache(&self, segment: SegmentNo) -> Option<DiskNo> {
-        self.homes_with_room(segment).find(|no| self.has_read_cache_on(*no))
+        self.homes_if_free(segment).find(|no| self.has_read_cache_on(*no))
     }
 
     /// Has a read cache let go of a slab on disk `no`: what needs a place and has none goes before copies. Returns the

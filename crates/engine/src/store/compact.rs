@@ -43,11 +43,21 @@ pub struct Compaction {
     /// One segment is emptied at a time.
     turn: Turn,
     /// Stripes that lie elsewhere now, of which their virtual disks were not told yet.
-    moved: RefCell<Vec<(TableNo, u64)>>,
+    moved: RefCell<Vec<Elsewhere>>,
     /// Segments that were emptied since the pool was opened.
     pub segments: Cell<u64>,
     /// Bytes of data that were moved out of them.
     pub bytes: Cell<u64>,
+}
+
+/// A stripe that lies elsewhere without its virtual disk's doing.
+pub(crate) struct Elsewhere {
+    /// The table that maps it.
+    pub table: TableNo,
+    /// Its number.
+    pub stripe: u64,
+    /// Whether it lies in a fast tier.
+    pub is_fast: bool,
 }
 
 impl Compaction {
@@ -56,14 +66,14 @@ impl Compaction {
         self.running.get()
     }
 
-    /// Takes note of a stripe that lies elsewhere without its virtual disk's doing.
-    pub(super) fn note_moved(&self, stripe: (TableNo, u64)) {
+    /// Takes note of a stripe for its virtual disk.
+    pub(super) fn note_moved(&self, stripe: Elsewhere) {
         self.moved.borrow_mut().push(stripe);
         self.asked.notify();
     }
 
     /// The stripes that were noted since this was asked last.
-    pub(crate) fn take_moved(&self) -> Vec<(TableNo, u64)> {
+    pub(crate) fn take_moved(&self) -> Vec<Elsewhere> {
         self.moved.take()
     }
 }
@@ -107,8 +117,12 @@ impl Store {
     }
 
     fn has_hollow_for(&self, table: TableNo) -> bool {
-        let disks = self.map.borrow().tables.get(&table).map(|table| table.record.disks);
-        disks.is_some_and(|disks| self.next_hollow(disks).is_some())
+        self.disks_of(table).is_some_and(|disks| self.next_hollow(disks).is_some())
+    }
+
+    /// The disks (bits; 0: any) that a table is restricted to.
+    fn disks_of(&self, table: TableNo) -> Option<u64> {
+        self.map.borrow().tables.get(&table).map(|table| table.record.disks)
     }
 
     /// The segment that is most worth being emptied of those on some of `disks` (bits; 0: any), with its table.
@@ -151,8 +165,7 @@ impl Store {
 
     /// Empties the segment that is best for a table which lacks some. `false`: there is none.
     pub(crate) async fn compact_for(self: &Rc<Self>, table: TableNo) -> bool {
-        let disks = self.map.borrow().tables.get(&table).map(|table| table.record.disks);
-        match disks {
+        match self.disks_of(table) {
             Some(disks) => self.compact_on(disks).await,
             None => false,
         }

@@ -21,6 +21,7 @@
 //! 8. Only a copy of what is durable counts as one: that can be withdrawn no more, so nothing is lost with the copy.
 
 use super::Store;
+use super::compact::Elsewhere;
 use crate::error::Result;
 use crate::format::record::{Record, UnmapRecord};
 use crate::mutant::{self, Mutant};
@@ -106,7 +107,7 @@ impl Limbo {
     /// is retired with this one.
     pub fn committed(&self, mut fresh: Fresh, sealed: &Rc<Sealed>) -> Option<u64> {
         let StripeOf { table, stripe, .. } = fresh.stripe;
-        let unsettled = self.is_unsettled(table, stripe);
+        fresh.copied = fresh.copied && !self.is_unsettled(table, stripe);
         let before = self.forget(table, stripe, fresh.seq);
         let retired = before.as_ref().and_then(|before| before.landed_from());
         if let Some(before) = &before {
@@ -119,7 +120,7 @@ impl Limbo {
         if sealed.landed_from().is_some() || self.fresh.borrow().iter().any(older) {
             fresh.landed = Some(sealed.clone());
         }
-        fresh.copied &= fresh.landed.is_none() && !unsettled;
+        fresh.copied &= fresh.landed.is_none();
         self.fresh.borrow_mut().push(fresh);
         retired
     }
@@ -440,7 +441,8 @@ impl Store {
         let mut map = self.map.borrow_mut();
         if fresh.copied && !mutant::active(Mutant::LostCopyIsLoss) {
             map.fine_given_up(key.0, key.1);
-            self.compaction.note_moved(key);
+            let is_fast = fresh.before.place().is_some_and(|before| map.is_fast(before));
+            self.compaction.note_moved(Elsewhere { table: key.0, stripe: key.1, is_fast });
         } else {
             self.limbo.lost.borrow_mut().insert(key, fresh.landed);
         }

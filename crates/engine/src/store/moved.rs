@@ -14,6 +14,7 @@
 //! 4. Nothing is moved where it would have less redundancy than it was promised.
 
 use super::Store;
+use super::compact::Elsewhere;
 use super::execute::Target;
 use super::strips::Written;
 use super::together::Part;
@@ -157,7 +158,7 @@ impl Store {
             if self.is_as_read(table, &moving, &unsettled) || mutant::active(Mutant::MoveReplacesNewer) {
                 self.commit_move(table, &moving, to);
                 self.map.borrow_mut().end_write(to, 1);
-                self.compaction.note_moved((table, moving.stripe));
+                self.compaction.note_moved(Elsewhere { table, stripe: moving.stripe, is_fast: false });
                 moved += 1;
             } else {
                 self.give_up(to, 1);

@@ -367,7 +367,7 @@ pub fn converse(
     transmit(&mut input, output, &session, memory, stop, line)
 }
 
-/// What others than the threads of a connection may do with it.
+/// What can be done with a connection beside reading and writing.
 pub struct Line<'a> {
     /// Makes a read of its input that waits return.
     pub hangup: &'a (dyn Fn() + Sync),

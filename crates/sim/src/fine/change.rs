@@ -504,12 +504,7 @@ pub fn what_clients_wrote_hides_an_older_table_only_once_it_is_durable() {
         story.lose_caches();
         story.come_back();
         story.clear();
-        let (vdisk, len) = (story.vdisk(), story.units() * UNIT);
-        let bytes = story.rig.run(async move {
-            let mut bytes = vec![0xAA; len as usize];
-            vdisk.read(VirtualOffset(0), &mut bytes).await.map(|()| bytes)
-        });
-        let bytes = bytes.unwrap();
+        let bytes = story.bytes();
         for unit in 0..story.units() {
             let found = bytes[(unit * UNIT) as usize];
             let right = found == 1 || found == 2 && unit < written;

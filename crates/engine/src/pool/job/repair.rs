@@ -20,6 +20,7 @@ use crate::mutant::{self, Mutant};
 use crate::segment::{Map, Segment};
 use crate::store::{join, slots_on};
 use crate::units::{ByteCount, DiskNo, Nanos, SegmentNo};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -70,7 +71,6 @@ impl Pool {
         }
         self.store.map.borrow_mut().see_disks();
         let members = self.store.members.borrow();
-        let has_hollow = self.store.map.borrow_mut().has_hollow();
         let map = self.store.map.borrow();
         let behind = members.iter().any(|(no, member)| {
             let record = map.disks.get(no).map(|disk| &disk.record);
@@ -85,7 +85,8 @@ impl Pool {
             let slots = (0..segment.record.slabs.len()).map(move |slot| (segment, slot));
             slots.filter(|(segment, slot)| map.lacks(&segment.record, *slot))
         });
-        // Where nothing has room, a job would only say so.
+        // Where nothing has room, a job would only say so. Many slots ask for the same disks.
+        let mut hollow: BTreeMap<u64, bool> = BTreeMap::new();
         let due = slots.filter_map(|(segment, slot)| {
             // A write that its disk missed may be told only after the disk has caught up.
             let there =
@@ -96,8 +97,9 @@ impl Pool {
             let due = self.slot_due(segment.record.slabs[slot], &map)?;
             let id = segment.record.id;
             let home = map.home_for(id, slot, None).or_else(|| map.home_in_read_cache(id));
-            let emptied = || has_hollow && map.disks_to_empty_for(id) != 0;
-            (home.is_some() || emptied()).then_some(due)
+            let disks = if home.is_none() { map.disks_to_empty_for(id) } else { 0 };
+            let mut can_be_emptied = || *hollow.entry(disks).or_insert_with(|| map.has_hollow(disks));
+            (home.is_some() || disks != 0 && can_be_emptied()).then_some(due)
         });
         due.min()
     }
