@@ -294,7 +294,7 @@ fn disks(f: &mut fmt::Formatter<'_>, disks: &[DiskNo]) -> fmt::Result {
 fn cache(f: &mut fmt::Formatter<'_>, cache: &Option<CacheRecord>) -> fmt::Result {
     let Some(cache) = cache else { return f.write_str("none") };
     write!(f, "{} on ", cache.size)?;
-    let on: Vec<DiskNo> = (0..u64::BITS as u16).filter(|no| cache.disks >> no & 1 == 1).map(DiskNo).collect();
+    let on: Vec<DiskNo> = cache.disks.iter().collect();
     disks(f, &on)?;
     write!(f, ", {}", cache.layout.resiliency())
 }

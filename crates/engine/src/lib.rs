@@ -13,6 +13,7 @@ pub extern crate alloc;
 
 pub mod bits;
 pub mod checksum;
+pub mod disk_set;
 pub mod dump;
 pub mod error;
 pub mod event;

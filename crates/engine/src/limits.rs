@@ -27,8 +27,9 @@ pub const SLAB_DEFAULT: ByteCount = ByteCount::mib(64);
 /// Slabs that a pool gets at most which asks for no size of them, as long as they are no larger than [`SLAB_MAX`]. What
 /// an opening reads, and what segments take of memory, grows with their number.
 pub const SLABS_DEFAULT_MAX: u64 = 1 << 20;
-/// The most disks of one pool: their table fits the label block.
-pub const DISKS_MAX: usize = 64;
+/// The most disks of one pool. The format has room for 1,024, in the annexes of labels; what is in memory of a set of
+/// disks takes a bit for each.
+pub const DISKS_MAX: usize = 256;
 /// The most bytes of a pool's, disk's or virtual disk's name (UTF-8).
 pub const NAME_MAX: usize = 48;
 /// The largest disk.

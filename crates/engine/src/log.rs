@@ -12,6 +12,7 @@
 //!    end) wait meanwhile and share a batch, where each of them would else take a block.
 //! 5. No batch is longer than the labels say from some batch on, and so no record is: landed data comes in pieces.
 
+use crate::disk_set::DiskSet;
 use crate::error::{Error, Result};
 use crate::format::batch::{BATCH_HEAD, batch_len};
 use crate::format::label::{Anchor, BatchBound};
@@ -97,9 +98,9 @@ struct State {
     failed: Option<Error>,
     /// What records said that stands in the tree, since somebody took note of it.
     touched: BTreeSet<Touched>,
-    /// Records that say on which disks (bits) a metadata segment lies: of each the last durable one, and all later
+    /// Records that say on which disks a metadata segment lies: of each the last durable one, and all later
     /// ones.
-    homes: Vec<(u64, SegmentNo, u64)>,
+    homes: Vec<(u64, SegmentNo, DiskSet)>,
 }
 
 /// Configuration that stands in the tree, and that a record said something of.
@@ -221,8 +222,8 @@ impl Log {
         self.seq() - 1
     }
 
-    /// The disks (bits) of metadata segments as an opening may find them in the log, if the power goes now.
-    pub fn homes(&self) -> Vec<(SegmentNo, u64)> {
+    /// The disks of metadata segments as an opening may find them in the log, if the power goes now.
+    pub fn homes(&self) -> Vec<(SegmentNo, DiskSet)> {
         self.state.borrow().homes.iter().map(|(_, segment, on)| (*segment, *on)).collect()
     }
 

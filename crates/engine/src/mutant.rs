@@ -305,10 +305,12 @@ pub enum Mutant {
     RepairEmptiesNothing = 164,
     /// A stripe that lies in the fast tier again, for its copy below was lost, is not known to.
     RestoredUnknownToTier = 165,
+    /// The annex of a label is written at the head of the disk only.
+    AnnexAtOneEnd = 166,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 149] = [
+pub const ALL: [Mutant; 150] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -458,6 +460,7 @@ pub const ALL: [Mutant; 149] = [
     Mutant::WrittenCopyForgiven,
     Mutant::RepairEmptiesNothing,
     Mutant::RestoredUnknownToTier,
+    Mutant::AnnexAtOneEnd,
 ];
 
 /// The mutant of this name.

@@ -5,7 +5,7 @@
 //! numbers of different things: nothing is computed with them but the next one.
 
 use core::fmt;
-use core::ops::{Add, AddAssign, Mul, Shl, Shr, Sub};
+use core::ops::{Add, AddAssign, Mul, Sub};
 
 /// The unit of checksums, of atomicity and of every disk access: 4096 bytes.
 pub const BLOCK: u64 = 4096;
@@ -225,36 +225,6 @@ impl Sub for DiskOffset {
     type Output = ByteCount;
     fn sub(self, from: DiskOffset) -> ByteCount {
         ByteCount(self.0 - from.0)
-    }
-}
-
-/// A set of disks is bits of a `u64`, by their numbers.
-impl Shl<DiskNo> for u64 {
-    type Output = u64;
-    fn shl(self, no: DiskNo) -> u64 {
-        self << no.0
-    }
-}
-
-impl Shl<&DiskNo> for u64 {
-    type Output = u64;
-    fn shl(self, no: &DiskNo) -> u64 {
-        self << no.0
-    }
-}
-
-/// The bit of a disk in such a set comes first.
-impl Shr<DiskNo> for u64 {
-    type Output = u64;
-    fn shr(self, no: DiskNo) -> u64 {
-        self >> no.0
-    }
-}
-
-impl Shr<&DiskNo> for u64 {
-    type Output = u64;
-    fn shr(self, no: &DiskNo) -> u64 {
-        self >> no.0
     }
 }
 

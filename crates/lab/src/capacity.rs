@@ -2,6 +2,7 @@
 //! says how much of a layout fits. What `weft vdisk create --size max` gives in a new pool is this number.
 
 use crate::disks::PlannedDisk;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::Result;
 use weft_engine::format::Id;
 use weft_engine::geometry::Layout;
@@ -29,7 +30,7 @@ impl Space {
 
     /// User bytes that one virtual disk of `layout` can have.
     pub fn room(&self, layout: Layout) -> ByteCount {
-        self.map.room_for(layout, 0, 0)
+        self.map.room_for(layout, 0, DiskSet::EMPTY)
     }
 
     /// Bytes that `layout` cannot use because disks are unequal, and a sentence about them; empty if there are none.

@@ -4,6 +4,7 @@ use crate::spaces::array::Kind;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::Id;
 use weft_engine::format::record::{CacheChoice, Media, Usage};
 use weft_engine::geometry::Layout;
@@ -77,7 +78,7 @@ impl OnWeft {
             interleave: Some(layout.interleave()),
             fixed: false,
             sector,
-            disks: 0,
+            disks: DiskSet::EMPTY,
         };
         let made = world.block_on(async move {
             let id = Id([0xEE; 16]);
@@ -102,9 +103,9 @@ impl OnWeft {
         let pool = self.pool.clone();
         let joins = async move {
             let usage = if flash == Flash::Journals { Usage::Journal } else { Usage::ManualSelect };
-            let mut disks = 0;
+            let mut disks = DiskSet::EMPTY;
             for disk in new {
-                disks |= 1 << pool.disk_add(disk, usage).await.expect("it joins");
+                disks.insert(pool.disk_add(disk, usage).await.expect("it joins"));
             }
             match flash {
                 Flash::Journals => Ok(()),

@@ -8,6 +8,7 @@ use crate::timing::{Ssd, SsdClass};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::Id;
 use weft_engine::format::record::{Media, Usage};
 use weft_engine::geometry::{Layout, Resiliency};
@@ -141,7 +142,7 @@ fn add_cache(bench: &Bench, size: ByteCount) -> Rc<SimDisk> {
         let disk = Rc::new(SimDisk::new(&world, class.shape(ByteCount::gib(16)), Box::new(Ssd::new(class))));
         let new = NewDisk { disk: disk.clone(), id: Id([0x50; 16]), name: "s0".into(), media: Media::Ssd };
         pool.disk_add(new, Usage::ManualSelect).await.expect("it joins");
-        let ask = ReadCacheAsk { size, disks: 0 };
+        let ask = ReadCacheAsk { size, disks: DiskSet::EMPTY };
         pool.vdisk_set_read_cache("vdisk", Some(&ask)).await.expect("there is room");
         disk
     })

@@ -2,6 +2,7 @@
 //! disk contents: only the map of the pool.
 
 use std::fmt;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::label::DiskPlan;
 use weft_engine::format::record::{Away, CacheChoice, DiskRecord, Media, PowerProtected, Usage, VdiskRecord};
 use weft_engine::geometry::{Layout, Resiliency};
@@ -49,7 +50,7 @@ pub fn run(layout: Layout) -> Outcome {
     };
     let (_, sentence) = unusable(layout, &map.disks.values().map(room).collect::<Vec<_>>(), SLAB);
     let per_segment = (layout.segment_stripes(SLAB) as u64 * layout.data_len().0) as f64;
-    let promised = map.segments_possible(layout, 0) as f64 * per_segment;
+    let promised = map.segments_possible(layout, DiskSet::EMPTY) as f64 * per_segment;
     let mut allocated = 0.0;
     // The allocator goes on with absent slots where the layout bears that: those hold data, but not as safely as was
     // asked for.
@@ -68,7 +69,7 @@ pub fn a_stream_fills_unequal_disks() {
     let slab = ByteCount::mib(64);
     for layout in layouts() {
         let (mut map, table) = map_of(layout, 20, slab);
-        let most = map.segments_possible(layout, 0) * layout.segment_stripes(slab) as u64;
+        let most = map.segments_possible(layout, DiskSet::EMPTY) * layout.segment_stripes(slab) as u64;
         map.tables.get_mut(&table).expect("it was just made").fixed = false;
         let mut stripes = 0;
         loop {
@@ -124,7 +125,7 @@ fn map_of(layout: Layout, mb: u64, slab: ByteCount) -> (Map, TableNo) {
         tier: None,
         cache_choice: CacheChoice::Auto,
     };
-    let (id, _) = map.new_vdisk(vdisk, layout, 0);
+    let (id, _) = map.new_vdisk(vdisk, layout, DiskSet::EMPTY);
     let table = map.vdisks[&id].tables[0];
     (map, table)
 }

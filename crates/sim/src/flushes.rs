@@ -10,6 +10,7 @@ use crate::world::{Scheduling, SimWorld};
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::record::Media;
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::DiskShape;
@@ -343,7 +344,7 @@ fn other_vdisk(bench: &Bench, layout: Layout) -> Rc<Vdisk> {
         interleave: Some(layout.interleave()),
         fixed: false,
         sector: 4096,
-        disks: 0,
+        disks: DiskSet::EMPTY,
     };
     let pool = bench.pool.clone();
     block_on(&bench.world, async move { pool.vdisk_create(&spec).await.expect("there is room") })

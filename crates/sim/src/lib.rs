@@ -34,5 +34,6 @@ pub mod streams;
 pub mod timed;
 pub mod timing;
 pub mod tree;
+pub mod wide;
 pub mod work;
 pub mod world;

@@ -17,6 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::{Error, Result};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::limits::{DISKS_MAX, default_slab};
@@ -337,7 +338,7 @@ fn parse(arguments: &[String]) -> std::result::Result<Told, String> {
 
 /// `8x4TB`: how many disks, and the size of each; GB and TB are decimal.
 fn parse_disks(text: &str) -> std::result::Result<(usize, ByteCount), String> {
-    let bad = || format!("{text} is not like 8x4TB: 4 to 64 disks of 1GB to 100TB");
+    let bad = || format!("{text} is not like 8x4TB: 4 to {DISKS_MAX} disks of 1GB to 100TB");
     let (count, size) = text.split_once('x').ok_or_else(bad)?;
     let (size, unit) = match (size.strip_suffix("TB"), size.strip_suffix("GB")) {
         (Some(size), _) => (size, 1_000_000_000_000),
@@ -353,7 +354,7 @@ fn parse_disks(text: &str) -> std::result::Result<(usize, ByteCount), String> {
 /// The largest virtual disk that there is room for, an eighth kept free: stripes are replaced before they are free.
 fn room_for(pool: &Pool, layout: Layout) -> ByteCount {
     let map = pool.store().map.borrow();
-    let segments = map.segments_possible(layout, 0) / 8 * 7;
+    let segments = map.segments_possible(layout, DiskSet::EMPTY) / 8 * 7;
     layout.data_len() * (segments * layout.segment_stripes(map.slab) as u64)
 }
 

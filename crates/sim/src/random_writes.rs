@@ -7,6 +7,7 @@ use crate::timing::{Hdd, HddClass, Ssd, SsdClass};
 use crate::{disk::SimDisk, world::Scheduling, world::SimWorld};
 use std::fmt;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::Id;
 use weft_engine::format::record::{CacheChoice, Media, Usage};
 use weft_engine::geometry::{Layout, Resiliency};
@@ -143,13 +144,13 @@ pub fn on_weft(load: Load) -> Random {
 fn add_cache(bench: &Bench, count: usize) {
     let (pool, world) = (bench.pool.clone(), bench.world.clone());
     crate::streams::block_on(&bench.world, async move {
-        let mut disks = 0;
+        let mut disks = DiskSet::EMPTY;
         for nth in 0..count {
             let class = SsdClass::SATA_SSD;
             let disk = SimDisk::new(&world, class.shape(CACHE_DISK), Box::new(Ssd::new(class)));
             let (id, name) = (Id([0x50 + nth as u8; 16]), format!("s{nth}"));
             let new = NewDisk { disk: Rc::new(disk), id, name, media: Media::Ssd };
-            disks |= 1 << pool.disk_add(new, Usage::ManualSelect).await.expect("it joins");
+            disks.insert(pool.disk_add(new, Usage::ManualSelect).await.expect("it joins"));
         }
         let ask = CacheAsk { size: CACHE, disks, may_lose: false };
         pool.vdisk_set_cache("vdisk", Some(&ask), CacheChoice::Typed).await.expect("there is room");

@@ -12,6 +12,7 @@ use crate::world::{Scheduling, SimWorld, Stop};
 use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::Result;
 use weft_engine::format::Id;
 use weft_engine::format::record::Media;
@@ -288,7 +289,7 @@ async fn make(pool: &Rc<Pool>, story: Story, no: usize, stages: &[Cell<Stage>; 3
         interleave: Some(ByteCount(STRIP)),
         fixed: story.fixed,
         sector: 4096,
-        disks: 0,
+        disks: DiskSet::EMPTY,
     };
     pool.vdisk_create(&spec).await?;
     stages[no].set(Stage::Made);

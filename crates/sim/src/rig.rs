@@ -5,6 +5,7 @@ use crate::rng::Rng;
 use crate::timing::{Latencies, Random, Timing};
 use crate::world::SimWorld;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::Result;
 use weft_engine::format::Id;
 use weft_engine::format::record::Media;
@@ -95,7 +96,7 @@ impl Rig {
     pub fn create(&self, slab: ByteCount) -> Result<()> {
         let disks = self.disks[..self.members].iter().enumerate().map(|(no, disk)| NewDisk {
             disk: Rc::new(disk.clone()),
-            id: Id([no as u8 + 1; 16]),
+            id: id_of(no),
             name: format!("d{no}"),
             media: Media::Ssd,
         });
@@ -176,7 +177,7 @@ impl Rig {
             interleave: Some(layout.interleave()),
             fixed,
             sector,
-            disks: 0,
+            disks: DiskSet::EMPTY,
         };
         self.run(async move { pool.vdisk_create(&spec).await.map(|_| ()) })
     }
@@ -207,6 +208,15 @@ impl Rig {
         self.world.run_until_idle(self.world.now() + TIMEOUT);
         closed
     }
+}
+
+/// The identity of disk `no`, other for each of the disks that a pool may have.
+pub fn id_of(no: usize) -> Id {
+    let mut id = [(no % 250) as u8 + 1; 16];
+    if no >= 250 {
+        id[15] = 0;
+    }
+    Id(id)
 }
 
 fn requests_to(disks: &[SimDisk]) -> u64 {

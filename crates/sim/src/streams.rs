@@ -12,6 +12,7 @@ use crate::world::{Scheduling, SimWorld};
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::Id;
 use weft_engine::format::record::Media;
 use weft_engine::geometry::{Layout, Resiliency};
@@ -265,7 +266,7 @@ impl Bench {
             interleave: Some(layout.interleave()),
             fixed: false,
             sector: 4096,
-            disks: 0,
+            disks: DiskSet::EMPTY,
         };
         let maker = pool.clone();
         let vdisk = block_on(&world, async move { maker.vdisk_create(&spec).await.expect("there is room") });

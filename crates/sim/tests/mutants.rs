@@ -64,6 +64,7 @@ use weft_sim::rig::Rig;
 use weft_sim::sample::{part_named, part_of};
 use weft_sim::storm::{Profile, hunt};
 use weft_sim::tree;
+use weft_sim::wide;
 use weft_sim::world::{Scheduling, SimWorld};
 
 /// The most storms before a mutant is caught.
@@ -201,6 +202,7 @@ fn catcher_of_moved(mutant: Mutant) -> Catcher {
         }
         Mutant::MoveUnflushed => Catcher::Story(hollow::whatever_happens_while_segments_are_emptied_loses_nothing),
         Mutant::RisingKeepsNothing => Catcher::Story(hollow::a_change_of_a_nearly_full_pool_ends_under_random_writes),
+        Mutant::AnnexAtOneEnd => Catcher::Story(wide::either_end_of_wide_labels_is_enough),
         Mutant::MoveBitUnannounced => Catcher::Story(hollow::what_is_discarded_here_and_there_is_room_for_others),
         Mutant::RoomIsNotAwaited => Catcher::Story(hollow::disks_that_are_away_for_a_moment_cost_no_room),
         Mutant::RepairEmptiesNothing => {

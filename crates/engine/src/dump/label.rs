@@ -2,7 +2,8 @@
 
 use crate::format::Id;
 use crate::format::label::{DiskPlan, Label};
-use crate::io::{Buf, Disk};
+use crate::io::Disk;
+use crate::store::labels::read_slot;
 use crate::store::quorum::{self, Standing};
 use crate::units::{BLOCK, DiskNo};
 use alloc::boxed::Box;
@@ -54,8 +55,8 @@ impl Looked {
         let capacity = disk.shape().capacity;
         let mut slots = Vec::new();
         if capacity.0 >= 4 * BLOCK {
-            for at in DiskPlan::label_slots(capacity) {
-                slots.push(match disk.read(at, Buf::zeroed(BLOCK as usize)).await {
+            for (at, annex) in DiskPlan::label_slots(capacity).into_iter().zip(DiskPlan::label_annexes(capacity)) {
+                slots.push(match read_slot(&*disk, at, annex).await {
                     Ok(block) => Slot::of(&block),
                     Err(error) => Slot::Unreadable(error.to_string()),
                 });
@@ -86,7 +87,7 @@ impl Slot {
 pub(super) fn members(newest: &Label, own: &[(usize, &Label)]) -> Vec<Member> {
     let mut strangers: Vec<(usize, &Label)> = own.to_vec();
     let mut members = Vec::new();
-    for no in (0..newest.disk_ids.len() as u16).map(DiskNo).filter(|no| newest.membership.members >> no & 1 == 1) {
+    for no in newest.membership.members.iter() {
         let id = newest.disk_ids[no.0 as usize];
         let at = strangers.iter().position(|(_, label)| (label.disk_no, label.disk_id) == (no, id));
         let found = at.map(|at| strangers.remove(at));

@@ -2,6 +2,7 @@
 
 use super::words::Described;
 use super::{Place, Places, Wanted};
+use crate::disk_set::DiskSet;
 use crate::format::batch::{BATCH_HEAD, BatchHead, decode_head, verify};
 use crate::format::label::Label;
 use crate::format::record::{self, Record};
@@ -14,8 +15,8 @@ use alloc::vec::Vec;
 /// The log's live part.
 #[derive(Clone, Debug, Default)]
 pub struct LogDump {
-    /// The log disks (bits) that are there.
-    pub on: u64,
+    /// The log disks that are there.
+    pub on: DiskSet,
     /// The number of the first batch, and how many follow one another from there.
     pub batches: (u64, u64),
     /// Where the first batch begins and where the last one ends, counted through all rounds of the ring.
@@ -70,9 +71,9 @@ pub(super) async fn dump(
         seqs: (anchor.log_seq, anchor.log_seq),
         ..LogDump::default()
     };
-    let loggers = places.by_no.iter().filter(|(no, _)| label.membership.loggers >> **no & 1 == 1);
+    let loggers = places.by_no.iter().filter(|(no, _)| label.membership.loggers.contains(**no));
     let loggers: Vec<(DiskNo, &Place)> = loggers.map(|(no, place)| (*no, place)).collect();
-    told.on = loggers.iter().fold(0, |set, (no, _)| set | 1 << no);
+    told.on = loggers.iter().map(|(no, _)| *no).collect();
     let mut next = Next {
         label,
         ring: label.plan.log_len.0,
@@ -101,7 +102,7 @@ pub(super) async fn dump(
         told.seqs.1 = seq;
     }
     told.torn = next.is_begun(&loggers).await;
-    if told.on == 0 {
+    if told.on.is_empty() {
         told.wrong = Some("none of the disks that carry it is there".to_string());
     }
     told

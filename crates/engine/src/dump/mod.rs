@@ -23,6 +23,7 @@ pub use tree::{BadCopy, Entry, TreeDump};
 pub use words::Described;
 
 use crate::checksum::crc32c;
+use crate::disk_set::DiskSet;
 use crate::exec::LocalBoxFuture;
 use crate::format::Id;
 use crate::format::label::{DiskPlan, Label};
@@ -78,10 +79,10 @@ pub struct PoolDump {
 /// The newest checkpoint.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointDump {
-    /// The disks (bits) that hold an unharmed copy.
-    pub sound: u64,
+    /// The disks that hold an unharmed copy.
+    pub sound: DiskSet,
     /// The voters that are there and hold none.
-    pub harmed: u64,
+    pub harmed: DiskSet,
     /// Records by kind.
     pub kinds: BTreeMap<&'static str, u64>,
     /// Every record, if wanted.
@@ -129,7 +130,7 @@ async fn dump_pool(id: Id, looked: &[Looked], wanted: &Wanted) -> Option<PoolDum
     let members = label::members(&newest, &own);
     let labels: Vec<&Label> = own.iter().map(|(_, label)| *label).collect();
     let current = members.iter().filter(|member| member.standing == Some(Standing::Current));
-    let current = current.fold(0u64, |set, member| set | 1 << member.no);
+    let current = current.map(|member| member.no).collect();
     let places = Places::of(&members, looked, newest.slab_len);
     let mut told = PoolDump {
         opens: quorum::may_open(newest.membership.voters, current),
@@ -178,7 +179,7 @@ async fn dump_checkpoint(
     let mut told = CheckpointDump::default();
     let mut found = None;
     let anchor = &label.anchor;
-    for (no, place) in places.by_no.iter().filter(|(no, _)| label.membership.voters >> **no & 1 == 1) {
+    for (no, place) in places.by_no.iter().filter(|(no, _)| label.membership.voters.contains(**no)) {
         let DiskPlan { blob_at, blob_len, .. } = place.plan;
         let len = ByteCount(anchor.checkpoint_len);
         let blob = match len <= blob_len {
@@ -187,10 +188,10 @@ async fn dump_checkpoint(
         };
         match blob.filter(|blob| crc32c(&blob[..len.as_usize()]) == anchor.checkpoint_crc) {
             Some(blob) => {
-                told.sound |= 1 << no;
+                told.sound.insert(*no);
                 found = Some(blob);
             }
-            None => told.harmed |= 1 << no,
+            None => told.harmed.insert(*no),
         }
     }
     let Some(blob) = found else {

@@ -175,7 +175,7 @@ fn cache_of(vdisk: &VdiskRecord) -> String {
         (None, CacheChoice::Typed) => ", no cache (typed)".into(),
         (Some(cache), choice) => {
             let by = if choice == CacheChoice::Auto { "auto" } else { "typed" };
-            format!(", cache of {} on disks {:#b}, {} ({by})", cache.size, cache.disks, cache.layout)
+            format!(", cache of {} on disks {:?}, {} ({by})", cache.size, cache.disks, cache.layout)
         }
     }
 }
@@ -184,7 +184,7 @@ fn cache_of(vdisk: &VdiskRecord) -> String {
 fn tier_of(vdisk: &VdiskRecord) -> String {
     vdisk.tier.as_ref().map_or(String::new(), |tier| {
         let pins = if tier.pins.is_empty() { String::new() } else { format!(", pinned {:?}", tier.pins) };
-        format!(", fast tier of {} on disks {:#b}, {}{pins}", tier.size, tier.disks, tier.layout)
+        format!(", fast tier of {} on disks {:?}, {}{pins}", tier.size, tier.disks, tier.layout)
     })
 }
 
@@ -192,13 +192,13 @@ fn read_cache_in_words(cache: &ReadCacheRecord) -> String {
     let runs = cache.runs.iter().map(|run| format!("{}/{}+{}", run.disk, run.first, run.count));
     let runs: Vec<String> = runs.collect();
     let (vdisk, size, born) = (cache.vdisk, cache.size, cache.born);
-    format!("of virtual disk {vdisk}: {size} on disks {:#b}, born {born}, disk/slab {}", cache.disks, runs.join(" "))
+    format!("of virtual disk {vdisk}: {size} on disks {:?}, born {born}, disk/slab {}", cache.disks, runs.join(" "))
 }
 
 fn table_in_words(table: &TableRecord) -> String {
     let packs = table.packs.map_or(String::new(), |of| format!(", packed stripes of table {of}"));
     let packs = table.tier.map_or(packs, |of| format!(", fast tier of table {of}"));
-    format!("{}: {}, disks {:#x}{packs}", table.id, table.layout, table.disks)
+    format!("{}: {}, disks {:?}{packs}", table.id, table.layout, table.disks)
 }
 
 fn segment_in_words(segment: &SegmentRecord) -> String {

@@ -3,7 +3,7 @@
 //! `tests/format_doc.rs`.
 
 use super::batch::BatchHead;
-use super::label::LabelBlock;
+use super::label::{LabelAnnex, LabelBlock};
 use super::page::{CHUNK_ENTRIES, CHUNK_PAGES, PAGE_ENTRIES, PAGE_SUMS, PageHead, PageKind};
 use super::record::*;
 use super::zone::{ZONE_BLOCKS_MAX, ZONE_ENTRIES, ZoneEntry, ZoneHead};
@@ -37,8 +37,10 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
             magic version crc features_compatible features_read_only features_incompatible pool_id disk_id pool_name epoch opened
             slab_len disk_len blob_at blob_len log_at log_len data_at slabs disk_no pad_0 members current voters loggers
             checkpoint_no checkpoint_len checkpoint_crc log_chain log_tail log_tail_batch log_redo log_seq opened_batch serial disk_ids promised
-            lineage durable_epoch durable_voters seen_epochs batch_max batch_max_from pad_1
+            lineage durable_epoch durable_voters seen_epochs batch_max batch_max_from members_beyond
+            current_beyond voters_beyond loggers_beyond durable_voters_beyond annex_crc pad_1
         }),
+        layout!(LabelAnnex { disk_ids seen_epochs pad_0 }),
         layout!(BatchHead { magic pool_id lineage number position first_seq payload_len records chain crc }),
         layout!(PageHead { magic crc pool_id kind pad_0 owner number pad_1 version opened lineage }),
         layout!(RecordHead { kind pad_0 len }),
@@ -46,7 +48,7 @@ pub fn layouts() -> Vec<(&'static str, Vec<Field>)> {
         layout!(DiskBody { no media usage slabs disk_len name domain away maintenance retired_from power pad_0 }),
         layout!(VdiskBody { id sector size fixed cache_choice fine_share table_count tables name }),
         layout!(CacheBody { size disks layout }),
-        layout!(TierBody { size disks layout pins pad_0 }),
+        layout!(TierBody { size disks layout pins words }),
         layout!(PinBody { start end }),
         layout!(ReadCacheBody { size disks born vdisk runs }),
         layout!(SlabRunBody { disk pad_0 first count }),
@@ -84,6 +86,7 @@ pub fn numbers() -> Vec<(&'static str, u64)> {
         ("PINS_MAX", crate::limits::PINS_MAX as u64),
         ("FEATURE_READ_CACHES", super::FEATURE_READ_CACHES),
         ("FEATURE_MOVES", super::FEATURE_MOVES),
+        ("FEATURE_WIDE", super::FEATURE_WIDE),
         ("POOL", kind::POOL as u64),
         ("DISK", kind::DISK as u64),
         ("VDISK", kind::VDISK as u64),

@@ -46,9 +46,18 @@ pub const FEATURE_READ_CACHES: u64 = 16;
 /// records in their log.
 pub const FEATURE_MOVES: u64 = 32;
 
+/// The incompatible feature of pools with a disk whose number is 64 or more, now or at any time before: their labels
+/// have annexes, and sets of disks may have more than one word.
+pub const FEATURE_WIDE: u64 = 64;
+
 /// All incompatible features that it knows.
-pub const FEATURES: u64 =
-    FEATURE_PACKS | FEATURE_CACHES | FEATURE_STACKS | FEATURE_TIERS | FEATURE_READ_CACHES | FEATURE_MOVES;
+pub const FEATURES: u64 = FEATURE_PACKS
+    | FEATURE_CACHES
+    | FEATURE_STACKS
+    | FEATURE_TIERS
+    | FEATURE_READ_CACHES
+    | FEATURE_MOVES
+    | FEATURE_WIDE;
 
 /// 128 random bits that name a pool or a disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -1,6 +1,7 @@
 //! Write-back caches: what one would be, and setting it. What it does is in `vdisk/cache.rs`.
 
 use super::Pool;
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::event::Event;
 use crate::exec::LocalBoxFuture;
@@ -36,9 +37,9 @@ const EMPTIES_WITHIN: Nanos = Nanos::secs(60);
 pub struct CacheAsk {
     /// The most bytes of data that may lie in it.
     pub size: ByteCount,
-    /// The disks that it may lie on, one bit each; 0: those that it lies on already, or every solid-state disk that
+    /// The disks that it may lie on; none: those that it lies on already, or every solid-state disk that
     /// takes data.
-    pub disks: u64,
+    pub disks: DiskSet,
     /// Whether it may survive less than what lies below it: where there are too few disks for that, it has as many
     /// copies as there are disks, and what rests in it is lost with them.
     pub may_lose: bool,
@@ -75,27 +76,27 @@ pub struct CacheRange {
     pub most: ByteCount,
     /// The layout.
     pub layout: Layout,
-    /// The disks, one bit each.
-    pub disks: u64,
+    /// The disks.
+    pub disks: DiskSet,
 }
 
 impl Pool {
-    /// What caches there may be above stripes of `below`, on `disks` (bits; 0: solid-state ones, those that take
+    /// What caches there may be above stripes of `below`, on `disks` (none: solid-state ones, those that take
     /// nothing by themselves if they are enough), for who has so many segments there. A cache survives what lies below
     /// it, unless it `may_lose`.
-    pub fn cache_range(&self, below: Layout, disks: u64, may_lose: bool, segments: u64) -> Result<CacheRange> {
+    pub fn cache_range(&self, below: Layout, disks: DiskSet, may_lose: bool, segments: u64) -> Result<CacheRange> {
         let map = self.store.map.borrow();
         let layout = cache_layout(below, below.failures() + 1, map.slab)?;
-        let (named, needed) = (disks != 0, layout.slots());
+        let (named, needed) = (!disks.is_empty(), layout.slots());
         let disks = match named {
             true => set_of(map.disks_for(disks)),
             false => {
                 let kept = self.solid_state(|usage| usage == Usage::ManualSelect);
                 let any = self.solid_state(|usage| matches!(usage, Usage::ManualSelect | Usage::AutoSelect));
-                if kept.count_ones() as usize >= needed { kept } else { any }
+                if kept.len() >= needed { kept } else { any }
             }
         };
-        let have = disks.count_ones() as usize;
+        let have = disks.len();
         let of = if named { "of those named" } else { "of the solid-state disks" };
         let layout = if have >= needed {
             layout
@@ -119,7 +120,7 @@ impl Pool {
     }
 
     /// Solid-state disks that are there and are used so, as bits.
-    pub(super) fn solid_state(&self, used: impl Fn(Usage) -> bool) -> u64 {
+    pub(super) fn solid_state(&self, used: impl Fn(Usage) -> bool) -> DiskSet {
         let map = self.store.map.borrow();
         set_of(
             map.disks
@@ -128,16 +129,16 @@ impl Pool {
         )
     }
 
-    /// The cache for who leaves its size to the pool, above stripes of `below` on `below_disks` (bits; 0: all that take
+    /// The cache for who leaves its size to the pool, above stripes of `below` on `below_disks` (none: all that take
     /// data): on `disks`; where these are none, on solid-state disks that take nothing by themselves, if the others are
     /// slower.
-    pub fn suggest_cache(&self, below: Layout, below_disks: u64, disks: u64) -> Option<CacheAsk> {
+    pub fn suggest_cache(&self, below: Layout, below_disks: DiskSet, disks: DiskSet) -> Option<CacheAsk> {
         let kept = self.solid_state(|usage| usage == Usage::ManualSelect);
         let slow = self.store.map.borrow().seeks(below_disks);
-        if disks == 0 && (kept == 0 || !slow) {
+        if disks.is_empty() && (kept.is_empty() || !slow) {
             return None;
         }
-        let disks = if disks == 0 { kept } else { disks };
+        let disks = if disks.is_empty() { kept } else { disks };
         let range = self.cache_range(below, disks, false, 0).ok()?;
         let size = rounded(ByteCount(range.most.0 / 2)).min(SUGGESTED_MAX);
         (size >= range.least).then_some(CacheAsk { size, disks, may_lose: false })
@@ -159,10 +160,10 @@ impl Pool {
         if cache_choice == CacheChoice::Typed || from.is_some_and(|cache| self.has_its_disks(&cache)) {
             return None;
         }
-        let ask = self.suggest_cache(vdisk.layout(), vdisk.disks(), 0);
+        let ask = self.suggest_cache(vdisk.layout(), vdisk.disks(), DiskSet::EMPTY);
         let to = ask.and_then(|ask| self.plan_cache(vdisk.layout(), &ask).ok());
         let map = self.store.map.borrow();
-        let named = map.disks.values().filter(|disk| to.is_some_and(|to| to.disks >> disk.record.no & 1 == 1));
+        let named = map.disks.values().filter(|disk| to.is_some_and(|to| to.disks.contains(disk.record.no)));
         let disks = named.map(|disk| disk.record.name.clone()).collect();
         (from != to).then_some(CacheTurn { vdisk: name, from, to, disks })
     }
@@ -171,8 +172,7 @@ impl Pool {
     fn has_its_disks(&self, cache: &CacheRecord) -> bool {
         let map = self.store.map.borrow();
         let takes = |disk: &&DiskRoom| {
-            cache.disks >> disk.record.no & 1 == 1
-                && matches!(disk.record.usage, Usage::ManualSelect | Usage::AutoSelect)
+            cache.disks.contains(disk.record.no) && matches!(disk.record.usage, Usage::ManualSelect | Usage::AutoSelect)
         };
         map.disks.values().filter(takes).count() >= cache.layout.slots()
     }
@@ -258,7 +258,7 @@ impl Pool {
         let Some(ask) = ask else { return Ok((vdisk, None)) };
         // What a cache lies on that may lose is too little for one that may not.
         let now = now.filter(|now| ask.may_lose || now.layout.failures() >= vdisk.layout().failures());
-        let disks = if ask.disks == 0 { now.map_or(0, |now| now.disks) } else { ask.disks };
+        let disks = if ask.disks.is_empty() { now.map_or(DiskSet::EMPTY, |now| now.disks) } else { ask.disks };
         // What lies elsewhere makes no room here.
         let stays = now.is_some_and(|now| now.disks == disks);
         let have = if stays { vdisk.segments_of_cache() } else { 0 };
@@ -272,7 +272,7 @@ impl Pool {
         let is_short = |cache: &CacheRecord| {
             let disks = come.map_or(cache.disks, |come| handed_on(cache.disks, no, come));
             let left = map.places_for(disks, cache.layout.slots(), Some(no), come);
-            cache.disks >> no & 1 == 1 && left < cache.layout.slots()
+            cache.disks.contains(no) && left < cache.layout.slots()
         };
         let short = map.vdisks.values().filter(|vdisk| vdisk.cache.as_ref().is_some_and(is_short));
         short.map(|vdisk| vdisk.id).collect()
@@ -336,6 +336,6 @@ pub fn rounded(size: ByteCount) -> ByteCount {
 }
 
 /// The numbers of these disks, as bits.
-pub(super) fn set_of<'a>(disks: impl Iterator<Item = &'a DiskRoom>) -> u64 {
-    disks.fold(0, |set, disk| set | 1 << disk.record.no)
+pub(super) fn set_of<'a>(disks: impl Iterator<Item = &'a DiskRoom>) -> DiskSet {
+    disks.map(|disk| disk.record.no).collect()
 }

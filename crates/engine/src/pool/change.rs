@@ -3,6 +3,7 @@
 
 use super::plan::check_fits_tables;
 use super::{Pool, Refusal, segments_for};
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::exec::LocalBoxFuture;
 use crate::fail;
@@ -91,7 +92,7 @@ impl Pool {
         }
         let there = map.disks_for(disks).count();
         if to.slots() > there {
-            return Err(Refusal::TooFewDisks { layout: to, there, named: disks != 0 });
+            return Err(Refusal::TooFewDisks { layout: to, there, named: !disks.is_empty() });
         }
         if to.interleave() > map.slab {
             let (interleave, slab) = (to.interleave(), map.slab);
@@ -191,7 +192,7 @@ impl Pool {
 }
 
 /// The layout that is asked for, of one that is `now`.
-fn wanted(map: &Map, now: Layout, disks: u64, ask: &ChangeAsk) -> Result<Layout> {
+fn wanted(map: &Map, now: Layout, disks: DiskSet, ask: &ChangeAsk) -> Result<Layout> {
     let resiliency = ask.resiliency.unwrap_or(now.resiliency());
     let there = map.disks_for(disks).count();
     let rotational = map.seeks(disks);
@@ -204,7 +205,7 @@ fn wanted(map: &Map, now: Layout, disks: u64, ask: &ChangeAsk) -> Result<Layout>
 }
 
 /// The layout of a change that is under way: no other may be asked for.
-fn going_on(map: &Map, to: Layout, disks: u64, ask: &ChangeAsk) -> Result<Layout> {
+fn going_on(map: &Map, to: Layout, disks: DiskSet, ask: &ChangeAsk) -> Result<Layout> {
     match wanted(map, to, disks, ask) {
         Ok(layout) if layout == to => Ok(to),
         _ => fail!(
@@ -217,7 +218,7 @@ fn going_on(map: &Map, to: Layout, disks: u64, ask: &ChangeAsk) -> Result<Layout
 
 /// Refuses a change for which there is no room: for all of a fixed virtual disk at once, or else for what is mapped,
 /// where what is moved makes room for the next.
-fn check_room(map: &Map, record: &VdiskRecord, to: Layout, disks: u64) -> core::result::Result<(), Refusal> {
+fn check_room(map: &Map, record: &VdiskRecord, to: Layout, disks: DiskSet) -> core::result::Result<(), Refusal> {
     if record.fixed {
         let room = map.room_for(to, 0, disks);
         return match segments_for(to, record.size, map.slab) > map.segments_reservable(to, disks) {

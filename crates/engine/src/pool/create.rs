@@ -2,10 +2,13 @@
 
 use super::plan::check_name;
 use crate::checksum::crc32c;
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::exec::LocalBoxFuture;
 use crate::fail;
+use crate::format::FEATURE_WIDE;
 use crate::format::Id;
+use crate::format::label::DISKS_NARROW;
 use crate::format::label::{Anchor, BatchBound, DiskPlan, LOG_MIN, Label, Membership};
 use crate::format::lineage::Lineage;
 use crate::format::record::{Away, DiskRecord, Media, PoolRecord, PowerProtected, Record, Usage};
@@ -73,7 +76,16 @@ pub fn plan_pool(capacities: &[ByteCount], options: &PoolOptions) -> Result<Vec<
         Some(len) => len,
         None => DiskPlan::new(smallest, options.slab, None)?.log_len,
     };
-    capacities.iter().map(|capacity| DiskPlan::new(*capacity, options.slab, Some(log_len))).collect()
+    let plan = |capacity: &ByteCount| {
+        let plan = DiskPlan::new(*capacity, options.slab, Some(log_len))?;
+        Ok(if is_wide(capacities.len()) { plan.with_annexes(options.slab) } else { plan })
+    };
+    capacities.iter().map(plan).collect()
+}
+
+/// Whether the labels of a pool of `count` new disks have annexes.
+fn is_wide(count: usize) -> bool {
+    count > DISKS_NARROW
 }
 
 /// Makes a pool of `disks`. Whatever they held is lost.
@@ -105,7 +117,7 @@ pub fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> LocalBoxFuture<'_, 
         }
         let mut blob = Vec::new();
         records.iter().for_each(|record| record.encode(&mut blob));
-        let all = if disks.len() == 64 { u64::MAX } else { (1 << disks.len()) - 1 };
+        let all: DiskSet = (0..disks.len() as u16).map(DiskNo).collect();
         let candidate = |(no, disk): (usize, &NewDisk)| Candidate {
             no: DiskNo(no as u16),
             usage: Usage::AutoSelect,
@@ -114,7 +126,7 @@ pub fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> LocalBoxFuture<'_, 
             now: false,
         };
         let candidates: Vec<Candidate<'_>> = disks.iter().enumerate().map(candidate).collect();
-        let mut disk_ids = [Id::default(); DISKS_MAX];
+        let mut disk_ids = Box::new([Id::default(); DISKS_MAX]);
         disks.iter().enumerate().for_each(|(no, disk)| disk_ids[no] = disk.id);
         let (voters, loggers) = (choice::voters(&candidates), choice::loggers(&candidates, LOGGERS_MIN));
         let membership = Membership { members: all, current: all, voters, loggers };
@@ -139,14 +151,14 @@ pub fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> LocalBoxFuture<'_, 
             let mut label = Label {
                 pool_id: options.id,
                 pool_name: options.name.clone(),
-                features: 0,
+                features: if is_wide(disks.len()) { FEATURE_WIDE } else { 0 },
                 disk_id: disk.id,
                 disk_no: DiskNo(no as u16),
                 serial: 0,
                 epoch: 1,
                 durable_epoch: 1,
                 durable_voters: voters,
-                seen_epochs: [0; DISKS_MAX],
+                seen_epochs: Box::new([0; DISKS_MAX]),
                 lineage: Lineage::founded(),
                 promised: 0,
                 opened_batch: 1,
@@ -155,11 +167,16 @@ pub fn create(disks: Vec<NewDisk>, options: &PoolOptions) -> LocalBoxFuture<'_, 
                 plan: *plan,
                 membership,
                 anchor,
-                disk_ids,
+                disk_ids: disk_ids.clone(),
             };
+            let annexes = DiskPlan::label_annexes(plan.disk_len);
             for (slot, at) in DiskPlan::label_slots(plan.disk_len).into_iter().enumerate() {
                 label.serial = (slot % 2) as u64;
-                write(&disk.disk, at, label.encode()).await?;
+                let (block, annex) = label.encode();
+                if let Some(annex) = annex {
+                    write(&disk.disk, annexes[slot], annex).await?;
+                }
+                write(&disk.disk, at, block).await?;
             }
             flush(&disk.disk).await?;
         }

@@ -106,7 +106,7 @@ pub fn losses_without(map: &Map, no: DiskNo, instead: Instead) -> Vec<Loss> {
             Instead::Nothing => (disks, None, 0),
             Instead::Member(member) => (handed_on(disks, no, member), Some(member), 0),
             // Where the one that leaves is named, the new one will be.
-            Instead::New(_) => (disks, None, usize::from(disks == 0 || disks >> no & 1 == 1)),
+            Instead::New(_) => (disks, None, usize::from(disks.is_empty() || disks.contains(no))),
         };
         let left = map.places_for(disks, layout.slots(), Some(no), come) + new;
         let enough = match instead {

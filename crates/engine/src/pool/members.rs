@@ -15,11 +15,14 @@ use crate::error::Result;
 use crate::event::Event;
 use crate::exec::LocalBoxFuture;
 use crate::fail;
+use crate::format::FEATURE_WIDE;
+use crate::format::label::DISKS_NARROW;
 use crate::format::label::{DiskPlan, Label, UNSEEN};
 use crate::format::record::{Away, DiskRecord, JobKind, Media, PowerProtected, Record, SettingsRecord, Usage};
 use crate::io::Disk;
 use crate::limits::DISKS_MAX;
 use crate::mutant::{self, Mutant};
+use crate::segment::Map;
 use crate::store::{Member, quorum, slots_on};
 use crate::units::{ByteCount, DiskNo, JobNo};
 use alloc::boxed::Box;
@@ -56,7 +59,11 @@ impl Pool {
             return fail!(NotPossible, "the pool has {DISKS_MAX} disks already, and no pool has more");
         }
         let log_len = self.store.members.borrow().values().next().map(|member| member.plan.log_len);
-        let plan = DiskPlan::new(capacity, self.store.slab, log_len)?;
+        let mut plan = DiskPlan::new(capacity, self.store.slab, log_len)?;
+        if self.is_wide_with(self.unused_disk_no()) {
+            plan = plan.with_annexes(self.store.slab);
+            self.check_annexes(&map)?;
+        }
         let config: usize = map.records().iter().map(|record| record.encoded_len()).sum();
         if config as u64 > plan.blob_len.0 / 8 * 7 {
             return fail!(
@@ -78,6 +85,9 @@ impl Pool {
             let plan = self.plan_disk_add(capacity, &new.name)?;
             wipe(&new.disk, &plan).await?;
             let no = self.unused_disk_no();
+            if self.is_wide_with(no) {
+                self.store.announce_wide().await?;
+            }
             // There is no metadata on it, and none that it lacks: it is current.
             let member = Member::new(new.id, plan, Some(new.disk), true);
             self.store.members.borrow_mut().insert(no, member);
@@ -119,14 +129,47 @@ impl Pool {
         })
     }
 
+    /// Whether labels have annexes.
+    fn is_wide(&self) -> bool {
+        self.store.labels.features.get() & FEATURE_WIDE != 0
+    }
+
+    /// Whether they have, once disk `no` is in the pool.
+    fn is_wide_with(&self, no: DiskNo) -> bool {
+        self.is_wide() || no.0 as usize >= DISKS_NARROW
+    }
+
+    /// Refuses more than [`DISKS_NARROW`] disks where one of those that are there has no room for annexes: its last
+    /// slab ends too near to its end.
+    fn check_annexes(&self, map: &Map) -> Result<()> {
+        let members = self.store.members.borrow();
+        let slab = self.store.slab;
+        let name = |no: &DiskNo| map.disks.get(no).map_or(String::new(), |disk| disk.record.name.clone());
+        let more = alloc::format!("the pool has {DISKS_NARROW} disks, and for more each needs a longer label");
+        if let Some((no, _)) = members.iter().find(|(_, member)| member.disk.is_none()) {
+            return fail!(NotPossible, "{more}: disk {} is missing; put it back, or remove it", name(no));
+        }
+        match members.iter().find(|(_, member)| member.plan != member.plan.with_annexes(slab)) {
+            Some((no, _)) => {
+                fail!(NotPossible, "{more}: disk {} has no room for it; replace it by a disk of another size", name(no))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The number of a disk that joins.
     pub(super) fn unused_disk_no(&self) -> DiskNo {
         let members = self.store.members.borrow();
         let map = self.store.map.borrow();
         let unused = |no: &DiskNo| !members.contains_key(no) && !map.disks.contains_key(no);
         let next = map.next_disk();
-        let mut all = (0..DISKS_MAX as u16).map(|nth| DiskNo((next.0 + nth) % DISKS_MAX as u16));
-        all.find(unused).expect("there are fewer than that")
+        let among = |count: usize| {
+            let count = count as u16;
+            (0..count).map(move |nth| DiskNo((next.0 + nth) % count)).find(unused)
+        };
+        // Labels have annexes only where numbers do not suffice without.
+        let narrow = if self.is_wide() { None } else { among(DISKS_NARROW) };
+        narrow.or_else(|| among(DISKS_MAX)).expect("there are fewer than that")
     }
 
     /// Empties disk `no` and takes it out of the pool; `to` takes its place as far as that goes. Returns the job that
@@ -291,7 +334,7 @@ impl Pool {
         let whole = same
             && label.lineage == lineage
             && label.epoch >= self.store.labels.durable_epoch.get()
-            && self.store.labels.whole.get() >> no & 1 == 1;
+            && self.store.labels.whole.get().contains(no);
         let whole = whole || mutant::active(Mutant::ReturnedDiskIsWhole);
         self.end_maintenance(no);
         self.welcome(no, disk, &label, whole);

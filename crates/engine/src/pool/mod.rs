@@ -23,6 +23,7 @@ pub mod read_cache;
 pub mod room;
 pub mod tier;
 
+use crate::disk_set::DiskSet;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::LocalBoxFuture;
 use crate::fail;
@@ -78,8 +79,8 @@ pub struct VdiskSpec {
     pub fixed: bool,
     /// Bytes of its logical sector: 512 or 4096.
     pub sector: u32,
-    /// The disks it may lie on, one bit each; 0: every disk that takes data by itself.
-    pub disks: u64,
+    /// The disks it may lie on; none: every disk that takes data by itself.
+    pub disks: DiskSet,
 }
 
 impl Pool {

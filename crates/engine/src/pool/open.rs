@@ -15,17 +15,18 @@ use super::job::{due_watch, runner};
 use super::keeper::{log_keeper, memory_keeper, metadata_keeper};
 use super::mover::mover;
 use crate::checksum::crc32c;
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::event::Event;
 use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::format::label::{Counters, DiskPlan, Label, UNSEEN};
 use crate::format::record::{self, Away};
-use crate::io::{Buf, Disk};
-use crate::limits::DISKS_MAX;
+use crate::io::Disk;
 use crate::log::Log;
 use crate::mutant::{self, Mutant};
 use crate::segment::Map;
+use crate::store::labels::read_slot;
 
 use crate::store::commit::committer;
 use crate::store::drain::drainer;
@@ -73,7 +74,8 @@ pub(super) async fn read_slots(disk: &Rc<dyn Disk>) -> Result<Vec<Label>> {
     if capacity.0 < 4 * BLOCK {
         return Ok(Vec::new());
     }
-    let reads = DiskPlan::label_slots(capacity).into_iter().map(|at| disk.read(at, Buf::zeroed(BLOCK as usize)));
+    let reads = DiskPlan::label_slots(capacity).into_iter().zip(DiskPlan::label_annexes(capacity));
+    let reads = reads.map(|(at, annex)| read_slot(&**disk, at, annex));
     Label::decode_slots(join(reads).await.into_iter().flatten())
 }
 
@@ -224,7 +226,7 @@ impl Pool {
             let mut durable = store.labels.durable.get();
             durable.voters &= store.current_set();
             store.labels.durable.set(durable);
-            store.labels.joint.set(0);
+            store.labels.joint.set(DiskSet::EMPTY);
         }
         store.open_tree_for_writing(opening, number);
         store.writing.set(true);
@@ -370,7 +372,7 @@ fn check_shapes(newest: &Label, found: &[Found]) -> Result<()> {
 fn leave_strangers(world: &Rc<dyn World>, found: Vec<Found>, newest: &Label) -> Vec<Found> {
     let (members, strangers): (Vec<Found>, Vec<Found>) = found.into_iter().partition(|found| {
         let no = found.label.disk_no;
-        newest.membership.members >> no & 1 == 1 && newest.disk_ids[no.0 as usize] == found.label.disk_id
+        newest.membership.members.contains(no) && newest.disk_ids[no.0 as usize] == found.label.disk_id
     });
     for stranger in strangers {
         world.emit(Event::DiskForeign { id: stranger.label.disk_id, pool: newest.pool_name.clone() });
@@ -381,15 +383,17 @@ fn leave_strangers(world: &Rc<dyn World>, found: Vec<Found>, newest: &Label) -> 
 fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &OpenOptions) -> Result<Rc<Store>> {
     let membership = newest.membership;
     let mut members = BTreeMap::new();
-    let mut current = 0u64;
-    for no in (0..DISKS_MAX as u16).map(DiskNo).filter(|no| membership.members >> no & 1 == 1) {
+    let mut current = DiskSet::EMPTY;
+    for no in membership.members.iter() {
         let id = newest.disk_ids[no.0 as usize];
         let here = found.iter().find(|found| found.label.disk_id == id && found.label.disk_no == no);
-        let named_current = membership.current >> no & 1 == 1;
+        let named_current = membership.current.contains(no);
         let standing = here.map(|found| quorum::standing(newest, &found.label));
         let believed = standing.map_or(named_current, |standing| standing == Standing::Current);
         let believed = believed || mutant::active(Mutant::StaleDiskTrusted);
-        current |= ((believed && here.is_some()) as u64) << no;
+        if believed && here.is_some() {
+            current.insert(no);
+        }
         let put_back = here.is_some_and(|found| quorum::is_put_back(newest, &found.label));
         let put_back = put_back && !mutant::active(Mutant::StaleDiskTrusted);
         let seen = newest.seen_epochs[no.0 as usize];
@@ -407,10 +411,10 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         member.out_of_step = out_of_step || seen == UNSEEN;
         members.insert(no, member);
     }
-    if membership.voters & current == 0 || !quorum::may_open(membership.voters, current) && !options.degraded {
-        let (present, voters) = ((membership.voters & current).count_ones(), membership.voters.count_ones());
+    if (membership.voters & current).is_empty() || !quorum::may_open(membership.voters, current) && !options.degraded {
+        let (present, voters) = ((membership.voters & current).len(), membership.voters.len());
         let missing: Vec<DiskNo> =
-            members.iter().filter(|(no, _)| current >> **no & 1 == 0).map(|(no, _)| *no).collect();
+            members.iter().filter(|(no, _)| !current.contains(**no)).map(|(no, _)| *no).collect();
         return fail!(
             NotPossible,
             "pool {} has {present} of its {voters} metadata copies, disks {missing:?} are missing or out of date: a majority is needed, or 'weft serve --degraded'",
@@ -419,8 +423,8 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
     }
     let joint = voters_before(newest, found);
     let following = found.iter().filter(|found| newest.lineage.follows(&found.label.lineage));
-    let following = following.fold(0u64, |set, found| set | 1 << found.label.disk_no);
-    if joint != 0 && !quorum::may_open(joint, following) && !options.degraded {
+    let following = following.map(|found| found.label.disk_no).collect();
+    if !joint.is_empty() && !quorum::may_open(joint, following) && !options.degraded {
         return fail!(
             NotPossible,
             "the last change of pool {} was cut short, and too few disks are there to say whether it holds: more than half of those that voted before it are needed, or 'weft serve --degraded'",
@@ -466,19 +470,19 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
 
 /// The voters whose majority is needed beside that of the newest label, which may never have been durable. 0: it was,
 /// for every disk that it calls current has it.
-fn voters_before(newest: &Label, found: &[Found]) -> u64 {
+fn voters_before(newest: &Label, found: &[Found]) -> DiskSet {
     let has = |no: DiskNo| {
         let of = |found: &&Found| found.label.disk_no == no && found.label.lineage == newest.lineage;
         found.iter().find(of).is_some_and(|found| found.label.epoch >= newest.epoch)
     };
-    let mut current = (0..DISKS_MAX as u16).map(DiskNo).filter(|no| newest.membership.current >> no & 1 == 1);
-    if current.all(has) { 0 } else { newest.durable_voters }
+    let mut current = newest.membership.current.iter();
+    if current.all(has) { DiskSet::EMPTY } else { newest.durable_voters }
 }
 
-fn labels_of(newest: &Label, joint: u64) -> Labels {
+fn labels_of(newest: &Label, joint: DiskSet) -> Labels {
     let labels = Labels::new(newest);
     labels.joint.set(joint);
-    if joint == 0 {
+    if joint.is_empty() {
         labels.durable_epoch.set(newest.epoch);
         labels.durable_voters.set(newest.membership.voters);
     }

@@ -263,7 +263,7 @@ impl Pool {
         let columns = spec.columns.unwrap_or(default.columns() as u8);
         let layout = Layout::new(spec.resiliency, columns, spec.interleave.unwrap_or(default.interleave()))?;
         if layout.slots() > there {
-            return Err(Refusal::TooFewDisks { layout, there, named: spec.disks != 0 });
+            return Err(Refusal::TooFewDisks { layout, there, named: !spec.disks.is_empty() });
         }
         if layout.interleave() > map.slab {
             let (interleave, slab) = (layout.interleave(), map.slab);

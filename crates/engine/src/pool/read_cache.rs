@@ -2,6 +2,7 @@
 
 use super::Pool;
 use super::cache::set_of;
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::exec::LocalBoxFuture;
 use crate::fail;
@@ -17,9 +18,9 @@ use alloc::vec;
 pub struct ReadCacheAsk {
     /// Its size; whole slabs are taken for it.
     pub size: ByteCount,
-    /// The disks that it may lie on, one bit each; 0: those that it lies on already, or solid-state disks, those that
+    /// The disks that it may lie on; none: those that it lies on already, or solid-state disks, those that
     /// take nothing by themselves if there are any.
-    pub disks: u64,
+    pub disks: DiskSet,
 }
 
 /// What read caches there may be of a virtual disk.
@@ -27,8 +28,8 @@ pub struct ReadCacheAsk {
 pub struct ReadCacheRange {
     /// The most bytes.
     pub most: ByteCount,
-    /// The disks, one bit each.
-    pub disks: u64,
+    /// The disks.
+    pub disks: DiskSet,
 }
 
 /// A read cache as it would be.
@@ -38,27 +39,27 @@ pub struct ReadCachePlan {
     pub size: ByteCount,
     /// Bytes of the slabs that it takes.
     pub capacity: ByteCount,
-    /// The disks that it may lie on, one bit each.
-    pub disks: u64,
+    /// The disks that it may lie on.
+    pub disks: DiskSet,
 }
 
 impl Pool {
-    /// What read caches there may be on `disks` (bits; 0: solid-state ones), for a virtual disk that there is, or for a
+    /// What read caches there may be on `disks` (none: solid-state ones), for a virtual disk that there is, or for a
     /// new one.
-    pub fn read_cache_range(&self, vdisk: Option<&Vdisk>, disks: u64) -> Result<ReadCacheRange> {
+    pub fn read_cache_range(&self, vdisk: Option<&Vdisk>, disks: DiskSet) -> Result<ReadCacheRange> {
         let map = self.store.map.borrow();
         let now = vdisk.and_then(|vdisk| map.read_caches.get(&vdisk.id())).map(|cache| &cache.record);
-        let named = disks != 0;
+        let named = !disks.is_empty();
         let disks = match (named, now) {
             (true, _) => set_of(map.disks_for(disks)),
             (false, Some(now)) => now.disks,
             (false, None) => {
                 let kept = self.solid_state(|usage| usage == Usage::ManualSelect);
                 let any = self.solid_state(|usage| matches!(usage, Usage::ManualSelect | Usage::AutoSelect));
-                if kept != 0 { kept } else { any }
+                if !kept.is_empty() { kept } else { any }
             }
         };
-        if set_of(map.disks_for(disks)) == 0 || disks == 0 {
+        if set_of(map.disks_for(disks)).is_empty() || disks.is_empty() {
             let why = match (named, now.is_some()) {
                 (true, _) => "none of the disks that are named takes data",
                 (false, true) => "none of its disks takes data: name others",
@@ -115,7 +116,7 @@ impl Pool {
                 self.store.drained_some().await;
                 (vdisk, plan) = self.plan_vdisk_read_cache(name, ask)?;
             }
-            let (size, disks) = plan.map_or((ByteCount::ZERO, 0), |plan| (plan.size, plan.disks));
+            let (size, disks) = plan.map_or((ByteCount::ZERO, DiskSet::EMPTY), |plan| (plan.size, plan.disks));
             let record = self.store.map.borrow_mut().set_read_cache(vdisk.id(), size, disks, self.store.log.seq())?;
             self.store.append_all(vec![record]);
             self.store.signals.drains.notify();

@@ -8,6 +8,7 @@
 
 use super::Pool;
 use super::mover::Lull;
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::exec::LocalBoxFuture;
 use crate::fail;
@@ -39,9 +40,9 @@ const RESTS: Nanos = Nanos::secs(1);
 pub struct TierAsk {
     /// The most bytes of data that may lie in it.
     pub size: ByteCount,
-    /// The disks that it may lie on, one bit each; 0: those that it lies on already, or every disk that takes data by
+    /// The disks that it may lie on; none: those that it lies on already, or every disk that takes data by
     /// itself.
-    pub disks: u64,
+    pub disks: DiskSet,
     /// What is to protect what lies there: as many failures are survived as below, if not given.
     pub resiliency: Option<Resiliency>,
     /// Columns.
@@ -90,7 +91,7 @@ impl Pool {
     }
 
     /// Plans a fast tier above stripes of `below`, which lie on `below_disks`. `segments`: what it has already.
-    pub fn plan_tier(&self, below: Layout, below_disks: u64, ask: &TierAsk, segments: u64) -> Result<TierRecord> {
+    pub fn plan_tier(&self, below: Layout, below_disks: DiskSet, ask: &TierAsk, segments: u64) -> Result<TierRecord> {
         self.store.check_changeable()?;
         let map = self.store.map.borrow();
         let there = map.disks_for(ask.disks).count();
@@ -110,7 +111,7 @@ impl Pool {
                 layout.slots()
             );
         }
-        if ask.disks == 0 && below_disks != 0 {
+        if ask.disks.is_empty() && !below_disks.is_empty() {
             return fail!(NotPossible, "a fast tier lies on disks that are named, as what lies below it does");
         }
         let (least, most) = (layout.data_len() * STRIPES_MIN, map.room_for(layout, segments, ask.disks));
@@ -141,7 +142,7 @@ impl Pool {
             return fail!(NotPossible, "{name} is given another layout just now: it can have a fast tier after that");
         }
         let now = record.tier;
-        let disks = if ask.disks == 0 { now.as_ref().map_or(0, |now| now.disks) } else { ask.disks };
+        let disks = if ask.disks.is_empty() { now.as_ref().map_or(DiskSet::EMPTY, |now| now.disks) } else { ask.disks };
         // Words that are left out mean what is.
         let same = now.as_ref().filter(|now| now.disks == disks);
         let resiliency = ask.resiliency.or(same.map(|now| now.layout.resiliency()));
@@ -318,7 +319,7 @@ mod tests {
     }
 
     fn ask(columns: Option<u8>, resiliency: Option<Resiliency>) -> TierAsk {
-        TierAsk { size: ByteCount::gib(1), disks: 0b1111, resiliency, columns }
+        TierAsk { size: ByteCount::gib(1), disks: DiskSet::from_words(&[0b1111]), resiliency, columns }
     }
 
     #[test]

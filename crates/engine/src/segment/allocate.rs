@@ -12,6 +12,7 @@
 //! A segment with a missing disk is taken only when no healthy one can be had.
 
 use super::{DiskRoom, Map, PAGE_PAIR, Segment, chunk_record, segment_len};
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::fail;
 use crate::format::page::CHUNK_PAGES;
@@ -149,7 +150,7 @@ impl Map {
         wanted: impl Fn(&DiskRoom) -> bool,
     ) -> Option<DiskNo> {
         let record = &self.segments.get(&segment)?.record;
-        let table = self.tables.get(&record.owner).map_or(0, |table| table.record.disks);
+        let table = self.tables.get(&record.owner).map_or(DiskSet::EMPTY, |table| table.record.disks);
         let spares = self.disks.values().filter(|disk| disk.healthy && disk.record.usage == Usage::HotSpare);
         let unused = |no: DiskNo| self.is_unused(record, no);
         let fits = |disk: &&DiskRoom| {
@@ -176,7 +177,7 @@ impl Map {
     pub(super) fn homes_if_free(&self, segment: SegmentNo) -> impl Iterator<Item = DiskNo> {
         let found = self.segments.get(&segment).map(|found| &found.record);
         found.into_iter().flat_map(move |record| {
-            let table = self.tables.get(&record.owner).map_or(0, |table| table.record.disks);
+            let table = self.tables.get(&record.owner).map_or(DiskSet::EMPTY, |table| table.record.disks);
             let fits = move |disk: &&DiskRoom| {
                 self.is_unused(record, disk.record.no) && (record.owner != OWNER_METADATA || disk.current)
             };
@@ -257,11 +258,11 @@ impl Map {
         self.new_segment_on(table, disks.unwrap_or(self.tables[&table].record.disks), records)
     }
 
-    /// Adds a segment to `table`, on `disks` (bits; 0: any), which are some of those that it is restricted to.
+    /// Adds a segment to `table`, on `disks` (none: any), which are some of those that it is restricted to.
     pub(super) fn new_segment_on(
         &mut self,
         table: TableNo,
-        disks: u64,
+        disks: DiskSet,
         records: &mut Vec<Record<'static>>,
     ) -> Result<SegmentNo> {
         let TableRecord { layout, packs, .. } = self.tables[&table].record;
@@ -293,18 +294,18 @@ impl Map {
         sums.div_ceil(PAGE_SUMS as u64) as u32
     }
 
-    /// How many more segments of `layout` the free slabs allow, and those that are free in a moment, on `disks` (bits;
+    /// How many more segments of `layout` the free slabs allow, and those that are free in a moment, on `disks` (none:
     /// 0: any).
-    pub fn segments_possible(&self, layout: Layout, disks: u64) -> u64 {
+    pub fn segments_possible(&self, layout: Layout, disks: DiskSet) -> u64 {
         self.segments_with(layout, disks, |disk| self.free_soon(disk.record.no))
     }
 
     /// How many of them can be made right now.
-    pub fn segments_possible_now(&self, layout: Layout, disks: u64) -> u64 {
+    pub fn segments_possible_now(&self, layout: Layout, disks: DiskSet) -> u64 {
         self.segments_with(layout, disks, |disk| disk.free.count())
     }
 
-    pub(super) fn segments_with(&self, layout: Layout, disks: u64, free: impl Fn(&DiskRoom) -> usize) -> u64 {
+    pub(super) fn segments_with(&self, layout: Layout, disks: DiskSet, free: impl Fn(&DiskRoom) -> usize) -> u64 {
         let free: Vec<u64> = self.disks_for(disks).map(|disk| free(disk).saturating_sub(SLABS_KEPT) as u64).collect();
         segments_on(&free, layout.slots() as u64)
     }
@@ -316,11 +317,11 @@ impl Map {
         self.disks_for(disks).filter(|disk| disk.free.count() > SLABS_KEPT).count() >= slots
     }
 
-    /// On which disks stripes of a table that is restricted to `disks` (bits; 0: it is not) could lie if disk `gone`
+    /// On which disks stripes of a table that is restricted to `disks` (none: it is not) could lie if disk `gone`
     /// were none of them and disk `come` took data: as many as are asked for, or fewer. Those that are not for new data
     /// count where the others are too few, as they do when a segment is placed.
-    pub fn places_for(&self, disks: u64, slots: usize, gone: Option<DiskNo>, come: Option<DiskNo>) -> usize {
-        let allowed = |no: DiskNo| disks == 0 || disks >> no & 1 == 1;
+    pub fn places_for(&self, disks: DiskSet, slots: usize, gone: Option<DiskNo>, come: Option<DiskNo>) -> usize {
+        let allowed = |no: DiskNo| disks.is_empty() || disks.contains(no);
         let come = come.filter(|no| allowed(*no) && self.disks.get(no).is_some_and(|disk| disk.healthy));
         let mut on: BTreeSet<DiskNo> = self.disks_for(disks).map(|disk| disk.record.no).chain(come).collect();
         on.retain(|no| Some(*no) != gone);
@@ -338,7 +339,7 @@ impl Map {
         slots: usize,
         keep: usize,
         absent_max: usize,
-        disks: u64,
+        disks: DiskSet,
     ) -> Result<Vec<Option<SlabAt>>> {
         self.place_evenly(slots, keep, absent_max, disks, 1)
     }
@@ -349,7 +350,7 @@ impl Map {
         slots: usize,
         keep: usize,
         absent_max: usize,
-        disks: u64,
+        disks: DiskSet,
         grain: usize,
     ) -> Result<Vec<Option<SlabAt>>> {
         // Among disks that are equally empty, others are taken together every time: what one disk lost is then rebuilt
@@ -399,10 +400,10 @@ impl Map {
     }
 
     /// Disks that are not for new data, and are better than none: hot spares, then journal disks, then retired ones.
-    pub(super) fn last_resort(&self, disks: u64, keep: usize) -> impl Iterator<Item = &DiskRoom> {
+    pub(super) fn last_resort(&self, disks: DiskSet, keep: usize) -> impl Iterator<Item = &DiskRoom> {
         let with = move |usage: Usage| {
             self.disks.values().filter(move |disk| {
-                let allowed = disks == 0 || disks >> disk.record.no & 1 == 1;
+                let allowed = disks.is_empty() || disks.contains(disk.record.no);
                 disk.healthy && allowed && disk.record.usage == usage && disk.free.count() > keep
             })
         };
@@ -528,7 +529,7 @@ pub(super) mod tests {
             tier: None,
             cache_choice: CacheChoice::Auto,
         };
-        let (id, _) = map.new_vdisk(vdisk, layout, 0);
+        let (id, _) = map.new_vdisk(vdisk, layout, DiskSet::EMPTY);
         let table = map.vdisks[&id].tables[0];
         (map, table)
     }
@@ -552,7 +553,7 @@ pub(super) mod tests {
     fn places_are_counted_as_they_are_given() {
         let layout = Layout::new(Resiliency::Parity { parity: 1 }, 4, ByteCount::kib(64)).unwrap();
         let (mut map, table) = map_of(&[20; 5], layout);
-        let places = |map: &Map, gone, come| map.places_for(0, 4, gone, come);
+        let places = |map: &Map, gone, come| map.places_for(DiskSet::EMPTY, 4, gone, come);
         assert_eq!((places(&map, None, None), places(&map, Some(DiskNo(4)), None)), (4, 4));
         for (usage, left) in [(Usage::HotSpare, 4), (Usage::Journal, 4), (Usage::Retired, 4), (Usage::ManualSelect, 3)]
         {
@@ -568,7 +569,11 @@ pub(super) mod tests {
         }
         map.disks.get_mut(&DiskNo(1)).unwrap().healthy = false;
         assert_eq!(places(&map, Some(DiskNo(0)), Some(DiskNo(1))), 3, "a disk that is not there takes nothing");
-        assert_eq!(map.places_for(0b11100, 4, Some(DiskNo(4)), None), 2, "only the disks that are named");
+        assert_eq!(
+            map.places_for(DiskSet::from_words(&[0b11100]), 4, Some(DiskNo(4)), None),
+            2,
+            "only the disks that are named"
+        );
     }
 
     #[test]

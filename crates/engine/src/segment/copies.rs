@@ -11,6 +11,7 @@
 use super::allocate::SLABS_KEPT;
 use super::drain::Known;
 use super::{DiskRoom, Map, Segment};
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::format::record::{OWNER_METADATA, PageRun, Record, SegmentRecord, SlabAt, Usage};
 use crate::geometry::{Layout, Resiliency};
@@ -91,24 +92,24 @@ impl Map {
     /// Whether a copy of metadata that leaves disk `no` and finds no other place may be given up: the others that can
     /// be read survive what every virtual disk does.
     pub fn may_vanish(&self, record: &SegmentRecord, no: DiskNo) -> bool {
-        let others = self.readable_copies(record) & !(1 << no);
+        let others = self.readable_copies(record).without(no);
         let survived = self.tables.values().map(|table| table.record.layout.failures()).max().unwrap_or(0);
-        if mutant::active(Mutant::JournalCopiesGivenUp) && record.owner == OWNER_METADATA && others != 0 {
+        if mutant::active(Mutant::JournalCopiesGivenUp) && record.owner == OWNER_METADATA && !others.is_empty() {
             return true;
         }
-        record.owner == OWNER_METADATA && others.count_ones() as usize > survived.max(1)
+        record.owner == OWNER_METADATA && others.len() > survived.max(1)
     }
 
     /// How many disks may fail before metadata that is in use is out of reach; none: there is none.
     pub fn metadata_failures_left(&self) -> Option<u32> {
         let used = self.metadata_segments().filter(|found| !found.free.is_full());
-        used.map(|found| self.readable_copies(&found.record).count_ones().saturating_sub(1)).min()
+        used.map(|found| self.readable_copies(&found.record).len().saturating_sub(1) as u32).min()
     }
 
-    /// The disks (bits) from which this metadata can be read.
-    fn readable_copies(&self, record: &SegmentRecord) -> u64 {
+    /// The disks from which this metadata can be read.
+    fn readable_copies(&self, record: &SegmentRecord) -> DiskSet {
         let readable = |no: &DiskNo| self.disks.get(no).is_some_and(|disk| disk.healthy && disk.current);
-        record.slabs.iter().flatten().map(|at| at.disk).filter(readable).fold(0, |set, no| set | 1 << no)
+        record.slabs.iter().flatten().map(|at| at.disk).filter(readable).collect()
     }
 
     /// Whether a slot that lies on journal disk `no` has another place, or can be done without. The last slabs of other
@@ -148,20 +149,20 @@ impl Map {
     /// Makes a segment for metadata.
     pub(super) fn new_metadata_segment(&mut self) -> Result<SegmentNo> {
         let ordinary = self.writable_disks().filter(|disk| !disk.free.is_empty()).count();
-        let copies = Copies::on(ordinary, self.last_resort(0, 0).count());
-        let mut slabs = self.place(copies.apart, 0, 0, 0)?;
+        let copies = Copies::on(ordinary, self.last_resort(DiskSet::EMPTY, 0).count());
+        let mut slabs = self.place(copies.apart, 0, 0, DiskSet::EMPTY)?;
         // One copy at least must be where it can be read.
         let is_current = |disk: &&DiskRoom| disk.current && disk.record.usage != Usage::ManualSelect;
-        let current = self.disks.values().filter(is_current).fold(0u64, |set, disk| set | 1 << disk.record.no);
-        if current != 0
-            && !slabs.iter().flatten().any(|at| current >> at.disk & 1 == 1)
+        let current: DiskSet = self.disks.values().filter(is_current).map(|disk| disk.record.no).collect();
+        if !current.is_empty()
+            && !slabs.iter().flatten().any(|at| current.contains(at.disk))
             && let Ok(better) = self.place(1, 0, 0, current)
             && let Some(given_up) = core::mem::replace(&mut slabs[0], better[0])
         {
             self.put_back(given_up);
         }
         while slabs.len() < copies.all {
-            let again = self.place(1, 0, 0, 0).unwrap_or_else(|_| alloc::vec![None]);
+            let again = self.place(1, 0, 0, DiskSet::EMPTY).unwrap_or_else(|_| alloc::vec![None]);
             slabs.extend(again);
         }
         slabs.resize(METADATA_COPIES, None);

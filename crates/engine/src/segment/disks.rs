@@ -2,6 +2,7 @@
 
 use super::Map;
 use crate::bits::BitSet;
+use crate::disk_set::DiskSet;
 use crate::format::record::{DiskRecord, Media, Record, Usage};
 use crate::units::{ByteCount, DiskNo};
 use alloc::vec::Vec;
@@ -35,9 +36,9 @@ impl Map {
         self.disks.insert(record.no, DiskRoom::empty(record));
     }
 
-    /// Whether some of the disks seek that a table may use which is restricted to `disks` (bits; 0: it is not). One of
+    /// Whether some of the disks seek that a table may use which is restricted to `disks` (none: it is not). One of
     /// which nobody knows seeks.
-    pub fn seeks(&self, disks: u64) -> bool {
+    pub fn seeks(&self, disks: DiskSet) -> bool {
         self.disks_for(disks).any(|disk| disk.record.media != Media::Ssd)
     }
 
@@ -68,10 +69,10 @@ impl Map {
     /// Names disk `no`, which leaves, no more: its number will be another disk's some day. A table that names no other
     /// keeps it, for one that names none takes every disk.
     pub fn forget_named(&mut self, no: DiskNo) -> Vec<Record<'static>> {
-        self.rename_disks(|disks| if disks == 1 << no { disks } else { disks & !(1 << no) })
+        self.rename_disks(|disks| if disks == DiskSet::only(no) { disks } else { disks.without(no) })
     }
 
-    fn rename_disks(&mut self, change: impl Fn(u64) -> u64) -> Vec<Record<'static>> {
+    fn rename_disks(&mut self, change: impl Fn(DiskSet) -> DiskSet) -> Vec<Record<'static>> {
         let mut records = Vec::new();
         for table in self.tables.values_mut() {
             let disks = change(table.record.disks);
@@ -91,7 +92,7 @@ impl Map {
         for cache in self.read_caches.values_mut() {
             let disks = change(cache.record.disks);
             // One that has no other disk has slabs there still, and goes with them.
-            if disks != cache.record.disks && disks != 0 {
+            if disks != cache.record.disks && !disks.is_empty() {
                 cache.record.disks = disks;
                 records.push(Record::ReadCache(cache.record.clone()));
             }
@@ -101,20 +102,20 @@ impl Map {
 
     /// Disks that take new data without being asked.
     pub fn writable_disks(&self) -> impl Iterator<Item = &DiskRoom> {
-        self.disks_for(0)
+        self.disks_for(DiskSet::EMPTY)
     }
 
-    /// Disks that take new data of a table that is restricted to `disks` (bits; 0: it is not).
-    pub fn disks_for(&self, disks: u64) -> impl Iterator<Item = &DiskRoom> {
+    /// Disks that take new data of a table that is restricted to `disks` (none: it is not).
+    pub fn disks_for(&self, disks: DiskSet) -> impl Iterator<Item = &DiskRoom> {
         self.disks.values().filter(move |disk| {
-            let named = disks >> disk.record.no & 1 == 1 && disk.record.usage == Usage::ManualSelect;
-            let allowed = disks == 0 || disks >> disk.record.no & 1 == 1;
+            let named = disks.contains(disk.record.no) && disk.record.usage == Usage::ManualSelect;
+            let allowed = disks.is_empty() || disks.contains(disk.record.no);
             disk.healthy && allowed && (named || disk.record.usage == Usage::AutoSelect)
         })
     }
 }
 
-/// Who is named (bits) when disk `to` takes the place of disk `no`.
-pub fn handed_on(disks: u64, no: DiskNo, to: DiskNo) -> u64 {
-    if disks >> no & 1 == 1 { disks | 1 << to } else { disks }
+/// Who is named when disk `to` takes the place of disk `no`.
+pub fn handed_on(disks: DiskSet, no: DiskNo, to: DiskNo) -> DiskSet {
+    if disks.contains(no) { disks.with(to) } else { disks }
 }

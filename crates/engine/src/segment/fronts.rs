@@ -18,6 +18,7 @@
 
 use super::lists::Fit;
 use super::{Map, Segment};
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::format::record::{Record, TableRecord};
 use crate::mutant::{self, Mutant};
@@ -111,10 +112,10 @@ impl Map {
         }
     }
 
-    /// Whether a segment suits a front as well as one that is made for it: it lies apart from the `others` (bits), and
+    /// Whether a segment suits a front as well as one that is made for it: it lies apart from the `others`, and
     /// is empty, unless a quarter of the table's places is free. Fronts that begin with empty segments end together: so
     /// the first ones do in any case. After an opening, fronts go on with what those before it had left.
-    fn suits(&self, table: TableNo, turn: Turn, segment: SegmentNo, others: u64) -> bool {
+    fn suits(&self, table: TableNo, turn: Turn, segment: SegmentNo, others: DiskSet) -> bool {
         let (state, found) = (&self.tables[&table], &self.segments[&segment]);
         let begins = (0..turn.fronts).any(|front| state.fronts.at(turn, front).is_none());
         let partly = match begins {
@@ -136,40 +137,40 @@ impl Map {
         state.segments.len() as u64 * state.record.layout.segment_stripes(self.slab) as u64
     }
 
-    /// The disks (bits) that are taken up by fronts other than `front`. Those that are about to be full do not count:
+    /// The disks that are taken up by fronts other than `front`. Those that are about to be full do not count:
     /// all fronts end at about the same time, and the next ones need not lie where the last ones did.
-    pub(super) fn disks_of_others(&self, table: TableNo, turn: Turn, front: usize) -> u64 {
+    pub(super) fn disks_of_others(&self, table: TableNo, turn: Turn, front: usize) -> DiskSet {
         let state = &self.tables[&table];
         let others = (0..turn.fronts).filter(|other| *other != front).filter_map(|other| state.fronts.at(turn, other));
         let filled = others.map(|id| &self.segments[&id]).filter(|found| found.free.count() * 8 >= found.free.len());
-        filled.fold(0, |set, found| set | found.record.disks())
+        filled.fold(DiskSet::EMPTY, |set, found| set | found.record.disks())
     }
 
     /// The segment of a table with the most free places; of those that have half as many, the one that shares the
-    /// fewest disks with `others` (bits).
-    fn best_apart(&self, table: TableNo, others: u64) -> Option<SegmentNo> {
+    /// fewest disks with `others`.
+    fn best_apart(&self, table: TableNo, others: DiskSet) -> Option<SegmentNo> {
         // Few are frozen at a time.
         let mut ranked = self.ranked(table, Fit::Healthy).filter(|segment| !segment.frozen);
-        if others == 0 {
+        if others.is_empty() {
             return ranked.next().map(|segment| segment.record.id);
         }
         let mut ranked = ranked.take(LOOKS).peekable();
         let least = ranked.peek()?.free.count() / 2;
         let good = ranked.take_while(|segment| segment.free.count() >= least);
-        good.min_by_key(|segment| (segment.record.disks() & others).count_ones()).map(|segment| segment.record.id)
+        good.min_by_key(|segment| (segment.record.disks() & others).len()).map(|segment| segment.record.id)
     }
 
-    /// The disks (bits) that the next segment of `table` had better not lie on: those of the newest ones that wait to
+    /// The disks that the next segment of `table` had better not lie on: those of the newest ones that wait to
     /// be filled, as far as these lie apart, and are not enough for all fronts.
-    pub(super) fn disks_of_newest(&self, table: TableNo) -> u64 {
+    pub(super) fn disks_of_newest(&self, table: TableNo) -> DiskSet {
         let fronts = self.fronts_possible(table);
         if fronts == 1 {
-            return 0;
+            return DiskSet::EMPTY;
         }
-        let mut set = 0;
+        let mut set = DiskSet::EMPTY;
         for (nth, newest) in self.newest_empty(table).take(fronts).enumerate() {
             match is_apart(newest, set) {
-                true if nth + 1 == fronts => return 0,
+                true if nth + 1 == fronts => return DiskSet::EMPTY,
                 true => set |= newest.record.disks(),
                 false => break,
             }
@@ -177,26 +178,26 @@ impl Map {
         set
     }
 
-    /// Makes a segment that shares no disk with `others` (bits; 0: any), if there are such disks, and enough room.
+    /// Makes a segment that shares no disk with `others` (none: any), if there are such disks, and enough room.
     pub(super) fn make_apart(
         &mut self,
         table: TableNo,
-        others: u64,
+        others: DiskSet,
         records: &mut Vec<Record<'static>>,
     ) -> Option<SegmentNo> {
         if !self.may_spare_segment(table) {
             return None;
         }
-        match others {
-            0 => self.new_segment(table, records).ok(),
-            _ => self.new_segment_on(table, self.disks_apart(table, others)?, records).ok(),
+        match others.is_empty() {
+            true => self.new_segment(table, records).ok(),
+            false => self.new_segment_on(table, self.disks_apart(table, others)?, records).ok(),
         }
     }
 
-    /// The disks (bits) for a segment of `table` that shares none with `others`. None: those with enough room are too
+    /// The disks for a segment of `table` that shares none with `others`. None: those with enough room are too
     /// few, they lie in fewer domains than all disks do, or segments that take them let fewer others be made.
-    pub(super) fn disks_apart(&self, table: TableNo, others: u64) -> Option<u64> {
-        if others == 0 {
+    pub(super) fn disks_apart(&self, table: TableNo, others: DiskSet) -> Option<DiskSet> {
+        if others.is_empty() {
             return None;
         }
         let TableRecord { layout, disks, .. } = self.tables[&table].record;
@@ -206,7 +207,7 @@ impl Map {
         let wastes = mutant::active(Mutant::FrontsWasteRoom);
         let most = all.iter().map(|no| room(*no)).max().unwrap_or(0);
         let least = if wastes { 0 } else { most.div_ceil(2) };
-        let fits = |no: &DiskNo| others >> *no & 1 == 0 && room(*no) >= least;
+        let fits = |no: &DiskNo| !others.contains(*no) && room(*no) >= least;
         let mut apart: Vec<DiskNo> = all.iter().copied().filter(fits).collect();
         if apart.len() < slots || self.domains_of(&apart).min(slots) < self.domains_of(&all).min(slots) {
             return None;
@@ -216,7 +217,7 @@ impl Map {
         let before: Vec<u64> = all.iter().map(|no| room(*no)).collect();
         let after: Vec<u64> = all.iter().map(left).collect();
         let fits = segments_on(&after, slots as u64) + 1 >= segments_on(&before, slots as u64);
-        (fits || wastes).then(|| apart.iter().fold(0, |set, no| set | 1 << *no))
+        (fits || wastes).then(|| apart.iter().copied().collect())
     }
 
     /// In how many domains disks lie; one that is in none is one of its own.
@@ -226,8 +227,8 @@ impl Map {
     }
 }
 
-fn is_apart(segment: &Segment, others: u64) -> bool {
-    segment.record.disks() & others == 0
+fn is_apart(segment: &Segment, others: DiskSet) -> bool {
+    (segment.record.disks() & others).is_empty()
 }
 
 #[cfg(test)]
@@ -267,11 +268,11 @@ mod tests {
             let fronts = (disks / slots).min(FRONTS_MAX);
             let runs: Vec<SegmentNo> = (0..5000).map(|_| take(&mut map, table).unwrap().0).collect();
             let apart = |runs: &&[SegmentNo]| {
-                let mut all: Vec<u64> = runs.iter().map(|id| map.segments[id].record.disks()).collect();
+                let mut all: Vec<DiskSet> = runs.iter().map(|id| map.segments[id].record.disks()).collect();
                 all.dedup();
                 all.len() == fronts
-                    && all.iter().map(|set| set.count_ones() as usize).sum::<usize>()
-                        == all.iter().fold(0, |set, own| set | own).count_ones() as usize
+                    && all.iter().map(|set| set.len()).sum::<usize>()
+                        == all.iter().fold(DiskSet::EMPTY, |set, own| set | *own).len()
             };
             let rounds = runs[100..].windows(fronts);
             let (all, good) = (rounds.len(), rounds.filter(apart).count());
@@ -284,10 +285,12 @@ mod tests {
         for (disks, slots) in [(8, 4), (10, 4), (16, 4), (24, 3)] {
             let (mut map, table) = thin(&alloc::vec![400; disks], parity(slots));
             (0..disks * 2500).for_each(|_| assert!(take(&mut map, table).is_some()));
-            let on: Vec<u64> = map.tables[&table].segments.iter().map(|id| map.segments[id].record.disks()).collect();
-            let together = |a: usize, b: usize| on.iter().filter(|on| *on >> a & 1 == 1 && *on >> b & 1 == 1).count();
+            let on: Vec<DiskSet> =
+                map.tables[&table].segments.iter().map(|id| map.segments[id].record.disks()).collect();
+            let together =
+                |a: u16, b: u16| on.iter().filter(|on| on.contains(DiskNo(a)) && on.contains(DiskNo(b))).count();
             let mean = on.len() * slots * (slots - 1) / (disks * (disks - 1));
-            for (a, b) in (0..disks).flat_map(|a| (0..a).map(move |b| (a, b))) {
+            for (a, b) in (0..disks as u16).flat_map(|a| (0..a).map(move |b| (a, b))) {
                 let even = (mean.div_ceil(10)..=mean * 3).contains(&together(a, b));
                 assert!(even, "of {disks} disks, {a} and {b} share {} segments; the mean is {mean}", together(a, b));
             }
@@ -324,8 +327,11 @@ mod tests {
         {
             let (mut map, table) = thin(&slabs, parity(4));
             (0..1000).for_each(|_| assert!(take(&mut map, table).is_some()));
-            let on: u64 = map.tables[&table].segments.iter().fold(0, |set, id| set | map.segments[id].record.disks());
-            assert_eq!(on >> 4 != 0, apart, "{slabs:?}: segments on {on:#b}");
+            let on: DiskSet = map.tables[&table]
+                .segments
+                .iter()
+                .fold(DiskSet::EMPTY, |set, id| set | map.segments[id].record.disks());
+            assert_eq!(on.iter().any(|no| no.0 >= 4), apart, "{slabs:?}: segments on {on:?}");
         }
     }
 
@@ -338,7 +344,7 @@ mod tests {
         ) {
             prop_assume!(slabs.len() >= slots);
             let (mut plain, table) = thin(&slabs, parity(slots));
-            while plain.new_segment_on(table, 0, &mut Vec::new()).is_ok() {}
+            while plain.new_segment_on(table, DiskSet::EMPTY, &mut Vec::new()).is_ok() {}
             let (mut map, table) = thin(&slabs, parity(slots));
             let mut stripes = 0;
             while let Some((_, count)) = take(&mut map, table) {

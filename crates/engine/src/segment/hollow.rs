@@ -13,6 +13,7 @@
 
 use super::lists::Fit;
 use super::{Map, Segment};
+use crate::disk_set::DiskSet;
 use crate::format::record::{Record, TableRecord};
 use crate::geometry::Layout;
 use crate::mutant::{self, Mutant};
@@ -33,17 +34,17 @@ const LOOKS: usize = 16;
 impl Map {
     /// The segment that is most worth being emptied, with its table: of those that lie on some of `disks` (bits; 0:
     /// any), and are none of `tried`.
-    pub fn most_hollow(&mut self, disks: u64, tried: &BTreeSet<SegmentNo>) -> Option<(TableNo, SegmentNo)> {
+    pub fn most_hollow(&mut self, disks: DiskSet, tried: &BTreeSet<SegmentNo>) -> Option<(TableNo, SegmentNo)> {
         self.see_disks();
         self.most_hollow_seen(disks, tried)
     }
 
-    /// Whether a segment on some of `disks` (bits; 0: any) can be emptied, as the disks were seen last.
-    pub fn has_hollow(&self, disks: u64) -> bool {
+    /// Whether a segment on some of `disks` (none: any) can be emptied, as the disks were seen last.
+    pub fn has_hollow(&self, disks: DiskSet) -> bool {
         self.most_hollow_seen(disks, &BTreeSet::new()).is_some()
     }
 
-    fn most_hollow_seen(&self, disks: u64, tried: &BTreeSet<SegmentNo>) -> Option<(TableNo, SegmentNo)> {
+    fn most_hollow_seen(&self, disks: DiskSet, tried: &BTreeSet<SegmentNo>) -> Option<(TableNo, SegmentNo)> {
         let may = |table: &&TableNo| {
             let state = &self.tables[table];
             let is_plain = state.record.packs.is_none() && state.record.tier.is_none();
@@ -54,14 +55,14 @@ impl Map {
         Some((best.record.owner, best.record.id))
     }
 
-    /// The disks (bits) that a slot of a segment could come to if slabs of hollow segments were free there.
-    pub fn disks_to_empty_for(&self, segment: SegmentNo) -> u64 {
-        self.homes_if_free(segment).fold(0, |set, no| set | 1 << no)
+    /// The disks that a slot of a segment could come to if slabs of hollow segments were free there.
+    pub fn disks_to_empty_for(&self, segment: SegmentNo) -> DiskSet {
+        self.homes_if_free(segment).collect()
     }
 
-    fn hollow_of(&self, table: TableNo, disks: u64, tried: &BTreeSet<SegmentNo>) -> Option<&Segment> {
+    fn hollow_of(&self, table: TableNo, disks: DiskSet, tried: &BTreeSet<SegmentNo>) -> Option<&Segment> {
         let fits = |found: &&Segment| {
-            let suits = disks == 0 || found.disks() & disks != 0;
+            let suits = disks.is_empty() || !(found.disks() & disks).is_empty();
             suits && !tried.contains(&found.record.id) && self.can_be_emptied(found)
         };
         self.ranked(table, Fit::Healthy).take(LOOKS).find(fits)
@@ -128,7 +129,7 @@ impl Map {
     }
 
     /// Whether no more than what is kept is `possible` for some stack: segments of a layout, on disks.
-    fn is_short_for_rising(&self, possible: impl Fn(Layout, u64) -> u64) -> bool {
+    fn is_short_for_rising(&self, possible: impl Fn(Layout, DiskSet) -> u64) -> bool {
         let mut stacks = self.vdisks.values().filter(|vdisk| vdisk.tables.len() > 1 && !vdisk.fixed);
         stacks.any(|vdisk| {
             let newest = self.tables[&vdisk.tables[0]].record;

@@ -10,6 +10,7 @@
 //!    corrects that.
 
 use super::{Map, Segment};
+use crate::disk_set::DiskSet;
 use crate::format::record::{OWNER_METADATA, PageRun, SegmentRecord};
 use crate::mutant::{self, Mutant};
 use crate::units::{SegmentNo, TableNo};
@@ -36,8 +37,8 @@ pub(super) type Rank = (TableNo, Fit, u32, Reverse<SegmentNo>);
 /// All segments, as they are listed.
 #[derive(Default)]
 pub(super) struct Lists {
-    /// The disks (bits) that are there.
-    there: u64,
+    /// The disks that are there.
+    there: DiskSet,
     /// Segments for data that take stripes.
     ranks: BTreeSet<Rank>,
     /// What there is of each table's segments.
@@ -77,17 +78,14 @@ pub(super) struct Listed {
 
 impl Listed {
     /// How a segment is to be listed when the disks `there` are. `beside`: the most page pairs beside each other.
-    fn of(segment: &Segment, there: u64, beside: u32) -> Listed {
+    fn of(segment: &Segment, there: DiskSet, beside: u32) -> Listed {
         let (record, free) = (&segment.record, segment.free.count() as u32);
         let slabs = record.slabs.iter().flatten().count() as u8;
         if record.owner == OWNER_METADATA {
             return Listed { free, slabs, beside: beside.min(free), ..Listed::default() };
         }
         let slots = record.slabs.len();
-        let is_there = |slot: &usize| {
-            let bits = record.slabs[*slot].and_then(|at| there.checked_shr(at.disk.0.into()));
-            bits.is_some_and(|bits| bits & 1 == 1)
-        };
+        let is_there = |slot: &usize| record.slabs[*slot].is_some_and(|at| there.contains(at.disk));
         let healthy = (0..slots).filter(is_there).count();
         let sound = (0..slots).filter(|slot| is_there(slot) && record.missed >> slot & 1 == 0).count();
         let takes_none = free == 0 || segment.emptying && !mutant::active(Mutant::EmptiedTakesStripes);
@@ -196,8 +194,8 @@ impl Map {
         }
     }
 
-    fn disks_there(&self) -> u64 {
-        self.disks.values().filter(|disk| disk.healthy).fold(0, |set, disk| set | 1 << disk.record.no)
+    fn disks_there(&self) -> DiskSet {
+        self.disks.values().filter(|disk| disk.healthy).map(|disk| disk.record.no).collect()
     }
 
     /// The segments of a table that are as `fit`, the best first: that with the most free places, of equals that with

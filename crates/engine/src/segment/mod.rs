@@ -42,6 +42,7 @@ pub mod taken;
 pub mod tier;
 
 use crate::bits::BitSet;
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::fail;
 use crate::format::page::CHUNK_PAGES;
@@ -200,7 +201,7 @@ impl Segment {
     }
 
     /// The disks it lies on, as bits; those that cannot be, in a record that is not proven yet, are none.
-    pub fn disks(&self) -> u64 {
+    pub fn disks(&self) -> DiskSet {
         self.record.disks()
     }
 
@@ -518,7 +519,7 @@ impl Map {
         &mut self,
         mut vdisk: VdiskRecord,
         layout: crate::geometry::Layout,
-        disks: u64,
+        disks: DiskSet,
     ) -> (VdiskNo, Vec<Record<'static>>) {
         let (table, id) = (self.notes.next.take_table(), self.notes.next.next_vdisk);
         self.notes.next.next_vdisk = id.next();

@@ -6,6 +6,7 @@
 
 use super::Map;
 use super::fine::{Fine, UNIT};
+use crate::disk_set::DiskSet;
 use crate::format::record::{CHUNK_LEN, Record, SegmentRecord, TABLE_LEN, TableRecord};
 use crate::geometry::Layout;
 use crate::mutant::{self, Mutant};
@@ -28,9 +29,9 @@ impl Map {
         id
     }
 
-    /// The layout that packed stripes of `table` are to have, and the disks that they may lie on (bits; 0: all): those
+    /// The layout that packed stripes of `table` are to have, and the disks that they may lie on (none: all): those
     /// of its write-back cache, or its own.
-    pub fn packs_wanted(&self, table: TableNo) -> (Layout, u64) {
+    pub fn packs_wanted(&self, table: TableNo) -> (Layout, DiskSet) {
         let cache = self.vdisks.values().find(|vdisk| vdisk.tables.contains(&table)).and_then(|vdisk| vdisk.cache);
         match cache {
             Some(cache) => (cache.layout, cache.disks),

@@ -11,6 +11,7 @@ use super::Map;
 use super::allocate::SLABS_KEPT;
 use super::drain::{Former, Known};
 use super::shelf::Shelf;
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::fail;
 use crate::format::record::{READ_CACHE_RUNS_MAX, ReadCacheRecord, Record, SlabAt, SlabRun};
@@ -33,7 +34,7 @@ pub struct ReadCache {
 impl ReadCacheRecord {
     /// That there is none.
     pub fn none(vdisk: VdiskNo) -> ReadCacheRecord {
-        ReadCacheRecord { vdisk, size: ByteCount::ZERO, disks: 0, born: 0, runs: Vec::new() }
+        ReadCacheRecord { vdisk, size: ByteCount::ZERO, disks: DiskSet::EMPTY, born: 0, runs: Vec::new() }
     }
 
     /// Its slabs.
@@ -83,24 +84,24 @@ impl Map {
         Ok(())
     }
 
-    /// How many slabs `disks` (bits) have for a read cache that has these already: each disk keeps some for others.
-    pub fn read_cache_room(&self, disks: u64, have: &[SlabRun]) -> u64 {
+    /// How many slabs `disks` have for a read cache that has these already: each disk keeps some for others.
+    pub fn read_cache_room(&self, disks: DiskSet, have: &[SlabRun]) -> u64 {
         let free = |no: DiskNo| self.free_soon(no).saturating_sub(SLABS_KEPT) as u64;
         let own = |no: DiskNo| have.iter().filter(|run| run.disk == no).map(|run| u64::from(run.count)).sum::<u64>();
         self.disks_for(disks).map(|disk| free(disk.record.no) + own(disk.record.no)).sum()
     }
 
-    /// Gives virtual disk `vdisk` a read cache of `size` on `disks` (bits), or none, where these are none. What lies in
+    /// Gives virtual disk `vdisk` a read cache of `size` on `disks`, or none, where these are none. What lies in
     /// slabs that it keeps stays. Returns the record of it; the slabs that go drain. `born`: a number that no cache of
     /// the pool had.
     pub fn set_read_cache(
         &mut self,
         vdisk: VdiskNo,
         size: ByteCount,
-        disks: u64,
+        disks: DiskSet,
         born: u64,
     ) -> Result<Record<'static>> {
-        let count = if disks == 0 { 0 } else { size.0.div_ceil(self.slab.0) };
+        let count = if disks.is_empty() { 0 } else { size.0.div_ceil(self.slab.0) };
         let old = self.read_caches.get(&vdisk).map(|cache| cache.record.clone());
         let old = old.unwrap_or(ReadCacheRecord { born, ..ReadCacheRecord::none(vdisk) });
         let shares = self.read_cache_shares(disks, count, &old.runs);
@@ -201,11 +202,11 @@ impl Map {
         Record::ReadCache(record)
     }
 
-    /// How many slabs each of `disks` (bits) has of `count`: as equal as can be.
-    fn read_cache_shares(&self, disks: u64, count: u64, have: &[SlabRun]) -> BTreeMap<DiskNo, u64> {
+    /// How many slabs each of `disks` has of `count`: as equal as can be.
+    fn read_cache_shares(&self, disks: DiskSet, count: u64, have: &[SlabRun]) -> BTreeMap<DiskNo, u64> {
         let own = |no: DiskNo| have.iter().filter(|run| run.disk == no).map(|run| u64::from(run.count)).sum::<u64>();
         let (mut shares, mut left) = (BTreeMap::new(), count);
-        if disks == 0 {
+        if disks.is_empty() {
             return shares;
         }
         let room = |free: usize, no: DiskNo| free.saturating_sub(SLABS_KEPT) as u64 + own(no);

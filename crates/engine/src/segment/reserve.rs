@@ -7,6 +7,7 @@ use super::allocate::{SLABS_KEPT, segments_on};
 use super::config::METADATA_LEN;
 use super::copies::Copies;
 use super::{DiskRoom, Map, PAGE_PAIR, Segment};
+use crate::disk_set::DiskSet;
 use crate::format::record::{SEGMENT_LEN, SLAB_LEN};
 use crate::geometry::Layout;
 use crate::units::{ByteCount, DiskNo};
@@ -19,25 +20,25 @@ const STEPS_MAX: u64 = 64;
 const STEPS_LAST: u64 = 8;
 
 impl Map {
-    /// How many more segments of `layout` can be reserved on `disks` (bits; 0: any), with what is kept about them;
+    /// How many more segments of `layout` can be reserved on `disks` (none: any), with what is kept about them;
     /// slabs that are free in a moment count.
-    pub fn segments_reservable(&self, layout: Layout, disks: u64) -> u64 {
+    pub fn segments_reservable(&self, layout: Layout, disks: DiskSet) -> u64 {
         self.reservable_with(layout, disks, |disk| self.free_soon(disk.record.no))
     }
 
     /// How many of them can be reserved right now.
-    pub fn segments_reservable_now(&self, layout: Layout, disks: u64) -> u64 {
+    pub fn segments_reservable_now(&self, layout: Layout, disks: DiskSet) -> u64 {
         self.reservable_with(layout, disks, |disk| disk.free.count())
     }
 
     /// User bytes of `layout` that there is room for on `disks`, for who has `segments` segments. One segment is held
     /// back: overwriting must never wait for more than a commit.
-    pub fn room_for(&self, layout: Layout, segments: u64, disks: u64) -> ByteCount {
+    pub fn room_for(&self, layout: Layout, segments: u64, disks: DiskSet) -> ByteCount {
         let reservable = (segments + self.segments_reservable(layout, disks)).saturating_sub(1);
         layout.data_len() * layout.segment_stripes(self.slab) as u64 * reservable
     }
 
-    fn reservable_with(&self, layout: Layout, disks: u64, free: impl Fn(&DiskRoom) -> usize) -> u64 {
+    fn reservable_with(&self, layout: Layout, disks: DiskSet, free: impl Fn(&DiskRoom) -> usize) -> u64 {
         let free: BTreeMap<DiskNo, u64> = self.disks.iter().map(|(no, disk)| (*no, free(disk) as u64)).collect();
         let data: Vec<DiskNo> = self.disks_for(disks).map(|disk| disk.record.no).collect();
         let sheet = (self.sheet_pages(layout) as usize).max(1);
@@ -80,7 +81,7 @@ impl Map {
     /// they find too few disks.
     fn place_metadata(&self, mut segments: u64, free: &mut BTreeMap<DiskNo, u64>) -> bool {
         let ordinary: Vec<DiskNo> = self.writable_disks().map(|disk| disk.record.no).collect();
-        let others: Vec<DiskNo> = self.last_resort(0, 0).map(|disk| disk.record.no).collect();
+        let others: Vec<DiskNo> = self.last_resort(DiskSet::EMPTY, 0).map(|disk| disk.record.no).collect();
         while segments > 0 {
             let bulk = if segments > STEPS_MAX { segments - STEPS_LAST } else { 0 };
             segments -= bulk.max(1);

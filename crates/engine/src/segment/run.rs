@@ -14,6 +14,7 @@
 use super::fronts::LOOKS;
 use super::lists::Fit;
 use super::{Map, Segment};
+use crate::disk_set::DiskSet;
 use crate::format::record::{Record, SEGMENT_LEN, SLAB_LEN};
 use crate::mutant::{self, Mutant};
 use crate::stripe::fronts::Turn;
@@ -105,7 +106,7 @@ impl Map {
             }
         }
         let empty = self.ranked(table, Fit::Healthy).take_while(|segment| segment.free.is_full()).filter(usable);
-        let empty = empty.take(LOOKS).min_by_key(|segment| (segment.record.disks() & others).count_ones());
+        let empty = empty.take(LOOKS).min_by_key(|segment| (segment.record.disks() & others).len());
         let empty = empty.map(|segment| segment.record.id);
         let id = empty.or_else(|| self.segment_for_order(table, others, records))?;
         let segment = self.segments.get_mut(&id).expect("it was just found");
@@ -116,14 +117,14 @@ impl Map {
     }
 
     /// Makes a segment for what is put in order, where that leaves enough room to others; best on none of the disks of
-    /// `others` (bits).
+    /// `others`.
     fn segment_for_order(
         &mut self,
         table: TableNo,
-        others: u64,
+        others: DiskSet,
         records: &mut Vec<Record<'static>>,
     ) -> Option<SegmentNo> {
-        let apart = if others == 0 { None } else { self.make_apart(table, others, records) };
+        let apart = if others.is_empty() { None } else { self.make_apart(table, others, records) };
         if apart.is_some() {
             return apart;
         }

@@ -14,6 +14,7 @@
 //! 4. What is unmapped in the newest table above something that an older one has becomes zero, in the same record.
 
 use super::Map;
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::format::record::{Record, TABLE_LEN, TableRecord, UnmapRecord};
 use crate::geometry::Layout;
@@ -246,9 +247,9 @@ impl Map {
         count
     }
 
-    /// How many segments of `layout` could be made on `disks` (bits; 0: any) beside those that are there, if these
+    /// How many segments of `layout` could be made on `disks` (none: any) beside those that are there, if these
     /// tables had given theirs back.
-    pub fn segments_without(&self, tables: &[TableNo], layout: Layout, disks: u64) -> u64 {
+    pub fn segments_without(&self, tables: &[TableNo], layout: Layout, disks: DiskSet) -> u64 {
         let theirs = |no: DiskNo| {
             let all = self.with_packs(tables);
             let segments = all.iter().flat_map(|table| &self.tables[table].segments).map(|id| &self.segments[id]);

@@ -15,6 +15,7 @@
 
 use super::Map;
 use super::allocate::Claim;
+use crate::disk_set::DiskSet;
 use crate::format::record::{Record, TABLE_LEN, TableRecord, TierRecord};
 use crate::geometry::Layout;
 use crate::mutant::{self, Mutant};
@@ -105,9 +106,9 @@ impl Map {
     }
 
     /// Whether a fast tier on `disks` may take another segment (invariant 3).
-    fn leaves_room(&self, table: TableNo, disks: u64) -> bool {
+    fn leaves_room(&self, table: TableNo, disks: DiskSet) -> bool {
         let own = self.tables[&table].record.disks;
-        let shared = |no: DiskNo| own == 0 || own >> no & 1 == 1;
+        let shared = |no: DiskNo| own.is_empty() || own.contains(no);
         self.disks_for(disks).filter(|disk| shared(disk.record.no)).all(|disk| {
             let free = disk.free.count();
             free > disk.record.slabs as usize / LEFT_FREE
@@ -118,7 +119,7 @@ impl Map {
         &mut self,
         table: TableNo,
         layout: Layout,
-        disks: u64,
+        disks: DiskSet,
         records: &mut Vec<Record<'static>>,
     ) -> Option<TableNo> {
         self.check_config_room(TABLE_LEN as u64).ok()?;

@@ -197,9 +197,10 @@ impl Store {
                 own == 0 || !held || left + record.layout.failures() >= record.layout.slots()
             })
         };
-        let left = self.current_set() & !(1 << no);
+        let left = self.current_set().without(no);
         let safe = safe && self.metadata_beyond(left).is_none() && self.attempted_beyond(left).is_none();
-        safe && self.labels.loggers.get() & left != 0 && quorum::may_go_on(self.labels.durable.get().voters, left)
+        safe && !(self.labels.loggers.get() & left).is_empty()
+            && quorum::may_go_on(self.labels.durable.get().voters, left)
     }
 
     fn asked(&self, no: DiskNo) -> Done<Asked> {

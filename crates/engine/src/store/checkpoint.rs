@@ -20,6 +20,7 @@
 
 use super::{Store, join};
 use crate::checksum::crc32c;
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::fail;
 use crate::format::label::Anchor;
@@ -41,7 +42,7 @@ use alloc::vec::Vec;
 struct Draft {
     records: Vec<Record<'static>>,
     /// The disks of each metadata segment, as the records have them: where one moved to meanwhile is in the log alone.
-    homes: BTreeMap<SegmentNo, u64>,
+    homes: BTreeMap<SegmentNo, DiskSet>,
     redo: u64,
     /// How often disks had come and gone.
     seen: u64,
@@ -51,11 +52,11 @@ struct Draft {
 /// A configuration that is durable, and that no label names yet.
 struct Written {
     anchor: Anchor,
-    voters: u64,
+    voters: DiskSet,
     /// The oldest batch that is still needed.
     tail: BatchInfo,
     /// The disks of each metadata segment.
-    homes: BTreeMap<SegmentNo, u64>,
+    homes: BTreeMap<SegmentNo, DiskSet>,
     /// What it says of the tree.
     root: Option<TreeRecord>,
 }
@@ -243,7 +244,7 @@ impl Store {
     }
 
     /// Writes the configuration to the disks of `voters` and makes it durable there.
-    async fn write_blob(&self, voters: u64, anchor: &Anchor, blob: Vec<u8>) -> Result<()> {
+    async fn write_blob(&self, voters: DiskSet, anchor: &Anchor, blob: Vec<u8>) -> Result<()> {
         let disks: Vec<DiskNo> = self.present_in(voters);
         let room = {
             let members = self.members.borrow();
@@ -270,9 +271,9 @@ impl Store {
         }
     }
 
-    fn present_in(&self, set: u64) -> Vec<DiskNo> {
+    fn present_in(&self, set: DiskSet) -> Vec<DiskNo> {
         let members = self.members.borrow();
-        let there = members.iter().filter(|(no, member)| set >> **no & 1 == 1 && member.disk.is_some());
+        let there = members.iter().filter(|(no, member)| set.contains(**no) && member.disk.is_some());
         there.map(|(no, _)| *no).collect()
     }
 }

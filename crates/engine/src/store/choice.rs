@@ -11,6 +11,7 @@
 //! 4. Any majority before a step of the votes shares a disk with any majority after it.
 
 use super::labels::{LOGGERS_MAX, LOGGERS_MIN, VOTERS_MAX};
+use crate::disk_set::DiskSet;
 use crate::format::record::{Media, Usage};
 use crate::units::DiskNo;
 use alloc::collections::BTreeMap;
@@ -36,25 +37,25 @@ pub struct Candidate<'a> {
     pub now: bool,
 }
 
-/// The disks (bits) that are to carry the log: journal disks first, then solid-state disks, then others, hot spares and
+/// The disks that are to carry the log: journal disks first, then solid-state disks, then others, hot spares and
 /// retired disks last; of equals those of different domains. `needed`: the copies that the layouts need, by the
 /// failures that they survive.
-pub fn loggers(candidates: &[Candidate<'_>], needed: usize) -> u64 {
+pub fn loggers(candidates: &[Candidate<'_>], needed: usize) -> DiskSet {
     let most = LOGGERS_MAX.min(candidates.len());
     let choose = |count: usize| pick(candidates, count, count.saturating_sub(1), log_rank);
     let is_fast =
-        |set: &u64| candidates.iter().filter(|disk| *set >> disk.no & 1 == 1).all(|disk| log_rank(disk) <= FAST);
+        |set: &DiskSet| candidates.iter().filter(|disk| set.contains(disk.no)).all(|disk| log_rank(disk) <= FAST);
     let fewest = needed.max(LOGGERS_MIN).min(most);
     (fewest..=most).rev().map(choose).find(is_fast).unwrap_or_else(|| choose(most))
 }
 
-/// The disk that is to follow the disks `loggers` (bits), which carry the log; none where those are as many as can be.
-pub fn follower(candidates: &[Candidate<'_>], loggers: u64) -> Option<DiskNo> {
-    if loggers.count_ones() as usize >= LOGGERS_MAX {
+/// The disk that is to follow the disks `loggers`, which carry the log; none where those are as many as can be.
+pub fn follower(candidates: &[Candidate<'_>], loggers: DiskSet) -> Option<DiskNo> {
+    if loggers.len() >= LOGGERS_MAX {
         return None;
     }
     let (carrying, free): (Vec<&Candidate<'_>>, Vec<&Candidate<'_>>) =
-        candidates.iter().partition(|disk| loggers >> disk.no & 1 == 1);
+        candidates.iter().partition(|disk| loggers.contains(disk.no));
     let beside = |disk: &Candidate<'_>| {
         carrying.iter().filter(|other| !disk.domain.is_empty() && other.domain == disk.domain).count()
     };
@@ -72,8 +73,8 @@ fn log_rank(disk: &Candidate<'_>) -> u8 {
     }
 }
 
-/// The disks (bits) that are to vote: of as many domains as can be, retired ones last.
-pub fn voters(candidates: &[Candidate<'_>]) -> u64 {
+/// The disks that are to vote: of as many domains as can be, retired ones last.
+pub fn voters(candidates: &[Candidate<'_>]) -> DiskSet {
     let (least, most) = (VOTERS_MIN.min(candidates.len()), VOTERS_MAX.min(candidates.len()));
     let mut domains: BTreeMap<&str, usize> = BTreeMap::new();
     let alone = candidates.iter().filter(|disk| disk.domain.is_empty()).count();
@@ -95,17 +96,16 @@ pub fn voters(candidates: &[Candidate<'_>]) -> u64 {
 }
 
 /// The next step on the way from the votes `have` to the votes `want` (invariant 4): first one more, then one fewer.
-pub fn next_voters(have: u64, want: u64) -> u64 {
-    let lowest = |set: u64| set & set.wrapping_neg();
-    match (want & !have, have & !want) {
-        (0, more) => have & !lowest(more),
-        (missing, _) => have | lowest(missing),
+pub fn next_voters(have: DiskSet, want: DiskSet) -> DiskSet {
+    match (want - have).iter().next() {
+        Some(missing) => have.with(missing),
+        None => (have - want).iter().next().map_or(have, |more| have.without(more)),
     }
 }
 
 /// Takes `count` disks, one after the other: at most `bearable` of one domain as long as that goes, of the lowest rank,
 /// of the domain with the fewest taken, those that do it now before others.
-fn pick(candidates: &[Candidate<'_>], count: usize, bearable: usize, rank: impl Fn(&Candidate<'_>) -> u8) -> u64 {
+fn pick(candidates: &[Candidate<'_>], count: usize, bearable: usize, rank: impl Fn(&Candidate<'_>) -> u8) -> DiskSet {
     let mut taken: Vec<&Candidate<'_>> = Vec::new();
     while taken.len() < count {
         let good = |disk: &&Candidate<'_>| {
@@ -116,7 +116,7 @@ fn pick(candidates: &[Candidate<'_>], count: usize, bearable: usize, rank: impl 
         let Some(best) = free.min_by_key(good) else { break };
         taken.push(best);
     }
-    taken.iter().fold(0, |set, disk| set | 1 << disk.no)
+    taken.iter().map(|disk| disk.no).collect()
 }
 
 #[cfg(test)]
@@ -135,6 +135,26 @@ mod tests {
 
     fn hdds(count: u16) -> Vec<Candidate<'static>> {
         (0..count).map(|no| disk(DiskNo(no), Usage::AutoSelect, Media::Hdd, "")).collect()
+    }
+
+    fn bits(set: DiskSet) -> u64 {
+        set.words()[0]
+    }
+
+    fn loggers(disks: &[Candidate<'_>], needed: usize) -> u64 {
+        bits(super::loggers(disks, needed))
+    }
+
+    fn voters(disks: &[Candidate<'_>]) -> u64 {
+        bits(super::voters(disks))
+    }
+
+    fn follower(disks: &[Candidate<'_>], loggers: u64) -> Option<DiskNo> {
+        super::follower(disks, DiskSet::from_words(&[loggers]))
+    }
+
+    fn next_voters(have: u64, want: u64) -> u64 {
+        bits(super::next_voters(DiskSet::from_words(&[have]), DiskSet::from_words(&[want])))
     }
 
     fn three(disks: &[Candidate<'_>]) -> u64 {
@@ -160,7 +180,7 @@ mod tests {
     }
 
     fn now(mut disks: Vec<Candidate<'static>>, set: u64) -> Vec<Candidate<'static>> {
-        disks.iter_mut().for_each(|disk| disk.now = set >> disk.no & 1 == 1);
+        disks.iter_mut().for_each(|disk| disk.now = set >> disk.no.0 & 1 == 1);
         disks
     }
 
@@ -234,7 +254,7 @@ mod tests {
     }
 
     fn members<'a>(disks: &'a [Candidate<'static>], set: u64) -> impl Iterator<Item = &'a Candidate<'static>> + Clone {
-        disks.iter().filter(move |disk| set >> disk.no & 1 == 1)
+        disks.iter().filter(move |disk| set >> disk.no.0 & 1 == 1)
     }
 
     /// How many disks of the set each domain has, the most first.
@@ -305,7 +325,7 @@ mod tests {
             if copies < LOGGERS_MAX.min(disks.len()) {
                 prop_assert!(copies >= needed && copies >= LOGGERS_MIN);
                 prop_assert!(members(&disks, log).all(|disk| log_rank(disk) <= FAST));
-                prop_assert!(follows.is_some_and(|no| log >> no & 1 == 0));
+                prop_assert!(follows.is_some_and(|no| log >> no.0 & 1 == 0));
             } else {
                 prop_assert_eq!((log, follows), (three(&disks), None));
             }

@@ -10,6 +10,7 @@
 //! 3. Who waits is woken whenever a segment was emptied, or could not be.
 
 use super::Store;
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::sync::{Signal, Turn};
 use crate::units::{SegmentNo, TableNo};
@@ -120,13 +121,13 @@ impl Store {
         self.disks_of(table).is_some_and(|disks| self.next_hollow(disks).is_some())
     }
 
-    /// The disks (bits; 0: any) that a table is restricted to.
-    fn disks_of(&self, table: TableNo) -> Option<u64> {
+    /// The disks (none: any) that a table is restricted to.
+    fn disks_of(&self, table: TableNo) -> Option<DiskSet> {
         self.map.borrow().tables.get(&table).map(|table| table.record.disks)
     }
 
-    /// The segment that is most worth being emptied of those on some of `disks` (bits; 0: any), with its table.
-    fn next_hollow(&self, disks: u64) -> Option<(TableNo, SegmentNo)> {
+    /// The segment that is most worth being emptied of those on some of `disks` (none: any), with its table.
+    fn next_hollow(&self, disks: DiskSet) -> Option<(TableNo, SegmentNo)> {
         let changes = self.signals.changes.get();
         let tried = &mut *self.compaction.tried.borrow_mut();
         if tried.0 != changes {
@@ -171,9 +172,9 @@ impl Store {
         }
     }
 
-    /// Empties the segment that is best for whoever lacks slabs on some of `disks` (bits; 0: any): those are free in a
+    /// Empties the segment that is best for whoever lacks slabs on some of `disks` (none: any): those are free in a
     /// moment. `false`: there is none.
-    pub(crate) async fn compact_on(self: &Rc<Self>, disks: u64) -> bool {
+    pub(crate) async fn compact_on(self: &Rc<Self>, disks: DiskSet) -> bool {
         let _turn = self.compaction.turn.take().await;
         if !self.may_compact() {
             return false;

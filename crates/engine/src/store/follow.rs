@@ -17,6 +17,7 @@
 use super::Store;
 use super::labels::set_of;
 use super::log_move::Target;
+use crate::disk_set::DiskSet;
 use crate::event::Event;
 use crate::io::{Buf, IoSlice};
 use crate::log::Run;
@@ -131,7 +132,7 @@ async fn log_follower(store: Rc<Store>) {
 impl Store {
     /// Has a disk follow the log, if one is to. To be called when the log may have moved.
     pub fn start_follower(self: &Rc<Self>) {
-        if self.read_only || self.follower.runs.get() || self.follower_wanted(0).is_none() {
+        if self.read_only || self.follower.runs.get() || self.follower_wanted(DiskSet::EMPTY).is_none() {
             return;
         }
         self.follower.runs.set(true);
@@ -143,7 +144,7 @@ impl Store {
     async fn follow(&self) -> bool {
         let _moving = self.labels.moving.take().await;
         let before = self.follower.target.take().filter(|target| self.losses(target.no) == target.losses);
-        let now = before.as_ref().map_or(0, |target| 1 << target.no);
+        let now = before.as_ref().map_or(DiskSet::EMPTY, |target| DiskSet::only(target.no));
         let wanted = self.follower_wanted(now);
         self.follower.wanted.set(wanted.is_some());
         let Some(no) = wanted else {
@@ -163,12 +164,12 @@ impl Store {
         more
     }
 
-    /// The log is carried by others from now on; it was on the disks `before` (bits), up to its head. To be called
+    /// The log is carried by others from now on; it was on the disks `before`, up to its head. To be called
     /// before anything is added to it.
-    pub(super) fn begin_to_follow(&self, before: u64) {
+    pub(super) fn begin_to_follow(&self, before: DiskSet) {
         let wanted = self.follower_wanted(before);
         self.follower.wanted.set(wanted.is_some());
-        let has_it = wanted.filter(|no| before >> *no & 1 == 1);
+        let has_it = wanted.filter(|no| before.contains(*no));
         let until = self.log.live().1;
         *self.follower.target.borrow_mut() = has_it.map(|no| Target { no, losses: self.losses(no), until });
         if wanted.is_some() {

@@ -10,6 +10,7 @@
 //! 3. Whoever waits is woken when the pool freezes, thaws, and begins to refuse.
 
 use super::{Store, quorum};
+use crate::disk_set::DiskSet;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::mutant::{self, Mutant};
@@ -184,7 +185,7 @@ impl Store {
             return Some(reason);
         }
         let current = self.current_set();
-        if self.labels.loggers.get() & current == 0 {
+        if (self.labels.loggers.get() & current).is_empty() {
             let missing = self.names_of(self.labels.durable.get().loggers);
             return Some(format!("no disk with the log is there: {missing} missing, one of them is needed"));
         }
@@ -195,7 +196,7 @@ impl Store {
     /// Whether the log is all that the pool lacks.
     pub(super) fn lacks_the_log_alone(&self) -> bool {
         let current = self.current_set();
-        let no_log = self.labels.loggers.get() & current == 0;
+        let no_log = (self.labels.loggers.get() & current).is_empty();
         no_log && self.too_few_voters().is_none() && self.metadata_beyond(current).is_none()
     }
 
@@ -203,19 +204,19 @@ impl Store {
         let current = self.current_set();
         let voters = self.labels.durable.get().voters;
         if !quorum::may_go_on(voters, current) && !mutant::active(Mutant::FreezeIgnored) {
-            let (there, all) = ((voters & current).count_ones(), voters.count_ones());
-            let missing = self.names_of(voters & !current);
+            let (there, all) = ((voters & current).len(), voters.len());
+            let missing = self.names_of(voters - current);
             return Some(format!(
                 "{there} of the {all} disks that vote are there, {missing} missing: half of them are needed"
             ));
         }
         let joint = self.labels.joint.get();
-        if joint != 0 && !quorum::may_open(joint, self.present_set()) {
-            let missing = self.names_of(joint & !self.present_set());
+        if !joint.is_empty() && !quorum::may_open(joint, self.present_set()) {
+            let missing = self.names_of(joint - self.present_set());
             return Some(format!("{missing} missing: more than half of the disks that voted last are needed"));
         }
         if let Some(voters) = self.attempted_beyond(self.present_set()) {
-            let missing = self.names_of(voters & !self.present_set());
+            let missing = self.names_of(voters - self.present_set());
             return Some(format!(
                 "{missing} missing, and may have become the only disks that vote: half of those are needed"
             ));
@@ -225,38 +226,38 @@ impl Store {
 
     /// The voters of a label that was cut short of which less than half are among `present`: the others may open the
     /// pool by it.
-    pub fn attempted_beyond(&self, present: u64) -> Option<u64> {
+    pub fn attempted_beyond(&self, present: DiskSet) -> Option<DiskSet> {
         if mutant::active(Mutant::AttemptedForgotten) {
             return None;
         }
         let attempted = self.labels.attempted.borrow();
-        attempted.iter().copied().find(|voters| *voters != 0 && !quorum::may_go_on(*voters, present))
+        attempted.iter().copied().find(|voters| !voters.is_empty() && !quorum::may_go_on(*voters, present))
     }
 
-    /// The disks (bits) of a metadata segment of which the disks `current` hold no copy: as things are, as the newest
+    /// The disks of a metadata segment of which the disks `current` hold no copy: as things are, as the newest
     /// checkpoint has it, or as the log may say when the power goes. A copy that has moved since is found by no opening
     /// before it reads the log, and nobody knows whether that it moved is durable.
-    pub fn metadata_beyond(&self, current: u64) -> Option<u64> {
+    pub fn metadata_beyond(&self, current: DiskSet) -> Option<DiskSet> {
         let map = self.map.borrow();
         let before = self.meta.homes.borrow();
         let logged = self.log.homes();
         let before = before.iter().map(|(id, on)| (*id, *on)).chain(logged);
         let before = before.filter(|(id, _)| map.segments.contains_key(id)).map(|(_, on)| on);
         let now = map.metadata_segments().map(|found| found.disks());
-        now.chain(before).find(|on| on & current == 0)
+        now.chain(before).find(|on| (*on & current).is_empty())
     }
 
-    /// The disks (bits) of each metadata segment.
-    pub fn metadata_homes(&self) -> BTreeMap<SegmentNo, u64> {
+    /// The disks of each metadata segment.
+    pub fn metadata_homes(&self) -> BTreeMap<SegmentNo, DiskSet> {
         let map = self.map.borrow();
         map.metadata_segments().map(|found| (found.record.id, found.disks())).collect()
     }
 
-    fn names_of(&self, set: u64) -> String {
+    fn names_of(&self, set: DiskSet) -> String {
         let map = self.map.borrow();
         let name =
             |no: DiskNo| map.disks.get(&no).map_or_else(|| format!("disk {no}"), |disk| disk.record.name.clone());
-        let names: Vec<String> = (0..64).map(DiskNo).filter(|no| set >> no & 1 == 1).map(name).collect();
+        let names: Vec<String> = set.iter().map(name).collect();
         format!("{} {}", names.join(", "), if names.len() == 1 { "is" } else { "are" })
     }
 

@@ -19,17 +19,20 @@
 
 use super::choice::{self, Candidate};
 use super::{Store, join, quorum};
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::fail;
 use crate::format::Id;
-use crate::format::label::{Anchor, BatchBound, DiskPlan, Label, Membership, UNSEEN};
+use crate::format::label::{ANNEX_LEN, Anchor, BatchBound, DiskPlan, Label, Membership, UNSEEN, has_annex, with_annex};
 use crate::format::lineage::Lineage;
 use crate::format::record::DiskRecord;
+use crate::io::{Buf, Disk, DiskError};
 use crate::limits::DISKS_MAX;
 use crate::mutant::{self, Mutant};
 use crate::segment::DiskRoom;
 use crate::sync::Turn;
-use crate::units::DiskNo;
+use crate::units::{BLOCK, DiskNo, DiskOffset};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -63,21 +66,21 @@ pub struct Labels {
     /// The epoch of that label.
     pub durable_epoch: Cell<u64>,
     /// The voters of the last label that is known to be durable: what the next label says of it.
-    pub durable_voters: Cell<u64>,
+    pub durable_voters: Cell<DiskSet>,
     /// While the pool is opened by a label that may never have been durable: the voters of the one before, whose
-    /// majority is needed, too. 0: it was.
-    pub joint: Cell<u64>,
+    /// majority is needed, too. Empty: it was.
+    pub joint: Cell<DiskSet>,
     /// The voters of labels that were written since that one, and may be durable on some disks or on all: nobody knows,
     /// for one of those was lost.
-    pub attempted: RefCell<Vec<u64>>,
+    pub attempted: RefCell<Vec<DiskSet>>,
     /// The disks that have missed nothing, although they may have been away since that label.
-    pub whole: Cell<u64>,
+    pub whole: Cell<DiskSet>,
     /// The newest checkpoint.
     pub anchor: Cell<Anchor>,
     /// Disks whose majority opens the pool; each has the newest checkpoint.
-    pub voters: Cell<u64>,
+    pub voters: Cell<DiskSet>,
     /// Disks that carry the log; each has all of its live part.
-    pub loggers: Cell<u64>,
+    pub loggers: Cell<DiskSet>,
     /// Whether the disks carry something else than this.
     pub outdated: Cell<bool>,
     /// Held while the log moves to other disks.
@@ -99,7 +102,7 @@ impl Labels {
             durable: Cell::new(label.membership),
             durable_epoch: Cell::new(label.durable_epoch),
             durable_voters: Cell::new(label.durable_voters),
-            joint: Cell::new(0),
+            joint: Cell::new(DiskSet::EMPTY),
             attempted: RefCell::default(),
             whole: Cell::new(label.membership.current),
             anchor: Cell::new(label.anchor),
@@ -113,20 +116,20 @@ impl Labels {
 
     /// Disk `no` neither votes nor carries the log from now on: when it is back it lacks what was written meanwhile.
     pub fn strike(&self, no: DiskNo) {
-        self.voters.set(self.voters.get() & !(1 << no));
-        self.loggers.set(self.loggers.get() & !(1 << no));
+        self.voters.set(self.voters.get().without(no));
+        self.loggers.set(self.loggers.get().without(no));
     }
 
     /// Disks that are not among `present` miss something now, and are brought it when they are back.
-    pub fn forget_absent(&self, present: u64) {
+    pub fn forget_absent(&self, present: DiskSet) {
         self.whole.set(self.whole.get() & present);
     }
 
     /// Disk `no` is back before any label without it was durable: it votes, and carries the log, as that label says.
     pub fn restore(&self, no: DiskNo) {
         let durable = self.durable.get();
-        self.voters.set(self.voters.get() | durable.voters & 1 << no);
-        self.loggers.set(self.loggers.get() | durable.loggers & 1 << no);
+        self.voters.set(self.voters.get() | durable.voters & DiskSet::only(no));
+        self.loggers.set(self.loggers.get() | durable.loggers & DiskSet::only(no));
     }
 }
 
@@ -150,10 +153,10 @@ impl Store {
                 self.labels.attempted.borrow_mut().clear();
                 self.labels.durable_epoch.set(epoch);
                 self.labels.durable_voters.set(membership.voters);
-                self.labels.joint.set(0);
+                self.labels.joint.set(DiskSet::EMPTY);
                 self.labels.whole.set(membership.current);
                 for (no, member) in self.members.borrow_mut().iter_mut() {
-                    if membership.current >> no & 1 == 1 {
+                    if membership.current.contains(*no) {
                         member.current_epoch = epoch;
                     }
                 }
@@ -167,17 +170,19 @@ impl Store {
     /// ignorant of it. `labels`: those of the disks that are believed; they are written anew as they are, but for the
     /// promise.
     pub async fn promise(&self, opening: u64, labels: &[Label], degraded: bool) -> Result<()> {
-        let mut promised = 0u64;
+        let mut promised = DiskSet::EMPTY;
         // The rest is as it was: a disk that took no part in the newest label must not look as if it had.
         let writes = labels.iter().map(|own| {
             let label = Label { promised: opening, serial: own.serial + 1, ..own.clone() };
             async move { (own.disk_no, self.write_label(own.disk_no, &label).await) }
         });
         for (no, written) in join(writes).await {
-            promised |= (written as u64) << no;
+            if written {
+                promised.insert(no);
+            }
         }
         let voters = self.labels.durable.get().voters;
-        if !(quorum::may_open(voters, promised & self.current_set()) || degraded && promised != 0) {
+        if !(quorum::may_open(voters, promised & self.current_set()) || degraded && !promised.is_empty()) {
             return fail!(
                 NotPossible,
                 "too many disks failed while the pool was opened: it needs more than half of those that vote"
@@ -203,7 +208,7 @@ impl Store {
     }
 
     /// The disks that are to carry the log, of those that `may`.
-    pub fn loggers_wanted(&self, may: impl Fn(DiskNo) -> bool) -> u64 {
+    pub fn loggers_wanted(&self, may: impl Fn(DiskNo) -> bool) -> DiskSet {
         let needed = self.log_copies();
         self.choose(self.labels.loggers.get(), |candidates| {
             candidates.retain(|disk| may(disk.no));
@@ -222,44 +227,44 @@ impl Store {
         if mutant::active(Mutant::LogCopiesTooFew) { LOGGERS_MIN } else { failures + 1 }
     }
 
-    /// The disk that is to follow those that carry the log; `now` (bits) has the log up to some position.
-    pub fn follower_wanted(&self, now: u64) -> Option<DiskNo> {
+    /// The disk that is to follow those that carry the log; those of `now` have the log up to some position.
+    pub fn follower_wanted(&self, now: DiskSet) -> Option<DiskNo> {
         let carrying = self.labels.loggers.get();
         self.choose(now, |candidates| choice::follower(candidates, carrying))
     }
 
     /// The disks that vote after the next checkpoint: one more or one fewer than now, or those that do now if they are
     /// the best.
-    pub fn voters_next(&self) -> u64 {
+    pub fn voters_next(&self) -> DiskSet {
         let now = set_of(&self.voters());
         choice::next_voters(now, self.choose(now, |candidates| choice::voters(candidates)))
     }
 
     /// Chooses among the disks that are there and up to date. One without a record is about to join, or to leave.
-    fn choose<T>(&self, now: u64, choice: impl FnOnce(&mut Vec<Candidate<'_>>) -> T) -> T {
+    fn choose<T>(&self, now: DiskSet, choice: impl FnOnce(&mut Vec<Candidate<'_>>) -> T) -> T {
         let members = self.members.borrow();
         let map = self.map.borrow();
         let mut candidates = Vec::new();
         for (no, _) in members.iter().filter(|(_, member)| member.current && member.disk.is_some()) {
             let Some(DiskRoom { record, .. }) = map.disks.get(no) else { continue };
-            let now = now >> no & 1 == 1;
+            let now = now.contains(*no);
             let DiskRecord { usage, media, domain, .. } = record;
             candidates.push(Candidate { no: *no, usage: *usage, media: *media, domain, now });
         }
         choice(&mut candidates)
     }
 
-    fn present(&self, set: u64) -> Vec<DiskNo> {
+    fn present(&self, set: DiskSet) -> Vec<DiskNo> {
         let members = self.members.borrow();
         let there = |no: &DiskNo| members.get(no).is_some_and(|member| member.current && member.disk.is_some());
-        (0..DISKS_MAX as u16).map(DiskNo).filter(|no| set >> no & 1 == 1).filter(there).collect()
+        set.iter().filter(there).collect()
     }
 
     /// The labels of epoch `epoch` for the disks that are there.
     fn make_labels(&self, epoch: u64) -> Vec<(DiskNo, Label)> {
         let members = self.members.borrow();
         let set = |pick: &dyn Fn(&super::Member) -> bool| {
-            members.iter().filter(|(_, member)| pick(member)).fold(0u64, |set, (no, _)| set | 1 << no)
+            members.iter().filter(|(_, member)| pick(member)).map(|(no, _)| *no).collect()
         };
         let current = set(&|member| member.current && member.disk.is_some());
         let membership = Membership {
@@ -268,8 +273,8 @@ impl Store {
             voters: self.labels.voters.get() & current,
             loggers: self.labels.loggers.get() & current,
         };
-        let mut disk_ids = [Id::default(); DISKS_MAX];
-        let mut seen_epochs = [0; DISKS_MAX];
+        let mut disk_ids = Box::new([Id::default(); DISKS_MAX]);
+        let mut seen_epochs = Box::new([0; DISKS_MAX]);
         for (no, member) in members.iter() {
             disk_ids[no.0 as usize] = member.id;
             // A fresh label on it must not hide what its old one told.
@@ -287,7 +292,7 @@ impl Store {
                 epoch,
                 durable_epoch: self.labels.durable_epoch.get(),
                 durable_voters: self.labels.durable_voters.get(),
-                seen_epochs,
+                seen_epochs: seen_epochs.clone(),
                 lineage: self.labels.lineage.borrow().clone(),
                 promised: self.labels.promised.get(),
                 opened_batch: self.labels.opened_batch.get(),
@@ -296,7 +301,7 @@ impl Store {
                 plan: member.plan,
                 membership,
                 anchor: self.labels.anchor.get(),
-                disk_ids,
+                disk_ids: disk_ids.clone(),
             };
             (*no, label)
         };
@@ -312,10 +317,15 @@ impl Store {
             completed = member.completed;
         }
         let slots = DiskPlan::label_slots(label.plan.disk_len);
-        let block = label.encode().freeze();
+        let annexes = DiskPlan::label_annexes(label.plan.disk_len);
+        let (block, annex) = label.encode();
+        let (block, annex) = (block.freeze(), annex.map(Buf::freeze));
         let parity = (label.serial % 2) as usize;
-        let both = [slots[parity], slots[2 + parity]];
-        let written = join(both.into_iter().map(|at| self.disk_write(no, at, vec![block.clone()]))).await;
+        let ends = [parity, 2 + parity].into_iter();
+        let annexed = ends.clone().filter(|end| *end < 2 || !mutant::active(Mutant::AnnexAtOneEnd));
+        let annexes = annexed.filter_map(|end| Some((annexes[end], annex.clone()?)));
+        let all = annexes.chain(ends.map(|end| (slots[end], block.clone())));
+        let written = join(all.map(|(at, bytes)| self.disk_write(no, at, vec![bytes]))).await;
         // A failed write or flush takes the disk out, and the next epoch says so.
         let durable = written.iter().all(|written| written.is_ok()) && self.disk_flush(no).await.is_ok();
         // One that an opening repeats with its promise counts, too: the label that it repeats names those before it.
@@ -335,7 +345,17 @@ impl Store {
     }
 }
 
-/// Numbers of disks as bits.
-pub fn set_of(disks: &[DiskNo]) -> u64 {
-    disks.iter().fold(0, |set, no| set | 1 << no)
+/// What stands in a slot at `at`, with its annex where one belongs to it.
+pub async fn read_slot(disk: &dyn Disk, at: DiskOffset, annex: DiskOffset) -> core::result::Result<Buf, DiskError> {
+    let block = disk.read(at, Buf::zeroed(BLOCK as usize)).await?;
+    if !has_annex(&block) {
+        return Ok(block);
+    }
+    let annex = disk.read(annex, Buf::zeroed(ANNEX_LEN as usize)).await?;
+    Ok(with_annex(&block, Some(&annex)))
+}
+
+/// The set of these disks.
+pub fn set_of(disks: &[DiskNo]) -> DiskSet {
+    disks.iter().copied().collect()
 }

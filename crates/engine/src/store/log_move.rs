@@ -16,11 +16,11 @@
 
 use super::Store;
 use super::labels::set_of;
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::event::Event;
 use crate::format::batch::{decode_head, verify};
 use crate::io::{Buf, IoSlice};
-use crate::limits::DISKS_MAX;
 use crate::log::{BatchInfo, Run};
 use crate::units::{BLOCK, DiskNo};
 use alloc::vec;
@@ -48,10 +48,10 @@ impl Store {
         let moving = self.labels.moving.take().await;
         let have = set_of(&self.loggers());
         let want = self.loggers_wanted(|_| true);
-        if have == want || have == 0 {
+        if have == want || have.is_empty() {
             return Ok(());
         }
-        let mut targets = self.targets(want & !have);
+        let mut targets = self.targets(want - have);
         for _ in 0..ROUNDS {
             let (_, head) = self.log.live();
             if targets.iter().all(|target| head.saturating_sub(target.until) <= LITTLE) {
@@ -63,30 +63,32 @@ impl Store {
         drop(moving);
         let _turn = self.commits.committing.take().await;
         let _moving = self.labels.moving.take().await;
-        targets.retain(|target| self.labels.loggers.get() >> target.no & 1 == 0);
+        targets.retain(|target| !self.labels.loggers.get().contains(target.no));
         let (_, head) = self.log.live();
         self.copy_to(&mut targets, head).await;
         let mut carrying = set_of(&self.loggers());
         for target in targets {
             let flushed = self.disk_flush(target.no).await.is_ok();
-            carrying |= ((flushed && self.losses(target.no) == target.losses) as u64) << target.no;
+            if flushed && self.losses(target.no) == target.losses {
+                carrying.insert(target.no);
+            }
         }
-        let next = self.loggers_wanted(|no| carrying >> no & 1 == 1);
+        let next = self.loggers_wanted(|no| carrying.contains(no));
         // Also where copies are fewer than before because a disk was lost meanwhile.
-        if next != 0 && next != set_of(&self.loggers()) {
+        if !next.is_empty() && next != set_of(&self.loggers()) {
             self.labels.loggers.set(next);
             self.begin_to_follow(carrying);
             self.labels.outdated.set(true);
             self.write_labels().await?;
-            let disks = (0..DISKS_MAX as u16).map(DiskNo).filter(|no| next >> no & 1 == 1).collect();
+            let disks = next.iter().collect();
             self.world.emit(Event::LogMoved { disks });
         }
         Ok(())
     }
 
-    fn targets(&self, set: u64) -> Vec<Target> {
+    fn targets(&self, set: DiskSet) -> Vec<Target> {
         let (tail, _) = self.log.live();
-        let all = (0..DISKS_MAX as u16).map(DiskNo).filter(|no| set >> no & 1 == 1);
+        let all = set.iter();
         all.map(|no| Target { no, losses: self.losses(no), until: tail }).collect()
     }
 

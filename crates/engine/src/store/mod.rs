@@ -52,6 +52,7 @@ pub mod together;
 pub mod tuning;
 pub mod turns;
 
+use crate::disk_set::DiskSet;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::fail;
@@ -392,16 +393,16 @@ impl Store {
     }
 
     /// The bits of the disks that are there.
-    pub fn present_set(&self) -> u64 {
+    pub fn present_set(&self) -> DiskSet {
         let members = self.members.borrow();
-        members.iter().filter(|(_, member)| member.disk.is_some()).fold(0, |set, (no, _)| set | 1 << no)
+        members.iter().filter(|(_, member)| member.disk.is_some()).map(|(no, _)| *no).collect()
     }
 
     /// The bits of the disks that are there and up to date.
-    pub fn current_set(&self) -> u64 {
+    pub fn current_set(&self) -> DiskSet {
         let members = self.members.borrow();
         let current = members.iter().filter(|(_, member)| member.current && member.disk.is_some());
-        current.fold(0, |set, (no, _)| set | 1 << no)
+        current.map(|(no, _)| *no).collect()
     }
 
     /// Appends configuration records to the log, in order, and keeps the checksum pages in step with new segments and

@@ -4,7 +4,9 @@
 use super::Store;
 use crate::error::Result;
 use crate::format::record::{PackRecord, Record, UnmapRecord, VdiskRecord};
-use crate::format::{FEATURE_CACHES, FEATURE_MOVES, FEATURE_PACKS, FEATURE_READ_CACHES, FEATURE_STACKS, FEATURE_TIERS};
+use crate::format::{
+    FEATURE_CACHES, FEATURE_MOVES, FEATURE_PACKS, FEATURE_READ_CACHES, FEATURE_STACKS, FEATURE_TIERS, FEATURE_WIDE,
+};
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::segment::fine::UNIT;
@@ -88,6 +90,12 @@ impl Store {
             return Ok(());
         }
         self.announce(FEATURE_MOVES).await
+    }
+
+    /// Gives the labels of all disks annexes, before the first disk joins whose number needs them. They keep them for
+    /// ever.
+    pub async fn announce_wide(&self) -> Result<()> {
+        self.announce(FEATURE_WIDE).await
     }
 
     async fn announce(&self, feature: u64) -> Result<()> {

@@ -22,6 +22,7 @@
 //! 3. A disk is believed only if its own label is no older than the last durable one, of a history that the newest goes
 //!    on from.
 
+use crate::disk_set::DiskSet;
 use crate::format::label::Label;
 use crate::format::lineage::Lineage;
 use crate::mutant::{self, Mutant};
@@ -43,7 +44,7 @@ pub fn standing(newest: &Label, own: &Label) -> Standing {
     if !newest.lineage.follows(&own.lineage) {
         return Standing::Diverged;
     }
-    let named = newest.membership.current >> own.disk_no & 1 == 1;
+    let named = newest.membership.current.contains(own.disk_no);
     if named && own.epoch >= newest.durable_epoch { Standing::Current } else { Standing::Behind }
 }
 
@@ -68,15 +69,15 @@ pub fn newest<'a>(labels: impl Iterator<Item = &'a Label>) -> Option<&'a Label> 
 }
 
 /// Whether `current` (bits: disks that are there and believed) may open a pool with these voters.
-pub fn may_open(voters: u64, current: u64) -> bool {
-    (voters & current).count_ones() * 2 > voters.count_ones()
+pub fn may_open(voters: DiskSet, current: DiskSet) -> bool {
+    (voters & current).len() * 2 > voters.len()
 }
 
 /// Whether `current` (bits: disks that are there and believed) may go on with an open pool whose last durable label
 /// names these voters.
-pub fn may_go_on(voters: u64, current: u64) -> bool {
-    let there = (voters & current).count_ones();
-    there > 0 && there * 2 >= voters.count_ones()
+pub fn may_go_on(voters: DiskSet, current: DiskSet) -> bool {
+    let there = (voters & current).len();
+    there > 0 && there * 2 >= voters.len()
 }
 
 /// The number that the next opening asks for: larger than any of which the disks that are there know.
@@ -90,10 +91,10 @@ pub fn next_opening<'a>(labels: impl Iterator<Item = &'a Label>) -> u64 {
 pub fn rival<'a>(newest: &Label, labels: &'a [&'a Label]) -> Option<&'a Label> {
     let others = labels.iter().copied().filter(|label| standing(newest, label) == Standing::Diverged);
     let opens_alone = |label: &&Label| {
-        let named = |other: &&&Label| label.membership.current >> other.disk_no & 1 == 1;
+        let named = |other: &&&Label| label.membership.current.contains(other.disk_no);
         let durable = labels.iter().filter(named).all(|other| other.lineage.follows(&label.lineage));
         let believed = labels.iter().filter(|other| standing(label, other) == Standing::Current);
-        durable && may_open(label.membership.voters, believed.fold(0, |set, other| set | 1 << other.disk_no))
+        durable && may_open(label.membership.voters, believed.map(|other| other.disk_no).collect())
     };
     self::newest(others.filter(opens_alone))
 }
@@ -101,6 +102,14 @@ pub fn rival<'a>(newest: &Label, labels: &'a [&'a Label]) -> Option<&'a Label> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn may_open(voters: u64, current: u64) -> bool {
+        super::may_open(DiskSet::from_words(&[voters]), DiskSet::from_words(&[current]))
+    }
+
+    fn may_go_on(voters: u64, current: u64) -> bool {
+        super::may_go_on(DiskSet::from_words(&[voters]), DiskSet::from_words(&[current]))
+    }
 
     #[test]
     fn who_may_open_and_who_may_go_on_always_share_a_disk() {

@@ -13,6 +13,7 @@ use super::execute::Target;
 use super::together::Part;
 use super::{Store, join};
 use crate::checksum::block_checksums;
+use crate::disk_set::DiskSet;
 use crate::exec::LocalBoxFuture;
 use crate::format::record::{Media, SlabAt};
 use crate::format::zone::{self, Listed, ZONE_ENTRIES, ZoneName};
@@ -45,8 +46,8 @@ pub struct ShelfInfo {
     pub size: ByteCount,
     /// Bytes of its slabs.
     pub capacity: ByteCount,
-    /// The disks that it may lie on, one bit each.
-    pub disks: u64,
+    /// The disks that it may lie on.
+    pub disks: DiskSet,
     /// Bytes that lie in it.
     pub held: ByteCount,
     /// Bytes of memory of its index.

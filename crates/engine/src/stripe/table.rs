@@ -425,13 +425,15 @@ fn unpack(entry: u64) -> Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk_set::DiskSet;
     use crate::geometry::{Layout, Resiliency};
     use crate::units::{ByteCount, INDEX_BITS, TableNo};
 
     #[test]
     fn entries_read_back_and_mark_their_page_dirty() {
         let layout = Layout::new(Resiliency::Simple, 1, ByteCount::kib(4)).unwrap();
-        let mut table = Table::new(TableRecord { id: TableNo(1), layout, disks: 0, packs: None, tier: None });
+        let mut table =
+            Table::new(TableRecord { id: TableNo(1), layout, disks: DiskSet::EMPTY, packs: None, tier: None });
         assert_eq!(table.get(9000), None);
         assert_eq!(table.set(9000, None), Entry::Unmapped);
         let mut chunk = Chunk::new(PageRun { segment: SegmentNo(0), first: 0, count: CHUNK_PAGES });
@@ -459,7 +461,8 @@ mod tests {
     #[test]
     fn a_page_leaves_memory_when_a_checkpoint_has_it_and_comes_back() {
         let layout = Layout::new(Resiliency::Simple, 1, ByteCount::kib(4)).unwrap();
-        let mut table = Table::new(TableRecord { id: TableNo(1), layout, disks: 0, packs: None, tier: None });
+        let mut table =
+            Table::new(TableRecord { id: TableNo(1), layout, disks: DiskSet::EMPTY, packs: None, tier: None });
         table.chunks.insert(0, Chunk::new(PageRun { segment: SegmentNo(0), first: 0, count: CHUNK_PAGES }));
         let place = Place::at(SegmentNo(3), 4);
         table.set(600, Some(place));

@@ -10,6 +10,7 @@
 //!    and the mover empties it.
 
 use super::Vdisk;
+use crate::disk_set::DiskSet;
 use crate::format::record::CacheRecord;
 use crate::geometry::Layout;
 use crate::mutant::{self, Mutant};
@@ -45,8 +46,8 @@ impl Vdisk {
 
     /// The disks that its cache lies on.
     pub(super) fn disks_of_cache(&self) -> Vec<DiskNo> {
-        let disks = self.cache().map_or(0, |cache| cache.disks);
-        (0..u64::BITS as u16).filter(|no| disks >> no & 1 == 1).map(DiskNo).collect()
+        let disks = self.cache().map_or(DiskSet::EMPTY, |cache| cache.disks);
+        disks.iter().collect()
     }
 
     /// The most bytes of a partial stripe that are packed: to read less than what there is, and merge it, is better

@@ -30,6 +30,7 @@ pub(crate) mod rise;
 pub mod tier;
 pub mod write;
 
+use crate::disk_set::DiskSet;
 use crate::error::{Error, Result};
 use crate::exec::LocalBoxFuture;
 use crate::fail;
@@ -331,8 +332,8 @@ impl Vdisk {
         map.tables[&self.table_of(&map)].record.layout
     }
 
-    /// The disks it may lie on, one bit each; 0: every disk that takes data by itself.
-    pub fn disks(&self) -> u64 {
+    /// The disks it may lie on; none: every disk that takes data by itself.
+    pub fn disks(&self) -> DiskSet {
         let map = self.store.map.borrow();
         map.tables[&self.table_of(&map)].record.disks
     }

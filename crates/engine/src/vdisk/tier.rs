@@ -444,7 +444,7 @@ impl Vdisk {
         let map = self.store.map.borrow();
         let table = self.table_of(&map);
         let own = map.tables[&table].record.disks;
-        map.tier_wanted(table).is_some_and(|tier| tier.disks == 0 || own != 0 && own & tier.disks == tier.disks)
+        map.tier_wanted(table).is_some_and(|tier| tier.disks.is_empty() || !own.is_empty() && tier.disks.is_subset(own))
     }
 
     /// Moves what does not lie in `to` of a range. Says how many stripes went.

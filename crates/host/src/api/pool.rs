@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use utoipa::ToSchema;
+use weft_engine::disk_set::DiskSet;
+use weft_engine::units::DiskNo;
 
 /// How well something is. In the order of getting worse.
 #[derive(Serialize, Deserialize, ToSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -204,9 +206,9 @@ pub struct Wear {
 }
 
 impl PoolInfo {
-    /// The names of `disks`, one bit each.
-    pub fn names_of(&self, disks: u64) -> Vec<String> {
-        let named = self.disks.iter().filter(|disk| disk.no.is_some_and(|no| disks >> no & 1 == 1));
+    /// The names of `disks`.
+    pub fn names_of(&self, disks: DiskSet) -> Vec<String> {
+        let named = self.disks.iter().filter(|disk| disk.no.is_some_and(|no| disks.contains(DiskNo(no))));
         named.map(|disk| disk.name.clone()).collect()
     }
 }

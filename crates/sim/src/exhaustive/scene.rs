@@ -13,6 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::Id;
 use weft_engine::format::record::Media;
 use weft_engine::geometry::{Layout, Resiliency};
@@ -526,7 +527,7 @@ impl Machine {
             interleave: Some(layout.interleave()),
             fixed: false,
             sector: self.scene.script.sector,
-            disks: 0,
+            disks: DiskSet::EMPTY,
         };
         let (pool, made) = (self.rig.pool(), self.made.clone());
         Box::pin(async move {

@@ -4,6 +4,7 @@ use super::{PARITY, Story};
 use crate::rig::resiliencies;
 use crate::sample::sample;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::ErrorKind;
 use weft_engine::format::record::{CacheChoice, Media, OWNER_METADATA, Usage};
 use weft_engine::format::{FEATURE_CACHES, Id};
@@ -74,7 +75,7 @@ impl Story {
 
     /// Sets a cache of `size` on `disks` (bits); 0 bytes: none.
     fn set_cache(&self, size: ByteCount, disks: u64) {
-        let (pool, ask) = (self.rig.pool(), CacheAsk { size, disks, may_lose: false });
+        let (pool, ask) = (self.rig.pool(), CacheAsk { size, disks: DiskSet::from_words(&[disks]), may_lose: false });
         let ask = (size > ByteCount::ZERO).then_some(ask);
         self.rig.run(async move { pool.vdisk_set_cache("vdisk", ask.as_ref(), CacheChoice::Typed).await.unwrap() });
     }
@@ -86,7 +87,7 @@ impl Story {
         let packs: Vec<_> = map.tables.values().filter(|table| table.record.packs.is_some()).collect();
         let owned = map.segments.values().filter(|segment| segment.record.owner != OWNER_METADATA);
         let ours = owned.filter(|segment| packs.iter().any(|table| table.record.id == segment.record.owner));
-        ours.flat_map(|segment| segment.record.slabs.iter().flatten()).fold(0, |set, at| set | 1 << at.disk)
+        ours.flat_map(|segment| segment.record.slabs.iter().flatten()).fold(0, |set, at| set | 1 << at.disk.0)
     }
 
     /// Waits until nothing is packed.
@@ -156,7 +157,8 @@ pub fn a_cache_grows_shrinks_moves_and_goes_and_a_crash_at_any_moment_loses_noth
             let size = [ByteCount::ZERO, ByteCount::kib(256), ByteCount::kib(512), ByteCount::mib(1)]
                 [story.rng.below(4) as usize];
             let disks = if story.rng.chance(0.5) { 0 } else { all & !(1 << story.rng.below(2)) };
-            let (pool, ask) = (story.rig.pool(), CacheAsk { size, disks, may_lose: false });
+            let (pool, ask) =
+                (story.rig.pool(), CacheAsk { size, disks: DiskSet::from_words(&[disks]), may_lose: false });
             let ask = (size > ByteCount::ZERO).then_some(ask);
             story.scatter(30, 1_000 + round * 1_000);
             story.flush();
@@ -235,7 +237,7 @@ pub fn a_disk_of_a_cache_leaves_once_that_has_emptied_itself() {
 pub fn a_cache_that_survives_less_is_refused() {
     let story = Story::uncached(960, Resiliency::Parity { parity: 2 });
     let refused = |size: ByteCount, disks: u64| {
-        let (pool, ask) = (story.rig.pool(), CacheAsk { size, disks, may_lose: false });
+        let (pool, ask) = (story.rig.pool(), CacheAsk { size, disks: DiskSet::from_words(&[disks]), may_lose: false });
         story.rig.run(async move { pool.vdisk_set_cache("vdisk", Some(&ask), CacheChoice::Typed).await.unwrap_err() })
     };
     let few = refused(ByteCount::mib(1), 0b11);
@@ -271,7 +273,7 @@ pub fn a_cache_that_the_pool_chooses_follows_its_disks_and_a_typed_one_does_not(
         let mut disks: Vec<u16> = (0..needed).map(|nth| story.join(first + nth)).collect();
         let on = |disks: &[u16]| disks.iter().fold(0, |set, no| set | 1u64 << no);
         assert_eq!(story.review(), planned);
-        assert_eq!(story.vdisk().cache().unwrap().disks, on(&disks));
+        assert_eq!(story.vdisk().cache().unwrap().disks, DiskSet::from_words(&[on(&disks)]));
         story.rests_on(on(&disks), 1_000);
         // One more changes nothing, and takes the place of one that is to be emptied.
         disks.push(story.join(first + needed));

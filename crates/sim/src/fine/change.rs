@@ -5,6 +5,7 @@ use super::{Story, UNIT};
 use crate::rig::Rig;
 use crate::sample::sample;
 use crate::world::{Scheduling, SimWorld};
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::ErrorKind;
 use weft_engine::format::FEATURE_STACKS;
 use weft_engine::geometry::{Layout, Resiliency};
@@ -311,7 +312,7 @@ pub fn a_change_without_room_stops_says_so_and_goes_on_later() {
     let simple = Layout::new(Resiliency::Simple, 1, ByteCount::kib(64)).unwrap();
     let job = story.change(ask(LAYOUTS[1])).unwrap();
     story.pause(job);
-    let room = story.rig.pool().store().map.borrow().room_for(simple, 0, 0);
+    let room = story.rig.pool().store().map.borrow().room_for(simple, 0, DiskSet::EMPTY);
     story.rig.make_vdisk_named("other", simple, room, 4096, true).unwrap();
     story.resume(job);
     let ended = story.wait(job);

@@ -7,6 +7,7 @@ use crate::sample::sample;
 use crate::world::Stop;
 use std::cell::RefCell;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::{Error, ErrorKind};
 use weft_engine::format::FEATURE_MOVES;
 use weft_engine::geometry::{Layout, Resiliency};
@@ -23,7 +24,7 @@ const OTHER: u64 = 77;
 impl Story {
     /// How many units fit a virtual disk of the story's layout that has all of the pool.
     fn room(&self) -> u64 {
-        self.rig.pool().store().map.borrow().room_for(self.layout, 0, 0).0 / UNIT
+        self.rig.pool().store().map.borrow().room_for(self.layout, 0, DiskSet::EMPTY).0 / UNIT
     }
 
     /// A small pool with a thin virtual disk that takes `share` percent of it.

@@ -7,6 +7,7 @@ use crate::world::{Scheduling, SimWorld, Stop};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::segment::run::Runs;
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
@@ -196,7 +197,7 @@ pub fn what_is_put_in_order_leaves_clients_the_room_that_they_need() {
         story.rig.make_vdisk_named("other", layout, ByteCount::mib(64), 512, false).unwrap();
         story.fill_anyhow(10_000);
         let store = story.rig.pool().store().clone();
-        let left = move || store.map.borrow().segments_possible_now(layout, 0);
+        let left = move || store.map.borrow().segments_possible_now(layout, DiskSet::EMPTY);
         let other = story.rig.pool().vdisk("other").unwrap();
         let mut at = 0;
         while left() > 3 {

@@ -4,6 +4,7 @@ use super::{PARITY, Story, UNIT, bytes_of};
 use crate::rig::resiliencies;
 use crate::sample::sample;
 use std::collections::BTreeSet;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::{ErrorKind, Result};
 use weft_engine::format::record::CacheChoice;
 use weft_engine::health::Health;
@@ -13,7 +14,8 @@ use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 impl Story {
     /// Asks for a cache of 1 MiB on these disks (bits; 0: nobody says).
     fn ask_for(&self, disks: u64, may_lose: bool) -> Result<()> {
-        let (pool, ask) = (self.rig.pool(), CacheAsk { size: ByteCount::mib(1), disks, may_lose });
+        let (pool, ask) =
+            (self.rig.pool(), CacheAsk { size: ByteCount::mib(1), disks: DiskSet::from_words(&[disks]), may_lose });
         self.rig.run(async move { pool.vdisk_set_cache("vdisk", Some(&ask), CacheChoice::Typed).await })
     }
 
@@ -51,7 +53,7 @@ pub fn a_cache_may_survive_less_where_that_is_said() {
             assert_eq!(story.ask_for(disks, false).unwrap_err().kind, ErrorKind::NotPossible);
             story.ask_for(disks, true).unwrap();
             let cache = story.vdisk().cache().unwrap();
-            assert_eq!((cache.layout.slots(), cache.disks), (copies, disks));
+            assert_eq!((cache.layout.slots(), cache.disks), (copies, DiskSet::from_words(&[disks])));
             story.rests_on(disks, 1_000 * copies as u64);
             assert_eq!(story.survives(), (copies as u32 - 1, Some(copies as u32 - 1)));
         }

@@ -4,6 +4,7 @@ use super::{PARITY, Story, UNIT, bytes_of};
 use crate::rig::resiliencies;
 use crate::sample::sample;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::ErrorKind;
 use weft_engine::format::record::{Media, SlabAt, Usage};
 use weft_engine::format::{FEATURE_READ_CACHES, Id};
@@ -52,7 +53,7 @@ impl Story {
     }
 
     fn set_read_cache(&self, size: ByteCount, disks: u64) {
-        let (pool, ask) = (self.rig.pool(), ReadCacheAsk { size, disks });
+        let (pool, ask) = (self.rig.pool(), ReadCacheAsk { size, disks: DiskSet::from_words(&[disks]) });
         let ask = (size > ByteCount::ZERO).then_some(ask);
         self.rig.run(async move { pool.vdisk_set_read_cache("vdisk", ask.as_ref()).await.unwrap() });
     }
@@ -373,7 +374,7 @@ pub fn a_crash_at_any_moment_of_a_read_cache_makes_no_read_wrong() {
             story.warm(&hot);
             story.scatter(20, 1_000 + round * 1_000);
             story.flush();
-            let (pool, ask) = (story.rig.pool(), ReadCacheAsk { size, disks });
+            let (pool, ask) = (story.rig.pool(), ReadCacheAsk { size, disks: DiskSet::from_words(&[disks]) });
             let ask = (size > ByteCount::ZERO).then_some(ask);
             let setting = async move {
                 let _ = pool.vdisk_set_read_cache("vdisk", ask.as_ref()).await;
@@ -449,7 +450,7 @@ pub fn a_cache_that_is_too_small_writes_again_what_is_wanted() {
 pub fn a_read_cache_that_cannot_be_is_refused() {
     let story = Story::behind_ssd(1_180, PARITY, 0);
     let refused = |story: &Story, size: ByteCount, disks: u64| {
-        let (pool, ask) = (story.rig.pool(), ReadCacheAsk { size, disks });
+        let (pool, ask) = (story.rig.pool(), ReadCacheAsk { size, disks: DiskSet::from_words(&[disks]) });
         story.rig.run(async move { pool.vdisk_set_read_cache("vdisk", Some(&ask)).await.unwrap_err() })
     };
     let none = refused(&story, ByteCount::mib(1), 0);

@@ -6,6 +6,7 @@ use crate::sample::sample;
 use crate::world::{Scheduling, SimWorld, Stop};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::ErrorKind;
 use weft_engine::format::FEATURE_TIERS;
 use weft_engine::format::record::OWNER_METADATA;
@@ -49,7 +50,7 @@ impl Story {
             interleave: Some(ByteCount::kib(16)),
             fixed: false,
             sector: 512,
-            disks: (1 << below) - 1,
+            disks: DiskSet::from_words(&[(1 << below) - 1]),
         };
         let story = Story { rig, rng, layout, words: BTreeMap::new() };
         let pool = story.rig.pool();
@@ -64,7 +65,8 @@ impl Story {
     }
 
     fn set_tier_on(&self, size: ByteCount, disks: u64) {
-        let (pool, ask) = (self.rig.pool(), TierAsk { size, disks, resiliency: None, columns: None });
+        let (pool, ask) =
+            (self.rig.pool(), TierAsk { size, disks: DiskSet::from_words(&[disks]), resiliency: None, columns: None });
         let ask = (size > ByteCount::ZERO).then_some(ask);
         self.rig.run(async move { pool.vdisk_set_tier("vdisk", ask.as_ref()).await.unwrap() });
     }
@@ -84,7 +86,7 @@ impl Story {
         let tiers: Vec<_> = map.tables.values().filter(|table| table.record.tier.is_some()).collect();
         let owned = map.segments.values().filter(|segment| segment.record.owner != OWNER_METADATA);
         let ours = owned.filter(|segment| tiers.iter().any(|table| table.record.id == segment.record.owner));
-        ours.flat_map(|segment| segment.record.slabs.iter().flatten()).fold(0, |set, at| set | 1 << at.disk)
+        ours.flat_map(|segment| segment.record.slabs.iter().flatten()).fold(0, |set, at| set | 1 << at.disk.0)
     }
 
     /// Waits until no more lies in the tier than `most` bytes.

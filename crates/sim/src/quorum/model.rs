@@ -4,6 +4,7 @@
 mod opening;
 
 use super::{Event, Mutant, bits, subsets};
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::Id;
 use weft_engine::format::label::{Anchor, BatchBound, DiskPlan, Label, Membership};
 use weft_engine::format::lineage::{LINEAGE_KEPT, Lineage};
@@ -173,7 +174,8 @@ impl Mark {
     fn founded(disks: usize) -> Mark {
         let all = (1 << disks) - 1;
         let candidates = candidates(all, 0);
-        let (voters, loggers) = (choice::voters(&candidates) as u8, choice::loggers(&candidates, LOGGERS_MAX) as u8);
+        let (voters, loggers) =
+            (bits_of(choice::voters(&candidates)), bits_of(choice::loggers(&candidates, LOGGERS_MAX)));
         Mark {
             opened: 0,
             numbers: [0; OPENINGS],
@@ -217,8 +219,8 @@ impl Mark {
             serial: 0,
             epoch: self.epoch as u64,
             durable_epoch: self.durable as u64,
-            durable_voters: self.durable_voters as u64,
-            seen_epochs: [0; DISKS_MAX],
+            durable_voters: set_of(self.durable_voters),
+            seen_epochs: Box::new([0; DISKS_MAX]),
             lineage: self.lineage(),
             promised: self.promised as u64,
             opened_batch: self.opened_batch as u64,
@@ -234,13 +236,13 @@ impl Mark {
                 slabs: 0,
             },
             membership: Membership {
-                members: (1 << disks) - 1,
-                current: self.current as u64,
-                voters: self.voters as u64,
-                loggers: self.loggers as u64,
+                members: (0..disks as u16).map(DiskNo).collect(),
+                current: set_of(self.current),
+                voters: set_of(self.voters),
+                loggers: set_of(self.loggers),
             },
             anchor: Anchor::default(),
-            disk_ids: [Id::default(); DISKS_MAX],
+            disk_ids: Box::new([Id::default(); DISKS_MAX]),
         }
     }
 }
@@ -263,16 +265,26 @@ impl Host {
 
     /// `Store::too_little`.
     fn is_frozen(&self, mutant: Option<Mutant>) -> bool {
-        let (voters, current) = (self.durable.voters as u64, self.current as u64);
+        let (voters, current) = (set_of(self.durable.voters), set_of(self.current));
         let may = match mutant {
-            Some(Mutant::GoOnWithOne) => voters & current != 0,
+            Some(Mutant::GoOnWithOne) => !(voters & current).is_empty(),
             _ => quorum::may_go_on(voters, current),
         };
-        let joint = self.joint == 0 || quorum::may_open(self.joint as u64, self.there as u64);
-        let beyond = |voters: &u8| *voters != 0 && !quorum::may_go_on(*voters as u64, self.there as u64);
+        let joint = self.joint == 0 || quorum::may_open(set_of(self.joint), set_of(self.there));
+        let beyond = |voters: &u8| *voters != 0 && !quorum::may_go_on(set_of(*voters), set_of(self.there));
         let beyond = self.attempted.iter().any(beyond) && mutant != Some(Mutant::AttemptedForgotten);
         !may || !joint || beyond || self.loggers() == 0
     }
+}
+
+/// The set of eight disks at most whose bits these are.
+fn set_of(bits: u8) -> DiskSet {
+    DiskSet::from_words(&[bits.into()])
+}
+
+/// The bits of such a set.
+fn bits_of(set: DiskSet) -> u8 {
+    set.words()[0] as u8
 }
 
 /// The disks that may carry the log and vote. `now`: those that do.
@@ -499,12 +511,12 @@ impl World {
             return;
         }
         let have = host.loggers();
-        let want = choice::loggers(&candidates(host.current, have), LOGGERS_MAX) as u8;
+        let want = bits_of(choice::loggers(&candidates(host.current, have), LOGGERS_MAX));
         if have != want && have != 0 {
             let log = log_until(&host.log, host.batches);
             let copied = hand.write(&mut self.disks, host, want & !have, |_, content| content.log = log);
             let carrying = host.loggers() | copied;
-            let next = choice::loggers(&candidates(host.current & carrying, have), LOGGERS_MAX) as u8;
+            let next = bits_of(choice::loggers(&candidates(host.current & carrying, have), LOGGERS_MAX));
             if !hand.killed && next != 0 && next != host.loggers() {
                 host.mark.loggers = next;
                 host.outdated = true;
@@ -514,7 +526,7 @@ impl World {
             }
         }
         let now = host.mark.voters & host.current;
-        let next = choice::next_voters(now as u64, choice::voters(&candidates(host.current, now))) as u8;
+        let next = bits_of(choice::next_voters(set_of(now), choice::voters(&candidates(host.current, now))));
         if next != now {
             host.whole &= host.current;
             host.mark.voters = next;

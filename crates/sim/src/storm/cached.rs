@@ -5,6 +5,7 @@ use super::clients::Shared;
 use crate::rng::Rng;
 use crate::world::SimWorld;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::ErrorKind;
 use weft_engine::format::record::{CacheChoice, Media};
 use weft_engine::pool::cache::CacheAsk;
@@ -51,9 +52,9 @@ pub(super) fn start(
 
 /// A few stripes, on any disks.
 fn any_cache(pool: &Pool, stripe: ByteCount, rng: &mut Rng) -> CacheAsk {
-    let named = pool.info().disks.into_iter().filter(|_| rng.chance(0.6)).fold(0, |set, disk| set | 1 << disk.no);
+    let named = pool.info().disks.into_iter().filter(|_| rng.chance(0.6)).map(|disk| disk.no).collect();
     let size = stripe * *rng.pick(&[2, 4, 16]);
-    CacheAsk { size, disks: if rng.chance(0.3) { 0 } else { named }, may_lose: false }
+    CacheAsk { size, disks: if rng.chance(0.3) { DiskSet::EMPTY } else { named }, may_lose: false }
 }
 
 /// Sets read caches of virtual disk `name` at random until its clients are done. Some disks count as hard disks, which
@@ -69,8 +70,7 @@ fn read_caches(world: &SimWorld, pool: &Rc<Pool>, shared: &Rc<Shared>, name: &st
             }
         }
         while shared.clients_left.get() > 0 && shared.failure.borrow().is_none() {
-            let named =
-                pool.info().disks.into_iter().filter(|_| rng.chance(0.4)).fold(0, |set, disk| set | 1 << disk.no);
+            let named = pool.info().disks.into_iter().filter(|_| rng.chance(0.4)).map(|disk| disk.no).collect();
             let size = ByteCount::mib(1 + rng.below(3));
             let ask = rng.chance(0.85).then_some(ReadCacheAsk { size, disks: named });
             match pool.vdisk_set_read_cache(&name, ask.as_ref()).await {

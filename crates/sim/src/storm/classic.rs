@@ -206,7 +206,7 @@ impl Storm {
     fn votes_are_too_few(&self) -> bool {
         let store = self.rig.pool().store().clone();
         let voters = store.labels.durable.get().voters;
-        (voters & store.current_set()).count_ones() * 2 < voters.count_ones()
+        (voters & store.current_set()).len() * 2 < voters.len()
     }
 
     /// A clean stop; a kill where the pool is frozen, which it may be. `false`: a power cut was due in its midst.

@@ -63,7 +63,7 @@ impl Outages {
     pub(super) fn note_side(&mut self) {
         let Some(side) = &mut self.side else { return };
         let pool = self.rig.pool();
-        side.extend((0..self.rig.disks.len()).filter(|at| pool.store().labels.durable.get().current >> at & 1 == 1));
+        side.extend(pool.store().labels.durable.get().current.iter().map(|no| no.0 as usize));
     }
 
     /// After a crash the disks that come and go are any; but those that go on from what a person opened stay.

@@ -24,6 +24,7 @@ use crate::world::{SimWorld, Stop};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::{Error, ErrorKind};
 use weft_engine::format::record::SettingsRecord;
 use weft_engine::geometry::Layout;
@@ -501,7 +502,7 @@ impl Field {
             interleave: Some(interleave),
             fixed,
             sector,
-            disks: 0,
+            disks: DiskSet::EMPTY,
         }
     }
 

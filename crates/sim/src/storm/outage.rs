@@ -585,11 +585,10 @@ pub(super) fn survives(pool: &Pool, hit: &[usize], failures: usize) -> bool {
     let goes_on = |(votes, voters): (usize, usize)| votes * 2 >= voters;
     // Those of the last durable label count, too: the next one may be on its way.
     let durable = store.labels.durable.get().voters;
-    let durable = (0..64).map(DiskNo).filter(|no| durable >> no & 1 == 1).collect();
+    let durable = durable.iter().collect();
     let (logs, _) = left(store.loggers());
     // While a job runs, metadata that it has moved may be known by its old place only.
-    let current =
-        (0..64).filter(|no| store.is_current(DiskNo(*no)) && !is_hit(DiskNo(*no))).fold(0, |set, no| set | 1 << no);
+    let current = members.keys().copied().filter(|no| store.is_current(*no) && !is_hit(*no)).collect();
     let found = !pool.jobs().iter().any(|job| !has_ended(job.state)) || store.metadata_beyond(current).is_none();
     goes_on(left(store.voters())) && goes_on(left(durable)) && logs > 0 && found
 }

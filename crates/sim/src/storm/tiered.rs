@@ -5,6 +5,7 @@ use super::clients::Shared;
 use crate::rng::Rng;
 use crate::world::SimWorld;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::{ErrorKind, Result};
 use weft_engine::pool::Pool;
 use weft_engine::pool::job::JobKind;
@@ -51,7 +52,7 @@ async fn meddle(pool: &Rc<Pool>, name: &str, rng: &mut Rng) -> Result<()> {
 
 /// A few stripes, on any disks.
 fn any_tier(pool: &Pool, stripe: ByteCount, rng: &mut Rng) -> TierAsk {
-    let named = pool.info().disks.into_iter().filter(|_| rng.chance(0.6)).fold(0, |set, disk| set | 1 << disk.no);
+    let named = pool.info().disks.into_iter().filter(|_| rng.chance(0.6)).map(|disk| disk.no).collect();
     let size = stripe * *rng.pick(&[8, 16, 64]);
-    TierAsk { size, disks: if rng.chance(0.3) { 0 } else { named }, resiliency: None, columns: None }
+    TierAsk { size, disks: if rng.chance(0.3) { DiskSet::EMPTY } else { named }, resiliency: None, columns: None }
 }

@@ -2,6 +2,7 @@
 //! segments, one disk rots, another one comes and goes, and the power is cut anywhere.
 
 use super::*;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::record::JobKind;
 use weft_engine::geometry::Resiliency;
 use weft_engine::pool::VdiskSpec;
@@ -328,7 +329,7 @@ async fn volumes(pool: &Rc<Pool>, mut rng: Rng) -> Result<(), String> {
             interleave: Some(ByteCount::kib(64)),
             fixed: false,
             sector: 4096,
-            disks: 0,
+            disks: DiskSet::EMPTY,
         };
         pool.vdisk_create(&spec).await.map_err(told)?;
     }

@@ -4,6 +4,7 @@
 use crate::setting;
 use std::cell::Cell;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::store::Tuning;
 use weft_engine::store::budget::{BudgetInfo, Keeping};
@@ -22,7 +23,7 @@ fn opened(seed: u64, disks: usize, tuning: Tuning) -> (Rig, Rng) {
 }
 
 fn make(rig: &Rig, name: &str, resiliency: Resiliency, columns: u8, disks: u64) -> Rc<Vdisk> {
-    setting::make(rig, name, ByteCount::mib(8), (resiliency, columns), disks)
+    setting::make(rig, name, ByteCount::mib(8), (resiliency, columns), DiskSet::from_words(&[disks]))
 }
 
 #[test]

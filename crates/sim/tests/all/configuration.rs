@@ -3,6 +3,7 @@
 use crate::planted::configuration;
 use crate::story::*;
 use weft_engine::checksum::crc32c;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::ErrorKind;
 use weft_engine::format::label::{DiskPlan, Label};
 use weft_engine::format::{VERSION, VERSION_OLDEST};
@@ -149,7 +150,7 @@ fn what_is_promised_to_a_fixed_disk_is_given_also_after_a_checkpoint() {
             }
             let pool = story.rig.pool();
             story.rig.run(async move { pool.store().drained_all().await });
-            let promised = story.rig.pool().store().map.borrow().segments_reservable(layout, 0);
+            let promised = story.rig.pool().store().map.borrow().segments_reservable(layout, DiskSet::EMPTY);
             if story.rng.chance(0.7) {
                 story.checkpoint();
             }

@@ -3,6 +3,7 @@
 use crate::story::*;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::dump::{Dump, PoolDump, Slot, Wanted, dump};
 use weft_engine::io::Disk;
 use weft_engine::store::quorum::Standing;
@@ -61,7 +62,7 @@ fn a_pool_that_was_cut_short_is_told_whole_and_left_as_it_was() {
     assert!(pool.opens && pool.rival.is_none());
     assert!(pool.members.iter().all(|member| member.standing == Some(Standing::Current) && !member.put_back));
     let label = &pool.newest.1;
-    assert_eq!((pool.checkpoint.sound, pool.checkpoint.harmed), (label.membership.voters, 0));
+    assert_eq!((pool.checkpoint.sound, pool.checkpoint.harmed), (label.membership.voters, DiskSet::EMPTY));
     assert_eq!(pool.checkpoint.kinds["DISK"], 4);
     let log = &pool.log;
     assert_eq!(log.on, label.membership.loggers);
@@ -135,24 +136,24 @@ fn what_is_missing_behind_or_damaged_is_said_disk_by_disk() {
     let alone = told_of(&story, &images[..1]);
     assert!(!alone.opens && alone.members[1..].iter().all(|member| member.disk.is_none()));
     let label = &pool.newest.1;
-    let voter = label.membership.voters.trailing_zeros() as usize;
-    let logger = label.membership.loggers.trailing_zeros() as usize;
-    let plan = label_of(&images[voter]).plan;
+    let voter = label.membership.voters.iter().next().unwrap();
+    let logger = label.membership.loggers.iter().next().unwrap();
+    let plan = label_of(&images[voter.0 as usize]).plan;
     let area = plan.blob_at + plan.blob_len * (label.anchor.checkpoint_no % 2);
-    images[voter].overwrite(area, &[0xEE; BLOCK as usize]);
-    let plan = label_of(&images[logger]).plan;
+    images[voter.0 as usize].overwrite(area, &[0xEE; BLOCK as usize]);
+    let plan = label_of(&images[logger.0 as usize]).plan;
     let batch = plan.log_at + ByteCount(label.anchor.log_tail % plan.log_len.0);
-    images[logger].overwrite(batch, &[0xEE; BLOCK as usize]);
+    images[logger.0 as usize].overwrite(batch, &[0xEE; BLOCK as usize]);
     for slot in 0..2 {
         images[2].overwrite(DiskOffset(slot * BLOCK), &[0xEE; BLOCK as usize]);
     }
     let disks = told(&story.with_images(&images), SUMMARY);
     assert!(matches!(disks.disks[2][..], [Slot::Other, Slot::Other, Slot::Label(_), Slot::Label(_)]));
     let pool = &disks.pools[0];
-    assert_eq!(pool.checkpoint.harmed, 1 << voter);
+    assert_eq!(pool.checkpoint.harmed, DiskSet::only(voter));
     let lacking: Vec<(DiskNo, u64, u64)> =
         pool.log.lacking.iter().map(|lacking| (lacking.disk, lacking.first, lacking.count)).collect();
-    assert_eq!(lacking, [(DiskNo(logger as u16), label.anchor.log_tail_batch, 1)]);
+    assert_eq!(lacking, [(logger, label.anchor.log_tail_batch, 1)]);
     assert!(pool.log.batches.1 > 0 && pool.log.wrong.is_none());
 }
 

@@ -9,6 +9,7 @@ use crate::story::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use weft_engine::checksum::crc32c;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::dump::{Wanted, dump};
 use weft_engine::error::ErrorKind;
 use weft_engine::format::batch::BATCH_HEAD;
@@ -215,7 +216,7 @@ fn serves(story: &Story, images: &[DiskImage]) -> bool {
         interleave: None,
         fixed: false,
         sector: 512,
-        disks: 0,
+        disks: DiskSet::EMPTY,
     };
     let own = pool.clone();
     again.rig.run(async move {
@@ -283,7 +284,7 @@ fn forge_label(image: &mut DiskImage, slots: usize, change: impl Fn(&mut [u8])) 
         let block = image.read(at, ByteCount(BLOCK)).unwrap();
         let label = Label::decode(&block).unwrap();
         if slots == 4 || label.is_some_and(|label| label.serial == newest.serial) {
-            let mut block = newest.encode().to_vec();
+            let mut block = newest.encode().0.to_vec();
             change(&mut block);
             seal(&mut block, LABEL_CRC);
             image.overwrite(at, &block);
@@ -344,7 +345,7 @@ fn put_checkpoint(image: &mut DiskImage, blob: &[u8]) {
     image.overwrite(at, &padded);
     (label.anchor.checkpoint_len, label.anchor.checkpoint_crc) = (blob.len() as u64, crc32c(blob));
     for slot in DiskPlan::label_slots(image.shape().capacity) {
-        image.overwrite(slot, &label.encode());
+        image.overwrite(slot, &label.encode().0);
     }
 }
 
@@ -395,7 +396,7 @@ fn forge_some_label(images: &mut [DiskImage], rng: &mut Rng) -> String {
     let count = 1 + rng.below(3);
     let mut ats = Vec::new();
     let mut edits: Vec<(usize, Vec<u8>)> = Vec::new();
-    let mut block = label_of(&images[disk]).encode().to_vec();
+    let mut block = label_of(&images[disk]).encode().0.to_vec();
     for _ in 0..count {
         let before = block.clone();
         // The list of lineage numbers is long, and any number in it is as good as any other.

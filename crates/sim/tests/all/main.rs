@@ -41,3 +41,4 @@ mod tables;
 mod tiers;
 mod tree;
 mod upkeep;
+mod wide;

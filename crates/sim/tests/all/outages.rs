@@ -4,6 +4,7 @@ use crate::setting;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::record::{JobKind, OWNER_METADATA, SettingsRecord, Usage};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::Disk;
@@ -29,7 +30,7 @@ fn opened(seed: u64, disks: usize, tuning: Tuning) -> (Rig, Rng) {
 
 /// A virtual disk of two data columns on these disks.
 fn make(rig: &Rig, name: &str, resiliency: Resiliency, columns: u8, disks: u64) -> Rc<Vdisk> {
-    setting::make(rig, name, ByteCount::mib(4), (resiliency, columns), disks)
+    setting::make(rig, name, ByteCount::mib(4), (resiliency, columns), DiskSet::from_words(&[disks]))
 }
 
 /// Disks, jobs and settings change all the while. Each of that takes a block of the log, and no stripe ever does.
@@ -122,7 +123,7 @@ fn metadata_that_was_made_while_a_disk_was_away_is_on_that_disk_too_once_it_is_b
         assert_eq!(*pool.store().meta.homes.borrow(), homes, "the last checkpoint knows where metadata is");
         homes
     });
-    assert!(!homes.is_empty() && homes.values().all(|on| *on == 0b11), "{homes:?}");
+    assert!(!homes.is_empty() && homes.values().all(|on| *on == DiskSet::from_words(&[0b11])), "{homes:?}");
     rig.close().unwrap();
 }
 
@@ -181,9 +182,9 @@ fn writes_that_wait_for_memory_which_waits_for_a_disk_end_when_disks_were_waited
         let turn = store.commits.committing.take().await;
         // Two of the three hold the stripes; the others can take new ones.
         let holds = |segment: &Segment| (segment.record.owner != OWNER_METADATA).then(|| segment.disks());
-        let held = store.map.borrow().segments.values().find_map(holds).unwrap().trailing_zeros();
-        disks[held as usize].vanish();
-        store.disk_lost(DiskNo(held as u16), "the story says so");
+        let held = store.map.borrow().segments.values().find_map(holds).unwrap().iter().next().unwrap();
+        disks[held.0 as usize].vanish();
+        store.disk_lost(held, "the story says so");
         drop(turn);
         while store.limbo.withdrawals() < STRIPES {
             world.sleep(Nanos::millis(1)).await;
@@ -255,7 +256,7 @@ fn two_slots_of_a_segment_that_are_rebuilt_at_once_never_come_to_lie_on_one_disk
     let before = homes(&rig);
     // One of the other disks is by far the emptiest.
     let others: Vec<DiskNo> = (0..7).map(DiskNo).filter(|no| !before.contains(no)).collect();
-    let filler = make(&rig, "filler", Resiliency::Simple, 2, 1 << others[1] | 1 << others[2]);
+    let filler = make(&rig, "filler", Resiliency::Simple, 2, 1 << others[1].0 | 1 << others[2].0);
     let (pool, world) = (rig.pool(), rig.world.clone());
     let lost = [before[0], before[1]];
     rig.run(async move {
@@ -287,13 +288,13 @@ fn metadata_that_moved_since_the_last_checkpoint_is_found_after_a_crash_at_any_s
             written.write(VirtualOffset(0), &vec![1; 512 << 10], true).await.unwrap();
             homes(&pool)
         });
-        let copies: Vec<DiskNo> = (0..5).map(DiskNo).filter(|no| before >> no & 1 == 1).collect();
+        let copies: Vec<DiskNo> = before.iter().collect();
         let lose = |rig: &Rig, no: DiskNo| {
             rig.disks[no.0 as usize].vanish();
             rig.pool().store().disk_lost(no, "the story says so");
         };
         // Most of it is on disks without the log: no checkpoint follows when those are lost.
-        assert_eq!(before, 0b11001);
+        assert_eq!(before, DiskSet::from_words(&[0b11001]));
         copies[1..].iter().for_each(|no| lose(&rig, *no));
         let pool = rig.pool();
         let is_busy = |pool: &Pool| pool.jobs().iter().any(|job| !has_ended(job.state));
@@ -303,7 +304,7 @@ fn metadata_that_moved_since_the_last_checkpoint_is_found_after_a_crash_at_any_s
         let over = rig.world.operations() < from + step;
         lose(&rig, copies[0]);
         // The others may be opened without it as soon as a label says so.
-        let goes_on = || pool.store().labels.durable.get().current >> copies[0] & 1 == 0;
+        let goes_on = || !pool.store().labels.durable.get().current.contains(copies[0]);
         rig.world.run_until(Nanos::millis(100), goes_on);
         drop((pool, vdisk));
         rig.power_cut(&mut rng);

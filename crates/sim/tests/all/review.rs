@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::{Error, ErrorKind};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::DiskError;
@@ -184,7 +185,7 @@ fn a_fixed_disk_that_is_planned_as_possible_is_made_and_outlives_the_power() {
                 interleave: Some(ByteCount::kib(4)),
                 fixed,
                 sector: 4096,
-                disks: 0,
+                disks: DiskSet::EMPTY,
             };
             let pool = rig.pool();
             if pool.plan_vdisk(&spec("fixed", size, true)).is_err() {
@@ -352,7 +353,7 @@ fn a_virtual_disk_lies_on_the_disks_it_was_given_and_stays_there_when_it_is_repa
         interleave: Some(ByteCount::kib(16)),
         fixed: false,
         sector: 4096,
-        disks: 0b11_1100,
+        disks: DiskSet::from_words(&[0b11_1100]),
     };
     let pool = rig.pool();
     rig.run(async move {

@@ -1,6 +1,7 @@
 //! The setting of stories that restrict virtual disks to some disks of their pool.
 
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::geometry::Resiliency;
 use weft_engine::pool::{OpenOptions, VdiskSpec};
 use weft_engine::store::Tuning;
@@ -22,7 +23,7 @@ pub fn opened(seed: u64, disks: usize, capacity: ByteCount, tuning: Tuning) -> (
 }
 
 /// A virtual disk of this size on these disks (bits), with an interleave of 64 KiB.
-pub fn make(rig: &Rig, name: &str, size: ByteCount, layout: (Resiliency, u8), disks: u64) -> Rc<Vdisk> {
+pub fn make(rig: &Rig, name: &str, size: ByteCount, layout: (Resiliency, u8), disks: DiskSet) -> Rc<Vdisk> {
     let (pool, (resiliency, columns)) = (rig.pool(), layout);
     let spec = VdiskSpec {
         name: name.into(),

@@ -1,6 +1,7 @@
 //! The setting of every story here: a small pool on simulated disks, and short words for what is done to it.
 
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::{Error, ErrorKind, Result};
 use weft_engine::event::Event;
 use weft_engine::format::label::{DiskPlan, Label};
@@ -59,7 +60,8 @@ impl Story {
         let pool = rig.open(&mut rng).unwrap();
         let (columns, interleave) = (Some(columns), Some(ByteCount::kib(64)));
         let (name, size) = (String::from("vdisk"), ByteCount::ZERO);
-        let spec = VdiskSpec { name, size, resiliency, columns, interleave, fixed: false, sector: 512, disks: 0 };
+        let spec =
+            VdiskSpec { name, size, resiliency, columns, interleave, fixed: false, sector: 512, disks: DiskSet::EMPTY };
         let protection = Protection::Given(resiliency);
         let plan = pool.plan_wanted(&Wanted { size: Amount::Share(100), protection, class, spec }).unwrap();
         let layout = plan.layout;

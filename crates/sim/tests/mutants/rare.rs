@@ -7,6 +7,7 @@ use crate::story::*;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::Id;
 use weft_engine::format::label::DiskPlan;
 use weft_engine::format::page::PAGE_MAGIC;
@@ -134,7 +135,7 @@ pub fn a_rebalance_ends_where_the_emptiest_disk_takes_nothing() {
         interleave: Some(ByteCount(STRIP)),
         fixed: false,
         sector: 4096,
-        disks: 0b01111,
+        disks: DiskSet::from_words(&[0b01111]),
     };
     let making = pool.clone();
     story.rig.run(async move {
@@ -150,7 +151,7 @@ pub fn a_rebalance_ends_where_the_emptiest_disk_takes_nothing() {
         let ended = job(&story, kind);
         assert_eq!(ended.state, JobState::Done, "{ended:?}");
     }
-    assert!(pool.store().metadata_homes().values().any(|on| on >> 4 & 1 == 1));
+    assert!(pool.store().metadata_homes().values().any(|on| on.contains(DiskNo(4))));
     assert!(check(&story, false).is_sound());
 }
 

@@ -283,7 +283,7 @@ fn by_an_older_weft(image: &DiskImage) -> DiskImage {
     for slot in DiskPlan::label_slots(image.shape().capacity) {
         let Ok(Some(label)) = Label::decode(&image.read(slot, ByteCount(BLOCK)).unwrap()) else { continue };
         if label.anchor.checkpoint_no == anchor.checkpoint_no {
-            image.overwrite(slot, &Label { anchor, ..label }.encode());
+            image.overwrite(slot, &Label { anchor, ..label }.encode().0);
         }
     }
     image

@@ -90,7 +90,7 @@ pub(crate) struct TierBody {
     pub(crate) disks: u64,
     pub(crate) layout: LayoutBody,
     pub(crate) pins: u32,
-    pub(crate) pad_0: u32,
+    pub(crate) words: u32,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]

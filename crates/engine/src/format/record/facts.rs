@@ -1,5 +1,6 @@
 //! What records state. Each is an absolute fact; see [`super`] for how they are written.
 
+use crate::disk_set::DiskSet;
 use crate::format::page::CHUNK_PAGES;
 use crate::geometry::Layout;
 use crate::units::{Birth, ByteCount, DiskNo, JobNo, SegmentNo, TableNo, VdiskNo};
@@ -207,8 +208,8 @@ pub struct TierRecord {
     pub size: ByteCount,
     /// The layout of the stripes that lie there; as many bytes of data each as in the table.
     pub layout: Layout,
-    /// The disks that it may lie on, one bit each; 0: every disk that takes data by itself.
-    pub disks: u64,
+    /// The disks that it may lie on; none: every disk that takes data by itself.
+    pub disks: DiskSet,
     /// Bytes of the virtual disk that are to lie there whatever their heat, in order, apart; at most
     /// [`crate::limits::PINS_MAX`].
     pub pins: Vec<Range<u64>>,
@@ -231,8 +232,8 @@ pub struct CacheRecord {
     pub size: ByteCount,
     /// The layout of its packed stripes.
     pub layout: Layout,
-    /// The disks that it may lie on, one bit each; not 0.
-    pub disks: u64,
+    /// The disks that it may lie on, at least one.
+    pub disks: DiskSet,
 }
 
 /// See [`Record::ReadCache`].
@@ -242,8 +243,8 @@ pub struct ReadCacheRecord {
     pub vdisk: VdiskNo,
     /// The size that was asked for. It has fewer slabs where disks of it have left.
     pub size: ByteCount,
-    /// The disks that it may lie on, one bit each; not 0 where it has slabs.
-    pub disks: u64,
+    /// The disks that it may lie on, at least one where it has slabs.
+    pub disks: DiskSet,
     /// What its index on the disks names it by: no two caches of a pool are born alike.
     pub born: u64,
     /// Its slabs.
@@ -268,8 +269,8 @@ pub struct TableRecord {
     pub id: TableNo,
     /// Its layout.
     pub layout: Layout,
-    /// The disks its segments may lie on, one bit each; 0: every disk that takes data by itself.
-    pub disks: u64,
+    /// The disks its segments may lie on; none: every disk that takes data by itself.
+    pub disks: DiskSet,
     /// The table whose units its stripes hold, where they are packed stripes.
     pub packs: Option<TableNo>,
     /// The table whose stripes lie in its segments, where it is a fast tier: it maps nothing itself.
@@ -317,9 +318,9 @@ pub struct SegmentRecord {
 }
 
 impl SegmentRecord {
-    /// The disks (bits) that it has slabs on.
-    pub fn disks(&self) -> u64 {
-        self.slabs.iter().flatten().fold(0, |set, at| set | 1u64.checked_shl(at.disk.0.into()).unwrap_or(0))
+    /// The disks that it has slabs on.
+    pub fn disks(&self) -> DiskSet {
+        self.slabs.iter().flatten().map(|at| at.disk).collect()
     }
 
     /// Checksums that the sheet has for each stripe, with the mark of its owner.

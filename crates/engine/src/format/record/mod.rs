@@ -13,6 +13,7 @@ mod jobs;
 mod parts;
 mod read_cache;
 mod root;
+mod sets;
 
 pub(super) use body::kind;
 pub(crate) use body::*;
@@ -35,8 +36,8 @@ use body::HEAD;
 use core::mem::offset_of;
 use jobs::{decode_job, decode_settings, encode_job, encode_settings};
 use parts::{
-    decode_chunk, decode_landed, decode_pool, decode_unmap, decode_vdisk, encode_chunk, encode_pool, encode_unmap,
-    encode_vdisk,
+    decode_chunk, decode_landed, decode_pool, decode_table, decode_unmap, decode_vdisk, encode_chunk, encode_pool,
+    encode_table, encode_unmap, encode_vdisk,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -59,7 +60,7 @@ impl Record<'_> {
             | Record::JobDrop(_) => size_of::<DropBody>(),
             Record::Settings(_) => size_of::<SettingsBody>(),
             Record::Job(_) => size_of::<JobBody>(),
-            Record::Table(_) => size_of::<TableBody>(),
+            Record::Table(table) => size_of::<TableBody>() + sets::beyond(&[table.disks]) * sets::WORD,
             Record::Segment(segment) => size_of::<SegmentBody>() + segment.slabs.len() * size_of::<SlabBody>(),
             Record::Chunk(_) => size_of::<ChunkBody>(),
             Record::Commit(commit) | Record::Move(commit) => size_of::<CommitBody>() + commit.sums.len() * 4,
@@ -93,7 +94,7 @@ impl Record<'_> {
             }
             Record::Settings(settings) => out.extend_from_slice(encode_settings(settings).as_bytes()),
             Record::Job(job) => out.extend_from_slice(encode_job(job).as_bytes()),
-            Record::Table(table) => out.extend_from_slice(encode_table(table).as_bytes()),
+            Record::Table(table) => encode_table(table, out),
             Record::Segment(segment) => encode_segment(segment, out),
             Record::Chunk(chunk) => out.extend_from_slice(encode_chunk(chunk).as_bytes()),
             Record::Commit(commit) | Record::Move(commit) => encode_commit(commit, out),
@@ -154,13 +155,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Record<'a>> {
         kind::DISK => Record::Disk(decode_disk(body)?),
         kind::VDISK => Record::Vdisk(decode_vdisk(body)?),
         kind::VDISK_DROP => Record::VdiskDrop(VdiskNo(take::<DropBody>(body)?.0.id)),
-        kind::TABLE => {
-            let (table, _) = take::<TableBody>(body)?;
-            let (layout, of) = (decode_layout(table.layout)?, (table.packs & !TABLE_IS_TIER).checked_sub(1));
-            let (packs, tier) = if table.packs & TABLE_IS_TIER == 0 { (of, None) } else { (None, of) };
-            let (packs, tier) = (packs.map(TableNo), tier.map(TableNo));
-            Record::Table(TableRecord { id: TableNo(table.id), layout, disks: table.disks, packs, tier })
-        }
+        kind::TABLE => Record::Table(decode_table(body)?),
         kind::TABLE_DROP => Record::TableDrop(TableNo(take::<DropBody>(body)?.0.id)),
         kind::SEGMENT => Record::Segment(decode_segment(body)?),
         kind::SEGMENT_DROP => Record::SegmentDrop(SegmentNo(take::<DropBody>(body)?.0.id)),
@@ -294,12 +289,6 @@ fn decode_event(body: &[u8]) -> Result<EventRecord> {
     }
 }
 
-fn encode_table(table: &TableRecord) -> TableBody {
-    let tier = table.tier.map(|of| of.next().0 | TABLE_IS_TIER);
-    let packs = tier.or(table.packs.map(|of| of.next().0)).unwrap_or(0);
-    TableBody { id: table.id.0, layout: encode_layout(table.layout), packs, disks: table.disks }
-}
-
 fn encode_pack(pack: &PackRecord, out: &mut Vec<u8>) {
     let PackRecord { table, stripe, retires, ref runs } = *pack;
     out.extend_from_slice(PackBody { stripe, retires, table: table.0, runs: runs.len() as u32 }.as_bytes());
@@ -417,6 +406,7 @@ fn decode_commit(body: &[u8]) -> Result<CommitRecord<'static>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk_set::DiskSet;
     use alloc::rc::Rc;
     use alloc::vec;
     use proptest::prelude::*;
@@ -467,7 +457,7 @@ mod tests {
                 fixed: false,
                 tables: vec![TableNo(10)],
                 fine_share: None,
-                cache: Some(CacheRecord { size: ByteCount::gib(1), layout, disks: 0b110 }),
+                cache: Some(CacheRecord { size: ByteCount::gib(1), layout, disks: DiskSet::from_words(&[0b110]) }),
                 tier: None,
                 cache_choice: CacheChoice::Auto,
             }),
@@ -483,14 +473,26 @@ mod tests {
                 tier: Some(TierRecord {
                     size: ByteCount::gib(1),
                     layout,
-                    disks: 0b110,
+                    disks: DiskSet::from_words(&[0b110]),
                     pins: vec![0..512, 4096..8192],
                 }),
                 cache_choice: CacheChoice::Typed,
             }),
             Record::VdiskDrop(VdiskNo(1)),
-            Record::Table(TableRecord { id: TableNo(9), layout, disks: 0b1011, packs: Some(TableNo(7)), tier: None }),
-            Record::Table(TableRecord { id: TableNo(10), layout, disks: 0b1100, packs: None, tier: Some(TableNo(7)) }),
+            Record::Table(TableRecord {
+                id: TableNo(9),
+                layout,
+                disks: DiskSet::from_words(&[0b1011]),
+                packs: Some(TableNo(7)),
+                tier: None,
+            }),
+            Record::Table(TableRecord {
+                id: TableNo(10),
+                layout,
+                disks: DiskSet::from_words(&[0b1100]),
+                packs: None,
+                tier: Some(TableNo(7)),
+            }),
             Record::TableDrop(TableNo(2)),
             Record::Segment(SegmentRecord {
                 id: SegmentNo(11),
@@ -552,7 +554,7 @@ mod tests {
             Record::ReadCache(ReadCacheRecord {
                 vdisk: VdiskNo(4),
                 size: ByteCount::gib(3),
-                disks: 0b110,
+                disks: DiskSet::from_words(&[0b110]),
                 born: 1 << 40,
                 runs: vec![
                     SlabRun { disk: DiskNo(1), first: 7, count: 30 },

@@ -1,6 +1,7 @@
 //! The numbers that come next, virtual disks, chunks, unmapped stripes and landings as records.
 
 use super::*;
+use crate::disk_set::DiskSet;
 use crate::limits::{FINE_SHARE_MAX, PINS_MAX};
 use crate::units::{DiskNo, SegmentNo};
 
@@ -30,6 +31,22 @@ pub(super) fn decode_pool(body: &[u8]) -> Result<PoolRecord> {
     })
 }
 
+pub(super) fn encode_table(table: &TableRecord, out: &mut Vec<u8>) {
+    let tier = table.tier.map(|of| of.next().0 | TABLE_IS_TIER);
+    let packs = tier.or(table.packs.map(|of| of.next().0)).unwrap_or(0);
+    let (layout, disks) = (encode_layout(table.layout), sets::first(table.disks));
+    out.extend_from_slice(TableBody { id: table.id.0, layout, packs, disks }.as_bytes());
+    sets::encode(&[table.disks], out);
+}
+
+pub(super) fn decode_table(body: &[u8]) -> Result<TableRecord> {
+    let (table, beyond) = take::<TableBody>(body)?;
+    let (layout, of) = (decode_layout(table.layout)?, (table.packs & !TABLE_IS_TIER).checked_sub(1));
+    let (packs, tier) = if table.packs & TABLE_IS_TIER == 0 { (of, None) } else { (None, of) };
+    let (packs, tier) = (packs.map(TableNo), tier.map(TableNo));
+    Ok(TableRecord { id: TableNo(table.id), layout, disks: sets::decode(table.disks, beyond)?, packs, tier })
+}
+
 pub(super) fn encode_vdisk(vdisk: &VdiskRecord, out: &mut Vec<u8>) {
     let mut tables = [0; TABLES_MAX];
     tables.iter_mut().zip(&vdisk.tables).for_each(|(raw, table)| *raw = table.0);
@@ -48,29 +65,45 @@ pub(super) fn encode_vdisk(vdisk: &VdiskRecord, out: &mut Vec<u8>) {
     let no_cache = || CacheBody { size: 0, disks: 0, layout: body_without_layout() };
     let cache = vdisk.cache.map(|cache| CacheBody {
         size: cache.size.0,
-        disks: cache.disks,
+        disks: sets::first(cache.disks),
         layout: encode_layout(cache.layout),
     });
+    let sets = sets_of(vdisk);
+    let words = sets::beyond(&sets) as u32;
     // What follows it must be told from it.
-    if let Some(cache) = cache.or_else(|| vdisk.tier.as_ref().map(|_| no_cache())) {
+    let has_tier = vdisk.tier.is_some() || words > 0;
+    if let Some(cache) = cache.or_else(|| has_tier.then(no_cache)) {
         out.extend_from_slice(cache.as_bytes());
     }
-    if let Some(tier) = &vdisk.tier {
-        let TierRecord { size, disks, layout, ref pins } = *tier;
-        let pins_len = pins.len() as u32;
-        let body = TierBody { size: size.0, disks, layout: encode_layout(layout), pins: pins_len, pad_0: 0 };
-        out.extend_from_slice(body.as_bytes());
-        for pin in pins {
-            out.extend_from_slice(PinBody { start: pin.start, end: pin.end }.as_bytes());
-        }
+    let no_tier = || TierBody { size: 0, disks: 0, layout: body_without_layout(), pins: 0, words };
+    let tier = vdisk.tier.as_ref().map(|tier| {
+        let (disks, layout) = (sets::first(tier.disks), encode_layout(tier.layout));
+        TierBody { size: tier.size.0, disks, layout, pins: tier.pins.len() as u32, words }
+    });
+    if let Some(tier) = tier.or_else(|| has_tier.then(no_tier)) {
+        out.extend_from_slice(tier.as_bytes());
     }
+    for pin in vdisk.tier.iter().flat_map(|tier| &tier.pins) {
+        out.extend_from_slice(PinBody { start: pin.start, end: pin.end }.as_bytes());
+    }
+    sets::encode(&sets, out);
+}
+
+/// The sets of disks of its cache and of its tier.
+fn sets_of(vdisk: &VdiskRecord) -> [DiskSet; 2] {
+    let tier = vdisk.tier.as_ref().map(|tier| tier.disks);
+    [vdisk.cache.map(|cache| cache.disks).unwrap_or_default(), tier.unwrap_or_default()]
 }
 
 /// Bytes of the body of a virtual disk's record.
 pub(in crate::format) fn vdisk_len(vdisk: &VdiskRecord) -> usize {
-    let tier = |tier: &TierRecord| size_of::<TierBody>() + tier.pins.len() * size_of::<PinBody>();
-    let beside = vdisk.cache.is_some() || vdisk.tier.is_some();
-    size_of::<VdiskBody>() + beside as usize * size_of::<CacheBody>() + vdisk.tier.as_ref().map_or(0, tier)
+    let sets = sets_of(vdisk);
+    let words = sets.len() * sets::beyond(&sets) * sets::WORD;
+    let has_tier = vdisk.tier.is_some() || words > 0;
+    let tier = has_tier as usize * size_of::<TierBody>();
+    let pins = vdisk.tier.as_ref().map_or(0, |tier| tier.pins.len()) * size_of::<PinBody>();
+    let cache = (vdisk.cache.is_some() || has_tier) as usize * size_of::<CacheBody>();
+    size_of::<VdiskBody>() + cache + tier + pins + words
 }
 
 /// The layout of nothing.
@@ -91,8 +124,17 @@ pub(super) fn decode_vdisk(body: &[u8]) -> Result<VdiskRecord> {
         1 => CacheChoice::Typed,
         other => return fail!(Corrupt, "somebody chose the cache of a virtual disk who is not known: {other}"),
     };
-    let (cache, rest) = decode_cache(rest)?;
-    let tier = decode_tier(rest)?;
+    let (mut cache, rest) = decode_cache(rest)?;
+    let (mut tier, of_cache, of_tier) = decode_tier(rest)?;
+    if let Some(cache) = &mut cache {
+        cache.disks = sets::decode(sets::first(cache.disks), of_cache)?;
+    }
+    if cache.is_some_and(|cache| cache.disks.is_empty()) {
+        return fail!(Corrupt, "a write-back cache claims to lie on no disk");
+    }
+    if let Some(tier) = &mut tier {
+        tier.disks = sets::decode(sets::first(tier.disks), of_tier)?;
+    }
     if tier.as_ref().is_some_and(|tier| tier.pins.last().is_some_and(|last| last.end > vdisk.size)) {
         return fail!(Corrupt, "bytes are pinned that virtual disk {} does not have", vdisk.id);
     }
@@ -118,16 +160,17 @@ fn decode_cache(body: &[u8]) -> Result<(Option<CacheRecord>, &[u8])> {
     if cache.disks == 0 && cache.size == 0 && !rest.is_empty() {
         return Ok((None, rest));
     }
-    if cache.disks == 0 || cache.size > 1 << 62 {
-        return fail!(Corrupt, "a write-back cache claims {} bytes on disks {:#b}", cache.size, cache.disks);
+    if cache.size > 1 << 62 {
+        return fail!(Corrupt, "a write-back cache claims {} bytes", cache.size);
     }
-    let layout = decode_layout(cache.layout)?;
-    Ok((Some(CacheRecord { size: ByteCount(cache.size), layout, disks: cache.disks }), rest))
+    let (layout, disks) = (decode_layout(cache.layout)?, sets::decode(cache.disks, &[])?);
+    Ok((Some(CacheRecord { size: ByteCount(cache.size), layout, disks }), rest))
 }
 
-fn decode_tier(body: &[u8]) -> Result<Option<TierRecord>> {
+/// The tier, and the words beyond the first one of the set of the cache and of its own.
+fn decode_tier(body: &[u8]) -> Result<(Option<TierRecord>, &[u8], &[u8])> {
     if body.is_empty() {
-        return Ok(None);
+        return Ok((None, body, body));
     }
     let (tier, mut rest) = take::<TierBody>(body)?;
     if tier.size > 1 << 62 || tier.pins as usize > PINS_MAX {
@@ -142,8 +185,15 @@ fn decode_tier(body: &[u8]) -> Result<Option<TierRecord>> {
         (rest, last) = (after, end);
         pins.push(start..end);
     }
-    let layout = decode_layout(tier.layout)?;
-    Ok(Some(TierRecord { size: ByteCount(tier.size), layout, disks: tier.disks, pins }))
+    let words = (tier.words as usize).saturating_mul(sets::WORD);
+    let Some((of_cache, of_tier)) = rest.split_at_checked(words).filter(|(_, own)| own.len() == words) else {
+        return fail!(Corrupt, "a virtual disk claims sets of disks of {} words", tier.words);
+    };
+    if tier.size == 0 && tier.disks == 0 && tier.layout.copies == 0 && words > 0 {
+        return Ok((None, of_cache, &[]));
+    }
+    let (layout, disks) = (decode_layout(tier.layout)?, sets::decode(tier.disks, &[])?);
+    Ok((Some(TierRecord { size: ByteCount(tier.size), layout, disks, pins }), of_cache, of_tier))
 }
 
 pub(super) fn encode_chunk(chunk: &ChunkRecord) -> ChunkBody {

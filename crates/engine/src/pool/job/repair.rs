@@ -12,6 +12,7 @@
 use super::super::Pool;
 use super::super::moves::Moved;
 use super::{Halt, JobKind, Ticket};
+use crate::disk_set::DiskSet;
 use crate::error::{ErrorKind, Result};
 use crate::event::Event;
 use crate::fail;
@@ -86,7 +87,7 @@ impl Pool {
             slots.filter(|(segment, slot)| map.lacks(&segment.record, *slot))
         });
         // Where nothing has room, a job would only say so. Many slots ask for the same disks.
-        let mut hollow: BTreeMap<u64, bool> = BTreeMap::new();
+        let mut hollow: BTreeMap<DiskSet, bool> = BTreeMap::new();
         let due = slots.filter_map(|(segment, slot)| {
             // A write that its disk missed may be told only after the disk has caught up.
             let there =
@@ -97,9 +98,9 @@ impl Pool {
             let due = self.slot_due(segment.record.slabs[slot], &map)?;
             let id = segment.record.id;
             let home = map.home_for(id, slot, None).or_else(|| map.home_in_read_cache(id));
-            let disks = if home.is_none() { map.disks_to_empty_for(id) } else { 0 };
+            let disks = if home.is_none() { map.disks_to_empty_for(id) } else { DiskSet::EMPTY };
             let mut can_be_emptied = || *hollow.entry(disks).or_insert_with(|| map.has_hollow(disks));
-            (home.is_some() || disks != 0 && can_be_emptied()).then_some(due)
+            (home.is_some() || !disks.is_empty() && can_be_emptied()).then_some(due)
         });
         due.min()
     }
@@ -247,7 +248,7 @@ impl Pool {
             return true;
         }
         let disks = self.store.map.borrow().disks_to_empty_for(segment);
-        disks != 0 && !mutant::active(Mutant::RepairEmptiesNothing) && self.store.compact_on(disks).await
+        !disks.is_empty() && !mutant::active(Mutant::RepairEmptiesNothing) && self.store.compact_on(disks).await
     }
 
     /// Has a read cache let go of a slab for a slot that finds no home; it is free in a moment.

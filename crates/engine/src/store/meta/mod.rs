@@ -27,6 +27,7 @@ pub mod sheets;
 pub mod space;
 
 use super::Store;
+use crate::disk_set::DiskSet;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fail;
 use crate::format::page::PageId;
@@ -71,9 +72,9 @@ pub struct Meta {
     begins_anew: Cell<bool>,
     /// Pages that were found wrong while the pool was being opened, and where.
     suspects: RefCell<Vec<(PageRef, Vec<SlabAt>)>>,
-    /// The disks (bits) of each metadata segment as the newest checkpoint has it: an opening reads the pages there
+    /// The disks of each metadata segment as the newest checkpoint has it: an opening reads the pages there
     /// before it reads the log.
-    pub homes: RefCell<BTreeMap<SegmentNo, u64>>,
+    pub homes: RefCell<BTreeMap<SegmentNo, DiskSet>>,
     /// How many only look at the tree just now: what is found wrong meanwhile is left as it is.
     looked_at: Cell<u32>,
 }

@@ -6,9 +6,11 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::dump::{CheckpointDump, Described, Dump, Entry, LogDump, Member, PoolDump, Slot, TreeDump};
 use weft_engine::format::label::Label;
 use weft_engine::store::quorum::Standing;
+use weft_engine::units::DiskNo;
 
 /// The slots of a disk, as they are called.
 const SLOTS: [&str; 4] = ["head0", "head1", "tail0", "tail1"];
@@ -67,7 +69,7 @@ impl Dumped {
                 cell(member.no),
                 cell(self.path(member.disk)),
                 (standing, tone),
-                cell(roles(label, member.no.0)),
+                cell(roles(label, member.no)),
                 cell(member.disk.map_or("-".into(), |disk| slots(&self.told.disks[disk], label))),
                 cell(member.id),
             ]);
@@ -85,8 +87,8 @@ impl Dumped {
 fn opens(pool: &PoolDump) -> String {
     let voters = pool.newest.1.membership.voters;
     let there = pool.members.iter().filter(|member| member.standing == Some(Standing::Current));
-    let there = there.filter(|member| voters >> member.no & 1 == 1).count();
-    let of = format!("{there} of {} voters are here and up to date", voters.count_ones());
+    let there = there.filter(|member| voters.contains(member.no)).count();
+    let of = format!("{there} of {} voters are here and up to date", voters.len());
     match (pool.rival, pool.opens) {
         (Some(rival), _) => format!("no: disk {rival} tells another history, which could be gone on from as well"),
         (None, true) => format!("yes, as far as labels tell: {of}"),
@@ -105,8 +107,8 @@ fn standing(member: &Member) -> (String, Tone) {
     (if member.put_back { format!("{word}, put back") } else { word.into() }, tone)
 }
 
-fn roles(label: &Label, no: u16) -> String {
-    let has = |set: u64| set >> no & 1 == 1;
+fn roles(label: &Label, no: DiskNo) -> String {
+    let has = |set: DiskSet| set.contains(no);
     let roles = [(has(label.membership.voters), "votes"), (has(label.membership.loggers), "log")];
     let roles: Vec<&str> = roles.iter().filter(|(has, _)| *has).map(|(_, role)| *role).collect();
     if roles.is_empty() { "-".into() } else { roles.join(", ") }
@@ -139,7 +141,7 @@ fn checkpoint_text(told: &CheckpointDump, label: &Label) -> String {
         human(anchor.checkpoint_len),
         set(told.sound)
     );
-    if told.harmed != 0 {
+    if !told.harmed.is_empty() {
         text += &format!("; harmed on disks {}", set(told.harmed));
     }
     text.push('\n');
@@ -205,13 +207,13 @@ fn records(records: &[Described]) -> String {
 }
 
 /// Numbers of disks.
-fn set(bits: u64) -> String {
-    let numbers: Vec<String> = numbers(bits).iter().map(u16::to_string).collect();
+fn set(disks: DiskSet) -> String {
+    let numbers: Vec<String> = numbers(disks).iter().map(u16::to_string).collect();
     if numbers.is_empty() { "none".into() } else { numbers.join(" ") }
 }
 
-fn numbers(bits: u64) -> Vec<u16> {
-    (0..64).filter(|no| bits >> no & 1 == 1).collect()
+fn numbers(disks: DiskSet) -> Vec<u16> {
+    disks.iter().map(|no| no.0).collect()
 }
 
 impl Serialize for Dumped {

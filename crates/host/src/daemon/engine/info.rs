@@ -16,6 +16,7 @@ use crate::api::read_cache::ReadCacheInfo;
 use crate::api::share::FineShare;
 use crate::api::tier::{Piece, TierInfo};
 use crate::api::vdisk::{Layout, OlderTable, Provisioning, VdiskCounters, VdiskInfo};
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::record;
 use weft_engine::format::record::{CacheChoice, TierRecord};
 use weft_engine::io;
@@ -267,7 +268,7 @@ fn counted(counters: &info::VdiskStat) -> VdiskCounters {
 }
 
 fn tier_info(pool: &info::PoolInfo, tier: Option<&TierRecord>, fill: TierFill) -> TierInfo {
-    let disks = tier.map_or(0, |tier| tier.disks);
+    let disks = tier.map_or(DiskSet::EMPTY, |tier| tier.disks);
     let pins = tier.map_or(&[][..], |tier| &tier.pins);
     TierInfo {
         size: fill.size,
@@ -292,9 +293,9 @@ fn read_cache_info(pool: &info::PoolInfo, cache: ShelfInfo) -> ReadCacheInfo {
     }
 }
 
-/// The names of `disks`, one bit each.
-fn names_of(pool: &info::PoolInfo, disks: u64) -> Vec<String> {
-    let named = pool.disks.iter().filter(|disk| disks >> disk.no & 1 == 1);
+/// The names of `disks`.
+fn names_of(pool: &info::PoolInfo, disks: DiskSet) -> Vec<String> {
+    let named = pool.disks.iter().filter(|disk| disks.contains(disk.no));
     named.map(|disk| disk.name.clone()).collect()
 }
 

@@ -22,8 +22,8 @@ pub fn probe(path: &Path) -> Answer<Option<Label>> {
     };
     let mut file = File::open(path).map_err(failed)?;
     let capacity = file.seek(SeekFrom::End(0)).map_err(failed)?;
-    newest(capacity, |at| {
-        let mut block = vec![0; BLOCK as usize];
+    newest(capacity, |at, len| {
+        let mut block = vec![0; len as usize];
         // A slot that cannot be read is one of four.
         file.read_exact_at(&mut block, at).is_ok().then_some(block)
     })
@@ -31,15 +31,23 @@ pub fn probe(path: &Path) -> Answer<Option<Label>> {
 
 /// The newest sound label of a disk whose ends were read.
 pub fn of(ends: &Ends) -> Answer<Option<Label>> {
-    newest(ends.size(), |at| ends.bytes(at, BLOCK as usize))
+    newest(ends.size(), |at, len| ends.bytes(at, len as usize))
 }
 
 /// The newest label of a disk of `capacity` bytes, of the blocks that `read` finds.
-fn newest<B: Deref<Target = [u8]>>(capacity: u64, mut read: impl FnMut(u64) -> Option<B>) -> Answer<Option<Label>> {
+fn newest<B: Deref<Target = [u8]>>(
+    capacity: u64,
+    mut read: impl FnMut(u64, u64) -> Option<B>,
+) -> Answer<Option<Label>> {
     if capacity < 4 * BLOCK {
         return Ok(None);
     }
-    let slots = DiskPlan::label_slots(ByteCount(capacity)).into_iter().filter_map(|at| read(at.0));
+    let annexes = DiskPlan::label_annexes(ByteCount(capacity)).into_iter();
+    let slots = DiskPlan::label_slots(ByteCount(capacity)).into_iter().zip(annexes).filter_map(|(at, annex)| {
+        let block = read(at.0, BLOCK)?;
+        let annex = if label::has_annex(&block) { Some(read(annex.0, label::ANNEX_LEN)?) } else { None };
+        Some(label::with_annex(&block, annex.as_deref()))
+    });
     Ok(label::Label::newest_alone(label::Label::decode_slots(slots)?).map(|(label, _)| Label {
         whole: label.plan.disk_len.0 <= capacity,
         pool_id: hex(label.pool_id),

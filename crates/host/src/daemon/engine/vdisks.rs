@@ -14,6 +14,7 @@ use crate::ops::job::JobList;
 use crate::ops::vdisk_set::VdiskSet;
 use std::ops::Range;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::record::{CacheChoice, CacheRecord, TierRecord};
 use weft_engine::geometry::Layout;
 use weft_engine::pool::cache::{CacheAsk, rounded};
@@ -29,7 +30,7 @@ use weft_engine::vdisk::placed::{self, Piece};
 #[derive(Clone, Copy, Debug)]
 pub struct CacheWanted {
     pub cache: WriteCache,
-    pub disks: u64,
+    pub disks: DiskSet,
 }
 
 /// A virtual disk that was planned, and what stands above it.
@@ -55,11 +56,11 @@ pub struct Above {
 impl CacheWanted {
     /// What is asked of the engine, above stripes of `below` on `disks`. A cache on disks that somebody named is there,
     /// or cannot be; one that the pool chooses may be none.
-    fn ask(self, pool: &Pool, below: Layout, disks: u64) -> Answer<Option<CacheAsk>> {
+    fn ask(self, pool: &Pool, below: Layout, disks: DiskSet) -> Answer<Option<CacheAsk>> {
         Ok(match self.cache {
             WriteCache::Off => None,
             WriteCache::Auto => match pool.suggest_cache(below, disks, self.disks) {
-                None if self.disks != 0 => {
+                None if !self.disks.is_empty() => {
                     let least = pool.cache_range(below, self.disks, false, 0)?.least;
                     Some(CacheAsk { size: least, disks: self.disks, may_lose: false })
                 }
@@ -73,7 +74,7 @@ impl CacheWanted {
     /// Whose word it is: who names disks for a cache has it there, and not where the pool would.
     pub fn choice(self) -> CacheChoice {
         match self.cache {
-            WriteCache::Auto if self.disks == 0 => CacheChoice::Auto,
+            WriteCache::Auto if self.disks.is_empty() => CacheChoice::Auto,
             _ => CacheChoice::Typed,
         }
     }
@@ -218,7 +219,7 @@ pub async fn set_cache(
     let ask = ask.map_err(|error| error.offer(&DiskList::of(&name.pool)))?;
     let (_, planned) = open.pool.plan_vdisk_cache(&name.vdisk, ask.as_ref()).map_err(|error| {
         let wrong = ApiError::from(error);
-        let (disks, may_lose) = ask.map_or((0, false), |ask| (ask.disks, ask.may_lose));
+        let (disks, may_lose) = ask.map_or((DiskSet::EMPTY, false), |ask| (ask.disks, ask.may_lose));
         let range = open.pool.cache_range(vdisk.layout(), disks, may_lose, 0);
         match (range, ask) {
             (Ok(range), Some(ask)) if range.least <= range.most => {

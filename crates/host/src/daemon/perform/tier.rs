@@ -18,10 +18,11 @@ use crate::ops::tier::{TierOptimize, TierPin, TierReport};
 use crate::ops::vdisk::VdiskShow;
 use crate::ops::vdisk_set::VdiskSet;
 use crate::ops::{Perform, Run};
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::record::TierRecord;
 use weft_engine::geometry;
 use weft_engine::pool::tier::TierAsk;
-use weft_engine::units::ByteCount;
+use weft_engine::units::{ByteCount, DiskNo};
 
 impl Perform<TierPin> for Daemon {
     fn perform(&self, pin: &TierPin) -> Answer<Change> {
@@ -137,7 +138,7 @@ pub(super) fn tier_ask(pool: &PoolInfo, spec: &TierSpec) -> Answer<TierAsk> {
 }
 
 /// The disks of a medium that take data, one bit each; of any: those that take it by themselves.
-pub(super) fn disks_of(pool: &PoolInfo, media: TierMedia) -> Answer<u64> {
+pub(super) fn disks_of(pool: &PoolInfo, media: TierMedia) -> Answer<DiskSet> {
     let takes = |disk: &&DiskInfo| matches!(disk.usage, Some(Usage::Auto | Usage::Manual));
     let is_of = |disk: &&DiskInfo| match media {
         TierMedia::Any => disk.usage == Some(Usage::Auto),
@@ -145,9 +146,9 @@ pub(super) fn disks_of(pool: &PoolInfo, media: TierMedia) -> Answer<u64> {
         TierMedia::Hdd => disk.media != Media::Ssd,
     };
     let set =
-        |disks: &mut dyn Iterator<Item = &DiskInfo>| disks.filter_map(|disk| disk.no).fold(0, |set, no| set | 1 << no);
+        |disks: &mut dyn Iterator<Item = &DiskInfo>| disks.filter_map(|disk| disk.no).map(DiskNo).collect::<DiskSet>();
     match set(&mut pool.disks.iter().filter(takes).filter(is_of)) {
-        0 => {
+        none if none.is_empty() => {
             let (what, word, why) = match media {
                 TierMedia::Ssd => {
                     ("solid-state disk", "media=ssd", "says what a disk is where it does not tell itself")

@@ -27,6 +27,7 @@ use crate::ops::vdisk_map::{PIECES_MAX, VdiskMap};
 use crate::ops::vdisk_set::VdiskSet;
 use crate::ops::watch::StatusShow;
 use crate::ops::{Perform, Run};
+use weft_engine::disk_set::DiskSet;
 use weft_engine::error::{Error, ErrorKind};
 use weft_engine::format::record::{CacheChoice, CacheRecord};
 use weft_engine::geometry;
@@ -34,7 +35,7 @@ use weft_engine::limits;
 use weft_engine::pool;
 use weft_engine::pool::read_cache::{ReadCacheAsk, ReadCachePlan};
 use weft_engine::pool::{Amount, Growth, Protection, Refusal, VdiskPlan, VdiskSpec, Wanted};
-use weft_engine::units::ByteCount;
+use weft_engine::units::{ByteCount, DiskNo};
 
 /// The sector of a virtual disk that asks for none: what every client can use.
 const SECTOR_DEFAULT: u16 = 512;
@@ -157,10 +158,10 @@ impl Daemon {
         let mut wanted = wanted(request, pool)?;
         let mut tier = fast.map(|(fast, _)| tier_ask(pool, &fast)).transpose()?;
         if let (Some((_, media)), Some(tier)) = (fast, &mut tier) {
-            let below = if wanted.spec.disks == 0 { disks_of(pool, media)? } else { wanted.spec.disks };
+            let below = if wanted.spec.disks.is_empty() { disks_of(pool, media)? } else { wanted.spec.disks };
             // Disks that are added later are theirs, too, where they lie on all that take data by themselves.
-            let all = disks_of(pool, TierMedia::Any).unwrap_or(0);
-            wanted.spec.disks = if below == all { 0 } else { below };
+            let all = disks_of(pool, TierMedia::Any).unwrap_or_default();
+            wanted.spec.disks = if below == all { DiskSet::EMPTY } else { below };
             tier.disks = if tier.disks == below { wanted.spec.disks } else { tier.disks };
         }
         let disks = disks_named(pool, &request.write_cache_disks)?;
@@ -417,16 +418,16 @@ fn wanted(request: &VdiskCreate, pool: &PoolInfo) -> Answer<Wanted> {
     })
 }
 
-/// The disks of these names, one bit each.
-fn disks_named(pool: &PoolInfo, names: &[String]) -> Answer<u64> {
-    let mut disks = 0;
+/// The disks of these names.
+fn disks_named(pool: &PoolInfo, names: &[String]) -> Answer<DiskSet> {
+    let mut disks = DiskSet::EMPTY;
     for wanted in names {
         let Some(disk) = pool.disks.iter().find(|disk| disk.name == *wanted) else {
             let names: Vec<&str> = pool.disks.iter().map(|disk| disk.name.as_str()).collect();
             let message = format!("pool {} has no disk {wanted}; it has {}", pool.name, names.join(", "));
             return Err(ApiError::new(Kind::NotFound, message).offer(&DiskList::of(&pool.name)));
         };
-        disks |= disk.no.map_or(0, |no| 1 << no);
+        disks.extend(disk.no.map(DiskNo));
     }
     Ok(disks)
 }

@@ -37,7 +37,7 @@ fn a_label_whose_counters_cannot_be_is_not_the_newest() {
     let slot = &fs::read(machine.disk("d1")).unwrap()[..4096];
     let label = Label::decode(slot).unwrap().unwrap();
     let forged = Label { pool_name: "forged".into(), serial: 1 << 61, ..label };
-    File::options().write(true).open(machine.disk("d1")).unwrap().write_all_at(&forged.encode(), 0).unwrap();
+    File::options().write(true).open(machine.disk("d1")).unwrap().write_all_at(&forged.encode().0, 0).unwrap();
     assert_eq!(names(&machine), (vec!["p".into()], vec!["p".into()]));
     machine.typed("pool import p");
 }

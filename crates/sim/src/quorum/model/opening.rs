@@ -26,7 +26,7 @@ impl World {
         let believes = |label: &Label| quorum::standing(newest, label) == Standing::Current;
         let current = found.iter().filter(|(.., label)| believes(label)).fold(0u8, |set, (no, ..)| set | 1 << no);
         let voters = newest.membership.voters;
-        let may = self.may_open(voters as u8, current);
+        let may = self.may_open(voters.words()[0] as u8, current);
         let there = found.iter().fold(0u8, |set, (no, ..)| set | 1 << no);
         if mark.voters & current == 0 || !may && !degraded || mark.loggers & current == 0 {
             return Ok(false);
@@ -77,8 +77,8 @@ impl World {
 
     fn may_open(&self, voters: u8, there: u8) -> bool {
         match self.mutant {
-            Some(Mutant::OpenWithHalf) => quorum::may_go_on(voters as u64, there as u64),
-            _ => quorum::may_open(voters as u64, there as u64),
+            Some(Mutant::OpenWithHalf) => quorum::may_go_on(super::set_of(voters), super::set_of(there)),
+            _ => quorum::may_open(super::set_of(voters), super::set_of(there)),
         }
     }
 

@@ -4,6 +4,7 @@ use super::{PARITY, pool, reads, settle, sound, usage, write};
 use crate::planted::leaving;
 use std::cell::Cell;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::Id;
 use weft_engine::format::record::{Media, OWNER_METADATA, Usage};
 use weft_engine::geometry::Resiliency;
@@ -70,7 +71,7 @@ fn who_takes_the_place_of_a_disk_is_named_where_that_was() {
             interleave: Some(ByteCount::kib(16)),
             fixed: false,
             sector: 4096,
-            disks: 0b11,
+            disks: DiskSet::from_words(&[0b11]),
         };
         let vdisk = pool.vdisk_create(&spec).await.unwrap();
         vdisk.write(VirtualOffset(0), &vec![6; 1 << 19], true).await.unwrap();
@@ -95,7 +96,7 @@ fn who_takes_the_place_of_a_disk_is_named_where_that_was() {
         let record = map.vdisks.values().find(|vdisk| vdisk.name == "named").unwrap();
         map.tables[&record.tables[0]].record.disks
     };
-    assert_eq!(named, 1 | 1 << to, "the number of the one that left may be another's some day");
+    assert_eq!(named, DiskSet::only(DiskNo(0)).with(to), "the number of the one that left may be another's some day");
     let vdisk = pool.vdisk("named").unwrap();
     rig.run(async move {
         vdisk.write(VirtualOffset(1 << 19), &vec![7; 1 << 19], true).await.unwrap();

@@ -6,6 +6,7 @@ mod growing;
 mod leaving;
 
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::format::Id;
 use weft_engine::format::record::{Media, OWNER_METADATA, SegmentRecord, Usage};
 use weft_engine::geometry::Resiliency;
@@ -35,7 +36,7 @@ fn pool(seed: u64, disks: usize, members: usize, resiliency: Resiliency, columns
         interleave: Some(ByteCount::kib(16)),
         fixed: false,
         sector: 4096,
-        disks: 0,
+        disks: DiskSet::EMPTY,
     };
     rig.run(async move { pool.vdisk_create(&spec).await.map(|_| ()) }).unwrap();
     (rig, rng)
