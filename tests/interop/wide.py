@@ -1,5 +1,6 @@
-"""More disks than a label's block has room for: a pool grows beyond 64 of them, loses some, is killed and opened again, and each command names disks
-with three digits as any other."""
+"""More disks than a label's block has room for: a pool grows beyond 64 of them, loses some, is killed and opened again.
+
+Each command names disks with three digits as any other."""
 
 import json
 import os

@@ -381,10 +381,8 @@ impl Label {
             && block.batch_max_from <= block.opened_batch
             && members.contains(disk_no)
             && (current | voters | loggers).is_subset(members)
-            && (block.features_incompatible & FEATURE_WIDE == 0 || plan == plan.with_annexes(slab))
             && is_name(&name_from_bytes(&block.pool_name))
-            && DiskPlan::new(plan.disk_len, slab, Some(plan.log_len))
-                .is_ok_and(|expected| expected == plan || expected.with_annexes(slab) == plan);
+            && plan.is_sound(slab, block.features_incompatible & FEATURE_WIDE != 0);
         if !sound {
             return Ok(None);
         }

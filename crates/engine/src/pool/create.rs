@@ -76,10 +76,8 @@ pub fn plan_pool(capacities: &[ByteCount], options: &PoolOptions) -> Result<Vec<
         Some(len) => len,
         None => DiskPlan::new(smallest, options.slab, None)?.log_len,
     };
-    let plan = |capacity: &ByteCount| {
-        let plan = DiskPlan::new(*capacity, options.slab, Some(log_len))?;
-        Ok(if is_wide(capacities.len()) { plan.with_annexes(options.slab) } else { plan })
-    };
+    let plan = if is_wide(capacities.len()) { DiskPlan::wide } else { DiskPlan::new };
+    let plan = |capacity: &ByteCount| plan(*capacity, options.slab, Some(log_len));
     capacities.iter().map(plan).collect()
 }
 

@@ -59,11 +59,12 @@ impl Pool {
             return fail!(NotPossible, "the pool has {DISKS_MAX} disks already, and no pool has more");
         }
         let log_len = self.store.members.borrow().values().next().map(|member| member.plan.log_len);
-        let mut plan = DiskPlan::new(capacity, self.store.slab, log_len)?;
-        if self.is_wide_with(self.unused_disk_no()) {
-            plan = plan.with_annexes(self.store.slab);
+        let wide = self.is_wide_with(self.unused_disk_no());
+        if wide && !self.is_wide() {
             self.check_annexes(&map)?;
         }
+        let plan = if wide { DiskPlan::wide } else { DiskPlan::new };
+        let plan = plan(capacity, self.store.slab, log_len)?;
         let config: usize = map.records().iter().map(|record| record.encoded_len()).sum();
         if config as u64 > plan.blob_len.0 / 8 * 7 {
             return fail!(
@@ -149,7 +150,7 @@ impl Pool {
         if let Some((no, _)) = members.iter().find(|(_, member)| member.disk.is_none()) {
             return fail!(NotPossible, "{more}: disk {} is missing; put it back, or remove it", name(no));
         }
-        match members.iter().find(|(_, member)| member.plan != member.plan.with_annexes(slab)) {
+        match members.iter().find(|(_, member)| !member.plan.has_room_for_annexes(slab)) {
             Some((no, _)) => {
                 fail!(NotPossible, "{more}: disk {} has no room for it; replace it by a disk of another size", name(no))
             }

@@ -11,6 +11,7 @@
 //!
 //! A segment with a missing disk is taken only when no healthy one can be had.
 
+use super::segments_on;
 use super::{DiskRoom, Map, PAGE_PAIR, Segment, chunk_record, segment_len};
 use crate::disk_set::DiskSet;
 use crate::error::Result;
@@ -464,21 +465,6 @@ impl Map {
         self.relist(run.segment);
         Some(run)
     }
-}
-
-/// How many segments of `slots` slots on different disks these free slabs make: `pool/room.rs` says why.
-pub fn segments_on(free: &[u64], slots: u64) -> u64 {
-    let fits = |segments: u64| {
-        free.iter().map(|free| u128::from(*free.min(&segments))).sum::<u128>()
-            >= u128::from(slots) * u128::from(segments)
-    };
-    // What fits `s` fits less: counted up to `s`, slabs grow slower than `s`.
-    let (mut fitting, mut beyond) = (0, free.iter().sum::<u64>() / slots + 1);
-    while beyond - fitting > 1 {
-        let middle = fitting + (beyond - fitting) / 2;
-        if fits(middle) { fitting = middle } else { beyond = middle }
-    }
-    fitting
 }
 
 /// A number that depends on every bit of both (the finisher of splitmix64): the order of disks in the eyes of a

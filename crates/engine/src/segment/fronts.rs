@@ -17,7 +17,7 @@
 //! 5. Where there is no such segment, two fronts share one: fronts never keep anybody from writing.
 
 use super::lists::Fit;
-use super::{Map, Segment};
+use super::{DiskRoom, Map, Segment};
 use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::format::record::{Record, TableRecord};
@@ -202,28 +202,30 @@ impl Map {
         }
         let TableRecord { layout, disks, .. } = self.tables[&table].record;
         let slots = layout.slots();
-        let room = |no: DiskNo| self.disks[&no].free.count().saturating_sub(SLABS_KEPT) as u64;
-        let all: Vec<DiskNo> = self.disks_for(disks).map(|disk| disk.record.no).filter(|no| room(*no) > 0).collect();
+        let room = |disk: &DiskRoom| (disk.free.count().saturating_sub(SLABS_KEPT) as u64, disk.record.no);
+        let all: Vec<(u64, DiskNo)> = self.disks_for(disks).map(room).filter(|(room, _)| *room > 0).collect();
         let wastes = mutant::active(Mutant::FrontsWasteRoom);
-        let most = all.iter().map(|no| room(*no)).max().unwrap_or(0);
+        let most = all.iter().map(|(room, _)| *room).max().unwrap_or(0);
         let least = if wastes { 0 } else { most.div_ceil(2) };
-        let fits = |no: &DiskNo| !others.contains(*no) && room(*no) >= least;
-        let mut apart: Vec<DiskNo> = all.iter().copied().filter(fits).collect();
+        let fits = |(room, no): &(u64, DiskNo)| !others.contains(*no) && *room >= least;
+        let mut apart: Vec<(u64, DiskNo)> = all.iter().copied().filter(fits).collect();
         if apart.len() < slots || self.domains_of(&apart).min(slots) < self.domains_of(&all).min(slots) {
             return None;
         }
-        apart.sort_unstable_by_key(|no| Reverse(room(*no)));
-        let left = |no: &DiskNo| room(*no) - apart[..slots].contains(no) as u64;
-        let before: Vec<u64> = all.iter().map(|no| room(*no)).collect();
+        apart.sort_unstable_by_key(|(room, _)| Reverse(*room));
+        let taken: DiskSet = apart[..slots].iter().map(|(_, no)| *no).collect();
+        let left = |(room, no): &(u64, DiskNo)| room - taken.contains(*no) as u64;
+        let before: Vec<u64> = all.iter().map(|(room, _)| *room).collect();
         let after: Vec<u64> = all.iter().map(left).collect();
         let fits = segments_on(&after, slots as u64) + 1 >= segments_on(&before, slots as u64);
-        (fits || wastes).then(|| apart.iter().copied().collect())
+        (fits || wastes).then(|| apart.iter().map(|(_, no)| *no).collect())
     }
 
     /// In how many domains disks lie; one that is in none is one of its own.
-    fn domains_of(&self, disks: &[DiskNo]) -> usize {
-        let names: BTreeSet<&str> = disks.iter().filter_map(|no| self.domain_of(*no)).collect();
-        names.len() + disks.iter().filter(|no| self.domain_of(**no).is_none()).count()
+    fn domains_of(&self, disks: &[(u64, DiskNo)]) -> usize {
+        let names: Vec<Option<&str>> = disks.iter().map(|(_, no)| self.domain_of(*no)).collect();
+        let alone = names.iter().filter(|name| name.is_none()).count();
+        alone + names.iter().flatten().collect::<BTreeSet<_>>().len()
     }
 }
 

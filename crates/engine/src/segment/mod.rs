@@ -60,13 +60,13 @@ use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-pub use allocate::segments_on;
 pub use disks::{DiskRoom, handed_on};
 use drain::{Draining, Former, Known};
 use fine::Fine;
 use lists::{Listed, Lists};
 use notes::Notes;
 use read_cache::ReadCache;
+pub use reserve::segments_on;
 
 /// The part of the checkpoint area that they may take, as a divisor.
 const EVENTS_SHARE: u64 = 16;

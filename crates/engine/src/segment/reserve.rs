@@ -3,7 +3,7 @@
 //! Metadata is placed on the emptiest disks, as data is. Where whatever takes slabs always takes them of the emptiest
 //! disks, the order is of no consequence: what fits when all metadata is placed first, fits as it comes.
 
-use super::allocate::{SLABS_KEPT, segments_on};
+use super::allocate::SLABS_KEPT;
 use super::config::METADATA_LEN;
 use super::copies::Copies;
 use super::{DiskRoom, Map, PAGE_PAIR, Segment};
@@ -141,6 +141,26 @@ fn take_of_the_emptiest(slabs: u64, most: u64, on: &[DiskNo], free: &mut BTreeMa
         *left -= above.min(most) - kept;
     }
     true
+}
+
+/// How many segments of `slots` slots on different disks these free slabs make: `pool/room.rs` says why.
+pub fn segments_on(free: &[u64], slots: u64) -> u64 {
+    let fits = |segments: u64| {
+        free.iter().map(|free| u128::from(*free.min(&segments))).sum::<u128>()
+            >= u128::from(slots) * u128::from(segments)
+    };
+    // Where no disk has more slabs than there would be segments, all of them can be used up.
+    let all = free.iter().sum::<u64>() / slots;
+    if free.iter().all(|free| *free <= all) {
+        return all;
+    }
+    // What fits `s` fits less: counted up to `s`, slabs grow slower than `s`.
+    let (mut fitting, mut beyond) = (0, all + 1);
+    while beyond - fitting > 1 {
+        let middle = fitting + (beyond - fitting) / 2;
+        if fits(middle) { fitting = middle } else { beyond = middle }
+    }
+    fitting
 }
 
 #[cfg(test)]
