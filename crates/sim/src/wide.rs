@@ -12,6 +12,7 @@ use weft_engine::format::record::{CacheChoice, JobState, Media, Usage};
 use weft_engine::geometry::Resiliency;
 use weft_engine::limits::DISKS_MAX;
 use weft_engine::pool::cache::CacheAsk;
+use weft_engine::pool::leaving::Instead;
 use weft_engine::pool::{NewDisk, Pool, VdiskSpec};
 use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
@@ -152,6 +153,10 @@ pub fn a_pool_of_as_many_disks_as_there_may_be_works_as_any_other() {
     story.rig.open(&mut story.rng).unwrap();
     story.until_healthy();
     story.prove();
+    let pool = story.rig.pool();
+    assert!(pool.plan_disk_remove(lost[0], Instead::New(CAPACITY)).is_ok(), "one for another is no more disks");
+    let refused = pool.plan_disk_add(CAPACITY, "one-more").unwrap_err();
+    assert!(refused.kind == ErrorKind::NotPossible && refused.context.contains("256 disks already"), "{refused}");
 }
 
 /// Each end of a label is a whole label, its annex included.

@@ -11,7 +11,6 @@ use super::Pool;
 use super::cache::{CacheTurn, DisksThen};
 use crate::error::Result;
 use crate::fail;
-use crate::format::label::DiskPlan;
 use crate::format::record::Usage;
 use crate::geometry::Layout;
 use crate::segment::{Map, handed_on};
@@ -143,8 +142,7 @@ impl Pool {
             .map(|no| (no, map.free_soon(no) as u64 + map.read_caches_on(no)))
             .collect();
         if let Instead::New(capacity) = instead {
-            let log_len = self.store.members.borrow().values().next().map(|member| member.plan.log_len);
-            free.insert(NEW, DiskPlan::new(capacity, self.store.slab, log_len)?.slabs as u64);
+            free.insert(NEW, self.plan_of_new(capacity)?.slabs as u64);
         }
         let come = if let Instead::Member(member) = instead { Some(member) } else { None };
         let caches = if let Instead::New(_) = instead { Vec::new() } else { Pool::caches_without(&map, no, come) };

@@ -58,13 +58,10 @@ impl Pool {
         if map.disks.len() >= DISKS_MAX {
             return fail!(NotPossible, "the pool has {DISKS_MAX} disks already, and no pool has more");
         }
-        let log_len = self.store.members.borrow().values().next().map(|member| member.plan.log_len);
-        let wide = self.is_wide_with(self.unused_disk_no());
-        if wide && !self.is_wide() {
+        if self.is_wide_then() && !self.is_wide() {
             self.check_annexes(&map)?;
         }
-        let plan = if wide { DiskPlan::wide } else { DiskPlan::new };
-        let plan = plan(capacity, self.store.slab, log_len)?;
+        let plan = self.plan_of_new(capacity)?;
         let config: usize = map.records().iter().map(|record| record.encoded_len()).sum();
         if config as u64 > plan.blob_len.0 / 8 * 7 {
             return fail!(
@@ -86,7 +83,7 @@ impl Pool {
             let plan = self.plan_disk_add(capacity, &new.name)?;
             wipe(&new.disk, &plan).await?;
             let no = self.unused_disk_no();
-            if self.is_wide_with(no) {
+            if self.is_wide_then() {
                 self.store.announce_wide().await?;
             }
             // There is no metadata on it, and none that it lacks: it is current.
@@ -130,14 +127,21 @@ impl Pool {
         })
     }
 
+    /// Where the parts of the next disk that joins lie, if it has `capacity` bytes.
+    pub(super) fn plan_of_new(&self, capacity: ByteCount) -> Result<DiskPlan> {
+        let log_len = self.store.members.borrow().values().next().map(|member| member.plan.log_len);
+        let plan = if self.is_wide_then() { DiskPlan::wide } else { DiskPlan::new };
+        plan(capacity, self.store.slab, log_len)
+    }
+
     /// Whether labels have annexes.
     fn is_wide(&self) -> bool {
         self.store.labels.features.get() & FEATURE_WIDE != 0
     }
 
-    /// Whether they have, once disk `no` is in the pool.
-    fn is_wide_with(&self, no: DiskNo) -> bool {
-        self.is_wide() || no.0 as usize >= DISKS_NARROW
+    /// Whether they have once another disk is in the pool.
+    fn is_wide_then(&self) -> bool {
+        self.is_wide() || self.unused_among(DISKS_NARROW).is_none()
     }
 
     /// Refuses more than [`DISKS_NARROW`] disks where one of those that are there has no room for annexes: its last
@@ -160,17 +164,18 @@ impl Pool {
 
     /// The number of a disk that joins.
     pub(super) fn unused_disk_no(&self) -> DiskNo {
+        // Labels have annexes only where numbers do not suffice without.
+        let narrow = if self.is_wide() { None } else { self.unused_among(DISKS_NARROW) };
+        narrow.or_else(|| self.unused_among(DISKS_MAX)).expect("there are fewer than that")
+    }
+
+    /// The next of the first `count` numbers that no disk has.
+    fn unused_among(&self, count: usize) -> Option<DiskNo> {
         let members = self.store.members.borrow();
         let map = self.store.map.borrow();
         let unused = |no: &DiskNo| !members.contains_key(no) && !map.disks.contains_key(no);
-        let next = map.next_disk();
-        let among = |count: usize| {
-            let count = count as u16;
-            (0..count).map(move |nth| DiskNo((next.0 + nth) % count)).find(unused)
-        };
-        // Labels have annexes only where numbers do not suffice without.
-        let narrow = if self.is_wide() { None } else { among(DISKS_NARROW) };
-        narrow.or_else(|| among(DISKS_MAX)).expect("there are fewer than that")
+        let (next, count) = (map.next_disk(), count as u16);
+        (0..count).map(|nth| DiskNo((next.0 + nth) % count)).find(unused)
     }
 
     /// Empties disk `no` and takes it out of the pool; `to` takes its place as far as that goes. Returns the job that

@@ -24,7 +24,7 @@ use crate::format::record::{Record, TableRecord};
 use crate::mutant::{self, Mutant};
 use crate::segment::allocate::SLABS_KEPT;
 use crate::segment::segments_on;
-use crate::stripe::fronts::{Turn, fronts_of};
+use crate::stripe::fronts::{FRONTS_MAX, Turn, fronts_of};
 use crate::units::{DiskNo, SegmentNo, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -52,7 +52,9 @@ impl Map {
     /// For how many fronts of `table` there are disks.
     fn fronts_possible(&self, table: TableNo) -> usize {
         let TableRecord { layout, disks, .. } = self.tables[&table].record;
-        fronts_of(self.disks_for(disks).count(), layout.slots())
+        // More disks than that make no difference, and this is asked for each run of stripes.
+        let enough = FRONTS_MAX * layout.slots();
+        fronts_of(self.disks_for(disks).take(enough).count(), layout.slots())
     }
 
     /// By how many free slabs disks may differ that count as equally empty where there are several fronts. If the
@@ -239,7 +241,7 @@ mod tests {
     use super::super::allocate::tests::map_of;
     use super::*;
     use crate::geometry::{Layout, Resiliency};
-    use crate::stripe::fronts::{FRONTS_MAX, Fronts};
+    use crate::stripe::fronts::Fronts;
     use crate::units::ByteCount;
     use proptest::prelude::*;
 

@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(sizes, [4_000_000_000_000, 4_000_000_000_000, 500_000_000_000, 8 << 40]);
         assert_eq!(read[0].class, Class::Hdd7200);
         assert_eq!((read[2].class, read[3].class), (Class::Ssd, Class::Hdd5400));
-        for wrong in ["", "4x", "x4TB", "0x4TB", "4TB:", "65x1TB", "99999999999x1TB", "4x4T", "4x-1TB", "1TB,,1TB"] {
+        for wrong in ["", "4x", "x4TB", "0x4TB", "4TB:", "257x1TB", "99999999999x1TB", "4x4T", "4x-1TB", "1TB,,1TB"] {
             assert!(disks(wrong).is_err(), "{wrong}");
         }
         let tape = disks("4TB:tape").unwrap().of(Class::Hdd7200, str::parse::<Class>);

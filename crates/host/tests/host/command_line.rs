@@ -354,7 +354,7 @@ fn the_socket_answers_anything_in_the_error_form_and_describes_itself() {
         "/v1/events?after=x",
         "/v1/status?pol=tank",
         "/v1/plan",
-        "/v1/plan?disks=99x4TB",
+        "/v1/plan?disks=257x4TB",
         "/v1/plan?disks=4x4TB&pool=tank",
         "/v1/plan?disks=4x4TB&jobs=nonsense",
         "/v1/plan?pool=nowhere",

@@ -42,7 +42,7 @@ fn too_few_disks_are_refused_with_what_would_work() {
     assert!(alone.to_string().contains("at least 2, or --failures 0"), "{alone}");
     let two = plan(&Question { failures: 2, ..question(disks(2, 4 * TB)) }).unwrap_err();
     assert!(two.to_string().contains("at least 3, or --failures 1"), "{two}");
-    assert!(plan(&question(Vec::new())).is_err() && plan(&question(disks(65, TB))).is_err());
+    assert!(plan(&question(Vec::new())).is_err() && plan(&question(disks(257, TB))).is_err());
     assert!(plan(&question(disks(4, 1 << 20))).is_err());
 }
 

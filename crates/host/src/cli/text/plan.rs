@@ -82,7 +82,10 @@ fn recommended(nth: usize, choice: &Choice, verbose: bool) -> String {
         let why = if verbose { format!(" ({})", job.reason) } else { String::new() };
         text += &format!("   Job {}: {:.0} requests a second, {:.1} MB/s{why}.\n", job.name, job.per_second, job.mb_s);
     }
-    if let [now, later @ ..] = choice.growth.as_slice() {
+    // A pool with as many disks as there may be does not grow.
+    if let [now, later @ ..] = choice.growth.as_slice()
+        && !later.is_empty()
+    {
         let steps: Vec<String> =
             later.iter().map(|step| format!("{} {}", step.disks, decimal(step.usable_best))).collect();
         text += &format!(
