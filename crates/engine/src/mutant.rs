@@ -307,10 +307,12 @@ pub enum Mutant {
     RestoredUnknownToTier = 165,
     /// The annex of a label is written at the head of the disk only.
     AnnexAtOneEnd = 166,
+    /// A pool grows beyond 64 disks, although a disk has no room for the annexes of its labels.
+    AnnexRoomUnchecked = 167,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 150] = [
+pub const ALL: [Mutant; 151] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -461,6 +463,7 @@ pub const ALL: [Mutant; 150] = [
     Mutant::RepairEmptiesNothing,
     Mutant::RestoredUnknownToTier,
     Mutant::AnnexAtOneEnd,
+    Mutant::AnnexRoomUnchecked,
 ];
 
 /// The mutant of this name.

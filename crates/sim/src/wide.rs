@@ -1,5 +1,6 @@
 //! Stories of pools with more than 64 disks: their labels have annexes, and sets of disks more than one word.
 
+use crate::disk::{DiskImage, SimDisk};
 use crate::rig::{Rig, id_of};
 use crate::rng::Rng;
 use crate::world::{Scheduling, SimWorld};
@@ -98,6 +99,24 @@ impl Story {
         self.rig.pool().store().labels.features.get() & FEATURE_WIDE != 0
     }
 
+    /// The disks that something lies on.
+    fn used(&self) -> DiskSet {
+        let pool = self.rig.pool();
+        let map = pool.store().map.borrow();
+        map.segments.values().fold(DiskSet::EMPTY, |set, found| set | found.disks())
+    }
+
+    /// Which of the disks has this number in the pool.
+    fn at(&self, no: DiskNo) -> usize {
+        let disks = self.rig.pool().info().disks;
+        let id = disks.iter().find(|disk| disk.no == no).expect("it is a member").id;
+        (0..self.rig.disks.len()).find(|at| id_of(*at) == id).expect("it is one of the disks")
+    }
+
+    fn disk(&self, no: DiskNo) -> SimDisk {
+        self.rig.disks[self.at(no)].clone()
+    }
+
     /// Waits until nothing is missing and no job runs.
     fn until_healthy(&self) {
         let pool = self.rig.pool();
@@ -126,16 +145,7 @@ pub fn a_pool_of_as_many_disks_as_there_may_be_works_as_any_other() {
     assert!(story.is_wide());
     story.crash();
     story.prove();
-    let used: DiskSet = story
-        .rig
-        .pool()
-        .store()
-        .map
-        .borrow()
-        .segments
-        .values()
-        .map(|found| found.disks())
-        .fold(DiskSet::EMPTY, |set, on| set | on);
+    let used = story.used();
     assert!(used.iter().any(|no| no.0 as usize >= DISKS_NARROW), "{used:?}");
     let lost: Vec<DiskNo> = used.iter().collect();
     for no in [lost[0], lost[lost.len() - 1]] {
@@ -229,6 +239,50 @@ pub fn a_pool_grows_beyond_64_disks_and_a_crash_at_any_moment_loses_nothing() {
         story.prove();
         assert!(story.is_wide() && !names(&story).contains(leaves));
     }
+}
+
+/// Up to two disks of a pool of more than 64 are away at a time, and come back as they were, or as copies of any age,
+/// while the power goes, disks join, and all is written anew: nothing is lost, and the pool heals by itself.
+pub fn disks_of_a_wide_pool_come_and_go() {
+    let mut wide = 0;
+    for seed in crate::sample::sample(0..12) {
+        let mut story = Story::new(6_100 + seed, DISKS_NARROW + 6, DISKS_NARROW, CAPACITY);
+        let mut copies: Vec<DiskImage> = story.rig.disks.iter().map(|disk| disk.image()).collect();
+        let (mut gone, mut members) = (Vec::new(), DISKS_NARROW);
+        for _ in 0..20 {
+            match story.rng.below(6) {
+                0 if gone.is_empty() && members < story.rig.disks.len() => {
+                    story.add(members).unwrap();
+                    members += 1;
+                }
+                1 | 2 if gone.len() < 2 => {
+                    let held: Vec<DiskNo> = story.used().iter().filter(|no| !gone.contains(no)).collect();
+                    let no = *story.rng.pick(&held);
+                    story.disk(no).vanish();
+                    story.rig.pool().store().disk_lost(no, "the story says so");
+                    gone.push(no);
+                }
+                3 if !gone.is_empty() => {
+                    let back: Vec<usize> = gone.drain(..).map(|no| story.at(no)).collect();
+                    story.rig.close().unwrap();
+                    for at in back {
+                        match story.rng.chance(0.5) {
+                            true => story.rig.disks[at].return_intact(&mut story.rng),
+                            false => story.rig.disks[at].return_as(&copies[at]),
+                        }
+                    }
+                    story.rig.open(&mut story.rng).unwrap();
+                    story.until_healthy();
+                    copies = story.rig.disks.iter().map(|disk| disk.image()).collect();
+                }
+                4 => story.crash(),
+                _ => story.write(),
+            }
+            story.prove();
+        }
+        wide += story.is_wide() as u32;
+    }
+    assert!(wide > 0, "some of them grew beyond 64");
 }
 
 /// Nobody knows of a disk that is missing whether it has room for a longer label.

@@ -202,6 +202,9 @@ fn catcher_of_moved(mutant: Mutant) -> Catcher {
         }
         Mutant::MoveUnflushed => Catcher::Story(hollow::whatever_happens_while_segments_are_emptied_loses_nothing),
         Mutant::RisingKeepsNothing => Catcher::Story(hollow::a_change_of_a_nearly_full_pool_ends_under_random_writes),
+        Mutant::AnnexRoomUnchecked => {
+            Catcher::Story(wide::a_pool_whose_disks_have_no_room_for_annexes_does_not_grow_beyond_64)
+        }
         Mutant::AnnexAtOneEnd => Catcher::Story(wide::either_end_of_wide_labels_is_enough),
         Mutant::MoveBitUnannounced => Catcher::Story(hollow::what_is_discarded_here_and_there_is_room_for_others),
         Mutant::RoomIsNotAwaited => Catcher::Story(hollow::disks_that_are_away_for_a_moment_cost_no_room),

@@ -26,3 +26,8 @@ fn a_pool_with_a_missing_disk_does_not_grow_beyond_64() {
 fn a_pool_whose_disks_have_no_room_for_annexes_does_not_grow_beyond_64() {
     wide::a_pool_whose_disks_have_no_room_for_annexes_does_not_grow_beyond_64();
 }
+
+#[test]
+fn disks_of_a_wide_pool_come_and_go() {
+    wide::disks_of_a_wide_pool_come_and_go();
+}
