@@ -468,8 +468,8 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
     Ok(Rc::new(store))
 }
 
-/// The voters whose majority is needed beside that of the newest label, which may never have been durable. 0: it was,
-/// for every disk that it calls current has it.
+/// The voters whose majority is needed beside that of the newest label, which may never have been durable. None: it
+/// was, for every disk that it calls current has it.
 fn voters_before(newest: &Label, found: &[Found]) -> DiskSet {
     let has = |no: DiskNo| {
         let of = |found: &&Found| found.label.disk_no == no && found.label.lineage == newest.lineage;

@@ -296,7 +296,7 @@ impl Map {
     }
 
     /// How many more segments of `layout` the free slabs allow, and those that are free in a moment, on `disks` (none:
-    /// 0: any).
+    /// any).
     pub fn segments_possible(&self, layout: Layout, disks: DiskSet) -> u64 {
         self.segments_with(layout, disks, |disk| self.free_soon(disk.record.no))
     }
