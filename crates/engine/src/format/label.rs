@@ -462,7 +462,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn label() -> Label {
+    pub(super) fn label() -> Label {
         let plan = DiskPlan::new(ByteCount::mib(64), ByteCount::mib(1), None).unwrap();
         Label {
             pool_id: Id([1; 16]),
@@ -494,12 +494,12 @@ mod tests {
         }
     }
 
-    fn first(count: u16) -> DiskSet {
+    pub(super) fn first(count: u16) -> DiskSet {
         (0..count).map(DiskNo).collect()
     }
 
     /// The label's block with other bytes somewhere, and a CRC that says they are meant.
-    fn forged(at: usize, bytes: &[u8]) -> Buf {
+    pub(super) fn forged(at: usize, bytes: &[u8]) -> Buf {
         let (mut block, _) = label().encode();
         block[at..at + bytes.len()].copy_from_slice(bytes);
         block[12..16].fill(0);
@@ -512,28 +512,6 @@ mod tests {
     fn a_label_reads_back_as_it_was_written() {
         assert_eq!(Label::decode(&label().encode().0), Ok(Some(label())));
         assert_eq!(Label::decode(&forged(0, b"W")), Ok(Some(label())));
-    }
-
-    #[test]
-    fn a_label_of_more_than_64_disks_has_an_annex_and_is_none_without_it() {
-        let mut wide = Label { features: FEATURE_WIDE, disk_no: DiskNo(199), ..label() };
-        wide.membership = Membership { members: first(200), current: first(200), voters: first(3), loggers: first(3) };
-        wide.membership.voters.insert(DiskNo(130));
-        wide.disk_ids[199] = Id([7; 16]);
-        wide.seen_epochs[199] = 5;
-        let (block, annex) = wide.encode();
-        let mut annex = annex.unwrap();
-        assert!(has_annex(&block) && !has_annex(&label().encode().0));
-        assert_eq!(Label::decode(&with_annex(&block, Some(&annex))), Ok(Some(wide)));
-        assert_eq!(Label::decode(&block), Ok(None));
-        annex[135 * 16] ^= 1;
-        assert_eq!(Label::decode(&with_annex(&block, Some(&annex))), Ok(None), "it is another label's");
-    }
-
-    #[test]
-    fn a_pool_of_more_disks_than_this_engine_takes_is_refused() {
-        let at = core::mem::offset_of!(LabelBlock, members_beyond) + (WORDS_BEYOND - 1) * 8;
-        assert!(Label::decode(&forged(at, &[1])).is_err());
     }
 
     #[test]
