@@ -11,6 +11,7 @@ use super::create::{NewDisk, give_back, wipe};
 use super::leaving::Instead;
 use super::open::probe;
 use super::plan::check_name;
+use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::event::Event;
 use crate::exec::LocalBoxFuture;
@@ -55,12 +56,7 @@ impl Pool {
         if map.disks.values().any(|disk| disk.record.name == name) {
             return fail!(AlreadyExists, "a disk named {name} is in the pool already");
         }
-        if map.disks.len() >= DISKS_MAX {
-            return fail!(NotPossible, "the pool has {DISKS_MAX} disks already, and no pool has more");
-        }
-        if self.is_wide_then() && !self.is_wide() {
-            self.check_annexes(&map)?;
-        }
+        self.plan_growth(1)?;
         let plan = self.plan_of_new(capacity)?;
         let config: usize = map.records().iter().map(|record| record.encoded_len()).sum();
         if config as u64 > plan.blob_len.0 / 8 * 7 {
@@ -74,6 +70,22 @@ impl Pool {
         Ok(plan)
     }
 
+    /// Judges whether the pool can have so many `more` disks, whatever these are.
+    pub fn plan_growth(&self, more: usize) -> Result<()> {
+        let map = self.store.map.borrow();
+        if map.disks.len() + more > DISKS_MAX {
+            return fail!(
+                NotPossible,
+                "the pool has {} disks already, and no pool has more than {DISKS_MAX}",
+                map.disks.len()
+            );
+        }
+        match self.is_wide_with(more) && !self.is_wide() {
+            true => self.check_annexes(&map),
+            false => Ok(()),
+        }
+    }
+
     /// Adds a disk. Whatever it held is lost. It is a durable member when this returns; new segments use it from then
     /// on if `usage` says so.
     pub fn disk_add(&self, new: NewDisk, usage: Usage) -> LocalBoxFuture<'_, Result<DiskNo>> {
@@ -83,7 +95,7 @@ impl Pool {
             let plan = self.plan_disk_add(capacity, &new.name)?;
             wipe(&new.disk, &plan).await?;
             let no = self.unused_disk_no();
-            if self.is_wide_then() {
+            if self.is_wide_with(1) {
                 self.store.announce_wide().await?;
             }
             // There is no metadata on it, and none that it lacks: it is current.
@@ -130,7 +142,7 @@ impl Pool {
     /// Where the parts of the next disk that joins lie, if it has `capacity` bytes.
     pub(super) fn plan_of_new(&self, capacity: ByteCount) -> Result<DiskPlan> {
         let log_len = self.store.members.borrow().values().next().map(|member| member.plan.log_len);
-        let plan = if self.is_wide_then() { DiskPlan::wide } else { DiskPlan::new };
+        let plan = if self.is_wide_with(1) { DiskPlan::wide } else { DiskPlan::new };
         plan(capacity, self.store.slab, log_len)
     }
 
@@ -139,9 +151,9 @@ impl Pool {
         self.store.labels.features.get() & FEATURE_WIDE != 0
     }
 
-    /// Whether they have once another disk is in the pool.
-    fn is_wide_then(&self) -> bool {
-        self.is_wide() || self.unused_among(DISKS_NARROW).is_none()
+    /// Whether they have once so many `more` disks are in the pool.
+    fn is_wide_with(&self, more: usize) -> bool {
+        self.is_wide() || self.unused_among(DISKS_NARROW).count() < more
     }
 
     /// Refuses more than [`DISKS_NARROW`] disks where one of those that are there has no room for annexes: its last
@@ -150,14 +162,18 @@ impl Pool {
         let members = self.store.members.borrow();
         let slab = self.store.slab;
         let name = |no: &DiskNo| map.disks.get(no).map_or(String::new(), |disk| disk.record.name.clone());
-        let more = alloc::format!("the pool has {DISKS_NARROW} disks, and for more each needs a longer label");
+        let more = alloc::format!("for more than {DISKS_NARROW} disks each needs a longer label");
         if let Some((no, _)) = members.iter().find(|(_, member)| member.disk.is_none()) {
-            return fail!(NotPossible, "{more}: disk {} is missing; put it back, or remove it", name(no));
+            return fail!(NotPossible, "{more}: disk {} is missing; put it back, or remove it first", name(no));
         }
         let unchecked = mutant::active(Mutant::AnnexRoomUnchecked);
         match members.iter().find(|(_, member)| !member.plan.has_room_for_annexes(slab) && !unchecked) {
             Some((no, _)) => {
-                fail!(NotPossible, "{more}: disk {} has no room for it; replace it by a disk of another size", name(no))
+                fail!(
+                    NotPossible,
+                    "{more}: disk {} has no room for it; remove it, and add one of another size",
+                    name(no)
+                )
             }
             None => Ok(()),
         }
@@ -166,17 +182,17 @@ impl Pool {
     /// The number of a disk that joins.
     pub(super) fn unused_disk_no(&self) -> DiskNo {
         // Labels have annexes only where numbers do not suffice without.
-        let narrow = if self.is_wide() { None } else { self.unused_among(DISKS_NARROW) };
-        narrow.or_else(|| self.unused_among(DISKS_MAX)).expect("there are fewer than that")
+        let narrow = if self.is_wide() { None } else { self.unused_among(DISKS_NARROW).next() };
+        narrow.or_else(|| self.unused_among(DISKS_MAX).next()).expect("there are fewer than that")
     }
 
-    /// The next of the first `count` numbers that no disk has.
-    fn unused_among(&self, count: usize) -> Option<DiskNo> {
+    /// Those of the first `count` numbers that no disk has, the next one first.
+    fn unused_among(&self, count: usize) -> impl Iterator<Item = DiskNo> {
         let members = self.store.members.borrow();
         let map = self.store.map.borrow();
-        let unused = |no: &DiskNo| !members.contains_key(no) && !map.disks.contains_key(no);
+        let used: DiskSet = members.keys().chain(map.disks.keys()).copied().collect();
         let (next, count) = (map.next_disk(), count as u16);
-        (0..count).map(|nth| DiskNo((next.0 + nth) % count)).find(unused)
+        (0..count).map(move |nth| DiskNo((next.0 + nth) % count)).filter(move |no| !used.contains(*no))
     }
 
     /// Empties disk `no` and takes it out of the pool; `to` takes its place as far as that goes. Returns the job that

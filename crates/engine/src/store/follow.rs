@@ -15,7 +15,6 @@
 //!    that carry the log; should those be lost just then, the pool stays frozen until one of them is back.
 
 use super::Store;
-use super::labels::set_of;
 use super::log_move::Target;
 use crate::disk_set::DiskSet;
 use crate::event::Event;
@@ -190,7 +189,7 @@ impl Store {
         let durable = copied && self.disk_flush(no).await.is_ok() && self.losses(no) == target.losses;
         // One of the others may be back, and have gone on.
         if durable && self.lacks_the_log_alone() && self.log.live().1 == head {
-            self.labels.loggers.set(set_of(&[no]));
+            self.labels.loggers.set(DiskSet::only(no));
             self.labels.outdated.set(true);
             self.world.emit(Event::LogMoved { disks: vec![no] });
             self.review_freeze();

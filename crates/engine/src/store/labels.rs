@@ -204,7 +204,8 @@ impl Store {
 
     /// Whether the log and the votes are where they are best.
     pub fn is_settled(&self) -> bool {
-        self.loggers_wanted(|_| true) == set_of(&self.loggers()) && self.voters_next() == set_of(&self.voters())
+        self.loggers_wanted(|_| true) == self.loggers().into_iter().collect()
+            && self.voters_next() == self.voters().into_iter().collect()
     }
 
     /// The disks that are to carry the log, of those that `may`.
@@ -236,7 +237,7 @@ impl Store {
     /// The disks that vote after the next checkpoint: one more or one fewer than now, or those that do now if they are
     /// the best.
     pub fn voters_next(&self) -> DiskSet {
-        let now = set_of(&self.voters());
+        let now = self.voters().into_iter().collect();
         choice::next_voters(now, self.choose(now, |candidates| choice::voters(candidates)))
     }
 
@@ -353,9 +354,4 @@ pub async fn read_slot(disk: &dyn Disk, at: DiskOffset, annex: DiskOffset) -> co
     }
     let annex = disk.read(annex, Buf::zeroed(ANNEX_LEN as usize)).await?;
     Ok(with_annex(&block, Some(&annex)))
-}
-
-/// The set of these disks.
-pub fn set_of(disks: &[DiskNo]) -> DiskSet {
-    disks.iter().copied().collect()
 }

@@ -15,7 +15,6 @@
 //! 4. A disk that carries the log is written by the committer alone.
 
 use super::Store;
-use super::labels::set_of;
 use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::event::Event;
@@ -46,7 +45,7 @@ impl Store {
     /// Lets the log be carried by the disks that are best for it. Those that cannot be copied to stay without it.
     pub async fn move_log(&self) -> Result<()> {
         let moving = self.labels.moving.take().await;
-        let have = set_of(&self.loggers());
+        let have: DiskSet = self.loggers().into_iter().collect();
         let want = self.loggers_wanted(|_| true);
         if have == want || have.is_empty() {
             return Ok(());
@@ -66,7 +65,7 @@ impl Store {
         targets.retain(|target| !self.labels.loggers.get().contains(target.no));
         let (_, head) = self.log.live();
         self.copy_to(&mut targets, head).await;
-        let mut carrying = set_of(&self.loggers());
+        let mut carrying: DiskSet = self.loggers().into_iter().collect();
         for target in targets {
             let flushed = self.disk_flush(target.no).await.is_ok();
             if flushed && self.losses(target.no) == target.losses {
@@ -75,7 +74,7 @@ impl Store {
         }
         let next = self.loggers_wanted(|no| carrying.contains(no));
         // Also where copies are fewer than before because a disk was lost meanwhile.
-        if !next.is_empty() && next != set_of(&self.loggers()) {
+        if !next.is_empty() && next != self.loggers().into_iter().collect() {
             self.labels.loggers.set(next);
             self.begin_to_follow(carrying);
             self.labels.outdated.set(true);

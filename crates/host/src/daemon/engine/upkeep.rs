@@ -157,6 +157,7 @@ pub async fn validate_add(
     new: Vec<(ByteCount, Media, String)>,
     usage: Usage,
 ) -> Answer<Vec<CacheTurn>> {
+    open.pool.plan_growth(new.len())?;
     new.iter().try_for_each(|(capacity, _, name)| open.pool.plan_disk_add(*capacity, name).map(drop))?;
     let new = new.into_iter().map(|(capacity, media, name)| (capacity, engine_media(media), name)).collect();
     Ok(open.pool.plan_caches_then(&DisksThen::Joined(new, engine_usage(usage))))
