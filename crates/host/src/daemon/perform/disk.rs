@@ -188,7 +188,8 @@ impl Daemon {
         let new = |(candidate, member): (&Candidate, &NewMember)| {
             (candidate.capacity, candidate.media(), member.name.clone())
         };
-        let turned = self.parts.engine.disk_add_judge(&pool.name, both().map(new).collect(), usage)?;
+        let turned = self.parts.engine.disk_add_judge(&pool.name, both().map(new).collect(), usage);
+        let turned = turned.map_err(|error| shows_disks(error, &pool.name))?;
         for (candidate, member) in both() {
             change = change.line(candidate.describe(&member.name));
         }
@@ -444,6 +445,14 @@ impl Daemon {
                 Err(error) => return Err(error.or_hint(replace)),
             }
         }
+    }
+}
+
+/// Offers the list of disks where one of them stands in the way of others.
+fn shows_disks(error: ApiError, pool: &str) -> ApiError {
+    match error.kind {
+        Kind::NotPossible => error.or_hint(|| DiskList::of(pool).line()),
+        _ => error,
     }
 }
 
