@@ -329,19 +329,18 @@ impl Log {
         self.state.borrow().has_room(len, room)
     }
 
-    /// Whether so much of the ring is in use that what frees it must not wait for anything.
-    pub fn is_tight(&self) -> bool {
-        let state = self.state.borrow();
-        state.used() > state.ring / 16 * 11
-    }
-
     /// Batches may (or may no longer) take the room that is kept for what frees the log.
     pub fn let_through(&self, all: bool) {
         self.state.borrow_mut().lets_through = all;
+        self.moved.notify();
         if all {
-            self.moved.notify();
             self.wake.notify();
         }
+    }
+
+    /// Whether they may.
+    pub fn lets_through(&self) -> bool {
+        self.state.borrow().lets_through
     }
 
     /// Ends a reservation.

@@ -309,10 +309,16 @@ pub enum Mutant {
     AnnexAtOneEnd = 166,
     /// A pool grows beyond 64 disks, although a disk has no room for the annexes of its labels.
     AnnexRoomUnchecked = 167,
+    /// The record of a packed stripe that is in a shadow is not waited for: the log's tail stays before it.
+    ShadowPinsTail = 168,
+    /// Who empties the log waits for what the mover has in flight.
+    ShortWaitsForMover = 169,
+    /// What was read ahead of the mover is kept when it rests.
+    PackedAheadKept = 170,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 151] = [
+pub const ALL: [Mutant; 154] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -464,6 +470,9 @@ pub const ALL: [Mutant; 151] = [
     Mutant::RestoredUnknownToTier,
     Mutant::AnnexAtOneEnd,
     Mutant::AnnexRoomUnchecked,
+    Mutant::ShadowPinsTail,
+    Mutant::ShortWaitsForMover,
+    Mutant::PackedAheadKept,
 ];
 
 /// The mutant of this name.

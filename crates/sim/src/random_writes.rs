@@ -62,6 +62,11 @@ pub struct Random {
     pub rested: Nanos,
 }
 
+/// Bytes of a write in stories.
+const SMALL: ByteCount = ByteCount::kib(4);
+/// The longest that a round may take in them.
+const LONGEST: Nanos = Nanos::millis(700);
+
 /// The seconds in which the log fills: they show nothing of what lasts.
 const WARM_UP: usize = 10;
 /// The longest that is waited for the mover.
@@ -175,22 +180,56 @@ pub fn on_bench(bench: &Bench, load: Load) -> Random {
 /// Where clients write anywhere for as long as the mover takes to go over all of the virtual disk, more than once, most
 /// of what packed stripes have room for is in use: it leaves no few units in each.
 pub fn packed_stripes_are_left_by_all_of_their_units() {
+    let (bench, _) = after_small_writes(1024);
+    let layout = bench.vdisk.layout();
+    let (units, stripes, _) = bench.vdisk.packed();
+    let moved = bench.vdisk.counters.destaged_stripes.get();
+    assert!(moved > bench.vdisk.size().0 / layout.data_len().0, "the mover came by once and more: {moved} stripes");
+    let places = stripes * (layout.data_len().0 / SMALL.0);
+    assert!(units * 5 > places * 3, "{units} units lie in packed stripes that have room for {places}");
+    bench.world.halt();
+}
+
+/// Clients that write anywhere and flush wait for a checkpoint now and then, while the mover has the disks, but never
+/// for several, and not for the mover.
+pub fn no_flush_waits_for_the_mover_to_let_go_of_the_log() {
+    let (bench, random) = after_small_writes(256);
+    let longest = random.round().1;
+    assert!(longest < LONGEST, "a round took {} ms", longest.0 / 1_000_000);
+    bench.world.halt();
+}
+
+/// The memory for what is read ahead of the mover comes back when it rests, though there is much that it could move.
+pub fn what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests() {
+    let (bench, _) = after_small_writes(1024);
+    let held = |bench: &Bench| {
+        bench.pool.store().memory().iter().find(|one| one.name == "read ahead").expect("it is there").used
+    };
+    let (vdisk, world) = (bench.vdisk.clone(), bench.world.clone());
+    crate::streams::block_on(&bench.world, async move {
+        // Somebody is there all the time, so that it moves only what it must.
+        for _ in 0..300 {
+            vdisk.read(VirtualOffset(0), &mut [0; 4096]).await.expect("reads work");
+            world.sleep(Nanos::millis(100)).await;
+        }
+    });
+    assert!(bench.vdisk.packed().1 > 0, "there is much left");
+    assert_eq!(held(&bench), 0, "bytes read ahead, and nobody wants them");
+    bench.world.halt();
+}
+
+/// A virtual disk of single parity that is full, after 30 s of small writes anywhere, with a flush after so many.
+fn after_small_writes(per_flush: u64) -> (Bench, Random) {
     let layout = Layout::new(Resiliency::Parity { parity: 1 }, 5, ByteCount::kib(64)).expect("this layout is valid");
     let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::mib(256), flush_stripes: None };
-    let len = ByteCount::kib(4);
-    let load = Load { fill, len, per_flush: 1024, span: Nanos::secs(30), fine_share: SERVED_SHARE, cached_on: 0 };
+    let load = Load { fill, len: SMALL, per_flush, span: Nanos::secs(30), fine_share: SERVED_SHARE, cached_on: 0 };
     let size = fill.per_disk * layout.data_columns() as u64 + ByteCount::mib(1);
     let (slab, log) = (crate::streams::slab(), ByteCount::mib(32));
     let tuning = Tuning { fine_share: load.fine_share, buffer_memory: 64 << 20, ..Tuning::default() };
     let bench = Bench::of(&Shape { class: CLASS, disks: layout.slots(), layout, size, slab, log, tuning });
     bench.pass(fill, 1.0, 1);
-    on_bench(&bench, load);
-    let (units, stripes, _) = bench.vdisk.packed();
-    let moved = bench.vdisk.counters.destaged_stripes.get();
-    assert!(moved > size.0 / layout.data_len().0, "the mover came by once and more: {moved} stripes");
-    let places = stripes * (layout.data_len().0 / len.0);
-    assert!(units * 5 > places * 3, "{units} units lie in packed stripes that have room for {places}");
-    bench.world.halt();
+    let random = on_bench(&bench, load);
+    (bench, random)
 }
 
 /// Measures the writes on as many disks in place, with as many bytes in use: each to two of them.

@@ -11,6 +11,7 @@
 use super::Pool;
 use crate::error::Result;
 use crate::exec::LocalBoxFuture;
+use crate::mutant::{self, Mutant};
 use crate::units::VdiskNo;
 use crate::vdisk::Vdisk;
 use crate::vdisk::destage::{By, each_of};
@@ -99,7 +100,8 @@ impl Pool {
             if !full && !store.has_too_many_dirty_pages() {
                 return Ok(());
             }
-            let (tight, (tail, _)) = (store.log.is_tight(), store.log.live());
+            // What frees it must not wait for anything then.
+            let (tight, (tail, _)) = (used > ring / 16 * 11, store.log.live());
             if tight {
                 // Stripes would have to wait for room to be committed.
                 let least = store.log.seq_within(ring / STEP);
@@ -111,9 +113,8 @@ impl Pool {
                 let oldest = self.landings_below(|nth, seq| seq < least || nth < STEP_STRIPES && seq < most);
                 self.destage_all(oldest, For::Log(most)).await;
             }
-            store.relist_packs(store.log.seq_after(ring / STEP_MAX));
             store.log.let_through(true);
-            let taken = self.checkpoint().await;
+            let taken = self.pass_packs().await;
             store.log.let_through(false);
             taken?;
             store.trim_pages();
@@ -124,6 +125,13 @@ impl Pool {
                 return Ok(());
             }
         }
+    }
+
+    /// Takes a checkpoint, after which no record of a packed stripe is in the way of as much as is emptied in one go.
+    async fn pass_packs(&self) -> Result<()> {
+        let (log, step) = (&self.store.log, self.store.log.fill().1 / STEP_MAX);
+        self.store.relist_packs(log.seq_after(step), log.seq_after(step / 2 * 3)).await?;
+        self.checkpoint().await
     }
 
     /// Stripes with landed data, the oldest first, as long as their place among them and their oldest log record are to
@@ -227,8 +235,28 @@ impl Pool {
     /// on the disks.
     async fn destage_all(&self, mut stripes: Vec<(VdiskNo, u64)>, why: For) {
         stripes.sort_unstable();
-        let stripes = self.pack_all(stripes, why).await;
+        self.pass_by(&mut stripes, why);
+        let mut stripes = self.pack_all(stripes, why).await;
+        // Some are in flight by now: others pack, too.
+        self.pass_by(&mut stripes, why);
         each_of(stripes, |(vdisk, stripe)| self.destage(vdisk, stripe, why)).await;
+    }
+
+    /// Takes out what is short and waits for a version of it that is in flight: while the mover is at work there are
+    /// always some, and to wait for its batches would be to wait for all of the disks. In the log it moves to the head.
+    fn pass_by(&self, stripes: &mut Vec<(VdiskNo, u64)>, why: For) {
+        let For::Log(bound) = why else { return };
+        if mutant::active(Mutant::ShortWaitsForMover) {
+            return;
+        }
+        let vdisks = self.vdisks.borrow();
+        stripes.retain(|(vdisk, stripe)| {
+            let Some(vdisk) = vdisks.get(vdisk).filter(|vdisk| vdisk.is_packable_soon(*stripe, bound)) else {
+                return true;
+            };
+            vdisk.move_landed(*stripe, bound);
+            false
+        });
     }
 
     /// Packs what can be packed of `stripes`. Returns the others.

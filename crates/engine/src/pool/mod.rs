@@ -256,7 +256,9 @@ impl Pool {
                 self.store.save_shelves().await;
                 if result.is_ok() {
                     // The next opening has less to read.
-                    self.store.relist_packs(u64::MAX);
+                    result = self.store.relist_packs(u64::MAX, u64::MAX).await;
+                }
+                if result.is_ok() {
                     result = self.checkpoint().await;
                 }
                 if result.is_ok() {

@@ -71,7 +71,14 @@ pub async fn mover(pool: Rc<Pool>) {
             continue;
         }
         let mut moved = 0;
-        for vdisk in vdisks.iter().filter(|vdisk| idle || is_due(vdisk, BEGINS) || has_to_leave(vdisk)) {
+        for vdisk in &vdisks {
+            if !idle && !is_due(vdisk, BEGINS) && !has_to_leave(vdisk) || vdisk.packed().0 == 0 {
+                vdisk.forget_packed_ahead();
+                continue;
+            }
+            if !is_due(vdisk, HURRIES) && !has_to_leave(vdisk) {
+                until_relieved(&store).await;
+            }
             let began = store.world.now();
             moved += vdisk.move_down(&store.traffic.budgets.merges, By::Anybody).await;
             if !idle {
@@ -95,6 +102,15 @@ async fn order(store: &Store, vdisks: &[Rc<Vdisk>], asked: u64) {
         true => store.pause().await,
         false => store.world.sleep(store.tuning.idle_land.min(RESTS)).await,
     }
+}
+
+/// Waits while the log's keeper takes a checkpoint for which clients will wait soon: it has the disks for itself.
+async fn until_relieved(store: &Store) {
+    let is_awaited = || {
+        let (used, ring) = store.log.fill();
+        store.log.lets_through() && used > ring / 16 * 7
+    };
+    store.log.moved.until(|| !is_awaited()).await;
 }
 
 /// How long clients have the disks for themselves after the mover had them for `took`. The fuller the packed stripes,

@@ -459,17 +459,20 @@ impl Map {
         self.fine.values().filter_map(oldest).min().filter(|_| !mutant::active(Mutant::TailPassesPacks))
     }
 
-    /// The oldest packed stripe whose record, below `bound`, can be written anew: its table, its number, and that
-    /// record.
-    pub fn stale_packs(&self, bound: u64) -> Vec<(TableNo, u64, PackRecord)> {
-        let mut found = Vec::new();
+    /// The packed stripes whose records, below `bound`, can be written anew, each with its table, its number, and that
+    /// record; and how many more cannot be yet, as something of them is in a shadow.
+    pub fn stale_packs(&self, bound: u64) -> (Vec<(TableNo, u64, PackRecord)>, usize) {
+        let (mut found, mut shaded) = (Vec::new(), 0);
         for (table, fine) in &self.fine {
             for (_, stripe) in fine.pins.range(..(bound, 0)) {
-                let Some(runs) = fine.runs(*stripe) else { continue };
+                let Some(runs) = fine.runs(*stripe) else {
+                    shaded += 1;
+                    continue;
+                };
                 found.push((*table, *stripe, PackRecord { table: fine.packs, stripe: *stripe, retires: 0, runs }));
             }
         }
-        found
+        (found, shaded)
     }
 
     /// The record of a packed stripe was written anew: it is `seq` now.

@@ -16,6 +16,9 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cell::Cell;
 
+/// How often it is tried to write records anew that are in a shadow.
+const RELISTS: usize = 2;
+
 /// What labels and log say of packed stripes.
 pub struct PacksSaid {
     /// The features that the labels of all disks say there may be (bits).
@@ -190,17 +193,33 @@ impl Store {
     }
 
     /// Writes the records of packed stripes anew that lie below `bound`, as far as there is room: the tail can pass
-    /// them then. Synchronous.
-    pub fn relist_packs(&self, bound: u64) {
-        let stale = self.map.borrow().stale_packs(bound);
+    /// them then. One that is in the shadow of a commit cannot be yet, and while the mover sweeps over what lies in the
+    /// oldest of them there is always one that is. So those below `early` are written, too, where they can be; and what
+    /// is left below `bound` is waited for, some times.
+    pub async fn relist_packs(&self, bound: u64, early: u64) -> Result<()> {
+        let waits = !mutant::active(Mutant::ShadowPinsTail);
+        self.relist_settled(if waits { early } else { bound });
+        for _ in 0..RELISTS {
+            if self.relist_settled(bound) || !waits {
+                break;
+            }
+            self.make_logged(self.log.seq()).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes those of them anew that are in no shadow. Says whether there are no others that could be. Synchronous.
+    fn relist_settled(&self, bound: u64) -> bool {
+        let (stale, shaded) = self.map.borrow().stale_packs(bound);
         for (table, stripe, record) in stale {
             let record = Record::Pack(record);
             if !self.log.has_room(record.encoded_len() as u64, Room::Moving) {
-                return;
+                return true;
             }
             let seq = self.log.append(&record);
             self.map.borrow_mut().relisted(table, stripe, seq);
         }
+        shaded == 0
     }
 
     /// A replay finds that whole stripes were replaced, or unmapped.

@@ -10,8 +10,10 @@
 //!    buffer already.
 
 use super::destage::{By, each_of};
+use super::packed_ahead::PackedAhead;
 use super::{Vdisk, add};
 use crate::mutant::{self, Mutant};
+use crate::segment::ahead::Found;
 use crate::segment::allocate::Claim;
 use crate::store::budget::Budget;
 use crate::store::execute::Target;
@@ -23,6 +25,7 @@ use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
+use core::ops::Range;
 
 /// Stripes that are moved at once, at most.
 const AT_ONCE: usize = 256;
@@ -84,6 +87,8 @@ impl Lift {
 pub(super) struct Sweep {
     /// The next unit.
     next: u64,
+    /// What was read ahead of it.
+    pub(super) ahead: PackedAhead,
     under_way: BTreeSet<u64>,
     /// What batches passed by, because it was in flight or could not leave, and how often: the next one takes it first.
     passed_by: BTreeMap<u64, u32>,
@@ -121,12 +126,13 @@ impl Vdisk {
             return 0;
         }
         let again = core::mem::take(&mut self.sweep.borrow_mut().passed_by);
-        let stripes = self.next_of_sweep(&again, budget.limit());
+        let (stripes, swept) = self.next_of_sweep(&again, budget.limit());
         if stripes.is_empty() {
             return 0;
         }
         self.packing.set(self.packing.get() + 1);
         let _lease = budget.take(stripes.len() as u64 * self.cost_of_lift()).await;
+        self.read_packed_ahead(swept, stripes.len()).await;
         let moved = self.lift(&stripes, by, Lift::Away).await;
         self.end_batch(&stripes, &again);
         self.end_packing();
@@ -153,8 +159,9 @@ impl Vdisk {
         }
     }
 
-    /// The next stripes that have fine units, those of `again` first, as many as half of `memory` takes.
-    fn next_of_sweep(&self, again: &BTreeMap<u64, u32>, memory: u64) -> Vec<u64> {
+    /// The next stripes that have fine units, those of `again` first, as many as half of `memory` takes; and the units
+    /// that the sweep came by.
+    fn next_of_sweep(&self, again: &BTreeMap<u64, u32>, memory: u64) -> (Vec<u64>, Range<u64>) {
         let most = ((memory / 2 / self.cost_of_lift()) as usize).clamp(1, AT_ONCE);
         let mut sweep = self.sweep.borrow_mut();
         let changes = self.store.signals.changes.get();
@@ -162,18 +169,19 @@ impl Vdisk {
             (sweep.changes, sweep.aside) = (changes, BTreeSet::new());
         }
         let map = self.store.map.borrow();
-        let Some(fine) = map.fine(self.table_of(&map)) else { return Vec::new() };
+        let Some(fine) = map.fine(self.table_of(&map)) else { return (Vec::new(), 0..0) };
         let per_stripe = fine.per_stripe();
         let is_free = |sweep: &Sweep, stripe| !sweep.under_way.contains(&stripe) && !sweep.aside.contains(&stripe);
         let taken = again.keys().copied().filter(|stripe| fine.has(*stripe) && is_free(&sweep, *stripe));
         let mut stripes: Vec<u64> = taken.take(most / 2).collect();
         let (mut at, mut wrapped) = (sweep.next, false);
+        let mut from = at;
         while stripes.len() < most {
             let Some(unit) = fine.next(at) else {
                 if wrapped || !stripes.is_empty() {
                     break;
                 }
-                (at, wrapped) = (0, true);
+                (at, from, wrapped) = (0, 0, true);
                 continue;
             };
             let stripe = unit / per_stripe;
@@ -188,7 +196,7 @@ impl Vdisk {
         }
         sweep.next = at;
         sweep.under_way.extend(&stripes);
-        stripes
+        (stripes, from..at)
     }
 
     /// Brings stripes into buffers, and sends them on their way. Says how many went.
@@ -281,7 +289,8 @@ impl Vdisk {
         Some(Lifted { stripe, id, from, packed })
     }
 
-    /// Reads what stripes are made of, each stripe on the disks once; `None`: it cannot be read.
+    /// Reads what stripes are made of, each stripe on the disks once, if it was not read ahead; `None`: it cannot be
+    /// read.
     async fn read_lifted(&self, lifted: &[Lifted], lift: Lift) -> BTreeMap<Place, Option<(usize, Vec<u8>)>> {
         let mut wanted: BTreeMap<Place, (&Target, usize, usize)> = BTreeMap::new();
         for (_, len, source) in lifted.iter().flat_map(|lifted| &lifted.from) {
@@ -295,6 +304,14 @@ impl Vdisk {
             let (mut parts, mut ranges) = (Vec::new(), Vec::new());
             for (place, (target, from, to)) in wanted.by_ref().take(lift.before_a_look()) {
                 let wants = super::read::wants(target.layout, from, to - from);
+                let ahead = self.store.map.borrow().ahead.get(place);
+                if let Some(Found::There(strips)) = ahead {
+                    let mut bytes = vec![0; to - from];
+                    let strips = wants.iter().map(|want| (want.column, 0, &strips[want.column]));
+                    super::read::copy(target.layout, from, strips, &mut bytes);
+                    found.insert(place, Some((from, bytes)));
+                    continue;
+                }
                 parts.push(Part { target: target.clone(), wants });
                 ranges.push((place, from, to));
             }

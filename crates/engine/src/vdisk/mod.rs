@@ -22,6 +22,7 @@ mod gate;
 mod gather;
 pub(crate) mod order;
 pub mod pack;
+mod packed_ahead;
 mod partial_discards;
 pub mod placed;
 pub mod read;

@@ -31,6 +31,7 @@ use crate::segment::taken::Taken;
 use crate::store::budget::Budget;
 use crate::store::strips::Written;
 use crate::stripe::buffer::{Home, Sealed, StripeBuffer};
+use crate::stripe::landed::Landed;
 use crate::stripe::table::Place;
 use crate::units::{Nanos, TableNo};
 use alloc::collections::BTreeSet;
@@ -176,6 +177,16 @@ impl Vdisk {
         };
         let settled = !unsettled.contains(&stripe) && !self.abandoned.borrow().contains(&stripe);
         settled && self.in_flight(stripe).is_none() && self.with_filling(stripe, look).unwrap_or(false)
+    }
+
+    /// Whether what a stripe landed in records below `bound` is short, and would be packed if no version of it were in
+    /// flight.
+    pub(crate) fn is_packable_soon(&self, stripe: u64, bound: u64) -> bool {
+        let Some(sealed) = self.in_flight(stripe).filter(|_| self.may_pack()) else { return false };
+        let len = |landed: &Landed| landed.below(bound).iter().map(|bytes| bytes.len()).sum::<usize>();
+        let gathering = self.with_filling(stripe, |buffer| len(&buffer.landed)).unwrap_or(0);
+        let in_flight = len(&sealed.landed.borrow());
+        gathering + in_flight <= self.packs_at_most()
     }
 
     /// Reads what is missing of blocks of which only a part was written. What cannot be read goes to `rest`.

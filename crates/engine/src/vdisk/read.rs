@@ -479,7 +479,7 @@ fn fine_source(map: &Map, fine: &Fine, at: u64, end: &mut u64) -> Option<(Target
     Some((target_at(map, place, (fine.packs, stripe)), (index as u64 * UNIT + at % UNIT) as usize))
 }
 
-fn target_at(map: &Map, place: Place, (table, stripe): (TableNo, u64)) -> Target {
+pub(super) fn target_at(map: &Map, place: Place, (table, stripe): (TableNo, u64)) -> Target {
     let record = map.segments.get(&place.segment).map(|segment| &segment.record);
     let layout = record.map_or_else(|| map.tables[&table].record.layout, |record| record.layout);
     let slabs = record.map_or_else(|| Rc::new([]) as Rc<[_]>, |record| record.slabs.clone());

@@ -41,3 +41,13 @@ fn a_check_beside_what_is_put_in_order_finds_nothing() {
 fn packed_stripes_are_left_by_all_of_their_units() {
     weft_sim::random_writes::packed_stripes_are_left_by_all_of_their_units();
 }
+
+#[test]
+fn no_flush_waits_for_the_mover_to_let_go_of_the_log() {
+    weft_sim::random_writes::no_flush_waits_for_the_mover_to_let_go_of_the_log();
+}
+
+#[test]
+fn what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests() {
+    weft_sim::random_writes::what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests();
+}
