@@ -315,10 +315,12 @@ pub enum Mutant {
     ShortWaitsForMover = 169,
     /// What was read ahead of the mover is kept when it rests.
     PackedAheadKept = 170,
+    /// A disk is held to have no room beside it that hollow segments could give.
+    LeavesWithoutEmptying = 171,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 154] = [
+pub const ALL: [Mutant; 155] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -473,6 +475,7 @@ pub const ALL: [Mutant; 154] = [
     Mutant::ShadowPinsTail,
     Mutant::ShortWaitsForMover,
     Mutant::PackedAheadKept,
+    Mutant::LeavesWithoutEmptying,
 ];
 
 /// The mutant of this name.

@@ -214,6 +214,7 @@ fn catcher_of_moved(mutant: Mutant) -> Catcher {
         Mutant::RepairEmptiesNothing => {
             Catcher::Story(hollow::a_disk_that_is_gone_is_rebuilt_where_hollow_segments_lie)
         }
+        Mutant::LeavesWithoutEmptying => Catcher::Story(hollow::a_disk_leaves_where_hollow_segments_lie),
         Mutant::LostCopyIsLoss | Mutant::RestoredUnknownToTier => {
             Catcher::Story(copies::a_copy_that_is_lost_costs_nothing)
         }

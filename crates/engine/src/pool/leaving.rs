@@ -1,7 +1,8 @@
 //! Whether a disk can leave a pool, and what virtual disks lose by it. Only looks: the commands ask it before they act,
 //! and their dry runs print what it says.
 //!
-//! 1. What lies on the disk needs another place: else it cannot leave at all.
+//! 1. What lies on the disk needs another place: else it cannot leave at all. Where there is none, hollow segments are
+//!    emptied (`homes.rs`).
 //! 2. What is written from then on needs as many disks as the layout has slots. Where fewer are left, a segment is
 //!    placed with slots that are empty, and the layout survives fewer failures than it promises, or cannot be written:
 //!    that is a loss, and a person has to want it. Nothing that was written yet shows it.
@@ -9,22 +10,20 @@
 
 use super::Pool;
 use super::cache::{CacheTurn, DisksThen};
+use super::homes::{Homes, NEW};
 use crate::error::Result;
 use crate::fail;
-use crate::format::record::Usage;
+use crate::format::record::{SegmentRecord, Usage};
 use crate::geometry::Layout;
+use crate::mutant::{self, Mutant};
 use crate::segment::{Map, handed_on};
 use crate::store::slots_on;
-use crate::units::{ByteCount, DiskNo, TableNo};
+use crate::units::{ByteCount, DiskNo, SegmentNo, TableNo};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use core::fmt;
-
-/// Stands for a disk that is to join.
-const NEW: DiskNo = DiskNo(u16::MAX);
 
 /// What takes the place of a disk that leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,6 +42,8 @@ pub enum Instead {
 pub struct Leaving {
     /// Bytes that move to other disks.
     pub moves: ByteCount,
+    /// Bytes in segments of which little is in use, which are put into others first, so that there is room.
+    pub empties: ByteCount,
     /// What virtual disks lose by it.
     pub losses: Vec<Loss>,
     /// Virtual disks whose write-back caches would have too few disks, and empty themselves.
@@ -147,7 +148,7 @@ impl Pool {
         let come = if let Instead::Member(member) = instead { Some(member) } else { None };
         let caches = if let Instead::New(_) = instead { Vec::new() } else { Pool::caches_without(&map, no, come) };
         let emptied: Vec<TableNo> = caches.iter().flat_map(|id| map.with_packs(&map.vdisks[id].tables)).collect();
-        let bytes = self.room_for_slots(&map, no, free, &emptied)?;
+        let (moves, empties) = self.room_for_slots(&map, no, free, &emptied)?;
         let caches = caches.iter().map(|id| map.vdisks[id].name.clone()).collect();
         let losses = losses_without(&map, no, instead);
         drop(map);
@@ -155,31 +156,34 @@ impl Pool {
             Instead::Nothing => self.plan_caches_then(&DisksThen::Changed(no, Some(Usage::Retired), None)),
             _ => Vec::new(),
         };
-        Ok(Leaving { moves: ByteCount(bytes), losses, caches, turned })
+        Ok(Leaving { moves: ByteCount(moves), empties: ByteCount(empties), losses, caches, turned })
     }
 
     /// The bytes that leave disk `no`, where others have room for all of its slots, and for those that get a disk
-    /// before them. `free`: the slabs that each of the others has for that. Segments of tables that are `emptied` need
-    /// none.
+    /// before them; and those that lie in hollow segments which are emptied for that. `free`: the slabs that each of
+    /// the others has. Segments of tables that are `emptied` need none.
     fn room_for_slots(
         &self,
         map: &Map,
         no: DiskNo,
-        mut free: BTreeMap<DiskNo, u64>,
+        free: BTreeMap<DiskNo, u64>,
         emptied: &[TableNo],
-    ) -> Result<u64> {
-        let (mut bytes, mut homeless, mut lacking) = (0, 0, 0);
+    ) -> Result<(u64, u64)> {
+        let (mut homeless, mut lacking) = (0, 0);
         // Segments that are short of disks, and the most disks that one is short of.
         let (mut short, mut disks) = (0, 0);
+        let mut homes = Homes::new(map, free, !mutant::active(Mutant::LeavesWithoutEmptying));
+        let mut leave = Vec::new();
         for (segment, slot) in self.slots_of(no) {
             let record = &map.segments[&segment].record;
             let is_packed = map.tables.get(&record.owner).is_some_and(|table| table.record.packs.is_some());
-            if is_packed && emptied.contains(&record.owner) {
+            if is_packed && emptied.contains(&record.owner) || homes.emptied.contains(&segment) {
                 continue;
             }
-            bytes += self.slot_bytes(segment);
+            leave.push(segment);
             let before = self.slots_before(segment, slot).len() as u64;
-            let found = take_from_each(&mut free, before + 1, |other| other == NEW || slots_on(record, other) == 0);
+            let fits = |other| other == NEW || slots_on(record, other) == 0;
+            let found = homes.give(map, segment, before + 1, fits);
             let stays = u64::from(found <= before && !map.may_vanish(record, no));
             let lacks = before.saturating_sub(found) + stays;
             lacking += lacks - stays;
@@ -200,16 +204,17 @@ impl Pool {
                 "disk {name} cannot leave: {missing} {of_it} has no place on the other disks (a disk takes one column of a stripe only); add {new} of at least {each} first"
             );
         }
-        Ok(bytes)
+        let moves = leave.into_iter().filter(|segment| !homes.emptied.contains(segment));
+        let empties = homes.emptied.iter().map(|segment| self.data_in(*segment)).sum();
+        Ok((moves.map(|segment| self.slot_bytes(segment)).sum(), empties))
     }
-}
 
-/// Takes a slab from up to `count` disks that `fit`, those with the most first. Returns how many there were.
-fn take_from_each(free: &mut BTreeMap<DiskNo, u64>, count: u64, fit: impl Fn(DiskNo) -> bool) -> u64 {
-    let mut with_room: Vec<(&DiskNo, &mut u64)> =
-        free.iter_mut().filter(|(no, free)| **free > 0 && fit(**no)).collect();
-    with_room.sort_by_key(|(_, free)| Reverse(**free));
-    with_room.into_iter().take(count as usize).map(|(_, free)| *free -= 1).count() as u64
+    /// Bytes of data that lie in a segment.
+    fn data_in(&self, segment: SegmentNo) -> u64 {
+        let map = self.store.map.borrow();
+        let data = |record: &SegmentRecord| record.layout.data_columns() as u64;
+        map.segments.get(&segment).map_or(0, |found| data(&found.record)) * self.slot_bytes(segment)
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ pub mod check;
 mod compact;
 pub mod create;
 pub mod history;
+mod homes;
 pub mod info;
 pub mod job;
 pub mod keeper;

@@ -17,10 +17,11 @@ use crate::disk_set::DiskSet;
 use crate::format::record::{Record, TableRecord};
 use crate::geometry::Layout;
 use crate::mutant::{self, Mutant};
-use crate::stripe::table::Place;
+use crate::stripe::table::{Place, Table};
 use crate::units::{SegmentNo, TableNo};
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 /// Free places that are left to the clients of a table, beside those for what is moved.
 const PLACES_LEFT: u64 = 64;
@@ -31,9 +32,29 @@ const SEGMENTS_MIN: u64 = 2;
 /// Segments that are looked at for one that can be emptied: the most hollow ones of a table.
 const LOOKS: usize = 16;
 
+/// A segment that could be emptied.
+pub struct Hollow {
+    /// The segment.
+    pub segment: SegmentNo,
+    /// Its table.
+    pub table: TableNo,
+    /// Places of it.
+    pub all: u64,
+    /// Free ones of them.
+    pub free: u64,
+    /// Places that its table must have to spare for that, of which `all` are in use, or gone, then.
+    pub needs: u64,
+}
+
+/// Whether segments of a table are emptied at all.
+fn may_give_segments(table: &Table) -> bool {
+    let is_plain = table.record.packs.is_none() && table.record.tier.is_none();
+    is_plain && !table.fixed && table.segments.len() > 1
+}
+
 impl Map {
-    /// The segment that is most worth being emptied, with its table: of those that lie on some of `disks` (bits; 0:
-    /// any), and are none of `tried`.
+    /// The segment that is most worth being emptied, with its table: of those that lie on some of `disks` (none: any),
+    /// and are none of `tried`.
     pub fn most_hollow(&mut self, disks: DiskSet, tried: &BTreeSet<SegmentNo>) -> Option<(TableNo, SegmentNo)> {
         self.see_disks();
         self.most_hollow_seen(disks, tried)
@@ -45,14 +66,28 @@ impl Map {
     }
 
     fn most_hollow_seen(&self, disks: DiskSet, tried: &BTreeSet<SegmentNo>) -> Option<(TableNo, SegmentNo)> {
-        let may = |table: &&TableNo| {
-            let state = &self.tables[table];
-            let is_plain = state.record.packs.is_none() && state.record.tier.is_none();
-            is_plain && !state.fixed && state.segments.len() > 1
-        };
+        let may = |table: &&TableNo| may_give_segments(&self.tables[table]);
         let found = self.tables.keys().filter(may).filter_map(|table| self.hollow_of(*table, disks, tried));
         let best = found.max_by_key(|found| (found.free.count() * 1024 / found.free.len(), found.record.id))?;
         Some((best.record.owner, best.record.id))
+    }
+
+    /// Segments that could be emptied, as the disks were seen last, the most hollow ones first; and how many free
+    /// places each of their tables can do without.
+    pub fn hollows(&self) -> (Vec<Hollow>, BTreeMap<TableNo, u64>) {
+        let (mut found, mut spare) = (Vec::new(), BTreeMap::new());
+        for (table, state) in self.tables.iter().filter(|(_, state)| may_give_segments(state)) {
+            let is_still = |found: &&Segment| found.moving.is_none() && !found.frozen && !found.emptying;
+            for segment in self.ranked(*table, Fit::Healthy).filter(is_still) {
+                let (all, free) = (segment.free.len() as u64, segment.free.count() as u64);
+                let needs = all + self.left_to_clients(*table, all);
+                let hollow = Hollow { segment: segment.record.id, table: *table, all, free, needs };
+                found.push(hollow);
+            }
+            spare.insert(*table, state.free.saturating_sub(state.claims));
+        }
+        found.sort_by_key(|one| Reverse((one.free * 1024 / one.all, one.segment)));
+        (found, spare)
     }
 
     /// The disks that a slot of a segment could come to if slabs of hollow segments were free there.
@@ -72,9 +107,14 @@ impl Map {
     fn can_be_emptied(&self, found: &Segment) -> bool {
         let state = &self.tables[&found.record.owner];
         let (all, free) = (found.free.len() as u64, found.free.count() as u64);
-        let left = PLACES_LEFT.min(all / PLACES_LEFT_SHARE).max(1) + self.kept_for_tier(found.record.owner);
+        let left = self.left_to_clients(found.record.owner, all);
         let is_still = found.moving.is_none() && !found.frozen && found.in_flight.is_empty();
         is_still && !found.emptying && state.free >= state.claims + free + (all - free) + left
+    }
+
+    /// Free places that clients of a table need, beside those for what is moved out of a segment of `all` places.
+    fn left_to_clients(&self, table: TableNo, all: u64) -> u64 {
+        PLACES_LEFT.min(all / PLACES_LEFT_SHARE).max(1) + self.kept_for_tier(table)
     }
 
     /// Begins to empty a segment. Returns how many places were claimed for what it holds; none: it cannot be emptied

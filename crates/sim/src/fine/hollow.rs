@@ -11,6 +11,7 @@ use weft_engine::disk_set::DiskSet;
 use weft_engine::error::{Error, ErrorKind};
 use weft_engine::format::FEATURE_MOVES;
 use weft_engine::geometry::{Layout, Resiliency};
+use weft_engine::pool::Instead;
 use weft_engine::pool::job::JobState;
 use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::world::World;
@@ -279,6 +280,37 @@ pub fn a_disk_that_is_gone_is_rebuilt_where_hollow_segments_lie() {
         story.crash();
         story.rig.disks[(nth + 1) % 5].vanish();
         story.rig.world.run_until(Nanos::secs(1), || false);
+        story.prove_bytes();
+        story.prove_other(full);
+    }
+}
+
+/// A disk leaves a pool that is full, though half of what lies there was discarded: that it can is told before, and not
+/// without what was discarded. Every second time the power goes on the way.
+pub fn a_disk_leaves_where_hollow_segments_lie() {
+    for seed in sample(0..12) {
+        let (mut story, full) = Story::full_beside_another(5_800 + seed, LAYOUTS[seed as usize % LAYOUTS.len()], 20);
+        let (no, pool) = (DiskNo(seed as u16 % 5), story.rig.pool());
+        let refused = pool.plan_disk_remove(no, Instead::Nothing).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::NoSpace, "{refused}");
+        story.discard_every_second();
+        let leaving = pool.plan_disk_remove(no, Instead::Nothing).unwrap_or_else(|error| panic!("{error}"));
+        assert!(leaving.empties > ByteCount::ZERO, "{leaving:?}");
+        let asked = pool.clone();
+        story.rig.run(async move { asked.disk_remove(no, None, 0).await.unwrap() });
+        drop(pool);
+        let is_cut = seed / LAYOUTS.len() as u64 % 2 == 1;
+        if is_cut {
+            let steps = Nanos(story.rng.below(300_000_000));
+            story.rig.world.run_until(steps, || false);
+            story.crash();
+        }
+        let pool = story.rig.pool();
+        let is_gone = || !pool.store().map.borrow().disks.contains_key(&no);
+        let stop = story.rig.world.run_until(Nanos::secs(3600), is_gone);
+        assert_eq!(stop, Stop::Done, "{}: {:?}", story.layout, pool.jobs());
+        drop(pool);
+        assert!(story.emptied() > 0 || is_cut);
         story.prove_bytes();
         story.prove_other(full);
     }

@@ -23,6 +23,11 @@ fn a_disk_that_is_gone_is_rebuilt_where_hollow_segments_lie() {
 }
 
 #[test]
+fn a_disk_leaves_where_hollow_segments_lie() {
+    hollow::a_disk_leaves_where_hollow_segments_lie();
+}
+
+#[test]
 fn what_was_moved_comes_to_lie_in_order() {
     hollow::what_was_moved_comes_to_lie_in_order();
 }

@@ -2,7 +2,7 @@
 
 use super::Seen;
 use super::job::already;
-use super::leaving::told_of_caches;
+use super::leaving::{told_of_caches, told_of_emptying};
 use crate::api::error::{Answer, ApiError, Kind};
 use crate::api::job::{JobAction, JobInfo, JobKind, StartKind};
 use crate::api::pool::{DiskInfo, DiskState, PoolInfo, Usage};
@@ -244,6 +244,7 @@ impl Daemon {
         let moving = leaving.moves;
         let change = Change::new(Outcome::Started, what, request.changing.dry_run)
             .line(format!("{moving} move to the other disks; then the disk is no part of the pool any more"));
+        let change = told_of_emptying(&leaving).into_iter().fold(change, Change::line);
         let change = losses.into_iter().fold(change, Change::line);
         if request.changing.dry_run {
             return Ok(change);
@@ -262,7 +263,7 @@ impl Daemon {
         let weigh = |leaving: Answer<Leaving>| {
             let leaving = leaving.map_err(|error| error.or_hint(|| DiskAdd::some(&pool.name).line()))?;
             let losses = self.accepted(pool, old, &leaving, request.force)?;
-            Ok::<_, ApiError>((leaving.moves, losses))
+            Ok::<_, ApiError>((leaving.moves, told_of_emptying(&leaving).into_iter().chain(losses)))
         };
         let what = |by: &str| format!("replacement of disk {}/{} by {by}", pool.name, old.name);
         // What lies where a missing disk was last seen is another disk.

@@ -149,6 +149,16 @@ fn jobs(pool: &PoolInfo) -> String {
     JobList { pool: Some(pool.name.clone()) }.line()
 }
 
+/// What is emptied to make room for what a disk held; none: nothing is.
+pub(super) fn told_of_emptying(leaving: &Leaving) -> Option<String> {
+    let Leaving { empties, .. } = leaving;
+    (empties.0 > 0).then(|| {
+        format!(
+            "there is no room for all of it before what lies here and there is put together: {empties} move for that"
+        )
+    })
+}
+
 /// The caches that the pool chooses anew, one line each.
 pub(super) fn told_of_caches(pool: &PoolInfo, turned: &[CacheTurn]) -> Vec<String> {
     let before = |vdisk: &str| {
