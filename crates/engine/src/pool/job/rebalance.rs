@@ -31,6 +31,10 @@ impl Pool {
         forget: bool,
         ticket: &Ticket,
     ) -> core::result::Result<String, Halt> {
+        if !self.store.map.borrow().disks.contains_key(&disk) {
+            // The power went before that was on record.
+            return Ok(format!("disk {disk} is no part of the pool any more"));
+        }
         let kind = JobKind::Evacuate { disk, to, forget };
         let tally = Tally::default();
         let is_asked_for = forget || to.is_some() || mutant::active(Mutant::EmptyingOutlivesUse);

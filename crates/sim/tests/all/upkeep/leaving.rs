@@ -13,6 +13,7 @@ use weft_engine::pool::{DiskChange, Instead, NewDisk, Pool, VdiskSpec};
 use weft_engine::units::{ByteCount, DiskNo, JobNo, Nanos, SegmentNo, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::rig::Rig;
+use weft_sim::world::Stop;
 
 #[test]
 fn every_disk_may_be_replaced_one_after_the_other() {
@@ -39,6 +40,31 @@ fn every_disk_may_be_replaced_one_after_the_other() {
     reads(&rig, 0, 7 << 20, 5);
     sound(&rig);
     rig.close().unwrap();
+}
+
+/// The power goes when a disk has left, and before its job is on record as done: the job ends well all the same.
+#[test]
+fn a_job_whose_disk_has_left_when_the_power_goes_is_done() {
+    for (wait, seed) in [0, 1_000_000, 4_000_000, 20_000_000].into_iter().zip(0..) {
+        let (mut rig, mut rng) = pool(21 + seed, 5, 5, PARITY, 4);
+        write(&rig, 0, 3 << 20, 5);
+        let pool = rig.pool();
+        let asked = pool.clone();
+        let job = rig.run(async move { asked.disk_remove(DiskNo(2), None, 0).await.unwrap() });
+        let stop = rig.world.run_until(Nanos::secs(600), || !pool.store().map.borrow().disks.contains_key(&DiskNo(2)));
+        assert_eq!(stop, Stop::Done);
+        drop(pool);
+        rig.world.run_until(Nanos(wait), || false);
+        rig.power_cut(&mut rng);
+        rig.open(&mut rng).unwrap();
+        let pool = rig.pool();
+        let ended = rig.run(async move { pool.job_wait(job).await.unwrap() });
+        assert_eq!(ended.state, JobState::Done, "{ended:?}");
+        assert_eq!(rig.pool().info().disks.len(), 4);
+        reads(&rig, 0, 3 << 20, 5);
+        sound(&rig);
+        rig.close().unwrap();
+    }
 }
 
 #[test]
