@@ -317,10 +317,12 @@ pub enum Mutant {
     PackedAheadKept = 170,
     /// A disk is held to have no room beside it that hollow segments could give.
     LeavesWithoutEmptying = 171,
+    /// How much the mover has to do is told by how many packed stripes there are, however little they hold.
+    MoverCountsStripes = 172,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 155] = [
+pub const ALL: [Mutant; 156] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -476,6 +478,7 @@ pub const ALL: [Mutant; 155] = [
     Mutant::ShortWaitsForMover,
     Mutant::PackedAheadKept,
     Mutant::LeavesWithoutEmptying,
+    Mutant::MoverCountsStripes,
 ];
 
 /// The mutant of this name.

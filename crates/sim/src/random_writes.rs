@@ -21,6 +21,7 @@ use weft_engine::world::World;
 /// How much of a virtual disk `weft serve` lets lie in packed stripes, in thousandths.
 pub const SERVED_SHARE: u64 = 100;
 
+const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
 /// The size of a cache, and of each of its disks.
 const CACHE: ByteCount = ByteCount::gib(1);
 const CACHE_DISK: ByteCount = ByteCount::gib(16);
@@ -199,6 +200,16 @@ pub fn no_flush_waits_for_the_mover_to_let_go_of_the_log() {
     bench.world.halt();
 }
 
+/// When the mover has as much to do as clients bring, no second has less than half of what the median second has: it
+/// does not hurry until all is down, to rest for seconds then.
+pub fn no_second_has_less_than_half_of_the_median() {
+    let layout = Layout::new(PARITY, 5, ByteCount::kib(256)).expect("this layout is valid");
+    let (bench, random) = small_writes(layout, 32, Nanos::secs(45), Tuning::default().buffer_memory);
+    let (median, worst) = random.seconds();
+    assert!(worst * 2 >= median, "{worst} in the worst second, {median} in most");
+    bench.world.halt();
+}
+
 /// The memory for what is read ahead of the mover comes back when it rests, though there is much that it could move.
 pub fn what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests() {
     let (bench, _) = after_small_writes(1024);
@@ -220,12 +231,17 @@ pub fn what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests() {
 
 /// A virtual disk of single parity that is full, after 30 s of small writes anywhere, with a flush after so many.
 fn after_small_writes(per_flush: u64) -> (Bench, Random) {
-    let layout = Layout::new(Resiliency::Parity { parity: 1 }, 5, ByteCount::kib(64)).expect("this layout is valid");
+    let layout = Layout::new(PARITY, 5, ByteCount::kib(64)).expect("this layout is valid");
+    small_writes(layout, per_flush, Nanos::secs(30), 64 << 20)
+}
+
+/// A virtual disk that is full, after small writes anywhere for `span`, with so many bytes of stripe buffers.
+fn small_writes(layout: Layout, per_flush: u64, span: Nanos, buffers: u64) -> (Bench, Random) {
     let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::mib(256), flush_stripes: None };
-    let load = Load { fill, len: SMALL, per_flush, span: Nanos::secs(30), fine_share: SERVED_SHARE, cached_on: 0 };
+    let load = Load { fill, len: SMALL, per_flush, span, fine_share: SERVED_SHARE, cached_on: 0 };
     let size = fill.per_disk * layout.data_columns() as u64 + ByteCount::mib(1);
     let (slab, log) = (crate::streams::slab(), ByteCount::mib(32));
-    let tuning = Tuning { fine_share: load.fine_share, buffer_memory: 64 << 20, ..Tuning::default() };
+    let tuning = Tuning { fine_share: load.fine_share, buffer_memory: buffers, ..Tuning::default() };
     let bench = Bench::of(&Shape { class: CLASS, disks: layout.slots(), layout, size, slab, log, tuning });
     bench.pass(fill, 1.0, 1);
     let random = on_bench(&bench, load);

@@ -58,8 +58,8 @@ use weft_sim::follower::{
 use weft_sim::growth::first_disks_of_pools_that_grew_go;
 use weft_sim::mixed::a_writer_beside_readers_that_never_rest;
 use weft_sim::random_writes::{
-    no_flush_waits_for_the_mover_to_let_go_of_the_log, packed_stripes_are_left_by_all_of_their_units,
-    what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests,
+    no_flush_waits_for_the_mover_to_let_go_of_the_log, no_second_has_less_than_half_of_the_median,
+    packed_stripes_are_left_by_all_of_their_units, what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests,
 };
 use weft_sim::read_ahead::{changes_beside_a_reader, rot_before_a_reader};
 use weft_sim::removal::search;
@@ -376,6 +376,7 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         Mutant::ShadowPinsTail | Mutant::ShortWaitsForMover => {
             Catcher::Story(no_flush_waits_for_the_mover_to_let_go_of_the_log)
         }
+        Mutant::MoverCountsStripes => Catcher::Story(no_second_has_less_than_half_of_the_median),
         Mutant::PackedAheadKept => Catcher::Story(what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests),
         Mutant::TierSizeIgnored => Catcher::Story(tier::what_is_pinned_lies_in_the_tier),
         Mutant::TierDroppedFull => {

@@ -21,6 +21,8 @@ use alloc::vec::Vec;
 const BEGINS: u64 = 6;
 /// From this part on nothing is left to the clients, in eighths.
 const HURRIES: u64 = 7;
+/// An eighth in [`Vdisk::pack_fill`].
+const EIGHTH: u64 = crate::vdisk::pack::WHOLE / 8;
 /// How long it rests where nothing can be done.
 const RESTS: Nanos = Nanos::secs(1);
 
@@ -117,11 +119,11 @@ async fn until_relieved(store: &Store) {
 /// the shorter: so there is a fill at which what comes and what is moved are the same, and no second is unlike the
 /// next.
 fn pause(vdisk: &Vdisk, took: Nanos) -> Nanos {
-    let (_, stripes, most) = vdisk.packed();
     if has_to_leave(vdisk) {
         return took;
     }
-    let (over, under) = ((stripes * 8).saturating_sub(most * BEGINS), (most * HURRIES).saturating_sub(stripes * 8));
+    let (fill, whole) = (vdisk.pack_fill(), EIGHTH * 8);
+    let (over, under) = ((fill * 8).saturating_sub(whole * BEGINS), (whole * HURRIES).saturating_sub(fill * 8));
     Nanos((took.0 as u128 * under as u128 / over.max(1) as u128).min(RESTS.0 as u128) as u64)
 }
 
@@ -130,10 +132,9 @@ fn has_to_leave(vdisk: &Vdisk) -> bool {
     vdisk.drains() || vdisk.packs_are_in_the_way()
 }
 
-/// Whether a virtual disk has so many eighths of the packed stripes that it may have.
+/// Whether so many eighths of what a virtual disk may have packed are in use.
 fn is_due(vdisk: &Vdisk, eighths: u64) -> bool {
-    let (_, stripes, most) = vdisk.packed();
-    stripes * 8 >= most * eighths
+    vdisk.pack_fill() >= EIGHTH * eighths
 }
 
 impl Pool {

@@ -49,6 +49,13 @@ const TOGETHER: u64 = 16 << 20;
 const LOG_SHARE: u64 = 16;
 const MEMORY_SHARE: (u64, u64) = (2, 3);
 
+/// What counts as full in [`Vdisk::pack_fill`].
+pub(crate) const WHOLE: u64 = 1 << 10;
+/// What counts as full, as parts of the packed stripes that a virtual disk may have: units, and stripes. Those that
+/// hold little have room beside its share; beside the size of a cache they have hardly any.
+const FULL: ((u64, u64), (u64, u64)) = ((4, 5), (5, 3));
+const CACHE_FULL: ((u64, u64), (u64, u64)) = ((2, 3), (6, 5));
+
 /// A packed stripe on its way.
 struct Parcel {
     number: u64,
@@ -112,6 +119,18 @@ impl Vdisk {
         let map = self.store.map.borrow();
         let have = map.fine(self.table_of(&map)).map_or(0, |fine| fine.stripes());
         self.packs_shared().min(have + self.packs_left(map.fine_takes(), false))
+    }
+
+    /// How full its packed stripes are, in parts of [`WHOLE`]: by the units that they hold, or by their number,
+    /// whichever is more. A sweep of the mover takes units from all of them, and frees hardly one before it has come by
+    /// all addresses: by their number alone it would hurry all the way, and then rest for long.
+    pub(crate) fn pack_fill(&self) -> u64 {
+        let (units, stripes, most) = self.packed();
+        if mutant::active(Mutant::MoverCountsStripes) {
+            return stripes * WHOLE / most.max(1);
+        }
+        let (places, ((a, b), (c, d))) = (self.packs_places(), if self.cache().is_some() { CACHE_FULL } else { FULL });
+        (units * WHOLE * b / (most * places * a).max(1)).max(stripes * WHOLE * d / (most * c).max(1))
     }
 
     /// How many packed stripes it may have beside those it has.

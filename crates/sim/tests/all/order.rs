@@ -48,6 +48,11 @@ fn no_flush_waits_for_the_mover_to_let_go_of_the_log() {
 }
 
 #[test]
+fn no_second_has_less_than_half_of_the_median() {
+    weft_sim::random_writes::no_second_has_less_than_half_of_the_median();
+}
+
+#[test]
 fn what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests() {
     weft_sim::random_writes::what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests();
 }
