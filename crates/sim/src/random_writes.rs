@@ -2,6 +2,7 @@
 //! write in place on the same disks.
 
 use crate::rng::Rng;
+use crate::sample::sample;
 use crate::streams::{Bench, CLASS, Case, LOG, Shape, pattern};
 use crate::timing::{Hdd, HddClass, Ssd, SsdClass};
 use crate::{disk::SimDisk, world::Scheduling, world::SimWorld};
@@ -12,8 +13,8 @@ use weft_engine::format::Id;
 use weft_engine::format::record::{CacheChoice, Media, Usage};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::{Buf, Disk};
-use weft_engine::pool::NewDisk;
 use weft_engine::pool::cache::CacheAsk;
+use weft_engine::pool::{NewDisk, VdiskSpec};
 use weft_engine::store::{Tuning, join};
 use weft_engine::units::{ByteCount, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
@@ -66,7 +67,7 @@ pub struct Random {
 /// Bytes of a write in stories.
 const SMALL: ByteCount = ByteCount::kib(4);
 /// The longest that a round may take in them.
-const LONGEST: Nanos = Nanos::millis(700);
+const LONGEST: Nanos = Nanos::millis(1_000);
 
 /// The seconds in which the log fills: they show nothing of what lasts.
 const WARM_UP: usize = 10;
@@ -181,7 +182,7 @@ pub fn on_bench(bench: &Bench, load: Load) -> Random {
 /// Where clients write anywhere for as long as the mover takes to go over all of the virtual disk, more than once, most
 /// of what packed stripes have room for is in use: it leaves no few units in each.
 pub fn packed_stripes_are_left_by_all_of_their_units() {
-    let (bench, _) = after_small_writes(1024);
+    let (bench, _) = after_small_writes(1024, SERVED_SHARE);
     let layout = bench.vdisk.layout();
     let (units, stripes, _) = bench.vdisk.packed();
     let moved = bench.vdisk.counters.destaged_stripes.get();
@@ -194,7 +195,7 @@ pub fn packed_stripes_are_left_by_all_of_their_units() {
 /// Clients that write anywhere and flush wait for a checkpoint now and then, while the mover has the disks, but never
 /// for several, and not for the mover.
 pub fn no_flush_waits_for_the_mover_to_let_go_of_the_log() {
-    let (bench, random) = after_small_writes(256);
+    let (bench, random) = after_small_writes(512, SERVED_SHARE / 2);
     let longest = random.round().1;
     assert!(longest < LONGEST, "a round took {} ms", longest.0 / 1_000_000);
     bench.world.halt();
@@ -204,15 +205,47 @@ pub fn no_flush_waits_for_the_mover_to_let_go_of_the_log() {
 /// does not hurry until all is down, to rest for seconds then.
 pub fn no_second_has_less_than_half_of_the_median() {
     let layout = Layout::new(PARITY, 5, ByteCount::kib(256)).expect("this layout is valid");
-    let (bench, random) = small_writes(layout, 32, Nanos::secs(45), Tuning::default().buffer_memory);
+    let (bench, random) = small_writes(layout, 32, Nanos::secs(45), (SERVED_SHARE, Tuning::default().buffer_memory));
     let (median, worst) = random.seconds();
     assert!(worst * 2 >= median, "{worst} in the worst second, {median} in most");
     bench.world.halt();
 }
 
+/// A virtual disk is removed while the mover is at work on it, or on another one before it.
+pub fn a_virtual_disk_may_go_while_the_mover_is_at_work() {
+    let layout = Layout::new(PARITY, 5, ByteCount::kib(64)).expect("this layout is valid");
+    for nth in sample(0..12) {
+        let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::mib(64), flush_stripes: None };
+        let (bench, _) = filled_and_written(fill, 256, Nanos::secs(4), (SERVED_SHARE, 64 << 20));
+        assert!(bench.vdisk.counters.destaged_stripes.get() > 0, "the mover is at work");
+        let pool = bench.pool.clone();
+        crate::streams::block_on(&bench.world, async move {
+            let of = pool.vdisks()[0].layout();
+            let spec = VdiskSpec {
+                name: "other".into(),
+                size: ByteCount::mib(16),
+                resiliency: of.resiliency(),
+                columns: Some(of.columns() as u8),
+                interleave: Some(of.interleave()),
+                fixed: false,
+                sector: 4096,
+                disks: DiskSet::EMPTY,
+            };
+            pool.vdisk_create(&spec).await.expect("there is room");
+        });
+        bench.world.run_until(Nanos::millis(nth * 9), || false);
+        for name in ["other", "vdisk"] {
+            let pool = bench.pool.clone();
+            crate::streams::block_on(&bench.world, async move { pool.vdisk_remove(name).await.expect("it may go") });
+            bench.world.run_until(Nanos::secs(1), || false);
+        }
+        bench.world.halt();
+    }
+}
+
 /// The memory for what is read ahead of the mover comes back when it rests, though there is much that it could move.
 pub fn what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests() {
-    let (bench, _) = after_small_writes(1024);
+    let (bench, _) = after_small_writes(1024, SERVED_SHARE);
     let held = |bench: &Bench| {
         bench.pool.store().memory().iter().find(|one| one.name == "read ahead").expect("it is there").used
     };
@@ -229,19 +262,31 @@ pub fn what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests() {
     bench.world.halt();
 }
 
-/// A virtual disk of single parity that is full, after 30 s of small writes anywhere, with a flush after so many.
-fn after_small_writes(per_flush: u64) -> (Bench, Random) {
+/// A virtual disk of single parity that is full, of which such a share (in thousandths) may lie in packed stripes,
+/// after 30 s of small writes anywhere, with a flush after so many.
+fn after_small_writes(per_flush: u64, share: u64) -> (Bench, Random) {
     let layout = Layout::new(PARITY, 5, ByteCount::kib(64)).expect("this layout is valid");
-    small_writes(layout, per_flush, Nanos::secs(30), 64 << 20)
+    small_writes(layout, per_flush, Nanos::secs(30), (share, 64 << 20))
 }
 
-/// A virtual disk that is full, after small writes anywhere for `span`, with so many bytes of stripe buffers.
-fn small_writes(layout: Layout, per_flush: u64, span: Nanos, buffers: u64) -> (Bench, Random) {
+/// A virtual disk that is full, after small writes anywhere for `span`. `sizes`: the share of it that may lie in packed
+/// stripes, in thousandths, and bytes of stripe buffers.
+fn small_writes(layout: Layout, per_flush: u64, span: Nanos, sizes: (u64, u64)) -> (Bench, Random) {
     let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::mib(256), flush_stripes: None };
-    let load = Load { fill, len: SMALL, per_flush, span, fine_share: SERVED_SHARE, cached_on: 0 };
+    filled_and_written(fill, per_flush, span, sizes)
+}
+
+fn filled_and_written(
+    fill: Case,
+    per_flush: u64,
+    span: Nanos,
+    (fine_share, buffer_memory): (u64, u64),
+) -> (Bench, Random) {
+    let load = Load { fill, len: SMALL, per_flush, span, fine_share, cached_on: 0 };
+    let layout = fill.layout;
     let size = fill.per_disk * layout.data_columns() as u64 + ByteCount::mib(1);
     let (slab, log) = (crate::streams::slab(), ByteCount::mib(32));
-    let tuning = Tuning { fine_share: load.fine_share, buffer_memory: buffers, ..Tuning::default() };
+    let tuning = Tuning { fine_share, buffer_memory, ..Tuning::default() };
     let bench = Bench::of(&Shape { class: CLASS, disks: layout.slots(), layout, size, slab, log, tuning });
     bench.pass(fill, 1.0, 1);
     let random = on_bench(&bench, load);

@@ -197,6 +197,8 @@ impl Store {
     /// oldest of them there is always one that is. So those below `early` are written, too, where they can be; and what
     /// is left below `bound` is waited for, some times.
     pub async fn relist_packs(&self, bound: u64, early: u64) -> Result<()> {
+        // What is written anew here is not written once more.
+        let (bound, early) = (bound.min(self.log.seq()), early.min(self.log.seq()));
         let waits = !mutant::active(Mutant::ShadowPinsTail);
         self.relist_settled(if waits { early } else { bound });
         for _ in 0..RELISTS {

@@ -125,6 +125,9 @@ impl Vdisk {
     /// whichever is more. A sweep of the mover takes units from all of them, and frees hardly one before it has come by
     /// all addresses: by their number alone it would hurry all the way, and then rest for long.
     pub(crate) fn pack_fill(&self) -> u64 {
+        if self.removed.get() {
+            return 0;
+        }
         let (units, stripes, most) = self.packed();
         if mutant::active(Mutant::MoverCountsStripes) {
             return stripes * WHOLE / most.max(1);

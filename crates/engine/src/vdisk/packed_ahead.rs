@@ -5,7 +5,7 @@
 //! units; read for the next ten batches, it costs the same seek once.
 //!
 //! Invariants
-//! 1. What is held fits a quarter of `ahead_memory`, and only what fits the rest of it is read.
+//! 1. What is held fits half of `ahead_memory`, and nothing is read for which all of it has no room.
 //! 2. Who could not read ahead far enough to gain anything reads what a batch needs with the batch.
 //! 3. What was passed is forgotten with the next window, and all of it when nothing is moved any more. (A place that is
 //!    free is forgotten by the map: `segment/ahead.rs`.)
@@ -40,8 +40,8 @@ pub(super) struct PackedAhead {
 }
 
 impl Vdisk {
-    /// Reads ahead what packed stripes the sweep needs, unless it has that for the units `swept`, which a batch of
-    /// `batch` stripes has.
+    /// Reads the packed stripes that the sweep comes by next, unless it has those for the units `swept` of the batch, of
+    /// `batch` stripes, that is about to be moved.
     pub(super) async fn read_packed_ahead(&self, swept: Range<u64>, batch: usize) {
         let fetch = Rc::new(Fetch::default());
         let Some(parts) = self.plan_packed_ahead(swept, batch, &fetch) else { return };

@@ -48,6 +48,11 @@ fn no_flush_waits_for_the_mover_to_let_go_of_the_log() {
 }
 
 #[test]
+fn a_virtual_disk_may_go_while_the_mover_is_at_work() {
+    weft_sim::random_writes::a_virtual_disk_may_go_while_the_mover_is_at_work();
+}
+
+#[test]
 fn no_second_has_less_than_half_of_the_median() {
     weft_sim::random_writes::no_second_has_less_than_half_of_the_median();
 }
