@@ -40,8 +40,8 @@ pub(super) struct PackedAhead {
 }
 
 impl Vdisk {
-    /// Reads the packed stripes that the sweep comes by next, unless it has those for the units `swept` of the batch, of
-    /// `batch` stripes, that is about to be moved.
+    /// Reads the packed stripes that the sweep comes by next, unless it has those for the units `swept` of the batch,
+    /// of `batch` stripes, that is about to be moved.
     pub(super) async fn read_packed_ahead(&self, swept: Range<u64>, batch: usize) {
         let fetch = Rc::new(Fetch::default());
         let Some(parts) = self.plan_packed_ahead(swept, batch, &fetch) else { return };
