@@ -84,6 +84,13 @@ elif act == "trim":
     assert written == 8, f"only {written} of 8 MiB fitted after 16 MiB were trimmed"
     verify()
     said = "8 MiB written"
+elif act == "holes":
+    for mib in range(0, len(state["v"]) - 8, 2):
+        state["v"].pop(str(mib), None)
+        handles["v"].trim(MIB, mib * MIB)
+    handles["v"].flush()
+    verify()
+    said = f"{len(state['v'])} MiB are left"
 elif act == "more":
     written = sum(write("v", 300 + n) for n in range(16))
     assert written == 16, f"only {written} of 16 MiB fitted"
