@@ -51,8 +51,8 @@ def leaving(reporter, rng):
         state = machine.path("leaving.json")
 
         def step(name, act):
-            return reporter.check(name, lambda: nbdsh("full.py", act=act, uri=machine.uri("v"), other=machine.uri("other"),
-                                                      seed=seed, state=state).strip())
+            uris = {"uri": machine.uri("v"), "other": machine.uri("other")}
+            return reporter.check(name, lambda: nbdsh("full.py", act=act, seed=seed, state=state, **uris).strip())
 
         def stays():
             ran = machine.ran("disk", "remove", "p", "d2")
