@@ -4,18 +4,16 @@
 use crate::disk::SimDisk;
 use crate::mixed::quantile;
 use crate::rng::Rng;
-use crate::streams::{BEGIN, Bench, CLASS, LOG, Shape, block_on, pattern, stream_at};
+use crate::streams::{BEGIN, Bench, CLASS, LOG, Shape, block_on, pattern, stream_at, thin};
 use crate::timing::{HddClass, Ssd, SsdClass};
 use crate::world::{Scheduling, SimWorld};
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
-use weft_engine::disk_set::DiskSet;
 use weft_engine::format::record::Media;
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::DiskShape;
 use weft_engine::limits::SLAB_DEFAULT;
-use weft_engine::pool::VdiskSpec;
 use weft_engine::store::{Tuning, join};
 use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
@@ -336,16 +334,7 @@ pub(crate) fn bench(medium: Medium, layout: Layout, tuning: Tuning) -> Bench {
 }
 
 fn other_vdisk(bench: &Bench, layout: Layout) -> Rc<Vdisk> {
-    let spec = VdiskSpec {
-        name: "other".into(),
-        size: ByteCount::gib(64),
-        resiliency: layout.resiliency(),
-        columns: Some(layout.columns() as u8),
-        interleave: Some(layout.interleave()),
-        fixed: false,
-        sector: 4096,
-        disks: DiskSet::EMPTY,
-    };
+    let spec = thin("other", layout, ByteCount::gib(64));
     let pool = bench.pool.clone();
     block_on(&bench.world, async move { pool.vdisk_create(&spec).await.expect("there is room") })
 }

@@ -13,8 +13,8 @@ use weft_engine::format::Id;
 use weft_engine::format::record::{CacheChoice, Media, Usage};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::{Buf, Disk};
+use weft_engine::pool::NewDisk;
 use weft_engine::pool::cache::CacheAsk;
-use weft_engine::pool::{NewDisk, VdiskSpec};
 use weft_engine::store::{Tuning, join};
 use weft_engine::units::{ByteCount, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
@@ -220,17 +220,7 @@ pub fn a_virtual_disk_may_go_while_the_mover_is_at_work() {
         assert!(bench.vdisk.counters.destaged_stripes.get() > 0, "the mover is at work");
         let pool = bench.pool.clone();
         crate::streams::block_on(&bench.world, async move {
-            let of = pool.vdisks()[0].layout();
-            let spec = VdiskSpec {
-                name: "other".into(),
-                size: ByteCount::mib(16),
-                resiliency: of.resiliency(),
-                columns: Some(of.columns() as u8),
-                interleave: Some(of.interleave()),
-                fixed: false,
-                sector: 4096,
-                disks: DiskSet::EMPTY,
-            };
+            let spec = crate::streams::thin("other", layout, ByteCount::mib(16));
             pool.vdisk_create(&spec).await.expect("there is room");
         });
         bench.world.run_until(Nanos::millis(nth * 9), || false);
@@ -276,6 +266,7 @@ fn small_writes(layout: Layout, per_flush: u64, span: Nanos, sizes: (u64, u64)) 
     filled_and_written(fill, per_flush, span, sizes)
 }
 
+/// [`small_writes`] on a virtual disk that a stream has filled so.
 fn filled_and_written(
     fill: Case,
     per_flush: u64,

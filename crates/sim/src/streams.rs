@@ -258,16 +258,7 @@ impl Bench {
             create(new, &options).await.expect("a pool can be made");
             Pool::open(host, members, OpenOptions { tuning, ..OpenOptions::default() }).await.expect("the pool opens")
         });
-        let spec = VdiskSpec {
-            name: "vdisk".into(),
-            size: shape.size,
-            resiliency: layout.resiliency(),
-            columns: Some(layout.columns() as u8),
-            interleave: Some(layout.interleave()),
-            fixed: false,
-            sector: 4096,
-            disks: DiskSet::EMPTY,
-        };
+        let spec = thin("vdisk", layout, shape.size);
         let maker = pool.clone();
         let vdisk = block_on(&world, async move { maker.vdisk_create(&spec).await.expect("there is room") });
         Bench { world, disks, pool, vdisk }
@@ -394,6 +385,20 @@ pub(crate) async fn stream_at<F: Future<Output = ()> + 'static>(
 
 pub(crate) fn block_on<T: 'static>(world: &SimWorld, future: impl Future<Output = T> + 'static) -> T {
     world.block_on(future).expect("it ends")
+}
+
+/// A thin virtual disk on any disks, with sectors of 4 KiB.
+pub(crate) fn thin(name: &str, layout: Layout, size: ByteCount) -> VdiskSpec {
+    VdiskSpec {
+        name: name.into(),
+        size,
+        resiliency: layout.resiliency(),
+        columns: Some(layout.columns() as u8),
+        interleave: Some(layout.interleave()),
+        fixed: false,
+        sector: 4096,
+        disks: DiskSet::EMPTY,
+    }
 }
 
 pub(crate) fn pattern(word: u64, len: ByteCount) -> Vec<u8> {

@@ -15,7 +15,6 @@ use crate::error::Result;
 use crate::fail;
 use crate::format::record::{SegmentRecord, Usage};
 use crate::geometry::Layout;
-use crate::mutant::{self, Mutant};
 use crate::segment::{Map, handed_on};
 use crate::store::slots_on;
 use crate::units::{ByteCount, DiskNo, SegmentNo, TableNo};
@@ -125,6 +124,7 @@ impl Pool {
     /// where what it holds has no other place. Changes nothing.
     pub fn plan_disk_remove(&self, no: DiskNo, instead: Instead) -> Result<Leaving> {
         self.store.check_changeable()?;
+        self.store.map.borrow_mut().see_disks();
         let map = self.store.map.borrow();
         let Some(leaving) = map.disks.get(&no) else { return fail!(NotFound, "there is no disk {no}") };
         let name = leaving.record.name.clone();
@@ -172,7 +172,7 @@ impl Pool {
         let (mut homeless, mut lacking) = (0, 0);
         // Segments that are short of disks, and the most disks that one is short of.
         let (mut short, mut disks) = (0, 0);
-        let mut homes = Homes::new(map, free, !mutant::active(Mutant::LeavesWithoutEmptying));
+        let mut homes = Homes::new(map, free);
         let mut leave = Vec::new();
         for (segment, slot) in self.slots_of(no) {
             let record = &map.segments[&segment].record;
@@ -183,7 +183,7 @@ impl Pool {
             leave.push(segment);
             let before = self.slots_before(segment, slot).len() as u64;
             let fits = |other| other == NEW || slots_on(record, other) == 0;
-            let found = homes.give(map, segment, before + 1, fits);
+            let found = homes.give(segment, before + 1, fits);
             let stays = u64::from(found <= before && !map.may_vanish(record, no));
             let lacks = before.saturating_sub(found) + stays;
             lacking += lacks - stays;

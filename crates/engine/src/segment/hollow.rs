@@ -19,9 +19,8 @@ use crate::geometry::Layout;
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::{Place, Table};
 use crate::units::{SegmentNo, TableNo};
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 /// Free places that are left to the clients of a table, beside those for what is moved.
 const PLACES_LEFT: u64 = 64;
@@ -30,19 +29,25 @@ const PLACES_LEFT_SHARE: u64 = 8;
 /// Segments of its layout that a table can get, at least, while it lacks none.
 const SEGMENTS_MIN: u64 = 2;
 /// Segments that are looked at for one that can be emptied: the most hollow ones of a table.
-const LOOKS: usize = 16;
+pub const LOOKS: usize = 16;
+
+/// What a table could give back.
+pub struct HollowTable {
+    /// Free places that nobody has claimed.
+    pub spare: u64,
+    /// Segments that could be emptied, the most hollow ones first.
+    pub segments: VecDeque<Hollow>,
+}
 
 /// A segment that could be emptied.
 pub struct Hollow {
     /// The segment.
-    pub segment: SegmentNo,
-    /// Its table.
-    pub table: TableNo,
-    /// Places of it.
+    pub id: SegmentNo,
+    /// Places of it: so many fewer are there to spare when it was emptied.
     pub all: u64,
     /// Free ones of them.
     pub free: u64,
-    /// Places that its table must have to spare for that, of which `all` are in use, or gone, then.
+    /// Places that its table must have to spare, with those that are left to clients.
     pub needs: u64,
 }
 
@@ -72,22 +77,19 @@ impl Map {
         Some((best.record.owner, best.record.id))
     }
 
-    /// Segments that could be emptied, as the disks were seen last, the most hollow ones first; and how many free
-    /// places each of their tables can do without.
-    pub fn hollows(&self) -> (Vec<Hollow>, BTreeMap<TableNo, u64>) {
-        let (mut found, mut spare) = (Vec::new(), BTreeMap::new());
-        for (table, state) in self.tables.iter().filter(|(_, state)| may_give_segments(state)) {
-            let is_still = |found: &&Segment| found.moving.is_none() && !found.frozen && !found.emptying;
-            for segment in self.ranked(*table, Fit::Healthy).filter(is_still) {
-                let (all, free) = (segment.free.len() as u64, segment.free.count() as u64);
-                let needs = all + self.left_to_clients(*table, all);
-                let hollow = Hollow { segment: segment.record.id, table: *table, all, free, needs };
-                found.push(hollow);
-            }
-            spare.insert(*table, state.free.saturating_sub(state.claims));
-        }
-        found.sort_by_key(|one| Reverse((one.free * 1024 / one.all, one.segment)));
-        (found, spare)
+    /// What tables could give back, as the disks were seen last.
+    pub fn hollow_tables(&self) -> Vec<HollowTable> {
+        let is_still = |found: &&Segment| found.moving.is_none() && !found.frozen && !found.emptying;
+        let tables = self.tables.iter().filter(|(_, state)| may_give_segments(state));
+        let look = |(table, state): (&TableNo, &Table)| {
+            let hollow = |found: &Segment| {
+                let (all, free) = (found.free.len() as u64, found.free.count() as u64);
+                Hollow { id: found.record.id, all, free, needs: all + self.left_to_clients(*table, all) }
+            };
+            let segments = self.ranked(*table, Fit::Healthy).filter(is_still).map(hollow).collect();
+            HollowTable { spare: state.free.saturating_sub(state.claims), segments }
+        };
+        tables.map(look).collect()
     }
 
     /// The disks that a slot of a segment could come to if slabs of hollow segments were free there.

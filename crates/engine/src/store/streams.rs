@@ -3,6 +3,8 @@
 
 use super::together::Part;
 use super::{Store, join};
+use crate::error::Result;
+use crate::io::IoSlice;
 use crate::segment::ahead::Fetch;
 use crate::stripe::table::Place;
 use crate::units::{Nanos, VdiskNo};
@@ -142,11 +144,17 @@ impl Store {
 
     async fn fetch(&self, fetch: Rc<Fetch>, parts: Vec<Part>) {
         let answers = self.read_together(&parts, Some(&fetch)).await;
+        self.keep_ahead(&parts, answers, &fetch);
+        fetch.end();
+    }
+
+    /// Keeps what was read ahead, and unpins it.
+    pub(crate) fn keep_ahead(&self, parts: &[Part], answers: Vec<Result<Vec<IoSlice>>>, fetch: &Rc<Fetch>) {
         for (part, strips) in parts.iter().zip(answers) {
             let place = part.target.place;
             let records = {
                 let mut map = self.map.borrow_mut();
-                map.ahead.arrived(place, &fetch, strips.ok());
+                map.ahead.arrived(place, fetch, strips.ok());
                 map.unpin(place)
             };
             let any = !records.is_empty();
@@ -155,6 +163,5 @@ impl Store {
                 self.signals.room.notify();
             }
         }
-        fetch.end();
     }
 }

@@ -51,10 +51,16 @@ const MEMORY_SHARE: (u64, u64) = (2, 3);
 
 /// What counts as full in [`Vdisk::pack_fill`].
 pub(crate) const WHOLE: u64 = 1 << 10;
-/// What counts as full, as parts of the packed stripes that a virtual disk may have: units, and stripes. Those that
-/// hold little have room beside its share; beside the size of a cache they have hardly any.
-const FULL: ((u64, u64), (u64, u64)) = ((4, 5), (5, 3));
-const CACHE_FULL: ((u64, u64), (u64, u64)) = ((2, 3), (6, 5));
+/// What counts as full there. Packed stripes that hold little have room beside the share of a virtual disk; beside the
+/// size of a cache they have hardly any.
+const FULL: Full = Full { units: (4, 5), stripes: (5, 3) };
+const CACHE_FULL: Full = Full { units: (2, 3), stripes: (6, 5) };
+
+/// Parts (numerator and denominator) of the packed stripes that a virtual disk may have.
+struct Full {
+    units: (u64, u64),
+    stripes: (u64, u64),
+}
 
 /// A packed stripe on its way.
 struct Parcel {
@@ -132,8 +138,9 @@ impl Vdisk {
         if mutant::active(Mutant::MoverCountsStripes) {
             return stripes * WHOLE / most.max(1);
         }
-        let (places, ((a, b), (c, d))) = (self.packs_places(), if self.cache().is_some() { CACHE_FULL } else { FULL });
-        (units * WHOLE * b / (most * places * a).max(1)).max(stripes * WHOLE * d / (most * c).max(1))
+        let full = if self.cache().is_some() { CACHE_FULL } else { FULL };
+        let fill = |have: u64, most: u64, (part, of): (u64, u64)| have * WHOLE * of / (most * part).max(1);
+        fill(units, most * self.packs_places(), full.units).max(fill(stripes, most, full.stripes))
     }
 
     /// How many packed stripes it may have beside those it has.

@@ -47,11 +47,7 @@ impl Vdisk {
         let Some(parts) = self.plan_packed_ahead(swept, batch, &fetch) else { return };
         for parts in parts.chunks(TOGETHER) {
             let answers = self.store.read_together(parts, None).await;
-            for (part, strips) in parts.iter().zip(answers) {
-                let place = part.target.place;
-                self.store.map.borrow_mut().ahead.arrived(place, &fetch, strips.ok());
-                self.release(place);
-            }
+            self.store.keep_ahead(parts, answers, &fetch);
         }
         fetch.end();
     }
