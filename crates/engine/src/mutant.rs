@@ -319,10 +319,27 @@ pub enum Mutant {
     LeavesWithoutEmptying = 171,
     /// How much the mover has to do is told by how many packed stripes there are, however little they hold.
     MoverCountsStripes = 172,
+    /// What was merged is not flushed before it is committed, although the log lies on other disks: who waits for the
+    /// log waits for its disks, too.
+    FlushWaitsForMerged = 173,
+    /// What was merged counts as flushed before it is.
+    MergedUnflushed = 174,
+    /// What is left in packed stripes that hold little is never brought together.
+    PacksStayThin = 175,
+    /// What is brought together replaces what was written meanwhile.
+    RepackedReplacesNewer = 176,
+    /// What is brought together retires what landed of its stripes, which may be newer.
+    RepackedRetires = 177,
+    /// Who flushes waits for whole stripes that are on their way, though the log holds all that was written into them.
+    FlushWaitsForMoved = 178,
+    /// A stripe on its way counts as durable, whether the log holds what was written into it or not.
+    SealedIsLanded = 179,
+    /// A stripe that cannot be packed any more has all that come after it merged.
+    OneUnpackableEndsAll = 180,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 156] = [
+pub const ALL: [Mutant; 164] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -479,6 +496,14 @@ pub const ALL: [Mutant; 156] = [
     Mutant::PackedAheadKept,
     Mutant::LeavesWithoutEmptying,
     Mutant::MoverCountsStripes,
+    Mutant::FlushWaitsForMerged,
+    Mutant::MergedUnflushed,
+    Mutant::PacksStayThin,
+    Mutant::RepackedReplacesNewer,
+    Mutant::RepackedRetires,
+    Mutant::FlushWaitsForMoved,
+    Mutant::SealedIsLanded,
+    Mutant::OneUnpackableEndsAll,
 ];
 
 /// The mutant of this name.

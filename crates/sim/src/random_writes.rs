@@ -23,7 +23,7 @@ use weft_engine::world::World;
 pub const SERVED_SHARE: u64 = 100;
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
-/// The size of a cache, and of each of its disks.
+/// The size of a cache where none is said, and of each of its disks.
 const CACHE: ByteCount = ByteCount::gib(1);
 const CACHE_DISK: ByteCount = ByteCount::gib(16);
 
@@ -125,7 +125,7 @@ pub fn on_weft(load: Load) -> Random {
     let bench = Bench::of(&Shape { class: CLASS, disks, layout, size, slab, log: LOG, tuning });
     bench.pass(load.fill, 1.0, 1);
     if load.cached_on > 0 {
-        add_cache(&bench, load.cached_on);
+        add_cache(&bench, load.cached_on, CACHE);
     }
     let before = bench.read(load.fill);
     let mut random = on_bench(&bench, load);
@@ -147,8 +147,8 @@ pub fn on_weft(load: Load) -> Random {
     random
 }
 
-/// Adds SATA solid-state disks, and a write-back cache on them.
-fn add_cache(bench: &Bench, count: usize) {
+/// Adds SATA solid-state disks, and a write-back cache of `size` on them.
+fn add_cache(bench: &Bench, count: usize, size: ByteCount) {
     let (pool, world) = (bench.pool.clone(), bench.world.clone());
     crate::streams::block_on(&bench.world, async move {
         let mut disks = DiskSet::EMPTY;
@@ -159,7 +159,7 @@ fn add_cache(bench: &Bench, count: usize) {
             let new = NewDisk { disk: Rc::new(disk), id, name, media: Media::Ssd };
             disks.insert(pool.disk_add(new, Usage::ManualSelect).await.expect("it joins"));
         }
-        let ask = CacheAsk { size: CACHE, disks, may_lose: false };
+        let ask = CacheAsk { size, disks, may_lose: false };
         pool.vdisk_set_cache("vdisk", Some(&ask), CacheChoice::Typed).await.expect("there is room");
     });
 }
@@ -206,6 +206,51 @@ pub fn no_flush_waits_for_the_mover_to_let_go_of_the_log() {
 pub fn no_second_has_less_than_half_of_the_median() {
     let layout = Layout::new(PARITY, 5, ByteCount::kib(256)).expect("this layout is valid");
     let (bench, random) = small_writes(layout, 32, Nanos::secs(45), (SERVED_SHARE, Tuning::default().buffer_memory));
+    let (median, worst) = random.seconds();
+    assert!(worst * 2 >= median, "{worst} in the worst second, {median} in most");
+    bench.world.halt();
+}
+
+/// Where the log lies on solid-state disks, whoever flushes waits for these alone, while the mover brings down to hard
+/// disks what a cache holds.
+pub fn no_flush_before_a_cache_waits_for_hard_disks() {
+    let (bench, fill) = behind_a_cache((128, 4), 64 << 20);
+    let (vdisk, world) = (bench.vdisk.clone(), bench.world.clone());
+    let units = fill.per_disk.0 * fill.layout.data_columns() as u64 / SMALL.0;
+    let mut took = crate::streams::block_on(&bench.world, async move {
+        let (data, mut rng, mut took) = (pattern(7, SMALL), Rng::new(5), Vec::new());
+        for _ in 0..3000 {
+            let began = world.now();
+            let at = VirtualOffset(rng.below(units) * SMALL.0);
+            vdisk.write(at, &data, false).await.expect("writes work");
+            vdisk.flush().await.expect("flushes work");
+            took.push(world.now().since(began));
+            world.sleep(Nanos::millis(4)).await;
+        }
+        took
+    });
+    took.sort_unstable();
+    let (moved, late) = (bench.vdisk.counters.destaged_stripes.get(), crate::mixed::quantile(&took, 990));
+    assert!(moved > 500, "the mover is at work: {moved} stripes");
+    assert!(late < Nanos::millis(5), "one of 100 takes {} ms and more", late.0 / 1_000_000);
+    bench.world.halt();
+}
+
+/// A cache that is full takes as much as is brought down, however long that lasts: packed stripes of which the mover has
+/// left a few units each do not use up those that there may be.
+pub fn a_full_cache_takes_as_much_as_is_brought_down() {
+    a_full_cache(behind_a_cache((128, 32), 16 << 20));
+}
+
+/// Small writes wait for a full cache while the mover lifts some of what they were written into: the others are packed
+/// then, and not merged one by one.
+pub fn what_cannot_be_packed_any_more_has_no_others_merged() {
+    a_full_cache(behind_a_cache((512, 64), 192 << 20));
+}
+
+fn a_full_cache((bench, fill): (Bench, Case)) {
+    let (span, fine_share) = (Nanos::secs(50), SERVED_SHARE);
+    let random = on_bench(&bench, Load { fill, len: SMALL, per_flush: 32, span, fine_share, cached_on: 2 });
     let (median, worst) = random.seconds();
     assert!(worst * 2 >= median, "{worst} in the worst second, {median} in most");
     bench.world.halt();
@@ -267,21 +312,32 @@ fn small_writes(layout: Layout, per_flush: u64, span: Nanos, sizes: (u64, u64)) 
 }
 
 /// [`small_writes`] on a virtual disk that a stream has filled so.
-fn filled_and_written(
-    fill: Case,
-    per_flush: u64,
-    span: Nanos,
-    (fine_share, buffer_memory): (u64, u64),
-) -> (Bench, Random) {
-    let load = Load { fill, len: SMALL, per_flush, span, fine_share, cached_on: 0 };
+fn filled_and_written(fill: Case, per_flush: u64, span: Nanos, sizes: (u64, u64)) -> (Bench, Random) {
+    let bench = filled(fill, sizes);
+    let random = on_bench(&bench, Load { fill, len: SMALL, per_flush, span, fine_share: sizes.0, cached_on: 0 });
+    (bench, random)
+}
+
+/// A virtual disk of single parity with short stripes that is full, and a cache on two disks before it: MiB of the
+/// first on each disk, and of the second.
+fn behind_a_cache((per_disk, cache): (u64, u64), buffer_memory: u64) -> (Bench, Case) {
+    let layout = Layout::new(PARITY, 5, ByteCount::kib(64)).expect("this layout is valid");
+    let per_disk = ByteCount::mib(per_disk);
+    let fill = Case { layout, request: ByteCount::mib(1), per_disk, flush_stripes: None };
+    let bench = filled(fill, (SERVED_SHARE, buffer_memory));
+    add_cache(&bench, 2, ByteCount::mib(cache));
+    (bench, fill)
+}
+
+/// A virtual disk that a stream has filled. `sizes`: see [`small_writes`].
+fn filled(fill: Case, (fine_share, buffer_memory): (u64, u64)) -> Bench {
     let layout = fill.layout;
     let size = fill.per_disk * layout.data_columns() as u64 + ByteCount::mib(1);
     let (slab, log) = (crate::streams::slab(), ByteCount::mib(32));
     let tuning = Tuning { fine_share, buffer_memory, ..Tuning::default() };
     let bench = Bench::of(&Shape { class: CLASS, disks: layout.slots(), layout, size, slab, log, tuning });
     bench.pass(fill, 1.0, 1);
-    let random = on_bench(&bench, load);
-    (bench, random)
+    bench
 }
 
 /// Measures the writes on as many disks in place, with as many bytes in use: each to two of them.

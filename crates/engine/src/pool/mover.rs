@@ -82,6 +82,9 @@ pub async fn mover(pool: Rc<Pool>) {
                 until_relieved(&store).await;
             }
             let began = store.world.now();
+            if vdisk.has_thin_packs() {
+                vdisk.repack(&store.traffic.budgets.merges, By::Anybody).await;
+            }
             moved += vdisk.move_down(&store.traffic.budgets.merges, By::Anybody).await;
             if !idle {
                 store.world.sleep(pause(vdisk, store.world.now().since(began))).await;

@@ -16,14 +16,15 @@
 //! 5. What all of it takes of memory, and of the log, is known at any time, and what a packed stripe on its way will
 //!    take is counted when its number is taken ([`Taken`]).
 
+mod unit;
+
 use super::Map;
-use super::dense::{Dense, Entry, memory_of};
+use super::dense::{Dense, Entry};
 use super::numbers::Numbers;
 use super::taken::Taken;
 use crate::error::Result;
 use crate::fail;
 use crate::format::record::{PackRecord, PackRun};
-use crate::limits::{COLUMNS_MAX, INTERLEAVE_MAX, VDISK_SIZE_MAX};
 use crate::mutant::{self, Mutant};
 use crate::units::{BLOCK, TableNo};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -31,83 +32,16 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+pub use unit::Spot;
+pub(super) use unit::UNIT_MEMORY;
+use unit::{Shade, Unit};
+
 /// Bytes of a unit.
 pub const UNIT: u64 = BLOCK;
 /// The mark of a shadow whose commit was withdrawn.
 const WITHDRAWN: u64 = u64::MAX;
 /// Nothing alive, in the list of what a packed stripe holds.
 const NONE: u64 = u64::MAX;
-
-/// Where a unit lies.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Spot {
-    /// The packed stripe.
-    pub stripe: u64,
-    /// Which of its units.
-    pub index: u32,
-}
-
-const _: () = assert!(VDISK_SIZE_MAX.0 / UNIT <= 1 << 48 && COLUMNS_MAX as u64 * INTERLEAVE_MAX.0 / UNIT <= 1 << 16);
-
-/// A unit, and where it lies: 12 bytes. Its number has 48 bits, and that of a packed stripe 32 (`format/record`).
-#[derive(Clone, Copy)]
-struct Unit {
-    low: u32,
-    stripe: u32,
-    high: u16,
-    index: u16,
-}
-
-impl Unit {
-    fn new(unit: u64, spot: Spot) -> Unit {
-        Unit { low: unit as u32, stripe: spot.stripe as u32, high: (unit >> 32) as u16, index: spot.index as u16 }
-    }
-
-    fn no(&self) -> u64 {
-        u64::from(self.high) << 32 | u64::from(self.low)
-    }
-
-    fn spot(&self) -> Spot {
-        Spot { stripe: self.stripe.into(), index: self.index.into() }
-    }
-}
-
-impl Entry for Unit {
-    type Key = u64;
-
-    fn key(&self) -> u64 {
-        self.no()
-    }
-}
-
-/// A unit that record `seq` replaces: 20 bytes.
-#[derive(Clone, Copy)]
-struct Shade {
-    unit: Unit,
-    seq: [u32; 2],
-}
-
-impl Shade {
-    fn new(unit: Unit, seq: u64) -> Shade {
-        Shade { unit, seq: [(seq >> 32) as u32, seq as u32] }
-    }
-
-    fn seq(&self) -> u64 {
-        u64::from(self.seq[0]) << 32 | u64::from(self.seq[1])
-    }
-}
-
-impl Entry for Shade {
-    type Key = (u64, Spot);
-
-    fn key(&self) -> (u64, Spot) {
-        (self.unit.no(), self.unit.spot())
-    }
-}
-
-/// Bytes of memory of a unit at most, wherever it is. In a shadow it takes more than elsewhere: what is replaced never
-/// takes more than was counted.
-pub(super) const UNIT_MEMORY: u64 = memory_of(size_of::<Shade>());
 
 /// The fine units of one table.
 pub struct Fine {
@@ -197,6 +131,22 @@ impl Fine {
     /// The first fine unit from `unit` on.
     pub fn next(&self, unit: u64) -> Option<u64> {
         self.units.range(unit..u64::MAX).next().map(|unit| unit.no())
+    }
+
+    /// Packed stripes, from number `from` on and `looks` at most, those that hold least first; and where to go on.
+    pub fn emptiest(&self, from: u64, looks: usize) -> (Vec<u64>, u64) {
+        let mut found: Vec<(u32, u64)> =
+            self.packed.range(from..).take(looks).map(|(stripe, packed)| (packed.alive, *stripe)).collect();
+        let next = if found.len() < looks { 0 } else { found.last().map_or(0, |(_, stripe)| stripe + 1) };
+        found.sort_unstable();
+        (found.into_iter().map(|(_, stripe)| stripe).collect(), next)
+    }
+
+    /// The units that are read from a packed stripe.
+    pub fn units_in(&self, stripe: u64) -> impl Iterator<Item = u64> + '_ {
+        let units = self.packed.get(&stripe).map_or(&[][..], |packed| &packed.units);
+        let is_here = move |unit: &u64| self.get(*unit).is_some_and(|spot| spot.stripe == stripe);
+        units.iter().copied().filter(|unit| *unit != NONE).filter(is_here)
     }
 
     /// Whether a stripe has fine units.

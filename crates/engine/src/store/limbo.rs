@@ -51,6 +51,8 @@ pub struct Fresh {
     pub landed: Kept,
     /// Whether it is a copy of what is durable (invariant 8).
     pub copied: bool,
+    /// Whether it was durable before it was committed: no batch flushes its disks, and it is never withdrawn.
+    pub flushed: bool,
 }
 
 /// The content of a stripe of which the log keeps some.
@@ -163,7 +165,8 @@ impl Limbo {
             self.fresh.take().into_iter().partition(|fresh| fresh.stripe.table == table);
         self.fresh.replace(left);
         if !mutant::active(Mutant::DroppedUnflushed) {
-            self.dropped.borrow_mut().extend(gone.iter().map(|fresh| (fresh.seq, fresh.place.segment)));
+            let unflushed = gone.iter().filter(|fresh| !fresh.flushed);
+            self.dropped.borrow_mut().extend(unflushed.map(|fresh| (fresh.seq, fresh.place.segment)));
         }
         self.withdrawn.borrow_mut().retain(|(other, _), _| *other != table);
         self.lost.borrow_mut().retain(|(other, _), _| *other != table);
@@ -197,7 +200,7 @@ impl Limbo {
     /// The segments with stripes that are committed by records below `bound` which are not durable.
     pub fn segments_below(&self, bound: u64) -> BTreeSet<SegmentNo> {
         let (fresh, dropped) = (self.fresh.borrow(), self.dropped.borrow());
-        let fresh = fresh.iter().filter(|fresh| fresh.seq < bound).map(|fresh| fresh.place.segment);
+        let fresh = fresh.iter().filter(|fresh| fresh.seq < bound && !fresh.flushed).map(|fresh| fresh.place.segment);
         fresh.chain(dropped.range(..bound).map(|(_, segment)| *segment)).collect()
     }
 
@@ -279,7 +282,7 @@ impl Store {
                 let unsound = |found: &Segment| map.unsound(&found.record) > found.record.layout.failures();
                 map.segments.get(&segment).is_some_and(unsound) || self.limbo.is_noted_later(segment, bound)
             };
-            let below = fresh.iter().filter(|fresh| fresh.seq < bound && doubtful(fresh.place));
+            let below = fresh.iter().filter(|fresh| fresh.seq < bound && !fresh.flushed && doubtful(fresh.place));
             below.map(|fresh| (fresh.seq, fresh.place)).collect()
         };
         let mut withdrawn = Vec::new();
@@ -469,7 +472,10 @@ mod tests {
         let sealed = Rc::new(buffer.seal(0, Home { table: STRIPE.table, layout }));
         let place = Place { segment: SegmentNo(1), index: seq as u32, birth: Birth(seq as u16) };
         let before = Entry::Unmapped;
-        limbo.committed(Fresh { seq, stripe: STRIPE, place, before, retires: 0, landed: None, copied }, &sealed);
+        limbo.committed(
+            Fresh { seq, stripe: STRIPE, place, before, retires: 0, landed: None, copied, flushed: false },
+            &sealed,
+        );
     }
 
     fn is_copy(limbo: &Limbo) -> bool {

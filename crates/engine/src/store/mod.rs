@@ -65,6 +65,7 @@ use crate::log::Log;
 use crate::mutant::{self, Mutant};
 use crate::segment::Map;
 use crate::segment::drain::Former;
+use crate::sync::Turn;
 pub use crate::sync::join;
 use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos, SegmentNo};
 use crate::world::World;
@@ -159,6 +160,8 @@ pub struct Member {
     pub completed: u64,
     /// What was completed when the disk was flushed last.
     pub flushed: u64,
+    /// Whose turn it is to flush it, of those who share flushes.
+    pub flushing: Rc<Turn>,
     /// Segments with strips on it that were written since the last label that is known to be durable on it was begun,
     /// and the value of `completed` after the last of them. With an older label a disk is known to have been put back
     /// from a copy; a copy with that label may lack all of these, flushed or not.
@@ -206,6 +209,7 @@ impl Member {
             disk,
             completed: 0,
             flushed: 0,
+            flushing: Rc::default(),
             touched: BTreeMap::new(),
             gone: None,
             protected: None,

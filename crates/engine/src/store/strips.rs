@@ -4,9 +4,12 @@
 //! Invariants
 //! 1. A slot counts as written only if its disk took it, was not lost from before that until the look, and is there.
 //! 2. Places that nothing was committed to are given back with their claims.
+//! 3. Where the log lies on other disks, nobody who waits for it waits for a disk that took what was merged: that is
+//!    flushed before it is committed.
 
 use super::execute::Target;
-use super::{Store, join};
+use super::{Member, Store, join};
+use crate::mutant::{self, Mutant};
 use crate::stripe::buffer::Sealed;
 use crate::stripe::table::Place;
 use crate::units::DiskNo;
@@ -30,6 +33,11 @@ impl Written {
         let has = |disk: DiskNo, losses: u64| store.has_disk(disk) && store.losses(disk) == losses;
         let lacks = |slot: &Option<(DiskNo, u64)>| !slot.is_some_and(|(disk, losses)| has(disk, losses));
         self.slots.iter().enumerate().fold(0, |set, (slot, at)| set | (lacks(at) as u128) << slot)
+    }
+
+    /// The slots (bits) that did not take them.
+    pub fn missed(&self) -> u128 {
+        self.slots.iter().enumerate().fold(0, |set, (slot, at)| set | (at.is_none() as u128) << slot)
     }
 
     /// The disks that took some of it.
@@ -64,10 +72,34 @@ impl Store {
         Written { place, target: Some(target), slots }
     }
 
+    /// Whether the disks that took some of `sealed` are flushed before that is committed (invariant 3). Streams are not:
+    /// a flush for each run would cost them the time that the disks need to write what follows.
+    pub fn flushes_first(&self, written: &Written, sealed: &[Rc<Sealed>]) -> bool {
+        if mutant::active(Mutant::FlushWaitsForMerged) {
+            return false;
+        }
+        let loggers = self.loggers();
+        sealed.iter().any(|sealed| sealed.merged) && !written.disks().any(|disk| loggers.contains(&disk))
+    }
+
     /// Flushes the disks that took some of what was written.
     pub async fn flush_written(&self, written: impl Iterator<Item = &Written>) {
         let disks: BTreeSet<DiskNo> = written.flat_map(Written::disks).collect();
-        self.flush_all(disks.into_iter().collect()).await;
+        join(disks.into_iter().map(|no| self.flush_shared(no))).await;
+    }
+
+    /// Makes durable what was written to disk `no` until now. Those who come while it is being flushed share the next
+    /// flush.
+    async fn flush_shared(&self, no: DiskNo) {
+        let state = |member: &Member| (member.flushing.clone(), member.completed, member.losses);
+        let Some((turn, completed, losses)) = self.members.borrow().get(&no).map(state) else { return };
+        let _turn = turn.take().await;
+        let covers = |member: &Member| member.flushed >= completed && member.losses == losses;
+        let covered = self.members.borrow().get(&no).is_some_and(covers);
+        if !covered {
+            // A disk that fails is taken out; who asked looks at who is left.
+            let _ = self.disk_flush(no).await;
+        }
     }
 
     /// Gives back places that nothing was committed to. Whose they were claims others.

@@ -89,6 +89,8 @@ pub struct Sealed {
     pub relocated: bool,
     /// Whether it is a copy of what its tables told when it was sealed: whoever loses it has lost nothing.
     pub copied: bool,
+    /// Whether the log held all that was written into it when it was closed.
+    is_landed: bool,
     lent: usize,
     /// What there is of one that is not whole; it has no columns.
     part: Option<StripeBuffer>,
@@ -237,13 +239,27 @@ impl StripeBuffer {
         assert!(self.is_whole(), "only a whole stripe is sealed");
         let per_strip = chunks_per_strip(self.layout);
         assert_eq!(self.layout.data_len(), home.layout.data_len(), "a stripe has the same data wherever it lies");
+        let is_landed = self.unlanded_len() == 0 && !mutant::active(Mutant::FlushWaitsForMoved);
         let StripeBuffer { layout, landed, merged, ordered, relocated, copied, lent, chunks, .. } = self;
         let mut chunks = chunks.into_iter().map(|chunk| chunk.expect("a whole stripe has every chunk").freeze());
         let data = (0..layout.data_columns()).map(|_| chunks.by_ref().take(per_strip).collect()).collect();
         let (home, parity, landed) = (Cell::new(home), RefCell::default(), RefCell::new(landed));
         let part = None;
-        let sealed =
-            Sealed { layout, home, data, parity, retires, landed, merged, ordered, relocated, copied, lent, part };
+        let sealed = Sealed {
+            layout,
+            home,
+            data,
+            parity,
+            retires,
+            landed,
+            merged,
+            ordered,
+            relocated,
+            copied,
+            is_landed,
+            lent,
+            part,
+        };
         sealed.protect();
         sealed
     }
@@ -251,6 +267,7 @@ impl StripeBuffer {
     /// What there is of the stripe, closed for changes, to leave in packed stripes.
     pub fn close(mut self, retires: u64, home: Home) -> Sealed {
         let landed = RefCell::new(core::mem::take(&mut self.landed));
+        let is_landed = self.unlanded_len() == 0;
         let StripeBuffer { layout, merged, lent, .. } = self;
         Sealed {
             layout,
@@ -263,6 +280,7 @@ impl StripeBuffer {
             ordered: false,
             relocated: false,
             copied: false,
+            is_landed,
             lent,
             part: Some(self),
         }
@@ -401,9 +419,10 @@ impl Sealed {
         self.part.as_ref()
     }
 
-    /// Whether it is durable without its commit: the log holds all of it.
+    /// Whether it is durable without its commit: the log holds all that was written into it, and the rest, where it was
+    /// merged, is what the tables say.
     pub fn is_landed(&self) -> bool {
-        self.part.as_ref().is_some_and(|part| part.unlanded_len() == 0)
+        self.is_landed || mutant::active(Mutant::SealedIsLanded)
     }
 
     /// Copies user bytes `at..at + into.len()` of the stripe, and returns the byte runs that it has not: none, where it

@@ -26,6 +26,7 @@ mod packed_ahead;
 mod partial_discards;
 pub mod placed;
 pub mod read;
+mod repack;
 pub(crate) mod restack;
 pub(crate) mod rise;
 pub mod tier;
@@ -91,6 +92,7 @@ pub struct Vdisk {
     /// The state of the pool ([`Store::changes`]) in which they could not be.
     unpackable: Cell<Option<u64>>,
     sweep: RefCell<down::Sweep>,
+    repack: RefCell<repack::Repack>,
     rise: RefCell<rise::Rise>,
     order: RefCell<order::Order>,
     /// What is known of its fast tier.
@@ -193,6 +195,8 @@ pub struct VdiskCounters {
     pub packed: Cell<u64>,
     /// Partial stripes that left in packed stripes: none of them was merged.
     pub packed_parts: Cell<u64>,
+    /// Bytes that were brought together in fewer packed stripes of a cache.
+    pub repacked: Cell<u64>,
     /// Bytes that the mover brought out of packed stripes.
     pub destaged: Cell<u64>,
     /// Stripes that it merged for that.
@@ -245,6 +249,7 @@ impl Vdisk {
             gate: gate::Gate::default(),
             unpackable: Cell::new(None),
             sweep: RefCell::default(),
+            repack: RefCell::default(),
             rise: RefCell::default(),
             order: RefCell::default(),
             tiering: RefCell::default(),

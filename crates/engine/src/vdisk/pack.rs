@@ -26,7 +26,7 @@ use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::segment::allocate::Claim;
 use crate::segment::commit_record;
-use crate::segment::fine::UNIT;
+use crate::segment::fine::{Fine, Spot, UNIT};
 use crate::segment::taken::Taken;
 use crate::store::budget::Budget;
 use crate::store::strips::Written;
@@ -56,6 +56,9 @@ pub(crate) const WHOLE: u64 = 1 << 10;
 const FULL: Full = Full { units: (4, 5), stripes: (5, 3) };
 const CACHE_FULL: Full = Full { units: (2, 3), stripes: (6, 5) };
 
+/// The part of the packed stripes that a cache may have from which on those which hold little are brought together.
+const THIN: (u64, u64) = (9, 8);
+
 /// Parts (numerator and denominator) of the packed stripes that a virtual disk may have.
 struct Full {
     units: (u64, u64),
@@ -63,13 +66,17 @@ struct Full {
 }
 
 /// A packed stripe on its way.
-struct Parcel {
-    number: u64,
-    sealed: Rc<Sealed>,
+pub(super) struct Parcel {
+    /// Its number.
+    pub(super) number: u64,
+    /// Its bytes.
+    pub(super) sealed: Rc<Sealed>,
     /// The stripes whose units it holds, and what was in their buffers.
     parts: Vec<(u64, Rc<Sealed>)>,
-    runs: Vec<PackRun>,
-    /// The log's end when the buffers were closed.
+    /// The units that it holds, one after the other, and where each was read from: it counts only if it still lies
+    /// there then. None: it comes from a buffer.
+    units: Vec<(u64, Option<Spot>)>,
+    /// What landed in records below this number is in it.
     retires: u64,
 }
 
@@ -90,7 +97,9 @@ impl Vdisk {
         rest.extend(&chosen);
         self.make_room_for(&chosen, budget, by).await;
         let mut packed = BTreeSet::new();
-        let mut groups = self.cut(chosen);
+        // Some were lifted, or packed, while there was no room.
+        let stale = mutant::active(Mutant::OneUnpackableEndsAll);
+        let mut groups = self.cut(if stale { chosen } else { self.choose(chosen).0 });
         while !groups.is_empty() {
             let raw = self.packs_layout().raw_len().0;
             let most = (TOGETHER / raw).max(1) as usize;
@@ -116,7 +125,7 @@ impl Vdisk {
             && !self.packs_are_in_the_way()
             && self.unpackable.get() != Some(self.store.signals.changes.get())
             && self.failure().is_none()
-            && self.pack_room() > 0
+            && (self.pack_room() > 0 || self.cache().is_some())
     }
 
     /// How many packed stripes this virtual disk may have: its share, as far as log and memory take them beside all
@@ -183,12 +192,24 @@ impl Vdisk {
         }
     }
 
-    /// Moves down what lies in packed stripes, where the units of `stripes` would be more than there may be.
+    /// Moves down what lies in packed stripes, where the units of `stripes` would be more than there may be; and brings
+    /// together what lies in those of a cache that hold little, where there are not enough others.
     async fn make_room_for(self: &Rc<Self>, stripes: &[u64], budget: &Budget, by: By) {
         let units = |stripe: &u64| self.with_filling(*stripe, |buffer| buffer.blocks().count()).unwrap_or(0) as u64;
         let coming: u64 = stripes.iter().map(units).sum();
-        let most = self.packs_max() * self.packs_places();
-        while self.packed().0 + coming > most && self.move_down(budget, by).await > 0 {}
+        let (places, most) = (self.packs_places(), self.packs_max());
+        while self.packed().0 + coming > most * places && self.move_down(budget, by).await > 0 {}
+        while self.pack_room() <= coming / places && self.repack(budget, by).await {}
+    }
+
+    /// Whether a cache has so many packed stripes that those which hold little are to be brought together.
+    pub(crate) fn has_thin_packs(&self) -> bool {
+        if self.removed.get() || self.cache().is_none() {
+            return false;
+        }
+        let (_, stripes, most) = self.packed();
+        let (part, of) = THIN;
+        stripes * of >= most * part && self.may_pack()
     }
 
     /// Tells stripes that are packed from those that are not.
@@ -291,24 +312,46 @@ impl Vdisk {
     /// Writes a packed stripe for each of `groups`, and adds to `packed` whose units they hold. `false`: not all could
     /// be written.
     async fn pack_group(self: &Rc<Self>, groups: Vec<Vec<u64>>, by: By, packed: &mut BTreeSet<u64>) -> bool {
+        let count = groups.len();
+        let close = || {
+            let mut parcels = Vec::new();
+            // What cannot be packed any more leaves room for others; only the want of a place ends it.
+            let _ = groups.into_iter().try_for_each(|group| {
+                parcels.extend(self.close_buffers(group)?);
+                Some(())
+            });
+            parcels
+        };
+        self.write_packs(count, close, by, packed).await
+    }
+
+    /// Writes the packed stripes, `count` at most, that `make` makes once the log has room for their records, and adds
+    /// to `packed` whose units they hold. `false`: not all could be written.
+    pub(super) async fn write_packs(
+        self: &Rc<Self>,
+        count: usize,
+        make: impl FnOnce() -> Vec<Parcel>,
+        by: By,
+        packed: &mut BTreeSet<u64>,
+    ) -> bool {
         // A record that is written anew may be longer, but says less.
         let sums = self.packs_layout().stripe_sums() as u64 * 4;
         let each = Taken::by_stripe(self.packs_places());
-        let log_len = groups.len() as u64 * (128 + sums + each.log);
+        let log_len = count as u64 * (128 + sums + each.log);
         let room = if by == By::LogKeeper { Room::Destage } else { Room::Commit };
         if !self.store.log.has_room(log_len, room) || self.store.log.reserve(log_len, room).await.is_err() {
             return false;
         }
-        let parcels: Vec<Parcel> = groups.into_iter().map_while(|group| self.close_buffers(group)).collect();
+        let parcels = make();
         let written = !parcels.is_empty() && self.write_parcels(parcels, packed).await;
         self.store.log.unreserve(log_len);
         self.store.signals.room.notify();
         written
     }
 
-    /// Closes the buffers of `stripes`, as far as they can still be packed, into one packed stripe. Synchronous. None:
-    /// there is no place for one.
-    fn close_buffers(self: &Rc<Self>, stripes: Vec<u64>) -> Option<Parcel> {
+    /// Closes the buffers of `stripes`, as far as they can still be packed, into one packed stripe, if any can.
+    /// Synchronous. None: there is no place for one.
+    fn close_buffers(self: &Rc<Self>, stripes: Vec<u64>) -> Option<Option<Parcel>> {
         if self.removed.get() || self.pack_room() == 0 {
             return None;
         }
@@ -317,11 +360,10 @@ impl Vdisk {
         let (layout, retires) = (self.packs_layout(), self.store.log.seq());
         let (per_stripe, places) = (self.layout().data_len().0 / UNIT, layout.data_len().0 / UNIT);
         let mut buffer = StripeBuffer::new(layout, 0, Nanos(0));
-        let (mut runs, mut parts): (Vec<PackRun>, Vec<_>) = (Vec::new(), Vec::new());
-        let mut index = 0;
+        let (mut units, mut parts): (Vec<(u64, Option<Spot>)>, Vec<_>) = (Vec::new(), Vec::new());
         for stripe in stripes {
             let fits = |buffer: &mut StripeBuffer| {
-                index as usize + buffer.blocks().count() <= places as usize && buffer.blocks().all(|(_, whole)| whole)
+                units.len() + buffer.blocks().count() <= places as usize && buffer.blocks().all(|(_, whole)| whole)
             };
             if !self.is_packable(stripe, &unsettled) || !self.with_filling(stripe, fits).unwrap_or(false) {
                 continue;
@@ -335,25 +377,40 @@ impl Vdisk {
             for (block, _) in part.part().expect("it is none").blocks() {
                 let mut bytes = [0; UNIT as usize];
                 part.get(block * UNIT as usize, &mut bytes);
-                buffer.put(index as usize * UNIT as usize, &bytes, true);
-                let unit = stripe * per_stripe + block as u64;
-                match runs.last_mut().filter(|run| run.unit + run.count as u64 == unit) {
-                    Some(run) => run.count += 1,
-                    None => runs.push(PackRun { unit, index, count: 1 }),
-                }
-                index += 1;
+                buffer.put(units.len() * UNIT as usize, &bytes, true);
+                units.push((stripe * per_stripe + block as u64, None));
             }
             parts.push((stripe, part));
         }
         if parts.is_empty() {
             self.unclaim_pack(number);
+            return Some(None).filter(|_| !mutant::active(Mutant::OneUnpackableEndsAll));
+        }
+        let sealed = self.seal_pack(buffer, units.len(), retires);
+        Some(Some(Parcel { number, sealed, parts, units, retires }))
+    }
+
+    /// Seals the buffer of a packed stripe that has so many units.
+    fn seal_pack(&self, mut buffer: StripeBuffer, units: usize, retires: u64) -> Rc<Sealed> {
+        let (layout, from) = (self.packs_layout(), units * UNIT as usize);
+        buffer.fill(from, &vec![0; layout.data_len().as_usize() - from]);
+        Rc::new(buffer.seal(retires, Home { table: self.packs_table(), layout }))
+    }
+
+    /// A packed stripe of units that were read, each from where it says. None: there is no place for one.
+    pub(super) fn parcel_of(&self, read: &[(u64, Spot, &[u8])]) -> Option<Parcel> {
+        if self.removed.get() {
             return None;
         }
-        let rest = vec![0; layout.data_len().as_usize() - index as usize * UNIT as usize];
-        buffer.fill(index as usize * UNIT as usize, &rest);
-        let home = Home { table: self.packs_table(), layout };
-        let sealed = Rc::new(buffer.seal(retires, home));
-        Some(Parcel { number, sealed, parts, runs, retires })
+        let number = self.claim_pack()?;
+        let mut buffer = StripeBuffer::new(self.packs_layout(), 0, Nanos(0));
+        for (index, (.., bytes)) in read.iter().enumerate() {
+            buffer.put(index * UNIT as usize, bytes, true);
+        }
+        let units = read.iter().map(|(unit, spot, _)| (*unit, Some(*spot))).collect();
+        let retires = if mutant::active(Mutant::RepackedRetires) { self.store.log.seq() } else { 0 };
+        let sealed = self.seal_pack(buffer, read.len(), retires);
+        Some(Parcel { number, sealed, parts: Vec::new(), units, retires })
     }
 
     /// Claims a place for a packed stripe, and a number.
@@ -471,18 +528,19 @@ impl Vdisk {
 
     /// Makes a packed stripe the truth. Synchronous.
     fn commit_parcel(self: &Rc<Self>, parcel: Parcel, place: Place) {
-        let Parcel { number: stripe, sealed, parts, runs, retires } = parcel;
+        let runs = self.store.map.borrow().fine(self.table()).map_or_else(Vec::new, |fine| parcel.runs(fine));
+        let Parcel { number: stripe, sealed, parts, units, retires } = parcel;
         let (table, sums) = (self.packs_table(), sealed.sums(place.segment, place.index));
         let place = place.born(self.store.log.seq());
         self.store.set_sums(place, (table, stripe), &sums);
         let seq = self.store.log.append(&commit_record(table, stripe, place, 0, &sums));
         self.store.map.borrow_mut().commit(table, stripe, Some(place), seq);
-        let units: u64 = runs.iter().map(|run| run.count as u64).sum();
+        let from_buffers = units.iter().filter(|(_, spot)| spot.is_none()).count() as u64;
         let record = PackRecord { table, stripe, retires, runs };
         let seq = self.store.log.append(&Record::Pack(record.clone()));
         let packed = self.store.map.borrow_mut().pack(&record, seq);
         packed.expect("a packed stripe holds what fits");
-        add(&self.counters.packed, units * UNIT);
+        add(&self.counters.packed, from_buffers * UNIT);
         add(&self.counters.packed_parts, parts.len() as u64);
         for (stripe, part) in parts {
             self.store.relist(self.id, stripe, part.landed_from(), None);
@@ -518,5 +576,23 @@ impl Vdisk {
             self.store.relist(self.id, stripe, before, now);
             self.is_down(stripe, &part);
         }
+    }
+}
+
+impl Parcel {
+    /// What its record says: those of its units that are the newest.
+    fn runs(&self, fine: &Fine) -> Vec<PackRun> {
+        let mut runs: Vec<PackRun> = Vec::new();
+        for (index, (unit, spot)) in self.units.iter().enumerate() {
+            let (unit, index) = (*unit, index as u32);
+            if spot.is_some() && fine.get(unit) != *spot && !mutant::active(Mutant::RepackedReplacesNewer) {
+                continue;
+            }
+            match runs.last_mut().filter(|run| run.unit + run.count as u64 == unit && run.index + run.count == index) {
+                Some(run) => run.count += 1,
+                None => runs.push(PackRun { unit, index, count: 1 }),
+            }
+        }
+        runs
     }
 }

@@ -12,12 +12,11 @@
 
 use super::Vdisk;
 use super::read::target_at;
+use super::repack::all_of;
 use crate::mutant::{self, Mutant};
 use crate::segment::ahead::Fetch;
 use crate::segment::fine::{Fine, UNIT};
-use crate::store::execute::Target;
 use crate::store::together::Part;
-use crate::stripe::plan::Want;
 use crate::stripe::table::Place;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
@@ -130,10 +129,4 @@ impl Next {
         }
         next
     }
-}
-
-/// All data of a stripe.
-fn all_of(target: &Target) -> Vec<Want> {
-    let blocks = 0..target.layout.strip_blocks();
-    (0..target.layout.data_columns()).map(|column| Want { column, blocks: blocks.clone() }).collect()
 }

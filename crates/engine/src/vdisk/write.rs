@@ -16,7 +16,7 @@ use crate::mutant::{self, Mutant};
 use crate::segment::{Map, commit_record};
 use crate::store::execute::Target;
 use crate::store::limbo::{Fresh, StripeOf};
-use crate::store::{join, lost};
+use crate::store::lost;
 use crate::stripe::buffer::{Home, Sealed, StripeBuffer};
 use crate::stripe::table::Place;
 use crate::units::{ByteCount, Nanos, TableNo, VirtualOffset};
@@ -219,8 +219,12 @@ impl Vdisk {
             return Err(lost(format!("segment {} is gone", place.segment)));
         };
         let layout = target.layout;
-        let written = join((0..layout.slots()).map(|slot| self.store.write_strips(&target, slot, &sealed))).await;
-        let missed = written.iter().enumerate().fold(0, |set, (slot, written)| set | (!*written as u128) << slot);
+        let written = self.store.write_places(place, &sealed).await;
+        let flushed = self.store.flushes_first(&written, &sealed);
+        if flushed && !mutant::active(Mutant::MergedUnflushed) {
+            self.store.flush_written(core::iter::once(&written)).await;
+        }
+        let missed = if flushed { written.lacking(&self.store) } else { written.missed() };
         let missing = missed.count_ones() as usize;
         if missing > layout.failures() {
             // Never committed, so never read: the places can be used again at once.
@@ -241,7 +245,7 @@ impl Vdisk {
             self.store.note_missed(place.segment, missed);
         }
         for (nth, (stripe, sealed)) in stripes.iter().zip(&sealed).enumerate() {
-            self.commit(*stripe, sealed, Place { index: place.index + nth as u32, ..place });
+            self.commit(*stripe, sealed, Place { index: place.index + nth as u32, ..place }, flushed);
         }
         self.store.map.borrow_mut().end_write(place, stripes.len() as u32);
         self.store.stripes_written(layout.interleave().0 * stripes.len() as u64);
@@ -285,7 +289,7 @@ impl Vdisk {
     }
 
     /// Makes a written stripe the truth. Synchronous.
-    fn commit(self: &Rc<Self>, stripe: u64, sealed: &Rc<Sealed>, place: Place) {
+    fn commit(self: &Rc<Self>, stripe: u64, sealed: &Rc<Sealed>, place: Place, flushed: bool) {
         let sums = sealed.sums(place.segment, place.index);
         let table = self.table();
         let place = place.born(self.store.log.seq());
@@ -300,7 +304,7 @@ impl Vdisk {
         };
         let stripe_of = StripeOf { table, stripe, vdisk: self.id };
         let Sealed { retires, copied, .. } = **sealed;
-        let fresh = Fresh { seq, stripe: stripe_of, place, before, retires, landed: None, copied };
+        let fresh = Fresh { seq, stripe: stripe_of, place, before, retires, landed: None, copied, flushed };
         let (landed, kept) = (sealed.landed_from(), self.forget_kept(stripe, sealed));
         let in_limbo = self.store.limbo.committed(fresh, sealed);
         // The record retires them all.

@@ -96,6 +96,9 @@ pub struct VdiskCounters {
     /// Partial stripes that left in packed stripes, each of which would else have been merged.
     #[serde(default)]
     pub packed_parts: u64,
+    /// Bytes of packed stripes of a write-back cache that held little, which were brought together in fewer.
+    #[serde(default)]
+    pub repacked_bytes: u64,
     /// Bytes that the mover brought out of packed stripes into whole ones (destaged).
     #[serde(default)]
     pub destaged_bytes: u64,

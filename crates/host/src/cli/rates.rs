@@ -175,6 +175,7 @@ fn combine(one: VdiskCounters, other: VdiskCounters, with: impl Fn(u64, u64) -> 
         packed_bytes: with(one.packed_bytes, other.packed_bytes),
         packed_read_bytes: with(one.packed_read_bytes, other.packed_read_bytes),
         packed_parts: with(one.packed_parts, other.packed_parts),
+        repacked_bytes: with(one.repacked_bytes, other.repacked_bytes),
         destaged_bytes: with(one.destaged_bytes, other.destaged_bytes),
         destaged_stripes: with(one.destaged_stripes, other.destaged_stripes),
         ordered_bytes: with(one.ordered_bytes, other.ordered_bytes),

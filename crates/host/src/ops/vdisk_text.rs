@@ -105,8 +105,12 @@ fn packed(counters: &VdiskCounters) -> String {
     let PackedUse { read_percent, write_percent, .. } = counters.packed_use();
     let share =
         |share: Option<f64>, of: &str| share.map_or(String::new(), |share| format!(" ({} of {of})", percent(share)));
+    let again = match counters.repacked_bytes {
+        0 => String::new(),
+        bytes => format!("; {} packed again, denser", human(bytes)),
+    };
     format!(
-        "{}{}, {} read from there{}",
+        "{}{}, {} read from there{}{again}",
         human(counters.packed_bytes),
         share(write_percent, "what left, the rest in whole stripes"),
         human(counters.packed_read_bytes),
@@ -148,7 +152,9 @@ fn small_writes(vdisk: &VdiskInfo) -> String {
         (0, most) => format!("rest {where_to}, up to {}; none are there now", human(most)),
         (packed, 0) => format!("{} rest {where_to}, and are moved into whole stripes", human(packed)),
         (packed, most) => {
-            let when = if packed >= most / 4 * 3 { "now" } else { "when the pool is idle" };
+            // Where the mover of the engine begins.
+            let begins = if vdisk.write_cache.is_some() { most / 2 } else { most / 5 * 3 };
+            let when = if packed >= begins { "now" } else { "when the pool is idle" };
             let (packed, most) = (human(packed), human(most));
             format!("{packed} rest {where_to}, of at most {most}; the mover brings them into whole stripes {when}")
         }

@@ -255,6 +255,7 @@ fn counted(counters: &info::VdiskStat) -> VdiskCounters {
         packed_bytes: counters.packed,
         packed_read_bytes: counters.read_packed,
         packed_parts: counters.packed_parts,
+        repacked_bytes: counters.repacked,
         destaged_bytes: counters.destaged,
         destaged_stripes: counters.destaged_stripes,
         ordered_bytes: counters.ordered,

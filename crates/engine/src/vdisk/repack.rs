@@ -1,0 +1,144 @@
+//! Repacking: what is left in packed stripes of a cache that hold little comes together in fewer, on the same disks.
+//!
+//! Units leave packed stripes in the order of their addresses, as the mover comes by; a packed stripe is free when the
+//! last of its units has left. Those that were written while the mover was in the midst of what they hold keep the rest
+//! until it comes by again, so that a cache whose units are as many as it is to have needs half as many packed stripes
+//! again. It has not that many: then small writes would be merged one by one.
+//!
+//! Invariants
+//! 1. A packed stripe that takes units over names those only which still lie where they were read, in the step in which
+//!    it becomes the truth: none that is newer is replaced.
+//! 2. It is durable before its record is, and the places of those that it empties are free only after that.
+//! 3. It retires nothing that landed, which may be newer.
+//! 4. Each time at least one packed stripe less is left than before, or nothing is written.
+
+use super::destage::By;
+use super::read::{copy, target_at};
+use super::{Vdisk, add};
+use crate::error::Result;
+use crate::io::IoSlice;
+use crate::mutant::{self, Mutant};
+use crate::segment::fine::{Spot, UNIT};
+use crate::store::budget::Budget;
+use crate::store::execute::Target;
+use crate::store::together::Part;
+use crate::stripe::plan::Want;
+use alloc::collections::BTreeSet;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Packed stripes that are looked at for those that hold least.
+const LOOKS: usize = 1024;
+/// Bytes of packed stripes that are brought together at once.
+const TOGETHER: u64 = 16 << 20;
+
+/// Which packed stripes are being brought together, and from which one on others are sought.
+#[derive(Default)]
+pub(super) struct Repack {
+    next: u64,
+    under_way: BTreeSet<u64>,
+}
+
+impl Vdisk {
+    /// Brings together what the emptiest packed stripes of a cache hold. Says whether there are fewer then.
+    pub(crate) async fn repack(self: &Rc<Self>, budget: &Budget, by: By) -> bool {
+        let is_one = !self.removed.get() && self.cache().is_some() && !self.drains();
+        if !is_one || mutant::active(Mutant::PacksStayThin) {
+            return false;
+        }
+        let (stripes, parts) = self.plan_repack();
+        if parts.is_empty() {
+            return false;
+        }
+        self.packing.set(self.packing.get() + 1);
+        let _lease = budget.take(2 * self.packs_layout().raw_len().0 * parts.len() as u64).await;
+        let read = self.read_packs(&parts).await;
+        let mut units = self.units_read(&stripes, &read);
+        units.sort_unstable_by_key(|(unit, ..)| *unit);
+        let groups: Vec<&[(u64, Spot, &[u8])]> = units.chunks(self.packs_places() as usize).collect();
+        let mut fewer = groups.len() < parts.len();
+        if fewer && !groups.is_empty() {
+            let make = || groups.iter().map_while(|group| self.parcel_of(group)).collect();
+            fewer = self.write_packs(groups.len(), make, by, &mut BTreeSet::new()).await;
+            add(&self.counters.repacked, units.len() as u64 * UNIT * fewer as u64);
+        }
+        self.repack.borrow_mut().under_way.retain(|stripe| !stripes.contains(stripe));
+        self.end_packing();
+        fewer
+    }
+
+    /// The packed stripes that are to be brought together, and how they are read; pinned.
+    fn plan_repack(&self) -> (Vec<u64>, Vec<Part>) {
+        let map = &mut *self.store.map.borrow_mut();
+        let Some(fine) = map.fine(self.table_of(map)) else { return (Vec::new(), Vec::new()) };
+        let (packs, layout) = (fine.packs, map.tables[&fine.packs].record.layout);
+        let (places, most) = (layout.data_len().0 / UNIT, (TOGETHER / layout.raw_len().0).max(2) as usize);
+        let repack = &mut *self.repack.borrow_mut();
+        let (found, next) = fine.emptiest(repack.next, LOOKS);
+        repack.next = next;
+        let (mut chosen, mut units) = (Vec::new(), 0);
+        for stripe in found.into_iter().filter(|stripe| !repack.under_way.contains(stripe)).take(most) {
+            let holds = fine.units_in(stripe).count() as u64;
+            // One that is nearly full gains nothing.
+            if holds * 8 > places * 7 {
+                break;
+            }
+            units += holds;
+            chosen.push(stripe);
+        }
+        if units.div_ceil(places) >= chosen.len() as u64 {
+            return (Vec::new(), Vec::new());
+        }
+        let mut parts = Vec::new();
+        chosen.retain(|stripe| {
+            let Some(place) = map.place_of(packs, *stripe) else { return false };
+            let target = target_at(map, place, (packs, *stripe));
+            map.pin(place);
+            parts.push(Part { wants: all_of(&target), target });
+            true
+        });
+        repack.under_way.extend(&chosen);
+        (chosen, parts)
+    }
+
+    /// The bytes of packed stripes, which are pinned no longer then; `None`: one cannot be read.
+    async fn read_packs(&self, parts: &[Part]) -> Vec<Option<Vec<u8>>> {
+        let answers = self.store.read_together(parts, None).await;
+        let bytes = |(part, answer): (&Part, Result<Vec<IoSlice>>)| {
+            self.release(part.target.place);
+            let slices = answer.ok()?;
+            let mut bytes = vec![0; part.target.layout.data_len().as_usize()];
+            let strips = part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
+            copy(part.target.layout, 0, strips, &mut bytes);
+            slices.into_iter().for_each(|slice| self.store.traffic.spare.give(slice));
+            Some(bytes)
+        };
+        parts.iter().zip(answers).map(bytes).collect()
+    }
+
+    /// The units that lie in packed stripes now, with what was read of these.
+    fn units_read<'a>(&self, stripes: &[u64], read: &'a [Option<Vec<u8>>]) -> Vec<(u64, Spot, &'a [u8])> {
+        if self.removed.get() {
+            return Vec::new();
+        }
+        let map = self.store.map.borrow();
+        let Some(fine) = map.fine(self.table_of(&map)) else { return Vec::new() };
+        let mut units = Vec::new();
+        for (stripe, bytes) in stripes.iter().zip(read) {
+            let Some(bytes) = bytes else { continue };
+            for unit in fine.units_in(*stripe) {
+                let spot = fine.get(unit).expect("it is read from there");
+                let at = spot.index as usize * UNIT as usize;
+                units.push((unit, spot, &bytes[at..at + UNIT as usize]));
+            }
+        }
+        units
+    }
+}
+
+/// All data of a stripe.
+pub(super) fn all_of(target: &Target) -> Vec<Want> {
+    let blocks = 0..target.layout.strip_blocks();
+    (0..target.layout.data_columns()).map(|column| Want { column, blocks: blocks.clone() }).collect()
+}
