@@ -151,7 +151,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 21),
         Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),
         Mutant::TouchedForgotten => Catcher::Storm(Profile::Flicker, 290),
-        Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 430),
+        Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 170),
         Mutant::MoveForgetsNewStripes => Catcher::Storm(Profile::Blink, 2),
         Mutant::LogEndsInItsMiddle => Catcher::Storm(Profile::Classic, 12),
         Mutant::LoggerUnflushed => Catcher::Storm(Profile::Classic, 33),

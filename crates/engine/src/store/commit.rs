@@ -3,8 +3,9 @@
 //! Invariants
 //! 1. Data before record: before a batch is written, what its records speak of is durable. Commits speak of their
 //!    stripes: the disks that have unflushed strips in the segments of those are flushed, and no others. Stripes that
-//!    were flushed before they were committed need none (`strips.rs`). Landed data is in the batch itself. Whatever else a record says (a stripe is packed, a slot has moved, a disk lacks nothing any
-//!    more), whoever appends it has flushed before.
+//!    were flushed before they were committed need none (`strips.rs`). Landed data is in the batch itself. Whatever
+//!    else a record says (a stripe is packed, a slot has moved, a disk lacks nothing any more), whoever appends it has
+//!    flushed before.
 //! 2. Record before reuse: what a batch lets go of is free only after the batch is durable on every log disk that is
 //!    left.
 //! 3. A disk that did not take the data a batch speaks of is named as behind before the batch is written, or what it

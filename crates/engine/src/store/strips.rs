@@ -72,8 +72,8 @@ impl Store {
         Written { place, target: Some(target), slots }
     }
 
-    /// Whether the disks that took some of `sealed` are flushed before that is committed (invariant 3). Streams are not:
-    /// a flush for each run would cost them the time that the disks need to write what follows.
+    /// Whether the disks that took some of `sealed` are flushed before that is committed (invariant 3). Those that a
+    /// stream is written to are not: a flush for each run would take the time that they need to write what follows.
     pub fn flushes_first(&self, written: &Written, sealed: &[Rc<Sealed>]) -> bool {
         if mutant::active(Mutant::FlushWaitsForMerged) {
             return false;

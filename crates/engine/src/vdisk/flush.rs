@@ -3,7 +3,8 @@
 //! 1. What gathers in a partial stripe is landed: its new bytes go to the log. The buffer stays, so the stripe can
 //!    still leave whole a moment later. Where that would be much, long partial stripes that seem to be finished are
 //!    merged and leave instead: that writes them once.
-//! 2. Stripes that fly are waited for.
+//! 2. Stripes that fly are waited for, but for those of which the log holds all that was written into them: what is
+//!    moved, or merged after it was landed.
 //! 3. The log is made durable; that brings the data of the stripes in flight with it (see `store/commit.rs`).
 
 use super::write::RETRY;

@@ -193,14 +193,14 @@ fn random_behind_cache(_: &Lab) -> Found {
     let model = load(&volume, 200 * GIB, 20);
     let case = Case { disks: 16, ..case };
     let alone = load(&case.weft(), 60 * GIB, 10);
-    let ours = load(&case.weft_behind(Disk::SasSsd, 8, Flash::Cache(5 * GIB)), 60 * GIB, 40);
+    let ours = load(&case.weft_behind(Disk::SasSsd, 8, Flash::Cache(5 * GIB)), 60 * GIB, 80);
     let last = *model.spans(4).last().expect("there are four");
     let words = format!("{} at first, {} after 15 s", mb(model.spans(30)[0]), mb(last));
     let note = "4 KiB, 32 at once, durable, over 200 GiB: assumed. Chunks are whole stripes (1 MiB), so that 5 GB \
                 hold 5000 of them: the cache is full soon, and what lasts is what the hard disks take.";
     let spans = ours.spans(4);
     let weft =
-        format!("{} at first, {} after 30 s; {} on the 16 disks alone", mb(spans[0]), mb(spans[3]), mb(alone.rate()));
+        format!("{} at first, {} after 60 s; {} on the 16 disks alone", mb(spans[0]), mb(spans[3]), mb(alone.rate()));
     Found::new(words, weft, factor(&[(0.5e6, 2e6, last)]), note)
 }
 
