@@ -3,7 +3,7 @@
 
 use crate::random_writes::{Load, SERVED_SHARE, on_mirror_in_place, on_raid5_in_place, on_weft};
 use crate::streams::{self, Case};
-use crate::{cached_reads, capacity, flushes, mixed, random_writes, rebuild, refill, stream_reads};
+use crate::{cached_reads, cached_writes, capacity, flushes, mixed, random_writes, rebuild, refill, stream_reads};
 use std::process::ExitCode;
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::units::{ByteCount, Nanos};
@@ -54,12 +54,13 @@ pub fn streams_command(arguments: &[String]) -> ExitCode {
 }
 
 /// How the command is called that measures flushes.
-pub const FLUSHES_USAGE: &str = "weft-sim flushes [--far | --ssd | --nvme | --power] [TEXT]
+pub const FLUSHES_USAGE: &str = "weft-sim flushes [--far | --ssd | --nvme | --power | --cached] [TEXT]
   flushes            how long flushes and writes with FUA take, alone, beside a stream, and beside small writes,
                      in milliseconds and in revolutions of a hard disk; parity of 5 columns, mirror of 2
   flushes --far      the same with data a quarter of the disk away from the log: every seek takes 7 ms
   flushes --ssd      the same on SATA solid-state disks, --nvme on NVMe ones
   flushes --power    4 KiB writes with FUA on disks that are flushed, beside disks that need no flush
+  flushes --cached   writes of 4 and 64 KiB, each flushed, to hard disks alone and before a write-back cache
   flushes TEXT       only rows with TEXT in them";
 
 /// Runs `weft-sim flushes` with these further arguments.
@@ -76,6 +77,11 @@ pub fn flushes_command(arguments: &[String]) -> ExitCode {
             println!("{}", flushes::POWER_HEADING);
             let rows = flushes::power_cases().into_iter().map(|pair| pair.map(flushes::run));
             rows.for_each(|row| println!("{}", flushes::power_row(&row)));
+            return ExitCode::SUCCESS;
+        }
+        ["--cached"] => {
+            println!("{}", cached_writes::HEADING);
+            cached_writes::rows().into_iter().for_each(|row| println!("{}", cached_writes::run(row)));
             return ExitCode::SUCCESS;
         }
         [only] if !only.starts_with('-') => (flushes::Medium::Hdd, only),

@@ -7,6 +7,7 @@
 
 pub mod blink;
 pub mod cached_reads;
+pub mod cached_writes;
 pub mod capacity;
 pub mod disk;
 pub mod exhaustive;

@@ -1,20 +1,16 @@
 //! Small writes at random with frequent flushes on simulated hard disks, beside models of a mirror and of RAID 5 that
 //! write in place on the same disks.
 
+use crate::cached_writes::Flash;
 use crate::rng::Rng;
 use crate::sample::sample;
 use crate::streams::{Bench, CLASS, Case, LOG, Shape, pattern};
-use crate::timing::{Hdd, HddClass, Ssd, SsdClass};
+use crate::timing::{Hdd, HddClass, SsdClass};
 use crate::{disk::SimDisk, world::Scheduling, world::SimWorld};
 use std::fmt;
 use std::rc::Rc;
-use weft_engine::disk_set::DiskSet;
-use weft_engine::format::Id;
-use weft_engine::format::record::{CacheChoice, Media, Usage};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::{Buf, Disk};
-use weft_engine::pool::NewDisk;
-use weft_engine::pool::cache::CacheAsk;
 use weft_engine::store::{Tuning, join};
 use weft_engine::units::{ByteCount, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
@@ -23,9 +19,8 @@ use weft_engine::world::World;
 pub const SERVED_SHARE: u64 = 100;
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
-/// The size of a cache where none is said, and of each of its disks.
+/// The size of a cache.
 const CACHE: ByteCount = ByteCount::gib(1);
-const CACHE_DISK: ByteCount = ByteCount::gib(16);
 
 /// The columns of what [`Random`] prints.
 pub const HEADING: &str = concat!(
@@ -65,7 +60,7 @@ pub struct Random {
 }
 
 /// Bytes of a write in stories.
-const SMALL: ByteCount = ByteCount::kib(4);
+pub(crate) const SMALL: ByteCount = ByteCount::kib(4);
 /// The longest that a round may take in them.
 const LONGEST: Nanos = Nanos::millis(1_000);
 
@@ -125,7 +120,7 @@ pub fn on_weft(load: Load) -> Random {
     let bench = Bench::of(&Shape { class: CLASS, disks, layout, size, slab, log: LOG, tuning });
     bench.pass(load.fill, 1.0, 1);
     if load.cached_on > 0 {
-        add_cache(&bench, load.cached_on, CACHE);
+        Flash { class: SsdClass::SATA_SSD, disks: load.cached_on, protected: false, cache: CACHE }.add_to(&bench);
     }
     let before = bench.read(load.fill);
     let mut random = on_bench(&bench, load);
@@ -145,23 +140,6 @@ pub fn on_weft(load: Load) -> Random {
     random.reads = Some([before, at_once, bench.read(load.fill)]);
     bench.world.halt();
     random
-}
-
-/// Adds SATA solid-state disks, and a write-back cache of `size` on them.
-fn add_cache(bench: &Bench, count: usize, size: ByteCount) {
-    let (pool, world) = (bench.pool.clone(), bench.world.clone());
-    crate::streams::block_on(&bench.world, async move {
-        let mut disks = DiskSet::EMPTY;
-        for nth in 0..count {
-            let class = SsdClass::SATA_SSD;
-            let disk = SimDisk::new(&world, class.shape(CACHE_DISK), Box::new(Ssd::new(class)));
-            let (id, name) = (Id([0x50 + nth as u8; 16]), format!("s{nth}"));
-            let new = NewDisk { disk: Rc::new(disk), id, name, media: Media::Ssd };
-            disks.insert(pool.disk_add(new, Usage::ManualSelect).await.expect("it joins"));
-        }
-        let ask = CacheAsk { size, disks, may_lose: false };
-        pool.vdisk_set_cache("vdisk", Some(&ask), CacheChoice::Typed).await.expect("there is room");
-    });
 }
 
 /// Measures them on a virtual disk that a stream has filled as the load says.
@@ -208,57 +186,6 @@ pub fn no_second_has_less_than_half_of_the_median() {
     let (bench, random) = small_writes(layout, 32, Nanos::secs(45), (SERVED_SHARE, Tuning::default().buffer_memory));
     let (median, worst) = random.seconds();
     assert!(worst * 2 >= median, "{worst} in the worst second, {median} in most");
-    bench.world.halt();
-}
-
-/// Where the log lies on solid-state disks, whoever flushes waits for these alone, while the mover brings down to hard
-/// disks what a cache holds.
-pub fn no_flush_before_a_cache_waits_for_hard_disks() {
-    let (bench, fill) = behind_a_cache((128, 4), 64 << 20);
-    let (vdisk, world) = (bench.vdisk.clone(), bench.world.clone());
-    let units = fill.per_disk.0 * fill.layout.data_columns() as u64 / SMALL.0;
-    let mut took = crate::streams::block_on(&bench.world, async move {
-        let (data, mut rng, mut took) = (pattern(7, SMALL), Rng::new(5), Vec::new());
-        for _ in 0..3000 {
-            let began = world.now();
-            let at = VirtualOffset(rng.below(units) * SMALL.0);
-            vdisk.write(at, &data, false).await.expect("writes work");
-            vdisk.flush().await.expect("flushes work");
-            took.push(world.now().since(began));
-            world.sleep(Nanos::millis(4)).await;
-        }
-        took
-    });
-    took.sort_unstable();
-    let (moved, late) = (bench.vdisk.counters.destaged_stripes.get(), crate::mixed::quantile(&took, 990));
-    assert!(moved > 500, "the mover is at work: {moved} stripes");
-    assert!(late < Nanos::millis(5), "one of 100 takes {} ms and more", late.0 / 1_000_000);
-    bench.world.halt();
-}
-
-/// A cache that is full takes as much as is brought down, however long that lasts: packed stripes of which the mover
-/// has left a few units each do not use up those that there may be.
-pub fn a_full_cache_takes_as_much_as_is_brought_down() {
-    a_full_cache(behind_a_cache((128, 32), 16 << 20), Nanos::secs(40));
-}
-
-/// Small writes wait for a full cache while the mover lifts some of what they were written into: the others are packed
-/// then, and not merged one by one.
-pub fn what_cannot_be_packed_any_more_has_no_others_merged() {
-    a_full_cache(behind_a_cache((512, 64), 192 << 20), Nanos::secs(60));
-}
-
-/// Clients write anywhere for `span`, longer than a cache takes to fill: no second is much worse than most, and what
-/// has to leave is packed.
-fn a_full_cache((bench, fill): (Bench, Case), span: Nanos) {
-    let load = Load { fill, len: SMALL, per_flush: 32, span, fine_share: SERVED_SHARE, cached_on: 2 };
-    let random = on_bench(&bench, load);
-    let (median, worst) = random.seconds();
-    assert!(worst * 2 >= median, "{worst} in the worst second, {median} in most");
-    let counters = &bench.vdisk.counters;
-    let (merged, moved) = (counters.merged.get() / bench.vdisk.stripe_len().0, counters.destaged_stripes.get());
-    let (alone, packed) = (merged - moved, counters.packed_parts.get());
-    assert!(alone * 100 < packed, "{alone} stripes were merged one by one, {packed} packed");
     bench.world.halt();
 }
 
@@ -324,22 +251,16 @@ fn filled_and_written(fill: Case, per_flush: u64, span: Nanos, sizes: (u64, u64)
     (bench, random)
 }
 
-/// A virtual disk of single parity with short stripes that is full, and a cache on two disks before it: MiB of the
-/// first on each disk, and of the second.
-fn behind_a_cache((per_disk, cache): (u64, u64), buffer_memory: u64) -> (Bench, Case) {
-    let layout = Layout::new(PARITY, 5, ByteCount::kib(64)).expect("this layout is valid");
-    let per_disk = ByteCount::mib(per_disk);
-    let fill = Case { layout, request: ByteCount::mib(1), per_disk, flush_stripes: None };
-    let bench = filled(fill, (SERVED_SHARE, buffer_memory));
-    add_cache(&bench, 2, ByteCount::mib(cache));
-    (bench, fill)
+/// A virtual disk that a stream has filled, in a pool whose log is short. `sizes`: see [`small_writes`].
+pub(crate) fn filled(fill: Case, sizes: (u64, u64)) -> Bench {
+    filled_behind(ByteCount::mib(32), fill, sizes)
 }
 
-/// A virtual disk that a stream has filled. `sizes`: see [`small_writes`].
-fn filled(fill: Case, (fine_share, buffer_memory): (u64, u64)) -> Bench {
+/// A virtual disk that a stream has filled, in a pool with such a log. `sizes`: see [`small_writes`].
+pub(crate) fn filled_behind(log: ByteCount, fill: Case, (fine_share, buffer_memory): (u64, u64)) -> Bench {
     let layout = fill.layout;
     let size = fill.per_disk * layout.data_columns() as u64 + ByteCount::mib(1);
-    let (slab, log) = (crate::streams::slab(), ByteCount::mib(32));
+    let slab = crate::streams::slab();
     let tuning = Tuning { fine_share, buffer_memory, ..Tuning::default() };
     let bench = Bench::of(&Shape { class: CLASS, disks: layout.slots(), layout, size, slab, log, tuning });
     bench.pass(fill, 1.0, 1);

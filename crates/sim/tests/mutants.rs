@@ -45,6 +45,7 @@ use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::mutant::{self, ALL, Mutant};
 use weft_engine::units::{BLOCK, ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
+use weft_sim::cached_writes;
 use weft_sim::capacity;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
@@ -58,10 +59,8 @@ use weft_sim::follower::{
 use weft_sim::growth::first_disks_of_pools_that_grew_go;
 use weft_sim::mixed::a_writer_beside_readers_that_never_rest;
 use weft_sim::random_writes::{
-    a_full_cache_takes_as_much_as_is_brought_down, no_flush_before_a_cache_waits_for_hard_disks,
     no_flush_waits_for_the_mover_to_let_go_of_the_log, no_second_has_less_than_half_of_the_median,
-    packed_stripes_are_left_by_all_of_their_units, what_cannot_be_packed_any_more_has_no_others_merged,
-    what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests,
+    packed_stripes_are_left_by_all_of_their_units, what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests,
 };
 use weft_sim::read_ahead::{changes_beside_a_reader, rot_before_a_reader};
 use weft_sim::removal::search;
@@ -379,13 +378,15 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
             Catcher::Story(no_flush_waits_for_the_mover_to_let_go_of_the_log)
         }
         Mutant::MoverCountsStripes => Catcher::Story(no_second_has_less_than_half_of_the_median),
-        Mutant::FlushWaitsForMerged => Catcher::Story(no_flush_before_a_cache_waits_for_hard_disks),
-        Mutant::PacksStayThin => Catcher::Story(a_full_cache_takes_as_much_as_is_brought_down),
+        Mutant::FlushWaitsForMerged => Catcher::Story(cached_writes::no_flush_before_a_cache_waits_for_hard_disks),
+        Mutant::PacksStayThin => Catcher::Story(cached_writes::a_full_cache_takes_as_much_as_is_brought_down),
         Mutant::MergedUnflushed => Catcher::Storm(Profile::Cached, 16_000_324),
         Mutant::RepackedReplacesNewer => Catcher::Storm(Profile::Cached, 16_000_075),
         Mutant::RepackedRetires => Catcher::Storm(Profile::Cached, 16_000_200),
-        Mutant::FlushWaitsForMoved => Catcher::Story(no_flush_before_a_cache_waits_for_hard_disks),
-        Mutant::OneUnpackableEndsAll => Catcher::Story(what_cannot_be_packed_any_more_has_no_others_merged),
+        Mutant::FlushWaitsForMoved => Catcher::Story(cached_writes::no_flush_before_a_cache_waits_for_hard_disks),
+        Mutant::OneUnpackableEndsAll => {
+            Catcher::Story(cached_writes::what_cannot_be_packed_any_more_has_no_others_merged)
+        }
         Mutant::SealedIsLanded => Catcher::Storm(Profile::Cached, 1),
         Mutant::PackedAheadKept => Catcher::Story(what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests),
         Mutant::TierSizeIgnored => Catcher::Story(tier::what_is_pinned_lies_in_the_tier),

@@ -4,6 +4,7 @@
 mod batches;
 mod blink;
 mod budgets;
+mod cached_writes;
 mod change;
 mod configuration;
 mod copies;

@@ -61,18 +61,3 @@ fn no_second_has_less_than_half_of_the_median() {
 fn what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests() {
     weft_sim::random_writes::what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests();
 }
-
-#[test]
-fn no_flush_before_a_cache_waits_for_hard_disks() {
-    weft_sim::random_writes::no_flush_before_a_cache_waits_for_hard_disks();
-}
-
-#[test]
-fn a_full_cache_takes_as_much_as_is_brought_down() {
-    weft_sim::random_writes::a_full_cache_takes_as_much_as_is_brought_down();
-}
-
-#[test]
-fn what_cannot_be_packed_any_more_has_no_others_merged() {
-    weft_sim::random_writes::what_cannot_be_packed_any_more_has_no_others_merged();
-}
