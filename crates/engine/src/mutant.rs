@@ -330,16 +330,18 @@ pub enum Mutant {
     RepackedReplacesNewer = 176,
     /// What is brought together retires what landed of its stripes, which may be newer.
     RepackedRetires = 177,
-    /// Who flushes waits for whole stripes that are on their way, though the log holds all that was written into them.
+    /// Who flushes waits for all whole stripes that are on their way, though the log holds what was written into them.
     FlushWaitsForMoved = 178,
     /// A stripe on its way counts as durable, whether the log holds what was written into it or not.
     SealedIsLanded = 179,
     /// A stripe that cannot be packed any more has all that come after it merged.
     OneUnpackableEndsAll = 180,
+    /// What gathered behind a version of its stripe that was on its way is forgotten by flushes when that is down.
+    GatheredForgotten = 181,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 164] = [
+pub const ALL: [Mutant; 165] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -504,6 +506,7 @@ pub const ALL: [Mutant; 164] = [
     Mutant::FlushWaitsForMoved,
     Mutant::SealedIsLanded,
     Mutant::OneUnpackableEndsAll,
+    Mutant::GatheredForgotten,
 ];
 
 /// The mutant of this name.

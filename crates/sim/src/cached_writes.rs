@@ -91,7 +91,7 @@ pub fn rows() -> Vec<Row> {
             rows.push(Row { fill, len, flash: None });
             for class in [SsdClass::SATA_SSD, SsdClass::NVME_SSD] {
                 for protected in [false, true] {
-                    let flash = Flash { class: class.clone(), disks: 2, protected, cache: ByteCount::gib(1) };
+                    let flash = Flash { class: class.clone(), disks: 2, protected, cache: ByteCount::gib(4) };
                     rows.push(Row { fill, len, flash: Some(flash) });
                 }
             }

@@ -387,7 +387,8 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         Mutant::OneUnpackableEndsAll => {
             Catcher::Story(cached_writes::what_cannot_be_packed_any_more_has_no_others_merged)
         }
-        Mutant::SealedIsLanded => Catcher::Storm(Profile::Cached, 1),
+        Mutant::GatheredForgotten => Catcher::Storm(Profile::Cached, 10),
+        Mutant::SealedIsLanded => Catcher::Storm(Profile::Cached, 10),
         Mutant::PackedAheadKept => Catcher::Story(what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests),
         Mutant::TierSizeIgnored => Catcher::Story(tier::what_is_pinned_lies_in_the_tier),
         Mutant::TierDroppedFull => {

@@ -107,6 +107,7 @@ impl Vdisk {
                 growth
             });
             self.store.buffered_changed(growth.unwrap_or(0) as i64);
+            self.unlanded.borrow_mut().insert(stripe);
         }
         // The log keeps what it holds of the stripe until all of it is on the disks: under the name of the buffer.
         for sealed in all {

@@ -8,7 +8,7 @@
 //! 3. The log is made durable; that brings the data of the stripes in flight with it (see `store/commit.rs`).
 
 use super::write::RETRY;
-use super::{Vdisk, add};
+use super::{Gathering, Vdisk, add};
 use crate::error::{ErrorKind, Result};
 use crate::exec::LocalBoxFuture;
 use crate::format::record::{LandedRecord, Record};
@@ -39,7 +39,10 @@ impl Vdisk {
         if self.store.read_only {
             return Ok(());
         }
-        let stripes = self.stripes.borrow().keys().copied().collect();
+        let stripes = match mutant::active(Mutant::FlushWaitsForMoved) {
+            true => self.stripes.borrow().keys().copied().collect(),
+            false => self.unlanded.borrow().iter().copied().collect(),
+        };
         self.persist(stripes).await
     }
 
@@ -70,7 +73,7 @@ impl Vdisk {
     /// Waits until what is in the buffers of `stripes` now is in the log, or written and committed there.
     async fn leave_buffers(self: &Rc<Self>, stripes: Vec<u64>) -> Result<()> {
         self.destage_bulk(&stripes).await;
-        let mut rest = stripes;
+        let mut rest = stripes.clone();
         while !rest.is_empty() {
             for stripe in &rest {
                 self.land(*stripe).await?;
@@ -88,7 +91,22 @@ impl Vdisk {
                 rest.extend(sealed.part().map(|_| stripe));
             }
         }
+        stripes.into_iter().for_each(|stripe| self.note_landed(stripe));
         Ok(())
+    }
+
+    /// Notes that flushes need not look at a stripe, where that is so: the log has all that was written into its
+    /// buffers, or it has none.
+    pub(super) fn note_landed(&self, stripe: u64) {
+        let stripes = self.stripes.borrow();
+        let has_landed = stripes.get(&stripe).is_none_or(|Gathering { filling, in_flight }| {
+            let gathers = filling.as_ref().is_some_and(|buffer| buffer.unlanded_len() > 0);
+            let gathers = gathers && !mutant::active(Mutant::GatheredForgotten);
+            !gathers && in_flight.as_ref().is_none_or(|sealed| sealed.is_landed())
+        });
+        if has_landed {
+            self.unlanded.borrow_mut().remove(&stripe);
+        }
     }
 
     /// Waits until the log is durable as far as it goes now, and with it what it speaks of.

@@ -129,6 +129,7 @@ impl Vdisk {
         };
         self.store.buffered_changed(buffer.growth(at, bytes.len()) as i64);
         buffer.put(at, bytes, false);
+        self.unlanded.borrow_mut().insert(stripe);
         if keep {
             buffer.written = true;
             self.partial_discards.borrow_mut().wrote(stripe, at..at + bytes.len());

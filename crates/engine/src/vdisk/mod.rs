@@ -56,6 +56,8 @@ pub struct Vdisk {
     store: Rc<Store>,
     id: VdiskNo,
     stripes: RefCell<BTreeMap<u64, Gathering>>,
+    /// Those of them of which the log may lack something that was written: a flush looks at no others.
+    unlanded: RefCell<BTreeSet<u64>>,
     /// Sealed stripes that wait to be written.
     queue: Queue,
     /// Those of them that landed: only they make room in the log, so they never wait behind others that wait for it.
@@ -228,6 +230,7 @@ impl Vdisk {
             store,
             id,
             stripes: RefCell::default(),
+            unlanded: RefCell::default(),
             queue: Queue::default(),
             landed_queue: Queue::default(),
             buffers: Cell::new(0),

@@ -323,6 +323,7 @@ impl Vdisk {
             stripes.remove(&stripe);
         }
         drop(stripes);
+        self.note_landed(stripe);
         self.forget_sealed(sealed);
         self.moved.notify();
         self.seal_if_whole(stripe);
