@@ -106,7 +106,7 @@ impl Story {
 /// there, so nothing is lost, and nobody has to give anything up.
 pub fn a_copy_that_is_lost_costs_nothing() {
     let mut lost = [0; ALL.len()];
-    for seed in sample(0..24) {
+    for seed in sample(0..48) {
         let copies = ALL[seed as usize % ALL.len()];
         let mut story = Story::that_copies(2_700 + seed, copies);
         let before = story.withdrawals();
