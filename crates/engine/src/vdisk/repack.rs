@@ -57,8 +57,9 @@ impl Vdisk {
         let mut units = self.units_read(&stripes, &read);
         units.sort_unstable_by_key(|(unit, ..)| *unit);
         let groups: Vec<&[(u64, Spot, &[u8])]> = units.chunks(self.packs_places() as usize).collect();
-        let mut fewer = groups.len() < parts.len();
-        if fewer && !groups.is_empty() {
+        // What could not be read stays where it is. Who gained nothing and said otherwise would be asked for ever.
+        let mut fewer = !groups.is_empty() && groups.len() < read.iter().flatten().count();
+        if fewer {
             let make = || groups.iter().map_while(|group| self.parcel_of(group)).collect();
             fewer = self.write_packs(groups.len(), make, by, &mut BTreeSet::new()).await;
             add(&self.counters.repacked, units.len() as u64 * UNIT * fewer as u64);
@@ -80,6 +81,10 @@ impl Vdisk {
         let (mut chosen, mut units) = (Vec::new(), 0);
         for stripe in found.into_iter().filter(|stripe| !repack.under_way.contains(stripe)).take(most) {
             let holds = fine.units_in(stripe).count() as u64;
+            // What is in a shadow stays until that is durable.
+            if holds == 0 {
+                continue;
+            }
             // One that is nearly full gains nothing.
             if holds * 8 > places * 7 {
                 break;
