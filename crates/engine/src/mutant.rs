@@ -338,10 +338,14 @@ pub enum Mutant {
     OneUnpackableEndsAll = 180,
     /// What gathered behind a version of its stripe that was on its way is forgotten by flushes when that is down.
     GatheredForgotten = 181,
+    /// A block that cannot be healed is held against its disk whenever it is read.
+    BadBlockCountedAgain = 182,
+    /// Packed stripes that cannot be read are read again and again, to be packed again.
+    RepackReadsAgain = 183,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 165] = [
+pub const ALL: [Mutant; 167] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -507,6 +511,8 @@ pub const ALL: [Mutant; 165] = [
     Mutant::SealedIsLanded,
     Mutant::OneUnpackableEndsAll,
     Mutant::GatheredForgotten,
+    Mutant::BadBlockCountedAgain,
+    Mutant::RepackReadsAgain,
 ];
 
 /// The mutant of this name.

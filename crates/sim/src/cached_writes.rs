@@ -3,19 +3,22 @@
 
 use crate::disk::SimDisk;
 use crate::mixed::quantile;
-use crate::random_writes::{Load, SERVED_SHARE, SMALL, filled, filled_behind, on_bench};
+use crate::random_writes::{Load, Random, SERVED_SHARE, SMALL, filled, filled_behind, on_bench};
 use crate::rng::Rng;
+use crate::sample::sample;
 use crate::streams::{Bench, Case, block_on, pattern};
 use crate::timing::{Ssd, SsdClass};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
-use weft_engine::disk_set::DiskSet;
 use weft_engine::format::Id;
 use weft_engine::format::record::{CacheChoice, Media, Usage};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::NewDisk;
 use weft_engine::pool::cache::CacheAsk;
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::segment::fine::Spot;
+use weft_engine::stripe::table::Place;
+use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
@@ -61,21 +64,22 @@ pub const HEADING: &str = "\
 |---|---|---|---|---|---|---|";
 
 impl Flash {
-    /// Has them join, and gives the virtual disk of a bench the cache.
-    pub fn add_to(self, bench: &Bench) {
+    /// Has them join, and gives the virtual disk of a bench the cache. Returns them by their numbers.
+    pub fn add_to(self, bench: &Bench) -> BTreeMap<DiskNo, SimDisk> {
         let (pool, world) = (bench.pool.clone(), bench.world.clone());
         block_on(&bench.world, async move {
-            let mut disks = DiskSet::EMPTY;
+            let mut joined = BTreeMap::new();
             for nth in 0..self.disks {
                 let disk = SimDisk::new(&world, self.class.shape(DISK), Box::new(Ssd::new(self.class.clone())));
                 disk.protect(self.protected);
                 let (id, name) = (Id([0x50 + nth as u8; 16]), format!("s{nth}"));
-                let new = NewDisk { disk: Rc::new(disk), id, name, media: Media::Ssd };
-                disks.insert(pool.disk_add(new, Usage::ManualSelect).await.expect("it joins"));
+                let new = NewDisk { disk: Rc::new(disk.clone()), id, name, media: Media::Ssd };
+                joined.insert(pool.disk_add(new, Usage::ManualSelect).await.expect("it joins"), disk);
             }
-            let ask = CacheAsk { size: self.cache, disks, may_lose: false };
+            let ask = CacheAsk { size: self.cache, disks: joined.keys().copied().collect(), may_lose: false };
             pool.vdisk_set_cache("vdisk", Some(&ask), CacheChoice::Typed).await.expect("there is room");
-        });
+            joined
+        })
     }
 }
 
@@ -148,7 +152,7 @@ impl fmt::Display for Outcome {
 /// Where the log lies on solid-state disks, whoever flushes waits for these alone, while the mover brings down to hard
 /// disks what a cache holds.
 pub fn no_flush_before_a_cache_waits_for_hard_disks() {
-    let (bench, fill) = behind_a_cache((128, 4), 64 << 20);
+    let (bench, fill, _) = behind_a_cache((128, 4), 64 << 20);
     let row = Row { fill, len: SMALL, flash: None };
     let mut took = one_at_a_time(&bench, &row, Nanos::secs(15), Nanos::millis(4));
     took.sort_unstable();
@@ -161,21 +165,20 @@ pub fn no_flush_before_a_cache_waits_for_hard_disks() {
 /// A cache that is full takes as much as is brought down, however long that lasts: packed stripes of which the mover
 /// has left a few units each do not use up those that there may be.
 pub fn a_full_cache_takes_as_much_as_is_brought_down() {
-    a_full_cache(behind_a_cache((128, 32), 16 << 20), Nanos::secs(40));
+    a_full_cache((128, 32), 16 << 20, Nanos::secs(40));
 }
 
 /// Small writes wait for a full cache while the mover lifts some of what they were written into: the others are packed
 /// then, and not merged one by one.
 pub fn what_cannot_be_packed_any_more_has_no_others_merged() {
-    a_full_cache(behind_a_cache((512, 64), 192 << 20), Nanos::secs(60));
+    a_full_cache((512, 64), 192 << 20, Nanos::secs(60));
 }
 
 /// Clients write anywhere for `span`, longer than a cache takes to fill: no second is much worse than most, and what
 /// has to leave is packed.
-fn a_full_cache((bench, fill): (Bench, Case), span: Nanos) {
-    let load = Load { fill, len: SMALL, per_flush: 32, span, fine_share: SERVED_SHARE, cached_on: 2 };
-    let random = on_bench(&bench, load);
-    let (median, worst) = random.seconds();
+fn a_full_cache(sizes: (u64, u64), buffer_memory: u64, span: Nanos) {
+    let (bench, fill, _) = behind_a_cache(sizes, buffer_memory);
+    let (median, worst) = write_anywhere(&bench, fill, span).seconds();
     assert!(worst * 2 >= median, "{worst} in the worst second, {median} in most");
     let counters = &bench.vdisk.counters;
     let (merged, moved) = (counters.merged.get() / bench.vdisk.stripe_len().0, counters.destaged_stripes.get());
@@ -184,14 +187,94 @@ fn a_full_cache((bench, fill): (Bench, Case), span: Nanos) {
     bench.world.halt();
 }
 
-/// A virtual disk of single parity with short stripes that is full, and a cache on two disks before it: MiB of the
-/// first on each disk, and of the second.
-fn behind_a_cache((per_disk, cache): (u64, u64), buffer_memory: u64) -> (Bench, Case) {
+/// Packed stripes of a full cache that cannot be read, neither copy, stay where they are: what is written goes on, and
+/// what else rests there comes down.
+pub fn what_cannot_be_read_of_a_full_cache_is_in_nobodys_way() {
+    let (bench, fill, disks) = behind_a_cache((64, 16), 16 << 20);
+    let before = write_anywhere(&bench, fill, Nanos::secs(15)).seconds().0;
+    let spoilt = spoil_some(&bench, &disks);
+    let counters = &bench.vdisk.counters;
+    let (repacked, moved) = (counters.repacked.get(), counters.destaged_stripes.get());
+    let after = write_anywhere(&bench, fill, Nanos::secs(15)).seconds().0;
+    assert!(spoilt > 1 && repacked > 0, "{spoilt} are spoilt, {repacked} bytes were packed again");
+    assert!(after * 3 > before, "{before} writes a second before, {after} after {spoilt} packed stripes were spoilt");
+    assert!(counters.destaged_stripes.get() > moved && counters.repacked.get() > repacked, "all goes on");
+    let shown = bench.pool.info().disks.iter().map(|disk| disk.counters.bad_blocks).max();
+    assert!(shown < Some(100), "{shown:?} times a bad block was read: it is set aside");
+    bench.world.halt();
+}
+
+/// A client that reads again and again what nobody can heal gets its error each time, and no disk is retired for that.
+pub fn a_block_that_nobody_can_heal_is_held_against_its_disk_once() {
+    let (bench, fill, disks) = behind_a_cache((32, 8), 16 << 20);
+    write_anywhere(&bench, fill, Nanos::millis(50));
+    let pool = bench.pool.clone();
+    block_on(&bench.world, async move { pool.destage_everything().await });
+    assert!(spoil_some(&bench, &disks) > 0, "something rests there");
+    let (vdisk, size) = (bench.vdisk.clone(), bench.vdisk.size().0);
+    let errors = block_on(&bench.world, async move {
+        let read = async |at: u64| vdisk.read(VirtualOffset(at), &mut [0; SMALL.0 as usize]).await.is_err();
+        let mut at = 0;
+        while at < size && !read(at).await {
+            at += SMALL.0;
+        }
+        assert!(at < size, "something cannot be read");
+        let mut errors = 0;
+        for _ in 0..300 {
+            errors += u64::from(read(at).await);
+        }
+        errors
+    });
+    let usage: Vec<Usage> = bench.pool.info().disks.iter().map(|disk| disk.usage).collect();
+    assert_eq!((errors, usage.contains(&Usage::Retired)), (300, false), "{usage:?}");
+    bench.world.halt();
+}
+
+/// A virtual disk is removed while its cache is emptied, or what rests there is packed again.
+pub fn a_virtual_disk_may_go_while_its_cache_is_emptied() {
+    for nth in sample(0..24) {
+        let (bench, fill, _) = behind_a_cache((32, 4), 16 << 20);
+        write_anywhere(&bench, fill, Nanos::secs(4));
+        let counters = &bench.vdisk.counters;
+        assert!(counters.repacked.get() > 0 && counters.destaged.get() > 0, "both is done");
+        bench.world.run_until(Nanos::millis(nth * 3), || false);
+        let pool = bench.pool.clone();
+        block_on(&bench.world, async move { pool.vdisk_remove("vdisk").await.expect("it may go") });
+        bench.world.run_until(Nanos::secs(1), || false);
+        bench.world.halt();
+    }
+}
+
+/// Spoils a unit of some packed stripes, on all disks that have it. Says of how many.
+fn spoil_some(bench: &Bench, disks: &BTreeMap<DiskNo, SimDisk>) -> usize {
+    let store = bench.pool.store();
+    let map = store.map.borrow();
+    let packs = map.tables.values().find(|table| table.record.packs.is_some()).expect("there is a cache");
+    let fine = packs.record.packs.and_then(|of| map.fine(of)).expect("it has units");
+    let blocks = packs.record.layout.strip_blocks() as u64;
+    let resting = |(stripe, place)| Some((place, fine.units_in(stripe).find_map(|unit| fine.get(unit))?));
+    let chosen: Vec<(Place, Spot)> = packs.mapped_in(0..u64::MAX).filter_map(resting).step_by(24).collect();
+    for (place, spot) in &chosen {
+        for at in map.segments[&place.segment].record.slabs.iter().flatten() {
+            disks[&at.disk].spoil(store.slab_offset(*at, place.index as u64 * blocks + spot.index as u64));
+        }
+    }
+    chosen.len()
+}
+
+/// 4 KiB anywhere, with a flush after 32 of them.
+fn write_anywhere(bench: &Bench, fill: Case, span: Nanos) -> Random {
+    on_bench(bench, Load { fill, len: SMALL, per_flush: 32, span, fine_share: SERVED_SHARE, cached_on: 2 })
+}
+
+/// A virtual disk of single parity with short stripes that is full, and a cache on two disks before it, which come with
+/// it: MiB of the first on each disk, and of the second.
+fn behind_a_cache((per_disk, cache): (u64, u64), buffer_memory: u64) -> (Bench, Case, BTreeMap<DiskNo, SimDisk>) {
     let layout = Layout::new(PARITY, 5, ByteCount::kib(64)).expect("this layout is valid");
     let per_disk = ByteCount::mib(per_disk);
     let fill = Case { layout, request: ByteCount::mib(1), per_disk, flush_stripes: None };
     let bench = filled(fill, (SERVED_SHARE, buffer_memory));
     let cache = ByteCount::mib(cache);
-    Flash { class: SsdClass::SATA_SSD, disks: 2, protected: false, cache }.add_to(&bench);
-    (bench, fill)
+    let disks = Flash { class: SsdClass::SATA_SSD, disks: 2, protected: false, cache }.add_to(&bench);
+    (bench, fill, disks)
 }

@@ -387,6 +387,12 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         Mutant::OneUnpackableEndsAll => {
             Catcher::Story(cached_writes::what_cannot_be_packed_any_more_has_no_others_merged)
         }
+        Mutant::BadBlockCountedAgain => {
+            Catcher::Story(cached_writes::a_block_that_nobody_can_heal_is_held_against_its_disk_once)
+        }
+        Mutant::RepackReadsAgain => {
+            Catcher::Story(cached_writes::what_cannot_be_read_of_a_full_cache_is_in_nobodys_way)
+        }
         Mutant::GatheredForgotten => Catcher::Storm(Profile::Cached, 10),
         Mutant::SealedIsLanded => Catcher::Storm(Profile::Cached, 10),
         Mutant::PackedAheadKept => Catcher::Story(what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests),

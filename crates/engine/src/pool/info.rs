@@ -2,6 +2,7 @@
 
 use super::Pool;
 use super::leaving::{Instead, losses_without, survivable};
+use super::mover::moves_beside_clients;
 use super::plan::Class;
 use crate::format::Id;
 use crate::format::record::{Away, CacheChoice, CacheRecord, Media, OWNER_METADATA, TierRecord, Usage};
@@ -156,6 +157,8 @@ pub struct VdiskInfo {
     pub read_cache: Option<ShelfInfo>,
     /// How many bytes packed stripes of it may have, as things stand now; 0: small writes are merged.
     pub packed_max: ByteCount,
+    /// Whether what lies there is brought down although clients ask for something.
+    pub moves: bool,
     /// Whether some of it may have to be put in order when nobody asks for anything.
     pub to_be_ordered: bool,
     /// See [`Health`].
@@ -327,6 +330,7 @@ impl Pool {
             class: Class::of(layout, vdisk.fine_share() > 0 || record.cache.is_some()),
             fine_share: record.fine_share,
             packed_max: vdisk.packs_layout().data_len() * stripes_max,
+            moves: moves_beside_clients(vdisk),
             to_be_ordered: vdisk.is_to_be_ordered(),
             cache: record.cache,
             tier: record.tier.clone(),

@@ -74,7 +74,7 @@ pub async fn mover(pool: Rc<Pool>) {
         }
         let mut moved = 0;
         for vdisk in &vdisks {
-            if !idle && !is_due(vdisk, BEGINS) && !has_to_leave(vdisk) || vdisk.packed().0 == 0 {
+            if !idle && !moves_beside_clients(vdisk) || vdisk.packed().0 == 0 {
                 vdisk.forget_packed_ahead();
                 continue;
             }
@@ -128,6 +128,11 @@ fn pause(vdisk: &Vdisk, took: Nanos) -> Nanos {
     let (fill, whole) = (vdisk.pack_fill(), EIGHTH * 8);
     let (over, under) = ((fill * 8).saturating_sub(whole * BEGINS), (whole * HURRIES).saturating_sub(fill * 8));
     Nanos((took.0 as u128 * under as u128 / over.max(1) as u128).min(RESTS.0 as u128) as u64)
+}
+
+/// Whether what lies packed is moved although clients ask for something.
+pub(super) fn moves_beside_clients(vdisk: &Vdisk) -> bool {
+    is_due(vdisk, BEGINS) || has_to_leave(vdisk)
 }
 
 /// Whether what lies packed is to leave, whoever else wants the disks.

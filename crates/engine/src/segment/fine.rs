@@ -287,12 +287,17 @@ impl Fine {
             if self.get(unit) != Some(spot) && self.shadow.get((unit, spot))?.seq() != WITHDRAWN {
                 return None;
             }
-            match runs.last_mut().filter(|run| run.unit + run.count as u64 == unit && run.index + run.count == index) {
-                Some(run) => run.count += 1,
-                None => runs.push(PackRun { unit, index, count: 1 }),
-            }
+            add_unit(&mut runs, unit, index);
         }
         Some(runs)
+    }
+}
+
+/// Adds a unit that lies at `index` of a packed stripe to the runs of its record, behind those before it.
+pub fn add_unit(runs: &mut Vec<PackRun>, unit: u64, index: u32) {
+    match runs.last_mut().filter(|run| run.unit + run.count as u64 == unit && run.index + run.count == index) {
+        Some(run) => run.count += 1,
+        None => runs.push(PackRun { unit, index, count: 1 }),
     }
 }
 

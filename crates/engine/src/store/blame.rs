@@ -1,13 +1,41 @@
 //! What is held against a disk: failed writes, bad blocks, slow answers; and what follows from it.
+//!
+//! Invariant: a block that nobody can heal is held against its disk once, however often it is read.
 
 use super::{Member, Store};
 use crate::event::Event;
 use crate::format::record::Usage;
 use crate::health::is_slow;
 use crate::io::{Disk, DiskError};
+use crate::mutant::{self, Mutant};
 use crate::units::{DiskNo, DiskOffset, Nanos};
+use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+
+/// Unhealed blocks of a disk that are known one by one; what is beyond them counts whenever it is read.
+const KNOWN_MAX: usize = 4096;
+
+/// The bad blocks that are held against a disk.
+#[derive(Default)]
+pub struct BadBlocks {
+    unhealed: BTreeSet<DiskOffset>,
+    count: u64,
+}
+
+impl BadBlocks {
+    /// A block cannot be read, or is wrong. Says how many there were, if it counts.
+    fn shows(&mut self, at: DiskOffset) -> Option<u64> {
+        if self.unhealed.contains(&at) && !mutant::active(Mutant::BadBlockCountedAgain) {
+            return None;
+        }
+        if self.unhealed.len() < KNOWN_MAX {
+            self.unhealed.insert(at);
+        }
+        self.count += 1;
+        Some(self.count)
+    }
+}
 
 impl Store {
     /// Goes on without a disk that failed; one that keeps failing is retired. Nothing is held against it that was asked
@@ -36,9 +64,9 @@ impl Store {
     pub fn bad_block(&self, no: DiskNo, at: DiskOffset, checksum: bool) {
         self.count(no, |counters| counters.bad_blocks += 1);
         self.world.emit(Event::BlockBad { disk: no, at, checksum });
-        let count = self.members.borrow().get(&no).map_or(0, |member| member.counters.bad_blocks);
-        if count == self.tuning.bad_blocks_max && self.writing.get() {
-            self.retire_disk(no, Event::DiskRetired { disk: no, bad_blocks: count });
+        let count = self.members.borrow_mut().get_mut(&no).and_then(|member| member.bad.shows(at));
+        if count == Some(self.tuning.bad_blocks_max) && self.writing.get() {
+            self.retire_disk(no, Event::DiskRetired { disk: no, bad_blocks: self.tuning.bad_blocks_max });
         }
     }
 
@@ -55,6 +83,9 @@ impl Store {
     /// Counts a healed block, and tells about it.
     pub fn healed_block(&self, no: DiskNo, at: DiskOffset) {
         self.count(no, |counters| counters.healed_blocks += 1);
+        if let Some(member) = self.members.borrow_mut().get_mut(&no) {
+            member.bad.unhealed.remove(&at);
+        }
         self.world.emit(Event::BlockHealed { disk: no, at });
     }
 

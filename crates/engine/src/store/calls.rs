@@ -157,6 +157,20 @@ impl Store {
         result
     }
 
+    /// Makes durable what was written to disk `no` until now. Those who come while it is being flushed share the next
+    /// flush.
+    pub async fn flush_shared(&self, no: DiskNo) {
+        let state = |member: &Member| (member.flushing.clone(), member.completed, member.losses);
+        let Some((turn, completed, losses)) = self.members.borrow().get(&no).map(state) else { return };
+        let _turn = turn.take().await;
+        let covers = |member: &Member| member.flushed >= completed && member.losses == losses;
+        let covered = self.members.borrow().get(&no).is_some_and(covers);
+        if !covered {
+            // A disk that fails is taken out; who asked looks at who is left.
+            let _ = self.disk_flush(no).await;
+        }
+    }
+
     /// Flushes all of `disks` at once. Failures take the disk out; the caller looks at who is left.
     pub async fn flush_all(&self, disks: Vec<DiskNo>) {
         join(disks.into_iter().map(|no| self.disk_flush(no))).await;

@@ -52,6 +52,7 @@ pub mod together;
 pub mod tuning;
 pub mod turns;
 
+use self::blame::BadBlocks;
 use crate::disk_set::DiskSet;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
@@ -177,6 +178,8 @@ pub struct Member {
     pub left_current: bool,
     /// A disk that a person took out for a while.
     pub parked: Option<Rc<dyn Disk>>,
+    /// What is held against it of the blocks that it showed to be bad.
+    pub bad: BadBlocks,
     /// What it did since the pool was opened.
     pub counters: DiskCounters,
     /// How long its reads and writes took.
@@ -216,6 +219,7 @@ impl Member {
             losses: 0,
             left_current: false,
             parked: None,
+            bad: BadBlocks::default(),
             counters: DiskCounters::default(),
             latency: Histogram::default(),
             slow: false,

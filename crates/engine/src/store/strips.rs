@@ -8,7 +8,7 @@
 //!    flushed before it is committed.
 
 use super::execute::Target;
-use super::{Member, Store, join};
+use super::{Store, join};
 use crate::mutant::{self, Mutant};
 use crate::stripe::buffer::Sealed;
 use crate::stripe::table::Place;
@@ -86,20 +86,6 @@ impl Store {
     pub async fn flush_written(&self, written: impl Iterator<Item = &Written>) {
         let disks: BTreeSet<DiskNo> = written.flat_map(Written::disks).collect();
         join(disks.into_iter().map(|no| self.flush_shared(no))).await;
-    }
-
-    /// Makes durable what was written to disk `no` until now. Those who come while it is being flushed share the next
-    /// flush.
-    async fn flush_shared(&self, no: DiskNo) {
-        let state = |member: &Member| (member.flushing.clone(), member.completed, member.losses);
-        let Some((turn, completed, losses)) = self.members.borrow().get(&no).map(state) else { return };
-        let _turn = turn.take().await;
-        let covers = |member: &Member| member.flushed >= completed && member.losses == losses;
-        let covered = self.members.borrow().get(&no).is_some_and(covers);
-        if !covered {
-            // A disk that fails is taken out; who asked looks at who is left.
-            let _ = self.disk_flush(no).await;
-        }
     }
 
     /// Gives back places that nothing was committed to. Whose they were claims others.

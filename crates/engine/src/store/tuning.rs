@@ -33,7 +33,8 @@ pub struct Tuning {
     /// The write timeout: a disk that takes longer for a write or a flush is taken out, where everything on it is safe
     /// without it.
     pub write_limit: Nanos,
-    /// A disk that has shown so many bad blocks since the pool was opened is retired.
+    /// A disk that has shown so many bad blocks since the pool was opened, each counted anew once it was healed, is
+    /// retired.
     pub bad_blocks_max: u64,
     /// A disk that has so often failed a write or a flush since the pool was opened is retired.
     pub failures_max: u64,

@@ -278,6 +278,7 @@ impl Vdisk {
         };
         let any = !gone.is_empty();
         for (stripe, gathering) in gone {
+            self.note_landed(stripe);
             let Some(buffer) = gathering.filling else { continue };
             self.store.map.borrow_mut().unclaim(table);
             self.store.buffered_changed(-(buffer.charged() as i64));

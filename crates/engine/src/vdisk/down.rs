@@ -318,11 +318,7 @@ impl Vdisk {
             let read = self.store.read_together(&parts, None).await;
             for ((part, (place, from, to)), read) in parts.into_iter().zip(ranges).zip(read) {
                 let bytes = read.ok().map(|slices| {
-                    let mut bytes = vec![0; to - from];
-                    let strips =
-                        part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
-                    super::read::copy(part.target.layout, from, strips, &mut bytes);
-                    slices.into_iter().for_each(|slice| self.store.traffic.spare.give(slice));
+                    let bytes = self.bytes_of(&part, slices, from..to);
                     add(&self.counters.read_for_write, if lift.is_for_place() { 0 } else { (to - from) as u64 });
                     (from, bytes)
                 });

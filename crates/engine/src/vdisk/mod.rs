@@ -23,6 +23,7 @@ mod gather;
 pub(crate) mod order;
 pub mod pack;
 mod packed_ahead;
+mod parcel;
 mod partial_discards;
 pub mod placed;
 pub mod read;

@@ -5,43 +5,30 @@
 //! 1. Of the stripes that are to leave, those that are nearly whole are merged; the others are sorted by their
 //!    addresses and cut into packed stripes, so that what lies beside each other there is read together later.
 //! 2. Their buffers are closed, in one step: they fly from now on, and what is written meanwhile gathers in new ones.
-//! 3. The packed stripes are written to free places, and their disks flushed.
-//! 4. One step makes it true: commits of the packed stripes, and records that say what they hold, which retire the
-//!    landed data.
+//! 3. The packed stripes are written, and committed (`parcel.rs`).
 //!
 //! Invariants
-//! 1. A packed stripe is committed only once it is durable on enough of its disks: so its commit is never withdrawn
-//!    (`store/limbo.rs`), and what it retires is never needed again.
-//! 2. Nothing is packed above a version of its stripe that is not durable, or not read: if that were committed anew, it
+//! 1. Nothing is packed above a version of its stripe that is not durable, or not read: if that were committed anew, it
 //!    would replace what is newer.
-//! 3. What cannot be written gathers again, under what was written since, with all that the log holds of it.
-//! 4. Packing waits for no room in the log.
-//! 5. The rest of a block is read only where no version of its stripe is in flight: that one would be its past.
+//! 2. The rest of a block is read only where no version of its stripe is in flight: that one would be its past.
 
 use super::destage::{By, each_of};
+use super::parcel::Parcel;
 use super::{Vdisk, add};
 use crate::error::Result;
-use crate::format::record::{PackRecord, PackRun, Record};
-use crate::log::Room;
 use crate::mutant::{self, Mutant};
-use crate::segment::allocate::Claim;
-use crate::segment::commit_record;
-use crate::segment::fine::{Fine, Spot, UNIT};
+use crate::segment::fine::{Spot, UNIT};
 use crate::segment::taken::Taken;
 use crate::store::budget::Budget;
-use crate::store::strips::Written;
-use crate::stripe::buffer::{Home, Sealed, StripeBuffer};
+use crate::stripe::buffer::StripeBuffer;
 use crate::stripe::landed::Landed;
-use crate::stripe::table::Place;
-use crate::units::{Nanos, TableNo};
+use crate::units::Nanos;
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-/// Segments that packed stripes leave free: what is written whole goes on.
-const SEGMENTS_LEFT: u64 = 2;
 /// Bytes of packed stripes that are written, and flushed, together.
 const TOGETHER: u64 = 16 << 20;
 /// The part of the log that the records of packed stripes may take, as a divisor, and of their memory; half as much
@@ -63,21 +50,6 @@ const THIN: (u64, u64) = (9, 8);
 struct Full {
     units: (u64, u64),
     stripes: (u64, u64),
-}
-
-/// A packed stripe on its way.
-pub(super) struct Parcel {
-    /// Its number.
-    pub(super) number: u64,
-    /// Its bytes.
-    pub(super) sealed: Rc<Sealed>,
-    /// The stripes whose units it holds, and what was in their buffers.
-    parts: Vec<(u64, Rc<Sealed>)>,
-    /// The units that it holds, one after the other, and where each was read from: it counts only if it still lies
-    /// there then. None: it comes from a buffer.
-    units: Vec<(u64, Option<Spot>)>,
-    /// What landed in records below this number is in it.
-    retires: u64,
 }
 
 impl Vdisk {
@@ -178,7 +150,7 @@ impl Vdisk {
 
     /// How many more packed stripes of this layout log and memory of the pool take, where they have `taken` so much;
     /// `all`: the room for what is half empty, too.
-    fn packs_left(&self, taken: Taken, all: bool) -> u64 {
+    pub(super) fn packs_left(&self, taken: Taken, all: bool) -> u64 {
         let each = Taken::by_stripe(self.packs_places());
         if each.log > self.store.log.record_max() {
             return 0;
@@ -315,47 +287,24 @@ impl Vdisk {
         let count = groups.len();
         let close = || {
             let mut parcels = Vec::new();
-            // What cannot be packed any more leaves room for others; only the want of a place ends it.
-            let _ = groups.into_iter().try_for_each(|group| {
-                parcels.extend(self.close_buffers(group)?);
-                Some(())
-            });
+            for group in groups {
+                let place = if self.removed.get() || self.pack_room() == 0 { None } else { self.claim_pack() };
+                let Some(number) = place else { break };
+                let parcel = self.close_buffers(number, group);
+                // One of which nothing can be packed any more leaves its place to others.
+                if parcel.is_none() && mutant::active(Mutant::OneUnpackableEndsAll) {
+                    break;
+                }
+                parcels.extend(parcel);
+            }
             parcels
         };
         self.write_packs(count, close, by, packed).await
     }
 
-    /// Writes the packed stripes, `count` at most, that `make` makes once the log has room for their records, and adds
-    /// to `packed` whose units they hold. `false`: not all could be written.
-    pub(super) async fn write_packs(
-        self: &Rc<Self>,
-        count: usize,
-        make: impl FnOnce() -> Vec<Parcel>,
-        by: By,
-        packed: &mut BTreeSet<u64>,
-    ) -> bool {
-        // A record that is written anew may be longer, but says less.
-        let sums = self.packs_layout().stripe_sums() as u64 * 4;
-        let each = Taken::by_stripe(self.packs_places());
-        let log_len = count as u64 * (128 + sums + each.log);
-        let room = if by == By::LogKeeper { Room::Destage } else { Room::Commit };
-        if !self.store.log.has_room(log_len, room) || self.store.log.reserve(log_len, room).await.is_err() {
-            return false;
-        }
-        let parcels = make();
-        let written = !parcels.is_empty() && self.write_parcels(parcels, packed).await;
-        self.store.log.unreserve(log_len);
-        self.store.signals.room.notify();
-        written
-    }
-
-    /// Closes the buffers of `stripes`, as far as they can still be packed, into one packed stripe, if any can.
-    /// Synchronous. None: there is no place for one.
-    fn close_buffers(self: &Rc<Self>, stripes: Vec<u64>) -> Option<Option<Parcel>> {
-        if self.removed.get() || self.pack_room() == 0 {
-            return None;
-        }
-        let number = self.claim_pack()?;
+    /// Closes the buffers of `stripes`, as far as they can still be packed, into the packed stripe of this number.
+    /// Synchronous. None: none can be, and the number is given back.
+    fn close_buffers(self: &Rc<Self>, number: u64, stripes: Vec<u64>) -> Option<Parcel> {
         let unsettled = self.store.limbo.unsettled(self.table());
         let (layout, retires) = (self.packs_layout(), self.store.log.seq());
         let (per_stripe, places) = (self.layout().data_len().0 / UNIT, layout.data_len().0 / UNIT);
@@ -384,215 +333,9 @@ impl Vdisk {
         }
         if parts.is_empty() {
             self.unclaim_pack(number);
-            return Some(None).filter(|_| !mutant::active(Mutant::OneUnpackableEndsAll));
-        }
-        let sealed = self.seal_pack(buffer, units.len(), retires);
-        Some(Some(Parcel { number, sealed, parts, units, retires }))
-    }
-
-    /// Seals the buffer of a packed stripe that has so many units.
-    fn seal_pack(&self, mut buffer: StripeBuffer, units: usize, retires: u64) -> Rc<Sealed> {
-        let (layout, from) = (self.packs_layout(), units * UNIT as usize);
-        buffer.fill(from, &vec![0; layout.data_len().as_usize() - from]);
-        Rc::new(buffer.seal(retires, Home { table: self.packs_table(), layout }))
-    }
-
-    /// A packed stripe of units that were read, each from where it says. None: there is no place for one.
-    pub(super) fn parcel_of(&self, read: &[(u64, Spot, &[u8])]) -> Option<Parcel> {
-        if self.removed.get() {
             return None;
         }
-        let number = self.claim_pack()?;
-        let mut buffer = StripeBuffer::new(self.packs_layout(), 0, Nanos(0));
-        for (index, (.., bytes)) in read.iter().enumerate() {
-            buffer.put(index * UNIT as usize, bytes, true);
-        }
-        let units = read.iter().map(|(unit, spot, _)| (*unit, Some(*spot))).collect();
-        let retires = if mutant::active(Mutant::RepackedRetires) { self.store.log.seq() } else { 0 };
-        let sealed = self.seal_pack(buffer, read.len(), retires);
-        Some(Parcel { number, sealed, parts: Vec::new(), units, retires })
-    }
-
-    /// Claims a place for a packed stripe, and a number.
-    fn claim_pack(&self) -> Option<u64> {
-        let mut records = Vec::new();
-        let number = {
-            let mut map = self.store.map.borrow_mut();
-            let table = self.table_of(&map);
-            // A table more is a record more in every checkpoint.
-            if !map.may_have_packs(table) {
-                return None;
-            }
-            let packs = map.packs_of(table, &mut records);
-            let found = &map.tables[&packs];
-            let (layout, disks) = (found.record.layout, found.record.disks);
-            let free = found.free > found.claims + 1;
-            let may = free || map.segments_possible_now(layout, disks) > SEGMENTS_LEFT && map.can_place_whole(packs);
-            let number = map.take_pack(table);
-            let claimed = may
-                && map.ensure_chunk(packs, number, &mut records).is_ok()
-                && map.claim(packs, Claim::New, &mut records);
-            if !claimed {
-                map.untake_pack(table, number);
-            }
-            claimed.then_some(number)
-        };
-        self.store.append_all(records);
-        number
-    }
-
-    /// Gives number and claim back.
-    fn unclaim_pack(&self, number: u64) {
-        let mut map = self.store.map.borrow_mut();
-        let table = self.table_of(&map);
-        map.untake_pack(table, number);
-        if let Some(packs) = map.fine(table).map(|fine| fine.packs) {
-            map.unclaim(packs);
-        }
-    }
-
-    /// Writes packed stripes and commits them; what cannot be written gathers again. Says whether all were.
-    async fn write_parcels(self: &Rc<Self>, parcels: Vec<Parcel>, packed: &mut BTreeSet<u64>) -> bool {
-        let table = self.packs_table();
-        let mut rest = parcels;
-        let mut written = Vec::new();
-        while !rest.is_empty() {
-            // What is frozen waits for what was taken before: nothing here waits for it.
-            let mut records = Vec::new();
-            let taken = self.store.map.borrow_mut().take_stripes(table, rest.len() as u32, &mut records);
-            self.store.append_all(records);
-            let Ok((place, count)) = taken else { break };
-            let later = rest.split_off(count as usize);
-            let now = core::mem::replace(&mut rest, later);
-            let _turn = self.store.await_turn(place, count, Room::Destage, || true).await;
-            let sealed: Vec<Rc<Sealed>> = now.iter().map(|parcel| parcel.sealed.clone()).collect();
-            written.push((self.store.write_places(place, &sealed).await, now));
-        }
-        let mut sound = rest.is_empty();
-        if !sound {
-            self.unpackable.set(Some(self.store.signals.changes.get()));
-        }
-        for parcel in rest {
-            self.unclaim_pack(parcel.number);
-            self.gather_parts(parcel);
-        }
-        if !mutant::active(Mutant::PackUnflushed) {
-            self.store.flush_written(written.iter().map(|(written, _)| written)).await;
-        }
-        for (written, parcels) in written {
-            let of: Vec<u64> =
-                parcels.iter().flat_map(|parcel| parcel.parts.iter().map(|(stripe, _)| *stripe)).collect();
-            match self.commit_parcels(written, parcels).await {
-                true => packed.extend(of),
-                false => sound = false,
-            }
-        }
-        sound
-    }
-
-    fn packs_table(&self) -> TableNo {
-        let map = self.store.map.borrow();
-        map.fine(self.table_of(&map)).expect("it packs").packs
-    }
-
-    /// Commits packed stripes whose disks were flushed, if enough of them have them; else they gather again.
-    async fn commit_parcels(self: &Rc<Self>, written: Written, parcels: Vec<Parcel>) -> bool {
-        let (layout, place) = (self.packs_layout(), written.place);
-        let held = match written.target {
-            Some(_) => self.store.load_sums_at(place, parcels.len()).await.ok(),
-            None => None,
-        };
-        // No await from here on.
-        let lacking = written.lacking(&self.store);
-        let durable = lacking.count_ones() as usize <= layout.failures() || mutant::active(Mutant::PackUnflushed);
-        if held.is_none() || !durable || self.removed.get() {
-            self.store.give_up(place, parcels.len() as u32);
-            for parcel in parcels {
-                self.unclaim_pack(parcel.number);
-                self.gather_parts(parcel);
-            }
-            self.unpackable.set(Some(self.store.signals.changes.get()));
-            return false;
-        }
-        self.store.note_missed(place.segment, lacking);
-        let count = parcels.len();
-        for (nth, parcel) in parcels.into_iter().enumerate() {
-            self.commit_parcel(parcel, Place { index: place.index + nth as u32, ..place });
-        }
-        self.store.map.borrow_mut().end_write(place, count as u32);
-        self.store.free_empty_packs();
-        self.store.signals.packed.notify();
-        self.store.stripes_written(layout.interleave().0 * count as u64);
-        true
-    }
-
-    /// Makes a packed stripe the truth. Synchronous.
-    fn commit_parcel(self: &Rc<Self>, parcel: Parcel, place: Place) {
-        let runs = self.store.map.borrow().fine(self.table()).map_or_else(Vec::new, |fine| parcel.runs(fine));
-        let Parcel { number: stripe, sealed, parts, units, retires } = parcel;
-        let (table, sums) = (self.packs_table(), sealed.sums(place.segment, place.index));
-        let place = place.born(self.store.log.seq());
-        self.store.set_sums(place, (table, stripe), &sums);
-        let seq = self.store.log.append(&commit_record(table, stripe, place, 0, &sums));
-        self.store.map.borrow_mut().commit(table, stripe, Some(place), seq);
-        let from_buffers = units.iter().filter(|(_, spot)| spot.is_none()).count() as u64;
-        let record = PackRecord { table, stripe, retires, runs };
-        let seq = self.store.log.append(&Record::Pack(record.clone()));
-        let packed = self.store.map.borrow_mut().pack(&record, seq);
-        packed.expect("a packed stripe holds what fits");
-        add(&self.counters.packed, from_buffers * UNIT);
-        add(&self.counters.packed_parts, parts.len() as u64);
-        for (stripe, part) in parts {
-            self.store.relist(self.id, stripe, part.landed_from(), None);
-            let table = self.table();
-            self.store.map.borrow_mut().unclaim(table);
-            self.is_down(stripe, &part);
-        }
-    }
-
-    /// What was closed to be packed gathers again, under what was written since.
-    fn gather_parts(self: &Rc<Self>, parcel: Parcel) {
-        for (stripe, part) in parcel.parts {
-            if self.removed.get() {
-                self.is_down(stripe, &part);
-                continue;
-            }
-            if self.with_filling(stripe, |_| ()).is_some() {
-                // It has a claim of its own.
-                let table = self.table();
-                self.store.map.borrow_mut().unclaim(table);
-            } else {
-                self.open_buffer(stripe);
-            }
-            self.store.relist(self.id, stripe, part.landed_from(), None);
-            let taken = self.with_filling(stripe, |buffer| {
-                let (before, memory) = (buffer.landed.oldest(), buffer.memory());
-                buffer.take_below(part.part().expect("it is none"));
-                buffer.landed.take_over(&part.landed.borrow());
-                (before, buffer.landed.oldest(), buffer.memory() - memory)
-            });
-            let (before, now, growth) = taken.expect("it was just opened");
-            self.store.buffered_changed(growth as i64);
-            self.store.relist(self.id, stripe, before, now);
-            self.is_down(stripe, &part);
-        }
-    }
-}
-
-impl Parcel {
-    /// What its record says: those of its units that are the newest.
-    fn runs(&self, fine: &Fine) -> Vec<PackRun> {
-        let mut runs: Vec<PackRun> = Vec::new();
-        for (index, (unit, spot)) in self.units.iter().enumerate() {
-            let (unit, index) = (*unit, index as u32);
-            if spot.is_some() && fine.get(unit) != *spot && !mutant::active(Mutant::RepackedReplacesNewer) {
-                continue;
-            }
-            match runs.last_mut().filter(|run| run.unit + run.count as u64 == unit && run.index + run.count == index) {
-                Some(run) => run.count += 1,
-                None => runs.push(PackRun { unit, index, count: 1 }),
-            }
-        }
-        runs
+        let sealed = self.seal_pack(buffer, units.len(), retires);
+        Some(Parcel { number, sealed, parts, units, retires })
     }
 }

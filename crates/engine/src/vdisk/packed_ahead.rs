@@ -11,8 +11,7 @@
 //!    free is forgotten by the map: `segment/ahead.rs`.)
 
 use super::Vdisk;
-use super::read::target_at;
-use super::repack::all_of;
+use super::read::{target_at, wants};
 use crate::mutant::{self, Mutant};
 use crate::segment::ahead::Fetch;
 use crate::segment::fine::{Fine, UNIT};
@@ -92,7 +91,7 @@ impl Vdisk {
                 }
                 map.pin(place);
                 map.ahead.expect(place, len, fetch.clone());
-                parts.push(Part { wants: all_of(&target), target });
+                parts.push(Part { wants: wants(target.layout, 0, len as usize), target });
             }
             ahead.held.push(place);
         }

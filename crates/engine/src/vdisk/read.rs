@@ -256,10 +256,22 @@ impl Vdisk {
 
     /// Copies what was read of a stripe, and unpins it.
     fn take(&self, source: Source, part: &Part, slices: Vec<IoSlice>, into: &mut [u8]) {
-        let bytes = part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
-        copy(part.target.layout, source.at, bytes, &mut into[source.range]);
-        slices.into_iter().for_each(|slice| self.store.traffic.spare.give(slice));
+        self.copy_read(part, slices, source.at, &mut into[source.range]);
         self.release(part.target.place);
+    }
+
+    /// Copies what was read of a stripe from byte `at` of it on.
+    fn copy_read(&self, part: &Part, slices: Vec<IoSlice>, at: usize, into: &mut [u8]) {
+        let bytes = part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
+        copy(part.target.layout, at, bytes, into);
+        slices.into_iter().for_each(|slice| self.store.traffic.spare.give(slice));
+    }
+
+    /// These bytes of a stripe, of which they were read.
+    pub(super) fn bytes_of(&self, part: &Part, slices: Vec<IoSlice>, range: Range<usize>) -> Vec<u8> {
+        let mut bytes = alloc::vec![0; range.len()];
+        self.copy_read(part, slices, range.start, &mut bytes);
+        bytes
     }
 
     async fn read_direct(&self, sources: Vec<Source>, into: &mut [u8], results: &mut [Result<()>], seeks: bool) {

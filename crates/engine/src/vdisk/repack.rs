@@ -6,26 +6,23 @@
 //! again. It has not that many: then small writes would be merged one by one.
 //!
 //! Invariants
-//! 1. A packed stripe that takes units over names those only which still lie where they were read, in the step in which
-//!    it becomes the truth: none that is newer is replaced.
-//! 2. It is durable before its record is, and the places of those that it empties are free only after that.
-//! 3. It retires nothing that landed, which may be newer.
-//! 4. Each time at least one packed stripe less is left than before, or nothing is written.
+//! 1. What is brought together lies where it was until its new packed stripe is the truth (`parcel.rs`).
+//! 2. That retires nothing that landed, which may be newer.
+//! 3. What cannot be read is set aside until the pool has changed.
+//! 4. Each time fewer packed stripes are left than before, or nothing is written: where one of them has no place, or no
+//!    memory, none is. What was given up, or replaced, meanwhile makes them fewer still.
 
 use super::destage::By;
-use super::read::{copy, target_at};
+use super::read::{target_at, wants};
 use super::{Vdisk, add};
 use crate::error::Result;
 use crate::io::IoSlice;
 use crate::mutant::{self, Mutant};
 use crate::segment::fine::{Spot, UNIT};
 use crate::store::budget::Budget;
-use crate::store::execute::Target;
 use crate::store::together::Part;
-use crate::stripe::plan::Want;
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
-use alloc::vec;
 use alloc::vec::Vec;
 
 /// Packed stripes that are looked at for those that hold least.
@@ -38,13 +35,16 @@ const TOGETHER: u64 = 16 << 20;
 pub(super) struct Repack {
     next: u64,
     under_way: BTreeSet<u64>,
+    /// What could not be read, and the state of the pool ([`crate::store::Store::changes`]) in which that was so.
+    aside: BTreeSet<u64>,
+    changes: u64,
 }
 
 impl Vdisk {
     /// Brings together what the emptiest packed stripes of a cache hold. Says whether there are fewer then.
     pub(crate) async fn repack(self: &Rc<Self>, budget: &Budget, by: By) -> bool {
-        let is_one = !self.removed.get() && self.cache().is_some() && !self.drains();
-        if !is_one || mutant::active(Mutant::PacksStayThin) {
+        let may = !self.removed.get() && self.cache().is_some() && !self.drains();
+        if !may || mutant::active(Mutant::PacksStayThin) {
             return false;
         }
         let (stripes, parts) = self.plan_repack();
@@ -52,19 +52,25 @@ impl Vdisk {
             return false;
         }
         self.packing.set(self.packing.get() + 1);
+        let before = self.packed().1;
         let _lease = budget.take(2 * self.packs_layout().raw_len().0 * parts.len() as u64).await;
         let read = self.read_packs(&parts).await;
         let mut units = self.units_read(&stripes, &read);
         units.sort_unstable_by_key(|(unit, ..)| *unit);
         let groups: Vec<&[(u64, Spot, &[u8])]> = units.chunks(self.packs_places() as usize).collect();
-        // What could not be read stays where it is. Who gained nothing and said otherwise would be asked for ever.
-        let mut fewer = !groups.is_empty() && groups.len() < read.iter().flatten().count();
-        if fewer {
-            let make = || groups.iter().map_while(|group| self.parcel_of(group)).collect();
-            fewer = self.write_packs(groups.len(), make, by, &mut BTreeSet::new()).await;
-            add(&self.counters.repacked, units.len() as u64 * UNIT * fewer as u64);
+        // What could not be read stays where it is.
+        if !groups.is_empty() && groups.len() < read.iter().flatten().count() {
+            let make = || self.parcels_of(&groups);
+            let written = self.write_packs(groups.len(), make, by, &mut BTreeSet::new()).await;
+            add(&self.counters.repacked, units.len() as u64 * UNIT * written as u64);
         }
-        self.repack.borrow_mut().under_way.retain(|stripe| !stripes.contains(stripe));
+        let unread = stripes.iter().zip(&read).filter(|(_, read)| read.is_none()).map(|(stripe, _)| *stripe);
+        let mut repack = self.repack.borrow_mut();
+        repack.under_way.retain(|stripe| !stripes.contains(stripe));
+        repack.aside.extend(unread);
+        drop(repack);
+        // Who makes room asks again as long as that brings something.
+        let fewer = self.packed().1 < before;
         self.end_packing();
         fewer
     }
@@ -75,11 +81,16 @@ impl Vdisk {
         let Some(fine) = map.fine(self.table_of(map)) else { return (Vec::new(), Vec::new()) };
         let (packs, layout) = (fine.packs, map.tables[&fine.packs].record.layout);
         let (places, most) = (layout.data_len().0 / UNIT, (TOGETHER / layout.raw_len().0).max(2) as usize);
-        let repack = &mut *self.repack.borrow_mut();
+        let (repack, changes) = (&mut *self.repack.borrow_mut(), self.store.signals.changes.get());
+        if repack.changes != changes {
+            (repack.changes, repack.aside) = (changes, BTreeSet::new());
+        }
         let (found, next) = fine.emptiest(repack.next, LOOKS);
         repack.next = next;
         let (mut chosen, mut units) = (Vec::new(), 0);
-        for stripe in found.into_iter().filter(|stripe| !repack.under_way.contains(stripe)).take(most) {
+        let again = mutant::active(Mutant::RepackReadsAgain);
+        let is_free = |stripe: &u64| !repack.under_way.contains(stripe) && (!repack.aside.contains(stripe) || again);
+        for stripe in found.into_iter().filter(is_free).take(most) {
             let holds = fine.units_in(stripe).count() as u64;
             // What is in a shadow stays until that is durable.
             if holds == 0 {
@@ -100,7 +111,7 @@ impl Vdisk {
             let Some(place) = map.place_of(packs, *stripe) else { return false };
             let target = target_at(map, place, (packs, *stripe));
             map.pin(place);
-            parts.push(Part { wants: all_of(&target), target });
+            parts.push(Part { wants: wants(layout, 0, layout.data_len().as_usize()), target });
             true
         });
         repack.under_way.extend(&chosen);
@@ -112,12 +123,7 @@ impl Vdisk {
         let answers = self.store.read_together(parts, None).await;
         let bytes = |(part, answer): (&Part, Result<Vec<IoSlice>>)| {
             self.release(part.target.place);
-            let slices = answer.ok()?;
-            let mut bytes = vec![0; part.target.layout.data_len().as_usize()];
-            let strips = part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
-            copy(part.target.layout, 0, strips, &mut bytes);
-            slices.into_iter().for_each(|slice| self.store.traffic.spare.give(slice));
-            Some(bytes)
+            Some(self.bytes_of(part, answer.ok()?, 0..part.target.layout.data_len().as_usize()))
         };
         parts.iter().zip(answers).map(bytes).collect()
     }
@@ -140,10 +146,4 @@ impl Vdisk {
         }
         units
     }
-}
-
-/// All data of a stripe.
-pub(super) fn all_of(target: &Target) -> Vec<Want> {
-    let blocks = 0..target.layout.strip_blocks();
-    (0..target.layout.data_columns()).map(|column| Want { column, blocks: blocks.clone() }).collect()
 }

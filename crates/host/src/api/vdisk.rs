@@ -202,6 +202,9 @@ pub struct VdiskInfo {
     /// The most bytes of packed stripes it may have, as things stand now; 0: small writes are merged.
     #[serde(default)]
     pub packed_max: u64,
+    /// Whether the mover brings `packed` down now, beside clients; else it waits until the pool is idle.
+    #[serde(default)]
+    pub packed_moves: bool,
     /// Whether some of it lies on disks that seek and may have to be put in order once the pool is idle.
     #[serde(default)]
     pub to_be_ordered: bool,
@@ -360,6 +363,7 @@ impl VdiskInfo {
             class: Default::default(),
             fine_share: Default::default(),
             packed_max: 0,
+            packed_moves: false,
             to_be_ordered: false,
             write_cache: None,
             write_cache_auto: true,

@@ -152,9 +152,7 @@ fn small_writes(vdisk: &VdiskInfo) -> String {
         (0, most) => format!("rest {where_to}, up to {}; none are there now", human(most)),
         (packed, 0) => format!("{} rest {where_to}, and are moved into whole stripes", human(packed)),
         (packed, most) => {
-            // Where the mover of the engine begins.
-            let begins = if vdisk.write_cache.is_some() { most / 2 } else { most / 5 * 3 };
-            let when = if packed >= begins { "now" } else { "when the pool is idle" };
+            let when = if vdisk.packed_moves { "now" } else { "when the pool is idle" };
             let (packed, most) = (human(packed), human(most));
             format!("{packed} rest {where_to}, of at most {most}; the mover brings them into whole stripes {when}")
         }

@@ -223,6 +223,7 @@ fn vdisk(pool: &info::PoolInfo, vdisk: &info::VdiskInfo) -> VdiskInfo {
         packed: vdisk.packed.0,
         fine_share: FineShare(vdisk.fine_share),
         packed_max: vdisk.packed_max.0,
+        packed_moves: vdisk.moves,
         to_be_ordered: vdisk.to_be_ordered,
         tier: vdisk.tier_fill.map(|fill| tier_info(pool, vdisk.tier.as_ref(), fill)),
         write_cache_auto: vdisk.cache_choice == CacheChoice::Auto,
