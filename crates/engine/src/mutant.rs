@@ -342,10 +342,24 @@ pub enum Mutant {
     BadBlockCountedAgain = 182,
     /// Packed stripes that cannot be read are read again and again, to be packed again.
     RepackReadsAgain = 183,
+    /// The rest of a stripe on its way lands behind what was written after it.
+    OlderLandsLater = 184,
+    /// The log does not keep what landed of a stripe on its way until that is committed.
+    LandedInFlightForgotten = 185,
+    /// A stripe whose rest landed on its way is committed before its disks are flushed.
+    LandedInFlightUnflushed = 186,
+    /// The commit of a stripe whose rest landed on its way does not retire that.
+    LandedInFlightNotRetired = 187,
+    /// However many stripes are on their way, what is flushed of them lands.
+    LandsAnyBacklog = 188,
+    /// What was tried in vain for who waits for a free place is tried again although nothing has changed.
+    RelievesInVain = 189,
+    /// Metadata moves to a disk that was lost, and is back and not up to date, since it was chosen.
+    MetadataMovesToStale = 190,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 167] = [
+pub const ALL: [Mutant; 174] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -513,6 +527,13 @@ pub const ALL: [Mutant; 167] = [
     Mutant::GatheredForgotten,
     Mutant::BadBlockCountedAgain,
     Mutant::RepackReadsAgain,
+    Mutant::OlderLandsLater,
+    Mutant::LandedInFlightForgotten,
+    Mutant::LandedInFlightUnflushed,
+    Mutant::LandedInFlightNotRetired,
+    Mutant::LandsAnyBacklog,
+    Mutant::RelievesInVain,
+    Mutant::MetadataMovesToStale,
 ];
 
 /// The mutant of this name.

@@ -3,22 +3,25 @@
 
 use crate::disk::SimDisk;
 use crate::mixed::quantile;
-use crate::random_writes::{Load, Random, SERVED_SHARE, SMALL, filled, filled_behind, on_bench};
+use crate::random_writes::{Load, Random, SERVED_SHARE, SMALL, filled_behind, on_bench};
 use crate::rng::Rng;
 use crate::sample::sample;
 use crate::streams::{Bench, Case, block_on, pattern};
 use crate::timing::{Ssd, SsdClass};
+use crate::world::{Scheduling, SimWorld};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 use weft_engine::format::Id;
 use weft_engine::format::record::{CacheChoice, Media, Usage};
 use weft_engine::geometry::{Layout, Resiliency};
+use weft_engine::io::{Buf, Disk};
 use weft_engine::pool::NewDisk;
 use weft_engine::pool::cache::CacheAsk;
 use weft_engine::segment::fine::Spot;
 use weft_engine::stripe::table::Place;
-use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
+use weft_engine::units::{ByteCount, DiskNo, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
@@ -53,7 +56,8 @@ pub struct Row {
 
 /// What it got.
 pub struct Outcome {
-    row: Row,
+    /// The first columns of its line.
+    what: String,
     /// How long each write took, the quickest first.
     took: Vec<Nanos>,
 }
@@ -64,6 +68,10 @@ pub const HEADING: &str = "\
 |---|---|---|---|---|---|---|";
 
 impl Flash {
+    fn name(&self) -> String {
+        format!("{}{}", self.class.name, if self.protected { ", power-protected" } else { "" })
+    }
+
     /// Has them join, and gives the virtual disk of a bench the cache. Returns them by their numbers.
     pub fn add_to(self, bench: &Bench) -> BTreeMap<DiskNo, SimDisk> {
         let (pool, world) = (bench.pool.clone(), bench.world.clone());
@@ -83,6 +91,18 @@ impl Flash {
     }
 }
 
+/// Solid-state disks of either kind, with and without power protection.
+fn kinds() -> impl Iterator<Item = Flash> {
+    [SsdClass::SATA_SSD, SsdClass::NVME_SSD].into_iter().flat_map(|class| {
+        [false, true].map(|protected| Flash { class: class.clone(), disks: 2, protected, cache: ByteCount::gib(4) })
+    })
+}
+
+/// [`run_alone`] of all that [`rows`] have.
+pub fn alone() -> Vec<Outcome> {
+    [SMALL, ByteCount::kib(64)].into_iter().flat_map(|len| kinds().map(move |flash| run_alone(&flash, len))).collect()
+}
+
 /// Hard disks alone, and behind two solid-state disks of either kind, with and without power protection.
 pub fn rows() -> Vec<Row> {
     let mirror = (Resiliency::Mirror { copies: 2 }, 4);
@@ -93,12 +113,7 @@ pub fn rows() -> Vec<Row> {
         let fill = Case { layout, request: ByteCount::mib(1), per_disk, flush_stripes: None };
         for len in [SMALL, ByteCount::kib(64)] {
             rows.push(Row { fill, len, flash: None });
-            for class in [SsdClass::SATA_SSD, SsdClass::NVME_SSD] {
-                for protected in [false, true] {
-                    let flash = Flash { class: class.clone(), disks: 2, protected, cache: ByteCount::gib(4) };
-                    rows.push(Row { fill, len, flash: Some(flash) });
-                }
-            }
+            rows.extend(kinds().map(|flash| Row { fill, len, flash: Some(flash) }));
         }
     }
     rows
@@ -113,7 +128,32 @@ pub fn run(row: Row) -> Outcome {
     let mut took = one_at_a_time(&bench, &row, SPAN, Nanos(0));
     took.sort_unstable();
     bench.world.halt();
-    Outcome { row, took }
+    let before =
+        row.flash.as_ref().map_or(String::from("nothing"), |flash| format!("{} {}", flash.disks, flash.name()));
+    Outcome { what: format!("{} | {} | {before}", row.fill.layout, row.len), took }
+}
+
+/// Measures the same writes to one of these solid-state disks, in place: more than that nobody gets who waits for it.
+pub fn run_alone(flash: &Flash, len: ByteCount) -> Outcome {
+    let world = SimWorld::new(1, Scheduling::Fifo);
+    let disk = SimDisk::new(&world, flash.class.shape(DISK), Box::new(Ssd::new(flash.class.clone())));
+    let (clock, data) = (world.clone(), Buf::copy_of(&pattern(7, len)).freeze());
+    let protected = flash.protected;
+    let mut took = block_on(&world, async move {
+        let (mut rng, mut took) = (Rng::new(5), Vec::new());
+        while clock.now() < SPAN {
+            let began = clock.now();
+            let at = DiskOffset(rng.below(ByteCount::gib(1).0 / len.0) * len.0);
+            disk.write(at, vec![data.slice(0..data.len())]).await.expect("it works");
+            if !protected {
+                disk.flush().await.expect("it works");
+            }
+            took.push(clock.now().since(began));
+        }
+        took
+    });
+    took.sort_unstable();
+    Outcome { what: format!("none: one {}, in place | {len} | ", flash.name()), took }
 }
 
 /// Writes anywhere, one at a time, each made durable by a flush, with a pause behind it; how long each took.
@@ -138,28 +178,62 @@ fn one_at_a_time(bench: &Bench, row: &Row, span: Nanos, pause: Nanos) -> Vec<Nan
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Row { fill, len, flash } = &self.row;
-        let before = flash.as_ref().map_or(String::from("nothing"), |flash| {
-            let protected = if flash.protected { ", power-protected" } else { "" };
-            format!("{} {}{protected}", flash.disks, flash.class.name)
-        });
         let [p50, p99, longest] = [500, 990, 1000].map(|per_mille| quantile(&self.took, per_mille).0 as f64 / 1e6);
         let rate = self.took.len() as f64 * 1e9 / SPAN.0 as f64;
-        write!(f, "| {} | {len} | {before} | {rate:.0} | {p50:.2} | {p99:.2} | {longest:.1} |", fill.layout)
+        write!(f, "| {} | {rate:.0} | {p50:.2} | {p99:.2} | {longest:.1} |", self.what)
     }
 }
 
 /// Where the log lies on solid-state disks, whoever flushes waits for these alone, while the mover brings down to hard
 /// disks what a cache holds.
 pub fn no_flush_before_a_cache_waits_for_hard_disks() {
-    let (bench, fill, _) = behind_a_cache((128, 4), 64 << 20);
-    let row = Row { fill, len: SMALL, flash: None };
+    let bench = flushes_before_a_cache((128, 4), SMALL, 990);
+    let moved = bench.vdisk.counters.destaged_stripes.get();
+    assert!(moved > 500, "the mover is at work: {moved} stripes");
+    bench.world.halt();
+}
+
+/// Nor does who flushes the last part of a stripe that is on its way to hard disks now that it is whole.
+pub fn what_becomes_whole_is_flushed_without_hard_disks() {
+    let bench = flushes_before_a_cache((16, 64), ByteCount::kib(64), 950);
+    let (whole, size) = (bench.vdisk.counters.whole.get(), bench.vdisk.size().0);
+    assert!(whole > 2 * size, "{whole} bytes of {size} were in stripes that became whole");
+    bench.world.halt();
+}
+
+/// Who flushes more than the hard disks take waits a little now and then, and not long for all at once: what is on its
+/// way is bounded.
+pub fn who_flushes_more_than_hard_disks_take_never_waits_long() {
+    let (bench, fill, _) = behind_a_cache_and(ByteCount::gib(1), (128, 512), 256 << 20);
+    let row = Row { fill, len: ByteCount::mib(1), flash: None };
+    let (world, store, most) = (bench.world.clone(), bench.pool.store().clone(), Rc::new(Cell::new(0)));
+    let seen = most.clone();
+    let watching = async move {
+        loop {
+            seen.set(store.commits.in_flight.get().max(seen.get()));
+            world.sleep(Nanos::millis(5)).await;
+        }
+    };
+    bench.world.spawn("watcher", Box::pin(watching));
+    let took = one_at_a_time(&bench, &row, Nanos::secs(12), Nanos(0));
+    let (longest, per_second) = (took.iter().max().expect("some"), took.len() / 12);
+    assert!(most.get() < 80 << 20, "{} MiB are on their way", most.get() >> 20);
+    assert!(*longest < Nanos::millis(400), "{} ms", longest.0 / 1_000_000);
+    assert!(per_second > 120, "{per_second} a second, 105 where each waits for its stripes");
+    bench.world.halt();
+}
+
+/// A client writes anywhere before a cache, with a flush after each write, so many of 1000 of which wait for
+/// solid-state disks alone.
+fn flushes_before_a_cache(sizes: (u64, u64), len: ByteCount, per_mille: usize) -> Bench {
+    let (bench, fill, _) = behind_a_cache_and(ByteCount::gib(1), sizes, 64 << 20);
+    let row = Row { fill, len, flash: None };
     let mut took = one_at_a_time(&bench, &row, Nanos::secs(15), Nanos::millis(4));
     took.sort_unstable();
-    let (moved, late) = (bench.vdisk.counters.destaged_stripes.get(), quantile(&took, 990));
-    assert!(moved > 500, "the mover is at work: {moved} stripes");
-    assert!(late < Nanos::millis(5), "one of 100 takes {} ms and more", late.0 / 1_000_000);
-    bench.world.halt();
+    let late = quantile(&took, per_mille);
+    let rest = 1000 - per_mille;
+    assert!(late < Nanos::millis(5), "{rest} of 1000 take {} ms and more", late.0 / 1_000_000);
+    bench
 }
 
 /// A cache that is full takes as much as is brought down, however long that lasts: packed stripes of which the mover
@@ -268,12 +342,21 @@ fn write_anywhere(bench: &Bench, fill: Case, span: Nanos) -> Random {
 }
 
 /// A virtual disk of single parity with short stripes that is full, and a cache on two disks before it, which come with
-/// it: MiB of the first on each disk, and of the second.
-fn behind_a_cache((per_disk, cache): (u64, u64), buffer_memory: u64) -> (Bench, Case, BTreeMap<DiskNo, SimDisk>) {
+/// it: MiB of the first on each disk, and of the second. The log is short.
+fn behind_a_cache(sizes: (u64, u64), buffer_memory: u64) -> (Bench, Case, BTreeMap<DiskNo, SimDisk>) {
+    behind_a_cache_and(ByteCount::mib(32), sizes, buffer_memory)
+}
+
+/// [`behind_a_cache`] with such a log.
+fn behind_a_cache_and(
+    log: ByteCount,
+    (per_disk, cache): (u64, u64),
+    buffer_memory: u64,
+) -> (Bench, Case, BTreeMap<DiskNo, SimDisk>) {
     let layout = Layout::new(PARITY, 5, ByteCount::kib(64)).expect("this layout is valid");
     let per_disk = ByteCount::mib(per_disk);
     let fill = Case { layout, request: ByteCount::mib(1), per_disk, flush_stripes: None };
-    let bench = filled(fill, (SERVED_SHARE, buffer_memory));
+    let bench = filled_behind(log, fill, (SERVED_SHARE, buffer_memory));
     let cache = ByteCount::mib(cache);
     let disks = Flash { class: SsdClass::SATA_SSD, disks: 2, protected: false, cache }.add_to(&bench);
     (bench, fill, disks)

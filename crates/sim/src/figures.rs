@@ -81,6 +81,7 @@ pub fn flushes_command(arguments: &[String]) -> ExitCode {
         }
         ["--cached"] => {
             println!("{}", cached_writes::HEADING);
+            cached_writes::alone().iter().for_each(|outcome| println!("{outcome}"));
             cached_writes::rows().into_iter().for_each(|row| println!("{}", cached_writes::run(row)));
             return ExitCode::SUCCESS;
         }

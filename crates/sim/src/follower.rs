@@ -145,10 +145,12 @@ pub fn what_a_removed_disk_had_committed_is_right_where_a_crash_brings_it_back()
         rig.make_vdisk_named("leaves", layout, ByteCount::mib(2), SECTOR as u32, false).unwrap();
         settle(&rig);
         let (pool, world, vdisk) = (rig.pool(), rig.world.clone(), rig.pool().vdisk("leaves").unwrap());
-        let size = vdisk.size().0 as usize;
+        let (size, sleeper) = (vdisk.size().0 as usize, world.clone());
         rig.run(async move {
             vdisk.write(VirtualOffset(0), &vec![1; size], false).await.unwrap();
             vdisk.flush().await.unwrap();
+            // That may be on its way still, and durable by what landed of it.
+            sleeper.sleep(Nanos::secs(1)).await;
             vdisk.write(VirtualOffset(0), &vec![2; size], false).await.unwrap();
         });
         world.spawn("removal", Box::pin(async move { drop(pool.vdisk_remove("leaves").await) }));

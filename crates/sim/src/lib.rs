@@ -5,6 +5,7 @@
 //! [`world::SimWorld::trace_hash`].
 #![warn(missing_docs)]
 
+pub mod apart;
 pub mod blink;
 pub mod cached_reads;
 pub mod cached_writes;

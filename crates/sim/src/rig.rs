@@ -35,6 +35,8 @@ pub struct Rig {
     pub options: OpenOptions,
     /// How many of the disks a new pool is made of: the first ones.
     pub members: usize,
+    /// The log's size; none: as the engine chooses it.
+    pub log_len: Option<ByteCount>,
     /// Whether the pool gets handles that stay dead once their disk was gone; see [`SimDisk::plugged`].
     pub plugged: bool,
     /// Whether each opening bounds batches of the log otherwise, or not at all, as wefts of several ages.
@@ -74,6 +76,7 @@ impl Rig {
             pool: None,
             options: OpenOptions::default(),
             members,
+            log_len: None,
             plugged: false,
             any_bound: false,
             held: 0,
@@ -101,7 +104,7 @@ impl Rig {
             media: Media::Ssd,
         });
         let disks: Vec<NewDisk> = disks.collect();
-        let options = PoolOptions { id: Id([0xEE; 16]), name: "pool".into(), slab, log_len: None };
+        let options = PoolOptions { id: Id([0xEE; 16]), name: "pool".into(), slab, log_len: self.log_len };
         self.run(async move { create(disks, &options).await })
     }
 

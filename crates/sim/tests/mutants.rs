@@ -45,6 +45,7 @@ use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::mutant::{self, ALL, Mutant};
 use weft_engine::units::{BLOCK, ByteCount, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
+use weft_sim::apart;
 use weft_sim::cached_writes;
 use weft_sim::capacity;
 use weft_sim::disk::SimDisk;
@@ -392,6 +393,18 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         }
         Mutant::RepackReadsAgain => {
             Catcher::Story(cached_writes::what_cannot_be_read_of_a_full_cache_is_in_nobodys_way)
+        }
+        Mutant::LandedInFlightUnflushed => {
+            Catcher::Story(cached_writes::what_becomes_whole_is_flushed_without_hard_disks)
+        }
+        Mutant::LandsAnyBacklog => {
+            Catcher::Story(cached_writes::who_flushes_more_than_hard_disks_take_never_waits_long)
+        }
+        Mutant::RelievesInVain => Catcher::Storm(Profile::Changed, 3_001_065),
+        Mutant::MetadataMovesToStale => Catcher::Storm(Profile::Tiered, 3_001_165),
+        Mutant::OlderLandsLater => Catcher::Story(apart::nothing_older_lands_behind_what_is_newer),
+        Mutant::LandedInFlightForgotten | Mutant::LandedInFlightNotRetired => {
+            Catcher::Story(apart::what_landed_on_its_way_stays_in_the_log_until_it_is_down)
         }
         Mutant::GatheredForgotten => Catcher::Storm(Profile::Cached, 10),
         Mutant::SealedIsLanded => Catcher::Storm(Profile::Cached, 10),

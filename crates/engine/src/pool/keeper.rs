@@ -170,30 +170,52 @@ impl Pool {
             break;
         }
         if store.signals.wants_stripes.replace(false) {
-            let everything = self
-                .vdisks()
-                .iter()
-                .flat_map(|vdisk| vdisk.gathering().into_iter().map(|stripe| (vdisk.id(), stripe)))
-                .collect();
-            self.destage_all(everything, For::Memory).await;
-            store.make_logged(store.log.seq()).await?;
-            for vdisk in self.vdisks().into_iter().filter(|vdisk| vdisk.is_stacked()) {
-                // What is hidden is let go of whether a job runs or not.
-                let _ = vdisk.let_go(0..u64::MAX).await;
-            }
-            if self.move_everything_down().await > 0 {
-                // What it replaced is void, and then free.
-                store.make_logged(store.log.seq()).await?;
-                store.make_logged(store.log.seq()).await?;
-            }
-            store.signals.reliefs.set(store.signals.reliefs.get() + 1);
-            // Stripes that still fly wake the waiting writer when they are down, and what drains when it is free; to
-            // wake it before would be to spin.
-            if store.commits.in_flight.get() == 0 && !store.map.borrow().is_draining() {
-                store.signals.room.notify();
-            }
+            self.relieve_stripes().await?;
         }
         Ok(())
+    }
+
+    /// Has everything leave that may leave a free stripe behind, for a write that waits for one. Where some come
+    /// anyway, that is done again only once something has changed: who waits, and what is tried in vain, wake each
+    /// other.
+    async fn relieve_stripes(&self) -> Result<()> {
+        let store = &self.store;
+        let comes = || self.vdisks().iter().any(|vdisk| vdisk.awaits_places());
+        let in_vain = store.signals.relieved_at.get() == Some(self.state_of_room());
+        if comes() && in_vain && !mutant::active(Mutant::RelievesInVain) {
+            return Ok(());
+        }
+        let everything = self
+            .vdisks()
+            .iter()
+            .flat_map(|vdisk| vdisk.gathering().into_iter().map(|stripe| (vdisk.id(), stripe)))
+            .collect();
+        self.destage_all(everything, For::Memory).await;
+        store.make_logged(store.log.seq()).await?;
+        for vdisk in self.vdisks().into_iter().filter(|vdisk| vdisk.is_stacked()) {
+            // What is hidden is let go of whether a job runs or not.
+            let _ = vdisk.let_go(0..u64::MAX).await;
+        }
+        if self.move_everything_down().await > 0 {
+            // What it replaced is void, and then free.
+            store.make_logged(store.log.seq()).await?;
+            store.make_logged(store.log.seq()).await?;
+        }
+        store.signals.reliefs.set(store.signals.reliefs.get() + 1);
+        store.signals.relieved_at.set(Some(self.state_of_room()));
+        // What still comes wakes the waiting writer by itself; to wake it before would be to spin.
+        if !comes() {
+            store.signals.room.notify();
+        }
+        Ok(())
+    }
+
+    /// What there is of what may become free places: equal as long as nothing has come, or changed.
+    fn state_of_room(&self) -> [u64; 6] {
+        let (store, log) = (&self.store, &self.store.log);
+        let (gathers, in_flight) = (store.traffic.budgets.buffers.used(), store.commits.in_flight.get());
+        let freeing = store.map.borrow().count_freeing() as u64;
+        [log.seq(), log.durable(), gathers, in_flight, freeing, store.signals.changes.get()]
     }
 
     /// Has everything that gathers leave, as far as it can.

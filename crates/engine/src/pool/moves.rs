@@ -14,6 +14,7 @@
 //! Metadata: its pages are copied while no checkpoint runs, and one is taken before its old slab drains.
 //!
 //! A disk that is lost, and back, before the flush of 4 has not what was written to it before: the move has failed.
+//! Metadata goes to no disk that has not caught up.
 //!
 //! A crash before the record leaves a slab that nobody refers to: free again at the next opening.
 //!
@@ -192,6 +193,10 @@ impl Pool {
         let flushed = copied
             && (mutant::active(Mutant::RehomedWithoutFlush) || self.store.disk_flush(home.disk).await.is_ok())
             && (self.store.losses(home.disk) == losses || mutant::active(Mutant::MoveForgetsLosses));
+        // One that went and came before the copying began has them, and is read only once it has caught up: from
+        // nobody, if this was the last copy.
+        let trusted = !metadata || in_place || self.store.is_current(home.disk);
+        let flushed = flushed && (trusted || mutant::active(Mutant::MetadataMovesToStale));
         if flushed {
             // A copy of the disk that has its last label need not have them.
             self.store.touched(home.disk, segment);

@@ -357,24 +357,26 @@ impl Map {
         // Among disks that are equally empty, others are taken together every time: what one disk lost is then rebuilt
         // from, and onto, all others.
         let turn = |no: DiskNo| shuffled(self.notes.next.next_segment, no);
-        let mut room: Vec<(usize, u64, DiskNo)> = self
-            .disks_for(disks)
-            .filter(|disk| disk.free.count() > keep)
-            .map(|disk| (disk.free.count() / grain, turn(disk.record.no), disk.record.no))
-            .collect();
-        room.sort_unstable_by(|a, b| b.cmp(a));
-        let mut domains = BTreeSet::new();
-        let (apart, together): (Vec<_>, Vec<_>) = room.into_iter().partition(|(.., no)| {
-            let domain = &self.disks[no].record.domain;
-            domain.is_empty() || domains.insert(domain.as_str())
-        });
-        let mut room: Vec<_> = apart.into_iter().chain(together).collect();
-        if self.disks_for(disks).count() < slots {
-            room.extend(
-                self.last_resort(disks, keep).map(|disk| (disk.free.count(), turn(disk.record.no), disk.record.no)),
-            );
+        let ranked = |disk: &DiskRoom, grain| (disk.free.count() / grain, turn(disk.record.no), disk.record.no);
+        let (mut room, mut healthy, mut has_domains) = (Vec::new(), 0, false);
+        for disk in self.disks_for(disks) {
+            healthy += 1;
+            if disk.free.count() > keep {
+                has_domains |= !disk.record.domain.is_empty();
+                room.push(ranked(disk, grain));
+            }
         }
-        let healthy = self.disks_for(disks).count();
+        let best_first = |a: &(usize, u64, DiskNo), b: &(usize, u64, DiskNo)| b.cmp(a);
+        if has_domains {
+            room.sort_unstable_by(best_first);
+            room = self.apart_first(room);
+        } else if room.len() > slots {
+            // There may be hundreds of them: who is not among the first need not be in order.
+            room.select_nth_unstable_by(slots - 1, best_first);
+        }
+        if healthy < slots {
+            room.extend(self.last_resort(disks, keep).map(|disk| ranked(disk, 1)));
+        }
         // A slot stays empty where a disk is missing, not where one is full: that would be to give redundancy away.
         let absent_max = absent_max.min(slots.saturating_sub(healthy));
         if room.len() + absent_max < slots {
@@ -398,6 +400,16 @@ impl Map {
         }
         slabs.resize(slots, None);
         Ok(slabs)
+    }
+
+    /// Those disks first that are the first of their domains.
+    fn apart_first(&self, room: Vec<(usize, u64, DiskNo)>) -> Vec<(usize, u64, DiskNo)> {
+        let mut domains = BTreeSet::new();
+        let (apart, together): (Vec<_>, Vec<_>) = room.into_iter().partition(|(.., no)| {
+            let domain = &self.disks[no].record.domain;
+            domain.is_empty() || domains.insert(domain.as_str())
+        });
+        apart.into_iter().chain(together).collect()
     }
 
     /// Disks that are not for new data, and are better than none: hot spares, then journal disks, then retired ones.

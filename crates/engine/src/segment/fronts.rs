@@ -198,37 +198,52 @@ impl Map {
 
     /// The disks for a segment of `table` that shares none with `others`. None: those with enough room are too
     /// few, they lie in fewer domains than all disks do, or segments that take them let fewer others be made.
-    pub(super) fn disks_apart(&self, table: TableNo, others: DiskSet) -> Option<DiskSet> {
+    pub(super) fn disks_apart<'a>(&'a self, table: TableNo, others: DiskSet) -> Option<DiskSet> {
         if others.is_empty() {
             return None;
         }
         let TableRecord { layout, disks, .. } = self.tables[&table].record;
         let slots = layout.slots();
-        let room = |disk: &DiskRoom| (disk.free.count().saturating_sub(SLABS_KEPT) as u64, disk.record.no);
-        let all: Vec<(u64, DiskNo)> = self.disks_for(disks).map(room).filter(|(room, _)| *room > 0).collect();
+        // Copied once: there may be hundreds of them, and they are gone through several times.
+        let room = |disk: &'a DiskRoom| Candidate {
+            room: disk.free.count().saturating_sub(SLABS_KEPT) as u64,
+            no: disk.record.no,
+            domain: &disk.record.domain,
+        };
+        let all: Vec<Candidate> = self.disks_for(disks).map(room).filter(|disk| disk.room > 0).collect();
         let wastes = mutant::active(Mutant::FrontsWasteRoom);
-        let most = all.iter().map(|(room, _)| *room).max().unwrap_or(0);
+        let most = all.iter().map(|disk| disk.room).max().unwrap_or(0);
         let least = if wastes { 0 } else { most.div_ceil(2) };
-        let fits = |(room, no): &(u64, DiskNo)| !others.contains(*no) && *room >= least;
-        let mut apart: Vec<(u64, DiskNo)> = all.iter().copied().filter(fits).collect();
-        if apart.len() < slots || self.domains_of(&apart).min(slots) < self.domains_of(&all).min(slots) {
+        let fits = |disk: &&Candidate| !others.contains(disk.no) && disk.room >= least;
+        let mut apart: Vec<Candidate> = all.iter().filter(fits).copied().collect();
+        if apart.len() < slots || domains_of(&apart).min(slots) < domains_of(&all).min(slots) {
             return None;
         }
-        apart.sort_unstable_by_key(|(room, _)| Reverse(*room));
-        let taken: DiskSet = apart[..slots].iter().map(|(_, no)| *no).collect();
-        let left = |(room, no): &(u64, DiskNo)| room - taken.contains(*no) as u64;
-        let before: Vec<u64> = all.iter().map(|(room, _)| *room).collect();
-        let after: Vec<u64> = all.iter().map(left).collect();
+        // Those with most room first.
+        apart.select_nth_unstable_by_key(slots - 1, |disk| Reverse(disk.room));
+        let taken: DiskSet = apart[..slots].iter().map(|disk| disk.no).collect();
+        let before: Vec<u64> = all.iter().map(|disk| disk.room).collect();
+        let after: Vec<u64> = all.iter().map(|disk| disk.room - taken.contains(disk.no) as u64).collect();
         let fits = segments_on(&after, slots as u64) + 1 >= segments_on(&before, slots as u64);
-        (fits || wastes).then(|| apart.iter().map(|(_, no)| *no).collect())
+        (fits || wastes).then(|| apart.iter().map(|disk| disk.no).collect())
     }
+}
 
-    /// In how many domains disks lie; one that is in none is one of its own.
-    fn domains_of(&self, disks: &[(u64, DiskNo)]) -> usize {
-        let names: Vec<Option<&str>> = disks.iter().map(|(_, no)| self.domain_of(*no)).collect();
-        let alone = names.iter().filter(|name| name.is_none()).count();
-        alone + names.iter().flatten().collect::<BTreeSet<_>>().len()
-    }
+/// A disk that a segment may come to lie on.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    /// Slabs that data may take there.
+    room: u64,
+    no: DiskNo,
+    /// Empty: it is in none.
+    domain: &'a str,
+}
+
+/// In how many domains disks lie; one that is in none is one of its own.
+fn domains_of(disks: &[Candidate]) -> usize {
+    let named = disks.iter().map(|disk| disk.domain).filter(|domain| !domain.is_empty());
+    let domains: BTreeSet<&str> = named.clone().collect();
+    disks.len() - named.count() + domains.len()
 }
 
 fn is_apart(segment: &Segment, others: DiskSet) -> bool {

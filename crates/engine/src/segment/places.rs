@@ -58,6 +58,11 @@ impl Map {
         records
     }
 
+    /// How many places become free when the log moves on.
+    pub fn count_freeing(&self) -> usize {
+        self.freeing.len()
+    }
+
     /// Whether something becomes free by itself: when the log moves on, or when it has drained.
     pub fn is_freeing(&self) -> bool {
         !self.freeing.is_empty() || self.is_draining()

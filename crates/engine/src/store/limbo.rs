@@ -27,7 +27,7 @@ use crate::format::record::{Record, UnmapRecord};
 use crate::mutant::{self, Mutant};
 use crate::segment::{Segment, commit_record};
 use crate::store::execute::Target;
-use crate::stripe::buffer::Sealed;
+use crate::stripe::sealed::Sealed;
 use crate::stripe::table::{Entry, Place};
 use crate::units::{Nanos, SegmentNo, TableNo, VdiskNo};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -202,6 +202,11 @@ impl Limbo {
         let (fresh, dropped) = (self.fresh.borrow(), self.dropped.borrow());
         let fresh = fresh.iter().filter(|fresh| fresh.seq < bound && !fresh.flushed).map(|fresh| fresh.place.segment);
         fresh.chain(dropped.range(..bound).map(|(_, segment)| *segment)).collect()
+    }
+
+    /// Whether whoever makes the log durable flushes data disks for a commit first.
+    pub fn has_unflushed(&self) -> bool {
+        self.fresh.borrow().iter().any(|fresh| !fresh.flushed)
     }
 
     /// Takes note that the record `seq` says what `segment` lacks.
@@ -460,7 +465,8 @@ impl Store {
 mod tests {
     use super::*;
     use crate::geometry::{Layout, Resiliency};
-    use crate::stripe::buffer::{Home, StripeBuffer};
+    use crate::stripe::buffer::StripeBuffer;
+    use crate::stripe::sealed::Home;
     use crate::units::{Birth, ByteCount};
 
     const STRIPE: StripeOf = StripeOf { table: TableNo(1), stripe: 7, vdisk: VdiskNo(1) };

@@ -104,6 +104,8 @@ pub struct Signals {
     pub wants_stripes: Cell<bool>,
     /// How often everything that gathers was asked to leave because of that, and has, as far as it could.
     pub reliefs: Cell<u64>,
+    /// What there was of what may become free places when that had been done last; see [`crate::pool`].
+    pub relieved_at: Cell<Option<[u64; 6]>>,
     /// Counts what may make possible what was not: disks come and go, slabs become free.
     pub changes: Cell<u64>,
 }

@@ -10,9 +10,9 @@
 use super::execute::Target;
 use super::{Store, join};
 use crate::mutant::{self, Mutant};
-use crate::stripe::buffer::Sealed;
+use crate::stripe::sealed::Sealed;
 use crate::stripe::table::Place;
-use crate::units::DiskNo;
+use crate::units::{DiskNo, TableNo};
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -79,7 +79,16 @@ impl Store {
             return false;
         }
         let loggers = self.loggers();
-        sealed.iter().any(|sealed| sealed.merged) && !written.disks().any(|disk| loggers.contains(&disk))
+        let is_landed = |sealed: &Sealed| sealed.is_landed() && !mutant::active(Mutant::LandedInFlightUnflushed);
+        let is_safe = |sealed: &Rc<Sealed>| sealed.merged || is_landed(sealed);
+        sealed.iter().any(is_safe) && !written.disks().any(|disk| loggers.contains(&disk))
+    }
+
+    /// Whether the log lies on other disks than stripes of this table may.
+    pub fn is_log_apart(&self, table: TableNo) -> bool {
+        let (map, loggers) = (self.map.borrow(), self.loggers());
+        let Some(table) = map.tables.get(&table) else { return false };
+        !map.disks_for(table.record.disks).any(|disk| loggers.contains(&disk.record.no))
     }
 
     /// Flushes the disks that took some of what was written.

@@ -4,4 +4,5 @@ pub mod buffer;
 pub mod fronts;
 pub mod landed;
 pub mod plan;
+pub mod sealed;
 pub mod table;

@@ -9,7 +9,7 @@ use super::Vdisk;
 use crate::error::Result;
 use crate::fail;
 use crate::segment::allocate::Claim;
-use crate::stripe::buffer::Sealed;
+use crate::stripe::sealed::Sealed;
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::vec;

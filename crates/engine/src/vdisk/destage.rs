@@ -1,14 +1,14 @@
 //! Destage: a stripe that is still partial is merged with what is on the disks and leaves as a new whole stripe. This
 //! is the only place where a write causes a read.
 
+use super::write::room_for;
 use super::{Vdisk, add};
 use crate::error::{Error, Result};
 use crate::exec::LocalBoxFuture;
-use crate::log::Room;
 use crate::store::budget::Budget;
 use crate::store::freeze::frozen;
 use crate::store::join;
-use crate::stripe::buffer::{Sealed, StripeBuffer};
+use crate::stripe::buffer::StripeBuffer;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -19,7 +19,7 @@ use core::future::Future;
 /// The most stripes that are merged at once: enough of them that a disk can put their reads in order. Memory may allow
 /// fewer.
 const AT_ONCE: usize = 64;
-/// Partial stripes with more bytes than this together are too many to write them twice, first to the log.
+/// Stripes with more bytes than this together are too many for a flush to write them twice, first to the log.
 const MANY: u64 = 8 << 20;
 /// How many of the stripes that were written to last may be where streams go on.
 const STREAMS: usize = 16;
@@ -185,8 +185,7 @@ impl Vdisk {
 
     /// Whether the version of `stripe` that is in flight waits for room in the log, or behind others that do.
     fn is_held(&self, stripe: u64) -> bool {
-        let room = |sealed: &Rc<Sealed>| if sealed.landed_from().is_some() { Room::Destage } else { Room::Commit };
-        self.in_flight(stripe).is_some_and(|sealed| self.queue_for(room(&sealed)).held.get() > 0)
+        self.in_flight(stripe).is_some_and(|sealed| self.queue_for(room_for(&sealed)).held.get() > 0)
     }
 
     fn waits_for_log(&self) -> Error {

@@ -18,7 +18,7 @@ use crate::segment::allocate::Claim;
 use crate::store::budget::Budget;
 use crate::store::execute::Target;
 use crate::store::together::Part;
-use crate::stripe::buffer::Tier;
+use crate::stripe::sealed::Tier;
 use crate::stripe::table::Place;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;

@@ -4,7 +4,7 @@
 //!    still leave whole a moment later. Where that would be much, long partial stripes that seem to be finished are
 //!    merged and leave instead: that writes them once.
 //! 2. Stripes that fly are waited for, but for those of which the log holds all that was written into them: what is
-//!    moved, or merged after it was landed.
+//!    moved, or merged after it was landed. Where the log lies on other disks, what it lacks of them is landed, too.
 //! 3. The log is made durable; that brings the data of the stripes in flight with it (see `store/commit.rs`).
 
 use super::write::RETRY;
@@ -17,12 +17,18 @@ use crate::mutant::{self, Mutant};
 use crate::segment::allocate::Claim;
 use crate::stripe::buffer::in_pieces;
 use crate::stripe::landed::Landed;
+use crate::stripe::sealed::Sealed;
 use crate::units::BLOCK;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
+
+/// The most bytes of stripes that landed while they were in flight, and are not down yet. A quarter of the memory for
+/// buffers may be less. Who flushes more waits for disks: these are what is short then, and nobody waits long.
+const IN_FLIGHT_MAX: u64 = 64 << 20;
 
 impl Vdisk {
     /// Makes every completed write durable.
@@ -76,6 +82,7 @@ impl Vdisk {
         let mut rest = stripes.clone();
         while !rest.is_empty() {
             for stripe in &rest {
+                self.land_in_flight(*stripe).await?;
                 self.land(*stripe).await?;
             }
             // Looked at only now: what gathered behind a version in flight may be sealed since others were landed.
@@ -83,9 +90,10 @@ impl Vdisk {
             let in_flight: Vec<_> = in_flight.filter(|(_, sealed)| !sealed.is_landed()).collect();
             rest.clear();
             for (stripe, sealed) in in_flight {
-                while self.in_flight(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed)) {
+                while self.in_flight(stripe).is_some_and(|now| Rc::ptr_eq(&now, &sealed)) && !sealed.is_landed() {
                     self.check_flows()?;
                     self.moved.changed().await;
+                    self.land_in_flight(stripe).await?;
                 }
                 // What could not be packed gathers again.
                 rest.extend(sealed.part().map(|_| stripe));
@@ -160,6 +168,45 @@ impl Vdisk {
         Ok(())
     }
 
+    /// Appends what the log does not have yet of a stripe in flight, where that has room: who flushes need not wait for
+    /// its disks then.
+    async fn land_in_flight(&self, stripe: u64) -> Result<()> {
+        let lands = || self.in_flight(stripe).filter(|sealed| self.lands_in_flight(stripe, sealed));
+        let Some(sealed) = lands() else { return Ok(()) };
+        let len = sealed.unlanded_len() as u64 + 4096;
+        if len > self.store.log.record_max() || !self.store.log.has_room(len, Room::Landing) {
+            return Ok(());
+        }
+        self.store.log.reserve(len, Room::Landing).await?;
+        if lands().is_some_and(|now| Rc::ptr_eq(&now, &sealed)) {
+            let before = sealed.landed_from();
+            self.append_landing(stripe, sealed.land(self.store.log.piece()), |seq, range| {
+                if !mutant::active(Mutant::LandedInFlightForgotten) {
+                    sealed.landed.borrow_mut().add(seq, range);
+                }
+            });
+            if !mutant::active(Mutant::LandedInFlightNotRetired) {
+                sealed.retire_below(self.store.log.seq());
+            }
+            self.store.relist(self.id, stripe, before, sealed.landed_from());
+            sealed.landed_in_flight.set(true);
+            self.landed_in_flight.set(self.landed_in_flight.get() + sealed.memory() as u64);
+        }
+        self.store.log.unreserve(len);
+        Ok(())
+    }
+
+    /// Whether the rest of a stripe in flight is landed by who flushes: there are not too many such, nothing else has
+    /// him wait for its disks, and nothing that was written after it has landed.
+    fn lands_in_flight(&self, stripe: u64, sealed: &Sealed) -> bool {
+        let newer = || self.with_filling(stripe, |buffer| buffer.landed.oldest()).flatten();
+        let is_newest = || newer().is_none() || mutant::active(Mutant::OlderLandsLater);
+        let waits = || self.store.limbo.has_unflushed() || !self.store.is_log_apart(sealed.home().table);
+        let most = IN_FLIGHT_MAX.min(self.store.traffic.budgets.buffers.limit() / 4);
+        let few = self.landed_in_flight.get() < most || mutant::active(Mutant::LandsAnyBacklog);
+        sealed.part().is_none() && sealed.unlanded_len() > 0 && few && is_newest() && !waits()
+    }
+
     /// Moves what log records below `bound` hold of a stripe to the log's head, as far as there is room for that: what
     /// gathers, what is on its way, and what waits in limbo or could be written nowhere.
     pub(crate) fn move_landed(&self, stripe: u64, bound: u64) {
@@ -219,14 +266,20 @@ impl Vdisk {
         let piece = self.store.log.piece();
         let landing = self.with_filling(stripe, |buffer| (buffer.landed.oldest(), buffer.land(piece)));
         let Some((before, landing)) = landing else { return };
+        self.append_landing(stripe, landing, |seq, range| {
+            self.with_filling(stripe, |buffer| buffer.landed.add(seq, range));
+        });
+        let now = self.with_filling(stripe, |buffer| buffer.landed.oldest()).flatten();
+        self.store.relist(self.id, stripe, before, now);
+    }
+
+    /// Appends what lands of a stripe; tells which record has which bytes.
+    fn append_landing(&self, stripe: u64, landing: Vec<(usize, Vec<u8>)>, has: impl Fn(u64, Range<usize>)) {
         for (at, bytes) in landing {
             add(&self.counters.landed, bytes.len() as u64);
             let range = at..at + bytes.len();
-            let seq = self.append_landed(stripe, at, bytes);
-            self.with_filling(stripe, |buffer| buffer.landed.add(seq, range));
+            has(self.append_landed(stripe, at, bytes), range);
         }
-        let now = self.with_filling(stripe, |buffer| buffer.landed.oldest()).flatten();
-        self.store.relist(self.id, stripe, before, now);
     }
 
     /// Takes landed data from the log after a crash: it is durable, and belongs into a stripe.

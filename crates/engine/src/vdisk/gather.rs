@@ -189,8 +189,7 @@ impl Vdisk {
                 room.await;
                 continue;
             }
-            let moves = self.packing.get() > 0;
-            let in_flight = moves || self.store.commits.in_flight.get() > 0 || self.store.map.borrow().is_freeing();
+            let in_flight = self.awaits_places();
             let gathers = self.is_stacked() || self.stripes.borrow().values().any(|now| now.filling.is_some());
             // One may have been under way when this began to wait.
             let all = self.store.signals.reliefs.get();
@@ -211,6 +210,12 @@ impl Vdisk {
             self.store.log.pressure.notify();
             room.await;
         }
+    }
+
+    /// Whether free places come by themselves, and tell so: stripes fly, or move, or what they replaced is about to be
+    /// free.
+    pub(crate) fn awaits_places(&self) -> bool {
+        self.packing.get() > 0 || self.store.commits.in_flight.get() > 0 || self.store.map.borrow().is_freeing()
     }
 
     /// Waits for disks for a moment. `false`: it did so since `since` for as long as anybody may.

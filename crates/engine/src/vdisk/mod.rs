@@ -41,7 +41,8 @@ use crate::geometry::Layout;
 use crate::heat::Curve;
 use crate::store::freeze::frozen;
 use crate::store::{Store, lost};
-use crate::stripe::buffer::{Sealed, StripeBuffer};
+use crate::stripe::buffer::StripeBuffer;
+use crate::stripe::sealed::Sealed;
 use crate::sync::Signal;
 use crate::units::{ByteCount, Nanos, TableNo, VdiskNo, VirtualOffset};
 use alloc::boxed::Box;
@@ -59,6 +60,8 @@ pub struct Vdisk {
     stripes: RefCell<BTreeMap<u64, Gathering>>,
     /// Those of them of which the log may lack something that was written: a flush looks at no others.
     unlanded: RefCell<BTreeSet<u64>>,
+    /// Bytes of stripes in flight some of which landed on their way.
+    landed_in_flight: Cell<u64>,
     /// Sealed stripes that wait to be written.
     queue: Queue,
     /// Those of them that landed: only they make room in the log, so they never wait behind others that wait for it.
@@ -232,6 +235,7 @@ impl Vdisk {
             id,
             stripes: RefCell::default(),
             unlanded: RefCell::default(),
+            landed_in_flight: Cell::default(),
             queue: Queue::default(),
             landed_queue: Queue::default(),
             buffers: Cell::new(0),

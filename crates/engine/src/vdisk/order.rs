@@ -30,7 +30,7 @@ use crate::format::record::JobState;
 use crate::mutant::{self, Mutant};
 use crate::segment::run::Runs;
 use crate::store::budget::Budget;
-use crate::stripe::buffer::Sealed;
+use crate::stripe::sealed::Sealed;
 use crate::units::TableNo;
 use alloc::boxed::Box;
 use alloc::rc::Rc;

@@ -17,7 +17,8 @@ use crate::segment::{Map, commit_record};
 use crate::store::execute::Target;
 use crate::store::limbo::{Fresh, StripeOf};
 use crate::store::lost;
-use crate::stripe::buffer::{Home, Sealed, StripeBuffer};
+use crate::stripe::buffer::StripeBuffer;
+use crate::stripe::sealed::{Home, Sealed};
 use crate::stripe::table::Place;
 use crate::units::{ByteCount, Nanos, TableNo, VirtualOffset};
 use alloc::boxed::Box;
@@ -62,10 +63,9 @@ impl Vdisk {
         let home = self.home_of(&buffer);
         let sealed = Rc::new(buffer.seal(self.store.log.seq(), home));
         self.store.in_flight_changed(sealed.charged() as i64);
-        let landed = sealed.landed_from().is_some();
+        let room = room_for(&sealed);
         gathering.in_flight = Some(sealed);
         drop(stripes);
-        let room = if landed { Room::Destage } else { Room::Commit };
         self.queue_for(room).stripes.borrow_mut().push_back(stripe);
         self.pump(room);
     }
@@ -294,7 +294,7 @@ impl Vdisk {
         let table = self.table();
         let place = place.born(self.store.log.seq());
         self.store.set_sums(place, (table, stripe), &sums);
-        let seq = self.store.log.append(&commit_record(table, stripe, place, sealed.retires, &sums));
+        let seq = self.store.log.append(&commit_record(table, stripe, place, sealed.retires(), &sums));
         let before = {
             let mut map = self.store.map.borrow_mut();
             let before = map.tables[&table].entry(stripe);
@@ -303,7 +303,7 @@ impl Vdisk {
             before
         };
         let stripe_of = StripeOf { table, stripe, vdisk: self.id };
-        let Sealed { retires, copied, .. } = **sealed;
+        let (retires, copied) = (sealed.retires(), sealed.copied);
         let fresh = Fresh { seq, stripe: stripe_of, place, before, retires, landed: None, copied, flushed };
         let (landed, kept) = (sealed.landed_from(), self.forget_kept(stripe, sealed));
         let in_limbo = self.store.limbo.committed(fresh, sealed);
@@ -330,6 +330,9 @@ impl Vdisk {
     }
 
     fn forget_sealed(&self, sealed: &Sealed) {
+        if sealed.landed_in_flight.get() {
+            self.landed_in_flight.set(self.landed_in_flight.get() - sealed.memory() as u64);
+        }
         self.store.in_flight_changed(-(sealed.charged() as i64));
         self.store.buffered_changed(-(sealed.charged() as i64));
     }
@@ -395,4 +398,9 @@ impl Vdisk {
     pub fn stripe_len(&self) -> ByteCount {
         self.layout().data_len()
     }
+}
+
+/// Which room in the log a stripe waits for that leaves.
+pub(super) fn room_for(sealed: &Sealed) -> Room {
+    if sealed.empties_log { Room::Destage } else { Room::Commit }
 }

@@ -2,16 +2,17 @@
 //! asked for again. None of it may cost a byte, nor any redundancy.
 
 use super::clients::Shared;
-use super::scene::Beside;
+use super::scene::{Beside, JOURNALS};
 use super::{cached, tiered};
 use crate::rng::Rng;
 use crate::world::SimWorld;
 use std::rc::Rc;
 use weft_engine::error::ErrorKind;
+use weft_engine::format::record::Usage;
 use weft_engine::geometry::{Layout, Resiliency};
-use weft_engine::pool::Pool;
 use weft_engine::pool::change::ChangeAsk;
 use weft_engine::pool::job::{JobInfo, JobKind, JobState, has_ended};
+use weft_engine::pool::{DiskChange, Pool};
 use weft_engine::units::{ByteCount, JobNo, Nanos};
 use weft_engine::world::World;
 
@@ -23,6 +24,9 @@ pub(super) fn start(
     (shared, name): (&Rc<Shared>, &str),
     rng: &mut Rng,
 ) {
+    if beside.journals {
+        set_log_apart(world, pool);
+    }
     if beside.cached {
         cached::start(world, pool, shared, (name, beside.risky), rng);
     }
@@ -32,6 +36,20 @@ pub(super) fn start(
     if beside.changed {
         change_layouts(world, pool, shared, name, rng);
     }
+}
+
+/// Has the last disks carry the log and nothing else.
+fn set_log_apart(world: &SimWorld, pool: &Rc<Pool>) {
+    let pool = pool.clone();
+    let setting = async move {
+        let last: Vec<_> = pool.info().disks.iter().rev().map(|disk| disk.no).collect();
+        for disk in last.into_iter().take(JOURNALS) {
+            let journal = DiskChange { usage: Some(Usage::Journal), ..DiskChange::default() };
+            // It may have left, or the pool be frozen.
+            let _ = pool.disk_set(disk, journal).await;
+        }
+    };
+    world.spawn("journal setter", Box::pin(setting));
 }
 
 /// Whether a job is to end by itself: one that changes a layout rests as long as it is paused.

@@ -134,7 +134,8 @@ impl Storm {
                 let buffers = vdisk.describe();
                 let (used, ring) = self.rig.pool().store().log.fill();
                 return Err(format!(
-                    "the clients hang ({other:?}); log {used}/{ring}; {buffers}; still there: {:?}",
+                    "the clients hang ({other:?}, {:?}); log {used}/{ring}; {buffers}; still there: {:?}",
+                    world.spinning(),
                     world.tasks()
                 ));
             }

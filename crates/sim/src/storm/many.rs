@@ -128,6 +128,8 @@ impl Many {
             failure: RefCell::new(None),
         };
         let config_max = ByteCount::kib(*rng.pick(&[3, 4, 6, 64, 64]));
+        // Tiers make jobs: the eighth that data leaves of so small an area has no room for the records of sixteen.
+        let config_max = if scene.beside.tiered { config_max.max(ByteCount::kib(12)) } else { config_max };
         Many { rig, scene, field: Rc::new(field), daemon: None, config_max, rng, crashes: 0, looks: 0 }
     }
 

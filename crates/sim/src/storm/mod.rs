@@ -62,10 +62,12 @@ pub enum Profile {
     Changed,
     /// One of the others, on disks of which half have caches that are not volatile, as long as nobody switches them.
     Protected,
+    /// One of the others, of a pool whose log lies on disks of its own, and whose stripes are short.
+    Journals,
 }
 
 /// Every profile.
-pub const ALL: [Profile; 15] = [
+pub const ALL: [Profile; 16] = [
     Profile::Classic,
     Profile::Damage,
     Profile::Outage,
@@ -81,13 +83,14 @@ pub const ALL: [Profile; 15] = [
     Profile::Tiered,
     Profile::Changed,
     Profile::Protected,
+    Profile::Journals,
 ];
 
-/// The profiles that a seed alone chooses among, also for the storms with tiny budgets, and with protected disks.
+/// The profiles that a seed chooses among for storms with tiny budgets, and with protected disks.
 pub const ENABLED: [Profile; 5] =
     [Profile::Classic, Profile::Outage, Profile::Powerless, Profile::Flicker, Profile::Blink];
 
-/// The profiles that storms with write-back caches, and with other layouts, are of.
+/// The profiles that storms with write-back caches, with other layouts, and with journal disks, are of.
 const WITH_CHANGES: [Profile; 10] = [
     Profile::Classic,
     Profile::Damage,
@@ -152,6 +155,12 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
             }
             WITH_CHANGES[(seed % WITH_CHANGES.len() as u64) as usize]
         }
+        Profile::Journals => {
+            scene.set_log_apart(&mut rng.fork("journals"));
+            // Its virtual disks need all disks.
+            let others = WITH_CHANGES.len() - 1;
+            WITH_CHANGES[..others][(seed % others as u64) as usize]
+        }
         Profile::Protected => {
             world.protect(0.5);
             Profile::of_seed(seed)
@@ -169,7 +178,12 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
         Profile::Torn => outage::run(&world, rng, scene, Kind::Torn),
         Profile::Split => split::run(&world, rng, scene),
         Profile::Many => many::run(&world, rng, scene),
-        Profile::Tiny | Profile::Cached | Profile::Tiered | Profile::Changed | Profile::Protected => {
+        Profile::Tiny
+        | Profile::Cached
+        | Profile::Tiered
+        | Profile::Changed
+        | Profile::Protected
+        | Profile::Journals => {
             unreachable!("another one was chosen")
         }
     }
@@ -204,7 +218,12 @@ pub fn hunt(
 }
 
 impl Profile {
-    /// The one that a seed alone means.
+    /// The one that a seed alone means on the command line: each in turn.
+    pub fn any(seed: u64) -> Profile {
+        ALL[(seed % ALL.len() as u64) as usize]
+    }
+
+    /// The one of the fewest kinds of trouble that a seed means: what else a storm has is laid over these.
     pub fn of_seed(seed: u64) -> Profile {
         ENABLED[(seed % ENABLED.len() as u64) as usize]
     }
@@ -227,6 +246,7 @@ impl Profile {
             Profile::Tiered => "tiered",
             Profile::Changed => "changed",
             Profile::Protected => "protected",
+            Profile::Journals => "journals",
         }
     }
 }

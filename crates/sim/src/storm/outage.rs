@@ -172,7 +172,8 @@ impl Outages {
             return Err(why);
         }
         if !matches!(stop, Stop::Done | Stop::Crashed) {
-            return Err(format!("the clients hang ({stop:?}); {}; still there: {:?}", vdisk.describe(), world.tasks()));
+            let (spins, tasks, buffers) = (world.spinning(), world.tasks(), vdisk.describe());
+            return Err(format!("the clients hang ({stop:?}, {spins:?}); {buffers}; still there: {tasks:?}"));
         }
         drop(vdisk);
         world.crash_at(u64::MAX);

@@ -7,6 +7,9 @@ use weft_engine::store::Tuning;
 use weft_engine::store::labels::VOTERS_MAX;
 use weft_engine::units::{ByteCount, Nanos};
 
+/// Disks that carry the log and nothing else, where there are such: as many as it has copies.
+pub(super) const JOURNALS: usize = 3;
+
 /// What changes about virtual disks while they are used.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Beside {
@@ -14,6 +17,8 @@ pub(super) struct Beside {
     pub(super) cached: bool,
     /// Some of these caches survive less than what lies below them. Then there are no victims: nothing may be lost.
     pub(super) risky: bool,
+    /// Disks that its layout does not need carry the log and nothing else.
+    pub(super) journals: bool,
     /// It gets other layouts.
     pub(super) changed: bool,
     /// A fast tier comes, changes and goes.
@@ -98,6 +103,17 @@ impl Scene {
         self.tuning.runs_in_flight = 1;
         self.tuning.run_bytes = 4096;
         self.tuning.commit_bytes = 4096;
+    }
+
+    /// Enough disks for the log alone, and stripes that clients often write whole.
+    pub(super) fn set_log_apart(&mut self, rng: &mut Rng) {
+        let resiliency = self.layout.resiliency();
+        let interleave = *rng.pick(&[ByteCount::kib(4), ByteCount::kib(8)]);
+        self.layout = Layout::new(resiliency, resiliency.columns_min(), interleave).expect("scenes are valid");
+        self.disks = self.layout.slots() + JOURNALS + rng.below(4) as usize;
+        self.victims.retain(|victim| *victim < self.disks);
+        self.faults.stall = self.faults.stall.max(if rng.chance(0.5) { 0.05 } else { 0.0 });
+        self.beside = Beside { journals: true, cached: rng.chance(0.2), ..Beside::default() };
     }
 
     /// Draws a scene of the classic storm.

@@ -8,6 +8,16 @@ fn no_flush_before_a_cache_waits_for_hard_disks() {
 }
 
 #[test]
+fn what_becomes_whole_is_flushed_without_hard_disks() {
+    cached_writes::what_becomes_whole_is_flushed_without_hard_disks();
+}
+
+#[test]
+fn who_flushes_more_than_hard_disks_take_never_waits_long() {
+    cached_writes::who_flushes_more_than_hard_disks_take_never_waits_long();
+}
+
+#[test]
 fn a_full_cache_takes_as_much_as_is_brought_down() {
     cached_writes::a_full_cache_takes_as_much_as_is_brought_down();
 }

@@ -1,6 +1,7 @@
 //! Every test of the simulator but that of the planted bugs, in one program: each program compiles the engine's tasks
 //! anew, and thirty of them took longer to build than to run.
 
+mod apart;
 mod batches;
 mod blink;
 mod budgets;

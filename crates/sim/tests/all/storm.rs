@@ -59,7 +59,7 @@ fn seeds_that_once_failed_pass() {
 
 /// Storms of other profiles that found something: a pool that was closed while disks went and came waited for ever; and
 /// half of the disks went on although a label that was cut short let the other half be opened elsewhere.
-const OTHERS: [(Profile, u64); 48] = [
+const OTHERS: [(Profile, u64); 52] = [
     (Profile::Changed, 260_000_029),
     (Profile::Split, 1442),
     (Profile::Split, 1478),
@@ -140,6 +140,13 @@ const OTHERS: [(Profile, u64); 48] = [
     (Profile::Damage, 114_000_116),
     // Two of three disks failed at once while clients wrote, and those were told that the pool is frozen.
     (Profile::Tiny, 195_002_070),
+    // Who waited for a free place was woken again and again while what was moved was still on its way.
+    (Profile::Changed, 900_023),
+    (Profile::Changed, 900_035),
+    (Profile::Changed, 3_001_065),
+    // The last copy of metadata moved to a disk that had been lost, and was back, since it was chosen: none was up to
+    // date any more.
+    (Profile::Tiered, 3_001_165),
 ];
 
 #[test]
