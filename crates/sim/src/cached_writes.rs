@@ -54,6 +54,9 @@ pub struct Row {
     pub flash: Option<Flash>,
 }
 
+/// A virtual disk behind a cache, what filled it, and the disks of the cache.
+type Cached = (Bench, Case, BTreeMap<DiskNo, SimDisk>);
+
 /// What it got.
 pub struct Outcome {
     /// The first columns of its line.
@@ -187,7 +190,7 @@ impl fmt::Display for Outcome {
 /// Where the log lies on solid-state disks, whoever flushes waits for these alone, while the mover brings down to hard
 /// disks what a cache holds.
 pub fn no_flush_before_a_cache_waits_for_hard_disks() {
-    let bench = flushes_before_a_cache((128, 4), SMALL, 990);
+    let bench = flushes_before_a_cache(behind_a_cache((128, 4), 64 << 20), SMALL, 990);
     let moved = bench.vdisk.counters.destaged_stripes.get();
     assert!(moved > 500, "the mover is at work: {moved} stripes");
     bench.world.halt();
@@ -195,7 +198,8 @@ pub fn no_flush_before_a_cache_waits_for_hard_disks() {
 
 /// Nor does who flushes the last part of a stripe that is on its way to hard disks now that it is whole.
 pub fn what_becomes_whole_is_flushed_without_hard_disks() {
-    let bench = flushes_before_a_cache((16, 64), ByteCount::kib(64), 950);
+    let bench = behind_a_cache_and(ByteCount::gib(1), (16, 64), 64 << 20);
+    let bench = flushes_before_a_cache(bench, ByteCount::kib(64), 950);
     let (whole, size) = (bench.vdisk.counters.whole.get(), bench.vdisk.size().0);
     assert!(whole > 2 * size, "{whole} bytes of {size} were in stripes that became whole");
     bench.world.halt();
@@ -225,8 +229,7 @@ pub fn who_flushes_more_than_hard_disks_take_never_waits_long() {
 
 /// A client writes anywhere before a cache, with a flush after each write, so many of 1000 of which wait for
 /// solid-state disks alone.
-fn flushes_before_a_cache(sizes: (u64, u64), len: ByteCount, per_mille: usize) -> Bench {
-    let (bench, fill, _) = behind_a_cache_and(ByteCount::gib(1), sizes, 64 << 20);
+fn flushes_before_a_cache((bench, fill, _): Cached, len: ByteCount, per_mille: usize) -> Bench {
     let row = Row { fill, len, flash: None };
     let mut took = one_at_a_time(&bench, &row, Nanos::secs(15), Nanos::millis(4));
     took.sort_unstable();
@@ -343,16 +346,12 @@ fn write_anywhere(bench: &Bench, fill: Case, span: Nanos) -> Random {
 
 /// A virtual disk of single parity with short stripes that is full, and a cache on two disks before it, which come with
 /// it: MiB of the first on each disk, and of the second. The log is short.
-fn behind_a_cache(sizes: (u64, u64), buffer_memory: u64) -> (Bench, Case, BTreeMap<DiskNo, SimDisk>) {
+fn behind_a_cache(sizes: (u64, u64), buffer_memory: u64) -> Cached {
     behind_a_cache_and(ByteCount::mib(32), sizes, buffer_memory)
 }
 
 /// [`behind_a_cache`] with such a log.
-fn behind_a_cache_and(
-    log: ByteCount,
-    (per_disk, cache): (u64, u64),
-    buffer_memory: u64,
-) -> (Bench, Case, BTreeMap<DiskNo, SimDisk>) {
+fn behind_a_cache_and(log: ByteCount, (per_disk, cache): (u64, u64), buffer_memory: u64) -> Cached {
     let layout = Layout::new(PARITY, 5, ByteCount::kib(64)).expect("this layout is valid");
     let per_disk = ByteCount::mib(per_disk);
     let fill = Case { layout, request: ByteCount::mib(1), per_disk, flush_stripes: None };

@@ -207,9 +207,9 @@ pub fn measure(rig: &mut Rig, shape: &Shape) -> Result<Costs> {
     checkpoint(rig)?;
     change_all(rig, stripes)?;
     let pool = rig.pool();
-    let (before, started) = (traffic(rig).1, Instant::now());
+    let (before, polled) = (traffic(rig).1, rig.world.polled());
     checkpoint(rig)?;
-    let (written, checkpoint_cpu) = (ByteCount(traffic(rig).1 - before), started.elapsed());
+    let (written, checkpoint_cpu) = (ByteCount(traffic(rig).1 - before), rig.world.polled() - polled);
     let started = Instant::now();
     let info = pool.info();
     let status = started.elapsed();
@@ -272,11 +272,11 @@ fn open_after_a_crash(rig: &mut Rig) -> Result<Reopened> {
 }
 
 fn open_and_read(rig: &mut Rig) -> Result<Reopened> {
-    let (before, began, started) = (traffic(rig).0, rig.world.now(), Instant::now());
+    let (before, began, polled) = (traffic(rig).0, rig.world.now(), rig.world.polled());
     rig.open(&mut Rng::new(2))?;
     let vdisk = rig.pool().vdisk("vdisk").expect("the pool has it");
     rig.run(async move { vdisk.read(VirtualOffset(0), &mut [0; 4096]).await })?;
-    let (time, cpu) = (rig.world.now().since(began), started.elapsed());
+    let (time, cpu) = (rig.world.now().since(began), rig.world.polled() - polled);
     Ok(Reopened { log: ByteCount(0), time, cpu, read: ByteCount(traffic(rig).0 - before) })
 }
 

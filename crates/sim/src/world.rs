@@ -16,6 +16,7 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::LazyLock;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 use weft_engine::event::Event;
 use weft_engine::exec::{Executor, Task, TaskNo};
 use weft_engine::units::Nanos;
@@ -65,6 +66,8 @@ struct Inner {
     round: RefCell<VecDeque<TaskNo>>,
     runs_at_this_moment: Cell<u64>,
     spinning: Cell<Option<&'static str>>,
+    /// Time of the processor that tasks took, where that is measured.
+    polled: Cell<Option<Duration>>,
     now: Cell<Nanos>,
     timers: RefCell<BTreeMap<(Nanos, u64), Timer>>,
     timers_set: Cell<u64>,
@@ -127,6 +130,7 @@ impl SimWorld {
             round: RefCell::default(),
             runs_at_this_moment: Cell::new(0),
             spinning: Cell::new(None),
+            polled: Cell::new(None),
             now: Cell::new(Nanos(0)),
             timers: RefCell::default(),
             timers_set: Cell::new(0),
@@ -258,6 +262,14 @@ impl SimWorld {
         self.0.spinning.get()
     }
 
+    /// The real time that tasks have taken since this was first asked: that of the engine, without that of the
+    /// simulated disks. Nothing that a seed decides may depend on it.
+    pub fn polled(&self) -> Duration {
+        let polled = self.0.polled.get().unwrap_or_default();
+        self.0.polled.set(Some(polled));
+        polled
+    }
+
     fn step_until(&self, deadline: Nanos) -> Option<Stop> {
         if self.0.crashed.get() {
             return Some(Stop::Crashed);
@@ -269,7 +281,11 @@ impl SimWorld {
                 return Some(Stop::Livelock);
             }
             let executor = self.0.executor.borrow().clone();
+            let began = self.0.polled.get().map(|_| Instant::now());
             executor.run(task);
+            if let (Some(polled), Some(began)) = (self.0.polled.get(), began) {
+                self.0.polled.set(Some(polled + began.elapsed()));
+            }
             if let Some((task, polls)) = executor.take_spinning() {
                 self.0.spinning.set(Some(task));
                 self.emit(Event::TaskSpins { task, polls });
