@@ -219,7 +219,7 @@ impl Map {
         if apart.len() < slots || domains_of(&apart).min(slots) < domains_of(&all).min(slots) {
             return None;
         }
-        // Those with most room first.
+        // The first are those with most room.
         apart.select_nth_unstable_by_key(slots - 1, |disk| Reverse(disk.room));
         let taken: DiskSet = apart[..slots].iter().map(|disk| disk.no).collect();
         let before: Vec<u64> = all.iter().map(|disk| disk.room).collect();

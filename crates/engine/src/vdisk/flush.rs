@@ -204,7 +204,8 @@ impl Vdisk {
         let waits = || self.store.limbo.has_unflushed() || !self.store.is_log_apart(sealed.home().table);
         let most = IN_FLIGHT_MAX.min(self.store.traffic.budgets.buffers.limit() / 4);
         let few = self.landed_in_flight.get() < most || mutant::active(Mutant::LandsAnyBacklog);
-        sealed.part().is_none() && sealed.unlanded_len() > 0 && few && is_newest() && !waits()
+        let is_whole = sealed.part().is_none() && !self.removed.get();
+        is_whole && sealed.unlanded_len() > 0 && few && is_newest() && !waits()
     }
 
     /// Moves what log records below `bound` hold of a stripe to the log's head, as far as there is room for that: what
