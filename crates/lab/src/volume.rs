@@ -125,6 +125,8 @@ impl OnWeft {
 fn blank(world: &SimWorld, kinds: &[Kind], first: usize) -> impl Iterator<Item = (SimDisk, NewDisk)> {
     kinds.iter().enumerate().map(move |(nth, kind)| {
         let disk = SimDisk::new(world, kind.shape(), kind.timing());
+        // One whose cache is not volatile says so, and the pool sends it no flush.
+        disk.protect(kind.is_protected());
         let no = first + nth;
         let new = NewDisk {
             disk: Rc::new(disk.clone()),

@@ -142,8 +142,8 @@ fn sqlio(_: &Lab) -> Found {
     let figures = [(2259.0, 2259.0, model[0]), (197.0, 198.0, model[1]), (11.4, 11.5, ratio)];
     let note = "The volume has 50 GB of its SSDs as a tier, where new data are taken to go. SSDs on shared SAS are \
                 taken to keep what they have taken over a power cut. With those of the other claims, whose flush \
-                takes 1 ms, the first figure would be far lower. Behind SSDs weft's log has 1 GiB, as pools of such \
-                disks have it; here without them, and in other rows, 128 MiB.";
+                takes 1 ms, the first figure would be far lower. Weft sends such disks no flush. Behind SSDs weft's \
+                log has 1 GiB, as pools of such disks have it; here without them, and in other rows, 128 MiB.";
     let weft = format!("{:.0} and {:.0} per second, {:.1} times", ours[0], ours[1], ours[0] / ours[1]);
     Found::new(spaces, weft, factor(&figures), note)
 }

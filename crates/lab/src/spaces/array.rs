@@ -39,6 +39,11 @@ impl Kind {
         }
     }
 
+    /// Whether it keeps what it has taken over a power cut, as one does for which a flush is nothing.
+    pub fn is_protected(&self) -> bool {
+        matches!(self, Kind::Ssd(class) if class.flush == 0)
+    }
+
     /// What it reports about itself, whole.
     pub fn shape(&self) -> DiskShape {
         match self {
