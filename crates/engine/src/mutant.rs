@@ -356,10 +356,12 @@ pub enum Mutant {
     RelievesInVain = 189,
     /// Metadata moves to a disk that was lost, and is back and not up to date, since it was chosen.
     MetadataMovesToStale = 190,
+    /// Metadata is made on disks none of which is up to date.
+    MetadataMadeStale = 191,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 174] = [
+pub const ALL: [Mutant; 175] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -534,6 +536,7 @@ pub const ALL: [Mutant; 174] = [
     Mutant::LandsAnyBacklog,
     Mutant::RelievesInVain,
     Mutant::MetadataMovesToStale,
+    Mutant::MetadataMadeStale,
 ];
 
 /// The mutant of this name.

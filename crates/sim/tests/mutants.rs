@@ -401,6 +401,7 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
             Catcher::Story(cached_writes::who_flushes_more_than_hard_disks_take_never_waits_long)
         }
         Mutant::RelievesInVain => Catcher::Storm(Profile::Changed, 3_001_065),
+        Mutant::MetadataMadeStale => Catcher::Storm(Profile::Tiered, 8_002_263),
         Mutant::MetadataMovesToStale => Catcher::Storm(Profile::Tiered, 3_001_165),
         Mutant::OlderLandsLater => Catcher::Story(apart::nothing_older_lands_behind_what_is_newer),
         Mutant::LandedInFlightForgotten | Mutant::LandedInFlightNotRetired => {

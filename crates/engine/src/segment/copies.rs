@@ -13,6 +13,7 @@ use super::drain::Known;
 use super::{DiskRoom, Map, Segment};
 use crate::disk_set::DiskSet;
 use crate::error::Result;
+use crate::fail;
 use crate::format::record::{OWNER_METADATA, PageRun, Record, SegmentRecord, SlabAt, Usage};
 use crate::geometry::{Layout, Resiliency};
 use crate::limits::METADATA_COPIES;
@@ -151,15 +152,19 @@ impl Map {
         let ordinary = self.writable_disks().filter(|disk| !disk.free.is_empty()).count();
         let copies = Copies::on(ordinary, self.last_resort(DiskSet::EMPTY, 0).count());
         let mut slabs = self.place(copies.apart, 0, 0, DiskSet::EMPTY)?;
-        // One copy at least must be where it can be read.
+        // One copy at least must be where it can be read. While none of the disks that are there is up to date, there
+        // is no such place: the pool would need, for ever, what only those have that need it themselves.
         let is_current = |disk: &&DiskRoom| disk.current && disk.record.usage != Usage::ManualSelect;
         let current: DiskSet = self.disks.values().filter(is_current).map(|disk| disk.record.no).collect();
-        if !current.is_empty()
-            && !slabs.iter().flatten().any(|at| current.contains(at.disk))
-            && let Ok(better) = self.place(1, 0, 0, current)
-            && let Some(given_up) = core::mem::replace(&mut slabs[0], better[0])
-        {
-            self.put_back(given_up);
+        let is_read = slabs.iter().flatten().any(|at| current.contains(at.disk));
+        if !is_read && !(current.is_empty() && mutant::active(Mutant::MetadataMadeStale)) {
+            let better = if current.is_empty() { None } else { self.place(1, 0, 0, current).ok() };
+            let given_up = if better.is_some() { 1 } else { slabs.len() };
+            slabs[..given_up].iter().flatten().for_each(|at| self.put_back(*at));
+            let Some(better) = better else {
+                return fail!(NoSpace, "no disk whose metadata is up to date has room for more of it");
+            };
+            slabs[0] = better[0];
         }
         while slabs.len() < copies.all {
             let again = self.place(1, 0, 0, DiskSet::EMPTY).unwrap_or_else(|_| alloc::vec![None]);

@@ -59,7 +59,7 @@ fn seeds_that_once_failed_pass() {
 
 /// Storms of other profiles that found something: a pool that was closed while disks went and came waited for ever; and
 /// half of the disks went on although a label that was cut short let the other half be opened elsewhere.
-const OTHERS: [(Profile, u64); 52] = [
+const OTHERS: [(Profile, u64); 53] = [
     (Profile::Changed, 260_000_029),
     (Profile::Split, 1442),
     (Profile::Split, 1478),
@@ -147,6 +147,8 @@ const OTHERS: [(Profile, u64); 52] = [
     // The last copy of metadata moved to a disk that had been lost, and was back, since it was chosen: none was up to
     // date any more.
     (Profile::Tiered, 3_001_165),
+    // Metadata was made on the only disk that was there while the pool was frozen, and that was not up to date.
+    (Profile::Tiered, 8_002_263),
 ];
 
 #[test]
