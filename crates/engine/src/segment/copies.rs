@@ -157,7 +157,8 @@ impl Map {
         let is_current = |disk: &&DiskRoom| disk.current && disk.record.usage != Usage::ManualSelect;
         let current: DiskSet = self.disks.values().filter(is_current).map(|disk| disk.record.no).collect();
         let is_read = slabs.iter().flatten().any(|at| current.contains(at.disk));
-        if !is_read && !(current.is_empty() && mutant::active(Mutant::MetadataMadeStale)) {
+        let is_forgiven = current.is_empty() && mutant::active(Mutant::MetadataMadeStale);
+        if !is_read && !is_forgiven {
             let better = if current.is_empty() { None } else { self.place(1, 0, 0, current).ok() };
             let given_up = if better.is_some() { 1 } else { slabs.len() };
             slabs[..given_up].iter().flatten().for_each(|at| self.put_back(*at));
