@@ -25,26 +25,15 @@ const SHORT: Nanos = Nanos::secs(1);
 
 /// What became whole is durable although the disk that it is written to answers nothing.
 pub fn what_is_on_its_way_is_durable_once_its_rest_has_landed() {
-    let mut story = Story::new(1);
-    story.fill("a");
-    story.disk_of("a").stall(STALL);
-    story.write("a", 0, STRIPE, 7);
-    let flushed = story.flush("a");
-    story.pass(SHORT);
-    assert!(flushed.get(), "it waits for the disk");
+    let mut story = Story::landed_on_its_way(1);
     story.crash();
     assert_eq!(story.read("a", 0), 7);
 }
 
 /// The log keeps it until then, and no longer.
 pub fn what_landed_on_its_way_stays_in_the_log_until_it_is_down() {
-    let mut story = Story::new(2);
-    story.fill("a");
-    story.disk_of("a").stall(STALL);
-    story.write("a", 0, STRIPE, 7);
-    let flushed = story.flush("a");
-    story.pass(SHORT);
-    assert_eq!((flushed.get(), story.landings()), (true, 1));
+    let mut story = Story::landed_on_its_way(2);
+    assert_eq!(story.landings(), 1);
     story.pass(STALL);
     assert_eq!(story.landings(), 0, "it is down");
     story.until(&story.flush("a"));
@@ -54,34 +43,29 @@ pub fn what_landed_on_its_way_stays_in_the_log_until_it_is_down() {
 
 /// What was written after it landed before its rest could: the rest does not land behind that.
 pub fn nothing_older_lands_behind_what_is_newer() {
-    let mut story = Story::new(3);
-    ["a", "b"].iter().for_each(|name| story.fill(name));
-    let (of_a, of_b) = (story.disk_of("a"), story.disk_of("b"));
-    // A commit that is not durable keeps who flushes from landing what is on its way.
-    story.write("b", 0, STRIPE, 8);
-    let pool = story.rig.pool();
-    let is_there = || pool.store().limbo.has_unflushed();
-    story.rig.world.run_until(SHORT, is_there);
-    assert!(is_there(), "it is written");
-    of_a.stall(STALL);
-    of_b.stall(Nanos::millis(200));
-    story.write("a", 0, STRIPE, 7);
+    let mut story = Story::kept_from_landing(3);
     story.write("a", 0, 4096, 9);
     let first = story.flush("a");
     story.pass(Nanos::millis(100));
     assert!(!first.get(), "what is older is neither down nor landed");
-    let other = story.flush("b");
-    story.until(&other);
-    let second = story.flush("a");
-    story.pass(SHORT);
-    if second.get() {
-        story.crash();
-        assert_eq!((story.read("a", 0), story.read("a", 4096)), (9, 7));
-        return;
-    }
-    story.until(&second);
+    story.until(&story.flush("b"));
+    story.until(&story.flush("a"));
     story.crash();
     assert_eq!((story.read("a", 0), story.read("a", 4096)), (9, 7));
+}
+
+/// A virtual disk may go while who flushes it waits for a stripe on its way: the log keeps nothing of it.
+pub fn what_is_on_its_way_does_not_land_once_its_virtual_disk_is_removed() {
+    let story = Story::kept_from_landing(4);
+    let waits = story.flush("a");
+    story.pass(Nanos::millis(100));
+    assert!(!waits.get(), "it waits for its stripe");
+    let pool = story.rig.pool();
+    let removed = pool.clone();
+    story.rig.world.spawn("removal", Box::pin(async move { drop(removed.vdisk_remove("a").await) }));
+    story.until(&story.flush("b"));
+    story.pass(STALL);
+    assert_eq!((pool.vdisk("a").is_none(), story.landings()), (true, 0));
 }
 
 fn has_metadata(pool: &Pool, no: DiskNo) -> bool {
@@ -101,29 +85,6 @@ fn spec(name: &str, disks: DiskSet) -> VdiskSpec {
         sector: 4096,
         disks,
     }
-}
-
-/// A virtual disk may go while who flushes it waits for a stripe on its way: the log keeps nothing of it.
-pub fn what_is_on_its_way_does_not_land_once_its_virtual_disk_is_removed() {
-    let story = Story::new(4);
-    ["a", "b"].iter().for_each(|name| story.fill(name));
-    let (of_a, of_b) = (story.disk_of("a"), story.disk_of("b"));
-    story.write("b", 0, STRIPE, 8);
-    let pool = story.rig.pool();
-    let is_there = || pool.store().limbo.has_unflushed();
-    story.rig.world.run_until(SHORT, is_there);
-    of_a.stall(STALL);
-    of_b.stall(Nanos::millis(200));
-    story.write("a", 0, STRIPE, 7);
-    let waits = story.flush("a");
-    story.pass(Nanos::millis(100));
-    assert!(!waits.get() && is_there(), "it waits for its stripe");
-    let removed = pool.clone();
-    story.rig.world.spawn("removal", Box::pin(async move { drop(removed.vdisk_remove("a").await) }));
-    let other = story.flush("b");
-    story.until(&other);
-    story.pass(STALL);
-    assert_eq!((pool.vdisk("a").is_none(), story.landings()), (true, 0));
 }
 
 /// A pool of some disks for the log, and four for the stripes of virtual disks *a*, on a disk of its own, and *b*.
@@ -157,6 +118,35 @@ impl Story {
         rig.world.run_until(Nanos::secs(60), apart);
         assert_eq!(rig.pool().store().loggers(), JOURNALS, "the log is on its own disks");
         Story { rig, rng }
+    }
+
+    /// The first stripe of *a* holds 7, and has landed on its way to a disk that answers nothing for a while.
+    fn landed_on_its_way(seed: u64) -> Story {
+        let story = Story::new(seed);
+        story.fill("a");
+        story.disk_of("a").stall(STALL);
+        story.write("a", 0, STRIPE, 7);
+        let flushed = story.flush("a");
+        story.pass(SHORT);
+        assert!(flushed.get(), "it waits for the disk");
+        story
+    }
+
+    /// The first stripe of *a* holds 7, and is on its way to a disk that answers nothing for a while. A commit of *b*
+    /// that is not durable, whose disk answers sooner, keeps who flushes from landing it.
+    fn kept_from_landing(seed: u64) -> Story {
+        let story = Story::new(seed);
+        ["a", "b"].iter().for_each(|name| story.fill(name));
+        let (of_a, of_b) = (story.disk_of("a"), story.disk_of("b"));
+        story.write("b", 0, STRIPE, 8);
+        let pool = story.rig.pool();
+        let is_there = || pool.store().limbo.has_unflushed();
+        story.rig.world.run_until(SHORT, is_there);
+        assert!(is_there(), "it is written");
+        of_a.stall(STALL);
+        of_b.stall(Nanos::millis(200));
+        story.write("a", 0, STRIPE, 7);
+        story
     }
 
     /// Writes all of a virtual disk, and makes that durable.

@@ -71,7 +71,7 @@ pub struct Costs {
     pub metadata_share: f64,
     /// Virtual time from the first label that is read to the first answer to a client.
     pub open: Nanos,
-    /// Time of the processor for that.
+    /// Time of the processor for that, without the simulated disks.
     pub open_cpu: Duration,
     /// Bytes that were read for that.
     pub open_read: ByteCount,
@@ -102,7 +102,7 @@ pub struct Reopened {
     pub log: ByteCount,
     /// Virtual time.
     pub time: Nanos,
-    /// Time of the processor.
+    /// Time of the processor, without the simulated disks.
     pub cpu: Duration,
     /// Bytes that were read.
     pub read: ByteCount,

@@ -181,6 +181,12 @@ impl Pool {
         let losses = self.store.losses(home.disk);
         let metadata =
             self.store.map.borrow().segments.get(&segment).is_some_and(|found| found.record.owner == OWNER_METADATA);
+        // It may have gone, and come, since it was chosen. Then it is read only once it has caught up: from nobody, if
+        // the last copy has moved there.
+        let is_stale = metadata && !in_place && !self.store.is_current(home.disk);
+        if is_stale && !mutant::active(Mutant::MetadataMovesToStale) {
+            return Ok(Moved::Failed);
+        }
         let copied = if metadata {
             self.copy_pages(segment, home).await.is_ok()
         } else {
@@ -193,10 +199,6 @@ impl Pool {
         let flushed = copied
             && (mutant::active(Mutant::RehomedWithoutFlush) || self.store.disk_flush(home.disk).await.is_ok())
             && (self.store.losses(home.disk) == losses || mutant::active(Mutant::MoveForgetsLosses));
-        // One that went and came before the copying began has them, and is read only once it has caught up: from
-        // nobody, if this was the last copy.
-        let trusted = !metadata || in_place || self.store.is_current(home.disk);
-        let flushed = flushed && (trusted || mutant::active(Mutant::MetadataMovesToStale));
         if flushed {
             // A copy of the disk that has its last label need not have them.
             self.store.touched(home.disk, segment);

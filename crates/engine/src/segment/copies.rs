@@ -159,13 +159,13 @@ impl Map {
         let is_read = slabs.iter().flatten().any(|at| current.contains(at.disk));
         let is_forgiven = current.is_empty() && mutant::active(Mutant::MetadataMadeStale);
         if !is_read && !is_forgiven {
+            // No disk at all would mean any.
             let better = if current.is_empty() { None } else { self.place(1, 0, 0, current).ok() };
-            let given_up = if better.is_some() { 1 } else { slabs.len() };
-            slabs[..given_up].iter().flatten().for_each(|at| self.put_back(*at));
             let Some(better) = better else {
-                return fail!(NoSpace, "no disk whose metadata is up to date has room for more of it");
+                slabs.into_iter().flatten().for_each(|at| self.put_back(at));
+                return fail!(NoSpace, "no disk whose metadata is up to date has room for more; see 'weft status'");
             };
-            slabs[0] = better[0];
+            core::mem::replace(&mut slabs[0], better[0]).into_iter().for_each(|at| self.put_back(at));
         }
         while slabs.len() < copies.all {
             let again = self.place(1, 0, 0, DiskSet::EMPTY).unwrap_or_else(|_| alloc::vec![None]);

@@ -4,8 +4,8 @@
 //! Invariants
 //! 1. A slot counts as written only if its disk took it, was not lost from before that until the look, and is there.
 //! 2. Places that nothing was committed to are given back with their claims.
-//! 3. Where the log lies on other disks, nobody who waits for it waits for a disk that took what was merged: that is
-//!    flushed before it is committed.
+//! 3. Where the log lies on other disks, nobody who waits for it waits for a disk that took what was merged, or what
+//!    the log has: that is flushed before it is committed.
 
 use super::execute::Target;
 use super::{Store, join};
@@ -79,9 +79,9 @@ impl Store {
             return false;
         }
         let loggers = self.loggers();
-        let is_landed = |sealed: &Sealed| sealed.is_landed() && !mutant::active(Mutant::LandedInFlightUnflushed);
-        let is_safe = |sealed: &Rc<Sealed>| sealed.merged || is_landed(sealed);
-        sealed.iter().any(is_safe) && !written.disks().any(|disk| loggers.contains(&disk))
+        let forgets = mutant::active(Mutant::LandedInFlightUnflushed);
+        let is_known = |sealed: &Rc<Sealed>| sealed.merged || sealed.is_landed() && !forgets;
+        sealed.iter().any(is_known) && !written.disks().any(|disk| loggers.contains(&disk))
     }
 
     /// Whether the log lies on other disks than stripes of this table may.

@@ -72,35 +72,27 @@ pub struct Sealed {
 impl StripeBuffer {
     /// The whole stripe, closed for changes, to be written there. A home of another layout has no parity, and as many
     /// bytes of data.
-    pub fn seal(self, retires: u64, home: Home) -> Sealed {
+    pub fn seal(mut self, retires: u64, home: Home) -> Sealed {
         assert!(self.is_whole(), "only a whole stripe is sealed");
-        let per_strip = chunks_per_strip(self.layout);
         assert_eq!(self.layout.data_len(), home.layout.data_len(), "a stripe has the same data wherever it lies");
-        let StripeBuffer { layout, landed, merged, ordered, relocated, copied, lent, chunks, unlanded, .. } = self;
-        let mut chunks = chunks.into_iter().map(|chunk| chunk.expect("a whole stripe has every chunk").freeze());
-        let sealed = Sealed {
-            layout,
-            home: Cell::new(home),
-            data: (0..layout.data_columns()).map(|_| chunks.by_ref().take(per_strip).collect()).collect(),
-            parity: RefCell::default(),
-            retires: Cell::new(retires),
-            empties_log: landed.oldest().is_some(),
-            landed: RefCell::new(landed),
-            merged,
-            ordered,
-            relocated,
-            copied,
-            landed_in_flight: Cell::new(false),
-            unlanded: RefCell::new(unlanded),
-            lent,
-            part: None,
-        };
+        let per_strip = chunks_per_strip(self.layout);
+        let chunks = core::mem::take(&mut self.chunks).into_iter();
+        let mut chunks = chunks.map(|chunk| chunk.expect("a whole stripe has every chunk").freeze());
+        let data = (0..self.layout.data_columns()).map(|_| chunks.by_ref().take(per_strip).collect()).collect();
+        let StripeBuffer { ordered, relocated, copied, .. } = self;
+        let sealed = Sealed { data, ordered, relocated, copied, ..self.closed(retires, home) };
         sealed.protect();
         sealed
     }
 
     /// What there is of the stripe, closed for changes, to leave in packed stripes.
     pub fn close(mut self, retires: u64, home: Home) -> Sealed {
+        let closed = self.closed(retires, home);
+        Sealed { part: Some(self), ..closed }
+    }
+
+    /// What a whole one and a part have in common: all but the bytes.
+    fn closed(&mut self, retires: u64, home: Home) -> Sealed {
         let landed = core::mem::take(&mut self.landed);
         Sealed {
             layout: self.layout,
@@ -117,7 +109,7 @@ impl StripeBuffer {
             landed_in_flight: Cell::new(false),
             unlanded: RefCell::new(self.unlanded.clone()),
             lent: self.lent,
-            part: Some(self),
+            part: None,
         }
     }
 }
