@@ -12,6 +12,8 @@ pub const COPIES_MAX: u8 = 3;
 pub const PARITY_MAX: u8 = 2;
 /// The most copies of metadata, and of the log: with one more disk lost than these less one, some may be lost.
 pub const METADATA_COPIES: usize = 3;
+/// Ended jobs that a pool remembers.
+pub const JOBS_KEPT: usize = 16;
 /// The smallest interleave; every interleave is a multiple of it.
 pub const INTERLEAVE_MIN: ByteCount = ByteCount::kib(4);
 /// The largest interleave.

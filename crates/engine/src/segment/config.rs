@@ -7,7 +7,7 @@ use crate::bits::BitSet;
 use crate::error::Result;
 use crate::fail;
 use crate::format::record::{DISK_LEN, JOB_LEN, Record, SEGMENT_LEN, SLAB_LEN, TABLE_LEN, VDISK_LEN, len_of_vdisk};
-use crate::limits::METADATA_COPIES;
+use crate::limits::{JOBS_KEPT, METADATA_COPIES};
 use crate::mutant::{self, Mutant};
 use crate::stripe::table::Chunk;
 use crate::units::{ByteCount, SegmentNo};
@@ -54,13 +54,14 @@ impl Map {
         (heap + (segments + chunks) * 3 / 2) as u64
     }
 
-    /// Bytes of the configuration, with all the events that it may keep.
+    /// Bytes of the configuration, with all the events and jobs that it may keep: these come whether it has room or not.
     fn config_len(&self) -> u64 {
         let few = self.disks.len() * DISK_LEN + self.tables.len() * TABLE_LEN;
         let one = Record::Pool(self.notes.next).encoded_len() + Record::Settings(self.notes.settings).encoded_len();
         let vdisks: usize = self.vdisks.values().map(|vdisk| len_of_vdisk(vdisk).max(VDISK_LEN)).sum();
         let reads = self.read_caches.values().map(|cache| Record::ReadCache(cache.record.clone()).encoded_len());
         let vdisks = vdisks + reads.sum::<usize>();
-        self.bulk + (few + vdisks + one + self.notes.jobs.len() * JOB_LEN) as u64 + self.config_max.0 / EVENTS_SHARE
+        let jobs = self.notes.jobs.len().max(JOBS_KEPT) * JOB_LEN;
+        self.bulk + (few + vdisks + one + jobs) as u64 + self.config_max.0 / EVENTS_SHARE
     }
 }

@@ -26,8 +26,9 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use weft_engine::disk_set::DiskSet;
 use weft_engine::error::{Error, ErrorKind};
-use weft_engine::format::record::SettingsRecord;
+use weft_engine::format::record::{JOB_LEN, SettingsRecord};
 use weft_engine::geometry::Layout;
+use weft_engine::limits::JOBS_KEPT;
 use weft_engine::pool::{OpenOptions, Pool, VdiskSpec};
 use weft_engine::units::{ByteCount, DiskNo, Nanos};
 use weft_engine::world::World;
@@ -127,9 +128,8 @@ impl Many {
             busy: Cell::new(0),
             failure: RefCell::new(None),
         };
-        let config_max = ByteCount::kib(*rng.pick(&[3, 4, 6, 64, 64]));
-        // Tiers make jobs: the eighth that data leaves of so small an area has no room for the records of sixteen.
-        let config_max = if scene.beside.tiered { config_max.max(ByteCount::kib(12)) } else { config_max };
+        // The records of jobs have their room in any case.
+        let config_max = ByteCount::kib(*rng.pick(&[3, 4, 6, 64, 64])) + ByteCount((JOBS_KEPT * JOB_LEN) as u64);
         Many { rig, scene, field: Rc::new(field), daemon: None, config_max, rng, crashes: 0, looks: 0 }
     }
 

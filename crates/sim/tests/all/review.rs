@@ -4,8 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 use weft_engine::disk_set::DiskSet;
 use weft_engine::error::{Error, ErrorKind};
+use weft_engine::format::record::JOB_LEN;
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::DiskError;
+use weft_engine::limits::JOBS_KEPT;
 use weft_engine::pool::VdiskSpec;
 use weft_engine::pool::info::DiskState;
 use weft_engine::pool::job::{JobKind, JobState};
@@ -314,7 +316,7 @@ fn data_is_refused_before_the_configuration_outgrows_its_checkpoint_area() {
     rig.make_vdisk(layout, ByteCount::gib(16), 4096, false).unwrap();
     let vdisk = rig.pool().vdisk("vdisk").unwrap();
     let pool = rig.pool();
-    let config = ByteCount::kib(2);
+    let config = ByteCount::kib(2) + ByteCount((JOBS_KEPT * JOB_LEN) as u64);
     pool.store().map.borrow_mut().config_max = config;
     // Each write begins a chunk of the stripe table of its own.
     let step = vdisk.stripe_len().0 * 8064;

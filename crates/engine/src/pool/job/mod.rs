@@ -22,6 +22,7 @@ use crate::event::Event;
 use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::format::record::{JobRecord, Record, Usage};
+use crate::limits::JOBS_KEPT;
 use crate::sync::Signal;
 use crate::units::{ByteCount, JobNo, Nanos};
 use alloc::boxed::Box;
@@ -36,8 +37,6 @@ pub use crate::format::record::{JobKind, JobState};
 use ticket::stuck;
 pub use ticket::{Halt, Ticket};
 
-/// Ended jobs that are remembered.
-const ENDED_KEPT: usize = 16;
 /// A job that left something undone is begun again no sooner than after this long.
 const AGAIN_AFTER: Nanos = Nanos::secs(5);
 
@@ -527,7 +526,7 @@ impl Pool {
         };
         // Those that ended before the pool was opened are not in it, and go first.
         ended.sort_by_key(|id| (order.iter().position(|other| other == id).map_or(0, |at| at + 1), *id));
-        ended.truncate((ended.len() + 1).saturating_sub(ENDED_KEPT));
+        ended.truncate((ended.len() + 1).saturating_sub(JOBS_KEPT));
         for id in ended {
             self.store.map.borrow_mut().notes.jobs.remove(&id);
             self.jobs.notes.borrow_mut().remove(&id);
