@@ -12,14 +12,17 @@
 //!    end) wait meanwhile and share a batch, where each of them would else take a block.
 //! 5. No batch is longer than the labels say from some batch on, and so no record is: landed data comes in pieces.
 
+mod room;
+mod touched;
+
 use crate::disk_set::DiskSet;
 use crate::error::{Error, Result};
-use crate::format::batch::{BATCH_HEAD, batch_len};
+use crate::format::batch::{BATCH_HEAD, batch_len, spread};
 use crate::format::label::{Anchor, BatchBound};
 use crate::format::record::{OWNER_METADATA, Record};
 use crate::limits::{BATCH_MAX, COLUMNS_MAX, INTERLEAVE_MAX, SLOTS_MAX};
 use crate::sync::Signal;
-use crate::units::{BLOCK, SegmentNo, TableNo, VdiskNo};
+use crate::units::{BLOCK, SegmentNo};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -33,30 +36,8 @@ const RECORD_MAX: u64 = {
 };
 const _: () = assert!(RECORD_MAX + BLOCK <= BATCH_MAX.0);
 
-/// How full the log may be for a producer to go on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Room {
-    /// Landed data waits above half.
-    Landing,
-    /// Commits wait above five eighths.
-    Commit,
-    /// Commits that retire landed data wait above six eighths: they are what makes room.
-    Destage,
-    /// Landed data that moves to the head stays below seven eighths.
-    Moving,
-}
-
-impl Room {
-    /// The most bytes of a ring that may be in use.
-    fn limit(self, ring: u64) -> u64 {
-        match self {
-            Room::Landing => ring / 2,
-            Room::Commit => ring / 8 * 5,
-            Room::Destage => ring / 8 * 6,
-            Room::Moving => ring / 8 * 7,
-        }
-    }
-}
+pub use room::Room;
+pub use touched::Touched;
 
 /// The log, in memory.
 pub struct Log {
@@ -76,6 +57,9 @@ struct State {
     lineage: u64,
     /// Where the next batch goes, counted through all rounds of the ring.
     head: u64,
+    /// Where the last copy of a batch ends, on whatever disk: no copy of the next one begins before. At most the most
+    /// that copies lie behind their batches more than `head`.
+    copies_end: u64,
     /// The oldest batch still needed.
     tail: u64,
     number: u64,
@@ -101,33 +85,6 @@ struct State {
     /// Records that say on which disks a metadata segment lies: of each the last durable one, and all later
     /// ones.
     homes: Vec<(u64, SegmentNo, DiskSet)>,
-}
-
-/// Configuration that stands in the tree, and that a record said something of.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Touched {
-    /// A segment.
-    Segment(SegmentNo),
-    /// A table: it is no more, nor are its chunks.
-    Table(TableNo),
-    /// A chunk of a table.
-    Chunk(TableNo, u32),
-    /// A virtual disk: it is no more.
-    Vdisk(VdiskNo),
-}
-
-impl Touched {
-    /// What `record` says something of.
-    pub fn by(record: &Record<'_>) -> Option<Touched> {
-        match record {
-            Record::Segment(segment) => Some(Touched::Segment(segment.id)),
-            Record::SegmentDrop(id) => Some(Touched::Segment(*id)),
-            Record::TableDrop(id) => Some(Touched::Table(*id)),
-            Record::Chunk(chunk) => Some(Touched::Chunk(chunk.table, chunk.chunk)),
-            Record::VdiskDrop(id) => Some(Touched::Vdisk(*id)),
-            _ => None,
-        }
-    }
 }
 
 /// What is remembered of a batch in the ring.
@@ -172,6 +129,7 @@ impl Log {
             batch_max,
             lineage: 0,
             head: anchor.log_tail,
+            copies_end: anchor.log_tail,
             tail: anchor.log_tail,
             number: anchor.log_tail_batch,
             chain: anchor.log_chain,
@@ -193,10 +151,20 @@ impl Log {
         Log { state: RefCell::new(state), wake: Signal::new(), moved: Signal::new(), pressure: Signal::new() }
     }
 
-    /// Takes over where a replay ended: the batches found, the CRC of the last, the sequence number after it.
-    pub fn resume(&self, batches: VecDeque<BatchInfo>, head: u64, number: u64, chain: u32, next_seq: u64) {
+    /// Takes over where a replay ended: the batches found, the CRC of the last, the sequence number after it, where
+    /// the last copy of any ends.
+    pub fn resume(
+        &self,
+        batches: VecDeque<BatchInfo>,
+        head: u64,
+        number: u64,
+        chain: u32,
+        next_seq: u64,
+        copies_end: u64,
+    ) {
         let mut state = self.state.borrow_mut();
         (state.batches, state.head, state.number, state.chain) = (batches, head, number, chain);
+        state.copies_end = copies_end;
         (state.next_seq, state.durable) = (next_seq, next_seq);
     }
 
@@ -404,7 +372,7 @@ impl Log {
         let state = self.state.borrow();
         let max = state.payload_max().min(state.ring / 8);
         // What is left of the round is used, as far as records fit there.
-        let round = state.ring - state.head % state.ring;
+        let round = state.ring - state.begins_at() % state.ring;
         let mut count = 0;
         let mut len = 0;
         for record in &state.pending {
@@ -417,20 +385,29 @@ impl Log {
             count += 1;
         }
         let size = batch_len(len as usize);
-        let limit = if state.lets_through { state.ring } else { state.ring / 8 * 6 };
+        let limit = if state.lets_through { state.ring - spread(state.ring) } else { state.ring / 8 * 6 };
         let fits = state.position_for(size) + size - state.tail <= limit || state.head == state.tail;
         (count > 0 && fits).then_some(state.durable + count)
     }
 
+    /// Where a copy of the next batch may begin at the earliest, on a disk whose copy of the one before ends at `end`.
+    pub fn earliest(&self, end: Option<u64>) -> u64 {
+        self.state.borrow().head.max(end.unwrap_or(0))
+    }
+
     /// Takes the records below `bound`, which [`Log::next_batch`] gave: the next batch. They may have become shorter
-    /// since.
-    pub fn take(&self, bound: u64) -> Taken {
+    /// since. It goes to position `wish` where there is room to spare, that is not before the head, and it ends in the
+    /// same round.
+    pub fn take(&self, bound: u64, wish: u64) -> Taken {
         let mut state = self.state.borrow_mut();
         let first_seq = state.durable;
         let count = (bound - first_seq) as usize;
         let len: u64 = state.pending.iter().take(count).map(|record| record.len() as u64).sum();
         let size = batch_len(len as usize);
-        let position = state.position_for(size);
+        let mut position = state.position_for(size);
+        if position == state.head && state.may_skip_to(wish, size) {
+            position = wish;
+        }
         assert!(position + size - state.tail <= state.ring, "a batch that is taken has its room");
         let payload = state.pending.drain(..count).flatten().collect();
         state.pending_len -= len;
@@ -440,11 +417,12 @@ impl Log {
         Taken { info, payload, records: count as u32 }
     }
 
-    /// The batch that was taken is durable.
-    pub fn written(&self, taken: &Taken, crc: u32) {
+    /// The batch that was taken is durable; the last of its copies ends at `copies_end`.
+    pub fn written(&self, taken: &Taken, crc: u32, copies_end: u64) {
         let mut state = self.state.borrow_mut();
         state.reserved -= taken.payload.len() as u64;
         state.head = taken.info.position + batch_len(taken.payload.len());
+        state.copies_end = copies_end;
         state.number += 1;
         state.chain = crc;
         state.durable += taken.records as u64;
@@ -570,9 +548,24 @@ impl State {
         self.used() + len <= room.limit(self.ring) || self.used() == 0
     }
 
-    /// Where a batch of `size` bytes goes: at the head, or at the start of the next round if it would wrap.
+    /// Where a batch of `size` bytes goes: at the head, or at the start of the next round if one of its copies would
+    /// wrap.
     fn position_for(&self, size: u64) -> u64 {
-        if self.head % self.ring + size > self.ring { self.head.next_multiple_of(self.ring) } else { self.head }
+        let wraps =
+            self.begins_at() % self.ring + size > self.ring || self.begins_at() / self.ring > self.head / self.ring;
+        if wraps { self.head.next_multiple_of(self.ring) } else { self.head }
+    }
+
+    /// Where the last of the copies of the next batch may begin.
+    fn begins_at(&self) -> u64 {
+        self.head.max(self.copies_end)
+    }
+
+    /// Whether a batch of `size` bytes may go to `wish`, behind the head, with all its copies in this round.
+    fn may_skip_to(&self, wish: u64, size: u64) -> bool {
+        let round = self.head - self.head % self.ring + self.ring;
+        let last = wish.max(self.copies_end) + size;
+        wish >= self.head && last <= round && wish + size - self.tail <= self.ring / 16 * 7
     }
 }
 
@@ -585,7 +578,7 @@ mod tests {
     fn runs_end_with_their_round_and_hold_as_much_as_was_asked_for() {
         let log = Log::new(100, 0, &Anchor::default());
         let at = |position: u64| BatchInfo { first_seq: position, position, number: position, chain: 0 };
-        log.resume([10, 30, 60, 100, 130].map(at).into(), 150, 6, 0, 200);
+        log.resume([10, 30, 60, 100, 130].map(at).into(), 150, 6, 0, 200, 150);
         let run = |from: u64, len: u64| {
             let run = log.run_from(from, len)?;
             Some((run.batches.iter().map(|batch| batch.position).collect::<Vec<u64>>(), run.start, run.end))

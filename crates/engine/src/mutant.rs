@@ -358,10 +358,26 @@ pub enum Mutant {
     MetadataMovesToStale = 190,
     /// Metadata is made on disks none of which is up to date.
     MetadataMadeStale = 191,
+    /// Copies of batches lie behind their positions before the labels say that they may.
+    SpreadUnannounced = 192,
+    /// A copy of a batch begins before the end of the one before it on that disk.
+    CopiesOverlap = 193,
+    /// A copy of a batch lies further behind its position than it may.
+    CopiesTooFar = 194,
+    /// A copy of a batch that begins near the end of its round goes on behind the ring.
+    CopiesLeaveTheRound = 195,
+    /// A batch that a disk lacks is brought to its position there, whatever lies there of earlier ones.
+    BroughtAtPosition = 196,
+    /// A disk whose copies lie behind their positions goes on following at the positions.
+    FormerLoggerFollows = 197,
+    /// Copies of batches are looked for only as far behind the batch before as positions may lie.
+    CopiesFoundNearby = 198,
+    /// A disk that takes longer to begin than was thought is told no sooner.
+    LeadNeverGrows = 199,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 175] = [
+pub const ALL: [Mutant; 183] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -537,6 +553,14 @@ pub const ALL: [Mutant; 175] = [
     Mutant::RelievesInVain,
     Mutant::MetadataMovesToStale,
     Mutant::MetadataMadeStale,
+    Mutant::SpreadUnannounced,
+    Mutant::CopiesOverlap,
+    Mutant::CopiesTooFar,
+    Mutant::CopiesLeaveTheRound,
+    Mutant::BroughtAtPosition,
+    Mutant::FormerLoggerFollows,
+    Mutant::CopiesFoundNearby,
+    Mutant::LeadNeverGrows,
 ];
 
 /// The mutant of this name.

@@ -248,7 +248,7 @@ pub fn a_full_cache_takes_as_much_as_is_brought_down() {
 /// Small writes wait for a full cache while the mover lifts some of what they were written into: the others are packed
 /// then, and not merged one by one.
 pub fn what_cannot_be_packed_any_more_has_no_others_merged() {
-    a_full_cache((512, 64), 192 << 20, Nanos::secs(60));
+    a_full_cache((512, 64), 160 << 20, Nanos::secs(60));
 }
 
 /// Clients write anywhere for `span`, longer than a cache takes to fill: no second is much worse than most, and what

@@ -21,12 +21,10 @@ use crate::sample::sample;
 use crate::world::{Scheduling, SimWorld};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use weft_engine::format::FEATURE_PACKS;
-use weft_engine::format::label::{DiskPlan, Label};
 use weft_engine::format::record::{JOB_LEN, Record};
+use weft_engine::format::{FEATURE_PACKS, label::DiskPlan, label::Label};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::Disk;
-use weft_engine::limits::JOBS_KEPT;
 use weft_engine::store::Tuning;
 use weft_engine::units::{BLOCK, ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::vdisk::Vdisk;
@@ -463,12 +461,11 @@ pub fn the_bit_of_packed_stripes_is_set_before_the_first_and_goes_with_the_last(
 
 /// Room for the configuration is counted before it is taken, and packed stripes take none of the last of it.
 pub fn packed_stripes_leave_room_for_the_configuration_of_whole_ones() {
-    // Jobs that may come have their room in any case.
+    let jobs_to_come = (weft_engine::limits::JOBS_KEPT * JOB_LEN) as u64;
     let len = |story: &Story| {
         let records = story.rig.pool().store().map.borrow().records();
-        let jobs = records.iter().filter(|record| matches!(record, Record::Job(_))).count();
-        let to_come = JOBS_KEPT.saturating_sub(jobs) * JOB_LEN;
-        records.iter().map(|record| record.encoded_len() as u64).sum::<u64>() + to_come as u64
+        let others = records.iter().filter(|record| !matches!(record, Record::Job(_)));
+        jobs_to_come + others.map(|record| record.encoded_len() as u64).sum::<u64>()
     };
     for more in (0..1600).step_by(40) {
         let mut story = Story::new(13, PARITY);

@@ -4,7 +4,7 @@
 use crate::disk::SimDisk;
 use crate::mixed::quantile;
 use crate::rng::Rng;
-use crate::streams::{BEGIN, Bench, CLASS, LOG, Shape, block_on, pattern, stream_at, thin};
+use crate::streams::{BEGIN, Bench, CLASS, Shape, USUAL_LOG, block_on, pattern, stream_at, thin};
 use crate::timing::{HddClass, Ssd, SsdClass};
 use crate::world::{Scheduling, SimWorld};
 use std::cell::Cell;
@@ -314,7 +314,7 @@ pub(crate) fn bench(medium: Medium, layout: Layout, tuning: Tuning) -> Bench {
         layout,
         size: ByteCount::gib(64),
         slab: SLAB_DEFAULT,
-        log: LOG,
+        log: USUAL_LOG,
         tuning,
     };
     let class = match medium {

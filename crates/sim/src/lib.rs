@@ -30,6 +30,7 @@ pub mod removal;
 pub mod rig;
 pub mod rng;
 pub mod sample;
+pub mod spread;
 pub mod storm;
 pub mod stream_reads;
 pub mod streams;

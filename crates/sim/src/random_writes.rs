@@ -4,7 +4,7 @@
 use crate::cached_writes::Flash;
 use crate::rng::Rng;
 use crate::sample::sample;
-use crate::streams::{Bench, CLASS, Case, LOG, Shape, pattern};
+use crate::streams::{Bench, CLASS, Case, Shape, USUAL_LOG, pattern};
 use crate::timing::{Hdd, HddClass, SsdClass};
 use crate::{disk::SimDisk, world::Scheduling, world::SimWorld};
 use std::fmt;
@@ -62,7 +62,7 @@ pub struct Random {
 /// Bytes of a write in stories.
 pub(crate) const SMALL: ByteCount = ByteCount::kib(4);
 /// The longest that a round may take in them.
-const LONGEST: Nanos = Nanos::millis(1_000);
+const LONGEST: Nanos = Nanos::millis(1_100);
 
 /// The seconds in which the log fills: they show nothing of what lasts.
 const WARM_UP: usize = 10;
@@ -117,7 +117,7 @@ pub fn on_weft(load: Load) -> Random {
     // Full: what is written finds something everywhere.
     let size = load.fill.per_disk * layout.data_columns() as u64 + ByteCount::mib(1);
     let (slab, disks) = (crate::streams::slab(), layout.slots());
-    let bench = Bench::of(&Shape { class: CLASS, disks, layout, size, slab, log: LOG, tuning });
+    let bench = Bench::of(&Shape { class: CLASS, disks, layout, size, slab, log: USUAL_LOG, tuning });
     bench.pass(load.fill, 1.0, 1);
     if load.cached_on > 0 {
         Flash { class: SsdClass::SATA_SSD, disks: load.cached_on, protected: false, cache: CACHE }.add_to(&bench);
@@ -173,7 +173,7 @@ pub fn packed_stripes_are_left_by_all_of_their_units() {
 /// Clients that write anywhere and flush wait for a checkpoint now and then, while the mover has the disks, but never
 /// for several, and not for the mover.
 pub fn no_flush_waits_for_the_mover_to_let_go_of_the_log() {
-    let (bench, random) = after_small_writes(512, SERVED_SHARE / 2);
+    let (bench, random) = after_small_writes(640, SERVED_SHARE / 2);
     let longest = random.round().1;
     assert!(longest < LONGEST, "a round took {} ms", longest.0 / 1_000_000);
     bench.world.halt();
@@ -290,7 +290,7 @@ type At = (usize, DiskOffset);
 /// Measures writes to two disks each; `places` says where, and whether they are read before.
 fn in_place(load: Load, class: &HddClass, places: impl Fn(u64, u64) -> (At, At, bool) + Copy + 'static) -> Random {
     let world = SimWorld::new(1, Scheduling::Fifo);
-    let disk = |_| SimDisk::new(&world, class.shape(class.capacity), Box::new(Hdd::new(class.clone())));
+    let disk = |nth| SimDisk::new(&world, class.shape(class.capacity), Box::new(Hdd::among(class.clone(), nth)));
     let disks: Rc<Vec<SimDisk>> = Rc::new((0..load.fill.layout.slots()).map(disk).collect());
     let len = load.len.0;
     let blocks = load.fill.per_disk.0 * load.fill.layout.data_columns() as u64 / len;

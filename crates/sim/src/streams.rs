@@ -35,6 +35,8 @@ const UNDER_WAY: (u64, u64) = (16, 8 << 20);
 pub(crate) const BEGIN: u64 = 20 << 10;
 /// Bytes of the log ring: less than such disks get by default, as reading it through when the pool opens takes long.
 pub const LOG: ByteCount = ByteCount::mib(128);
+/// Bytes of the log ring that such disks get by default.
+pub const USUAL_LOG: ByteCount = ByteCount::gib(1);
 
 /// A stream on a virtual disk whose pool has as many disks as it has columns.
 #[derive(Clone, Copy, Debug)]
@@ -235,7 +237,7 @@ impl Bench {
     pub fn of(shape: &Shape) -> Bench {
         let class = &shape.class;
         let world = SimWorld::new(1, Scheduling::Fifo);
-        let disk = |_| SimDisk::new(&world, class.shape(class.capacity), Box::new(Hdd::new(class.clone())));
+        let disk = |nth| SimDisk::new(&world, class.shape(class.capacity), Box::new(Hdd::among(class.clone(), nth)));
         let disks = (0..shape.disks).map(disk).collect();
         Bench::on(world, disks, Media::Hdd, shape)
     }

@@ -67,6 +67,7 @@ use weft_sim::read_ahead::{changes_beside_a_reader, rot_before_a_reader};
 use weft_sim::removal::search;
 use weft_sim::rig::Rig;
 use weft_sim::sample::{part_named, part_of};
+use weft_sim::spread;
 use weft_sim::storm::{Profile, hunt};
 use weft_sim::tree;
 use weft_sim::wide;
@@ -341,6 +342,15 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
         }
         Mutant::ConfigRoomUncounted => {
             Catcher::Story(fine::packed_stripes_leave_room_for_the_configuration_of_whole_ones)
+        }
+        Mutant::SpreadUnannounced => Catcher::Story(spread::who_flushes_each_write_waits_for_no_revolution),
+        Mutant::LeadNeverGrows => Catcher::Story(spread::how_long_disks_take_to_begin_is_learnt),
+        Mutant::CopiesOverlap | Mutant::CopiesTooFar | Mutant::CopiesLeaveTheRound | Mutant::CopiesFoundNearby => {
+            Catcher::Story(spread::copies_lie_in_order_and_within_their_rounds)
+        }
+        Mutant::BroughtAtPosition => Catcher::Story(spread::a_crash_at_any_moment_loses_nothing_of_a_spread_log),
+        Mutant::FormerLoggerFollows => {
+            Catcher::Story(spread::a_disk_with_spread_copies_may_follow_and_carry_the_log_again)
         }
         stacks => catcher_of_stacks(stacks),
     }

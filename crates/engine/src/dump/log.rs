@@ -3,14 +3,16 @@
 use super::words::Described;
 use super::{Place, Places, Wanted};
 use crate::disk_set::DiskSet;
-use crate::format::batch::{BATCH_HEAD, BatchHead, decode_head, verify};
+use crate::format::FEATURE_SPREAD;
+use crate::format::batch::{BATCH_HEAD, BatchHead, Expected, spread, verify};
 use crate::format::label::Label;
 use crate::format::record::{self, Record};
 use crate::io::Buf;
-use crate::units::{BLOCK, ByteCount, DiskNo};
+use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// The log's live part.
 #[derive(Clone, Debug, Default)]
@@ -48,14 +50,17 @@ pub struct Lacking {
     pub count: u64,
 }
 
-/// Where the next batch is expected.
+/// The next batch.
 struct Next<'a> {
     label: &'a Label,
-    ring: u64,
-    position: u64,
-    number: u64,
+    expected: Expected,
     chain: u32,
+    /// Where the copies of earlier batches end, by disk, counted through all rounds of the ring.
+    ends: BTreeMap<DiskNo, u64>,
 }
+
+/// Bytes that are read at once where a copy may begin anywhere.
+const PIECE: u64 = 1 << 20;
 
 /// Reads the log that `label` names, from its tail on; records from where they count are shown to `each`.
 pub(super) async fn dump(
@@ -74,13 +79,15 @@ pub(super) async fn dump(
     let loggers = places.by_no.iter().filter(|(no, _)| label.membership.loggers.contains(**no));
     let loggers: Vec<(DiskNo, &Place)> = loggers.map(|(no, place)| (*no, place)).collect();
     told.on = loggers.iter().map(|(no, _)| *no).collect();
-    let mut next = Next {
-        label,
-        ring: label.plan.log_len.0,
-        position: anchor.log_tail,
+    let ring = label.plan.log_len.0;
+    let expected = Expected {
+        pool: label.pool_id,
         number: anchor.log_tail_batch,
-        chain: anchor.log_chain,
+        from: anchor.log_tail,
+        ring,
+        spread: if label.features & FEATURE_SPREAD == 0 { 0 } else { spread(ring) },
     };
+    let mut next = Next { label, expected, chain: anchor.log_chain, ends: BTreeMap::new() };
     while let Some((head, batch)) = next.find(&loggers, &mut told).await {
         told.batches.1 += 1;
         let mut rest = &batch[BATCH_HEAD..BATCH_HEAD + head.payload_len as usize];
@@ -95,10 +102,10 @@ pub(super) async fn dump(
             }
             seq += 1;
         }
-        next.position = head.position + head.ring_len();
-        next.number += 1;
+        next.expected.from = head.position + head.ring_len();
+        next.expected.number += 1;
         next.chain = head.crc;
-        told.positions.1 = next.position;
+        told.positions.1 = next.expected.from;
         told.seqs.1 = seq;
     }
     told.torn = next.is_begun(&loggers).await;
@@ -137,50 +144,80 @@ impl LogDump {
 }
 
 impl Next<'_> {
-    /// The batch that is next, from whatever disk has it. It lies where the last one ended, or at the start of the next
-    /// round of the ring.
-    async fn find(&self, loggers: &[(DiskNo, &Place)], told: &mut LogDump) -> Option<(BatchHead, Buf)> {
-        for position in self.candidates() {
+    /// The batch that is next, from whatever disk has it. It lies where the last one ended, or behind that, or in the
+    /// next round of the ring.
+    async fn find(&mut self, loggers: &[(DiskNo, &Place)], told: &mut LogDump) -> Option<(BatchHead, Buf)> {
+        for round in 0..2 {
             let mut found = None;
             let mut lacking = Vec::new();
             for (no, place) in loggers {
-                match self.read(place, position).await {
-                    Some(batch) => found = found.or(Some(batch)),
+                match self.read(place, self.places(*no)[round].clone()).await {
+                    Some((at, head, batch)) => {
+                        self.ends.insert(*no, at + head.ring_len());
+                        found = found.or(Some((head, batch)));
+                    }
                     None => lacking.push(*no),
                 }
             }
             if found.is_some() {
-                lacking.into_iter().for_each(|no| told.note_lacking(no, self.number));
+                lacking.into_iter().for_each(|no| told.note_lacking(no, self.expected.number));
                 return found;
             }
         }
         None
     }
 
-    fn candidates(&self) -> Vec<u64> {
-        let round = self.position.next_multiple_of(self.ring);
-        if round == self.position { alloc::vec![round] } else { alloc::vec![self.position, round] }
+    fn places(&self, no: DiskNo) -> [Range<u64>; 2] {
+        self.expected.places(self.ends.get(&no).copied().unwrap_or(0))
     }
 
-    async fn read(&self, place: &Place, position: u64) -> Option<(BatchHead, Buf)> {
-        let at = place.plan.log_at + ByteCount(position % self.ring);
-        let first = place.read(at, BLOCK).await?;
-        let head = decode_head(self.label.pool_id, position, self.number, &first)?;
-        let left_behind = head.number >= self.label.opened_batch && head.lineage != self.label.lineage.number();
-        if left_behind || head.chain != self.chain || position % self.ring + head.ring_len() > self.ring {
-            return None;
+    /// The batch, if a sound copy of it begins in `places`, and where.
+    async fn read(&self, place: &Place, places: Range<u64>) -> Option<(u64, BatchHead, Buf)> {
+        let mut from = places.start;
+        while from < places.end {
+            let Some((at, head)) = self.head(place, from..places.end).await else { break };
+            let left_behind = head.number >= self.label.opened_batch && head.lineage != self.label.lineage.number();
+            if !left_behind
+                && head.chain == self.chain
+                && let Some(batch) = place.read(self.offset(place, at), head.ring_len()).await
+                && verify(&head, &batch)
+            {
+                return Some((at, head, batch));
+            }
+            from = at + BLOCK;
         }
-        let batch = place.read(at, head.ring_len()).await?;
-        verify(&head, &batch).then_some((head, batch))
+        None
+    }
+
+    /// The first head of the batch in `places`, and where. What cannot be read has none.
+    async fn head(&self, place: &Place, places: Range<u64>) -> Option<(u64, BatchHead)> {
+        let mut from = places.start;
+        let mut most = PIECE;
+        while from < places.end {
+            let len = most.min(places.end - from);
+            let piece = place.read(self.offset(place, from), len).await;
+            if piece.is_none() && len > BLOCK {
+                most = (len / 2 / BLOCK * BLOCK).max(BLOCK);
+                continue;
+            }
+            let found = piece.and_then(|bytes| self.expected.find(from, &bytes));
+            if found.is_some() {
+                return found;
+            }
+            from += len;
+        }
+        None
+    }
+
+    fn offset(&self, place: &Place, at: u64) -> DiskOffset {
+        place.plan.log_at + ByteCount(at % self.expected.ring)
     }
 
     /// Whether any disk has the head of a batch that would be next.
     async fn is_begun(&self, loggers: &[(DiskNo, &Place)]) -> bool {
-        for position in self.candidates() {
-            for (_, place) in loggers {
-                let at = place.plan.log_at + ByteCount(position % self.ring);
-                let block = place.read(at, BLOCK).await;
-                if block.is_some_and(|block| decode_head(self.label.pool_id, position, self.number, &block).is_some()) {
+        for (no, place) in loggers {
+            for places in self.places(*no) {
+                if self.head(place, places).await.is_some() {
                     return true;
                 }
             }

@@ -87,6 +87,7 @@ pub fn numbers() -> Vec<(&'static str, u64)> {
         ("FEATURE_READ_CACHES", super::FEATURE_READ_CACHES),
         ("FEATURE_MOVES", super::FEATURE_MOVES),
         ("FEATURE_WIDE", super::FEATURE_WIDE),
+        ("FEATURE_SPREAD", super::FEATURE_SPREAD),
         ("POOL", kind::POOL as u64),
         ("DISK", kind::DISK as u64),
         ("VDISK", kind::VDISK as u64),

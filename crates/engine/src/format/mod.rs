@@ -50,6 +50,10 @@ pub const FEATURE_MOVES: u64 = 32;
 /// have annexes, and sets of disks may have more than one word.
 pub const FEATURE_WIDE: u64 = 64;
 
+/// The incompatible feature of pools whose log's batches may lie apart, and copies of them behind their positions, now
+/// or at any time before ([`batch::spread`]).
+pub const FEATURE_SPREAD: u64 = 128;
+
 /// All incompatible features that it knows.
 pub const FEATURES: u64 = FEATURE_PACKS
     | FEATURE_CACHES
@@ -57,7 +61,8 @@ pub const FEATURES: u64 = FEATURE_PACKS
     | FEATURE_TIERS
     | FEATURE_READ_CACHES
     | FEATURE_MOVES
-    | FEATURE_WIDE;
+    | FEATURE_WIDE
+    | FEATURE_SPREAD;
 
 /// 128 random bits that name a pool or a disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

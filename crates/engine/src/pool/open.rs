@@ -458,6 +458,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         limbo: Default::default(),
         freeze: Default::default(),
         follower: Default::default(),
+        log_places: Default::default(),
         heats,
         stopping: Cell::new(false),
         writing: Cell::new(false),

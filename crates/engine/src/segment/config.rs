@@ -54,7 +54,8 @@ impl Map {
         (heap + (segments + chunks) * 3 / 2) as u64
     }
 
-    /// Bytes of the configuration, with all the events and jobs that it may keep: these come whether it has room or not.
+    /// Bytes of the configuration, with all the events and jobs that it may keep: those come whether there is room or
+    /// not.
     fn config_len(&self) -> u64 {
         let few = self.disks.len() * DISK_LEN + self.tables.len() * TABLE_LEN;
         let one = Record::Pool(self.notes.next).encoded_len() + Record::Settings(self.notes.settings).encoded_len();

@@ -14,6 +14,7 @@
 //! 5. While the pool is frozen no batch is written, and none that was being written is called durable (`freeze.rs`).
 //! 6. No commit is durable whose stripe is not (`limbo.rs`).
 
+use super::log_places::Planned;
 use super::{Member, Store, join};
 use crate::error::{ErrorKind, Result};
 use crate::fail;
@@ -21,7 +22,7 @@ use crate::format::batch::{self, BatchHead};
 use crate::io::IoSlice;
 use crate::log::Taken;
 use crate::mutant::{self, Mutant};
-use crate::units::{BLOCK, ByteCount, DiskNo, Nanos};
+use crate::units::{BLOCK, DiskNo, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
@@ -132,7 +133,7 @@ impl Store {
         let _turn = self.commits.committing.take().await;
         self.thawed().await?;
         if let Some(taken) = self.commits.cut_short.take() {
-            self.commit_taken(taken).await?;
+            self.commit_taken(taken, Planned::default()).await?;
             return Ok(true);
         }
         self.settle_limbo().await;
@@ -160,6 +161,9 @@ impl Store {
         if is_stale() {
             return Ok(true);
         }
+        if !self.is_spread_announced() && self.plan_places().is_any() {
+            self.announce_spread().await?;
+        }
         self.withdraw_unsafe(bound).await;
         if self.labels.outdated.get() && !mutant::active(Mutant::NoLabelsBeforeAck) {
             // A disk was lost with strips that this batch speaks of: if the power goes now, it must not pass for one
@@ -169,7 +173,10 @@ impl Store {
         if is_stale() {
             return Ok(true);
         }
-        self.commit_taken(self.log.take(bound)).await?;
+        let (planned, first) = (self.plan_places(), self.log.earliest(None));
+        let taken = self.log.take(bound, planned.position);
+        self.log_goes_on(first, &taken);
+        self.commit_taken(taken, planned).await?;
         Ok(true)
     }
 
@@ -190,8 +197,8 @@ impl Store {
 
     /// Writes a batch that was taken. One that is cut short, for the pool is being closed without its disks, is the
     /// next one again if they come back all the same, and not another one: some disks may have it.
-    async fn commit_taken(&self, taken: Taken) -> Result<()> {
-        let crc = match self.write_batch(&taken).await {
+    async fn commit_taken(&self, taken: Taken, planned: Planned) -> Result<()> {
+        let crc = match self.write_batch(&taken, &planned).await {
             Ok(crc) => crc,
             Err(error) => {
                 if !mutant::active(Mutant::CutBatchForgotten) {
@@ -201,7 +208,7 @@ impl Store {
             }
         };
         self.flush_turn_ended();
-        self.log.written(&taken, crc);
+        self.log.written(&taken, crc, self.log_places.last_end(&self.loggers()));
         self.limbo.durable(self.log.durable());
         self.settle_packs(self.log.durable());
         self.counters.batches.set(self.counters.batches.get() + 1);
@@ -210,6 +217,15 @@ impl Store {
             self.release_freed(self.log.durable());
         }
         Ok(())
+    }
+
+    /// Counts a batch that was taken, which could have begun at `first`.
+    fn log_goes_on(&self, first: u64, taken: &Taken) {
+        let ring = self.ring_len();
+        // What is left of a round that another begins after is nobody's.
+        let same_round = taken.info.position / ring == first / ring;
+        let passed = if same_round { taken.info.position - first } else { 0 };
+        self.log_places.gone_on(passed, batch::batch_len(taken.payload.len()), ring);
     }
 
     /// Makes free what records below `durable` let go of, and tells who waits for room.
@@ -222,7 +238,7 @@ impl Store {
 
     /// Writes the batch to every log disk and makes it durable there, labels included. Returns its CRC. While the pool
     /// is frozen it waits: disks that come back get the batch, too.
-    async fn write_batch(&self, taken: &Taken) -> Result<u32> {
+    async fn write_batch(&self, taken: &Taken, planned: &Planned) -> Result<u32> {
         let head = BatchHead {
             magic: [0; 8],
             pool_id: self.id.0,
@@ -241,7 +257,8 @@ impl Store {
         loop {
             self.thawed().await?;
             let lacking: Vec<DiskNo> = self.loggers().into_iter().filter(|no| !have.contains(no)).collect();
-            let took = join(lacking.iter().map(|no| self.write_log(*no, taken.info.position, slice.clone()))).await;
+            let write = |no: &DiskNo| self.write_log(*no, taken.info.position, planned, slice.clone());
+            let took = join(lacking.iter().map(write)).await;
             have.extend(lacking.into_iter().zip(took).filter(|(_, took)| *took).map(|(no, _)| no));
             // Also when somebody else is just writing them: it waits for its turn, and so for them.
             if !mutant::active(Mutant::NoLabelsBeforeAck) {
@@ -261,19 +278,21 @@ impl Store {
     }
 
     /// Writes a batch to one log disk. Says whether it is durable there.
-    async fn write_log(&self, no: DiskNo, position: u64, slice: IoSlice) -> bool {
-        let at = {
-            let members = self.members.borrow();
-            let plan = &members[&no].plan;
-            plan.log_at + ByteCount(position % plan.log_len.0)
-        };
-        debug_assert!(at.is_multiple_of(BLOCK));
+    async fn write_log(&self, no: DiskNo, position: u64, planned: &Planned, slice: IoSlice) -> bool {
+        let began = self.world.now();
+        let len = slice.len() as u64;
+        let at = self.place_on(no, position, len, planned);
+        let to = self.log_offset(no, at);
+        debug_assert!(to.is_multiple_of(BLOCK));
         self.count_logged(no, slice.len());
         // A failed write or flush takes the disk out; `loggers` no longer names it then.
-        if mutant::active(Mutant::LoggerUnflushed) && self.loggers().first() == Some(&no) {
-            return self.disk_write(no, at, vec![slice]).await.is_ok();
+        let unflushed = mutant::active(Mutant::LoggerUnflushed) && self.loggers().first() == Some(&no);
+        let written = self.disk_write(no, to, vec![slice]).await.is_ok();
+        let durable = written && (unflushed || self.disk_flush(no).await.is_ok());
+        if durable {
+            self.copy_durable(no, at..at + len, planned, began);
         }
-        self.disk_write(no, at, vec![slice]).await.is_ok() && self.disk_flush(no).await.is_ok()
+        durable
     }
 
     /// Asks for a commit once enough was written since the last one; `per_disk` bytes more have been.

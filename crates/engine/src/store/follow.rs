@@ -152,7 +152,10 @@ impl Store {
         };
         let (tail, head) = self.log.live();
         let before = before.filter(|target| target.no == no);
-        let mut target = before.unwrap_or_else(|| Target { no, losses: self.losses(no), until: tail });
+        let mut target = before.unwrap_or_else(|| {
+            self.log_places.forget(no);
+            Target { no, losses: self.losses(no), until: tail }
+        });
         let bound = head.min(target.until.max(tail) + STEP);
         if !self.copy_log(&mut target, bound).await {
             return false;
@@ -168,8 +171,13 @@ impl Store {
     pub(super) fn begin_to_follow(&self, before: DiskSet) {
         let wanted = self.follower_wanted(before);
         self.follower.wanted.set(wanted.is_some());
-        let has_it = wanted.filter(|no| before.contains(*no));
         let until = self.log.live().1;
+        // What follows writes each batch to its position: where copies lie behind theirs it begins anew.
+        let lies_behind = |no| {
+            let behind = self.log_places.end_on(no).is_some_and(|end| end > until);
+            behind && !mutant::active(Mutant::FormerLoggerFollows)
+        };
+        let has_it = wanted.filter(|no| before.contains(*no) && !lies_behind(*no));
         *self.follower.target.borrow_mut() = has_it.map(|no| Target { no, losses: self.losses(no), until });
         if wanted.is_some() {
             self.log.moved.notify();

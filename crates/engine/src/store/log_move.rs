@@ -18,7 +18,7 @@ use super::Store;
 use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::event::Event;
-use crate::format::batch::{decode_head, verify};
+use crate::format::batch::{BatchHead, decode_head, may_lie, verify};
 use crate::io::{Buf, IoSlice};
 use crate::log::{BatchInfo, Run};
 use crate::units::{BLOCK, DiskNo};
@@ -87,7 +87,7 @@ impl Store {
 
     fn targets(&self, set: DiskSet) -> Vec<Target> {
         let (tail, _) = self.log.live();
-        let all = set.iter();
+        let all = set.iter().inspect(|no| self.log_places.forget(*no));
         all.map(|no| Target { no, losses: self.losses(no), until: tail }).collect()
     }
 
@@ -132,13 +132,12 @@ impl Store {
             if !self.has_disk(no) {
                 continue;
             }
-            if let Ok(piece) = self.disk_read(no, self.log_offset(no, run.start), len).await
-                && run
-                    .batches
-                    .iter()
-                    .all(|batch| self.is_sound_in(&piece[(batch.position - run.start) as usize..], batch))
+            let more = (self.log_spread() + run.end).min(run.start - run.start % self.ring_len() + self.ring_len());
+            let whole = self.disk_read(no, self.log_offset(no, run.start), (more - run.start) as usize).await;
+            if let Ok(piece) = whole
+                && let Some(whole) = self.sound_run(run, &piece)
             {
-                return Some(piece.freeze());
+                return Some(whole);
             }
         }
         let mut whole = Buf::zeroed(len);
@@ -146,11 +145,11 @@ impl Store {
             let mut found = None;
             for no in self.loggers() {
                 if found.is_none() && self.has_disk(no) {
-                    found = self.read_batch(no, batch.position, batch.number, batch.chain).await;
+                    found = self.read_batch(no, batch).await;
                 }
             }
             match found {
-                Some((_, bytes)) => {
+                Some(bytes) => {
                     let at = (batch.position - run.start) as usize;
                     whole[at..at + bytes.len()].copy_from_slice(&bytes);
                 }
@@ -162,12 +161,48 @@ impl Store {
         Some(whole.freeze())
     }
 
-    fn is_sound_in(&self, bytes: &[u8], batch: &BatchInfo) -> bool {
-        let head =
-            bytes.get(..BLOCK as usize).and_then(|block| decode_head(self.id, batch.position, batch.number, block));
-        head.is_some_and(|head| {
-            let whole = bytes.get(..head.ring_len() as usize);
-            self.may_count(&head, batch.chain) && whole.is_some_and(|whole| verify(&head, whole))
+    /// A run whose batches are all sound in `piece`, which was read from where it begins on.
+    fn sound_run(&self, run: &Run, piece: &[u8]) -> Option<IoSlice> {
+        let mut whole = Buf::zeroed((run.end - run.start) as usize);
+        let mut from = 0;
+        for batch in &run.batches {
+            let at = (batch.position - run.start) as usize;
+            from = from.max(at);
+            let (found, bytes) = self.copy_in(batch, run.start + from as u64, piece.get(from..)?)?;
+            whole[at..at + bytes.len()].copy_from_slice(bytes);
+            from += found + bytes.len();
+        }
+        Some(whole.freeze())
+    }
+
+    /// A sound copy of a batch in `bytes`, which lie at `at`, and how far from there it begins.
+    fn copy_in<'a>(&self, batch: &BatchInfo, at: u64, bytes: &'a [u8]) -> Option<(usize, &'a [u8])> {
+        (0..bytes.len() / BLOCK as usize).map(|block| block * BLOCK as usize).find_map(|from| {
+            let head = decode_head(self.id, batch.number, &bytes[from..])?;
+            let lies = head.position == batch.position && self.lies(&head, at + from as u64);
+            let whole = bytes.get(from..from + head.ring_len() as usize)?;
+            (lies && self.may_count(&head, batch.chain) && verify(&head, whole)).then_some((from, whole))
         })
+    }
+
+    /// A sound copy of a batch on disk `no`.
+    async fn read_batch(&self, no: DiskNo, batch: &BatchInfo) -> Option<Buf> {
+        let round = batch.position - batch.position % self.ring_len() + self.ring_len();
+        for at in (batch.position..round.min(batch.position + self.log_spread() + 1)).step_by(BLOCK as usize) {
+            let first = self.read_log(no, at, BLOCK).await.ok();
+            let head = first.and_then(|block| decode_head(self.id, batch.number, &block));
+            let lies = |head: &BatchHead| head.position == batch.position && self.lies(head, at);
+            if let Some(head) = head.filter(|head| lies(head) && self.may_count(head, batch.chain))
+                && let Ok(whole) = self.read_log(no, at, head.ring_len()).await
+                && verify(&head, &whole)
+            {
+                return Some(whole);
+            }
+        }
+        None
+    }
+
+    fn lies(&self, head: &BatchHead, at: u64) -> bool {
+        may_lie(head, at, self.ring_len(), self.log_spread())
     }
 }

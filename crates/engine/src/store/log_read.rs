@@ -9,11 +9,14 @@
 //!    the pool does not open. It is looked for wherever one may begin: as far as the batch before it may reach, which
 //!    the labels say of batches since they do (`BatchBound`), and of none from before.
 //! 3. What was read ahead of a disk is what it had then: nothing that is read from there was written since.
+//! 4. Each disk's copies are looked for behind those that it has of earlier batches, as far as they may lie behind
+//!    their positions (`log_places.rs`); a copy that is brought to a disk lies behind those, too.
 
 use super::{Store, join};
 use crate::error::Result;
 use crate::fail;
-use crate::format::batch::{BatchHead, decode_head, verify};
+use crate::format::FEATURE_SPREAD;
+use crate::format::batch::{BatchHead, Expected, decode_head, may_lie, spread, verify};
 use crate::io::{Buf, DiskError};
 use crate::mutant::{self, Mutant};
 use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset};
@@ -43,10 +46,15 @@ struct Piece {
 impl LogAhead {
     /// These bytes, if they were read.
     fn get(&self, no: DiskNo, position: u64, len: u64) -> Option<Buf> {
+        self.with(no, position, |bytes| bytes.get(..len as usize).map(Buf::copy_of)).flatten()
+    }
+
+    /// What `look` makes of what was read from `position` on, if anything was.
+    fn with<T>(&self, no: DiskNo, position: u64, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let pieces = self.0.borrow();
         let piece = pieces.get(&no)?;
         let from = position.checked_sub(piece.position)? as usize;
-        piece.bytes.get(from..from + len as usize).map(Buf::copy_of)
+        piece.bytes.get(from..).filter(|bytes| bytes.len() >= BLOCK as usize).map(look)
     }
 
     /// How many bytes are to be read next.
@@ -57,72 +65,110 @@ impl LogAhead {
 }
 
 impl Store {
-    /// The batch with this number at this position, from any log disk that has it; the others get it.
-    pub(super) async fn find_batch(
-        &self,
-        position: u64,
-        number: u64,
-        chain: u32,
-        ahead: &LogAhead,
-    ) -> Option<(BatchHead, Buf)> {
-        let mut found: Option<(BatchHead, Buf)> = None;
-        let mut lacking = Vec::new();
-        let read = |no| async move { (no, self.read_batch_ahead(no, (position, number, chain), ahead).await) };
-        for (no, batch) in join(self.loggers().into_iter().map(read)).await {
-            match batch {
-                Some(batch) => found = found.or(Some(batch)),
-                None => lacking.push(no),
+    /// What is known of batch `number` before it is read, where the one before ended at `from`.
+    pub(super) fn expected(&self, from: u64, number: u64) -> Expected {
+        Expected { pool: self.id, number, from, ring: self.ring_len(), spread: self.log_spread() }
+    }
+
+    /// The most bytes that copies of batches lie behind their positions, and positions behind the batch before.
+    pub(super) fn log_spread(&self) -> u64 {
+        if self.labels.features.get() & FEATURE_SPREAD == 0 { 0 } else { spread(self.ring_len()) }
+    }
+
+    /// The batch that is expected, with this chain, from any log disk that has it; the others get it.
+    pub(super) async fn find_batch(&self, next: &Expected, chain: u32, ahead: &LogAhead) -> Option<(BatchHead, Buf)> {
+        for round in 0..2 {
+            let mut found: Option<(BatchHead, Buf)> = None;
+            let mut lacking = Vec::new();
+            let read = |no| async move {
+                let [here, there] = next.places(self.log_places.end_on(no).unwrap_or(0));
+                let places = if round == 0 { here } else { there };
+                (no, self.read_next(no, next, places, chain, ahead).await)
+            };
+            for (no, batch) in join(self.loggers().into_iter().map(read)).await {
+                match batch {
+                    Some((at, head, batch)) => {
+                        self.log_places.ends_at(no, at + head.ring_len());
+                        found = found.or(Some((head, batch)));
+                    }
+                    None => lacking.push(no),
+                }
+            }
+            if let Some((head, batch)) = found {
+                self.bring_batch(lacking, &head, &batch).await;
+                return Some((head, batch));
             }
         }
-        let (head, batch) = found?;
+        None
+    }
+
+    /// Writes a batch to the disks that lack it.
+    async fn bring_batch(&self, lacking: Vec<DiskNo>, head: &BatchHead, batch: &Buf) {
         for no in &lacking {
-            self.commits.lacked.borrow_mut().entry(*no).or_insert(number);
+            self.commits.lacked.borrow_mut().entry(*no).or_insert(head.number);
         }
         for no in lacking.into_iter().filter(|_| !self.read_only) {
             self.metadata_healed(no, "log batch");
-            let to = self.log_offset(no, position);
+            let end = self.log_places.end_on(no).filter(|_| !mutant::active(Mutant::BroughtAtPosition));
+            let at = end.unwrap_or(0).max(head.position);
+            let to = self.log_offset(no, at);
             let written = self.disk_write(no, to, vec![batch.clone().freeze()]).await;
+            self.log_places.ends_at(no, at + head.ring_len());
             // A disk that fails is taken out by the calls themselves.
             if written.is_ok() {
                 let _ = self.disk_flush(no).await;
             }
         }
-        Some((head, batch))
     }
 
-    /// The batch with this number at this position of disk `no`.
-    pub(super) async fn read_batch(
+    /// The batch that is expected, if a copy of it begins in `places` of disk `no`, and where: for somebody who goes on
+    /// to the next one, which may come with this one.
+    async fn read_next(
         &self,
         no: DiskNo,
-        position: u64,
-        number: u64,
+        next: &Expected,
+        places: Range<u64>,
         chain: u32,
-    ) -> Option<(BatchHead, Buf)> {
-        let first = self.read_log(no, position, BLOCK).await.ok()?;
-        let head = self.head_in(&first, (position, number, chain))?;
-        let len = head.ring_len();
-        let batch = if len == BLOCK { first } else { self.read_log(no, position, len).await.ok()? };
-        verify(&head, &batch).then_some((head, batch))
+        ahead: &LogAhead,
+    ) -> Option<(u64, BatchHead, Buf)> {
+        let mut from = places.start;
+        while from < places.end {
+            let len = ahead.with(no, from, |bytes| bytes.len() as u64);
+            let len = match len {
+                Some(len) => len,
+                None => match self.read_log_ahead(no, from, BLOCK, ahead).await {
+                    Some(_) => ahead.with(no, from, |bytes| bytes.len() as u64).unwrap_or(BLOCK),
+                    None if !self.has_disk(no) => return None,
+                    None => {
+                        from += BLOCK;
+                        continue;
+                    }
+                },
+            };
+            let within = len.min(places.end - from) as usize;
+            let found = ahead.with(no, from, |bytes| next.find(from, &bytes[..within.min(bytes.len())])).flatten();
+            let Some((at, head)) = found else {
+                from += within as u64 / BLOCK * BLOCK;
+                continue;
+            };
+            if let Some(batch) = self.read_found(no, at, &head, chain, ahead).await {
+                return Some((at, head, batch));
+            }
+            from = at + BLOCK;
+        }
+        None
     }
 
-    /// Does what [`Store::read_batch`] does, for somebody who goes on to the next one: it may come with this one.
-    async fn read_batch_ahead(
-        &self,
-        no: DiskNo,
-        (position, number, chain): (u64, u64, u32),
-        ahead: &LogAhead,
-    ) -> Option<(BatchHead, Buf)> {
-        let first = match ahead.get(no, position, BLOCK) {
-            Some(first) => first,
-            None => self.read_log_ahead(no, position, BLOCK, ahead).await?,
-        };
-        let head = self.head_in(&first, (position, number, chain))?;
-        let len = head.ring_len();
-        let batch = match ahead.get(no, position, len) {
+    /// The batch with this head at `at`, if it counts and all of it is sound.
+    async fn read_found(&self, no: DiskNo, at: u64, head: &BatchHead, chain: u32, ahead: &LogAhead) -> Option<Buf> {
+        if !self.may_count(head, chain) {
+            return None;
+        }
+        let batch = match ahead.get(no, at, head.ring_len()) {
             Some(batch) => batch,
-            None => self.read_log_ahead(no, position, len, ahead).await?,
+            None => self.read_log_ahead(no, at, head.ring_len(), ahead).await?,
         };
-        verify(&head, &batch).then_some((head, batch))
+        verify(head, &batch).then_some(batch)
     }
 
     /// Reads `len` bytes of the log of disk `no`, and keeps what came with them.
@@ -135,18 +181,17 @@ impl Store {
                 ahead.get(no, position, len)
             }
             // Something of what lies behind it cannot be read.
-            Err(_) => self.read_log(no, position, len).await.ok(),
+            Err(_) => {
+                let bytes = self.read_log(no, position, len).await.ok()?;
+                ahead.0.borrow_mut().insert(no, Piece { position, bytes: Buf::copy_of(&bytes) });
+                Some(bytes)
+            }
         }
-    }
-
-    /// The head of a batch that counts, if all of it is sound.
-    fn head_in(&self, block: &[u8], (position, number, chain): (u64, u64, u32)) -> Option<BatchHead> {
-        decode_head(self.id, position, number, block).filter(|head| self.may_count(head, chain))
     }
 
     /// Reads `len` bytes of the log of disk `no`. A read that fails is tried once more: on the last log disk that is
     /// there, an error that does not last would else keep the pool from opening.
-    async fn read_log(&self, no: DiskNo, position: u64, len: u64) -> core::result::Result<Buf, DiskError> {
+    pub(super) async fn read_log(&self, no: DiskNo, position: u64, len: u64) -> core::result::Result<Buf, DiskError> {
         let at = self.log_offset(no, position);
         match self.disk_read(no, at, len as usize).await {
             Err(error) if error != DiskError::Gone => self.disk_read(no, at, len as usize).await,
@@ -159,16 +204,15 @@ impl Store {
         let from = self.labels.opened_batch.get();
         let left_behind = head.number >= from && head.lineage != self.labels.lineage.borrow().number();
         let left_behind = left_behind && !mutant::active(Mutant::LeftBehindBatchesCount);
-        let ring = self.ring_len();
-        !left_behind && head.chain == chain && head.position % ring + head.ring_len() <= ring
+        !left_behind && head.chain == chain
     }
 
     /// Whether a batch was begun at the end that was found; and invariant 2: no successor of it counts. The log disks
     /// are asked side by side.
-    pub(super) async fn prove_end(&self, position: u64, number: u64) -> Result<bool> {
-        let end = self.successors_end(position, number);
+    pub(super) async fn prove_end(&self, next: &Expected) -> Result<bool> {
+        let end = self.successors_end(next);
         let (mut torn, mut readable) = (false, false);
-        for told in join(self.loggers().into_iter().map(|no| self.prove_end_on(no, position..end, number))).await {
+        for told in join(self.loggers().into_iter().map(|no| self.prove_end_on(no, next, end))).await {
             let (begun, read) = told?;
             torn |= begun;
             readable |= read;
@@ -176,41 +220,39 @@ impl Store {
         if !readable {
             return fail!(
                 Lost,
-                "the place of log batch {number} cannot be read on any disk: whether it was written cannot be known"
+                "the place of log batch {} cannot be read on any disk: whether it was written cannot be known",
+                next.number
             );
         }
         Ok(torn)
     }
 
-    /// Where the places end at which the successor of batch `number` may begin, if that was to lie at `position`, or,
-    /// where it did not fit before the ring's end, at its start.
-    fn successors_end(&self, position: u64, number: u64) -> u64 {
-        let ring = self.ring_len();
-        let longest = match self.labels.batch_bound.get().of(number) {
+    /// Where the places end at which the successor of the batch that was expected may begin: behind that, or, where it
+    /// did not fit before the ring's end, in the next round.
+    fn successors_end(&self, next: &Expected) -> u64 {
+        let ring = next.ring;
+        let longest = match self.labels.batch_bound.get().of(next.number) {
             Some(most) => most,
             None if mutant::active(Mutant::BatchBoundBelieved) => self.tuning.batch_bytes,
             // An eighth of the ring, or one record.
             None => (ring / 8).max(self.longest_record()) + BLOCK,
         };
-        let round = position.next_multiple_of(ring);
-        let from = if round < position.saturating_add(longest.saturating_mul(2)) { round } else { position };
-        from.saturating_add(longest + BLOCK).min(position + ring)
+        // Both may lie a spread behind the end of the one before, and their copies as much behind that.
+        let reach = longest.saturating_add(3 * next.spread);
+        let round = next.from.next_multiple_of(ring);
+        let from = if round < next.from.saturating_add(reach.saturating_mul(2)) { round } else { next.from };
+        from.saturating_add(reach + BLOCK).min(next.from + ring)
     }
 
-    /// Whether batch `number` was begun on log disk `no`, where `range` begins, and whether that can be read there. An
-    /// error: its successor lies in `range`.
-    async fn prove_end_on(&self, no: DiskNo, range: Range<u64>, number: u64) -> Result<(bool, bool)> {
-        let (ring, position) = (self.ring_len(), range.start);
-        let (mut torn, mut readable) = (false, false);
-        for start in [position, position.next_multiple_of(ring)] {
-            let first = self.read_log(no, start, BLOCK).await;
-            readable |= first.is_ok() && start == position;
-            torn |= first.is_ok_and(|block| decode_head(self.id, start, number, &block).is_some());
-        }
-        let mut at = position + BLOCK;
-        let mut most = PIECE;
-        while at < range.end {
-            let len = most.min(ring - at % ring).min(range.end - at);
+    /// Whether the batch that was expected was begun on log disk `no`, and whether all can be read there where it may
+    /// have been. An error: its successor lies before `end`.
+    async fn prove_end_on(&self, no: DiskNo, next: &Expected, end: u64) -> Result<(bool, bool)> {
+        let [here, there] = next.places(self.log_places.end_on(no).unwrap_or(0));
+        let (begun, readable) = self.is_begun_on(no, next, here).await;
+        let (begun_there, _) = self.is_begun_on(no, next, there).await;
+        let (ring, mut at, mut most) = (next.ring, next.from + BLOCK, PIECE);
+        while at < end {
+            let len = most.min(ring - at % ring).min(end - at);
             let piece = self.read_log(no, at, len).await;
             if piece.is_err() && len > BLOCK && self.has_disk(no) {
                 // Some block of it cannot be read; the others may hold what is looked for.
@@ -219,18 +261,39 @@ impl Store {
             }
             if let Ok(piece) = piece
                 && !mutant::active(Mutant::LogEndsInItsMiddle)
-                && self.holds_batch(no, at, number + 1, &piece).await
+                && self.holds_batch(no, at, next, &piece).await
             {
                 return fail!(
                     Corrupt,
-                    "log batch {number} cannot be read on any disk, but its successor can: the log is damaged \
-                     beyond its redundancy"
+                    "log batch {} cannot be read on any disk, but its successor can: the log is damaged beyond its \
+                     redundancy",
+                    next.number
                 );
             }
             at += len;
             most = (most * 2).min(PIECE);
         }
-        Ok((torn, readable))
+        Ok((begun || begun_there, readable))
+    }
+
+    /// Whether the batch that is expected was begun in `places` of disk `no`, and whether each of their blocks can be
+    /// read.
+    async fn is_begun_on(&self, no: DiskNo, next: &Expected, places: Range<u64>) -> (bool, bool) {
+        let (mut begun, mut readable) = (false, true);
+        let (mut at, mut most) = (places.start, PIECE);
+        while at < places.end && self.has_disk(no) {
+            let len = most.min(places.end - at);
+            match self.read_log(no, at, len).await {
+                Ok(bytes) => begun |= next.find(at, &bytes).is_some(),
+                Err(_) if len > BLOCK && self.has_disk(no) => {
+                    most = (len / 2 / BLOCK * BLOCK).max(BLOCK);
+                    continue;
+                }
+                Err(_) => readable = false,
+            }
+            at += len;
+        }
+        (begun, readable && self.has_disk(no))
     }
 
     /// The most bytes of one record: a commit of the table with the most checksums, or landed data.
@@ -240,12 +303,14 @@ impl Store {
         (sums + 4096).max(self.ring_len() / 8)
     }
 
-    /// Whether a sound batch `number` begins anywhere in `piece`, which lies at `position`.
-    async fn holds_batch(&self, no: DiskNo, position: u64, number: u64, piece: &[u8]) -> bool {
+    /// Whether a sound successor of the batch that was expected begins anywhere in `piece`, which lies at `position`.
+    async fn holds_batch(&self, no: DiskNo, position: u64, next: &Expected, piece: &[u8]) -> bool {
         for (block, bytes) in piece.chunks_exact(BLOCK as usize).enumerate() {
             let there = position + block as u64 * BLOCK;
-            if let Some(head) = decode_head(self.id, there, number, bytes)
-                && self.read_batch(no, there, number, head.chain).await.is_some()
+            if let Some(head) = decode_head(self.id, next.number + 1, bytes)
+                && may_lie(&head, there, next.ring, next.spread)
+                && self.may_count(&head, head.chain)
+                && self.read_log(no, there, head.ring_len()).await.is_ok_and(|batch| verify(&head, &batch))
             {
                 return true;
             }

@@ -28,6 +28,7 @@ mod landed;
 pub mod lanes;
 pub mod limbo;
 pub mod log_move;
+pub mod log_places;
 mod log_read;
 pub mod meta;
 mod moved;
@@ -111,6 +112,8 @@ pub struct Store {
     pub freeze: freeze::Freeze,
     /// One more copy of the log.
     pub follower: follow::Follower,
+    /// Where the log goes on, on each of its disks.
+    pub log_places: log_places::LogPlaces,
     /// Requests on their way to the disks.
     pub traffic: Traffic,
     /// What is not durable yet.

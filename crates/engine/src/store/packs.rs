@@ -5,7 +5,8 @@ use super::Store;
 use crate::error::Result;
 use crate::format::record::{PackRecord, Record, UnmapRecord, VdiskRecord};
 use crate::format::{
-    FEATURE_CACHES, FEATURE_MOVES, FEATURE_PACKS, FEATURE_READ_CACHES, FEATURE_STACKS, FEATURE_TIERS, FEATURE_WIDE,
+    FEATURE_CACHES, FEATURE_MOVES, FEATURE_PACKS, FEATURE_READ_CACHES, FEATURE_SPREAD, FEATURE_STACKS, FEATURE_TIERS,
+    FEATURE_WIDE,
 };
 use crate::log::Room;
 use crate::mutant::{self, Mutant};
@@ -99,6 +100,20 @@ impl Store {
     /// ever.
     pub async fn announce_wide(&self) -> Result<()> {
         self.announce(FEATURE_WIDE).await
+    }
+
+    /// Has the labels of all disks say that copies of batches may lie behind their positions, before the first does.
+    /// They say so for ever.
+    pub(super) async fn announce_spread(&self) -> Result<()> {
+        if mutant::active(Mutant::SpreadUnannounced) {
+            return Ok(());
+        }
+        self.announce(FEATURE_SPREAD).await
+    }
+
+    /// Whether they do.
+    pub(super) fn is_spread_announced(&self) -> bool {
+        self.packs_said.announced.get() & FEATURE_SPREAD != 0 || mutant::active(Mutant::SpreadUnannounced)
     }
 
     async fn announce(&self, feature: u64) -> Result<()> {

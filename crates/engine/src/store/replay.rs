@@ -100,17 +100,12 @@ impl Store {
         let (mut batches, ahead) = (VecDeque::new(), LogAhead::default());
         let (mut position, mut number) = (anchor.log_tail, anchor.log_tail_batch);
         let (mut chain, mut seq) = (anchor.log_chain, anchor.log_seq);
-        let ring = self.ring_len();
         if self.loggers().is_empty() {
             return fail!(Lost, "none of the disks that carry the log is there: what was flushed last cannot be known");
         }
         loop {
-            // A batch that would not have fitted before the end of the ring lies at the start of the next round.
-            let mut next = self.find_batch(position, number, chain, &ahead).await;
-            if next.is_none() && !position.is_multiple_of(ring) {
-                next = self.find_batch(position.next_multiple_of(ring), number, chain, &ahead).await;
-            }
-            let Some((head, batch)) = next else { break };
+            let next = self.expected(position, number);
+            let Some((head, batch)) = self.find_batch(&next, chain, &ahead).await else { break };
             batches.push_back(BatchInfo { first_seq: head.first_seq, position: head.position, number, chain });
             let mut rest = &batch[BATCH_HEAD..BATCH_HEAD + head.payload_len as usize];
             seq = head.first_seq;
@@ -129,8 +124,8 @@ impl Store {
         found.last = self.last_on_each_disk(&redo.changes);
         found.segments = redo.segments;
         found.landed = redo.landed.into_landed();
-        found.torn = self.prove_end(position, number).await?;
-        self.log.resume(batches, position, number, chain, seq);
+        found.torn = self.prove_end(&self.expected(position, number)).await?;
+        self.log.resume(batches, position, number, chain, seq, self.log_places.last_end(&self.loggers()));
         Ok(found)
     }
 

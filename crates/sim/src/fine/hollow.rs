@@ -342,7 +342,7 @@ pub fn what_was_moved_comes_to_lie_in_order() {
 pub fn whatever_happens_while_segments_are_emptied_loses_nothing() {
     for seed in sample(0..20) {
         let layout = LAYOUTS[seed as usize % LAYOUTS.len()];
-        let (mut story, _) = Story::full_beside_another(5_200 + seed, layout, 30);
+        let (mut story, _) = Story::full_beside_another(5_240 + seed, layout, 30);
         story.discard_every_second();
         for round in 0..3 {
             story.begin_to_fill_other((64 << 20) + round * (16 << 20));

@@ -81,7 +81,7 @@ pub fn what_was_written_anywhere_comes_to_lie_in_order_and_then_all_is_still() {
         story.fill_anyhow(10_000);
         let before = story.runs();
         // Some may be in order already: the disks had a moment for themselves.
-        assert!(before.runs * 2 > before.stripes || story.ordered() > 0, "it lies anywhere: {before:?}");
+        assert!(before.runs * 3 > before.stripes || story.ordered() > 0, "it lies anywhere: {before:?}");
         let few = before.stripes / 6;
         assert!(story.rest(), "there is an end to it");
         let after = story.runs();

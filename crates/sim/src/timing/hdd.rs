@@ -158,6 +158,8 @@ impl Platter {
 pub struct Hdd {
     class: HddClass,
     platter: Platter,
+    /// How far it had turned when time began, in nanoseconds.
+    phase: u64,
     /// Not yet in the disk.
     host: VecDeque<(u64, Op)>,
     /// Commands in the disk.
@@ -210,6 +212,7 @@ impl Hdd {
     pub fn new(class: HddClass) -> Hdd {
         Hdd {
             platter: Platter::new(&class),
+            phase: 0,
             class,
             host: VecDeque::new(),
             inside: 0,
@@ -226,6 +229,16 @@ impl Hdd {
             arm: Arm::Rests { at: 0 },
             segments: VecDeque::new(),
         }
+    }
+}
+
+impl Hdd {
+    /// A disk of this class with an empty queue, the `nth` of many: no two of them have turned as far as each other, as
+    /// disks in a machine have not.
+    pub fn among(class: HddClass, nth: usize) -> Hdd {
+        // Multiples of the golden ratio lie as far apart on the circle as that many points can.
+        let phase = (nth as f64 * 0.618_033_988_75).fract() * class.revolution as f64;
+        Hdd { phase: phase as u64, ..Hdd::new(class) }
     }
 }
 
@@ -263,7 +276,7 @@ impl Timing for Hdd {
     }
 
     fn reset(&mut self) {
-        *self = Hdd::new(self.class.clone());
+        *self = Hdd { phase: self.phase, ..Hdd::new(self.class.clone()) };
     }
 }
 
@@ -519,7 +532,7 @@ impl Hdd {
         let (seek, target) = self.seek(head, to);
         let seek = if seek > 0 { seek + settle } else { 0 };
         let turn = self.platter.revolution;
-        let arrives = (now.0 + seek) % turn;
+        let arrives = (now.0 + self.phase + seek) % turn;
         seek + (target % turn + turn - arrives) % turn
     }
 

@@ -34,6 +34,7 @@ mod removal;
 mod review;
 mod setting;
 mod space;
+mod spread;
 mod stalls;
 mod stories;
 mod storm;

@@ -1,0 +1,28 @@
+//! A log on hard disks that goes on where their heads are.
+
+use weft_sim::spread;
+
+#[test]
+fn who_flushes_each_write_waits_for_no_revolution() {
+    spread::who_flushes_each_write_waits_for_no_revolution();
+}
+
+#[test]
+fn how_long_disks_take_to_begin_is_learnt() {
+    spread::how_long_disks_take_to_begin_is_learnt();
+}
+
+#[test]
+fn a_crash_at_any_moment_loses_nothing_of_a_spread_log() {
+    spread::a_crash_at_any_moment_loses_nothing_of_a_spread_log();
+}
+
+#[test]
+fn copies_lie_in_order_and_within_their_rounds() {
+    spread::copies_lie_in_order_and_within_their_rounds();
+}
+
+#[test]
+fn a_disk_with_spread_copies_may_follow_and_carry_the_log_again() {
+    spread::a_disk_with_spread_copies_may_follow_and_carry_the_log_again();
+}
