@@ -205,6 +205,11 @@ impl Log {
         core::mem::take(&mut self.state.borrow_mut().touched)
     }
 
+    /// Whether a record said something of `what` since [`Log::take_touched`].
+    pub fn is_touched(&self, what: Touched) -> bool {
+        self.state.borrow().touched.contains(&what)
+    }
+
     /// Puts another record in the place of record `seq`, which must still be pending.
     pub fn replace(&self, seq: u64, record: &Record<'_>) {
         let mut bytes = Vec::with_capacity(record.encoded_len());

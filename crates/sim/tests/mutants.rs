@@ -152,7 +152,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::UnsafeCommits => Catcher::Storm(Profile::Powerless, 21),
         Mutant::MissedStripsForgotten => Catcher::Storm(Profile::Flicker, 3),
         Mutant::TouchedForgotten => Catcher::Storm(Profile::Flicker, 290),
-        Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 170),
+        Mutant::RehomedWithoutFlush => Catcher::Storm(Profile::Blink, 330),
         Mutant::MoveForgetsNewStripes => Catcher::Storm(Profile::Blink, 2),
         Mutant::LogEndsInItsMiddle => Catcher::Storm(Profile::Classic, 12),
         Mutant::LoggerUnflushed => Catcher::Storm(Profile::Classic, 33),
@@ -166,7 +166,7 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         }
         Mutant::OpeningFlushesNothing => Catcher::Story(stories::two_openings_one_killed_and_one_cut_off_leave_a_pool),
         Mutant::PagesKeepOneSlot => {
-            Catcher::Both(stories::a_checkpoint_that_is_torn_anywhere_takes_nothing, Profile::Torn, 1)
+            Catcher::Both(stories::a_checkpoint_that_is_torn_anywhere_takes_nothing, Profile::Torn, 200)
         }
         Mutant::CheckpointForgetsLosses => {
             Catcher::Story(stories::pages_that_disks_missed_while_a_checkpoint_was_taken_are_written_to_them)
@@ -284,7 +284,7 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
             put_back::a_disk_that_is_put_back_before_it_was_up_to_date_is_proven,
         ]),
         Mutant::MovesStopHealing => Catcher::Story(check::a_repair_beside_moves_leaves_nothing_bad),
-        Mutant::AttemptedForgotten => Catcher::Storm(Profile::Split, 2_065),
+        Mutant::AttemptedForgotten => Catcher::Storm(Profile::Split, 360),
         Mutant::GoneCountsAsBad => Catcher::Story(check::a_scrub_whose_disk_goes_finds_nothing_bad),
         Mutant::TablePageInTime => Catcher::Story(tables::a_page_is_waited_for_where_only_a_slow_disk_has_it),
         Mutant::OneCopyBelieved => {
@@ -393,7 +393,7 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         Mutant::PacksStayThin => Catcher::Story(cached_writes::a_full_cache_takes_as_much_as_is_brought_down),
         Mutant::MergedUnflushed => Catcher::Storm(Profile::Cached, 16_000_324),
         Mutant::RepackedReplacesNewer => Catcher::Storm(Profile::Cached, 16_000_075),
-        Mutant::RepackedRetires => Catcher::Storm(Profile::Cached, 16_000_200),
+        Mutant::RepackedRetires => Catcher::Storm(Profile::Cached, 16_000_350),
         Mutant::FlushWaitsForMoved => Catcher::Story(cached_writes::no_flush_before_a_cache_waits_for_hard_disks),
         Mutant::OneUnpackableEndsAll => {
             Catcher::Story(cached_writes::what_cannot_be_packed_any_more_has_no_others_merged)
@@ -411,8 +411,8 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
             Catcher::Story(cached_writes::who_flushes_more_than_hard_disks_take_never_waits_long)
         }
         Mutant::RelievesInVain => Catcher::Storm(Profile::Changed, 3_001_065),
+        Mutant::FreshChunkPutEarly => Catcher::Storm(Profile::Many, 50_005_500),
         Mutant::MetadataMadeStale => Catcher::Storm(Profile::Tiered, 8_002_263),
-        Mutant::MetadataMovesToStale => Catcher::Storm(Profile::Tiered, 3_001_165),
         Mutant::OlderLandsLater => Catcher::Story(apart::nothing_older_lands_behind_what_is_newer),
         Mutant::LandedInFlightForgotten | Mutant::LandedInFlightNotRetired => {
             Catcher::Story(apart::what_landed_on_its_way_stays_in_the_log_until_it_is_down)

@@ -556,7 +556,7 @@ mod tests {
     fn a_label_with_a_feature_that_forbids_writing_or_reading_is_refused() {
         use core::mem::offset_of;
         for at in [offset_of!(LabelBlock, features_read_only), offset_of!(LabelBlock, features_incompatible)] {
-            assert!(Label::decode(&forged(at, &[(FEATURES + 1) as u8])).is_err());
+            assert!(Label::decode(&forged(at, &(FEATURES + 1).to_le_bytes())).is_err());
         }
         let known = (FEATURES & !FEATURE_WIDE) as u8;
         let known = forged(offset_of!(LabelBlock, features_incompatible), &[known]);

@@ -77,13 +77,19 @@ impl Store {
         }
     }
 
-    /// Notes in the tree which versions the pages of chunks have on the disks now, of which these were written.
+    /// Notes in the tree which versions the pages of chunks have on the disks now, of which these were written. A chunk
+    /// that was made since the checkpoint began is the log's to tell of: the tree may still have who had its pages
+    /// before.
     pub(in crate::store) fn put_versions(&self, pages: &[PageId]) {
         let (tree, map) = (self.tree(), self.map.borrow());
         let tables = pages.iter().filter(|page| page.kind == PageKind::Table);
         let chunks: BTreeSet<(TableNo, u32)> =
             tables.map(|page| (TableNo(page.owner), page.number / CHUNK_PAGES)).collect();
-        chunks.into_iter().for_each(|(table, chunk)| put_chunk(&tree, &map, table, chunk));
+        let is_fresh = |(table, chunk)| {
+            self.log.is_touched(Touched::Chunk(table, chunk)) && !mutant::active(Mutant::FreshChunkPutEarly)
+        };
+        let known = chunks.into_iter().filter(|chunk| !is_fresh(*chunk));
+        known.for_each(|(table, chunk)| put_chunk(&tree, &map, table, chunk));
     }
 
     /// Has the next checkpoint put all of the configuration into the tree, which has nothing of it.
