@@ -376,10 +376,14 @@ pub enum Mutant {
     LeadNeverGrows = 199,
     /// A checkpoint puts a chunk into the tree that was made after it began.
     FreshChunkPutEarly = 200,
+    /// A batch that was cut short is written behind the copy of it that a disk has.
+    CopyBehindItself = 201,
+    /// A disk that lacks batches is looked through for each of them.
+    LackingLookedThrough = 202,
 }
 
 /// Every mutant.
-pub const ALL: [Mutant; 182] = [
+pub const ALL: [Mutant; 185] = [
     Mutant::CommitBeforeData,
     Mutant::ReuseBeforeCommit,
     Mutant::FlushForgetsDisk,
@@ -552,6 +556,7 @@ pub const ALL: [Mutant; 182] = [
     Mutant::LandedInFlightUnflushed,
     Mutant::LandedInFlightNotRetired,
     Mutant::LandsAnyBacklog,
+    Mutant::MetadataMovesToStale,
     Mutant::MetadataMadeStale,
     Mutant::SpreadUnannounced,
     Mutant::CopiesOverlap,
@@ -562,6 +567,8 @@ pub const ALL: [Mutant; 182] = [
     Mutant::CopiesFoundNearby,
     Mutant::LeadNeverGrows,
     Mutant::FreshChunkPutEarly,
+    Mutant::CopyBehindItself,
+    Mutant::LackingLookedThrough,
 ];
 
 /// The mutant of this name.

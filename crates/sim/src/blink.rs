@@ -5,6 +5,7 @@
 //! a repair does not know of, it does not make good.
 
 use crate::rig::Rig;
+use crate::sample::sample;
 use crate::world::{Scheduling, SimWorld};
 use std::rc::Rc;
 use weft_engine::error::Result;
@@ -13,7 +14,7 @@ use weft_engine::format::record::{Media, SettingsRecord, Usage};
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::Disk;
 use weft_engine::pool::job::{JobKind, has_ended};
-use weft_engine::pool::{NewDisk, Pool};
+use weft_engine::pool::{DiskChange, NewDisk, Pool};
 use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
@@ -43,9 +44,7 @@ pub fn run(seed: u64, resiliency: Resiliency) -> std::result::Result<(), String>
         vdisk.write(VirtualOffset(0), &content(), false).await?;
         vdisk.flush().await?;
         let to = filled.disk_add(new, Usage::ManualSelect).await?;
-        filled
-            .disk_set(to, weft_engine::pool::DiskChange { usage: Some(Usage::AutoSelect), ..Default::default() })
-            .await?;
+        filled.disk_set(to, DiskChange { usage: Some(Usage::AutoSelect), ..Default::default() }).await?;
         let kind = JobKind::Evacuate { disk: DiskNo(0), to: Some(to), forget: false };
         let job = filled.job_start(kind, 0).await?;
         world.sleep(Nanos(fate.below(40_000_000))).await;
@@ -59,6 +58,72 @@ pub fn run(seed: u64, resiliency: Resiliency) -> std::result::Result<(), String>
         settle(&filled).await
     });
     let judged = moved.map_err(|error| format!("{error}")).and_then(|()| judge(&mut rig, pool, members));
+    rig.halt();
+    judged
+}
+
+/// Disks blink in turn while metadata leaves one: where there is no copy of it left that is up to date, no disk ever
+/// catches up.
+pub fn disks_that_blink_in_turn_while_metadata_moves_catch_up() {
+    for seed in sample(0..160) {
+        in_turn(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
+}
+
+fn in_turn(seed: u64) -> std::result::Result<(), String> {
+    let world = SimWorld::new(seed, Scheduling::Random);
+    let mut rng = world.rng("blink in turn");
+    let members = 4;
+    let layout = Layout::new(Resiliency::Mirror { copies: 2 }, 1, ByteCount::kib(32)).expect("a valid layout");
+    let mut rig = Rig::new(world.clone(), members, ByteCount::mib(16));
+    let told = |error| format!("{error}");
+    rig.create(ByteCount::mib(1)).map_err(told)?;
+    let pool = rig.open(&mut rng).map_err(told)?;
+    rig.make_vdisk(layout, ByteCount(SIZE), 4096, false).map_err(told)?;
+    let (filled, disks) = (pool.clone(), rig.disks.clone());
+    let moved: Result<()> = rig.run(async move {
+        let vdisk = filled.vdisk("vdisk").expect("it was made");
+        vdisk.write(VirtualOffset(0), &content(), false).await?;
+        vdisk.flush().await?;
+        for _ in 0..8 {
+            let leaves = rng.below(members as u64) as usize;
+            let used = |usage| DiskChange { usage: Some(usage), ..Default::default() };
+            filled.disk_set(DiskNo(leaves as u16), used(Usage::Retired)).await?;
+            vdisk.write(VirtualOffset(0), &content(), false).await?;
+            vdisk.flush().await?;
+            let kind = JobKind::Evacuate { disk: DiskNo(leaves as u16), to: None, forget: false };
+            let job = filled.job_start(kind, 0).await?;
+            // A move that waits for the checkpoint before it does so for long.
+            let checkpoint = (filled.clone(), rng.below(4_000_000));
+            world.spawn(
+                "checkpoint",
+                Box::pin(async move {
+                    checkpoint.0.store().world.sleep(Nanos(checkpoint.1)).await;
+                    let _ = checkpoint.0.checkpoint().await;
+                }),
+            );
+            disks[rng.below(members as u64) as usize].stall(Nanos(rng.below(20_000_000)));
+            for _ in 0..3 + rng.below(6) {
+                let blinks = rng.below(members as u64) as usize;
+                let disk = &disks[blinks];
+                world.sleep(Nanos(rng.below(2_000_000))).await;
+                disk.vanish();
+                let _ = filled.store().disk_flush(DiskNo(blinks as u16)).await;
+                world.sleep(Nanos(rng.below(2_000_000))).await;
+                disk.come_back(&mut rng);
+                let _ = filled.attach(Rc::new(disk.clone()) as Rc<dyn Disk>).await;
+            }
+            let _ = filled.job_wait(job).await;
+            filled.disk_set(DiskNo(leaves as u16), used(Usage::AutoSelect)).await?;
+        }
+        world.sleep(Nanos::secs(20)).await;
+        settle(&filled).await
+    });
+    let judged = moved.map_err(|error| format!("{error}")).and_then(|()| {
+        let stale = (0..members as u16).map(DiskNo).find(|no| !pool.store().is_current(*no));
+        stale.map_or(Ok(()), |no| Err(format!("{no} never caught up")))?;
+        judge(&mut rig, pool, 0)
+    });
     rig.halt();
     judged
 }

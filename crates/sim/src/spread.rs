@@ -107,6 +107,57 @@ pub fn copies_lie_in_order_and_within_their_rounds() {
     }
 }
 
+/// All disks are away for a moment when nobody may wait for them any more, whichever operation of a batch that is: what
+/// is written again when they are back lies where it lay.
+pub fn a_batch_that_is_cut_short_has_one_copy_on_each_disk() {
+    let mut again = 0;
+    for nth in sample(0..40) {
+        let mut story = Story::new(400, ByteCount::mib(16));
+        story.run_at_once(20);
+        let pool = story.rig.pool();
+        let number = pool.store().log.batch_number();
+        story.begin();
+        let (world, first) = (story.rig.world.clone(), story.rig.world.operations() + nth);
+        story.rig.world.run_until(Nanos::secs(1), move || world.operations() >= first);
+        story.rig.disks.iter().for_each(SimDisk::vanish);
+        pool.store().refuse_to_wait();
+        story.rig.world.run_until(Nanos::secs(1), || false);
+        again += pool.store().commits.cut_short.borrow().is_some() as u64;
+        story.rig.disks.iter().for_each(|disk| disk.return_intact(&mut story.rng));
+        for no in (0..story.rig.disks.len()).filter(|no| !pool.store().has_disk(DiskNo(*no as u16))) {
+            let (pool, disk) = (pool.clone(), Rc::new(story.rig.disks[no].clone()));
+            // One alone may wait for the others.
+            let back = async move { drop(pool.attach(disk).await) };
+            story.rig.world.spawn("disk back", Box::pin(back));
+        }
+        story.rig.world.run_until(Nanos::secs(5), || false);
+        assert!(pool.store().log.batch_number() > number, "away after {nth} operations: it goes on");
+        story.check_copies();
+        story.check_single();
+    }
+    assert!(again > 0, "no batch was cut short");
+}
+
+/// A disk was put back from a copy, and lacks the last of the log: it is not looked through for each batch.
+pub fn a_disk_that_lacks_many_batches_is_looked_through_once() {
+    let mut story = Story::new(500, ByteCount::mib(64));
+    story.run_at_once(20);
+    let no = story.rig.pool().store().loggers()[0].0 as usize;
+    let before = story.rig.disks[no].image();
+    story.run_at_once(200);
+    let numbers = story.batches().len();
+    story.rig.power_cut(&mut story.rng);
+    story.rig.disks[no].vanish();
+    story.rig.disks[no].return_as(&before);
+    let read = story.rig.disks[no].stats().read_bytes;
+    story.rig.open(&mut story.rng).unwrap();
+    let (healed, read) = (story.rig.pool().info().metadata_healed, story.rig.disks[no].stats().read_bytes - read);
+    assert!(healed > 50, "it lacked {healed} of {numbers} batches");
+    assert!(read < ByteCount::mib(192), "{read} were read");
+    story.judge();
+    story.check_copies();
+}
+
 /// A disk whose copies lie behind their positions follows the log when others carry it, and has all of it when those
 /// are lost.
 pub fn a_disk_with_spread_copies_may_follow_and_carry_the_log_again() {
@@ -267,6 +318,19 @@ impl Story {
                 );
                 end = at + head.ring_len();
                 assert_eq!(at / ring, (end - 1) / ring, "it leaves the ring");
+            }
+        }
+    }
+
+    /// No disk that carries the log has two copies of a batch.
+    fn check_single(&self) {
+        for no in self.rig.pool().store().loggers() {
+            let copies = self.copies_on(no.0 as usize);
+            for batch in self.batches() {
+                let is_it =
+                    |(_, head): &&(u64, BatchHead)| (head.position, head.number) == (batch.position, batch.number);
+                let count = copies.iter().filter(is_it).count();
+                assert_eq!(count, 1, "disk {no} has {count} copies of batch {}", batch.number);
             }
         }
     }

@@ -17,6 +17,8 @@ mod leaving;
 #[allow(dead_code)]
 #[path = "mutants/lists.rs"]
 mod lists;
+#[path = "mutants/log_places.rs"]
+mod log_places;
 #[path = "mutants/opening.rs"]
 mod opening;
 #[path = "mutants/put_back.rs"]
@@ -67,7 +69,6 @@ use weft_sim::read_ahead::{changes_beside_a_reader, rot_before_a_reader};
 use weft_sim::removal::search;
 use weft_sim::rig::Rig;
 use weft_sim::sample::{part_named, part_of};
-use weft_sim::spread;
 use weft_sim::storm::{Profile, hunt};
 use weft_sim::tree;
 use weft_sim::wide;
@@ -343,16 +344,7 @@ fn catcher_of_packs(mutant: Mutant) -> Catcher {
         Mutant::ConfigRoomUncounted => {
             Catcher::Story(fine::packed_stripes_leave_room_for_the_configuration_of_whole_ones)
         }
-        Mutant::SpreadUnannounced => Catcher::Story(spread::who_flushes_each_write_waits_for_no_revolution),
-        Mutant::LeadNeverGrows => Catcher::Story(spread::how_long_disks_take_to_begin_is_learnt),
-        Mutant::CopiesOverlap | Mutant::CopiesTooFar | Mutant::CopiesLeaveTheRound | Mutant::CopiesFoundNearby => {
-            Catcher::Story(spread::copies_lie_in_order_and_within_their_rounds)
-        }
-        Mutant::BroughtAtPosition => Catcher::Story(spread::a_crash_at_any_moment_loses_nothing_of_a_spread_log),
-        Mutant::FormerLoggerFollows => {
-            Catcher::Story(spread::a_disk_with_spread_copies_may_follow_and_carry_the_log_again)
-        }
-        stacks => catcher_of_stacks(stacks),
+        other => log_places::catcher(other).unwrap_or_else(|| catcher_of_stacks(other)),
     }
 }
 
@@ -410,7 +402,6 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         Mutant::LandsAnyBacklog => {
             Catcher::Story(cached_writes::who_flushes_more_than_hard_disks_take_never_waits_long)
         }
-        Mutant::RelievesInVain => Catcher::Storm(Profile::Changed, 3_001_065),
         Mutant::FreshChunkPutEarly => Catcher::Storm(Profile::Many, 50_005_500),
         Mutant::MetadataMadeStale => Catcher::Storm(Profile::Tiered, 8_002_263),
         Mutant::OlderLandsLater => Catcher::Story(apart::nothing_older_lands_behind_what_is_newer),

@@ -59,8 +59,10 @@ struct Next<'a> {
     ends: BTreeMap<DiskNo, u64>,
 }
 
-/// Bytes that are read at once where a copy may begin anywhere.
-const PIECE: u64 = 1 << 20;
+/// Bytes that are read at first where a copy may begin anywhere: most begin a little further on. Then twice as many,
+const PIECE: u64 = 64 << 10;
+/// and no more than this.
+const PIECE_MAX: u64 = 1 << 20;
 
 /// Reads the log that `label` names, from its tail on; records from where they count are shown to `each`.
 pub(super) async fn dump(
@@ -205,6 +207,7 @@ impl Next<'_> {
                 return found;
             }
             from += len;
+            most = (most * 2).min(PIECE_MAX);
         }
         None
     }

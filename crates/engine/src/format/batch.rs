@@ -103,8 +103,14 @@ impl Expected {
     /// The first head in `bytes`, which lie at `at`, that claims to be of that batch and whose copy may lie there, and
     /// where. The claim is proven by [`verify`] once the whole batch has been read.
     pub fn find(&self, at: u64, bytes: &[u8]) -> Option<(u64, BatchHead)> {
-        let blocks = bytes.chunks_exact(BLOCK as usize).zip((at..).step_by(BLOCK as usize));
-        blocks.filter_map(|(block, at)| Some((at, self.decode(at, block)?))).next()
+        find_head(at, bytes, |at, block| self.decode(at, block))
+    }
+
+    /// Whether any block of `bytes` claims to begin this batch or a later one.
+    pub fn is_reached(&self, bytes: &[u8]) -> bool {
+        bytes
+            .chunks_exact(BLOCK as usize)
+            .any(|block| decode(self.pool, block).is_some_and(|head| head.number >= self.number))
     }
 
     /// The head at the start of `block`, if it claims to be of that batch, and its copy may lie at `at`.
@@ -128,11 +134,20 @@ pub fn may_lie(head: &BatchHead, at: u64, ring: u64, spread: u64) -> bool {
     behind && at / ring == head.position / ring && at % ring + head.ring_len() <= ring
 }
 
+/// The first block of `bytes`, which lie at `at`, whose head `decode` finds, and where that is.
+pub fn find_head(at: u64, bytes: &[u8], decode: impl Fn(u64, &[u8]) -> Option<BatchHead>) -> Option<(u64, BatchHead)> {
+    let mut blocks = bytes.chunks_exact(BLOCK as usize).zip((at..).step_by(BLOCK as usize));
+    blocks.find_map(|(block, at)| Some((at, decode(at, block)?)))
+}
+
 /// The head at the start of `block`, if it claims to be a batch of this pool with this number.
 pub fn decode_head(pool: Id, number: u64, block: &[u8]) -> Option<BatchHead> {
+    decode(pool, block).filter(|head| head.number == number)
+}
+
+fn decode(pool: Id, block: &[u8]) -> Option<BatchHead> {
     let (head, _) = BatchHead::read_from_prefix(block).ok()?;
-    let ours = head.magic == BATCH_MAGIC && head.pool_id == pool.0;
-    (ours && head.number == number).then_some(head)
+    (head.magic == BATCH_MAGIC && head.pool_id == pool.0).then_some(head)
 }
 
 /// Whether `batch` (from its head on) is what was written.

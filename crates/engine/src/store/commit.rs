@@ -20,7 +20,7 @@ use crate::error::{ErrorKind, Result};
 use crate::fail;
 use crate::format::batch::{self, BatchHead};
 use crate::io::IoSlice;
-use crate::log::Taken;
+use crate::log::{BatchInfo, Taken};
 use crate::mutant::{self, Mutant};
 use crate::units::{BLOCK, DiskNo, Nanos};
 use alloc::boxed::Box;
@@ -257,7 +257,7 @@ impl Store {
         loop {
             self.thawed().await?;
             let lacking: Vec<DiskNo> = self.loggers().into_iter().filter(|no| !have.contains(no)).collect();
-            let write = |no: &DiskNo| self.write_log(*no, taken.info.position, planned, slice.clone());
+            let write = |no: &DiskNo| self.write_log(*no, &taken.info, planned, slice.clone());
             let took = join(lacking.iter().map(write)).await;
             have.extend(lacking.into_iter().zip(took).filter(|(_, took)| *took).map(|(no, _)| no));
             // Also when somebody else is just writing them: it waits for its turn, and so for them.
@@ -278,10 +278,10 @@ impl Store {
     }
 
     /// Writes a batch to one log disk. Says whether it is durable there.
-    async fn write_log(&self, no: DiskNo, position: u64, planned: &Planned, slice: IoSlice) -> bool {
+    async fn write_log(&self, no: DiskNo, batch: &BatchInfo, planned: &Planned, slice: IoSlice) -> bool {
         let began = self.world.now();
         let len = slice.len() as u64;
-        let at = self.place_on(no, position, len, planned);
+        let at = self.place_on(no, batch, len, planned);
         let to = self.log_offset(no, at);
         debug_assert!(to.is_multiple_of(BLOCK));
         self.count_logged(no, slice.len());

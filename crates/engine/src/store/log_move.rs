@@ -18,7 +18,7 @@ use super::Store;
 use crate::disk_set::DiskSet;
 use crate::error::Result;
 use crate::event::Event;
-use crate::format::batch::{BatchHead, decode_head, may_lie, verify};
+use crate::format::batch::{BatchHead, decode_head, find_head, may_lie, verify};
 use crate::io::{Buf, IoSlice};
 use crate::log::{BatchInfo, Run};
 use crate::units::{BLOCK, DiskNo};
@@ -177,32 +177,24 @@ impl Store {
 
     /// A sound copy of a batch in `bytes`, which lie at `at`, and how far from there it begins.
     fn copy_in<'a>(&self, batch: &BatchInfo, at: u64, bytes: &'a [u8]) -> Option<(usize, &'a [u8])> {
-        (0..bytes.len() / BLOCK as usize).map(|block| block * BLOCK as usize).find_map(|from| {
-            let head = decode_head(self.id, batch.number, &bytes[from..])?;
-            let lies = head.position == batch.position && self.lies(&head, at + from as u64);
-            let whole = bytes.get(from..from + head.ring_len() as usize)?;
-            (lies && self.may_count(&head, batch.chain) && verify(&head, whole)).then_some((from, whole))
-        })
+        let (found, head) = find_head(at, bytes, |at, block| self.decode_copy(batch, at, block))?;
+        let from = (found - at) as usize;
+        let whole = bytes.get(from..from + head.ring_len() as usize)?;
+        verify(&head, whole).then_some((from, whole))
     }
 
     /// A sound copy of a batch on disk `no`.
     async fn read_batch(&self, no: DiskNo, batch: &BatchInfo) -> Option<Buf> {
-        let round = batch.position - batch.position % self.ring_len() + self.ring_len();
-        for at in (batch.position..round.min(batch.position + self.log_spread() + 1)).step_by(BLOCK as usize) {
-            let first = self.read_log(no, at, BLOCK).await.ok();
-            let head = first.and_then(|block| decode_head(self.id, batch.number, &block));
-            let lies = |head: &BatchHead| head.position == batch.position && self.lies(head, at);
-            if let Some(head) = head.filter(|head| lies(head) && self.may_count(head, batch.chain))
-                && let Ok(whole) = self.read_log(no, at, head.ring_len()).await
-                && verify(&head, &whole)
-            {
-                return Some(whole);
-            }
-        }
-        None
+        let ring = self.ring_len();
+        let round = batch.position - batch.position % ring + ring;
+        let places = batch.position..round.min(batch.position + self.log_spread() + BLOCK);
+        self.find_sound(no, places, |at, block| self.decode_copy(batch, at, block)).await
     }
 
-    fn lies(&self, head: &BatchHead, at: u64) -> bool {
-        may_lie(head, at, self.ring_len(), self.log_spread())
+    /// The head at the start of `block`, which lies at `at`, if it claims to be that of this batch.
+    fn decode_copy(&self, batch: &BatchInfo, at: u64, block: &[u8]) -> Option<BatchHead> {
+        let head = decode_head(self.id, batch.number, block)?;
+        let lies = head.position == batch.position && may_lie(&head, at, self.ring_len(), self.log_spread());
+        (lies && self.may_count(&head, batch.chain)).then_some(head)
     }
 }

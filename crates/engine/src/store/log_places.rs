@@ -20,9 +20,12 @@
 //! 3. The labels of all disks say that copies may lie behind their positions, and positions behind the batch before,
 //!    before the first does ([`crate::format::FEATURE_SPREAD`]).
 //! 4. What is passed over is bounded, whatever clients do.
+//! 5. A copy that is written again, for the batch was cut short, lies where it lay.
 
 use super::Store;
 use crate::format::batch::spread;
+use crate::format::record::Media;
+use crate::log::BatchInfo;
 use crate::mutant::{self, Mutant};
 use crate::units::{BLOCK, DiskNo, Nanos};
 use alloc::collections::BTreeMap;
@@ -31,7 +34,7 @@ use core::ops::Range;
 
 /// Bytes that pass under a head in 2^20 ns: a little more than under the fastest (285 MB/s). Under a slower one less
 /// passes, and the copy is waited for that much longer.
-const PER_TURN: u64 = 296 << 10;
+const PASSES: u64 = 296 << 10;
 /// A head is lost sight of so long after it wrote: less than half a revolution of most disks.
 const SEEN_FOR: Nanos = Nanos::millis(4);
 /// How long a disk is thought to take to begin, at first, at least and at most.
@@ -62,9 +65,11 @@ pub struct LogPlaces {
 
 /// Where the head of a disk is, as far as the log knows, and how long it takes to begin.
 struct Head {
-    /// Where the disk's last copy of a batch ends, counted through all rounds of the ring.
-    end: u64,
-    /// When that was durable; none: the head has been elsewhere since.
+    /// Where the disk's last copy of a batch lies, counted through all rounds of the ring.
+    place: Range<u64>,
+    /// That batch's number.
+    number: u64,
+    /// When it was durable; none: that is not known.
     at: Option<Nanos>,
     /// The disk's calls until then.
     calls: u64,
@@ -84,6 +89,12 @@ struct Lead {
     late: u32,
     /// It is not tried before.
     given_up: Nanos,
+}
+
+impl Head {
+    fn new() -> Head {
+        Head { place: 0..0, number: 0, at: None, calls: 0, lead: Lead::new() }
+    }
 }
 
 /// A batch's places on the disks that carry the log.
@@ -108,16 +119,24 @@ impl LogPlaces {
         self.passed.get()
     }
 
-    /// The last copy of disk `no` ends at `end`, counted through all rounds of the ring.
-    pub(super) fn ends_at(&self, no: DiskNo, end: u64) {
+    /// The last copy of disk `no` is that of batch `number`, and lies at `place`, or is about to be written there,
+    /// counted through all rounds of the ring.
+    pub(super) fn lies(&self, no: DiskNo, number: u64, place: Range<u64>) {
         let mut heads = self.heads.borrow_mut();
-        let head = heads.entry(no).or_insert_with(|| Head { end, at: None, calls: 0, lead: Lead::new() });
-        (head.end, head.at) = (end, None);
+        let head = heads.entry(no).or_insert_with(Head::new);
+        (head.place, head.number, head.at) = (place, number, None);
     }
 
     /// Where the last copy of disk `no` ends, if that was ever told.
     pub(super) fn end_on(&self, no: DiskNo) -> Option<u64> {
-        self.heads.borrow().get(&no).map(|head| head.end)
+        self.heads.borrow().get(&no).map(|head| head.place.end)
+    }
+
+    /// Where disk `no` has its copy of batch `number` already, if that is its last one.
+    fn has(&self, no: DiskNo, number: u64) -> Option<u64> {
+        let heads = self.heads.borrow();
+        let head = heads.get(&no).filter(|head| head.number == number && !mutant::active(Mutant::CopyBehindItself))?;
+        Some(head.place.start)
     }
 
     /// The log is copied to disk `no`, each batch to its position.
@@ -156,7 +175,7 @@ impl Lead {
 
     /// A copy that was to begin after `lead` took `took`, the transfer not counted.
     fn learn(&mut self, took: Nanos, now: Nanos) {
-        // Where less passes under the head than thought, the place comes later: by half at most.
+        // Where less passes under the head than thought, the place comes later: two and a half times at most.
         if took <= Nanos(self.lead.0 * 5 / 2) + LATE {
             (self.late, self.in_time) = (0, self.in_time + 1);
             if self.in_time >= self.patience {
@@ -189,8 +208,8 @@ impl Store {
             let head = heads.get(no)?;
             let since = now.since(head.at?);
             let seen = since < SEEN_FOR && now >= head.lead.given_up && self.is_undisturbed(*no, head);
-            let ahead = (((since + head.lead.lead).0 as u128 * PER_TURN as u128) >> 20) as u64;
-            seen.then(|| (*no, self.log.earliest(Some(head.end)) + ahead.next_multiple_of(BLOCK)))
+            let ahead = (((since + head.lead.lead).0 as u128 * PASSES as u128) >> 20) as u64;
+            seen.then(|| (*no, self.log.earliest(Some(head.place.end)) + ahead.next_multiple_of(BLOCK)))
         });
         let on: BTreeMap<DiskNo, u64> = seen.collect();
         let first = self.log.earliest(None);
@@ -202,9 +221,15 @@ impl Store {
         }
     }
 
-    /// Where the copy of a batch of `len` bytes at `position` begins on disk `no`.
-    pub(super) fn place_on(&self, no: DiskNo, position: u64, len: u64, planned: &Planned) -> u64 {
-        let ring = self.ring_len();
+    /// Where the copy of a batch of `len` bytes is to be written on disk `no`: one that is written again, where it was.
+    pub(super) fn place_on(&self, no: DiskNo, batch: &BatchInfo, len: u64, planned: &Planned) -> u64 {
+        let at = self.log_places.has(no, batch.number).unwrap_or_else(|| self.choose_place(no, batch, len, planned));
+        self.log_places.lies(no, batch.number, at..at + len);
+        at
+    }
+
+    fn choose_place(&self, no: DiskNo, batch: &BatchInfo, len: u64, planned: &Planned) -> u64 {
+        let (ring, position) = (self.ring_len(), batch.position);
         let end = self.log_places.end_on(no).filter(|_| !mutant::active(Mutant::CopiesOverlap));
         let first = end.unwrap_or(0).max(position);
         if !self.is_spread_announced() {
@@ -217,12 +242,11 @@ impl Store {
         planned.on.get(&no).map_or(first, |at| (*at).min(last).max(first))
     }
 
-    /// A copy of a batch is durable on disk `no`, after it was begun to be written.
+    /// The copy that was written to disk `no` last, at `place`, is durable; that was begun at `began`.
     pub(super) fn copy_durable(&self, no: DiskNo, place: Range<u64>, planned: &Planned, began: Nanos) {
         let (now, (calls, in_flight)) = (self.world.now(), self.calls_of(no));
-        self.log_places.ends_at(no, place.end);
         let mut heads = self.log_places.heads.borrow_mut();
-        let head = heads.get_mut(&no).expect("its end is known");
+        let Some(head) = heads.get_mut(&no) else { return };
         // What others asked of the disk meanwhile may have taken its time.
         let alone = (calls, in_flight) == (head.calls + CALLS, 0);
         (head.at, head.calls) = (Some(now), calls);
@@ -234,8 +258,14 @@ impl Store {
 
     /// Whether the head of disk `no` is where the log left it.
     fn is_undisturbed(&self, no: DiskNo, head: &Head) -> bool {
-        let power = self.power_of(no).is_protected();
-        !power && self.is_rotational(no) && self.calls_of(no) == (head.calls, 0)
+        let waits = self.spins(no) && !self.power_of(no).is_protected();
+        waits && self.calls_of(no) == (head.calls, 0)
+    }
+
+    /// Whether disk `no` spins, as it tells, or as somebody said of one that tells nothing.
+    fn spins(&self, no: DiskNo) -> bool {
+        let said = || self.map.borrow().disks.get(&no).is_some_and(|disk| disk.record.media == Media::Hdd);
+        self.is_rotational(no) || said()
     }
 
     /// The calls of disk `no` that ended, and those in flight.

@@ -16,7 +16,7 @@ use super::{Store, join};
 use crate::error::Result;
 use crate::fail;
 use crate::format::FEATURE_SPREAD;
-use crate::format::batch::{BatchHead, Expected, decode_head, may_lie, spread, verify};
+use crate::format::batch::{BatchHead, Expected, decode_head, find_head, may_lie, spread, verify};
 use crate::io::{Buf, DiskError};
 use crate::mutant::{self, Mutant};
 use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset};
@@ -35,7 +35,12 @@ const AHEAD_MAX: u64 = 4 << 20;
 
 /// What was read ahead of the log, by disk.
 #[derive(Default)]
-pub(super) struct LogAhead(RefCell<BTreeMap<DiskNo, Piece>>);
+pub(super) struct LogAhead {
+    pieces: RefCell<BTreeMap<DiskNo, Piece>>,
+    /// Before here nothing claims to be a batch that is still looked for: a disk that lacks one often lacks many, and
+    /// is not to be looked through for each of them.
+    bare: RefCell<BTreeMap<DiskNo, u64>>,
+}
 
 /// A piece of the log.
 struct Piece {
@@ -51,7 +56,7 @@ impl LogAhead {
 
     /// What `look` makes of what was read from `position` on, if anything was.
     fn with<T>(&self, no: DiskNo, position: u64, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        let pieces = self.0.borrow();
+        let pieces = self.pieces.borrow();
         let piece = pieces.get(&no)?;
         let from = position.checked_sub(piece.position)? as usize;
         piece.bytes.get(from..).filter(|bytes| bytes.len() >= BLOCK as usize).map(look)
@@ -59,7 +64,7 @@ impl LogAhead {
 
     /// How many bytes are to be read next.
     fn next_len(&self, no: DiskNo) -> u64 {
-        let before = self.0.borrow().get(&no).map_or(0, |piece| piece.bytes.len() as u64);
+        let before = self.pieces.borrow().get(&no).map_or(0, |piece| piece.bytes.len() as u64);
         (before * 2).clamp(AHEAD_MIN, AHEAD_MAX)
     }
 }
@@ -88,7 +93,7 @@ impl Store {
             for (no, batch) in join(self.loggers().into_iter().map(read)).await {
                 match batch {
                     Some((at, head, batch)) => {
-                        self.log_places.ends_at(no, at + head.ring_len());
+                        self.log_places.lies(no, head.number, at..at + head.ring_len());
                         found = found.or(Some((head, batch)));
                     }
                     None => lacking.push(no),
@@ -108,12 +113,16 @@ impl Store {
             self.commits.lacked.borrow_mut().entry(*no).or_insert(head.number);
         }
         for no in lacking.into_iter().filter(|_| !self.read_only) {
-            self.metadata_healed(no, "log batch");
             let end = self.log_places.end_on(no).filter(|_| !mutant::active(Mutant::BroughtAtPosition));
             let at = end.unwrap_or(0).max(head.position);
+            // No weft leaves a batch without its place; who forges them gets nothing written elsewhere.
+            if !may_lie(head, at, self.ring_len(), self.log_spread()) {
+                continue;
+            }
+            self.metadata_healed(no, "log batch");
             let to = self.log_offset(no, at);
             let written = self.disk_write(no, to, vec![batch.clone().freeze()]).await;
-            self.log_places.ends_at(no, at + head.ring_len());
+            self.log_places.lies(no, head.number, at..at + head.ring_len());
             // A disk that fails is taken out by the calls themselves.
             if written.is_ok() {
                 let _ = self.disk_flush(no).await;
@@ -131,30 +140,33 @@ impl Store {
         chain: u32,
         ahead: &LogAhead,
     ) -> Option<(u64, BatchHead, Buf)> {
-        let mut from = places.start;
+        let mut from = places.start.max(ahead.bare.borrow().get(&no).copied().unwrap_or(0));
+        let mut bare = true;
         while from < places.end {
-            let len = ahead.with(no, from, |bytes| bytes.len() as u64);
-            let len = match len {
-                Some(len) => len,
-                None => match self.read_log_ahead(no, from, BLOCK, ahead).await {
-                    Some(_) => ahead.with(no, from, |bytes| bytes.len() as u64).unwrap_or(BLOCK),
-                    None if !self.has_disk(no) => return None,
-                    None => {
-                        from += BLOCK;
-                        continue;
-                    }
-                },
+            if ahead.with(no, from, |_| ()).is_none() && self.read_log_ahead(no, from, BLOCK, ahead).await.is_none() {
+                if !self.has_disk(no) {
+                    return None;
+                }
+                (from, bare) = (from + BLOCK, false);
+                continue;
+            }
+            let look = |bytes: &[u8]| {
+                let bytes = &bytes[..(places.end - from).min(bytes.len() as u64 / BLOCK * BLOCK) as usize];
+                (bytes.len() as u64, next.find(from, bytes), next.is_reached(bytes))
             };
-            let within = len.min(places.end - from) as usize;
-            let found = ahead.with(no, from, |bytes| next.find(from, &bytes[..within.min(bytes.len())])).flatten();
+            let (len, found, is_reached) = ahead.with(no, from, look)?;
             let Some((at, head)) = found else {
-                from += within as u64 / BLOCK * BLOCK;
+                from += len;
+                bare &= !is_reached;
+                if bare && !mutant::active(Mutant::LackingLookedThrough) {
+                    ahead.bare.borrow_mut().insert(no, from);
+                }
                 continue;
             };
             if let Some(batch) = self.read_found(no, at, &head, chain, ahead).await {
                 return Some((at, head, batch));
             }
-            from = at + BLOCK;
+            (from, bare) = (at + BLOCK, false);
         }
         None
     }
@@ -177,13 +189,13 @@ impl Store {
         let more = ahead.next_len(no).max(len).min(left);
         match self.disk_read(no, self.log_offset(no, position), more as usize).await {
             Ok(bytes) => {
-                ahead.0.borrow_mut().insert(no, Piece { position, bytes });
+                ahead.pieces.borrow_mut().insert(no, Piece { position, bytes });
                 ahead.get(no, position, len)
             }
             // Something of what lies behind it cannot be read.
             Err(_) => {
                 let bytes = self.read_log(no, position, len).await.ok()?;
-                ahead.0.borrow_mut().insert(no, Piece { position, bytes: Buf::copy_of(&bytes) });
+                ahead.pieces.borrow_mut().insert(no, Piece { position, bytes: Buf::copy_of(&bytes) });
                 Some(bytes)
             }
         }
@@ -191,7 +203,7 @@ impl Store {
 
     /// Reads `len` bytes of the log of disk `no`. A read that fails is tried once more: on the last log disk that is
     /// there, an error that does not last would else keep the pool from opening.
-    pub(super) async fn read_log(&self, no: DiskNo, position: u64, len: u64) -> core::result::Result<Buf, DiskError> {
+    async fn read_log(&self, no: DiskNo, position: u64, len: u64) -> core::result::Result<Buf, DiskError> {
         let at = self.log_offset(no, position);
         match self.disk_read(no, at, len as usize).await {
             Err(error) if error != DiskError::Gone => self.disk_read(no, at, len as usize).await,
@@ -248,43 +260,65 @@ impl Store {
     /// have been. An error: its successor lies before `end`.
     async fn prove_end_on(&self, no: DiskNo, next: &Expected, end: u64) -> Result<(bool, bool)> {
         let [here, there] = next.places(self.log_places.end_on(no).unwrap_or(0));
-        let (begun, readable) = self.is_begun_on(no, next, here).await;
-        let (begun_there, _) = self.is_begun_on(no, next, there).await;
-        let (ring, mut at, mut most) = (next.ring, next.from + BLOCK, PIECE);
-        while at < end {
-            let len = most.min(ring - at % ring).min(end - at);
-            let piece = self.read_log(no, at, len).await;
-            if piece.is_err() && len > BLOCK && self.has_disk(no) {
-                // Some block of it cannot be read; the others may hold what is looked for.
-                most = (len / 2 / BLOCK * BLOCK).max(BLOCK);
-                continue;
-            }
-            if let Ok(piece) = piece
-                && !mutant::active(Mutant::LogEndsInItsMiddle)
-                && self.holds_batch(no, at, next, &piece).await
-            {
-                return fail!(
-                    Corrupt,
-                    "log batch {} cannot be read on any disk, but its successor can: the log is damaged beyond its \
-                     redundancy",
-                    next.number
-                );
-            }
-            at += len;
-            most = (most * 2).min(PIECE);
+        let mut begun = false;
+        let mut note = |at: u64, bytes: &[u8]| {
+            begun |= next.find(at, bytes).is_some();
+            None::<()>
+        };
+        let (_, readable) = self.scan_log(no, here, &mut note).await;
+        self.scan_log(no, there, &mut note).await;
+        let successor = |at: u64, block: &[u8]| {
+            let head = decode_head(self.id, next.number + 1, block)?;
+            (may_lie(&head, at, next.ring, next.spread) && self.may_count(&head, head.chain)).then_some(head)
+        };
+        if !mutant::active(Mutant::LogEndsInItsMiddle)
+            && self.find_sound(no, next.from + BLOCK..end, successor).await.is_some()
+        {
+            return fail!(
+                Corrupt,
+                "log batch {} cannot be read on any disk, but its successor can: the log is damaged beyond its \
+                 redundancy",
+                next.number
+            );
         }
-        Ok((begun || begun_there, readable))
+        Ok((begun, readable && self.has_disk(no)))
     }
 
-    /// Whether the batch that is expected was begun in `places` of disk `no`, and whether each of their blocks can be
-    /// read.
-    async fn is_begun_on(&self, no: DiskNo, next: &Expected, places: Range<u64>) -> (bool, bool) {
-        let (mut begun, mut readable) = (false, true);
-        let (mut at, mut most) = (places.start, PIECE);
-        while at < places.end && self.has_disk(no) {
-            let len = most.min(places.end - at);
-            match self.read_log(no, at, len).await {
-                Ok(bytes) => begun |= next.find(at, &bytes).is_some(),
+    /// The first sound batch that begins in `range` of the log of disk `no` and whose head `decode` finds.
+    pub(super) async fn find_sound(
+        &self,
+        no: DiskNo,
+        mut range: Range<u64>,
+        decode: impl Fn(u64, &[u8]) -> Option<BatchHead>,
+    ) -> Option<Buf> {
+        loop {
+            let (found, _) = self.scan_log(no, range.clone(), |at, bytes| find_head(at, bytes, &decode)).await;
+            let (at, head) = found?;
+            if let Ok(batch) = self.read_log(no, at, head.ring_len()).await
+                && verify(&head, &batch)
+            {
+                return Some(batch);
+            }
+            range.start = at + BLOCK;
+        }
+    }
+
+    /// The first thing that `look` finds in what can be read of `range` of the log of disk `no`, and whether all that
+    /// came before it can be.
+    async fn scan_log<T>(
+        &self,
+        no: DiskNo,
+        range: Range<u64>,
+        mut look: impl FnMut(u64, &[u8]) -> Option<T>,
+    ) -> (Option<T>, bool) {
+        let ring = self.ring_len();
+        let (mut at, mut most, mut readable) = (range.start, PIECE, true);
+        while at < range.end {
+            let len = most.min(ring - at % ring).min(range.end - at);
+            match self.read_log(no, at, len).await.map(|bytes| look(at, &bytes)) {
+                Ok(None) => {}
+                Ok(found) => return (found, readable),
+                // Some block of it cannot be read; the others may hold what is looked for.
                 Err(_) if len > BLOCK && self.has_disk(no) => {
                     most = (len / 2 / BLOCK * BLOCK).max(BLOCK);
                     continue;
@@ -292,8 +326,9 @@ impl Store {
                 Err(_) => readable = false,
             }
             at += len;
+            most = (most * 2).min(PIECE);
         }
-        (begun, readable && self.has_disk(no))
+        (None, readable)
     }
 
     /// The most bytes of one record: a commit of the table with the most checksums, or landed data.
@@ -301,21 +336,6 @@ impl Store {
         let map = self.map.borrow();
         let sums = map.tables.values().map(|table| table.record.layout.stripe_sums() as u64 * 4).max().unwrap_or(0);
         (sums + 4096).max(self.ring_len() / 8)
-    }
-
-    /// Whether a sound successor of the batch that was expected begins anywhere in `piece`, which lies at `position`.
-    async fn holds_batch(&self, no: DiskNo, position: u64, next: &Expected, piece: &[u8]) -> bool {
-        for (block, bytes) in piece.chunks_exact(BLOCK as usize).enumerate() {
-            let there = position + block as u64 * BLOCK;
-            if let Some(head) = decode_head(self.id, next.number + 1, bytes)
-                && may_lie(&head, there, next.ring, next.spread)
-                && self.may_count(&head, head.chain)
-                && self.read_log(no, there, head.ring_len()).await.is_ok_and(|batch| verify(&head, &batch))
-            {
-                return true;
-            }
-        }
-        false
     }
 
     pub(super) fn ring_len(&self) -> u64 {

@@ -3,8 +3,10 @@
 
 use super::{Story, UNIT};
 use crate::rig::Rig;
+use crate::rng::Rng;
 use crate::sample::sample;
 use crate::world::{Scheduling, SimWorld};
+use std::rc::Rc;
 use weft_engine::disk_set::DiskSet;
 use weft_engine::error::ErrorKind;
 use weft_engine::format::FEATURE_STACKS;
@@ -12,8 +14,13 @@ use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::pool::Refusal;
 use weft_engine::pool::change::{ChangeAsk, ChangePlan};
 use weft_engine::pool::job::{JobInfo, JobKind, JobState};
+use weft_engine::store::join;
 use weft_engine::units::{ByteCount, JobNo, Nanos, VirtualOffset};
+use weft_engine::vdisk::Vdisk;
 use weft_engine::world::World;
+
+/// Bytes of a write in a pool that is full.
+const WRITE: u64 = 16 << 10;
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
@@ -510,6 +517,52 @@ pub fn what_clients_wrote_hides_an_older_table_only_once_it_is_durable() {
             let found = bytes[(unit * UNIT) as usize];
             let right = found == 1 || found == 2 && unit < written;
             assert!(right, "seed {seed}: unit {unit} is of {found}");
+        }
+    }
+}
+
+/// Writers wait for room that comes once a slow disk has answered. Who makes room and who waits for it do not wake each
+/// other meanwhile: each write ends.
+pub fn nobody_spins_while_room_is_to_come_from_a_slow_disk() {
+    for seed in sample(0..60) {
+        let before = LAYOUTS[seed as usize % LAYOUTS.len()];
+        let after = LAYOUTS[(seed / 5 + seed + 1) as usize % LAYOUTS.len()];
+        let mut story = Story::of(2_600 + seed, before, false);
+        story.fill(1);
+        story.flush();
+        story.change(ask(after));
+        let world = story.rig.world.clone();
+        let pause = Nanos(story.rng.below(40_000_000));
+        story.rig.run(async move { world.sleep(pause).await });
+        let simple = Layout::new(Resiliency::Simple, 1, ByteCount::kib(64)).unwrap();
+        let pool = story.rig.pool();
+        story.rig.make_vdisk_named("other", simple, ByteCount::mib(256), 4096, false).unwrap();
+        let (other, vdisk) = (pool.vdisk("other").unwrap(), story.vdisk());
+        let filler = other.clone();
+        let filled = story.rig.run(async move {
+            let mut at = 0;
+            while filler.write(VirtualOffset(at), &vec![9; 1 << 20], true).await.is_ok() {
+                at += 1 << 20;
+            }
+            at
+        });
+        for _ in 0..8 {
+            let slow = story.rng.below(story.rig.disks.len() as u64) as usize;
+            story.rig.disks[slow].stall(Nanos(story.rng.below(200_000_000)));
+            let given = story.rng.below(filled / WRITE / 4 - 1) * WRITE * 4;
+            let some = |vdisk: &Rc<Vdisk>, rng: &mut Rng, len: u64| {
+                let vdisk = vdisk.clone();
+                let at = VirtualOffset(rng.below(len / WRITE) * WRITE);
+                async move { drop(vdisk.write(at, &[7; WRITE as usize], false).await) }
+            };
+            let rng = &mut story.rng;
+            let mut writes: Vec<_> = (0..12).map(|_| some(&vdisk, rng, 4 << 20)).collect();
+            writes.extend((0..6).map(|_| some(&other, rng, 256 << 20)));
+            let giver = other.clone();
+            story.rig.run(async move {
+                let _ = giver.discard(VirtualOffset(given), 4 * WRITE, false).await;
+                join(writes.into_iter()).await;
+            });
         }
     }
 }

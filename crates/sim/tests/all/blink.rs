@@ -1,6 +1,6 @@
 //! Moves to a disk that is lost, and back, while they go on.
 
-use weft_sim::blink::run;
+use weft_sim::blink::{self, run};
 use weft_sim::rig::resiliencies;
 use weft_sim::sample::sample;
 
@@ -13,4 +13,9 @@ fn a_disk_that_blinks_while_it_is_filled_loses_nothing_that_was_flushed_and_no_r
         }
     }
     assert!(failures.is_empty(), "{} of 200, the first: {}", failures.len(), failures[0]);
+}
+
+#[test]
+fn disks_that_blink_in_turn_while_metadata_moves_catch_up() {
+    blink::disks_that_blink_in_turn_while_metadata_moves_catch_up();
 }

@@ -76,3 +76,8 @@ fn a_crash_at_every_disk_operation_of_a_change_loses_nothing() {
 fn what_clients_wrote_hides_an_older_table_only_once_it_is_durable() {
     change::what_clients_wrote_hides_an_older_table_only_once_it_is_durable();
 }
+
+#[test]
+fn nobody_spins_while_room_is_to_come_from_a_slow_disk() {
+    change::nobody_spins_while_room_is_to_come_from_a_slow_disk();
+}

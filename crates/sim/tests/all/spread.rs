@@ -26,3 +26,13 @@ fn copies_lie_in_order_and_within_their_rounds() {
 fn a_disk_with_spread_copies_may_follow_and_carry_the_log_again() {
     spread::a_disk_with_spread_copies_may_follow_and_carry_the_log_again();
 }
+
+#[test]
+fn a_batch_that_is_cut_short_has_one_copy_on_each_disk() {
+    spread::a_batch_that_is_cut_short_has_one_copy_on_each_disk();
+}
+
+#[test]
+fn a_disk_that_lacks_many_batches_is_looked_through_once() {
+    spread::a_disk_that_lacks_many_batches_is_looked_through_once();
+}
