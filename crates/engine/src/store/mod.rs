@@ -32,6 +32,7 @@ pub mod log_places;
 mod log_read;
 pub mod meta;
 mod moved;
+mod order;
 pub mod packs;
 mod page_copies;
 pub mod page_place;
@@ -187,6 +188,11 @@ pub struct Member {
     pub counters: DiskCounters,
     /// How long its reads and writes took.
     pub latency: Histogram,
+    /// How long it had each of them to itself, if it seeks; by that it is compared with its peers. Who is given more at
+    /// once has everybody wait longer, and is not slow for that.
+    pub service: Histogram,
+    /// When it answered last.
+    pub answered: Nanos,
     /// Whether it is an outlier among its peers.
     pub slow: bool,
     /// How many of its requests are overdue.
@@ -225,6 +231,8 @@ impl Member {
             bad: BadBlocks::default(),
             counters: DiskCounters::default(),
             latency: Histogram::default(),
+            service: Histogram::default(),
+            answered: Nanos(0),
             slow: false,
             stalled: Rc::default(),
             in_flight: Rc::default(),
@@ -513,14 +521,21 @@ impl Store {
         let start = self.world.now();
         self.count(no, |counters| counters.in_flight += 1);
         let result = io.await;
-        let took = self.world.now().since(start);
+        let (now, seeks) = (self.world.now(), self.spins(no));
+        let took = now.since(start);
         self.count(no, |counters| {
             counters.in_flight -= 1;
             counters.busy += took.0;
             counters.slowest = counters.slowest.max(took.0);
         });
-        let full = self.members.borrow_mut().get_mut(&no).is_some_and(|member| member.latency.add(took));
-        if full {
+        let add = |member: &mut Member| {
+            let before = core::mem::replace(&mut member.answered, now);
+            let served =
+                if seeks && !mutant::active(Mutant::QueueIsSlow) { now.since(start.max(before)) } else { took };
+            member.latency.add(took);
+            member.service.add(served)
+        };
+        if self.members.borrow_mut().get_mut(&no).is_some_and(add) {
             self.judge_latency(no);
         }
         result
