@@ -97,14 +97,17 @@ impl Store {
 
     /// Compares a disk with its peers, and tells when it has become an outlier or is none any more.
     pub(super) fn judge_latency(&self, no: DiskNo) {
-        let quantile = |member: &Member| member.service.quantile(900);
+        let quantile = |member: &Member| match member.service.is_empty() {
+            true => member.latency.quantile(900),
+            false => member.service.quantile(900),
+        };
         let (own, was_slow, mut peers) = {
             let members = self.members.borrow();
             let map = self.map.borrow();
             let media = |no: &DiskNo| map.disks.get(no).map(|disk| disk.record.media);
             let Some(member) = members.get(&no) else { return };
             let peers = members.iter().filter(|(other, peer)| {
-                **other != no && media(other) == media(&no) && peer.disk.is_some() && !peer.service.is_empty()
+                **other != no && media(other) == media(&no) && peer.disk.is_some() && !peer.latency.is_empty()
             });
             (quantile(member), member.slow, peers.map(|(_, peer)| quantile(peer)).collect::<Vec<Nanos>>())
         };

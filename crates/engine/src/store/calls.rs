@@ -52,19 +52,24 @@ fn check_range(asked: &Asked, at: DiskOffset, len: usize) -> Done<()> {
     if end.is_some_and(|end| end <= asked.disk.shape().capacity.0) { Ok(()) } else { Err(DiskError::Media) }
 }
 
+/// A disk that seeks gets its reads in the order in which they were asked: in which order tasks run nobody knows.
+async fn begin_if(seeks: bool, read: &mut IoFuture<Buf>) -> Option<Done<Buf>> {
+    if seeks && !mutant::active(Mutant::ReadsOutOfOrder) { begin(read).await } else { None }
+}
+
 impl Store {
     /// Reads `len` bytes at `at` of disk `no`, however long that takes.
     pub async fn disk_read(&self, no: DiskNo, at: DiskOffset, len: usize) -> Done<Buf> {
         let asked = self.asked(no)?;
         check_range(&asked, at, len)?;
-        let mut read = asked.disk.read(at, self.traffic.spare.take(len));
+        let (seeks, mut read) = (self.spins(no), asked.disk.read(at, self.traffic.spare.take(len)));
         let reads = async {
-            match self.begin_read(no, &mut read).await {
+            match begin_if(seeks, &mut read).await {
                 Some(told) => told,
                 None => self.in_time(&asked, "a read", Stall::Waited, read).await,
             }
         };
-        let result = self.timed(no, reads).await;
+        let result = self.timed(no, seeks, reads).await;
         self.count_read(no, len, false);
         if let Err(DiskError::Gone) = result {
             self.call_failed(&asked, DiskError::Gone, "it answers no more");
@@ -76,14 +81,14 @@ impl Store {
     pub async fn disk_read_in_time(&self, no: DiskNo, at: DiskOffset, len: usize) -> Done<Option<Buf>> {
         let asked = self.asked(no)?;
         check_range(&asked, at, len)?;
-        let mut read = asked.disk.read(at, self.traffic.spare.take(len));
+        let (seeks, mut read) = (self.spins(no), asked.disk.read(at, self.traffic.spare.take(len)));
         let reads = async {
-            match self.begin_read(no, &mut read).await {
+            match begin_if(seeks, &mut read).await {
                 Some(told) => Reply::Answered(told),
                 None => self.ask(&asked, &self.traffic.read_timeout, read).await,
             }
         };
-        let read = self.timed(no, reads).await;
+        let read = self.timed(no, seeks, reads).await;
         self.count_read(no, len, matches!(read, Reply::Overdue(_)));
         match read {
             Reply::Answered(Ok(buf)) => Ok(Some(buf)),
@@ -95,11 +100,6 @@ impl Store {
             }
             Reply::Overdue(_) => Ok(None),
         }
-    }
-
-    /// A disk that seeks gets its reads in the order in which they were asked: in which order tasks run nobody knows.
-    async fn begin_read(&self, no: DiskNo, read: &mut IoFuture<Buf>) -> Option<Done<Buf>> {
-        if self.spins(no) && !mutant::active(Mutant::ReadsOutOfOrder) { begin(read).await } else { None }
     }
 
     /// Whether requests of disk `no` are overdue.
@@ -121,7 +121,7 @@ impl Store {
         let asked = self.asked(no)?;
         let len: usize = from.iter().map(|slice| slice.len()).sum();
         let write = asked.disk.write(at, from);
-        let result = self.timed(no, self.in_time(&asked, "a write", Stall::TakenOut, write)).await;
+        let result = self.timed(no, self.spins(no), self.in_time(&asked, "a write", Stall::TakenOut, write)).await;
         self.count(no, |counters| {
             counters.writes += 1;
             counters.written += len as u64;

@@ -229,6 +229,11 @@ impl Lanes {
 }
 
 impl Pass<'_> {
+    /// Whether they have a number among the reads of a disk that seeks.
+    pub fn is_ordered(&self) -> bool {
+        self.number.is_some()
+    }
+
     /// The disk has been given them.
     pub fn begun(&self) {
         if let Some(number) = self.number {

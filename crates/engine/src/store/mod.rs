@@ -188,8 +188,8 @@ pub struct Member {
     pub counters: DiskCounters,
     /// How long its reads and writes took.
     pub latency: Histogram,
-    /// How long it had each of them to itself, if it seeks; by that it is compared with its peers. Who is given more at
-    /// once has everybody wait longer, and is not slow for that.
+    /// How long it had each of them to itself, if it seeks: it is compared with its peers by that then. Who is given more
+    /// at once has everybody wait longer, and is not slow for that.
     pub service: Histogram,
     /// When it answered last.
     pub answered: Nanos,
@@ -517,11 +517,11 @@ impl Store {
         members.get(&no).and_then(|member| member.disk.clone()).ok_or(DiskError::Gone)
     }
 
-    async fn timed<T>(&self, no: DiskNo, io: impl Future<Output = T>) -> T {
+    async fn timed<T>(&self, no: DiskNo, seeks: bool, io: impl Future<Output = T>) -> T {
         let start = self.world.now();
         self.count(no, |counters| counters.in_flight += 1);
         let result = io.await;
-        let (now, seeks) = (self.world.now(), self.spins(no));
+        let now = self.world.now();
         let took = now.since(start);
         self.count(no, |counters| {
             counters.in_flight -= 1;
@@ -530,10 +530,10 @@ impl Store {
         });
         let add = |member: &mut Member| {
             let before = core::mem::replace(&mut member.answered, now);
-            let served =
-                if seeks && !mutant::active(Mutant::QueueIsSlow) { now.since(start.max(before)) } else { took };
-            member.latency.add(took);
-            member.service.add(served)
+            if seeks && !mutant::active(Mutant::QueueIsSlow) {
+                member.service.add(now.since(start.max(before)));
+            }
+            member.latency.add(took)
         };
         if self.members.borrow_mut().get_mut(&no).is_some_and(add) {
             self.judge_latency(no);

@@ -188,12 +188,17 @@ impl Store {
         if pass.waited() && stalls() && calls.iter().all(|call| call.in_time) {
             return Vec::new();
         }
-        let mut calls = Box::pin(join(calls.into_iter().map(|call| self.run_call(call))));
-        let came = begin(calls.as_mut()).await;
-        pass.begun();
-        let came = match came {
-            Some(came) => came,
-            None => calls.await,
+        let calls = join(calls.into_iter().map(|call| self.run_call(call)));
+        let came = if pass.is_ordered() {
+            let mut calls = Box::pin(calls);
+            let came = begin(calls.as_mut()).await;
+            pass.begun();
+            match came {
+                Some(came) => came,
+                None => calls.await,
+            }
+        } else {
+            calls.await
         };
         if stalls() {
             pass.let_all_go();
