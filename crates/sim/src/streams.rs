@@ -227,10 +227,15 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A new pool of as many disks as the layout uses, just opened, and a virtual disk of 64 GiB per column on it.
+    /// A new pool of as many disks as the layout uses, just opened, and a virtual disk of 64 GiB per column on it. All
+    /// disks have turned as far as each other.
     pub fn new(layout: Layout, tuning: Tuning, log: ByteCount) -> Bench {
         let size = ByteCount::gib(64) * layout.data_columns() as u64;
-        Bench::of(&Shape { class: CLASS, disks: layout.slots(), layout, size, slab: slab(), log, tuning })
+        let world = SimWorld::new(1, Scheduling::Fifo);
+        let disk = |_| SimDisk::new(&world, CLASS.shape(CLASS.capacity), Box::new(Hdd::new(CLASS)));
+        let disks = (0..layout.slots()).map(disk).collect();
+        let shape = Shape { class: CLASS, disks: layout.slots(), layout, size, slab: slab(), log, tuning };
+        Bench::on(world, disks, Media::Hdd, &shape)
     }
 
     /// A new pool, just opened, and its virtual disk. No two disks have turned as far as each other.
