@@ -59,9 +59,10 @@ struct Next<'a> {
     ends: BTreeMap<DiskNo, u64>,
 }
 
-/// Bytes that are read at first where a copy may begin anywhere: most begin a little further on. Then twice as many,
+/// Bytes of the first piece that is read where a copy may begin anywhere: most begin a little further on. The next one
+/// has twice as many.
 const PIECE: u64 = 64 << 10;
-/// and no more than this.
+/// The most bytes of such a piece.
 const PIECE_MAX: u64 = 1 << 20;
 
 /// Reads the log that `label` names, from its tail on; records from where they count are shown to `each`.
