@@ -126,6 +126,17 @@ impl Drop for TurnGuard<'_> {
     }
 }
 
+/// Begins `future`. What it came to, if that is known at once; else it is to be driven on.
+pub async fn begin<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
+    poll_fn(|context| {
+        Poll::Ready(match Pin::new(&mut future).poll(context) {
+            Poll::Ready(told) => Some(told),
+            Poll::Pending => None,
+        })
+    })
+    .await
+}
+
 /// Drives several futures of one kind to their ends at once.
 pub async fn join<'a, T, F: Future<Output = T> + 'a>(futures: impl Iterator<Item = F>) -> Vec<T> {
     join_all(futures.map(|future| alloc::boxed::Box::pin(future) as _).collect()).await

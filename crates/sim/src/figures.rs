@@ -163,7 +163,11 @@ fn write_streams(full: bool) -> ExitCode {
 }
 
 fn read_streams(full: bool, only: &str) -> ExitCode {
-    println!("of what all disks give that are there: {} of each\n{}", READ_PER_DISK, stream_reads::HEADING);
+    println!(
+        "of what all disks give that are there: {} of each, of mirrors twice as much\n{}",
+        READ_PER_DISK,
+        stream_reads::HEADING
+    );
     let (mut passed, mut failed) = (0, 0);
     let interleaves = if full { &streams::INTERLEAVES[..] } else { &streams::INTERLEAVES[3..] };
     let cases = stream_reads::cases(interleaves, READ_PER_DISK);

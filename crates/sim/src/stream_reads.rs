@@ -2,12 +2,14 @@
 //! the same place: healthy, and with one disk gone. How many writes were under way decides in which order stripes
 //! become whole; how they lie on the disks must not follow from it.
 
+use crate::rng::Rng;
 use crate::streams::{BEGIN, Bench, Case, Direction, LOG, block_on, per_second, raw_rate, stream_at};
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 use weft_engine::geometry::{Layout, Resiliency};
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::store::join;
+use weft_engine::units::{ByteCount, DiskNo, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
 
 /// What sequential reads are held to, of what all disks together could give: requests of 1 MiB, eight at once. The goal
@@ -18,8 +20,13 @@ pub const LEAST_SINGLE: f64 = 0.85;
 /// What reads with one disk gone are held to, of what the disks that are left could give.
 pub const LEAST_DEGRADED: f64 = 0.90;
 
+/// The longest that one request may take.
+const LONGEST: Nanos = Nanos::millis(200);
 /// Passes of reading, each over its own part.
 const PASSES: u64 = 4;
+/// The reader goes on by this part of what counts, as a divisor: what is read ahead is read for somebody then, and all
+/// disks have something to do until the last byte that counts has come.
+const GOES_ON: u64 = 4;
 
 /// How a client reads, or writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,6 +98,8 @@ pub fn cases(interleaves: &[ByteCount], per_disk: ByteCount) -> Vec<ReadCase> {
     let mut cases = Vec::new();
     for interleave in interleaves {
         for layout in layouts(*interleave) {
+            // Until all copies have had a turn, not all disks have something to do.
+            let per_disk = if layout.copies() > 1 { per_disk * 2 } else { per_disk };
             let case = |depth| ReadCase { layout, writer: Client { request: ByteCount::mib(1), depth }, per_disk };
             cases.extend([1, 8, 32].map(case));
         }
@@ -110,13 +119,15 @@ pub fn run(case: ReadCase) -> ReadOutcome {
     let read_bytes = || bench.disks.iter().map(|disk| disk.stats().read_bytes.0).sum::<u64>();
     let before = read_bytes();
     // Each pass reads its own quarter of what was written: disks remember what they have just read.
-    let healthy = [(0, DEEP), (1, SINGLE)].map(|(nth, client)| read(&bench, case, nth, client) / (raw * disks));
-    let from_disks = (read_bytes() - before) as f64 / (range_of(case, 1).end - BEGIN) as f64;
+    let healthy = [(0, DEEP), (1, SINGLE)].map(|(nth, client)| read(&bench, case, nth, client).rate / (raw * disks));
+    let from_disks = (read_bytes() - before) as f64 / (range_of(case, 1)[1].end - BEGIN) as f64;
     lose_a_disk(&bench);
     // Where parity stands in, all data columns still come as fast; of a mirror's column one copy less gives its share
     // of every stripe.
     let left = if layout.copies() > 1 { (layout.columns() * (layout.copies() - 1)) as f64 } else { disks };
-    let degraded = [(2, DEEP), (3, SINGLE)].map(|(nth, client)| read(&bench, case, nth, client) / (raw * left));
+    let degraded = [(2, DEEP), (3, SINGLE)].map(|(nth, client)| read(&bench, case, nth, client).rate / (raw * left));
+    let slow = bench.pool.store().members.borrow().values().any(|member| member.slow);
+    assert!(!slow, "{}: a disk like the others is called slow", case.layout);
     bench.world.halt();
     ReadOutcome { case, in_order, from_disks, healthy, degraded }
 }
@@ -141,11 +152,13 @@ fn in_order(bench: &Bench) -> f64 {
     next.count() as f64 / (places.len() - 1) as f64
 }
 
-/// What the `nth` pass reads.
-fn range_of(case: ReadCase, nth: u64) -> std::ops::Range<u64> {
+/// What counts of what the `nth` pass reads, and what it goes on with.
+fn range_of(case: ReadCase, nth: u64) -> [std::ops::Range<u64>; 2] {
     let disks = (case.layout.data_columns() * case.layout.copies()) as u64;
     let len = (case.per_disk * disks).0.next_multiple_of(DEEP.request.0);
-    BEGIN + nth * len..BEGIN + (nth + 1) * len
+    let all = len + (len / GOES_ON).next_multiple_of(DEEP.request.0);
+    let begin = BEGIN + nth * all;
+    [begin..begin + len, begin + len..begin + all]
 }
 
 /// What lies at `at`: words that say where they are.
@@ -168,7 +181,7 @@ fn write(bench: &Bench, case: ReadCase) {
     };
     let (host, vdisk) = (bench.world.clone(), bench.vdisk.clone());
     block_on(&bench.world, async move {
-        let all = range_of(case, 0).start..range_of(case, PASSES - 1).end;
+        let all = BEGIN..range_of(case, PASSES - 1)[1].end;
         stream_at(&host, all, request.0, depth, one).await;
         vdisk.flush().await.expect("a sound pool flushes");
         // What is still to be done because of the writes, checkpoints for one, is none of the readers' business here.
@@ -176,31 +189,135 @@ fn write(bench: &Bench, case: ReadCase) {
     });
 }
 
-/// Reads a part of what was written; bytes per second.
-fn read(bench: &Bench, case: ReadCase, nth: u64, client: Client) -> f64 {
+/// What a reader has had so far.
+struct Had {
+    /// Bytes that count and have not come.
+    left: Cell<u64>,
+    /// When the last of them came.
+    end: Cell<Nanos>,
+    longest: Cell<Nanos>,
+    /// Requests that read something else than was written.
+    wrong: Cell<u64>,
+}
+
+/// How a reader fared.
+struct Pass {
+    /// Bytes per second until all that counts had come.
+    rate: f64,
+    /// The longest that a request took.
+    longest: Nanos,
+}
+
+/// Reads a part of what was written.
+fn read(bench: &Bench, case: ReadCase, nth: u64, client: Client) -> Pass {
     // Nothing of what the pass before read ahead counts for this one.
     bench.pool.store().forget_streams(None);
-    let (request, vdisk, wrong) = (client.request, bench.vdisk.clone(), Rc::new(Cell::new(0u64)));
-    let (range, seen) = (range_of(case, nth), wrong.clone());
-    let total = range.end - range.start;
+    let [counts, goes_on] = range_of(case, nth);
+    let (total, start) = (counts.end - counts.start, bench.world.now());
+    let (left, zero) = (Cell::new(total), || Cell::new(Nanos(0)));
+    let had = Rc::new(Had { left, end: zero(), longest: zero(), wrong: Cell::new(0) });
+    let (host, vdisk, has) = (bench.world.clone(), bench.vdisk.clone(), had.clone());
     let one = move |at: u64| {
-        let (vdisk, seen) = (vdisk.clone(), seen.clone());
+        let (host, vdisk, has) = (host.clone(), vdisk.clone(), has.clone());
         async move {
-            let mut into = vec![0; request.as_usize()];
+            let (began, mut into) = (host.now(), vec![0; client.request.as_usize()]);
             vdisk.read(VirtualOffset(at), &mut into).await.expect("what was written can be read");
             let mut expected = into.clone();
             fill(at, &mut expected);
-            seen.set(seen.get() + (into != expected || into[8] != 0xA5) as u64);
+            has.wrong.set(has.wrong.get() + (into != expected || into[8] != 0xA5) as u64);
+            has.longest.set(has.longest.get().max(host.now().since(began)));
+            if at < counts.end {
+                has.left.set(has.left.get() - client.request.0);
+                if has.left.get() == 0 {
+                    has.end.set(host.now());
+                }
+            }
         }
     };
     let host = bench.world.clone();
-    let took = block_on(&bench.world, async move {
-        let start = host.now();
-        stream_at(&host, range, request.0, client.depth, one).await;
-        host.now().since(start)
+    block_on(&bench.world, async move {
+        stream_at(&host, counts.start..goes_on.end, client.request.0, client.depth, one).await;
     });
-    assert_eq!(wrong.get(), 0, "{}: requests that read something else than was written", case.layout);
-    per_second(total, took)
+    assert_eq!(had.wrong.get(), 0, "{}: requests that read something else than was written", case.layout);
+    Pass { rate: per_second(total, had.end.get().since(start)), longest: had.longest.get() }
+}
+
+/// Who reads a stream waits for none of its requests much longer than for others, wherever the disks' heads are when it
+/// begins; and who reads a little here and there beside it is not passed over for long.
+pub fn no_reader_is_passed_over_for_long() {
+    let layout = Layout::new(Resiliency::Parity { parity: 1 }, 3, ByteCount::kib(256)).expect("this layout is valid");
+    let case = ReadCase { layout, writer: DEEP, per_disk: ByteCount::mib(128) };
+    let bench = Bench::new(layout, Default::default(), LOG);
+    write(&bench, case);
+    let alone = read(&bench, case, 0, DEEP).longest;
+    assert!(alone < LONGEST, "a request of a stream took {} ms", alone.0 / 1_000_000);
+    let (longest, ended) = (Rc::new(Cell::new(Nanos(0))), Rc::new(Cell::new(false)));
+    let (host, vdisk, took, stops) = (bench.world.clone(), bench.vdisk.clone(), longest.clone(), ended.clone());
+    let elsewhere = range_of(case, 2)[0].clone();
+    let here_and_there = async move {
+        let mut rng = Rng::new(7);
+        while !stops.get() {
+            let (began, at) = (host.now(), elsewhere.start + rng.below((elsewhere.end - elsewhere.start) >> 12 << 12));
+            vdisk.read(VirtualOffset(at >> 12 << 12), &mut [0; 4096]).await.expect("what was written can be read");
+            took.set(took.get().max(host.now().since(began)));
+        }
+    };
+    bench.world.spawn("reads here and there", Box::pin(here_and_there));
+    let beside = read(&bench, case, 1, DEEP).longest.max(longest.get());
+    ended.set(true);
+    assert!(beside < LONGEST, "a request took {} ms", beside.0 / 1_000_000);
+    bench.world.halt();
+}
+
+/// A disk that is given more at once than its peers has everybody wait for longer, and is not slow for that.
+pub fn a_disk_with_more_to_do_is_not_slow() {
+    let layout = Layout::new(Resiliency::Mirror { copies: 2 }, 1, ByteCount::kib(256)).expect("this layout is valid");
+    let bench = Bench::new(layout, Default::default(), LOG);
+    let store = bench.pool.store().clone();
+    block_on(&bench.world, async move {
+        let read = |disk, nth: u64| store.disk_read(DiskNo(disk), DiskOffset((nth * 7919 % 1000) << 30), 64 << 10);
+        for round in 0..80 {
+            join((0..16).map(|nth| read(0, round * 16 + nth))).await;
+            for nth in 0..16 {
+                read(1, round * 16 + nth).await.expect("the disk is sound");
+            }
+        }
+        let slow = |no| store.members.borrow()[&DiskNo(no)].slow;
+        assert!(!slow(0) && !slow(1), "a disk like its peers is called slow");
+    });
+    bench.world.halt();
+}
+
+/// Who reads a stream waits once for a disk that stalls, and not for each of the reads that it has, or would have had.
+pub fn a_stream_waits_once_for_a_disk_that_stalls() {
+    let layout = Layout::new(Resiliency::Mirror { copies: 2 }, 1, ByteCount::kib(256)).expect("this layout is valid");
+    let case = ReadCase { layout, writer: DEEP, per_disk: ByteCount::mib(128) };
+    let bench = Bench::new(layout, Default::default(), LOG);
+    write(&bench, case);
+    let limit = bench.pool.store().tuning.read_timeout;
+    for nth in 0..PASSES {
+        let (host, disk) = (bench.world.clone(), bench.disks[nth as usize % 2].clone());
+        let stalls = async move {
+            host.sleep(Nanos::millis(100 + 21 * nth)).await;
+            disk.stall(Nanos::secs(20));
+        };
+        bench.world.spawn("stalls", Box::pin(stalls));
+        let longest = read(&bench, case, nth, DEEP).longest;
+        assert!(longest > limit && longest.0 < limit.0 * 3 / 2, "a request took {} ms", longest.0 / 1_000_000);
+        bench.world.run_until(Nanos::secs(60), || false);
+    }
+    bench.world.halt();
+}
+
+/// Where the disks of a mirror take turns, each begins with the beginning of its turn.
+pub fn the_disks_of_a_mirror_begin_their_turns_at_the_beginning() {
+    for depth in [8, 32] {
+        let layout =
+            Layout::new(Resiliency::Mirror { copies: 2 }, 1, ByteCount::kib(256)).expect("this layout is valid");
+        let writer = Client { request: ByteCount::mib(1), depth };
+        let outcome = run(ReadCase { layout, writer, per_disk: ByteCount::mib(128) });
+        assert!(outcome.complaints().is_empty(), "{outcome}");
+    }
 }
 
 /// The heading of a table of [`ReadOutcome`]s.

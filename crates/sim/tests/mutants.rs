@@ -384,8 +384,8 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         Mutant::FlushWaitsForMerged => Catcher::Story(cached_writes::no_flush_before_a_cache_waits_for_hard_disks),
         Mutant::PacksStayThin => Catcher::Story(cached_writes::a_full_cache_takes_as_much_as_is_brought_down),
         Mutant::MergedUnflushed => Catcher::Storm(Profile::Cached, 16_000_324),
-        Mutant::RepackedReplacesNewer => Catcher::Storm(Profile::Cached, 16_000_075),
-        Mutant::RepackedRetires => Catcher::Storm(Profile::Cached, 16_000_350),
+        Mutant::RepackedReplacesNewer => Catcher::Storm(Profile::Cached, 60_000_120),
+        Mutant::RepackedRetires => Catcher::Storm(Profile::Cached, 62_000_200),
         Mutant::FlushWaitsForMoved => Catcher::Story(cached_writes::no_flush_before_a_cache_waits_for_hard_disks),
         Mutant::OneUnpackableEndsAll => {
             Catcher::Story(cached_writes::what_cannot_be_packed_any_more_has_no_others_merged)

@@ -24,6 +24,8 @@ pub struct Fetch {
     pub urgent: Cell<bool>,
     /// Nobody wants it any more.
     pub cancelled: Cell<bool>,
+    /// The stream that it is ahead of.
+    pub stream: Cell<Option<u64>>,
     /// How many bytes of one copy are read from one disk before another copy has its turn.
     pub chunk: Cell<u64>,
     ended: Cell<bool>,

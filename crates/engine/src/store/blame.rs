@@ -97,7 +97,10 @@ impl Store {
 
     /// Compares a disk with its peers, and tells when it has become an outlier or is none any more.
     pub(super) fn judge_latency(&self, no: DiskNo) {
-        let quantile = |member: &Member| member.latency.quantile(900);
+        let quantile = |member: &Member| match member.service.is_empty() {
+            true => member.latency.quantile(900),
+            false => member.service.quantile(900),
+        };
         let (own, was_slow, mut peers) = {
             let members = self.members.borrow();
             let map = self.map.borrow();

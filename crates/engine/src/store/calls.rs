@@ -15,8 +15,9 @@ use crate::error::Result;
 use crate::event::Event;
 use crate::fail;
 use crate::format::record::OWNER_METADATA;
-use crate::io::{Buf, Disk, DiskError, IoSlice};
+use crate::io::{Buf, Disk, DiskError, IoFuture, IoSlice};
 use crate::mutant::{self, Mutant};
+use crate::sync::begin;
 use crate::units::{DiskNo, DiskOffset};
 use alloc::format;
 use alloc::rc::Rc;
@@ -51,13 +52,24 @@ fn check_range(asked: &Asked, at: DiskOffset, len: usize) -> Done<()> {
     if end.is_some_and(|end| end <= asked.disk.shape().capacity.0) { Ok(()) } else { Err(DiskError::Media) }
 }
 
+/// A disk that seeks gets its reads in the order in which they were asked: in which order tasks run nobody knows.
+async fn begin_if(seeks: bool, read: &mut IoFuture<Buf>) -> Option<Done<Buf>> {
+    if seeks && !mutant::active(Mutant::ReadsOutOfOrder) { begin(read).await } else { None }
+}
+
 impl Store {
     /// Reads `len` bytes at `at` of disk `no`, however long that takes.
     pub async fn disk_read(&self, no: DiskNo, at: DiskOffset, len: usize) -> Done<Buf> {
         let asked = self.asked(no)?;
         check_range(&asked, at, len)?;
-        let read = asked.disk.read(at, self.traffic.spare.take(len));
-        let result = self.timed(no, self.in_time(&asked, "a read", Stall::Waited, read)).await;
+        let (seeks, mut read) = (self.spins(no), asked.disk.read(at, self.traffic.spare.take(len)));
+        let reads = async {
+            match begin_if(seeks, &mut read).await {
+                Some(told) => told,
+                None => self.in_time(&asked, "a read", Stall::Waited, read).await,
+            }
+        };
+        let result = self.timed(no, seeks, reads).await;
         self.count_read(no, len, false);
         if let Err(DiskError::Gone) = result {
             self.call_failed(&asked, DiskError::Gone, "it answers no more");
@@ -69,8 +81,14 @@ impl Store {
     pub async fn disk_read_in_time(&self, no: DiskNo, at: DiskOffset, len: usize) -> Done<Option<Buf>> {
         let asked = self.asked(no)?;
         check_range(&asked, at, len)?;
-        let read = asked.disk.read(at, self.traffic.spare.take(len));
-        let read = self.timed(no, self.ask(&asked, &self.traffic.read_timeout, read)).await;
+        let (seeks, mut read) = (self.spins(no), asked.disk.read(at, self.traffic.spare.take(len)));
+        let reads = async {
+            match begin_if(seeks, &mut read).await {
+                Some(told) => Reply::Answered(told),
+                None => self.ask(&asked, &self.traffic.read_timeout, read).await,
+            }
+        };
+        let read = self.timed(no, seeks, reads).await;
         self.count_read(no, len, matches!(read, Reply::Overdue(_)));
         match read {
             Reply::Answered(Ok(buf)) => Ok(Some(buf)),
@@ -103,7 +121,7 @@ impl Store {
         let asked = self.asked(no)?;
         let len: usize = from.iter().map(|slice| slice.len()).sum();
         let write = asked.disk.write(at, from);
-        let result = self.timed(no, self.in_time(&asked, "a write", Stall::TakenOut, write)).await;
+        let result = self.timed(no, self.spins(no), self.in_time(&asked, "a write", Stall::TakenOut, write)).await;
         self.count(no, |counters| {
             counters.writes += 1;
             counters.written += len as u64;

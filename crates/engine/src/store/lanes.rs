@@ -6,8 +6,10 @@
 //!    somebody waits for it, it goes at once, too.
 //! 2. Of several copies the one is read whose disk has the least to do. A disk that has just read up to there goes on
 //!    for a while, as it needs no seek; among disks with about as much to do the nearest head wins.
+//! 3. A disk that seeks sorts what it has to read; how much it may is the matter of [`super::order`].
 
 use super::Store;
+use super::order::{Asked, Order};
 use crate::segment::ahead::Fetch;
 use crate::sync::{Promise, promise};
 use crate::units::DiskNo;
@@ -15,6 +17,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::ops::Range;
 
 /// Bytes read ahead that are under way on a disk at most.
 const UNDER_WAY: u64 = 3 << 20;
@@ -43,6 +46,8 @@ struct Lane {
     /// What they belong to.
     under_way: Vec<Rc<Fetch>>,
     waiting: VecDeque<Waiting>,
+    /// What the disk has been given, if it seeks.
+    order: Order,
 }
 
 struct Waiting {
@@ -53,7 +58,7 @@ struct Waiting {
 
 impl Lane {
     fn admits(&self, bytes: u64) -> bool {
-        self.wanted == 0 && (self.ahead == 0 || self.ahead + bytes <= UNDER_WAY)
+        self.wanted == 0 && !self.order.holds() && (self.ahead == 0 || self.ahead + bytes <= UNDER_WAY)
     }
 
     fn begin(&mut self, bytes: u64, fetch: &Rc<Fetch>) {
@@ -72,12 +77,29 @@ impl Lane {
     }
 }
 
+/// What is to be read from a disk.
+#[derive(Clone, Debug)]
+pub struct Reads {
+    /// The disk.
+    pub disk: DiskNo,
+    /// Whether it seeks.
+    pub seeks: bool,
+    /// From the first byte to the last one.
+    pub range: Range<u64>,
+    /// Bytes that are read of that.
+    pub bytes: u64,
+}
+
 /// Reads under way on a disk, until it is dropped.
 pub struct Pass<'a> {
     lanes: &'a Lanes,
-    disk: DiskNo,
-    /// None: somebody waits for them.
-    ahead: Option<(u64, Rc<Fetch>)>,
+    reads: Reads,
+    /// What is read ahead; none: somebody waits for them.
+    ahead: Option<Rc<Fetch>>,
+    /// Their number among those of a disk that seeks.
+    number: Option<u64>,
+    /// Whether they waited for others.
+    waited: bool,
 }
 
 /// Work that was planned for a disk, until it is dropped.
@@ -88,17 +110,18 @@ pub struct Work<'a> {
 }
 
 impl Lanes {
-    /// Begins a read that somebody waits for.
-    pub fn wanted(&self, disk: DiskNo) -> Pass<'_> {
-        self.0.borrow_mut().entry(disk).or_default().wanted += 1;
-        Pass { lanes: self, disk, ahead: None }
+    /// Begins reads that somebody waits for, once the disk may have them.
+    pub async fn wanted(&self, reads: Reads) -> Pass<'_> {
+        self.0.borrow_mut().entry(reads.disk).or_default().wanted += 1;
+        self.enter(reads, None, false).await
     }
 
-    /// Waits until `bytes` of `fetch` may be read from the disk.
-    pub async fn ahead(&self, disk: DiskNo, bytes: u64, fetch: &Rc<Fetch>) -> Pass<'_> {
+    /// Waits until what `fetch` has to read from a disk may be.
+    pub async fn ahead(&self, reads: Reads, fetch: &Rc<Fetch>) -> Pass<'_> {
+        let bytes = reads.bytes;
         let answer = {
             let mut lanes = self.0.borrow_mut();
-            let lane = lanes.entry(disk).or_default();
+            let lane = lanes.entry(reads.disk).or_default();
             if fetch.urgent.get() || fetch.cancelled.get() || lane.waiting.is_empty() && lane.admits(bytes) {
                 lane.begin(bytes, fetch);
                 None
@@ -108,10 +131,28 @@ impl Lanes {
                 Some(answer)
             }
         };
+        let waited = answer.is_some();
         if let Some(answer) = answer {
             answer.wait().await;
         }
-        Pass { lanes: self, disk, ahead: Some((bytes, fetch.clone())) }
+        self.enter(reads, Some(fetch.clone()), waited).await
+    }
+
+    async fn enter(&self, reads: Reads, ahead: Option<Rc<Fetch>>, waited: bool) -> Pass<'_> {
+        let mut pass = Pass { lanes: self, reads, ahead, number: None, waited };
+        if pass.reads.seeks {
+            let stream = pass.ahead.as_ref().and_then(|fetch| fetch.stream.get());
+            let asked = Asked { range: pass.reads.range.clone(), bytes: pass.reads.bytes, stream };
+            let entered = pass.lane(|lane| lane.order.enter(asked));
+            pass.number = Some(match entered {
+                Ok(number) => number,
+                Err(told) => {
+                    pass.waited = true;
+                    told.wait().await
+                }
+            });
+        }
+        pass
     }
 
     /// Lets `fetch` go at once.
@@ -187,15 +228,46 @@ impl Lanes {
     }
 }
 
+impl Pass<'_> {
+    /// Whether they have a number among the reads of a disk that seeks.
+    pub fn is_ordered(&self) -> bool {
+        self.number.is_some()
+    }
+
+    /// The disk has been given them.
+    pub fn begun(&self) {
+        if let Some(number) = self.number {
+            self.lane(|lane| lane.order.begun(number));
+        }
+    }
+
+    /// The disk stalls: nobody is to wait for it one after the other.
+    pub fn let_all_go(&self) {
+        self.lane(|lane| lane.order.let_all_go());
+    }
+
+    /// Whether they waited for others of their disk.
+    pub fn waited(&self) -> bool {
+        self.waited
+    }
+
+    fn lane<T>(&self, look: impl FnOnce(&mut Lane) -> T) -> T {
+        look(self.lanes.0.borrow_mut().entry(self.reads.disk).or_default())
+    }
+}
+
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        if let Some(lane) = self.lanes.0.borrow_mut().get_mut(&self.disk) {
+        self.lane(|lane| {
             match &self.ahead {
-                Some((bytes, fetch)) => lane.end(*bytes, fetch),
+                Some(fetch) => lane.end(self.reads.bytes, fetch),
                 None => lane.wanted -= 1,
             }
-        }
-        self.lanes.pump(self.disk);
+            if let Some(number) = self.number {
+                lane.order.leave(number);
+            }
+        });
+        self.lanes.pump(self.reads.disk);
     }
 }
 
@@ -221,6 +293,8 @@ mod tests {
     use crate::exec::Executor;
     use alloc::boxed::Box;
     use core::cell::Cell;
+    use core::future::Future;
+    use core::task::{Context, Poll, Waker};
 
     /// Reads `bytes` of a fetch ahead for ever; how many of them are under way.
     fn ask(executor: &Executor, lanes: &Rc<Lanes>, bytes: &[u64], fetch: &Rc<Fetch>) -> Rc<Cell<usize>> {
@@ -228,7 +302,8 @@ mod tests {
         for bytes in bytes.iter().copied() {
             let (lanes, fetch, begun) = (lanes.clone(), fetch.clone(), begun.clone());
             let job = async move {
-                core::mem::forget(lanes.ahead(DiskNo(0), bytes, &fetch).await);
+                let reads = Reads { disk: DiskNo(0), seeks: false, range: 0..bytes, bytes };
+                core::mem::forget(lanes.ahead(reads, &fetch).await);
                 begun.set(begun.get() + 1);
             };
             executor.spawn("ahead", Box::pin(job));
@@ -242,7 +317,11 @@ mod tests {
         let fetches: Vec<Rc<Fetch>> = (0..3).map(|_| Rc::new(Fetch::default())).collect();
         let mut scratch = Vec::new();
         let mut run = || while executor.run_ready(&mut scratch) {};
-        let wanted = lanes.wanted(DiskNo(0));
+        let wanted = lanes.wanted(Reads { disk: DiskNo(0), seeks: false, range: 0..4096, bytes: 4096 });
+        let wanted = match Box::pin(wanted).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(pass) => pass,
+            Poll::Pending => panic!("nothing is in its way"),
+        };
         let begun: Vec<_> = fetches.iter().map(|fetch| ask(&executor, &lanes, &[UNDER_WAY / 2], fetch)).collect();
         run();
         assert_eq!(begun.iter().map(|begun| begun.get()).sum::<usize>(), 0);

@@ -263,7 +263,7 @@ impl Store {
     }
 
     /// Whether disk `no` spins, as it tells, or as somebody said of one that tells nothing.
-    fn spins(&self, no: DiskNo) -> bool {
+    pub(super) fn spins(&self, no: DiskNo) -> bool {
         let said = || self.map.borrow().disks.get(&no).is_some_and(|disk| disk.record.media == Media::Hdd);
         self.is_rotational(no) || said()
     }

@@ -32,6 +32,7 @@ pub mod log_places;
 mod log_read;
 pub mod meta;
 mod moved;
+mod order;
 pub mod packs;
 mod page_copies;
 pub mod page_place;
@@ -187,6 +188,11 @@ pub struct Member {
     pub counters: DiskCounters,
     /// How long its reads and writes took.
     pub latency: Histogram,
+    /// How long it had each of them to itself, if it seeks: it is compared with its peers by that then. Who is given more
+    /// at once has everybody wait longer, and is not slow for that.
+    pub service: Histogram,
+    /// When it answered last.
+    pub answered: Nanos,
     /// Whether it is an outlier among its peers.
     pub slow: bool,
     /// How many of its requests are overdue.
@@ -225,6 +231,8 @@ impl Member {
             bad: BadBlocks::default(),
             counters: DiskCounters::default(),
             latency: Histogram::default(),
+            service: Histogram::default(),
+            answered: Nanos(0),
             slow: false,
             stalled: Rc::default(),
             in_flight: Rc::default(),
@@ -509,18 +517,25 @@ impl Store {
         members.get(&no).and_then(|member| member.disk.clone()).ok_or(DiskError::Gone)
     }
 
-    async fn timed<T>(&self, no: DiskNo, io: impl Future<Output = T>) -> T {
+    async fn timed<T>(&self, no: DiskNo, seeks: bool, io: impl Future<Output = T>) -> T {
         let start = self.world.now();
         self.count(no, |counters| counters.in_flight += 1);
         let result = io.await;
-        let took = self.world.now().since(start);
+        let now = self.world.now();
+        let took = now.since(start);
         self.count(no, |counters| {
             counters.in_flight -= 1;
             counters.busy += took.0;
             counters.slowest = counters.slowest.max(took.0);
         });
-        let full = self.members.borrow_mut().get_mut(&no).is_some_and(|member| member.latency.add(took));
-        if full {
+        let add = |member: &mut Member| {
+            let before = core::mem::replace(&mut member.answered, now);
+            if seeks && !mutant::active(Mutant::QueueIsSlow) {
+                member.service.add(now.since(start.max(before)));
+            }
+            member.latency.add(took)
+        };
+        if self.members.borrow_mut().get_mut(&no).is_some_and(add) {
             self.judge_latency(no);
         }
         result

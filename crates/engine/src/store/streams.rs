@@ -30,10 +30,14 @@ pub struct Streams {
     pub(crate) all: Vec<Stream>,
     /// What was asked for and not begun, in order.
     pub(crate) asked: VecDeque<(Rc<Fetch>, Vec<Part>)>,
+    /// How many there were.
+    begun: u64,
 }
 
 /// A client of a virtual disk that seems to read in order.
 pub(crate) struct Stream {
+    /// No two have the same.
+    pub(crate) id: u64,
     vdisk: VdiskNo,
     /// Where its next request is expected.
     pub(crate) next: u64,
@@ -93,7 +97,9 @@ impl Store {
         }
         self.tidy_streams(streams, vdisk, now);
         let (next, held, fetches) = (offset + len, VecDeque::new(), VecDeque::new());
-        streams.all.push(Stream { vdisk, next, score: 0, window: 0, fetched: 0, touched: now, held, fetches });
+        streams.begun += 1;
+        let id = streams.begun;
+        streams.all.push(Stream { id, vdisk, next, score: 0, window: 0, fetched: 0, touched: now, held, fetches });
         streams.all.len() - 1
     }
 

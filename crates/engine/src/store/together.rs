@@ -7,13 +7,16 @@
 //!    of [`super::execute`].
 
 use super::execute::{Outcome, Target, answer};
-use super::lanes::{CHUNK, Work};
+use super::lanes::{CHUNK, Reads, Work};
 use super::{Store, join, lost};
 use crate::error::Result;
 use crate::io::{DiskError, IoSlice};
+use crate::mutant::{self, Mutant};
 use crate::segment::ahead::Fetch;
 use crate::stripe::plan::{Plan, Want};
+use crate::sync::begin;
 use crate::units::{BLOCK, DiskNo, DiskOffset};
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -170,14 +173,36 @@ impl Store {
     /// Runs the calls to one disk, all at once, when it is their turn.
     async fn run_calls(&self, calls: Vec<Call>, fetch: Option<&Rc<Fetch>>) -> Vec<(usize, usize, Came)> {
         let disk = calls[0].disk;
-        let _pass = match fetch {
-            None => self.traffic.lanes.wanted(disk),
-            Some(fetch) => self.traffic.lanes.ahead(disk, calls.iter().map(|call| call.len).sum(), fetch).await,
+        let last = &calls[calls.len() - 1];
+        let (range, bytes) = (calls[0].at..last.at + last.len, calls.iter().map(|call| call.len).sum());
+        let reads = Reads { disk, seeks: self.spins(disk) && !self.is_stalled(disk), range, bytes };
+        let pass = match fetch {
+            None => self.traffic.lanes.wanted(reads).await,
+            Some(fetch) => self.traffic.lanes.ahead(reads, fetch).await,
         };
         if fetch.is_some_and(|fetch| fetch.cancelled.get()) {
             return Vec::new();
         }
-        let came = join(calls.into_iter().map(|call| self.run_call(call))).await;
+        let stalls = || self.is_stalled(disk) && !mutant::active(Mutant::StallsAreQueuedFor);
+        // Others have found out meanwhile: what can be had without it is.
+        if pass.waited() && stalls() && calls.iter().all(|call| call.in_time) {
+            return Vec::new();
+        }
+        let calls = join(calls.into_iter().map(|call| self.run_call(call)));
+        let came = if pass.is_ordered() {
+            let mut calls = Box::pin(calls);
+            let came = begin(calls.as_mut()).await;
+            pass.begun();
+            match came {
+                Some(came) => came,
+                None => calls.await,
+            }
+        } else {
+            calls.await
+        };
+        if stalls() {
+            pass.let_all_go();
+        }
         if fetch.is_none_or(|fetch| fetch.urgent.get()) {
             self.read_ended(disk);
         }

@@ -68,7 +68,7 @@ impl Vdisk {
         let most = (self.store.tuning.ahead_memory / active.max(1) as u64).min(self.window_max(layout));
         let stream = &mut streams.all[nth];
         // Requests that were overtaken may still want some of it, and somebody waits for what is on its way.
-        let behind = (most / 4).max(len * OVERTAKE / 2);
+        let behind = (most / 2).max(len * OVERTAKE / 2);
         {
             let mut map = self.store.map.borrow_mut();
             let passed = |map: &Map, (end, place): &(u64, Place)| {
@@ -98,6 +98,7 @@ impl Vdisk {
             let to = (at + per_fetch).min(end);
             let fetch = Rc::new(Fetch::default());
             fetch.chunk.set(chunk);
+            fetch.stream.set(Some(streams.all[nth].id));
             let (parts, reached) = self.take_ahead(streams, nth, at..to, &fetch);
             if !parts.is_empty() {
                 streams.all[nth].fetches.push_back(fetch.clone());

@@ -19,7 +19,7 @@ use weft_sim::rng::Rng;
 use weft_sim::streams::{Bench, Case, LOG, Shape};
 use weft_sim::world::{Scheduling, SimWorld};
 
-/// Bytes that each disk gets in a measurement.
+/// Bytes that each disk gets in a measurement, and that are read from each.
 const PER_DISK: ByteCount = ByteCount::mib(192);
 /// Requests of a client of streams.
 const REQUEST: ByteCount = ByteCount::mib(1);
@@ -72,7 +72,7 @@ pub fn simulate_quickly(layout: Layout, class: Class) -> Option<Ratios> {
     let random_read = reads / (raw_random_reads(&kind) * layout.slots() as f64);
     let (mut degraded, mut degraded_write) = (0.0, 0.0);
     if layout.failures() > 0 {
-        lose_a_disk(&bench, case);
+        lose_a_disk(&bench);
         degraded = bench.read(case) / most;
         degraded_write = bench.pass(case, 1.0, 2).rate / most;
     }
@@ -88,7 +88,7 @@ pub fn simulate_random(layout: Layout, class: Class) -> Option<Random> {
     let (bench, case) = bench_of(&kind, layout, 0, Tuning::default());
     bench.pass(case, 1.0, 1);
     let (reads, _) = random_reads(&bench, layout);
-    lose_a_disk(&bench, case);
+    lose_a_disk(&bench);
     let (degraded, _) = random_reads(&bench, layout);
     bench.world.halt();
     let (writes, _) = random_writes_of(&kind, layout, false)?;
@@ -102,10 +102,17 @@ pub fn simulate_random(layout: Layout, class: Class) -> Option<Random> {
     })
 }
 
-/// Takes a disk away, and reads until that was noticed: how long it takes is no matter of the layout.
-fn lose_a_disk(bench: &Bench, case: Case) {
+/// Takes a disk away, and waits until that was noticed: how long it takes is no matter of the layout. What is read for
+/// it is little, as disks remember what they have just read.
+fn lose_a_disk(bench: &Bench) {
     bench.disks[0].vanish();
-    bench.read(case);
+    let (host, vdisk) = (bench.world.clone(), bench.vdisk.clone());
+    let noticed = bench.world.block_on(async move {
+        let mut some = vec![0; REQUEST.as_usize() * 4];
+        vdisk.read(VirtualOffset(0), &mut some).await.expect("a pool with one disk less serves");
+        host.sleep(Nanos::secs(20)).await;
+    });
+    noticed.expect("it ends");
 }
 
 /// The model of a class, if the engine can be measured on it in reasonable time.
@@ -142,10 +149,12 @@ fn bench_of(kind: &Kind, layout: Layout, more: usize, tuning: Tuning) -> (Bench,
         tuning,
     };
     let world = SimWorld::new(1, Scheduling::Fifo);
-    let disks = (0..shape.disks).map(|_| SimDisk::new(&world, kind.shape(), kind.timing())).collect();
+    let disks = (0..shape.disks).map(|nth| SimDisk::new(&world, kind.shape(), kind.timing_among(nth))).collect();
     let media = if kind.shape().rotational { Media::Hdd } else { Media::Ssd };
     let bench = Bench::on(world, disks, media, &shape);
-    (bench, Case { layout, request: REQUEST, per_disk: PER_DISK, flush_stripes: None })
+    // Each copy of what a mirror holds is to be read for a while.
+    let per_disk = PER_DISK * layout.copies() as u64;
+    (bench, Case { layout, request: REQUEST, per_disk, flush_stripes: None })
 }
 
 /// Bytes per second of clients that go on while a lost disk is rebuilt onto one that had nothing.

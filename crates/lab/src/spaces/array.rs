@@ -39,6 +39,14 @@ impl Kind {
         }
     }
 
+    /// The model of the `nth` disk of many, which have not turned as far as each other; see [`Hdd::among`].
+    pub fn timing_among(&self, nth: usize) -> Box<dyn Timing> {
+        match self {
+            Kind::Hdd(class) => Box::new(Hdd::among(class.clone(), nth)),
+            other => other.timing(),
+        }
+    }
+
     /// Whether it keeps what it has taken over a power cut, as one does for which a flush is nothing.
     pub fn is_protected(&self) -> bool {
         matches!(self, Kind::Ssd(class) if class.flush == 0)

@@ -1,8 +1,8 @@
-//! What catches mutants of a log that goes on where the heads are.
+//! What catches mutants of a log that goes on where the heads are, and of the order in which disks read.
 
 use crate::Catcher;
 use weft_engine::mutant::Mutant;
-use weft_sim::{blink, spread};
+use weft_sim::{blink, spread, stream_reads};
 
 /// What catches `mutant`, if it is one of these.
 pub fn catcher(mutant: Mutant) -> Option<Catcher> {
@@ -17,6 +17,12 @@ pub fn catcher(mutant: Mutant) -> Option<Catcher> {
         Mutant::CopyBehindItself => spread::a_batch_that_is_cut_short_has_one_copy_on_each_disk,
         Mutant::LackingLookedThrough => spread::a_disk_that_lacks_many_batches_is_looked_through_once,
         Mutant::MetadataMovesToStale => blink::disks_that_blink_in_turn_while_metadata_moves_catch_up,
+        Mutant::OvertakesForEver => stream_reads::no_reader_is_passed_over_for_long,
+        Mutant::BeginsInTheMiddle | Mutant::ReadsOutOfOrder => {
+            stream_reads::the_disks_of_a_mirror_begin_their_turns_at_the_beginning
+        }
+        Mutant::StallsAreQueuedFor => stream_reads::a_stream_waits_once_for_a_disk_that_stalls,
+        Mutant::QueueIsSlow => stream_reads::a_disk_with_more_to_do_is_not_slow,
         _ => return None,
     };
     Some(Catcher::Story(story))
