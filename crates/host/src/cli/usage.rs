@@ -23,7 +23,10 @@ pub fn explain(error: &clap::Error, argv: &[OsString]) -> ApiError {
     let value = text(ContextKind::InvalidValue).unwrap_or_default();
     let (message, hint) = match error.kind() {
         ErrorKind::ValueValidation => match error.source().and_then(|source| source.downcast_ref::<BadValue>()) {
-            Some(bad) => (bad.message.clone(), bad.nearest.as_ref().and_then(|nearest| typed.with(&value, nearest))),
+            Some(bad) => {
+                let nearest = || bad.nearest.as_ref().and_then(|nearest| typed.with(&value, nearest));
+                (bad.message.clone(), typed.in_two(&value).or_else(nearest))
+            }
             None => (format!("`{value}` is no {argument}"), None),
         },
         ErrorKind::InvalidValue if value.is_empty() => (format!("{argument} lacks its value"), None),
@@ -140,6 +143,15 @@ impl Typed {
             })
             .collect();
         replaced.then_some(words)
+    }
+
+    /// The line with `POOL/DISK`, as tables name disks, as the two words that commands take, where it is right then.
+    fn in_two(&self, value: &str) -> Option<String> {
+        let (pool, disk) = value.split_once('/')?;
+        let at = self.argv.iter().position(|word| word == value)?;
+        let mut words = self.argv.clone();
+        words.splice(at..=at, [pool.to_string(), disk.to_string()]);
+        is_right(&words).then(|| self.line(&words))
     }
 
     /// Leaves a flag that takes no value out of the line.

@@ -503,7 +503,7 @@ fn told_of_power(disk: &DiskInfo, said: PowerSetting) -> [String; 2] {
     [format!("power-protected {} -> {said}", power_said(disk)), meaning.into()]
 }
 
-/// The disk of a pool that was meant: by name, identity or path.
+/// The disk of a pool that was meant: by name (`POOL/NAME` as in tables, too), identity or path.
 fn find_member<'a>(pool: &'a PoolInfo, wanted: &str) -> Answer<(&'a DiskInfo, DiskNo)> {
     let by_path = |disk: &DiskInfo| {
         let there = wanted.starts_with('/').then(|| find::identity(Path::new(wanted))).flatten();
@@ -511,7 +511,8 @@ fn find_member<'a>(pool: &'a PoolInfo, wanted: &str) -> Answer<(&'a DiskInfo, Di
             .as_deref()
             .is_some_and(|path| path == Path::new(wanted) || there.is_some() && find::identity(path) == there)
     };
-    let by_name = pool.disks.iter().find(|disk| disk.name == wanted);
+    let name = wanted.strip_prefix(&pool.name).and_then(|rest| rest.strip_prefix('/')).unwrap_or(wanted);
+    let by_name = pool.disks.iter().find(|disk| disk.name == name);
     let found = by_name.or_else(|| pool.disks.iter().find(|disk| disk.id.as_deref() == Some(wanted) || by_path(disk)));
     match found.and_then(|disk| Some((disk, DiskNo(disk.no?)))) {
         Some(found) => Ok(found),

@@ -306,6 +306,15 @@ weft disk remove tank d9
 weft disk remove tank d1
     exit 3
     try weft vdisk create tank/media-2 --size 1GiB
+weft disk remove tank/d1
+    exit 2
+    try weft disk remove tank d1
+weft disk set tank/d1 media=hdd
+    exit 2
+    try weft disk set tank d1 media=hdd
+weft disk remove tank tank/d9
+    exit 4
+    try weft disk list --pool tank
 weft disk remove pond d1
     exit 4
     try weft pool show tank
