@@ -188,8 +188,8 @@ pub struct Member {
     pub counters: DiskCounters,
     /// How long its reads and writes took.
     pub latency: Histogram,
-    /// How long it had each of them to itself, if it seeks: it is compared with its peers by that then. Who is given more
-    /// at once has everybody wait longer, and is not slow for that.
+    /// How long it had each of them to itself, if it seeks: it is compared with its peers by that then. Who is given
+    /// more at once has everybody wait longer, and is not slow for that.
     pub service: Histogram,
     /// When it answered last.
     pub answered: Nanos,
