@@ -391,11 +391,17 @@ pub enum Mutant {
     ReadsOutOfOrder = 206,
     /// The reads of a stream wait for a disk that stalls one after the other.
     StallsAreQueuedFor = 207,
+    /// No segment is made for packed stripes while a disk is missing that it would lie on.
+    PacksWaitForDisks = 208,
+    /// What gathers claims the last segments, and none is left to pack it.
+    GathersLastSegments = 209,
+    /// Where there is no room for as many packed stripes as there may be, they fill before any is moved down.
+    PacksCountNoRoom = 210,
 }
 
 /// Every mutant.
 #[rustfmt::skip]
-pub const ALL: [Mutant; 190] = [
+pub const ALL: [Mutant; 193] = [
     Mutant::CommitBeforeData, Mutant::ReuseBeforeCommit, Mutant::FlushForgetsDisk, Mutant::StaleDiskTrusted,
     Mutant::LabelBeforeCheckpoint, Mutant::LandingRetiredEarly, Mutant::PagesAheadOfLog, Mutant::UnsafeCommits,
     Mutant::ReadmitCopiesNothing, Mutant::MissedStripsForgotten, Mutant::UnknownAbsenceTracked,
@@ -445,7 +451,8 @@ pub const ALL: [Mutant; 190] = [
     Mutant::CopiesOverlap, Mutant::CopiesTooFar, Mutant::CopiesLeaveTheRound, Mutant::BroughtAtPosition,
     Mutant::FormerLoggerFollows, Mutant::CopiesFoundNearby, Mutant::LeadNeverGrows, Mutant::FreshChunkPutEarly,
     Mutant::CopyBehindItself, Mutant::LackingLookedThrough, Mutant::OvertakesForEver, Mutant::BeginsInTheMiddle,
-    Mutant::QueueIsSlow, Mutant::ReadsOutOfOrder, Mutant::StallsAreQueuedFor,
+    Mutant::QueueIsSlow, Mutant::ReadsOutOfOrder, Mutant::StallsAreQueuedFor, Mutant::PacksWaitForDisks,
+    Mutant::GathersLastSegments, Mutant::PacksCountNoRoom,
 ];
 
 /// The mutant of this name.

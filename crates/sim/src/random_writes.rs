@@ -9,6 +9,7 @@ use crate::timing::{Hdd, HddClass, SsdClass};
 use crate::{disk::SimDisk, world::Scheduling, world::SimWorld};
 use std::fmt;
 use std::rc::Rc;
+use weft_engine::disk_set::DiskSet;
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::io::{Buf, Disk};
 use weft_engine::store::{Tuning, join};
@@ -189,6 +190,59 @@ pub fn no_second_has_less_than_half_of_the_median() {
     let (median, worst) = random.seconds();
     assert!(worst * 2 >= median, "{worst} in the worst second, {median} in most");
     bench.world.halt();
+}
+
+/// While a disk is missing, and there is none in its place, small writes are packed as ever: there are about as many a
+/// second as with all disks. What they left is whole when the disk is back.
+pub fn small_writes_are_packed_while_a_disk_is_missing() {
+    let layouts = [(PARITY, 3), (Resiliency::Parity { parity: 2 }, 4), (Resiliency::Mirror { copies: 2 }, 1)];
+    for (resiliency, columns) in layouts {
+        let layout = Layout::new(resiliency, columns, ByteCount::kib(256)).expect("this layout is valid");
+        let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::mib(128), flush_stripes: None };
+        let sizes = (SERVED_SHARE, Tuning::default().buffer_memory);
+        let load = Load { fill, len: SMALL, per_flush: 32, span: Nanos::secs(20), fine_share: sizes.0, cached_on: 0 };
+        let whole = filled(fill, sizes);
+        let usual = on_bench(&whole, load).lasting();
+        whole.world.halt();
+        let bench = filled(fill, sizes);
+        bench.disks[0].vanish();
+        let lasting = on_bench(&bench, load).lasting();
+        assert!(lasting > usual * 0.75, "{layout}: {lasting} a second, {usual} with all disks");
+
+        bench.disks[0].return_intact(&mut Rng::new(1));
+        let (pool, back) = (bench.pool.clone(), Rc::new(bench.disks[0].clone()));
+        crate::streams::block_on(
+            &bench.world,
+            async move { pool.attach(back).await.expect("it is the one that went") },
+        );
+        bench.world.run_until(Nanos::secs(600), || bench.pool.unsound_bytes() == ByteCount::ZERO);
+        assert_eq!(bench.pool.unsound_bytes(), ByteCount::ZERO, "{layout}: what lacks a disk that is back");
+        bench.world.halt();
+    }
+}
+
+/// In a pool with hardly more room than packed stripes want, what gathers leaves it to them, and they make do with it:
+/// small writes are merged no more than where there is room, and no second is left without.
+pub fn small_writes_are_packed_in_a_pool_that_is_nearly_full() {
+    let layout = Layout::new(PARITY, 5, ByteCount::kib(256)).expect("this layout is valid");
+    let (per_disk, slab, log) = (ByteCount::gib(1), ByteCount::mib(64), ByteCount::mib(128));
+    let fill = Case { layout, request: ByteCount::mib(1), per_disk, flush_stripes: None };
+    let (fine_share, span) = (SERVED_SHARE, Nanos::secs(45));
+    // Labels and metadata take about three slabs; of the others, one segment is what the virtual disk goes on with.
+    for left in [3, 5] {
+        let class = HddClass { capacity: per_disk + log + slab * (left + 4), ..CLASS };
+        let size = per_disk * layout.data_columns() as u64 + ByteCount::mib(1);
+        let tuning = Tuning { fine_share, ..Tuning::default() };
+        let bench = Bench::of(&Shape { class, disks: layout.slots(), layout, size, slab, log, tuning });
+        bench.pass(fill, 1.0, 1);
+        let segments = bench.pool.store().map.borrow().segments_possible_now(layout, DiskSet::EMPTY);
+        assert_eq!(segments, left, "segments that can be made");
+        let random = on_bench(&bench, Load { fill, len: SMALL, per_flush: 32, span, fine_share, cached_on: 0 });
+        let ((median, worst), lasting) = (random.seconds(), random.lasting());
+        assert!(lasting > 900.0, "{left} segments left: {lasting} a second, {worst} to {median}: {:?}", random.rates);
+        assert!(worst * 4 > median, "{left} segments left: {worst} in the worst second, {median} in most");
+        bench.world.halt();
+    }
 }
 
 /// A virtual disk is removed while the mover is at work on it, or on another one before it.

@@ -63,7 +63,8 @@ use weft_sim::growth::first_disks_of_pools_that_grew_go;
 use weft_sim::mixed::a_writer_beside_readers_that_never_rest;
 use weft_sim::random_writes::{
     no_flush_waits_for_the_mover_to_let_go_of_the_log, no_second_has_less_than_half_of_the_median,
-    packed_stripes_are_left_by_all_of_their_units, what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests,
+    packed_stripes_are_left_by_all_of_their_units, small_writes_are_packed_in_a_pool_that_is_nearly_full,
+    small_writes_are_packed_while_a_disk_is_missing, what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests,
 };
 use weft_sim::read_ahead::{changes_beside_a_reader, rot_before_a_reader};
 use weft_sim::removal::search;
@@ -411,6 +412,10 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         Mutant::GatheredForgotten => Catcher::Storm(Profile::Cached, 10),
         Mutant::SealedIsLanded => Catcher::Storm(Profile::Cached, 10),
         Mutant::PackedAheadKept => Catcher::Story(what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests),
+        Mutant::PacksWaitForDisks => Catcher::Story(small_writes_are_packed_while_a_disk_is_missing),
+        Mutant::GathersLastSegments | Mutant::PacksCountNoRoom => {
+            Catcher::Story(small_writes_are_packed_in_a_pool_that_is_nearly_full)
+        }
         Mutant::TierSizeIgnored => Catcher::Story(tier::what_is_pinned_lies_in_the_tier),
         Mutant::TierDroppedFull => {
             Catcher::Story(tier::what_is_written_lies_in_the_tier_until_that_is_full_or_is_to_be_no_more)

@@ -169,10 +169,25 @@ impl Pool {
             }
             break;
         }
+        if store.signals.wants_packing.replace(false) {
+            self.pack_oldest().await;
+        }
         if store.signals.wants_stripes.replace(false) {
             self.relieve_stripes().await?;
         }
         Ok(())
+    }
+
+    /// Packs what gathers, but for the quarter that was touched last: there streams may go on.
+    async fn pack_oldest(&self) {
+        let mut oldest = Vec::new();
+        for vdisk in self.vdisks() {
+            let gathering = vdisk.mergeable();
+            oldest.extend(gathering.iter().take(gathering.len() / 4 * 3).map(|stripe| (vdisk.id(), *stripe)));
+        }
+        oldest.sort_unstable();
+        self.pack_all(oldest, For::Memory).await;
+        self.store.signals.room.notify();
     }
 
     /// Has everything leave that may leave a free stripe behind, for a write that waits for one. Where some come

@@ -8,9 +8,10 @@ use super::config::METADATA_LEN;
 use super::copies::Copies;
 use super::{DiskRoom, Map, PAGE_PAIR, Segment};
 use crate::disk_set::DiskSet;
-use crate::format::record::{SEGMENT_LEN, SLAB_LEN};
+use crate::format::record::{SEGMENT_LEN, SLAB_LEN, TableRecord};
 use crate::geometry::Layout;
-use crate::units::{ByteCount, DiskNo};
+use crate::mutant::{self, Mutant};
+use crate::units::{ByteCount, DiskNo, TableNo};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -29,6 +30,22 @@ impl Map {
     /// How many of them can be reserved right now.
     pub fn segments_reservable_now(&self, layout: Layout, disks: DiskSet) -> u64 {
         self.reservable_with(layout, disks, |disk| disk.free.count())
+    }
+
+    /// How many segments more [`Map::new_segment`] could make for `table` right now, as far as slabs decide: where
+    /// disks are missing (not: full), with as many slots absent as the layout bears.
+    pub fn segments_left(&self, table: TableNo) -> u64 {
+        let TableRecord { layout, disks, .. } = self.tables[&table].record;
+        let free = |disk: &DiskRoom| disk.free.count().saturating_sub(SLABS_KEPT) as u64;
+        let free: Vec<u64> = self.disks_for(disks).map(free).collect();
+        let missing = layout.slots().saturating_sub(free.len());
+        let absent = if mutant::active(Mutant::PacksWaitForDisks) { 0 } else { missing.min(layout.failures()) };
+        segments_on(&free, (layout.slots() - absent) as u64)
+    }
+
+    /// Stripes in a segment of `table`.
+    pub fn stripes_in(&self, table: TableNo) -> u64 {
+        self.tables[&table].record.layout.segment_stripes(self.slab) as u64
     }
 
     /// User bytes of `layout` that there is room for on `disks`, for who has `segments` segments. One segment is held

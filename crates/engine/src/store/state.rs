@@ -102,7 +102,9 @@ pub struct Signals {
     pub fills: Signal,
     /// A write waits for a free stripe.
     pub wants_stripes: Cell<bool>,
-    /// How often everything that gathers was asked to leave because of that, and has, as far as it could.
+    /// A write that opens a buffer wants others packed: each leaves the free stripe that it had claimed.
+    pub wants_packing: Cell<bool>,
+    /// How often everything that gathers was asked to leave for a free stripe, and has, as far as it could.
     pub reliefs: Cell<u64>,
     /// What there was of what may become free places when that had been done last; see [`crate::pool`].
     pub relieved_at: Cell<Option<[u64; 6]>>,

@@ -5,6 +5,8 @@
 //! 1. Whoever opens a buffer has claimed a free stripe for it: what is gathered can leave.
 //! 2. Who waits for memory, or for a free stripe, waits only while something is on its way that may bring some, or
 //!    while disks may be back in a moment. Then he is refused.
+//! 3. The last segments are not made for what gathers while they are enough to pack it: packed, it needs one stripe
+//!    where it had claimed hundreds, but nobody packs where no stripe is left.
 
 use super::Vdisk;
 use super::write::RETRY;
@@ -152,12 +154,20 @@ impl Vdisk {
     /// Claims a free stripe for `stripe`; waits while some may still become free.
     async fn claim(self: &Rc<Self>, stripe: u64) -> Result<()> {
         let (mut reliefs, mut rises) = (None, 0);
-        let mut waits = None;
+        let (mut waits, mut asked) = (None, false);
         loop {
             self.store.check_writable()?;
             self.check_flows()?;
             let _held = self.load_or_wait(stripe..stripe + 1).await?;
             self.check_there()?;
+            if !asked && self.is_packed_first() {
+                let room = self.store.signals.room.changed();
+                asked = true;
+                self.store.signals.wants_packing.set(true);
+                self.store.log.pressure.notify();
+                room.await;
+                continue;
+            }
             let table = self.table();
             let mut records = Vec::new();
             let claimed = {

@@ -13,10 +13,11 @@
 //! 2. The rest of a block is read only where no version of its stripe is in flight: that one would be its past.
 
 use super::destage::{By, each_of};
-use super::parcel::Parcel;
+use super::parcel::{Parcel, SEGMENTS_LEFT};
 use super::{Vdisk, add};
 use crate::error::Result;
 use crate::mutant::{self, Mutant};
+use crate::segment::Map;
 use crate::segment::fine::{Spot, UNIT};
 use crate::segment::taken::Taken;
 use crate::store::budget::Budget;
@@ -43,7 +44,7 @@ pub(crate) const WHOLE: u64 = 1 << 10;
 const FULL: Full = Full { units: (4, 5), stripes: (5, 3) };
 const CACHE_FULL: Full = Full { units: (2, 3), stripes: (6, 5) };
 
-/// The part of the packed stripes that a cache may have from which on those which hold little are brought together.
+/// The part of the packed stripes that there may be from which on those which hold little are brought together.
 const THIN: (u64, u64) = (9, 8);
 
 /// Parts (numerator and denominator) of the packed stripes that a virtual disk may have.
@@ -100,12 +101,49 @@ impl Vdisk {
             && (self.pack_room() > 0 || self.cache().is_some())
     }
 
-    /// How many packed stripes this virtual disk may have: its share, as far as log and memory take them beside all
-    /// others of the pool.
+    /// How many packed stripes this virtual disk may have: its share, as far as log, memory and free stripes take them
+    /// beside all others of the pool.
     pub(crate) fn packs_max(&self) -> u64 {
         let map = self.store.map.borrow();
         let have = map.fine(self.table_of(&map)).map_or(0, |fine| fine.stripes());
-        self.packs_shared().min(have + self.packs_left(map.fine_takes(), false))
+        let places = have + self.places_for_packs(&map);
+        let places = if mutant::active(Mutant::PacksCountNoRoom) { u64::MAX } else { places };
+        // Those that hold little count whole: they may be half as many again.
+        self.packs_shared().min(have + self.packs_left(map.fine_takes(), false)).min(places / 3 * 2)
+    }
+
+    /// How many more packed stripes there are free stripes for. Those of a cache have its disks.
+    fn places_for_packs(&self, map: &Map) -> u64 {
+        if map.vdisks.get(&self.id).is_some_and(|vdisk| vdisk.cache.is_some()) {
+            return u64::MAX / 2;
+        }
+        let table = self.table_of(map);
+        let packs = map.fine(table).and_then(|fine| map.tables.get(&fine.packs));
+        let free = packs.map_or(0, |packs| packs.free.saturating_sub(packs.claims + 1));
+        free + map.segments_left(table).saturating_sub(SEGMENTS_LEFT) * map.stripes_in(table)
+    }
+
+    /// How many packed stripes it would have beside those it has if there were free stripes for all of them.
+    fn packs_wanted(&self) -> u64 {
+        let map = self.store.map.borrow();
+        let have = map.fine(self.table_of(&map)).map_or(0, |fine| fine.stripes());
+        (self.packs_shared() / 2 * 3).saturating_sub(have).min(self.packs_left(map.fine_takes(), true))
+    }
+
+    /// Whether what gathers is to be packed before a segment more is made for it: it has claimed half as many stripes
+    /// as a segment has, and there are hardly more segments than packed stripes may want.
+    pub(super) fn is_packed_first(&self) -> bool {
+        let (per_segment, left) = {
+            let map = self.store.map.borrow();
+            let table = &map.tables[&self.table_of(&map)];
+            let per_segment = map.stripes_in(table.record.id);
+            if table.free > table.claims + per_segment / 4 || table.claims * 2 < per_segment {
+                return false;
+            }
+            (per_segment, map.segments_left(table.record.id))
+        };
+        let wanted = SEGMENTS_LEFT + 1 + self.packs_wanted().div_ceil(per_segment);
+        left <= wanted && self.cache().is_none() && self.may_pack() && !mutant::active(Mutant::GathersLastSegments)
     }
 
     /// How full its packed stripes are, in parts of [`WHOLE`]: by the units that they hold, or by their number,
@@ -126,11 +164,7 @@ impl Vdisk {
 
     /// How many packed stripes it may have beside those it has.
     fn pack_room(&self) -> u64 {
-        let map = self.store.map.borrow();
-        let have = map.fine(self.table_of(&map)).map_or(0, |fine| fine.stripes());
-        // Those that hold little still count whole.
-        let most = self.packs_shared() / 2 * 3;
-        most.saturating_sub(have).min(self.packs_left(map.fine_takes(), true))
+        self.packs_wanted().min(self.places_for_packs(&self.store.map.borrow()))
     }
 
     /// The share of its size that may lie in packed stripes, in thousandths: its own, or what holds for all.
@@ -165,7 +199,7 @@ impl Vdisk {
     }
 
     /// Moves down what lies in packed stripes, where the units of `stripes` would be more than there may be; and brings
-    /// together what lies in those of a cache that hold little, where there are not enough others.
+    /// together what lies in those that hold little, where there are not enough others.
     async fn make_room_for(self: &Rc<Self>, stripes: &[u64], budget: &Budget, by: By) {
         let units = |stripe: &u64| self.with_filling(*stripe, |buffer| buffer.blocks().count()).unwrap_or(0) as u64;
         let coming: u64 = stripes.iter().map(units).sum();
@@ -174,9 +208,9 @@ impl Vdisk {
         while self.pack_room() <= coming / places && self.repack(budget, by).await {}
     }
 
-    /// Whether a cache has so many packed stripes that those which hold little are to be brought together.
+    /// Whether there are so many packed stripes that those which hold little are to be brought together.
     pub(crate) fn has_thin_packs(&self) -> bool {
-        if self.removed.get() || self.cache().is_none() {
+        if self.removed.get() {
             return false;
         }
         let (_, stripes, most) = self.packed();

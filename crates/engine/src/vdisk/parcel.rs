@@ -34,7 +34,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// Segments that packed stripes leave free: what is written whole goes on.
-const SEGMENTS_LEFT: u64 = 2;
+pub(super) const SEGMENTS_LEFT: u64 = 2;
 
 /// A packed stripe on its way.
 pub(super) struct Parcel {
@@ -125,9 +125,8 @@ impl Vdisk {
             }
             let packs = map.packs_of(table, &mut records);
             let found = &map.tables[&packs];
-            let (layout, disks) = (found.record.layout, found.record.disks);
-            let free = found.free > found.claims + 1;
-            let may = free || map.segments_possible_now(layout, disks) > SEGMENTS_LEFT && map.can_place_whole(packs);
+            // What is not packed is merged, onto the same disks: it costs reads, and is no safer.
+            let may = found.free > found.claims + 1 || map.segments_left(packs) > SEGMENTS_LEFT;
             let number = map.take_pack(table);
             let claimed = may
                 && map.ensure_chunk(packs, number, &mut records).is_ok()

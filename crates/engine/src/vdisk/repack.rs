@@ -1,9 +1,10 @@
-//! Repacking: what is left in packed stripes of a cache that hold little comes together in fewer, on the same disks.
+//! Repacking: what is left in packed stripes that hold little comes together in fewer, on the same disks.
 //!
 //! Units leave packed stripes in the order of their addresses, as the mover comes by; a packed stripe is free when the
 //! last of its units has left. Those that were written while the mover was in the midst of what they hold keep the rest
-//! until it comes by again, so that a cache whose units are as many as it is to have needs half as many packed stripes
-//! again. It has not that many: then small writes would be merged one by one.
+//! until it comes by again, so that a virtual disk whose units are as many as it is to have needs half as many packed
+//! stripes again. A cache has not that many, nor has a pool that is nearly full: then small writes would be merged one
+//! by one.
 //!
 //! Invariants
 //! 1. What is brought together lies where it was until its new packed stripe is the truth (`parcel.rs`).
@@ -41,9 +42,9 @@ pub(super) struct Repack {
 }
 
 impl Vdisk {
-    /// Brings together what the emptiest packed stripes of a cache hold. Says whether there are fewer then.
+    /// Brings together what the emptiest packed stripes hold. Says whether there are fewer then.
     pub(crate) async fn repack(self: &Rc<Self>, budget: &Budget, by: By) -> bool {
-        let may = !self.removed.get() && self.cache().is_some() && !self.drains();
+        let may = !self.removed.get() && !self.drains();
         if !may || mutant::active(Mutant::PacksStayThin) {
             return false;
         }

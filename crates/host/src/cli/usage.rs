@@ -145,8 +145,8 @@ impl Typed {
         replaced.then_some(words)
     }
 
-    /// The line with `POOL/DISK`, as tables name disks, as the two words that commands about disks take, where it is right
-    /// then.
+    /// The line with `POOL/DISK`, as tables name disks, as the two words that commands about disks take, where it is
+    /// right then.
     fn in_two(&self, value: &str) -> Option<String> {
         let (pool, disk) = value.split_once('/').filter(|_| self.path.get(1).is_some_and(|noun| noun == "disk"))?;
         let at = self.argv.iter().position(|word| word == value)?;

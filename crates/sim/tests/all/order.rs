@@ -58,6 +58,16 @@ fn no_second_has_less_than_half_of_the_median() {
 }
 
 #[test]
+fn small_writes_are_packed_while_a_disk_is_missing() {
+    weft_sim::random_writes::small_writes_are_packed_while_a_disk_is_missing();
+}
+
+#[test]
+fn small_writes_are_packed_in_a_pool_that_is_nearly_full() {
+    weft_sim::random_writes::small_writes_are_packed_in_a_pool_that_is_nearly_full();
+}
+
+#[test]
 fn what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests() {
     weft_sim::random_writes::what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests();
 }
