@@ -168,6 +168,8 @@ pub fn packed_stripes_are_left_by_all_of_their_units() {
     assert!(moved > bench.vdisk.size().0 / layout.data_len().0, "the mover came by once and more: {moved} stripes");
     let places = stripes * (layout.data_len().0 / SMALL.0);
     assert!(units * 5 > places * 3, "{units} units lie in packed stripes that have room for {places}");
+    let (packed, repacked) = (bench.vdisk.counters.packed.get(), bench.vdisk.counters.repacked.get());
+    assert!(repacked * 100 < packed * 3, "{repacked} bytes of {packed} that were packed had to be brought together");
     bench.world.halt();
 }
 
