@@ -44,8 +44,10 @@ pub(crate) const WHOLE: u64 = 1 << 10;
 const FULL: Full = Full { units: (4, 5), stripes: (5, 3) };
 const CACHE_FULL: Full = Full { units: (2, 3), stripes: (6, 5) };
 
-/// The part of the packed stripes that there may be from which on those which hold little are brought together.
-const THIN: (u64, u64) = (9, 8);
+/// The part of the packed stripes that there may be from which on those which hold little are brought together: of a
+/// virtual disk, so that the mover does it alone where there is room, and of a cache.
+const THIN: (u64, u64) = (4, 3);
+const CACHE_THIN: (u64, u64) = (9, 8);
 
 /// Parts (numerator and denominator) of the packed stripes that a virtual disk may have.
 struct Full {
@@ -214,7 +216,7 @@ impl Vdisk {
             return false;
         }
         let (_, stripes, most) = self.packed();
-        let (part, of) = THIN;
+        let (part, of) = if self.cache().is_some() { CACHE_THIN } else { THIN };
         stripes * of >= most * part && self.may_pack()
     }
 
