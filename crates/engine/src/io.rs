@@ -179,6 +179,11 @@ impl IoSlice {
         Arc::try_unwrap(self.buf).ok()
     }
 
+    /// Which buffer it is a part of, and how long that is: memory that it keeps.
+    pub fn memory(&self) -> (usize, usize) {
+        (Arc::as_ptr(&self.buf).addr(), self.buf.len())
+    }
+
     /// A part of this part; whole blocks.
     pub fn slice(&self, range: Range<usize>) -> IoSlice {
         assert!(range.end <= self.range.len());

@@ -397,11 +397,13 @@ pub enum Mutant {
     GathersLastSegments = 209,
     /// Where there is no room for as many packed stripes as there may be, they fill before any is moved down.
     PacksCountNoRoom = 210,
+    /// A slab that rested is discarded although somebody has taken it since.
+    DiscardsWhatIsTaken = 211,
 }
 
 /// Every mutant.
 #[rustfmt::skip]
-pub const ALL: [Mutant; 193] = [
+pub const ALL: [Mutant; 194] = [
     Mutant::CommitBeforeData, Mutant::ReuseBeforeCommit, Mutant::FlushForgetsDisk, Mutant::StaleDiskTrusted,
     Mutant::LabelBeforeCheckpoint, Mutant::LandingRetiredEarly, Mutant::PagesAheadOfLog, Mutant::UnsafeCommits,
     Mutant::ReadmitCopiesNothing, Mutant::MissedStripsForgotten, Mutant::UnknownAbsenceTracked,
@@ -452,7 +454,7 @@ pub const ALL: [Mutant; 193] = [
     Mutant::FormerLoggerFollows, Mutant::CopiesFoundNearby, Mutant::LeadNeverGrows, Mutant::FreshChunkPutEarly,
     Mutant::CopyBehindItself, Mutant::LackingLookedThrough, Mutant::OvertakesForEver, Mutant::BeginsInTheMiddle,
     Mutant::QueueIsSlow, Mutant::ReadsOutOfOrder, Mutant::StallsAreQueuedFor, Mutant::PacksWaitForDisks,
-    Mutant::GathersLastSegments, Mutant::PacksCountNoRoom,
+    Mutant::GathersLastSegments, Mutant::PacksCountNoRoom, Mutant::DiscardsWhatIsTaken,
 ];
 
 /// The mutant of this name.

@@ -8,9 +8,13 @@
 //! 3. [`Op::Flush`] covers every write, trim and zeroing of the volume that was answered before the flush was
 //!    submitted, whichever connection or front end it came through.
 
+mod guest;
+mod lent;
 mod outlet;
 mod payload;
 
+pub use guest::{Guest, GuestMemory, Visit};
+pub use lent::{Lent, Returns};
 pub use outlet::{Outlet, gather, push_all, push_later};
 pub use payload::{PART, Payload, PayloadPool};
 
@@ -34,6 +38,12 @@ pub trait Volume: Send + Sync {
 
     /// Starts what was queued.
     fn kick(&self) {}
+
+    /// Takes the requests of `guest` from its socket on the volume's own thread, until it [leaves](Guest::leave).
+    /// `false`: this volume takes no guests.
+    fn host(&self, _: Arc<dyn Guest>) -> bool {
+        false
+    }
 }
 
 /// The volumes on offer, by name.
@@ -211,6 +221,8 @@ pub enum Piece {
     Owned(Vec<u8>),
     /// Bytes in memory that goes back to its pool when they were sent.
     Pooled(Payload),
+    /// What a disk gave, as it is; it goes back to who lent it when it was sent.
+    Lent(Lent),
     /// This many zeroes.
     Zeroes(u64),
 }
@@ -229,6 +241,11 @@ impl Pieces {
     /// Appends all of `bytes`.
     pub fn push_pooled(&mut self, bytes: Payload) {
         self.push(bytes.len() as u64, Piece::Pooled(bytes));
+    }
+
+    /// Appends all of `bytes`.
+    pub fn push_lent(&mut self, bytes: Lent) {
+        self.push(bytes.len() as u64, Piece::Lent(bytes));
     }
 
     /// Appends `len` zeroes.
@@ -270,6 +287,7 @@ impl Piece {
         match self {
             Piece::Owned(bytes) => Some(bytes),
             Piece::Pooled(bytes) => Some(bytes),
+            Piece::Lent(bytes) => Some(bytes),
             Piece::Zeroes(_) => None,
         }
     }

@@ -16,9 +16,10 @@
 mod world;
 
 use crate::disk::{Alarm, Backend, BackendChoice, DiskOptions, Disks, HostDisk, choose};
-use crate::export::{gather, push_all};
+use crate::export::{GuestMemory, PayloadPool, Visit, gather, push_all};
 use slab::Slab;
 use std::any::Any;
+use std::cell::RefCell;
 use std::future::Future;
 use std::mem;
 use std::ops::ControlFlow;
@@ -50,6 +51,8 @@ pub struct Local<S = ()> {
     world: Rc<HostWorld>,
     disks: Disks,
     backend: Backend,
+    /// What is read from the sockets of guests; none while that is being done.
+    guests: RefCell<Option<GuestMemory>>,
     state: S,
 }
 
@@ -136,7 +139,8 @@ pub fn start<S: 'static>(options: Options, state: impl FnOnce() -> S + Send + 's
         let _closer = CloseInbox(shared.clone());
         let (driver, backend) = driver;
         let disks = Disks::new(driver, thread_alarm);
-        let local = Local { world: Rc::new(HostWorld::new()), disks, backend, state: state() };
+        let local =
+            Local { world: Rc::new(HostWorld::new()), disks, backend, guests: RefCell::default(), state: state() };
         run(&shared, Rc::new(local))
     });
     let thread = thread.map_err(|why| impossible("thread", &why))?;
@@ -226,6 +230,23 @@ impl<S: 'static> Local<S> {
     /// Calls `listener` for every event, until it answers `Break`.
     pub fn listen(&self, listener: impl Fn(&Event) -> ControlFlow<()> + 'static) {
         self.world.listen(Rc::new(listener));
+    }
+
+    /// Takes the requests of a guest from its socket whenever there are some, until it wants its input back; their
+    /// bytes go to `buffers`.
+    pub fn host(self: &Rc<Self>, visit: Visit, buffers: Arc<PayloadPool>) {
+        let (socket, local) = (visit.guest().socket(), Rc::downgrade(self));
+        let ready = move || {
+            let Some(local) = local.upgrade() else { return };
+            let memory = local.guests.borrow_mut().take();
+            let mut memory = memory.unwrap_or_else(|| GuestMemory::new(buffers.clone()));
+            let stays = visit.guest().serve(&mut memory);
+            *local.guests.borrow_mut() = Some(memory);
+            if stays {
+                local.host(visit, buffers);
+            }
+        };
+        self.disks.poll(socket, Box::new(ready));
     }
 
     /// The way to the disks that is used.

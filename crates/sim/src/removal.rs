@@ -39,6 +39,8 @@ pub struct Story {
     pub checkpoint: bool,
     /// How long the second virtual disk waits before it is written.
     pub late: Nanos,
+    /// How long slabs are free before their disks are told.
+    pub rest: Nanos,
 }
 
 /// Bytes of each virtual disk: more than a segment.
@@ -71,12 +73,14 @@ pub fn stories() -> Vec<Story> {
         fixed: false,
         checkpoint: false,
         late: Nanos(0),
+        rest: Nanos(0),
     };
     let mirror = Story { name: "mirror", disks: 2, resiliency: Resiliency::Mirror { copies: 2 }, ..simple };
     vec![
         simple,
         Story { name: "simple-checkpoint", checkpoint: true, ..simple },
         Story { name: "simple-late", late: Nanos::millis(3), ..simple },
+        Story { name: "simple-rest", late: Nanos::millis(3), rest: Nanos::millis(20), ..simple },
         Story { name: "fixed", fixed: true, ..simple },
         mirror,
         Story { name: "mirror-checkpoint", checkpoint: true, late: Nanos::millis(1), ..mirror },
@@ -171,7 +175,9 @@ type Branch = Pin<Box<dyn Future<Output = Result<()>>>>;
 
 impl Played {
     fn new(story: Story, images: &[DiskImage]) -> Played {
-        Played { story, rig: rig(images), stages: Rc::default(), left_from: Rc::default() }
+        let mut rig = rig(images);
+        rig.options.tuning.discard_rest = story.rest;
+        Played { story, rig, stages: Rc::default(), left_from: Rc::default() }
     }
 
     /// Plays the story up to operation `at`. `true`: to its end.

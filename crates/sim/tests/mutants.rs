@@ -143,7 +143,10 @@ fn catcher_of(mutant: Mutant) -> Catcher {
         Mutant::LabelBeforeCheckpoint => Catcher::Scenes("mirror2/reopen"),
         Mutant::LandingRetiredEarly => Catcher::Scenes("simple/checkpoint"),
         Mutant::PagesAheadOfLog => Catcher::Scenes("mirror2/early"),
-        Mutant::SlabsFreedBeforeDrop | Mutant::DiscardBeforeDrop | Mutant::DiscardAfterReuse => Catcher::Removal,
+        Mutant::SlabsFreedBeforeDrop
+        | Mutant::DiscardBeforeDrop
+        | Mutant::DiscardAfterReuse
+        | Mutant::DiscardsWhatIsTaken => Catcher::Removal,
         Mutant::AheadOutlivesPlace => Catcher::Teller(changes_beside_a_reader),
         Mutant::ReadsUnproven => Catcher::Teller(rot_before_a_reader),
         Mutant::FlushWaitsForItself => Catcher::Teller(a_flush_of_many_stripes_is_not_held_for_flushes),

@@ -29,7 +29,7 @@ use crate::segment::Map;
 use crate::store::labels::read_slot;
 
 use crate::store::commit::committer;
-use crate::store::drain::drainer;
+use crate::store::drain::{Discards, drainer};
 use crate::store::freeze::{freeze_watch, frozen};
 use crate::store::heat::Heats;
 use crate::store::labels::Labels;
@@ -462,7 +462,7 @@ fn make_store(world: Rc<dyn World>, newest: &Label, found: &[Found], options: &O
         heats,
         stopping: Cell::new(false),
         writing: Cell::new(false),
-        discarding: RefCell::default(),
+        discards: Discards::default(),
         packs_said: PacksSaid::new(newest.features),
         counters: PoolCounters::default(),
     };

@@ -309,7 +309,7 @@ mod tests {
     use super::*;
     use crate::geometry::{Layout, Resiliency};
     use crate::stripe::table::Place;
-    use crate::units::{ByteCount, DiskNo};
+    use crate::units::{ByteCount, DiskNo, Nanos};
     use proptest::prelude::*;
 
     /// The best segment for a stripe, found by a look at all there are.
@@ -372,8 +372,8 @@ mod tests {
             (10, _) => drop(map.take_pair(&mut Vec::new())),
             (11, Some(id)) if map.segments[&id].free.is_full() => drop(map.drop_segment(id)),
             (12, _) => {
-                let waits = map.settle_drained(u64::MAX, |_, _| false);
-                assert!(!waits, "nobody reads");
+                let settled = map.settle_drained(u64::MAX, Nanos(0), |_, _| false);
+                assert!(!settled.used, "nobody reads");
             }
             _ => {}
         }

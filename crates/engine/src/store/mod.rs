@@ -72,7 +72,7 @@ use crate::sync::Turn;
 pub use crate::sync::join;
 use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos, SegmentNo};
 use crate::world::World;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -133,8 +133,8 @@ pub struct Store {
     pub compaction: compact::Compaction,
     /// How often ranges of the virtual disks are sought out.
     pub heats: heat::Heats,
-    /// Disks that are told of slabs just now.
-    pub discarding: RefCell<BTreeSet<DiskNo>>,
+    /// Who is told of slabs that are free.
+    pub discards: drain::Discards,
     /// Counters of the whole pool.
     pub counters: PoolCounters,
 }

@@ -32,6 +32,8 @@ pub struct Streams {
     pub(crate) asked: VecDeque<(Rc<Fetch>, Vec<Part>)>,
     /// How many there were.
     begun: u64,
+    /// None of them was read from before this.
+    touched: Nanos,
 }
 
 /// A client of a virtual disk that seems to read in order.
@@ -51,6 +53,14 @@ pub(crate) struct Stream {
     /// Stripes asked for, by where they end.
     pub(crate) held: VecDeque<(u64, Place)>,
     pub(crate) fetches: VecDeque<Rc<Fetch>>,
+}
+
+impl Streams {
+    /// The one that is forgotten first: whether it is proven, when it was read from, and which one it is.
+    fn oldest(&self) -> Option<(bool, Nanos, usize)> {
+        let all = self.all.iter().enumerate();
+        all.map(|(nth, stream)| (stream.is_proven(), stream.touched, nth)).min()
+    }
 }
 
 impl Stream {
@@ -86,8 +96,17 @@ impl Store {
     /// Finds the stream that a request goes on with, or begins one; its index.
     pub(crate) fn find_stream(&self, streams: &mut Streams, vdisk: VdiskNo, offset: u64, len: u64) -> usize {
         let now = self.world.now();
-        let all = streams.all.iter().enumerate().filter(|(_, stream)| stream.vdisk == vdisk);
-        let nearest = all.filter_map(|(nth, stream)| Some((stream.distance(offset, len)?, nth))).min();
+        // The best one, and the one that makes room, are found with one look at each: random reads begin a stream every
+        // time.
+        let (mut nearest, mut oldest) = (None, None);
+        for (nth, stream) in streams.all.iter().enumerate() {
+            let distance = if stream.vdisk == vdisk { stream.distance(offset, len) } else { None };
+            if let Some(distance) = distance {
+                nearest = Some(nearest.map_or((distance, nth), |best: (u64, usize)| best.min((distance, nth))));
+            }
+            let age = (stream.is_proven(), stream.touched, nth);
+            oldest = Some(oldest.map_or(age, |oldest: (bool, Nanos, usize)| oldest.min(age)));
+        }
         if let Some((distance, nth)) = nearest {
             let stream = &mut streams.all[nth];
             stream.score = stream.score.saturating_add((distance == 0) as u32);
@@ -95,7 +114,13 @@ impl Store {
             stream.touched = now;
             return nth;
         }
-        self.tidy_streams(streams, vdisk, now);
+        if now.since(streams.touched) > RESTS {
+            self.tidy_streams(streams, vdisk, now);
+            oldest = streams.oldest();
+        }
+        if let Some((.., nth)) = oldest.filter(|_| streams.all.len() >= STREAMS_MAX) {
+            self.forget_stream(streams.all.swap_remove(nth));
+        }
         let (next, held, fetches) = (offset + len, VecDeque::new(), VecDeque::new());
         streams.begun += 1;
         let id = streams.begun;
@@ -114,11 +139,7 @@ impl Store {
         while let Some(nth) = streams.all.iter().position(|stream| now.since(stream.touched) > LEFT) {
             self.forget_stream(streams.all.swap_remove(nth));
         }
-        if streams.all.len() >= STREAMS_MAX {
-            let oldest = streams.all.iter().enumerate().min_by_key(|(_, stream)| (stream.is_proven(), stream.touched));
-            let oldest = oldest.map(|(nth, _)| nth).expect("there are many");
-            self.forget_stream(streams.all.swap_remove(oldest));
-        }
+        streams.touched = streams.all.iter().map(|stream| stream.touched).min().unwrap_or(now);
     }
 
     /// Room for `len` more bytes, if need be by forgetting what the client that rests longest has not read. `false`:

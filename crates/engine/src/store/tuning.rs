@@ -16,6 +16,8 @@ pub struct Tuning {
     pub commit_bytes: u64,
     /// Data that lies in buffers only is landed after this long without writes.
     pub idle_land: Nanos,
+    /// How long a slab is free before its disk is told that it need not be kept.
+    pub discard_rest: Nanos,
     /// Bytes that are read ahead of clients who read in order, before they want them; 0: none.
     pub ahead_memory: u64,
     /// Bytes that a disk which seeks is given to write before those who read there have a turn.
@@ -67,6 +69,7 @@ impl Default for Tuning {
             commit_interval: Nanos::secs(1),
             commit_bytes: 256 << 20,
             idle_land: Nanos::secs(5),
+            discard_rest: Nanos::secs(10),
             ahead_memory: 128 << 20,
             turn_bytes: 32 << 20,
             turn_time: Nanos::millis(125),

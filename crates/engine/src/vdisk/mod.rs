@@ -11,6 +11,7 @@
 //!    that it is safe. Reading what it wrote fails, too: never is an older version read, until its owner clears it.
 
 pub mod ahead;
+mod answer;
 mod cache;
 mod clear;
 pub mod destage;
@@ -32,6 +33,8 @@ pub(crate) mod restack;
 pub(crate) mod rise;
 pub mod tier;
 pub mod write;
+
+pub use answer::AnswerPart;
 
 use crate::disk_set::DiskSet;
 use crate::error::{Error, Result};

@@ -8,6 +8,7 @@
 //! 2. A stripe on the disks is pinned from that step until it has been read, so its place cannot be given to anything
 //!    else meanwhile.
 
+use super::answer::{Answer, AnswerPart};
 use super::{Vdisk, add};
 use crate::error::{ErrorKind, Result};
 use crate::exec::LocalBoxFuture;
@@ -27,6 +28,7 @@ use crate::stripe::plan::Want;
 use crate::stripe::table::Place;
 use crate::units::{BLOCK, TableNo, VirtualOffset};
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -75,15 +77,32 @@ impl Source {
 impl Vdisk {
     /// Fills `into` from `offset`.
     pub async fn read(&self, offset: VirtualOffset, into: &mut [u8]) -> Result<()> {
+        let len = into.len();
+        self.read_into(offset, len, &mut Answer::Filled(into)).await
+    }
+
+    /// Reads `len` bytes from `offset` and hands on what the disks gave as far as that is worth while, without a copy.
+    pub async fn read_shared(&self, offset: VirtualOffset, len: usize) -> Result<Vec<AnswerPart>> {
+        let mut answer = Answer::Shared(BTreeMap::new());
+        self.read_into(offset, len, &mut answer).await?;
+        Ok(answer.into_parts(|slice| self.store.traffic.spare.give(slice)))
+    }
+
+    /// Takes back what [`Vdisk::read_shared`] handed on: the next read fills it again.
+    pub fn reuse(&self, slice: IoSlice) {
+        self.store.traffic.spare.give(slice);
+    }
+
+    async fn read_into(&self, offset: VirtualOffset, len: usize, into: &mut Answer<'_>) -> Result<()> {
         let _pass = self.enter().await;
         // Before it is admitted: what is admitted is begun in the same step.
-        let _held = self.store.traffic.budgets.reads.take(into.len() as u64).await;
-        self.admit(offset, into.len())?;
-        let seeks = self.count([&self.counters.reads, &self.counters.read], offset, into.len() as u64);
-        self.follow(offset.0, into.len() as u64);
-        let pieces: Vec<Piece> = self.pieces(offset, into.len()).collect();
+        let _held = self.store.traffic.budgets.reads.take(len as u64).await;
+        self.admit(offset, len)?;
+        let seeks = self.count([&self.counters.reads, &self.counters.read], offset, len as u64);
+        self.follow(offset.0, len as u64);
+        let pieces: Vec<Piece> = self.pieces(offset, len).collect();
         let changes = self.store.signals.changes.get();
-        let read = self.read_pieces(&pieces, into, seeks && into.len() <= READ_MAX).await;
+        let read = self.read_pieces(&pieces, into, seeks && len <= READ_MAX).await;
         for (piece, read) in pieces.into_iter().zip(read) {
             if read.is_err() {
                 self.or_wait(piece, read, changes, into).await?;
@@ -98,7 +117,7 @@ impl Vdisk {
         piece: Piece,
         mut read: Result<()>,
         mut changes: u64,
-        into: &'a mut [u8],
+        into: &'a mut Answer<'_>,
     ) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
             loop {
@@ -108,6 +127,7 @@ impl Vdisk {
                 }
                 self.check_there()?;
                 changes = self.store.signals.changes.get();
+                into.forget(piece.2.clone());
                 read = self
                     .read_pieces(core::slice::from_ref(&piece), into, false)
                     .await
@@ -118,7 +138,7 @@ impl Vdisk {
     }
 
     /// Reads pieces of stripes, each into its range of `into`. `seeks`: a hard disk would seek for them.
-    async fn read_pieces(&self, pieces: &[Piece], into: &mut [u8], seeks: bool) -> Vec<Result<()>> {
+    async fn read_pieces(&self, pieces: &[Piece], into: &mut Answer<'_>, seeks: bool) -> Vec<Result<()>> {
         // What the tables say of all of them is in memory before the first one is looked at.
         let held = self.load_pieces(pieces).await;
         let mut sources = Vec::new();
@@ -152,20 +172,22 @@ impl Vdisk {
     }
 
     /// Takes what buffers hold of a piece, and zeros where nothing is; the rest goes to `sources`, pinned.
-    fn look(&self, nth: usize, piece: &Piece, into: &mut [u8], sources: &mut Vec<Source>) -> Result<()> {
+    fn look(&self, nth: usize, piece: &Piece, into: &mut Answer<'_>, sources: &mut Vec<Source>) -> Result<()> {
         let (stripe, at, range) = piece;
         self.check_not_lost(*stripe)?;
-        let into = &mut into[range.clone()];
         let start = stripe * self.layout().data_len().0;
         let stripes = self.stripes.borrow();
         let gathering = stripes.get(stripe);
         let holes = match gathering.and_then(|gathering| gathering.filling.as_ref()) {
-            Some(buffer) => buffer.get(*at, into),
-            None => alloc::vec![*at..*at + into.len()],
+            Some(buffer) => buffer.get(*at, into.room(range.clone())),
+            None => alloc::vec![*at..*at + range.len()],
         };
         let in_flight = gathering.and_then(|gathering| gathering.in_flight.as_ref());
         let holes = holes.into_iter().flat_map(|hole| match in_flight {
-            Some(sealed) => sealed.get(hole.start, &mut into[hole.start - at..hole.end - at]),
+            Some(sealed) => {
+                let into = into.room(range.clone());
+                sealed.get(hole.start, &mut into[hole.start - at..hole.end - at])
+            }
             None => alloc::vec![hole],
         });
         let holes: Vec<Range<usize>> = holes.collect();
@@ -174,10 +196,10 @@ impl Vdisk {
                 let first = (extent.range.start - start) as usize - at;
                 let len = (extent.range.end - extent.range.start) as usize;
                 add(&self.counters.read_packed, len as u64 * extent.packed as u64);
+                let first = range.start + first;
                 match extent.source {
-                    None => into[first..first + len].fill(0),
+                    None => into.zeros(first..first + len),
                     Some((target, at)) => {
-                        let first = range.start + first;
                         let (address, is_fast) = (extent.range.start, self.store.map.borrow().is_fast(target.place));
                         add(&self.counters.read_fast, len as u64 * is_fast as u64);
                         sources.push(Source { piece: nth, range: first..first + len, target, at, address });
@@ -189,7 +211,7 @@ impl Vdisk {
     }
 
     /// Reads what lies on the disks, from memory where it was read ahead, and unpins it.
-    async fn read_sources(&self, sources: Vec<Source>, into: &mut [u8], results: &mut [Result<()>], seeks: bool) {
+    async fn read_sources(&self, sources: Vec<Source>, into: &mut Answer<'_>, results: &mut [Result<()>], seeks: bool) {
         let (mut direct, mut coming) = (Vec::new(), Vec::new());
         for source in sources {
             let found = self.store.map.borrow().ahead.get(source.target.place);
@@ -216,11 +238,11 @@ impl Vdisk {
         self.read_direct(missed, into, results, false).await;
     }
 
-    /// Copies what was read ahead. Its buffers are of use again once all of it was read.
-    fn serve(&self, source: Source, strips: Rc<Vec<IoSlice>>, into: &mut [u8]) {
+    /// Takes what was read ahead. Its buffers are of use again once all of it was read.
+    fn serve(&self, source: Source, strips: Rc<Vec<IoSlice>>, into: &mut Answer<'_>) {
         let wants = wants(source.target.layout, source.at, source.range.len());
         let bytes = wants.iter().map(|want| (want.column, 0, &strips[want.column]));
-        copy(source.target.layout, source.at, bytes, &mut into[source.range.clone()]);
+        hand_on(source.target.layout, source.at, bytes, into, source.range.clone());
         self.store.map.borrow_mut().ahead.served(source.target.place, source.range.len() as u64);
         if let Ok(strips) = Rc::try_unwrap(strips) {
             strips.into_iter().for_each(|strip| self.store.traffic.spare.give(strip));
@@ -229,7 +251,7 @@ impl Vdisk {
     }
 
     /// Takes what the read cache has, and unpins it. Returns the rest.
-    async fn read_kept(&self, sources: Vec<Source>, into: &mut [u8]) -> Vec<Source> {
+    async fn read_kept(&self, sources: Vec<Source>, into: &mut Answer<'_>) -> Vec<Source> {
         if self.store.map.borrow().read_caches.is_empty() {
             return sources;
         }
@@ -254,27 +276,28 @@ impl Vdisk {
         rest
     }
 
-    /// Copies what was read of a stripe, and unpins it.
-    fn take(&self, source: Source, part: &Part, slices: Vec<IoSlice>, into: &mut [u8]) {
-        self.copy_read(part, slices, source.at, &mut into[source.range]);
+    /// Takes what was read of a stripe, and unpins it.
+    fn take(&self, source: Source, part: &Part, slices: Vec<IoSlice>, into: &mut Answer<'_>) {
+        self.take_read(part, slices, source.at, into, source.range);
         self.release(part.target.place);
     }
 
-    /// Copies what was read of a stripe from byte `at` of it on.
-    fn copy_read(&self, part: &Part, slices: Vec<IoSlice>, at: usize, into: &mut [u8]) {
+    /// Takes what was read of a stripe from byte `at` of it on, for these bytes of a request.
+    fn take_read(&self, part: &Part, slices: Vec<IoSlice>, at: usize, into: &mut Answer<'_>, range: Range<usize>) {
         let bytes = part.wants.iter().zip(&slices).map(|(want, slice)| (want.column, want.blocks.start, slice));
-        copy(part.target.layout, at, bytes, into);
+        hand_on(part.target.layout, at, bytes, into, range);
         slices.into_iter().for_each(|slice| self.store.traffic.spare.give(slice));
     }
 
     /// These bytes of a stripe, of which they were read.
     pub(super) fn bytes_of(&self, part: &Part, slices: Vec<IoSlice>, range: Range<usize>) -> Vec<u8> {
         let mut bytes = alloc::vec![0; range.len()];
-        self.copy_read(part, slices, range.start, &mut bytes);
+        let whole = 0..bytes.len();
+        self.take_read(part, slices, range.start, &mut Answer::Filled(&mut bytes), whole);
         bytes
     }
 
-    async fn read_direct(&self, sources: Vec<Source>, into: &mut [u8], results: &mut [Result<()>], seeks: bool) {
+    async fn read_direct(&self, sources: Vec<Source>, into: &mut Answer<'_>, results: &mut [Result<()>], seeks: bool) {
         if sources.is_empty() {
             return;
         }
@@ -519,11 +542,23 @@ pub(super) fn copy<'a>(
     strips: impl Iterator<Item = (usize, usize, &'a IoSlice)>,
     into: &mut [u8],
 ) {
+    let whole = 0..into.len();
+    hand_on(layout, at, strips, &mut Answer::Filled(into), whole);
+}
+
+/// Has `range` of an answer take the bytes of a stripe from `at` on from its strips: (column, first block, blocks).
+fn hand_on<'a>(
+    layout: Layout,
+    at: usize,
+    strips: impl Iterator<Item = (usize, usize, &'a IoSlice)>,
+    into: &mut Answer<'_>,
+    range: Range<usize>,
+) {
     let interleave = layout.interleave().as_usize();
     for (column, block, slice) in strips {
         let first = column * interleave + block * BLOCK as usize;
-        let (from, to) = (first.max(at), (first + slice.len()).min(at + into.len()));
-        into[from - at..to - at].copy_from_slice(&slice[from - first..to - first]);
+        let (from, to) = (first.max(at), (first + slice.len()).min(at + range.len()));
+        into.takes(range.start + from - at, slice, from - first..to - first);
     }
 }
 

@@ -5,6 +5,7 @@ use super::alarm::Alarm;
 use super::op::Transfer;
 use super::threads::Pool;
 use super::uring::Ring;
+use socket2::Socket;
 use std::fmt;
 use std::io;
 use std::rc::Rc;
@@ -23,6 +24,10 @@ pub(crate) trait Driver {
 
     /// How many submitted requests are not answered yet.
     fn in_flight(&self) -> usize;
+
+    /// Calls `ready` at a turn, once, when `socket` has something to read, has ended or failed. A driver that cannot
+    /// drops it.
+    fn poll(&self, socket: Arc<Socket>, ready: Box<dyn FnOnce()>);
 }
 
 /// Which driver to use.

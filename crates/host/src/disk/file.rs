@@ -22,6 +22,12 @@ use weft_engine::error::{Error, ErrorKind, Result};
 use weft_engine::io::{Buf, DiskShape, WriteCache};
 use weft_engine::units::{BLOCK, ByteCount};
 
+/// Somebody else serves the file's content: FUSE, NFS, SMB, 9P, Ceph (magic numbers of `statfs(2)`). Even a request
+/// that is submitted to io_uring waits there for a place in a queue, or for the file's size.
+const SERVED: &[u64] = &[0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x00c3_6400];
+/// Everything is kept in memory: tmpfs, ramfs.
+const IN_MEMORY: &[u64] = &[0x0102_1994, 0x8584_58f6];
+
 /// How to open a disk.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DiskOptions {
@@ -40,6 +46,7 @@ pub struct OpenDisk {
     shape: DiskShape,
     direct: bool,
     may_block: bool,
+    in_memory: bool,
     read_only: bool,
     created: bool,
     discards: AtomicBool,
@@ -132,10 +139,23 @@ impl OpenDisk {
             rotational: geometry::is_rotational(&fd, kind),
         };
         let (read_only, discards) = (options.read_only, AtomicBool::new(true));
-        let may_block = kind == DiskKind::File && is_served(&fd);
+        let may_block = kind == DiskKind::File && is_of_one(&fd, SERVED);
+        let in_memory = kind == DiskKind::File && is_of_one(&fd, IN_MEMORY);
         let write_cache = if kind == DiskKind::Block { geometry::write_cache_at(&fd) } else { None };
         let presence = Arc::new(presence);
-        Ok(OpenDisk { fd, kind, shape, direct, may_block, read_only, created, discards, write_cache, presence })
+        Ok(OpenDisk {
+            fd,
+            kind,
+            shape,
+            direct,
+            may_block,
+            in_memory,
+            read_only,
+            created,
+            discards,
+            write_cache,
+            presence,
+        })
     }
 
     /// What the disk is, as it was when opened.
@@ -185,6 +205,11 @@ impl OpenDisk {
     /// Whether the kernel may let whoever asks for something wait, although it was asked not to.
     pub(super) fn may_block(&self) -> bool {
         self.may_block
+    }
+
+    /// Whether no request waits for a device: its file system keeps everything in memory.
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.in_memory
     }
 
     pub(super) fn can_discard(&self) -> bool {
@@ -249,11 +274,9 @@ fn make_durable(fd: &OwnedFd, path: &Path, size: ByteCount) -> rustix::io::Resul
     fs::fsync(parent)
 }
 
-/// Whether somebody else serves the file's content: FUSE, NFS, SMB, 9P, Ceph (magic numbers of `statfs(2)`). Even a
-/// request that is submitted to io_uring waits there for a place in a queue, or for the file's size.
-fn is_served(fd: &OwnedFd) -> bool {
-    const SERVED: [u64; 6] = [0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x00c3_6400];
-    fs::fstatfs(fd).is_ok_and(|stat| SERVED.contains(&(stat.f_type as u32 as u64)))
+/// Whether the file is on a file system of one of these.
+fn is_of_one(fd: &OwnedFd, kinds: &[u64]) -> bool {
+    fs::fstatfs(fd).is_ok_and(|stat| kinds.contains(&(stat.f_type as u32 as u64)))
 }
 
 /// Switches the descriptor to direct I/O if a block can be read that way.

@@ -33,6 +33,7 @@ pub(crate) use watch::Watcher;
 
 use op::{Op, Transfer};
 use slab::Slab;
+use socket2::Socket;
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::{Rc, Weak};
@@ -239,6 +240,11 @@ impl Disks {
         }
     }
 
+    /// Calls `ready` once when `socket` has something to read; see [`Driver::poll`].
+    pub(crate) fn poll(&self, socket: Arc<Socket>, ready: Box<dyn FnOnce()>) {
+        self.driver.poll(socket, ready);
+    }
+
     /// Whether any request has ended since this was asked last.
     pub(crate) fn take_moved(&self) -> bool {
         self.moved.take()
@@ -278,6 +284,8 @@ mod tests {
         fn in_flight(&self) -> usize {
             self.0.borrow().len()
         }
+
+        fn poll(&self, _: Arc<Socket>, _: Box<dyn FnOnce()>) {}
     }
 
     struct Bench {

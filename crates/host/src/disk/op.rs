@@ -18,6 +18,9 @@ pub(super) const CALL_BYTES_MAX: usize = 1 << 30;
 /// Calls without progress before it counts as an error.
 const IDLE_MAX: u32 = 100;
 
+/// Bytes that are copied in less time than it takes to wake a thread that does it.
+const SHORT: u64 = 64 << 10;
+
 /// A request and all its memory. Offsets and lengths are bytes, whole blocks.
 pub(crate) enum Op {
     Read { at: u64, buf: Buf },
@@ -66,7 +69,12 @@ impl Op {
         }
     }
 
-    fn len(&self) -> u64 {
+    /// Whether it is soon done where nothing has to be waited for.
+    pub(super) fn is_short(&self) -> bool {
+        !matches!(self, Op::Discard { .. }) && self.len() <= SHORT
+    }
+
+    pub(super) fn len(&self) -> u64 {
         match self {
             Op::Read { buf, .. } => buf.len() as u64,
             Op::Write { slices, .. } => slices.iter().map(|slice| slice.len() as u64).sum(),

@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::io::{Errno, preadv, pwritev};
 use slab::Slab;
+use socket2::Socket;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -166,6 +167,8 @@ impl Driver for Pool {
     fn in_flight(&self) -> usize {
         self.booked.borrow().len()
     }
+
+    fn poll(&self, _: Arc<Socket>, _: Box<dyn FnOnce()>) {}
 }
 
 impl Drop for Pool {
@@ -179,16 +182,9 @@ impl Drop for Pool {
 impl Shared {
     fn work(&self) {
         let mut ended = None;
-        while let Some((key, mut transfer)) = self.next(ended) {
+        while let Some((key, transfer)) = self.next(ended) {
             ended = Some(address(&transfer));
-            let outcome = loop {
-                let answer = call(&mut transfer);
-                if let Step::End(outcome) = transfer.advance(answer) {
-                    break outcome;
-                }
-            };
-            let Transfer { file, op, .. } = transfer;
-            drop(file);
+            let (op, outcome) = finish(transfer);
             lock(&self.finished).push(Finished { key, op, outcome });
             self.alarm.ring();
         }
@@ -214,6 +210,16 @@ impl Shared {
 
 fn address(transfer: &Transfer) -> usize {
     Arc::as_ptr(&transfer.file).addr()
+}
+
+/// Does all of a request, on this thread. Its disk is let go of.
+pub(super) fn finish(mut transfer: Transfer) -> (Op, Result<(), DiskError>) {
+    loop {
+        let answer = call(&mut transfer);
+        if let Step::End(outcome) = transfer.advance(answer) {
+            return (transfer.op, outcome);
+        }
+    }
 }
 
 /// One call to the kernel: the next part of the request.

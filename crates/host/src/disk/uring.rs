@@ -5,6 +5,10 @@
 //!    slab from the push of the entry until its completion was seen; it does not move and is not freed in between. (A
 //!    booking holds the ring: one that never comes back leaks the ring rather than free the memory.)
 //! 2. At most [`PLACES`] requests are in the kernel; the rest waits here in order.
+//! 3. A socket that is polled is open until its poll has come back.
+//! 4. Nothing waits on this thread but the thread itself. What is short and only copied from or to memory is done here:
+//!    io_uring would hand it to a thread of the kernel, which costs more than the copying. It is done at a turn, and
+//!    little at each, so that whoever asks for more at once leaves room for everybody else.
 
 use super::Done;
 use super::alarm::Alarm;
@@ -12,21 +16,32 @@ use super::belled::{BelledRing, PLACES};
 use super::driver::Driver;
 use super::file::DiskKind;
 use super::op::{Op, Step, Transfer};
-use super::threads::Pool;
+use super::threads::{Pool, finish};
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{opcode, squeue};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use slab::Slab;
+use socket2::Socket;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
+use weft_engine::units::BLOCK;
+
+/// Bytes that are copied from or to files in memory at one turn.
+const SHORT_TURN: u64 = 256 << 10;
+/// Polls that are begun at one turn: so many places are left for them.
+const POLLS_TURN: usize = 24;
+/// What the marks of polls have; those of requests do not.
+const POLL: u64 = 1 << 62;
 
 pub(super) struct Ring {
     inner: RefCell<Inner>,
+    /// Requests to files in memory.
+    short: RefCell<VecDeque<(Transfer, Done)>>,
     /// For what io_uring cannot do everywhere: discarding on block devices; and anything on file systems where to
     /// submit a request may be to wait for somebody.
     helper: Pool,
@@ -37,6 +52,15 @@ struct Inner {
     pending: Slab<Pending>,
     waiting: VecDeque<usize>,
     in_kernel: usize,
+    polls: Slab<Poll>,
+    /// Polls that have not begun.
+    unpolled: VecDeque<usize>,
+}
+
+/// A socket, and what is to be done when there is something to read.
+struct Poll {
+    socket: Arc<Socket>,
+    ready: Box<dyn FnOnce()>,
 }
 
 struct Pending {
@@ -52,8 +76,26 @@ impl Ring {
             pending: Slab::new(),
             waiting: VecDeque::new(),
             in_kernel: 0,
+            polls: Slab::new(),
+            unpolled: VecDeque::new(),
         };
-        Ok(Ring { inner: RefCell::new(inner), helper: Pool::new(helper_threads, alarm) })
+        Ok(Ring { inner: RefCell::new(inner), short: RefCell::default(), helper: Pool::new(helper_threads, alarm) })
+    }
+
+    /// Does some of the short requests.
+    fn copy_some(&self) {
+        let mut left = SHORT_TURN;
+        while left > 0 {
+            let Some((transfer, done)) = self.short.borrow_mut().pop_front() else { return };
+            left = left.saturating_sub(transfer.op.len().max(BLOCK));
+            let (op, outcome) = finish(transfer);
+            done.complete(op, outcome);
+        }
+    }
+
+    fn is_ready(&self, key: usize) {
+        let poll = self.inner.borrow_mut().polls.remove(key);
+        (poll.ready)();
     }
 
     fn finish(&self, key: usize, result: i32) {
@@ -77,6 +119,9 @@ impl Driver for Ring {
         if discard || transfer.file.may_block() {
             return self.helper.submit(transfer, done);
         }
+        if transfer.file.is_in_memory() && transfer.op.is_short() {
+            return self.short.borrow_mut().push_back((transfer, done));
+        }
         let mut inner = self.inner.borrow_mut();
         let key = inner.pending.insert(Pending { transfer, done, iovecs: Vec::new() });
         inner.waiting.push_back(key);
@@ -85,16 +130,27 @@ impl Driver for Ring {
     fn turn(&self, wait: Option<Duration>, quiet: &dyn Fn() -> bool) {
         let mut inner = self.inner.borrow_mut();
         inner.push_waiting();
-        let seen = inner.ring.turn(wait, || quiet() && self.helper.is_quiet());
+        let rests = self.short.borrow().is_empty() && inner.unpolled.is_empty();
+        let seen = inner.ring.turn(wait.filter(|_| rests), || quiet() && self.helper.is_quiet());
         drop(inner);
-        for (key, result) in seen {
-            self.finish(key as usize, result);
+        self.copy_some();
+        for (mark, result) in seen {
+            match mark & POLL {
+                0 => self.finish(mark as usize, result),
+                _ => self.is_ready((mark ^ POLL) as usize),
+            }
         }
         self.helper.answer();
     }
 
     fn in_flight(&self) -> usize {
-        self.inner.borrow().pending.len() + self.helper.in_flight()
+        self.inner.borrow().pending.len() + self.short.borrow().len() + self.helper.in_flight()
+    }
+
+    fn poll(&self, socket: Arc<Socket>, ready: Box<dyn FnOnce()>) {
+        let mut inner = self.inner.borrow_mut();
+        let key = inner.polls.insert(Poll { socket, ready });
+        inner.unpolled.push_back(key);
     }
 }
 
@@ -107,6 +163,13 @@ impl Inner {
             // SAFETY: descriptor and memory are owned by `pending[key]` until `finish`: invariant 1.
             unsafe { self.ring.push(&entry) };
             self.in_kernel += 1;
+        }
+        let begun = self.unpolled.len().min(POLLS_TURN);
+        for key in self.unpolled.drain(..begun) {
+            let socket = Fd(self.polls[key].socket.as_raw_fd());
+            let entry = opcode::PollAdd::new(socket, libc::POLLIN as u32).build().user_data(key as u64 | POLL);
+            // SAFETY: the socket is kept by `polls[key]` until the poll has come back: invariant 3. No memory is named.
+            unsafe { self.ring.push(&entry) };
         }
     }
 }

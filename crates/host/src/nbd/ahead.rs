@@ -14,21 +14,40 @@ pub(super) struct Ahead<R> {
     bytes: [u8; AHEAD],
     at: usize,
     end: usize,
+    /// What another had read from there; it comes first.
+    back: Vec<u8>,
+    back_at: usize,
 }
 
 impl<R> Ahead<R> {
     pub(super) fn new(from: R) -> Ahead<R> {
-        Ahead { from, bytes: [0; AHEAD], at: 0, end: 0 }
+        Ahead { from, bytes: [0; AHEAD], at: 0, end: 0, back: Vec::new(), back_at: 0 }
     }
 
     /// How many bytes it has that were not asked for yet.
     pub(super) fn has(&self) -> usize {
-        self.end - self.at
+        self.back.len() - self.back_at + self.end - self.at
+    }
+
+    /// Gives back what another has read: `bytes` come before all that is read from now on. There is nothing else that
+    /// was not asked for yet.
+    pub(super) fn put_back(&mut self, bytes: Vec<u8>) {
+        debug_assert_eq!(self.has(), 0, "whoever has the input has all of it");
+        (self.back, self.back_at) = (bytes, 0);
     }
 }
 
 impl<R: Read> Read for Ahead<R> {
     fn read(&mut self, wanted: &mut [u8]) -> io::Result<usize> {
+        if self.back_at < self.back.len() {
+            let len = wanted.len().min(self.back.len() - self.back_at);
+            wanted[..len].copy_from_slice(&self.back[self.back_at..][..len]);
+            self.back_at += len;
+            if self.back_at == self.back.len() {
+                self.put_back(Vec::new());
+            }
+            return Ok(len);
+        }
         if self.at == self.end {
             if wanted.len() >= AHEAD {
                 return self.from.read(wanted);

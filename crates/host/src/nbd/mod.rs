@@ -13,6 +13,7 @@
 //! 3. Every request that was read whole is answered, unless the connection is lost.
 
 mod ahead;
+mod guest;
 mod listen;
 pub mod negotiate;
 mod parts;

@@ -149,6 +149,22 @@ impl Flow {
         Some(Ticket { flow: self.clone(), cookie, asked, cost, taken: 0, submitted: false, answered: false })
     }
 
+    /// Lets a request that holds `cost` bytes in, and counts them, if neither has to be waited for.
+    pub(super) fn try_enter(self: &Arc<Self>, cookie: u64, asked: Asked, cost: usize) -> Option<Ticket> {
+        let mut state = self.lock();
+        let fits = state.requests < self.share.requests && state.bytes + cost <= self.share.bytes;
+        let lacking = (state.taken + cost).saturating_sub(OWN).saturating_sub(state.leased);
+        if state.broken || !fits || !self.account.try_take(lacking) {
+            return None;
+        }
+        state.requests += 1;
+        state.bytes += cost;
+        state.taken += cost;
+        state.leased += lacking;
+        drop(state);
+        Some(Ticket { flow: self.clone(), cookie, asked, cost, taken: cost, submitted: false, answered: false })
+    }
+
     /// No more requests will enter; the writer ends when those in flight are answered.
     pub(super) fn close(&self) {
         self.lock().closing = true;

@@ -162,6 +162,19 @@ impl Room {
         entered
     }
 
+    /// Takes bytes for connection `no` if nobody has to be waited for.
+    fn try_take(&self, no: u64, bytes: usize) -> bool {
+        let mut state = self.lock();
+        if !state.waiting.is_empty() || state.used + bytes > self.limit {
+            return false;
+        }
+        let Some(entry) = state.connections.get_mut(&no).filter(|entry| !entry.closed) else { return false };
+        entry.held += bytes;
+        state.used += bytes;
+        state.peak = state.peak.max(state.used);
+        true
+    }
+
     fn give(&self, no: u64, bytes: usize) {
         if bytes == 0 {
             return;
@@ -233,6 +246,11 @@ impl Account {
     /// Takes bytes beyond [`OWN`]; waits for them. `false`: the connection has ended.
     pub(super) fn take(&self, bytes: usize) -> bool {
         bytes == 0 || self.room.take(self.no, bytes)
+    }
+
+    /// Takes bytes beyond [`OWN`] if nobody has to be waited for.
+    pub(super) fn try_take(&self, bytes: usize) -> bool {
+        bytes == 0 || self.room.try_take(self.no, bytes)
     }
 
     /// Gives bytes back.

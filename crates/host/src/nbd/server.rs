@@ -252,7 +252,8 @@ impl Shared {
             socket.set_read_timeout(None)?;
             socket.set_write_timeout(None)
         };
-        let line = Line { hangup: &hangup, at_ease: &at_ease, at_once: Some(at_once) };
+        let lends = Some(connection.socket.clone());
+        let line = Line { hangup: &hangup, at_ease: &at_ease, at_once: Some(at_once), lends };
         converse(&mut input, &mut output, exports, memory, &connection.stop, &entered, &line)
     }
 
@@ -364,7 +365,7 @@ pub fn converse(
     let mut input = Ahead::new(input);
     let Some(session) = negotiate(&mut input, output, exports, entered)? else { return Ok(()) };
     (line.at_ease)()?;
-    transmit(&mut input, output, &session, memory, stop, line)
+    transmit(&mut input, output, &Arc::new(session), memory, stop, line)
 }
 
 /// What can be done with a connection beside reading and writing.
@@ -375,6 +376,8 @@ pub struct Line<'a> {
     pub at_ease: &'a (dyn Fn() -> io::Result<()> + Sync),
     /// Sends without waiting; none: only its own thread sends.
     pub at_once: Option<AtOnce>,
+    /// The input, for a volume's thread that takes requests from it itself; none: only its own thread reads.
+    pub lends: Option<Arc<Socket>>,
 }
 
 /// Takes its connection out of the table when the thread ends, however it ends.

@@ -7,9 +7,10 @@
 //! 2. A refused write's bytes are read and thrown away, so that the next request is found; they never take memory.
 //! 3. What was queued is the volume's before anything is waited for: the rest of a request, memory, or a place.
 //! 4. Memory for a write is taken as its bytes arrive, from the room of all clients: a header alone takes none to speak
-//!    of.
+//!    of, unless its client has sent as much before.
 
 use super::ahead::Ahead;
+use super::guest::{SHORT, Visitor};
 use super::negotiate::{Session, violation};
 use super::parts;
 use super::replies::{Asked, Flow, Refusal, Ticket};
@@ -28,6 +29,10 @@ const EXTENTS_MAX: usize = 1024;
 const STATUS_COST: usize = 64 << 10;
 /// The first piece of a payload that is longer. Allocators serve more from pages of some MiB, one for each thread.
 const FIRST: usize = 64 << 10;
+/// A client that has sent a longer one whole has room for as much at once, up to this.
+const SENT_MAX: usize = 1 << 20;
+/// Short requests in a row after which the input is lent.
+const LENDS_AFTER: u32 = 2;
 /// A payload that goes on after so many bytes gets room for so many times as much.
 const STEP: usize = 4;
 
@@ -45,7 +50,7 @@ pub struct Share {
 pub(super) fn transmit(
     input: &mut Ahead<impl Read>,
     output: &mut (impl Write + Send),
-    session: &Session,
+    session: &Arc<Session>,
     (share, account): (Share, Arc<Account>),
     stop: &AtomicBool,
     line: &Line<'_>,
@@ -64,7 +69,8 @@ pub(super) fn transmit(
         })?;
         // Also when the reader panics: else the writer would wait for ever.
         let closing = CloseOnDrop(&flow);
-        let mut reader = Reader { input, session, flow: &flow };
+        let visitor = line.lends.clone().map(|socket| Visitor::new(socket, session.clone(), flow.clone()));
+        let mut reader = Reader { input, session, flow: &flow, visitor, short: 0, sent: 0 };
         let read = reader.run(stop);
         // What it queued is not waited for in vain.
         drop(reader);
@@ -101,11 +107,20 @@ struct Reader<'a, I> {
     input: &'a mut Ahead<I>,
     session: &'a Session,
     flow: &'a Arc<Flow>,
+    /// Who may have the input instead.
+    visitor: Option<Arc<Visitor>>,
+    /// Requests in a row that anybody could have taken without waiting.
+    short: u32,
+    /// The longest payload that this client has sent whole.
+    sent: usize,
 }
 
 impl<I: Read> Reader<'_, I> {
     fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
         while !stop.load(Ordering::Acquire) {
+            if self.lend() {
+                continue;
+            }
             let mut header = [0; REQUEST_HEADER];
             self.awaits(REQUEST_HEADER);
             match self.input.read_exact(&mut header) {
@@ -120,8 +135,26 @@ impl<I: Read> Reader<'_, I> {
         Ok(())
     }
 
+    /// Lends the input where short requests come one after the other; has it back when this returns. `false`: it does
+    /// not.
+    fn lend(&mut self) -> bool {
+        let Some(visitor) = self.visitor.as_ref().filter(|_| self.short >= LENDS_AFTER && self.input.has() == 0) else {
+            return false;
+        };
+        self.short = 0;
+        self.session.volume.kick();
+        let left = visitor.visit();
+        if left.is_none() {
+            self.visitor = None;
+        }
+        self.input.put_back(left.unwrap_or_default());
+        self.visitor.is_some()
+    }
+
     /// Takes one request; `false` when the connection is broken.
     fn take(&mut self, request: &Request) -> io::Result<bool> {
+        let long = request.command == cmd::WRITE && request.len as usize > SHORT;
+        self.short = if long { 0 } else { self.short + 1 };
         let (asked, cost) = match validate(request, self.session) {
             Ok(accepted) => accepted,
             Err(refusal) => {
@@ -159,11 +192,12 @@ impl<I: Read> Reader<'_, I> {
         let mut parts = Vec::new();
         let mut left = len;
         while left > 0 {
-            let first = if parts.is_empty() { FIRST } else { PART };
+            let first = if parts.is_empty() { FIRST.max(self.sent) } else { PART };
             let Some(part) = self.part(ticket, left.min(PART), first, left)? else { return Ok(None) };
             left -= part.len();
             parts.push(part);
         }
+        self.sent = self.sent.max(len.min(SENT_MAX));
         Ok(Some(parts))
     }
 
@@ -214,7 +248,7 @@ impl<I> Drop for Reader<'_, I> {
 }
 
 /// What to ask the volume, but for a write. `None` when there is nothing to ask.
-fn op(request: &Request) -> Option<Op> {
+pub(super) fn op(request: &Request) -> Option<Op> {
     let Request { flags, offset, len, .. } = *request;
     let fua = flags & cmd::FLAG_FUA != 0;
     Some(match request.command {
@@ -233,7 +267,7 @@ fn op(request: &Request) -> Option<Op> {
 }
 
 /// The gate: what the reply depends on and how many bytes it will hold, or why the request is refused.
-fn validate(request: &Request, session: &Session) -> Result<(Asked, usize), Refusal> {
+pub(super) fn validate(request: &Request, session: &Session) -> Result<(Asked, usize), Refusal> {
     let refuse = |error, why| Err(Refusal { error, why });
     let Request { flags, command, offset, len, .. } = *request;
     let known = match command {

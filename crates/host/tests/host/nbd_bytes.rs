@@ -57,7 +57,7 @@ impl Script {
     }
 }
 
-const LINE: Line<'_> = Line { hangup: &|| {}, at_ease: &|| Ok(()), at_once: None };
+const LINE: Line<'_> = Line { hangup: &|| {}, at_ease: &|| Ok(()), at_once: None, lends: None };
 
 fn account() -> Arc<Account> {
     Arc::new(Room::usual().open(Box::new(|| {})))

@@ -1,6 +1,6 @@
 //! Listening, limits and stopping, with raw sockets as clients.
 
-use crate::common::{Memory, Shelf, shape};
+use crate::common::{Hosted, Memory, Shelf, shape};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -15,7 +15,12 @@ use weft_host::nbd::wire::{OPTION_MAGIC, Request, cmd, option};
 use weft_host::nbd::{Address, Config, Server};
 
 fn shelf() -> Arc<Shelf> {
-    let volume: Arc<dyn Volume> = Memory::new(shape(1 << 20, 512));
+    of(Memory::new(shape(1 << 20, 512)))
+}
+
+/// One volume, whose thread takes short requests from the sockets itself where they come one after the other.
+fn of(volume: Arc<dyn Volume>) -> Arc<Shelf> {
+    let volume: Arc<dyn Volume> = Arc::new(Hosted(volume));
     Shelf::of([("disk", volume)])
 }
 
@@ -113,7 +118,7 @@ fn a_server_leaves_a_socket_file_that_is_no_longer_its_own() {
 #[test]
 fn stopping_completes_what_is_in_flight_and_closes_connections_over_tcp_too() {
     let slow = Arc::new(Slow::default());
-    let shelf = Shelf::of([("disk", slow.clone() as Arc<dyn Volume>)]);
+    let shelf = of(slow.clone());
     let server = Server::start(&"tcp:127.0.0.1:0".parse().unwrap(), shelf, Config::default()).unwrap();
     let Address::Tcp(place) = server.address().clone() else { panic!("not TCP") };
     let mut stream = TcpStream::connect(&place).unwrap();
@@ -136,7 +141,7 @@ fn stopping_does_not_wait_for_a_volume_that_never_answers() {
     let dir = tempfile::tempdir().unwrap();
     let (path, address) = socket(&dir);
     let slow = Arc::new(Slow::default());
-    let shelf = Shelf::of([("disk", slow.clone() as Arc<dyn Volume>)]);
+    let shelf = of(slow.clone());
     let config = Config { drain: Duration::from_millis(20), ..Config::default() };
     let server = Server::start(&address, shelf, config).unwrap();
     let mut stream = UnixStream::connect(&path).unwrap();
@@ -213,7 +218,7 @@ fn a_request_that_is_followed_by_half_of_another_is_answered() {
     let (path, address) = socket(&dir);
     let volume: Arc<dyn Volume> = Lazy::new();
     let share = Share { requests: 2, bytes: 4096 };
-    let server = Server::start(&address, Shelf::of([("disk", volume)]), Config { share, ..Config::default() }).unwrap();
+    let server = Server::start(&address, of(volume), Config { share, ..Config::default() }).unwrap();
     let mut stream = UnixStream::connect(&path).unwrap();
     enter(&mut stream);
     // Half a header, half a payload, and more requests than may be in flight: whatever the reader waits for then, what
@@ -238,7 +243,7 @@ fn a_client_that_takes_no_replies_keeps_none_from_another_and_has_all_of_them_wh
     let volume = Lazy::new();
     volume.inner.submit(Op::Write { offset: 0, data: Payload::copy_of(&[5; 8192]), fua: false }, Box::new(|_| {}));
     let volume: Arc<dyn Volume> = volume;
-    let server = Server::start(&address, Shelf::of([("disk", volume)]), Config::default()).unwrap();
+    let server = Server::start(&address, of(volume), Config::default()).unwrap();
     let (mut lazy, mut other) = (UnixStream::connect(&path).unwrap(), UnixStream::connect(&path).unwrap());
     enter(&mut lazy);
     enter(&mut other);
@@ -382,7 +387,7 @@ fn who_waits_for_the_volume_is_not_idle() {
     let slow = Arc::new(Slow::default());
     let volume: Arc<dyn Volume> = slow.clone();
     let config = Config { connections: 1, idle: Duration::ZERO, drain: Duration::from_millis(20), ..Config::default() };
-    let server = Server::start(&address, Shelf::of([("disk", volume)]), config).unwrap();
+    let server = Server::start(&address, of(volume), config).unwrap();
     let mut waits = UnixStream::connect(&path).unwrap();
     enter(&mut waits);
     ask(&mut waits, cmd::FLUSH, 1, 0);
@@ -431,7 +436,7 @@ fn payloads_that_never_come_take_no_memory_and_keep_nobody_waiting() {
     let room = weft_host::nbd::Room::new(8 << 20);
     let volume: Arc<dyn Volume> = Memory::new(shape(64 << 20, 512));
     let config = Config { room: room.clone(), ..Config::default() };
-    let server = Server::start(&address, Shelf::of([("disk", volume)]), config).unwrap();
+    let server = Server::start(&address, of(volume), config).unwrap();
     let held: Vec<UnixStream> = (0..20)
         .map(|_| {
             let mut stream = UnixStream::connect(&path).unwrap();

@@ -68,6 +68,7 @@ impl Scene {
             commit_interval: Nanos::millis(*rng.pick(&[1, 50, 1000])),
             commit_bytes: *rng.pick(&[64 << 10, 1 << 20, 256 << 20]),
             idle_land: Nanos::millis(*rng.pick(&[20, 5000])),
+            discard_rest: Nanos::millis(*rng.fork("discard rest").pick(&[0, 0, 20, 10_000])),
             ahead_memory: *rng.fork("read ahead").pick(&[0, 64 << 10, 1 << 20, 8 << 20]),
             turn_bytes: *rng.fork("turn bytes").pick(&[4 << 10, 64 << 10, 1 << 20]),
             flush_turn_bytes: *rng.fork("flush turn").pick(&[4 << 10, 64 << 10, u64::MAX, u64::MAX]),

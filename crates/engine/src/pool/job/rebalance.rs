@@ -80,8 +80,9 @@ impl Pool {
             return super::stuck(ErrorKind::NotPossible, text);
         }
         if forget {
-            while self.store.map.borrow().draining_on(disk) > 0 {
+            while self.store.still_drains(Some(disk)) {
                 ticket.advance(&self.store, 0)?;
+                self.store.signals.drains.notify();
                 self.store.pause().await;
             }
             let name = self.store.map.borrow().disks.get(&disk).map(|disk| disk.record.name.clone());

@@ -6,7 +6,10 @@
 
 use super::{Pools, Served, Thread};
 use crate::api::name::VdiskName;
-use crate::export::{Done, Extent, ExtentKind, Op, PART, PayloadPool, Pieces, Reply, Volume, VolumeShape};
+use crate::disk::Backend;
+use crate::export::{
+    Done, Extent, ExtentKind, Guest, Lent, Op, PART, PayloadPool, Pieces, Reply, Returns, Visit, Volume, VolumeShape,
+};
 use crate::runtime::Local;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,10 +17,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weft_engine::error::{Error, ErrorKind, Result};
 use weft_engine::store::join;
 use weft_engine::units::VirtualOffset;
-use weft_engine::vdisk::Vdisk;
+use weft_engine::vdisk::{AnswerPart, Vdisk};
 
 /// How many stripes one question about allocation looks at; it runs between two tasks and must be short.
 const STRIPES_PER_STATUS: u64 = 1 << 14;
+
+/// Reads of so many bytes hand on what the disks gave; shorter ones are copied.
+const SHARED_MIN: usize = 64 << 10;
+
+/// Where the bytes of answers lie.
+#[derive(Clone)]
+struct Memory {
+    /// Those that are copied.
+    buffers: Arc<PayloadPool>,
+    /// Those that the disks gave, when they were sent.
+    returns: Arc<Returns>,
+}
 
 /// One virtual disk, for one client.
 pub struct VdiskVolume {
@@ -25,7 +40,7 @@ pub struct VdiskVolume {
     /// Its number in [`Pools::served`].
     no: u64,
     shape: VolumeShape,
-    buffers: Arc<PayloadPool>,
+    memory: Memory,
     /// Something was queued since the engine's thread was woken.
     queued: AtomicBool,
 }
@@ -59,7 +74,8 @@ impl VdiskVolume {
             Some((no, shape, state.buffers.clone()))
         });
         let (no, shape, buffers) = opened.ok().flatten()?;
-        Some(VdiskVolume { thread: thread.clone(), no, shape, buffers, queued: AtomicBool::new(false) })
+        let memory = Memory { buffers, returns: Arc::default() };
+        Some(VdiskVolume { thread: thread.clone(), no, shape, memory, queued: AtomicBool::new(false) })
     }
 }
 
@@ -82,11 +98,11 @@ impl Volume for VdiskVolume {
     }
 
     fn queue(&self, op: Op, done: Done) {
-        let (no, buffers, answer) = (self.no, self.buffers.clone(), Answer(Some(done)));
+        let (no, memory, answer) = (self.no, self.memory.clone(), Answer(Some(done)));
         let _ = self.thread.queue("request", move |local| {
             let local = local.clone();
             Box::pin(async move {
-                let done = perform(&local, no, op, &buffers).await;
+                let done = perform(&local, no, op, &memory).await;
                 if done.as_ref().is_err_and(|error| error.kind == ErrorKind::NoSpace) {
                     tell_of_no_space(&local, no);
                 }
@@ -95,6 +111,14 @@ impl Volume for VdiskVolume {
         });
         // Only now: whoever kicks meanwhile, for another client, need not have seen it.
         self.queued.store(true, Ordering::Release);
+    }
+
+    fn host(&self, guest: Arc<dyn Guest>) -> bool {
+        if *self.thread.backend() != Backend::Uring {
+            return false;
+        }
+        let (visit, buffers) = (Visit::new(guest), self.memory.buffers.clone());
+        self.thread.run(move |local| local.host(visit, buffers)).is_ok()
     }
 
     fn kick(&self) {
@@ -132,27 +156,28 @@ fn tell_of_no_space(local: &Local<Pools>, no: u64) {
     border.look(|| pool.refused_for_room(&vdisk.name(), local.world().now()));
 }
 
-async fn perform(local: &Rc<Local<Pools>>, no: u64, op: Op, buffers: &Arc<PayloadPool>) -> Result<Reply> {
+async fn perform(local: &Rc<Local<Pools>>, no: u64, op: Op, memory: &Memory) -> Result<Reply> {
     let closed = || Error::new(ErrorKind::Closed, "the pool was closed");
     let Served { vdisk, border } = local.state().served.borrow().get(&no).cloned().ok_or_else(closed)?;
-    border.guard(perform_inside(local.clone(), vdisk, op, buffers.clone())).await.unwrap_or_else(|| Err(closed()))
+    border.guard(perform_inside(local.clone(), vdisk, op, memory.clone())).await.unwrap_or_else(|| Err(closed()))
 }
 
-async fn perform_inside(local: Rc<Local<Pools>>, vdisk: Rc<Vdisk>, op: Op, buffers: Arc<PayloadPool>) -> Result<Reply> {
+async fn perform_inside(local: Rc<Local<Pools>>, vdisk: Rc<Vdisk>, op: Op, memory: Memory) -> Result<Reply> {
     let (local, at) = (&local, VirtualOffset);
     match op {
         Op::Read { offset, len } => {
-            let len = len as usize;
-            let part = |from: usize| {
-                let (vdisk, mut bytes) = (vdisk.clone(), buffers.take((len - from).min(PART)));
-                // A read that succeeds fills all of it: what was there before never leaves.
-                async move { vdisk.read(at(offset + from as u64), &mut bytes).await.map(|()| bytes) }
+            memory.returns.fetch().into_iter().for_each(|slice| vdisk.reuse(slice));
+            return match len as usize {
+                SHARED_MIN.. => read_shared(&vdisk, offset, len as usize, &memory.returns).await,
+                len => {
+                    let mut bytes = memory.buffers.take(len);
+                    // A read that succeeds fills all of it: what was there before never leaves.
+                    vdisk.read(at(offset), &mut bytes).await?;
+                    let mut pieces = Pieces::new();
+                    pieces.push_pooled(bytes);
+                    Ok(Reply::Data(pieces))
+                }
             };
-            let mut pieces = Pieces::new();
-            for bytes in join((0..len).step_by(PART).map(part)).await {
-                pieces.push_pooled(bytes?);
-            }
-            return Ok(Reply::Data(pieces));
         }
         Op::Write { offset, data, fua } => vdisk.write(at(offset), &data, fua).await?,
         Op::Flush => vdisk.flush().await?,
@@ -168,6 +193,22 @@ async fn perform_inside(local: Rc<Local<Pools>>, vdisk: Rc<Vdisk>, op: Op, buffe
         Op::Status { offset, len, limit } => return status(local, &vdisk, offset, len, limit).await,
     }
     Ok(Reply::Done)
+}
+
+/// Reads so that what the disks gave goes to the client as it is.
+async fn read_shared(vdisk: &Rc<Vdisk>, offset: u64, len: usize, returns: &Arc<Returns>) -> Result<Reply> {
+    let part = |from: usize| vdisk.read_shared(VirtualOffset(offset + from as u64), (len - from).min(PART));
+    let mut pieces = Pieces::new();
+    for parts in join((0..len).step_by(PART).map(part)).await {
+        for part in parts? {
+            match part {
+                AnswerPart::Slice(slice) => pieces.push_lent(Lent::new(slice, returns)),
+                AnswerPart::Bytes(bytes) => pieces.push_owned(bytes),
+                AnswerPart::Zeros(len) => pieces.push_zeroes(len as u64),
+            }
+        }
+    }
+    Ok(Reply::Data(pieces))
 }
 
 /// Whether zeroing the range unmaps at least one stripe. Those take no writing at all; the edges around them, less than

@@ -1,11 +1,15 @@
 //! Volumes for tests: in memory, and worse-behaved ones around it.
 
+use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use weft_engine::error::ErrorKind;
-use weft_host::export::{Done, Exports, Extent, ExtentKind, Op, Pieces, Reply, Volume, VolumeShape};
+use weft_host::export::{
+    Done, Exports, Extent, ExtentKind, Guest, GuestMemory, Op, PayloadPool, Pieces, Reply, Visit, Volume, VolumeShape,
+    gather,
+};
 
 const PAGE: u64 = 4096;
 
@@ -155,6 +159,45 @@ impl Volume for Reversed {
 
     fn submit(&self, op: Op, done: Done) {
         self.queue.lock().unwrap().send((op, done)).unwrap();
+    }
+}
+
+/// Has a thread that takes requests from the sockets of its clients itself, one for each of them.
+pub struct Hosted(pub Arc<dyn Volume>);
+
+impl Volume for Hosted {
+    fn shape(&self) -> VolumeShape {
+        self.0.shape()
+    }
+
+    fn submit(&self, op: Op, done: Done) {
+        self.0.submit(op, done);
+    }
+
+    fn queue(&self, op: Op, done: Done) {
+        self.0.queue(op, done);
+    }
+
+    fn kick(&self) {
+        self.0.kick();
+    }
+
+    fn host(&self, guest: Arc<dyn Guest>) -> bool {
+        let (visit, volume) = (Visit::new(guest), self.0.clone());
+        std::thread::spawn(move || {
+            let mut memory = GuestMemory::new(PayloadPool::new(1 << 20));
+            let socket = visit.guest().socket();
+            let serve = |memory: &mut GuestMemory| {
+                let stays = visit.guest().serve(memory);
+                volume.kick();
+                stays
+            };
+            while {
+                poll(&mut [PollFd::new(&*socket, PollFlags::IN)], None).unwrap();
+                gather(|| serve(&mut memory))
+            } {}
+        });
+        true
     }
 }
 
