@@ -55,14 +55,6 @@ pub(crate) struct Stream {
     pub(crate) fetches: VecDeque<Rc<Fetch>>,
 }
 
-impl Streams {
-    /// The one that is forgotten first: whether it is proven, when it was read from, and which one it is.
-    fn oldest(&self) -> Option<(bool, Nanos, usize)> {
-        let all = self.all.iter().enumerate();
-        all.map(|(nth, stream)| (stream.is_proven(), stream.touched, nth)).min()
-    }
-}
-
 impl Stream {
     pub(crate) fn is_proven(&self) -> bool {
         self.score >= PROVEN
@@ -96,17 +88,8 @@ impl Store {
     /// Finds the stream that a request goes on with, or begins one; its index.
     pub(crate) fn find_stream(&self, streams: &mut Streams, vdisk: VdiskNo, offset: u64, len: u64) -> usize {
         let now = self.world.now();
-        // The best one, and the one that makes room, are found with one look at each: random reads begin a stream every
-        // time.
-        let (mut nearest, mut oldest) = (None, None);
-        for (nth, stream) in streams.all.iter().enumerate() {
-            let distance = if stream.vdisk == vdisk { stream.distance(offset, len) } else { None };
-            if let Some(distance) = distance {
-                nearest = Some(nearest.map_or((distance, nth), |best: (u64, usize)| best.min((distance, nth))));
-            }
-            let age = (stream.is_proven(), stream.touched, nth);
-            oldest = Some(oldest.map_or(age, |oldest: (bool, Nanos, usize)| oldest.min(age)));
-        }
+        let all = streams.all.iter().enumerate().filter(|(_, stream)| stream.vdisk == vdisk);
+        let nearest = all.filter_map(|(nth, stream)| Some((stream.distance(offset, len)?, nth))).min();
         if let Some((distance, nth)) = nearest {
             let stream = &mut streams.all[nth];
             stream.score = stream.score.saturating_add((distance == 0) as u32);
@@ -116,10 +99,11 @@ impl Store {
         }
         if now.since(streams.touched) > RESTS {
             self.tidy_streams(streams, vdisk, now);
-            oldest = streams.oldest();
         }
-        if let Some((.., nth)) = oldest.filter(|_| streams.all.len() >= STREAMS_MAX) {
-            self.forget_stream(streams.all.swap_remove(nth));
+        if streams.all.len() >= STREAMS_MAX {
+            let oldest = streams.all.iter().enumerate().min_by_key(|(_, stream)| (stream.is_proven(), stream.touched));
+            let oldest = oldest.map(|(nth, _)| nth).expect("there are many");
+            self.forget_stream(streams.all.swap_remove(oldest));
         }
         let (next, held, fetches) = (offset + len, VecDeque::new(), VecDeque::new());
         streams.begun += 1;
