@@ -125,15 +125,16 @@ impl Store {
 
     /// Waits until nothing drains, or what drains cannot, and all disks know what they need not keep.
     pub async fn drained_all(&self) {
-        while self.still_drains(None) && self.log.failure().is_none() && self.frozen().is_none() {
+        while self.hurry_drains(None) && self.log.failure().is_none() && self.frozen().is_none() {
             self.log.demand();
             self.signals.drains.notify();
             self.pause().await;
         }
     }
 
-    /// Whether anything drains, or a disk (`only`: that one) does not know yet what it need not keep. All rests end.
-    pub fn still_drains(&self, only: Option<DiskNo>) -> bool {
+    /// Ends all rests. Says whether anything still drains, or a disk (`only`: that one) does not know yet what it need
+    /// not keep.
+    pub fn hurry_drains(&self, only: Option<DiskNo>) -> bool {
         let mut map = self.map.borrow_mut();
         map.end_rests(self.world.now(), only);
         let telling = || map.disks_to_tell().iter().any(|no| only.is_none_or(|only| only == *no));

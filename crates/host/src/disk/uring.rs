@@ -35,6 +35,8 @@ use weft_engine::units::BLOCK;
 const SHORT_TURN: u64 = 256 << 10;
 /// Polls that are begun at one turn: so many places are left for them.
 const POLLS_TURN: usize = 24;
+/// How many turns polls wait for one that sleeps: both are one call to the kernel then.
+const POLLS_WAIT: u32 = 4;
 /// What the marks of polls have; those of requests do not.
 const POLL: u64 = 1 << 62;
 
@@ -53,8 +55,9 @@ struct Inner {
     waiting: VecDeque<usize>,
     in_kernel: usize,
     polls: Slab<Poll>,
-    /// Polls that have not begun.
+    /// Polls that have not begun, and for how many turns.
     unpolled: VecDeque<usize>,
+    unpolled_for: u32,
 }
 
 /// A socket, and what is to be done when there is something to read.
@@ -78,6 +81,7 @@ impl Ring {
             in_kernel: 0,
             polls: Slab::new(),
             unpolled: VecDeque::new(),
+            unpolled_for: 0,
         };
         Ok(Ring { inner: RefCell::new(inner), short: RefCell::default(), helper: Pool::new(helper_threads, alarm) })
     }
@@ -129,9 +133,11 @@ impl Driver for Ring {
 
     fn turn(&self, wait: Option<Duration>, quiet: &dyn Fn() -> bool) {
         let mut inner = self.inner.borrow_mut();
+        let wait = wait.filter(|_| self.short.borrow().is_empty());
         inner.push_waiting();
-        let rests = self.short.borrow().is_empty() && inner.unpolled.is_empty();
-        let seen = inner.ring.turn(wait.filter(|_| rests), || quiet() && self.helper.is_quiet());
+        inner.push_polls(wait.is_some());
+        let wait = wait.filter(|_| inner.unpolled.is_empty());
+        let seen = inner.ring.turn(wait, || quiet() && self.helper.is_quiet());
         drop(inner);
         self.copy_some();
         for (mark, result) in seen {
@@ -164,6 +170,15 @@ impl Inner {
             unsafe { self.ring.push(&entry) };
             self.in_kernel += 1;
         }
+    }
+
+    /// Begins polls. `sleeps`: this turn is about to.
+    fn push_polls(&mut self, sleeps: bool) {
+        if !sleeps && self.unpolled_for < POLLS_WAIT {
+            self.unpolled_for += !self.unpolled.is_empty() as u32;
+            return;
+        }
+        self.unpolled_for = 0;
         let begun = self.unpolled.len().min(POLLS_TURN);
         for key in self.unpolled.drain(..begun) {
             let socket = Fd(self.polls[key].socket.as_raw_fd());

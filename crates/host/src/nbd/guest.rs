@@ -8,6 +8,7 @@
 //! 2. Nothing here waits: neither for the client nor for memory.
 //! 3. What is not whole yet is at most one short request: it lies here as it does in [`super::ahead`].
 //! 4. The reader gets its input back however the lending ends: also when the thread is gone.
+//! 5. A client that sends its requests in crumbs wakes its own reader for them, and nobody else.
 
 use super::negotiate::Session;
 use super::parts;
@@ -23,6 +24,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// The longest payload of a write that is taken here.
 pub(super) const SHORT: usize = 32 << 10;
 const _: () = assert!(REQUEST_HEADER + SHORT < GuestMemory::BYTES);
+
+/// How often in a row what came may not have made a request whole.
+const CRUMBS_MAX: u32 = 8;
 
 /// One connection, as the volume's thread sees it.
 pub(super) struct Visitor {
@@ -40,6 +44,8 @@ struct State {
     lent: bool,
     /// What was read and not taken.
     bytes: Vec<u8>,
+    /// How often in a row what came did not make a request whole.
+    crumbs: u32,
 }
 
 impl Visitor {
@@ -50,7 +56,7 @@ impl Visitor {
     /// Lends the input, of which nothing was read ahead, to the volume's thread, and waits until that gives it back.
     /// Returns what was read and not taken; `None`: the volume takes no guests.
     pub(super) fn visit(self: &Arc<Self>) -> Option<Vec<u8>> {
-        self.lock().lent = true;
+        *self.lock() = State { lent: true, ..State::default() };
         if !self.session.volume.host(self.clone()) {
             self.lock().lent = false;
             return None;
@@ -132,7 +138,8 @@ impl Guest for Visitor {
             Err(_) => (0, false),
         };
         let (taken, outcome) = self.take_all(&scratch[..kept + came], memory);
-        goes_on &= outcome.is_ok();
+        state.crumbs = if taken == 0 { state.crumbs + 1 } else { 0 };
+        goes_on &= outcome.is_ok() && state.crumbs < CRUMBS_MAX;
         state.bytes.extend_from_slice(&scratch[taken..kept + came]);
         memory.scratch = scratch;
         goes_on
@@ -230,8 +237,8 @@ mod tests {
     fn whole_requests_are_taken_in_their_order_and_half_of_one_waits_for_its_rest() {
         let mut bench = Bench::new(false, SHARE, &Room::usual());
         let both = [write(0, 1, 512), request(cmd::FLUSH, 0, 0), write(4096, 2, 4096)].concat();
-        for (at, byte) in both.iter().enumerate() {
-            assert!(bench.serve(&[*byte]), "at {at}");
+        for (nth, part) in both.chunks(1000).enumerate() {
+            assert!(bench.serve(part), "part {nth}");
         }
         assert_eq!(bench.asked(), ["write 0 512 of 1", "flush", "write 4096 4096 of 2"]);
         assert!(bench.serve(&both.repeat(3)));
@@ -252,6 +259,17 @@ mod tests {
         let mut bench = Bench::new(false, SHARE, &Room::usual());
         bench.client.shutdown(std::net::Shutdown::Write).unwrap();
         assert!(!bench.serve(&[]), "it has left");
+    }
+
+    #[test]
+    fn crumbs_are_for_the_reader() {
+        let mut bench = Bench::new(false, SHARE, &Room::usual());
+        let flush = request(cmd::FLUSH, 0, 0);
+        for _ in 0..3 {
+            assert!(bench.serve(&flush[..20]) && bench.serve(&flush[20..]), "half of a request is no crumb");
+        }
+        let served = flush.iter().position(|byte| !bench.serve(&[*byte]));
+        assert_eq!((served, bench.left()), (Some(CRUMBS_MAX as usize - 1), CRUMBS_MAX as usize));
     }
 
     #[test]

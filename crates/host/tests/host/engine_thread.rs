@@ -1,15 +1,19 @@
 //! The engine's thread, seen from the others: work goes in, answers come out, nothing is lost, and it stops cleanly.
 //! No test depends on how long anything takes.
 
+use socket2::Socket;
 use std::cell::Cell;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use weft_engine::error::ErrorKind;
 use weft_engine::io::{Buf, Disk};
 use weft_engine::sync::{Signal, join_all};
 use weft_engine::units::{ByteCount, DiskOffset, Nanos};
 use weft_host::disk::{BackendChoice, DiskOptions};
+use weft_host::export::{Guest, GuestMemory, PayloadPool, Visit};
 use weft_host::runtime::{Handle, Local, Options, start};
 
 const LONG: Duration = Duration::from_secs(600);
@@ -225,6 +229,87 @@ fn a_panic_is_reported_and_closes_the_engine() {
             let answer = engine.call("wrong", |_| async { panic!("as the test wants it") });
             assert_eq!(answer.expect_err("there can be no answer").kind, ErrorKind::Closed);
             assert!(engine.stop(LONG).panicked);
+        },
+    );
+}
+
+/// Sends back what it is sent, until that is the end.
+struct Echo {
+    socket: Arc<Socket>,
+    left: mpsc::Sender<()>,
+}
+
+const END: u8 = b'.';
+
+impl Guest for Echo {
+    fn socket(&self) -> Arc<Socket> {
+        self.socket.clone()
+    }
+
+    fn serve(&self, memory: &mut GuestMemory) -> bool {
+        let mut socket = &*self.socket;
+        let len = socket.read(&mut memory.scratch).expect("there is something to read");
+        socket.write_all(&memory.scratch[..len]).expect("there is room for it");
+        len > 0 && memory.scratch[len - 1] != END
+    }
+
+    fn leave(&self) {
+        // Whoever waited for that may have given up.
+        let _ = self.left.send(());
+    }
+}
+
+#[test]
+fn guests_are_served_beside_readers_that_never_rest_and_have_their_input_back_when_they_or_the_thread_end() {
+    // More than begin to be waited for at one turn.
+    const GUESTS: usize = 60;
+    on_both(
+        || Cell::new(false),
+        |engine| {
+            let shm = std::path::Path::new("/dev/shm");
+            let dir = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
+            let dir = dir.expect("a scratch directory");
+            let path = dir.path().join("disk");
+            let busy = engine.spawn("reader", move |local| {
+                let local = local.clone();
+                Box::pin(async move {
+                    let options = DiskOptions { create: Some(ByteCount::mib(1)), ..DiskOptions::default() };
+                    let disk = local.open_disk(&path, &options).expect("a new disk opens");
+                    while !local.state().get() {
+                        disk.read(DiskOffset(0), Buf::zeroed(4096)).await.expect("the disk reads");
+                    }
+                })
+            });
+            assert_eq!(busy, Ok(()));
+            let (left, leaves) = mpsc::channel();
+            let buffers = PayloadPool::new(0);
+            let mut clients: Vec<UnixStream> = Vec::new();
+            for _ in 0..GUESTS {
+                let (client, server) = UnixStream::pair().expect("two ends");
+                let visit = Visit::new(Arc::new(Echo { socket: Arc::new(server.into()), left: left.clone() }));
+                let buffers = buffers.clone();
+                engine.run(move |local| local.host(visit, buffers)).expect("it runs");
+                clients.push(client);
+            }
+            if engine.backend().name() == "io_uring" {
+                for words in [b"one", b"two"] {
+                    clients.iter_mut().for_each(|client| client.write_all(words).unwrap());
+                    for client in &mut clients {
+                        let mut back = [0; 3];
+                        client.read_exact(&mut back).unwrap();
+                        assert_eq!(&back, words);
+                    }
+                }
+                assert!(leaves.try_recv().is_err(), "all of them stay");
+                clients[..GUESTS / 2].iter_mut().for_each(|client| client.write_all(&[END]).unwrap());
+                (0..GUESTS / 2).for_each(|_| leaves.recv().unwrap());
+                assert!(leaves.try_recv().is_err(), "the others stay");
+            }
+            engine.run(|local| local.state().set(true)).unwrap();
+            assert_eq!(engine.stop(LONG).unfinished, Vec::<&str>::new());
+            drop(left);
+            let rest = leaves.iter().count();
+            assert!(rest == GUESTS || rest == GUESTS - GUESTS / 2, "{rest} have their input back at the end");
         },
     );
 }

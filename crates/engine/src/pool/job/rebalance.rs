@@ -80,7 +80,7 @@ impl Pool {
             return super::stuck(ErrorKind::NotPossible, text);
         }
         if forget {
-            while self.store.still_drains(Some(disk)) {
+            while self.store.hurry_drains(Some(disk)) {
                 ticket.advance(&self.store, 0)?;
                 self.store.signals.drains.notify();
                 self.store.pause().await;
