@@ -513,23 +513,9 @@ def three_wrong_ones(rng):
             os.remove(crowd.disk(n))
         time.sleep(1)
         crowd.come_back(disks)
-        cleared = clear_lost(crowd)
         crowd.heals()
         crowd.verify()
-        return said + cleared
-
-
-def clear_lost(crowd):
-    """What no flush had covered may be lost with three disks. The virtual disk says so then, and people that they
-    know."""
-    def settled():
-        return not crowd.json("pool", "show", "p")["frozen"] and not crowd.json("status")["jobs"]
-
-    wait_until(crowd, "it goes on", settled)
-    if not crowd.json("vdisk", "show", "p/busy").get("failure"):
-        return ""
-    crowd.weft("vdisk", "clear", "p/busy", "--yes")
-    return ", cleared"
+        return said
 
 
 def wait_for(crowd, words):

@@ -13,7 +13,7 @@ mod lent;
 mod outlet;
 mod payload;
 
-pub use guest::{Guest, GuestMemory, Visit};
+pub use guest::{GUEST_BYTES, Guest, Visit};
 pub use lent::{Lent, Returns};
 pub use outlet::{Outlet, gather, push_all, push_later};
 pub use payload::{PART, Payload, PayloadPool};

@@ -16,7 +16,7 @@
 mod world;
 
 use crate::disk::{Alarm, Backend, BackendChoice, DiskOptions, Disks, HostDisk, choose};
-use crate::export::{GuestMemory, PayloadPool, Visit, gather, push_all};
+use crate::export::{GUEST_BYTES, PayloadPool, Visit, gather, push_all};
 use slab::Slab;
 use std::any::Any;
 use std::cell::RefCell;
@@ -51,8 +51,8 @@ pub struct Local<S = ()> {
     world: Rc<HostWorld>,
     disks: Disks,
     backend: Backend,
-    /// What is read from the sockets of guests; none while that is being done.
-    guests: RefCell<Option<GuestMemory>>,
+    /// What is read from the sockets of guests, one at a time; empty before the first one.
+    scratch: RefCell<Vec<u8>>,
     state: S,
 }
 
@@ -140,7 +140,7 @@ pub fn start<S: 'static>(options: Options, state: impl FnOnce() -> S + Send + 's
         let (driver, backend) = driver;
         let disks = Disks::new(driver, thread_alarm);
         let local =
-            Local { world: Rc::new(HostWorld::new()), disks, backend, guests: RefCell::default(), state: state() };
+            Local { world: Rc::new(HostWorld::new()), disks, backend, scratch: RefCell::default(), state: state() };
         run(&shared, Rc::new(local))
     });
     let thread = thread.map_err(|why| impossible("thread", &why))?;
@@ -238,10 +238,10 @@ impl<S: 'static> Local<S> {
         let (socket, local) = (visit.guest().socket(), Rc::downgrade(self));
         let ready = move || {
             let Some(local) = local.upgrade() else { return };
-            let memory = local.guests.borrow_mut().take();
-            let mut memory = memory.unwrap_or_else(|| GuestMemory::new(buffers.clone()));
-            let stays = visit.guest().serve(&mut memory);
-            *local.guests.borrow_mut() = Some(memory);
+            let mut scratch = local.scratch.borrow_mut();
+            scratch.resize(GUEST_BYTES, 0);
+            let stays = visit.guest().serve(&mut scratch, &buffers);
+            drop(scratch);
             if stays {
                 local.host(visit, buffers);
             }

@@ -4,14 +4,18 @@ use super::PayloadPool;
 use socket2::Socket;
 use std::sync::Arc;
 
+/// Bytes that are read from a guest's socket with one call.
+pub const GUEST_BYTES: usize = 64 << 10;
+
 /// A connection that lends its input to a volume's thread.
 pub trait Guest: Send + Sync {
     /// Where its requests come from.
     fn socket(&self) -> Arc<Socket>;
 
-    /// There may be something to read: takes what there is, up to what fits into `memory`. `false`: the guest wants its
-    /// input back. Never waits, and never blocks the thread for longer than copying takes.
-    fn serve(&self, memory: &mut GuestMemory) -> bool;
+    /// There may be something to read: takes what there is, up to what fits into `scratch`, [`GUEST_BYTES`] of whatever
+    /// was there before; the bytes of writes go to `buffers`. `false`: the guest wants its input back. Never waits, and
+    /// never blocks the thread for longer than copying takes.
+    fn serve(&self, scratch: &mut [u8], buffers: &Arc<PayloadPool>) -> bool;
 
     /// The guest has its input back: the end of a [`Visit`].
     fn leave(&self);
@@ -35,23 +39,5 @@ impl Visit {
 impl Drop for Visit {
     fn drop(&mut self) {
         self.0.leave();
-    }
-}
-
-/// What a volume's thread has for its guests, one at a time.
-pub struct GuestMemory {
-    /// [`GuestMemory::BYTES`] of whatever was there before: what is read from a socket with one call.
-    pub scratch: Vec<u8>,
-    /// Where the bytes of writes go.
-    pub buffers: Arc<PayloadPool>,
-}
-
-impl GuestMemory {
-    /// How much is read with one call.
-    pub const BYTES: usize = 64 << 10;
-
-    /// Memory whose payloads come from `buffers`.
-    pub fn new(buffers: Arc<PayloadPool>) -> GuestMemory {
-        GuestMemory { scratch: vec![0; Self::BYTES], buffers }
     }
 }

@@ -1,6 +1,6 @@
 //! What disks gave, lent to whoever sends it: memory that the engine wants back, from whichever thread.
 //!
-//! Invariant: what lies here unused is bounded; the rest goes back to the allocator.
+//! Invariant: what lies here unused is bounded, for all clients together; the rest goes back to the allocator.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

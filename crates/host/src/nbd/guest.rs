@@ -13,9 +13,9 @@
 use super::negotiate::Session;
 use super::parts;
 use super::replies::{Asked, Flow};
-use super::transmit::{op, validate};
+use super::transmit::{ask, validate};
 use super::wire::{REQUEST_HEADER, Request, cmd};
-use crate::export::{Guest, GuestMemory, Reply};
+use crate::export::{GUEST_BYTES, Guest, PayloadPool};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use socket2::Socket;
@@ -23,7 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The longest payload of a write that is taken here.
 pub(super) const SHORT: usize = 32 << 10;
-const _: () = assert!(REQUEST_HEADER + SHORT < GuestMemory::BYTES);
+const _: () = assert!(REQUEST_HEADER + SHORT < GUEST_BYTES);
 
 /// How often in a row what came may not have made a request whole.
 const CRUMBS_MAX: u32 = 8;
@@ -67,10 +67,10 @@ impl Visitor {
     }
 
     /// Takes the requests that are whole in `bytes`. How many bytes that was; `Err`: the next one is the reader's.
-    fn take_all(&self, bytes: &[u8], memory: &GuestMemory) -> (usize, Result<(), Stop>) {
+    fn take_all(&self, bytes: &[u8], buffers: &Arc<PayloadPool>) -> (usize, Result<(), Stop>) {
         let mut at = 0;
         loop {
-            match self.take(&bytes[at..], memory) {
+            match self.take(&bytes[at..], buffers) {
                 Ok(Some(taken)) => at += taken,
                 Ok(None) => return (at, Ok(())),
                 Err(stop) => return (at, Err(stop)),
@@ -79,7 +79,7 @@ impl Visitor {
     }
 
     /// Takes the first request. How many bytes it has; `None`: it is not whole yet.
-    fn take(&self, bytes: &[u8], memory: &GuestMemory) -> Result<Option<usize>, Stop> {
+    fn take(&self, bytes: &[u8], buffers: &Arc<PayloadPool>) -> Result<Option<usize>, Stop> {
         let Some((header, rest)) = bytes.split_first_chunk::<REQUEST_HEADER>() else { return Ok(None) };
         let request = Request::parse(header).map_err(|_| Stop)?;
         let (asked, cost) = validate(&request, &self.session).map_err(|_| Stop)?;
@@ -91,7 +91,7 @@ impl Visitor {
             }
             let Some(payload) = rest.get(..len) else { return Ok(None) };
             let ticket = self.flow.try_enter(request.cookie, Asked::Other, cost).ok_or(Stop)?;
-            let mut data = memory.buffers.take(len);
+            let mut data = buffers.take(len);
             data.copy_from_slice(payload);
             let fua = request.flags & cmd::FLAG_FUA != 0;
             parts::write(&**volume, request.offset, vec![data], fua, ticket.submit());
@@ -101,13 +101,7 @@ impl Visitor {
             return Err(Stop);
         }
         let ticket = self.flow.try_enter(request.cookie, asked, cost).ok_or(Stop)?;
-        match op(&request) {
-            Some(op) => {
-                let ticket = ticket.submit();
-                volume.queue(op, Box::new(move |outcome| ticket.finish(outcome)));
-            }
-            None => ticket.finish(Ok(Reply::Done)),
-        }
+        ask(&**volume, &request, ticket);
         Ok(Some(REQUEST_HEADER))
     }
 
@@ -124,10 +118,9 @@ impl Guest for Visitor {
         self.socket.clone()
     }
 
-    fn serve(&self, memory: &mut GuestMemory) -> bool {
+    fn serve(&self, scratch: &mut [u8], buffers: &Arc<PayloadPool>) -> bool {
         let mut state = self.lock();
         let kept = state.bytes.len();
-        let mut scratch = std::mem::take(&mut memory.scratch);
         scratch[..kept].copy_from_slice(&state.bytes);
         state.bytes.clear();
         let (came, mut goes_on) = match recv(&self.socket, &mut scratch[kept..], RecvFlags::DONTWAIT) {
@@ -137,11 +130,10 @@ impl Guest for Visitor {
             Err(Errno::AGAIN | Errno::INTR) => (0, true),
             Err(_) => (0, false),
         };
-        let (taken, outcome) = self.take_all(&scratch[..kept + came], memory);
+        let (taken, outcome) = self.take_all(&scratch[..kept + came], buffers);
         state.crumbs = if taken == 0 { state.crumbs + 1 } else { 0 };
         goes_on &= outcome.is_ok() && state.crumbs < CRUMBS_MAX;
         state.bytes.extend_from_slice(&scratch[taken..kept + came]);
-        memory.scratch = scratch;
         goes_on
     }
 
@@ -157,7 +149,7 @@ mod tests {
     use super::super::room::{OWN, Room};
     use super::super::transmit::Share;
     use super::*;
-    use crate::export::{Done, Op, PayloadPool, Volume, VolumeShape};
+    use crate::export::{Done, Op, Reply, Volume, VolumeShape};
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
@@ -193,7 +185,8 @@ mod tests {
         volume: Arc<Notes>,
         client: UnixStream,
         visitor: Arc<Visitor>,
-        memory: GuestMemory,
+        scratch: Vec<u8>,
+        buffers: Arc<PayloadPool>,
     }
 
     impl Bench {
@@ -205,13 +198,13 @@ mod tests {
             let sends: AtOnce = Arc::new(|parts| Ok(parts.iter().map(|part| part.len()).sum()));
             let flow = Flow::new(share, Arc::new(room.open(Box::new(|| {}))), false, Some(sends));
             let visitor = Visitor::new(Arc::new(Socket::from(server)), Arc::new(session), flow);
-            Bench { volume, client, visitor, memory: GuestMemory::new(PayloadPool::new(0)) }
+            Bench { volume, client, visitor, scratch: vec![0; GUEST_BYTES], buffers: PayloadPool::new(0) }
         }
 
         /// Serves what was sent, and says whether the guest stays.
         fn serve(&mut self, bytes: &[u8]) -> bool {
             self.client.write_all(bytes).unwrap();
-            crate::export::gather(|| self.visitor.serve(&mut self.memory))
+            crate::export::gather(|| self.visitor.serve(&mut self.scratch, &self.buffers))
         }
 
         fn asked(&self) -> Vec<String> {

@@ -153,7 +153,7 @@ impl Flow {
     pub(super) fn try_enter(self: &Arc<Self>, cookie: u64, asked: Asked, cost: usize) -> Option<Ticket> {
         let mut state = self.lock();
         let fits = state.requests < self.share.requests && state.bytes + cost <= self.share.bytes;
-        let lacking = (state.taken + cost).saturating_sub(OWN).saturating_sub(state.leased);
+        let lacking = state.lacking(cost);
         if state.broken || !fits || !self.account.try_take(lacking) {
             return None;
         }
@@ -251,7 +251,7 @@ impl Flow {
     /// was leased for bytes that others gave back meanwhile is too much, never too little.
     fn take(&self, bytes: usize, waits: impl FnOnce()) -> bool {
         let mut state = self.lock();
-        let lacking = (state.taken + bytes).saturating_sub(OWN).saturating_sub(state.leased);
+        let lacking = state.lacking(bytes);
         if lacking > 0 {
             drop(state);
             waits();
@@ -302,6 +302,11 @@ impl Flow {
 }
 
 impl State {
+    /// What is to be taken from the room of all clients before so many bytes more are there.
+    fn lacking(&self, bytes: usize) -> usize {
+        (self.taken + bytes).saturating_sub(OWN).saturating_sub(self.leased)
+    }
+
     /// The answers that go out next, to whoever has the output from now on.
     fn begin(&mut self) -> Option<Batch> {
         let batch = self.begun.take().unwrap_or_else(|| self.gathered());

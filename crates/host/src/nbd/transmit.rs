@@ -18,7 +18,7 @@ use super::room::{Account, Way};
 use super::server::{Line, STACK};
 use super::wire::{REQUEST_HEADER, Request, cmd};
 use crate::errno::{NBD_EINVAL, names};
-use crate::export::{Access, Op, PART, Payload, Reply};
+use crate::export::{Access, Op, PART, Payload, Reply, Volume};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -141,14 +141,18 @@ impl<I: Read> Reader<'_, I> {
         let Some(visitor) = self.visitor.as_ref().filter(|_| self.short >= LENDS_AFTER && self.input.has() == 0) else {
             return false;
         };
-        self.short = 0;
         self.session.volume.kick();
-        let left = visitor.visit();
-        if left.is_none() {
-            self.visitor = None;
+        match visitor.visit() {
+            Some(left) => {
+                self.short = 0;
+                self.input.put_back(left);
+                true
+            }
+            None => {
+                self.visitor = None;
+                false
+            }
         }
-        self.input.put_back(left.unwrap_or_default());
-        self.visitor.is_some()
     }
 
     /// Takes one request; `false` when the connection is broken.
@@ -176,13 +180,7 @@ impl<I: Read> Reader<'_, I> {
         if !ticket.take(cost, || self.session.volume.kick()) {
             return Ok(false);
         }
-        match op(request) {
-            Some(op) => {
-                let ticket = ticket.submit();
-                self.session.volume.queue(op, Box::new(move |outcome| ticket.finish(outcome)));
-            }
-            None => ticket.finish(Ok(Reply::Done)),
-        }
+        ask(&*self.session.volume, request, ticket);
         Ok(true)
     }
 
@@ -247,8 +245,19 @@ impl<I> Drop for Reader<'_, I> {
     }
 }
 
+/// Queues what is asked of the volume, but for a write; `ticket` is answered with what comes of it.
+pub(super) fn ask(volume: &dyn Volume, request: &Request, ticket: Ticket) {
+    match op(request) {
+        Some(op) => {
+            let ticket = ticket.submit();
+            volume.queue(op, Box::new(move |outcome| ticket.finish(outcome)));
+        }
+        None => ticket.finish(Ok(Reply::Done)),
+    }
+}
+
 /// What to ask the volume, but for a write. `None` when there is nothing to ask.
-pub(super) fn op(request: &Request) -> Option<Op> {
+fn op(request: &Request) -> Option<Op> {
     let Request { flags, offset, len, .. } = *request;
     let fua = flags & cmd::FLAG_FUA != 0;
     Some(match request.command {

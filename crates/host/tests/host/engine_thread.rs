@@ -13,7 +13,7 @@ use weft_engine::io::{Buf, Disk};
 use weft_engine::sync::{Signal, join_all};
 use weft_engine::units::{ByteCount, DiskOffset, Nanos};
 use weft_host::disk::{BackendChoice, DiskOptions};
-use weft_host::export::{Guest, GuestMemory, PayloadPool, Visit};
+use weft_host::export::{Guest, PayloadPool, Visit};
 use weft_host::runtime::{Handle, Local, Options, start};
 
 const LONG: Duration = Duration::from_secs(600);
@@ -246,11 +246,11 @@ impl Guest for Echo {
         self.socket.clone()
     }
 
-    fn serve(&self, memory: &mut GuestMemory) -> bool {
+    fn serve(&self, scratch: &mut [u8], _: &Arc<PayloadPool>) -> bool {
         let mut socket = &*self.socket;
-        let len = socket.read(&mut memory.scratch).expect("there is something to read");
-        socket.write_all(&memory.scratch[..len]).expect("there is room for it");
-        len > 0 && memory.scratch[len - 1] != END
+        let len = socket.read(scratch).expect("there is something to read");
+        socket.write_all(&scratch[..len]).expect("there is room for it");
+        len > 0 && scratch[len - 1] != END
     }
 
     fn leave(&self) {

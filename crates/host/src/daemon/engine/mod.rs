@@ -35,7 +35,7 @@ use crate::api::pool::{Media, PoolSettings, Usage};
 use crate::api::share::FineShare;
 use crate::api::vdisk::{Operation, VdiskPiece};
 use crate::disk::BackendChoice;
-use crate::export::PayloadPool;
+use crate::export::{PayloadPool, Returns};
 use crate::ops::pool::PoolList;
 use crate::ops::vdisk::Explain;
 use crate::ops::vdisk_map::PIECES_MAX;
@@ -88,7 +88,16 @@ pub struct Pools {
     broken: RefCell<BTreeSet<String>>,
     served_next: Cell<u64>,
     tuning: Tuning,
+    memory: Memory,
+}
+
+/// Where the bytes of answers lie, those of all volumes.
+#[derive(Clone)]
+struct Memory {
+    /// Those that are copied.
     buffers: Arc<PayloadPool>,
+    /// Those that the disks gave, when they were sent.
+    returns: Arc<Returns>,
 }
 
 /// A virtual disk that a client uses.
@@ -106,7 +115,7 @@ impl Default for Pools {
             broken: RefCell::default(),
             served_next: Cell::default(),
             tuning: Tuning::default(),
-            buffers: PayloadPool::new(READ_BUFFERS),
+            memory: Memory { buffers: PayloadPool::new(READ_BUFFERS), returns: Arc::default() },
         }
     }
 }

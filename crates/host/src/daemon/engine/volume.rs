@@ -4,11 +4,11 @@
 //! 1. Every request is answered exactly once: where its task cannot start, or is thrown away, the answer is `Closed`.
 //! 2. All volumes of a virtual disk share it, so a flush through one covers what was answered through any other.
 
-use super::{Pools, Served, Thread};
+use super::{Memory, Pools, Served, Thread};
 use crate::api::name::VdiskName;
 use crate::disk::Backend;
 use crate::export::{
-    Done, Extent, ExtentKind, Guest, Lent, Op, PART, PayloadPool, Pieces, Reply, Returns, Visit, Volume, VolumeShape,
+    Done, Extent, ExtentKind, Guest, Lent, Op, PART, Pieces, Reply, Returns, Visit, Volume, VolumeShape,
 };
 use crate::runtime::Local;
 use std::rc::Rc;
@@ -24,15 +24,6 @@ const STRIPES_PER_STATUS: u64 = 1 << 14;
 
 /// Reads of so many bytes hand on what the disks gave; shorter ones are copied.
 const SHARED_MIN: usize = 64 << 10;
-
-/// Where the bytes of answers lie.
-#[derive(Clone)]
-struct Memory {
-    /// Those that are copied.
-    buffers: Arc<PayloadPool>,
-    /// Those that the disks gave, when they were sent.
-    returns: Arc<Returns>,
-}
 
 /// One virtual disk, for one client.
 pub struct VdiskVolume {
@@ -71,10 +62,9 @@ impl VdiskVolume {
             let no = state.served_next.get();
             state.served_next.set(no + 1);
             state.served.borrow_mut().insert(no, Served { vdisk, border });
-            Some((no, shape, state.buffers.clone()))
+            Some((no, shape, state.memory.clone()))
         });
-        let (no, shape, buffers) = opened.ok().flatten()?;
-        let memory = Memory { buffers, returns: Arc::default() };
+        let (no, shape, memory) = opened.ok().flatten()?;
         Some(VdiskVolume { thread: thread.clone(), no, shape, memory, queued: AtomicBool::new(false) })
     }
 }
@@ -166,7 +156,6 @@ async fn perform_inside(local: Rc<Local<Pools>>, vdisk: Rc<Vdisk>, op: Op, memor
     let (local, at) = (&local, VirtualOffset);
     match op {
         Op::Read { offset, len } => {
-            memory.returns.fetch().into_iter().for_each(|slice| vdisk.reuse(slice));
             return match len as usize {
                 SHARED_MIN.. => read_shared(&vdisk, offset, len as usize, &memory.returns).await,
                 len => {
@@ -197,6 +186,7 @@ async fn perform_inside(local: Rc<Local<Pools>>, vdisk: Rc<Vdisk>, op: Op, memor
 
 /// Reads so that what the disks gave goes to the client as it is.
 async fn read_shared(vdisk: &Rc<Vdisk>, offset: u64, len: usize, returns: &Arc<Returns>) -> Result<Reply> {
+    returns.fetch().into_iter().for_each(|slice| vdisk.reuse(slice));
     let part = |from: usize| vdisk.read_shared(VirtualOffset(offset + from as u64), (len - from).min(PART));
     let mut pieces = Pieces::new();
     for parts in join((0..len).step_by(PART).map(part)).await {

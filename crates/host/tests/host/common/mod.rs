@@ -7,7 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use weft_engine::error::ErrorKind;
 use weft_host::export::{
-    Done, Exports, Extent, ExtentKind, Guest, GuestMemory, Op, PayloadPool, Pieces, Reply, Visit, Volume, VolumeShape,
+    Done, Exports, Extent, ExtentKind, GUEST_BYTES, Guest, Op, PayloadPool, Pieces, Reply, Visit, Volume, VolumeShape,
     gather,
 };
 
@@ -185,16 +185,16 @@ impl Volume for Hosted {
     fn host(&self, guest: Arc<dyn Guest>) -> bool {
         let (visit, volume) = (Visit::new(guest), self.0.clone());
         std::thread::spawn(move || {
-            let mut memory = GuestMemory::new(PayloadPool::new(1 << 20));
+            let (mut scratch, buffers) = (vec![0; GUEST_BYTES], PayloadPool::new(1 << 20));
             let socket = visit.guest().socket();
-            let serve = |memory: &mut GuestMemory| {
-                let stays = visit.guest().serve(memory);
+            let serve = |scratch: &mut [u8]| {
+                let stays = visit.guest().serve(scratch, &buffers);
                 volume.kick();
                 stays
             };
             while {
                 poll(&mut [PollFd::new(&*socket, PollFlags::IN)], None).unwrap();
-                gather(|| serve(&mut memory))
+                gather(|| serve(&mut scratch))
             } {}
         });
         true
