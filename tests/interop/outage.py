@@ -498,8 +498,8 @@ def three_rolled_back(rng):
 
 
 def three_wrong_ones(rng):
-    """Three of five disks come back as old copies while the daemon runs, then as they are: no byte is ever wrong, and
-    all is well without a restart."""
+    """Three of five disks come back as old copies while the daemon runs, then as they are: no byte is ever wrong, none
+    of the copies is taken for its disk, and all is well, and nothing lost, without a restart."""
     with Crowd("parity 1 on 5", rng) as crowd:
         disks = rng.sample(range(5), 3)
         copies(crowd, "old", disks)
@@ -508,6 +508,8 @@ def three_wrong_ones(rng):
         crowd.until_noticed()
         put(crowd, "old", disks)
         time.sleep(AWAY)
+        copies_told = lambda: sum("another file than the disk was" in one["message"] for one in crowd.attention())
+        wait_until(crowd, "that three copies are not used", lambda: copies_told() == 3)
         said = never_wrong(crowd)
         for n in disks:
             os.remove(crowd.disk(n))

@@ -399,11 +399,19 @@ pub enum Mutant {
     PacksCountNoRoom = 210,
     /// A slab that rested is discarded although somebody has taken it since.
     DiscardsWhatIsTaken = 211,
+    /// What was lost before it was durable, and is in memory, is lost all the same.
+    KeptIsLost = 212,
+    /// A lost version that gathers again hides a newer one that is in flight.
+    GathersOverNewer = 213,
+    /// A flush that waited for a lost version does not wait until it has landed again.
+    GatheredAgainForgotten = 214,
+    /// A copy of a disk is taken for it, although the pool cannot do without the disk.
+    CopiesStandIn = 215,
 }
 
 /// Every mutant.
 #[rustfmt::skip]
-pub const ALL: [Mutant; 194] = [
+pub const ALL: [Mutant; 198] = [
     Mutant::CommitBeforeData, Mutant::ReuseBeforeCommit, Mutant::FlushForgetsDisk, Mutant::StaleDiskTrusted,
     Mutant::LabelBeforeCheckpoint, Mutant::LandingRetiredEarly, Mutant::PagesAheadOfLog, Mutant::UnsafeCommits,
     Mutant::ReadmitCopiesNothing, Mutant::MissedStripsForgotten, Mutant::UnknownAbsenceTracked,
@@ -455,6 +463,7 @@ pub const ALL: [Mutant; 194] = [
     Mutant::CopyBehindItself, Mutant::LackingLookedThrough, Mutant::OvertakesForEver, Mutant::BeginsInTheMiddle,
     Mutant::QueueIsSlow, Mutant::ReadsOutOfOrder, Mutant::StallsAreQueuedFor, Mutant::PacksWaitForDisks,
     Mutant::GathersLastSegments, Mutant::PacksCountNoRoom, Mutant::DiscardsWhatIsTaken,
+    Mutant::KeptIsLost, Mutant::GathersOverNewer, Mutant::GatheredAgainForgotten, Mutant::CopiesStandIn,
 ];
 
 /// The mutant of this name.

@@ -118,6 +118,8 @@ struct State {
     gone: bool,
     /// How often it has vanished.
     unplugged: u64,
+    /// Which file it is, or which device: a copy is another one.
+    file: u64,
     stats: DiskStats,
 }
 
@@ -171,6 +173,7 @@ impl SimDisk {
                 stalled_until: Nanos(0),
                 gone: false,
                 unplugged: 0,
+                file: 0,
                 stats: DiskStats::default(),
             };
             Inner { world: world.clone(), me: me.clone(), no, state: RefCell::new(state) }
@@ -334,6 +337,16 @@ impl SimDisk {
         state.in_the_air.clear();
         state.stalled_until = Nanos(0);
         state.gone = false;
+    }
+
+    /// Which file it is: 0, unless somebody said otherwise.
+    pub fn file(&self) -> u64 {
+        self.0.state.borrow().file
+    }
+
+    /// Is another file from now on.
+    pub fn set_file(&self, file: u64) {
+        self.0.state.borrow_mut().file = file;
     }
 
     /// Whether it has vanished.

@@ -9,6 +9,7 @@ pub mod change_crash;
 pub mod copies;
 pub mod hollow;
 pub mod journal;
+pub mod kept;
 pub mod order;
 pub mod risk;
 pub mod share;
@@ -587,9 +588,8 @@ pub fn what_a_lost_stripe_had_replaced_is_there_when_that_is_given_up() {
         story.lose_caches();
         story.come_back();
         story.rig.world.run_until(Nanos::secs(20), || false);
-        let vdisk = story.vdisk();
-        if vdisk.failure().is_some() {
-            vdisk.clear().unwrap();
+        if story.vdisk().failure().is_some() {
+            story.vdisk().clear().unwrap();
             story.words = before;
         }
         story.prove();

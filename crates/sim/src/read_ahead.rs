@@ -40,7 +40,7 @@ fn held(rig: &Rig) -> u64 {
     memory.into_iter().find(|budget| budget.name == "read ahead").expect("it is listed").used
 }
 
-async fn read(vdisk: &Vdisk, range: std::ops::Range<usize>) -> Vec<u8> {
+async fn read(vdisk: &Rc<Vdisk>, range: std::ops::Range<usize>) -> Vec<u8> {
     let mut all = Vec::new();
     for at in range.step_by(REQUEST) {
         let mut bytes = vec![0xAA; REQUEST];

@@ -52,7 +52,7 @@ use weft_sim::cached_writes;
 use weft_sim::capacity;
 use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
-use weft_sim::fine::{self, change, copies, hollow, order, risk, shelf, tier};
+use weft_sim::fine::{self, change, copies, hollow, kept, order, risk, shelf, tier};
 use weft_sim::flushes::a_flush_of_many_stripes_is_not_held_for_flushes;
 use weft_sim::follower::{
     a_layout_that_survives_two_failures_has_three_copies_of_the_log, both_vanish_in_the_midst_of_writes,
@@ -412,20 +412,21 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         Mutant::LandedInFlightForgotten | Mutant::LandedInFlightNotRetired => {
             Catcher::Story(apart::what_landed_on_its_way_stays_in_the_log_until_it_is_down)
         }
-        Mutant::GatheredForgotten => Catcher::Storm(Profile::Cached, 10),
-        Mutant::SealedIsLanded => Catcher::Storm(Profile::Cached, 10),
+        Mutant::GatheredForgotten | Mutant::SealedIsLanded => Catcher::Storm(Profile::Cached, 10),
         Mutant::PackedAheadKept => Catcher::Story(what_is_read_ahead_of_the_mover_is_forgotten_when_it_rests),
         Mutant::PacksWaitForDisks => Catcher::Story(small_writes_are_packed_while_a_disk_is_missing),
         Mutant::GathersLastSegments | Mutant::PacksCountNoRoom => {
             Catcher::Story(small_writes_are_packed_in_a_pool_that_is_nearly_full)
         }
-        Mutant::TierSizeIgnored => Catcher::Story(tier::what_is_pinned_lies_in_the_tier),
-        Mutant::TierDroppedFull => {
-            Catcher::Story(tier::what_is_written_lies_in_the_tier_until_that_is_full_or_is_to_be_no_more)
+        Mutant::KeptIsLost | Mutant::GatheredAgainForgotten => {
+            Catcher::Story(kept::what_the_log_has_of_a_lost_version_is_written_again_and_a_flush_waits_for_that)
         }
+        Mutant::CopiesStandIn => Catcher::Story(put_back::a_copy_is_taken_only_where_the_pool_can_do_without_the_disk),
+        Mutant::GathersOverNewer => Catcher::Story(kept::what_gathers_again_lies_below_what_was_written_since),
+        Mutant::TierSizeIgnored => Catcher::Story(tier::what_is_pinned_lies_in_the_tier),
         Mutant::TierBitUnannounced => Catcher::Story(tier::the_labels_name_tiers_before_the_first_record_does),
         Mutant::TierThinTaken => Catcher::Story(tier::a_tier_that_lost_a_disk_takes_nothing_and_empties_itself),
-        Mutant::TierClaimKept => {
+        Mutant::TierDroppedFull | Mutant::TierClaimKept => {
             Catcher::Story(tier::what_is_written_lies_in_the_tier_until_that_is_full_or_is_to_be_no_more)
         }
         Mutant::TierMoveOverwrites => {

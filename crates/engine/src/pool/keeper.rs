@@ -44,13 +44,15 @@ pub async fn log_keeper(pool: Rc<Pool>) {
     }
 }
 
-/// Lets the log and the votes move whenever that is for the better, until the pool stops or fails.
+/// Lets the log and the votes move whenever that is for the better, and what was lost before it was durable gather
+/// again, until the pool stops or fails.
 pub async fn metadata_keeper(pool: Rc<Pool>) {
     loop {
         let changed = pool.store.signals.work.changed();
         if pool.store.stopping.get() || pool.store.log.failure().is_some() {
             return;
         }
+        pool.vdisks().iter().for_each(Vdisk::gather_lost);
         if let Err(error) = pool.settle_metadata().await {
             pool.store.fail(error);
             return;

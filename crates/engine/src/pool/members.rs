@@ -19,11 +19,13 @@ use crate::fail;
 use crate::format::FEATURE_WIDE;
 use crate::format::label::DISKS_NARROW;
 use crate::format::label::{DiskPlan, Label, UNSEEN};
-use crate::format::record::{Away, DiskRecord, JobKind, Media, PowerProtected, Record, SettingsRecord, Usage};
+use crate::format::record::{
+    Away, DiskRecord, JobKind, Media, OWNER_METADATA, PowerProtected, Record, SettingsRecord, Usage,
+};
 use crate::io::Disk;
 use crate::limits::DISKS_MAX;
 use crate::mutant::{self, Mutant};
-use crate::segment::Map;
+use crate::segment::{Map, Segment};
 use crate::store::{Member, quorum, slots_on};
 use crate::units::{ByteCount, DiskNo, JobNo};
 use alloc::boxed::Box;
@@ -304,7 +306,8 @@ impl Pool {
 
     /// Attaches a disk that is not the very thing that was there before, but another file for one. It may be a copy
     /// made at an earlier time of this opening, which its label does not tell: none of its metadata is believed, and
-    /// all of its strips are proven.
+    /// all of its strips are proven. Refused where others do not have all that it should: see
+    /// [`Pool::check_dispensable`].
     pub fn attach_copy(&self, disk: Rc<dyn Disk>) -> LocalBoxFuture<'_, Result<DiskNo>> {
         Box::pin(async move { self.attach_as(disk, false).await })
     }
@@ -323,6 +326,9 @@ impl Pool {
         // label: the next one goes where the one before it is.
         if !mutant::active(Mutant::ReturnFlushesNothing) && disk.flush().await.is_err() {
             return fail!(NotPossible, "disk {no} cannot make durable what it holds");
+        }
+        if !same && !mutant::active(Mutant::CopiesStandIn) {
+            self.check_dispensable(no)?;
         }
         let (since, seen) = {
             let members = self.store.members.borrow();
@@ -368,6 +374,42 @@ impl Pool {
             self.store.note_unknown(no);
         }
         Ok(no)
+    }
+
+    /// Refuses to take a copy of disk `no` for the disk where the pool cannot do without that: what is proven of a copy
+    /// may not be in it, and what was written to it until the disk itself is back would be gone with it. The pool waits
+    /// for the disk then, as if it were away.
+    fn check_dispensable(&self, no: DiskNo) -> Result<()> {
+        let refuse = |why: &str| {
+            fail!(
+                NotPossible,
+                "it is another file than disk {no} was, an older copy perhaps, and {why}: give the disk itself back"
+            )
+        };
+        if let Some(reason) = self.store.frozen() {
+            return refuse(&reason);
+        }
+        let map = self.store.map.borrow();
+        let data = map.segments.values().filter(|segment| segment.record.owner != OWNER_METADATA);
+        let lacks_too_much = |segment: &Segment| {
+            let (record, on_it) = (&segment.record, slots_on(&segment.record, no));
+            let is_missing = |slot: &usize| !map.is_sound(record, *slot);
+            let missing = (0..record.slabs.len()).filter(is_missing).fold(0, |slots, slot| slots | 1 << slot);
+            let unproven = (missing | on_it | map.may_lack(record)).count_ones() as usize;
+            on_it != 0 && !segment.free.is_full() && unproven > record.layout.failures()
+        };
+        if data.clone().any(lacks_too_much) {
+            return refuse("others do not have all that it should");
+        }
+        // What is written from now on may lie on all copies that are not proven yet, and go with them; and it has
+        // nothing on disks that are missing.
+        let used = data.fold(DiskSet::default(), |used, segment| used | segment.disks());
+        let unproven = (used - self.store.current_set() - DiskSet::from_iter([no])).len();
+        let survives = map.tables.values().map(|table| table.record.layout.failures()).filter(|failures| *failures > 0);
+        match survives.min().is_some_and(|failures| unproven >= failures) {
+            true => refuse("others are missing, or not proven yet"),
+            false => Ok(()),
+        }
     }
 
     /// What the owner set.

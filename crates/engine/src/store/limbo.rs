@@ -453,6 +453,8 @@ impl Store {
             self.compaction.note_moved(Elsewhere { table: key.0, stripe: key.1, is_fast });
         } else {
             self.limbo.lost.borrow_mut().insert(key, fresh.landed);
+            // What memory has of it gathers again.
+            self.signals.work.notify();
         }
         let Some(place) = map.limbo.remove(&key) else { return };
         let records = map.free(place);

@@ -1,13 +1,22 @@
-//! A virtual disk that lost writes is put back to work, when its owner says so.
+//! A virtual disk that lost writes is put back to work: by itself where memory still has them, else when its owner says
+//! so.
 //!
-//! Until then every flush of it fails, and what was lost is an error to read: nobody takes an older version for what
-//! was written. What is flushed and could be written nowhere is still in the log and in memory; it gathers again, as it
-//! would after the pool was opened anew. What was never flushed is given up, and told by range: what was there before
-//! is read there again.
+//! A version that was lost before it was durable, and of which the log holds some, is in memory as well. It gathers
+//! again as soon as anybody finds it lost, and is written once more: nothing is lost then, and nobody is told so.
+//!
+//! Other lost versions fail the virtual disk. Every flush of it fails from then on, and what was lost is an error to
+//! read: nobody takes an older version for what was written. What is flushed and could be written nowhere gathers again
+//! when the virtual disk is cleared, as it would after the pool was opened anew. What was never flushed is given up
+//! then, and told by range: what was there before is read there again.
+//!
+//! Invariants
+//! 1. What gathers again lies below all that was written since, in flight or not.
+//! 2. A flush that a version had to be down for is done only when that has landed after it gathered again.
 
 use super::Vdisk;
 use crate::error::Result;
 use crate::fail;
+use crate::mutant::{self, Mutant};
 use crate::segment::allocate::Claim;
 use crate::stripe::sealed::Sealed;
 use alloc::collections::BTreeSet;
@@ -36,26 +45,56 @@ impl Vdisk {
     pub fn clear(self: &Rc<Self>) -> Result<Vec<Range<u64>>> {
         self.check_clearable()?;
         let given_up = self.plan_clear();
-        let table = self.table();
         for stripe in self.lost_stripes() {
-            let kept = self.kept.borrow().get(&stripe).cloned();
-            let below = self.store.limbo.landed(table, stripe);
-            self.gather_again(stripe, kept.iter().chain(&below))?;
-            // Its buffer holds from here on what the log does.
-            if let Some(sealed) = self.kept.borrow_mut().remove(&stripe) {
-                self.store.traffic.budgets.kept.give(sealed.memory() as u64);
-            }
-            // Nothing takes its place but what is in the log already: no flush waits for a record that may never come.
-            drop(self.store.limbo.forget(table, stripe, self.store.log.seq().saturating_sub(1)));
-            self.store.map.borrow_mut().fine_given_up(table, stripe);
-            self.abandoned.borrow_mut().remove(&stripe);
-            self.seal_if_whole(stripe);
+            self.restore_newest(stripe)?;
         }
         *self.failed.borrow_mut() = None;
+        self.goes_on();
+        Ok(given_up)
+    }
+
+    /// Has lost stripes gather again whose newest content is in memory, and that no run gave up. Where one finds no
+    /// free stripe to gather in it stays lost until this is called again, or the virtual disk is cleared.
+    pub(crate) fn gather_lost(self: &Rc<Self>) {
+        if self.removed.get() || self.store.read_only || !self.store.limbo.has_lost(self.table()) {
+            return;
+        }
+        let abandoned = |stripe: &u64| self.abandoned.borrow().contains(stripe);
+        let mut lost = self.store.limbo.lost_of(self.table());
+        lost.retain(|stripe| !abandoned(stripe) && self.keeps_newest(*stripe) && !mutant::active(Mutant::KeptIsLost));
+        let mut again = 0;
+        for stripe in lost {
+            again += self.restore_newest(stripe).is_ok() as u64;
+        }
+        if again > 0 {
+            self.counters.gathered_again.set(self.counters.gathered_again.get() + again);
+            self.goes_on();
+        }
+    }
+
+    /// Wakes who waits for what has just gathered again.
+    fn goes_on(self: &Rc<Self>) {
         self.start_idle_timer();
         self.moved.notify();
         self.store.signals.room.notify();
-        Ok(given_up)
+    }
+
+    /// Has the newest version of a lost stripe that memory has gather again, if there is one. It is lost no more.
+    fn restore_newest(self: &Rc<Self>, stripe: u64) -> Result<()> {
+        let table = self.table();
+        let kept = self.kept.borrow().get(&stripe).cloned();
+        let below = self.store.limbo.landed(table, stripe);
+        self.gather_again(stripe, kept.iter().chain(&below))?;
+        // Its buffer holds from here on what the log does.
+        if let Some(sealed) = self.kept.borrow_mut().remove(&stripe) {
+            self.store.traffic.budgets.kept.give(sealed.memory() as u64);
+        }
+        // Nothing takes its place but what is in the log already: no flush waits for a record that may never come.
+        drop(self.store.limbo.forget(table, stripe, self.store.log.seq().saturating_sub(1)));
+        self.store.map.borrow_mut().fine_given_up(table, stripe);
+        self.abandoned.borrow_mut().remove(&stripe);
+        self.seal_if_whole(stripe);
+        Ok(())
     }
 
     /// Refuses whatever [`Vdisk::clear`] would refuse, but for want of room.
@@ -101,6 +140,9 @@ impl Vdisk {
         for hole in self.with_filling(stripe, |buffer| buffer.holes()).unwrap_or_default() {
             let mut bytes = vec![0; hole.len()];
             newest.get(hole.start, &mut bytes);
+            if let Some(newer) = self.in_flight(stripe).filter(|_| !mutant::active(Mutant::GathersOverNewer)) {
+                newer.get(hole.start, &mut bytes);
+            }
             let growth = self.with_filling(stripe, |buffer| {
                 let growth = buffer.growth(hole.start, bytes.len());
                 buffer.put(hole.start, &bytes, false);

@@ -9,6 +9,7 @@ use crate::segment::shelf::Hit;
 use crate::units::{BLOCK, ByteCount, DiskNo, SegmentNo, VirtualOffset};
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -70,7 +71,11 @@ impl Vdisk {
     }
 
     /// What writing a range would do as things stand now, line by line.
-    pub fn explain_write(&self, offset: VirtualOffset, len: usize) -> LocalBoxFuture<'_, Result<Vec<String>>> {
+    pub fn explain_write(
+        self: &Rc<Self>,
+        offset: VirtualOffset,
+        len: usize,
+    ) -> LocalBoxFuture<'_, Result<Vec<String>>> {
         Box::pin(async move {
             self.admit_write(offset, len)?;
             let mut lines = Vec::new();

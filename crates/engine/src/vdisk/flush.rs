@@ -56,14 +56,23 @@ impl Vdisk {
     pub(super) fn persist(self: &Rc<Self>, stripes: Vec<u64>) -> LocalBoxFuture<'_, Result<()>> {
         Box::pin(async move {
             add(&self.counters.flushes, 1);
-            self.flushes_waiting.set(self.flushes_waiting.get() + 1);
-            self.store.flush_begins();
-            let left = self.leave_buffers(stripes).await;
-            self.flushes_waiting.set(self.flushes_waiting.get() - 1);
-            left?;
-            let waits = self.store.flush_waits();
-            self.until_durable().await?;
-            drop(waits);
+            let mut stripes = stripes;
+            loop {
+                let seen = self.counters.gathered_again.get();
+                self.flushes_waiting.set(self.flushes_waiting.get() + 1);
+                self.store.flush_begins();
+                let left = self.leave_buffers(stripes).await;
+                self.flushes_waiting.set(self.flushes_waiting.get() - 1);
+                left?;
+                let waits = self.store.flush_waits();
+                self.until_durable().await?;
+                drop(waits);
+                self.gather_lost();
+                if self.counters.gathered_again.get() == seen || mutant::active(Mutant::GatheredAgainForgotten) {
+                    break;
+                }
+                stripes = self.unlanded.borrow().iter().copied().collect();
+            }
             match self.failure() {
                 Some(error) => Err(error),
                 None => Ok(()),

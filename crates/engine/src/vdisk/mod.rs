@@ -196,6 +196,8 @@ pub struct VdiskCounters {
     pub writes: Cell<u64>,
     /// Flushes, FUA writes included.
     pub flushes: Cell<u64>,
+    /// Stripes that were lost before they were durable, and gathered again from memory: see [`Vdisk::gather_lost`].
+    pub gathered_again: Cell<u64>,
     /// User bytes that left in stripes which clients had filled.
     pub whole: Cell<u64>,
     /// User bytes that left in stripes which had to be merged with what was there.
@@ -476,9 +478,10 @@ impl Vdisk {
         Ok(())
     }
 
-    fn admit_write(&self, offset: VirtualOffset, len: usize) -> Result<()> {
+    fn admit_write(self: &Rc<Self>, offset: VirtualOffset, len: usize) -> Result<()> {
         self.admit(offset, len)?;
         self.store.check_writable()?;
+        self.gather_lost();
         match self.failure() {
             Some(error) => Err(error),
             None => self.check_flows(),

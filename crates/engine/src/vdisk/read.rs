@@ -76,13 +76,13 @@ impl Source {
 
 impl Vdisk {
     /// Fills `into` from `offset`.
-    pub async fn read(&self, offset: VirtualOffset, into: &mut [u8]) -> Result<()> {
+    pub async fn read(self: &Rc<Self>, offset: VirtualOffset, into: &mut [u8]) -> Result<()> {
         let len = into.len();
         self.read_into(offset, len, &mut Answer::Filled(into)).await
     }
 
     /// Reads `len` bytes from `offset` and hands on what the disks gave as far as that is worth while, without a copy.
-    pub async fn read_shared(&self, offset: VirtualOffset, len: usize) -> Result<Vec<AnswerPart>> {
+    pub async fn read_shared(self: &Rc<Self>, offset: VirtualOffset, len: usize) -> Result<Vec<AnswerPart>> {
         let mut answer = Answer::Shared(BTreeMap::new());
         self.read_into(offset, len, &mut answer).await?;
         Ok(answer.into_parts(|slice| self.store.traffic.spare.give(slice)))
@@ -93,7 +93,7 @@ impl Vdisk {
         self.store.traffic.spare.give(slice);
     }
 
-    async fn read_into(&self, offset: VirtualOffset, len: usize, into: &mut Answer<'_>) -> Result<()> {
+    async fn read_into(self: &Rc<Self>, offset: VirtualOffset, len: usize, into: &mut Answer<'_>) -> Result<()> {
         let _pass = self.enter().await;
         // Before it is admitted: what is admitted is begun in the same step.
         let _held = self.store.traffic.budgets.reads.take(len as u64).await;
@@ -101,32 +101,37 @@ impl Vdisk {
         let seeks = self.count([&self.counters.reads, &self.counters.read], offset, len as u64);
         self.follow(offset.0, len as u64);
         let pieces: Vec<Piece> = self.pieces(offset, len).collect();
-        let changes = self.store.signals.changes.get();
+        let seen = (self.store.signals.changes.get(), self.counters.gathered_again.get());
         let read = self.read_pieces(&pieces, into, seeks && len <= READ_MAX).await;
         for (piece, read) in pieces.into_iter().zip(read) {
             if read.is_err() {
-                self.or_wait(piece, read, changes, into).await?;
+                self.or_wait(piece, read, seen, into).await?;
             }
         }
         Ok(())
     }
 
-    /// What was out of reach because disks had just gone is waited for: they may be back in a moment.
+    /// What was out of reach because disks had just gone is waited for: they may be back in a moment. What was lost,
+    /// and has gathered again, is read there. `seen`: how often the disks had changed, and lost stripes gathered again.
     fn or_wait<'a>(
-        &'a self,
+        self: &'a Rc<Self>,
         piece: Piece,
         mut read: Result<()>,
-        mut changes: u64,
+        mut seen: (u64, u64),
         into: &'a mut Answer<'_>,
     ) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
             loop {
-                let lost = read.as_ref().is_err_and(|error| error.kind == ErrorKind::Lost) && self.failure().is_none();
-                if !lost || !self.store.await_disks(changes).await {
+                if !read.as_ref().is_err_and(|error| error.kind == ErrorKind::Lost) {
+                    return read;
+                }
+                self.gather_lost();
+                let gathered = self.counters.gathered_again.get() != seen.1;
+                if !gathered && (self.failure().is_some() || !self.store.await_disks(seen.0).await) {
                     return read;
                 }
                 self.check_there()?;
-                changes = self.store.signals.changes.get();
+                seen = (self.store.signals.changes.get(), self.counters.gathered_again.get());
                 into.forget(piece.2.clone());
                 read = self
                     .read_pieces(core::slice::from_ref(&piece), into, false)

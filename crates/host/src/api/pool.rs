@@ -142,6 +142,11 @@ pub struct DiskInfo {
     /// Where it was found.
     #[schema(value_type = Option<String>)]
     pub path: Option<PathBuf>,
+    /// What is there in its place while it is missing: another file with its label, an older copy perhaps, that is not
+    /// taken for it.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub copy_at: Option<PathBuf>,
     /// Its size, in bytes.
     pub capacity: u64,
     /// Bytes of it that slabs and metadata occupy.
@@ -239,6 +244,7 @@ impl DiskInfo {
             counters: DiskCounters::default(),
             out_of_room: false,
             needed_by: Vec::new(),
+            copy_at: None,
             wear: None,
         }
     }

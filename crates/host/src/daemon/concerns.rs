@@ -1,6 +1,7 @@
 //! What of a pool needs a person, and the command to type. Pure: from what the pool shows of itself.
 
 mod caches;
+mod copies;
 pub(super) mod full;
 
 use super::lives::WORN;
@@ -103,6 +104,7 @@ fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
             ),
             again,
         ),
+        state if disk.copy_at.is_some() => (format!("{state}{}", copies::not_taken(disk)), show),
         state if pool.frozen.is_some() => (format!("{state}{last_seen}; the pool waits for it"), show),
         state => {
             let told = format!("{state}{last_seen}");
@@ -472,7 +474,9 @@ mod tests {
             told(&tank),
             [format!("{away}; rebuilt where there is room after 5m | weft disk replace tank d1 DISK")]
         );
-        tank.settings.repair_after_seconds = None;
+        tank.disks[1].copy_at = Some("/srv/d2".into());
+        assert!(told(&tank)[0].starts_with("disk tank/d1: missing; /srv/d2 is another file than the disk was"));
+        (tank.disks[1].copy_at, tank.settings.repair_after_seconds) = (None, None);
         let never = "nothing is rebuilt by itself, `weft repair tank` does it";
         assert_eq!(told(&tank), [format!("{away}; {never} | weft disk replace tank d1 DISK")]);
         tank.jobs = vec![job(JobKind::Repair, None, JobState::Running)];

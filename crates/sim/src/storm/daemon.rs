@@ -22,6 +22,8 @@ pub(super) struct Daemon {
     plugged: bool,
     /// How often each disk had vanished when the pool was given its handle.
     known: RefCell<Vec<u64>>,
+    /// Which file each was when the pool was given its handle, and when it was last up to date.
+    files: RefCell<Vec<(u64, Option<u64>)>>,
     /// Which disks this machine sees; another may see the others.
     sees: Box<dyn Fn(usize) -> bool>,
     every: Nanos,
@@ -45,6 +47,7 @@ impl Daemon {
             disks: rig.disks.clone(),
             plugged: rig.plugged,
             known: RefCell::new(rig.disks.iter().map(SimDisk::unplugged).collect()),
+            files: RefCell::new(rig.disks.iter().map(|disk| (disk.file(), None)).collect()),
             sees,
             every,
             rng: RefCell::new(rng),
@@ -73,6 +76,16 @@ impl Daemon {
     /// Whether the pool has a handle of disk `at` that works.
     pub(super) fn is_attached(&self, at: usize) -> bool {
         self.member(at).is_some_and(|no| self.pool.store().has_disk(no)) && !self.is_dead(at)
+    }
+
+    /// Whether what is in the place of disk `at` is what the pool has.
+    pub(super) fn has_taken(&self, at: usize) -> bool {
+        self.files.borrow()[at].0 == self.disks[at].file() && self.is_attached(at)
+    }
+
+    /// Whether it is up to date, too.
+    pub(super) fn is_current(&self, at: usize) -> bool {
+        self.has_taken(at) && self.member(at).is_some_and(|no| self.pool.store().is_current(no))
     }
 
     /// Whether the pool has a handle of every disk that works.
@@ -111,11 +124,28 @@ impl Daemon {
         if self.disks[at].is_gone() || !(self.sees)(at) || store.has_disk(no) {
             return;
         }
-        let time = self.disks[at].unplugged();
-        match self.pool.attach(self.handle(at)).await {
-            Ok(_) => self.known.borrow_mut()[at] = time,
+        let (time, file) = (self.disks[at].unplugged(), self.disks[at].file());
+        let attached = match self.is_another_file(at, no) {
+            true => self.pool.attach_copy(self.handle(at)).await,
+            false => self.pool.attach(self.handle(at)).await,
+        };
+        match attached {
+            Ok(_) => {
+                self.known.borrow_mut()[at] = time;
+                self.files.borrow_mut()[at].0 = file;
+            }
             Err(error) => *self.refused.borrow_mut() = format!("disk {at}: {error}"),
         }
+    }
+
+    /// Whether disk `at` was another file when it was last up to date. A copy that never was says nothing of it.
+    fn is_another_file(&self, at: usize, no: DiskNo) -> bool {
+        let left_current = self.pool.store().members.borrow()[&no].left_current;
+        let (last, whole) = &mut self.files.borrow_mut()[at];
+        if left_current || whole.is_none() {
+            *whole = Some(*last);
+        }
+        *whole != Some(self.disks[at].file())
     }
 
     fn handle(&self, at: usize) -> Rc<dyn Disk> {

@@ -6,6 +6,7 @@ mod cached;
 mod changed;
 mod classic;
 mod clients;
+mod copied;
 mod daemon;
 mod damage;
 mod dare;
@@ -43,6 +44,8 @@ pub enum Profile {
     Flicker,
     /// Disks vanish and come back while slots move.
     Blink,
+    /// [`Profile::Powerless`]; and some are back as older copies of themselves first; see [`copied`].
+    Copied,
     /// [`Profile::Powerless`]; and a person has a pool opened that its machine refuses to open; see [`forced`].
     Forced,
     /// Two machines open what each sees of the disks; see [`split`].
@@ -67,7 +70,7 @@ pub enum Profile {
 }
 
 /// Every profile.
-pub const ALL: [Profile; 16] = [
+pub const ALL: [Profile; 17] = [
     Profile::Classic,
     Profile::Damage,
     Profile::Outage,
@@ -84,6 +87,7 @@ pub const ALL: [Profile; 16] = [
     Profile::Changed,
     Profile::Protected,
     Profile::Journals,
+    Profile::Copied,
 ];
 
 /// The profiles that a seed chooses among for storms with tiny budgets, and with protected disks.
@@ -176,6 +180,7 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
         Profile::Powerless => outage::run(&world, rng, scene, Kind::Powerless),
         Profile::Flicker => outage::run(&world, rng, scene, Kind::Flicker),
         Profile::Blink => outage::run(&world, rng, scene, Kind::Blink),
+        Profile::Copied => outage::run(&world, rng, scene, Kind::Copied),
         Profile::Forced => outage::run(&world, rng, scene, Kind::Forced),
         Profile::Torn => outage::run(&world, rng, scene, Kind::Torn),
         Profile::Split => split::run(&world, rng, scene),
@@ -249,6 +254,7 @@ impl Profile {
             Profile::Changed => "changed",
             Profile::Protected => "protected",
             Profile::Journals => "journals",
+            Profile::Copied => "copied",
         }
     }
 }

@@ -14,8 +14,9 @@
 use super::Summary;
 use super::changed::is_at_work;
 use super::clients::{self, Seen, Shared, Strain, read_all, start_clients};
+use super::copied::Copies;
 use super::daemon::Daemon;
-use super::redundancy;
+use super::redundancy::{self, survives};
 use super::scene::Scene;
 use crate::disk::{FaultPlan, SimDisk};
 use crate::rig::{Rig, TIMEOUT};
@@ -27,7 +28,6 @@ use std::ops::Range;
 use std::rc::Rc;
 use weft_engine::format::record::SettingsRecord;
 use weft_engine::geometry::{Layout, Resiliency};
-use weft_engine::pool::job::has_ended;
 use weft_engine::pool::{OpenOptions, Pool};
 use weft_engine::units::{ByteCount, DiskNo, Nanos};
 use weft_engine::world::World;
@@ -50,6 +50,8 @@ pub(super) enum Kind {
     Blink,
     /// None; but the power goes amid checkpoints.
     Torn,
+    /// Any number of disks, some of which are back as older copies of themselves first (`copied.rs`).
+    Copied,
     /// What [`Kind::Powerless`] is; and what a machine refuses to open, a person may tell it to (`forced.rs`).
     Forced,
 }
@@ -71,6 +73,7 @@ pub(super) struct Sky {
     /// A disk has lost what its cache held, while more was missing than the pool survives.
     pub(super) lossy: Cell<bool>,
     pub(super) kind: Kind,
+    pub(super) copies: Copies,
 }
 
 pub(super) struct Outages {
@@ -108,7 +111,14 @@ impl Outages {
         let strain = Rc::new(Strain::default());
         let shared = Shared::new(scene.size.0, scene.sector as u64, rng.fork("clients"), strain.clone());
         shared.rests.set(*rng.pick(&[(0.1, 30_000_000), (0.2, 2_000_000_000), (0.2, 10_000_000_000)]));
-        let sky = Rc::new(Sky { under_way: Cell::new(0), count: Cell::new(0), lossy: Cell::new(false), kind });
+        let sky = Sky {
+            under_way: Cell::new(0),
+            count: Cell::new(0),
+            lossy: Cell::new(false),
+            kind,
+            copies: Copies::default(),
+        };
+        let sky = Rc::new(sky);
         if kind == Kind::Forced {
             shared.oracle.borrow_mut().keep_all();
         }
@@ -160,8 +170,10 @@ impl Outages {
         } else {
             self.cut_a_checkpoint(spared.clone());
         }
-        if self.sky.kind == Kind::Blink {
-            self.start_moves();
+        match self.sky.kind {
+            Kind::Blink => self.start_moves(),
+            Kind::Copied => self.start_copies(),
+            _ => {}
         }
         if self.sky.kind != Kind::Torn && self.rng.chance(0.4) {
             world.crash_at(world.operations() + self.rng.range(1..self.scene.ops * 6));
@@ -207,6 +219,9 @@ impl Outages {
     fn crash(&mut self) {
         self.crashes += 1;
         self.note_side();
+        if let Some(daemon) = &self.daemon {
+            self.sky.copies.end_all(&self.rig.disks, daemon, &self.strain);
+        }
         self.stop_daemon();
         self.rig.halt();
         self.shared.busy.borrow_mut().clear();
@@ -385,7 +400,9 @@ impl Outages {
         let lossy = self.sky.lossy.replace(false);
         let seen = self.read_all()?;
         let oracle = self.shared.oracle.borrow().clone();
-        let excused = |units: Range<usize>| oracle.is_inherited(units.clone()) || lossy && !oracle.is_flushed(units);
+        let any = self.sky.copies.took_some.get();
+        let excused =
+            |units: Range<usize>| any || oracle.is_inherited(units.clone()) || lossy && !oracle.is_flushed(units);
         seen.judge_lost(self.scene.sector as u64, excused)?;
         seen.judge(&mut self.shared.oracle.borrow_mut(), false)?;
         self.side = None;
@@ -398,9 +415,9 @@ impl Outages {
         redundancy::judge_check(&report).map(|()| true)
     }
 
-    /// Whether the virtual disk says that it lost what was written.
+    /// Whether the virtual disk says that it lost what was written, and lost some: what memory has is no loss.
     fn has_failed(&self) -> bool {
-        self.rig.pool().vdisk("vdisk").is_some_and(|vdisk| vdisk.failure().is_some())
+        self.rig.pool().vdisk("vdisk").is_some_and(|vdisk| vdisk.failure().is_some() && !vdisk.plan_clear().is_empty())
     }
 
     /// Whether a pool that did not heal is well once it is opened anew; to tell a pool that waits from one that is
@@ -411,7 +428,8 @@ impl Outages {
         self.rig.disks.iter().for_each(|disk| disk.survive_kill(&mut self.rng));
         self.open()?;
         let seen = self.read_all()?;
-        seen.judge_lost(self.scene.sector as u64, |units| self.shared.oracle.borrow().is_inherited(units))?;
+        let any = self.sky.copies.took_some.get();
+        seen.judge_lost(self.scene.sector as u64, |units| any || self.shared.oracle.borrow().is_inherited(units))?;
         seen.judge(&mut self.shared.oracle.borrow_mut(), true)
     }
 
@@ -439,8 +457,9 @@ impl Outages {
             return Some(format!("disk {at} is not attached: {}", daemon.refused()));
         }
         let members: Vec<DiskNo> = pool.store().members.borrow().keys().copied().collect();
-        if let Some(no) = members.into_iter().find(|no| !pool.store().is_current(*no)) {
-            return Some(format!("disk {no} is not current; jobs {:?}", pool.jobs()));
+        let (behind, all) = (members.iter().filter(|no| !pool.store().is_current(**no)).count(), members.len());
+        if behind > 0 {
+            return Some(format!("{behind} of {all} disks are not current; jobs {:?}", pool.jobs()));
         }
         // What a disk took with it for good stays lost until it is written anew.
         if !self.sky.lossy.get() && pool.unsound_bytes() != ByteCount::ZERO {
@@ -506,6 +525,9 @@ impl Outage {
                 self.strain.begin();
             }
             hit.iter().for_each(|at| self.disks[*at].vanish());
+            if let Some(daemon) = &self.daemon {
+                self.sky.come_as_copies((&self.world, daemon), &self.disks, &hit, (&mut self.rng, &self.strain)).await;
+            }
         }
         let together = self.rng.chance(0.5).then(|| span(&mut self.rng));
         let mut returns: Vec<(Nanos, usize)> =
@@ -540,7 +562,8 @@ impl Outage {
 
     /// The disks that vanish: all, as many as the layout survives, one more, or any.
     fn choose(&mut self) -> Vec<usize> {
-        let mut there: Vec<usize> = (0..self.disks.len()).filter(|at| !self.disks[*at].is_gone()).collect();
+        let mut there: Vec<usize> =
+            (0..self.disks.len()).filter(|at| !self.disks[*at].is_gone() && !self.sky.copies.is_copy(*at)).collect();
         let count = match self.rng.below(4) {
             _ if matches!(self.sky.kind, Kind::Flicker | Kind::Blink) => {
                 1.max(self.rng.below(self.failures as u64 + 1) as usize)
@@ -569,29 +592,6 @@ impl Sky {
             disk.return_intact(rng);
         }
     }
-}
-
-/// Whether the pool goes on without the disks `hit`: nothing else is missing or behind, the layout can do without them,
-/// and so can the votes and the log.
-pub(super) fn survives(pool: &Pool, hit: &[usize], failures: usize) -> bool {
-    let store = pool.store();
-    let well = store.members.borrow().iter().all(|(_, member)| member.disk.is_some() && member.current);
-    if !well || pool.unsound_bytes() != ByteCount::ZERO || hit.len() > failures {
-        return false;
-    }
-    let members = store.members.borrow();
-    let is_hit =
-        |no: DiskNo| hit.iter().any(|at| members.get(&no).is_some_and(|member| member.id.0 == [*at as u8 + 1; 16]));
-    let left = |disks: Vec<DiskNo>| (disks.iter().filter(|no| !is_hit(**no)).count(), disks.len());
-    let goes_on = |(votes, voters): (usize, usize)| votes * 2 >= voters;
-    // Those of the last durable label count, too: the next one may be on its way.
-    let durable = store.labels.durable.get().voters;
-    let durable = durable.iter().collect();
-    let (logs, _) = left(store.loggers());
-    // While a job runs, metadata that it has moved may be known by its old place only.
-    let current = members.keys().copied().filter(|no| store.is_current(*no) && !is_hit(*no)).collect();
-    let found = !pool.jobs().iter().any(|job| !has_ended(job.state)) || store.metadata_beyond(current).is_none();
-    goes_on(left(store.voters())) && goes_on(left(durable)) && logs > 0 && found
 }
 
 /// How long a disk is away: 10 ms to 2 minutes, every order of magnitude alike.

@@ -11,10 +11,11 @@ use std::rc::Rc;
 use weft_engine::format::record::Away;
 use weft_engine::pool::Pool;
 use weft_engine::pool::check::CheckReport;
+use weft_engine::pool::job::has_ended;
 use weft_engine::store::execute::Target;
 use weft_engine::store::table_pages::For;
 use weft_engine::stripe::table::Place;
-use weft_engine::units::{BLOCK, DiskNo, DiskOffset, TableNo};
+use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset, TableNo};
 
 /// How often a strip that seems to be lacking is looked at again: a read may fail once, and once more.
 const LOOKS: usize = 4;
@@ -135,4 +136,27 @@ fn excused(pool: &Rc<Pool>, place: Place) -> u128 {
         })
     });
     slots.fold(segment.record.missed, |set, (slot, _)| set | 1 << slot)
+}
+
+/// Whether the pool goes on without the disks `hit`: nothing else is missing or behind, the layout can do without them,
+/// and so can the votes and the log.
+pub(super) fn survives(pool: &Pool, hit: &[usize], failures: usize) -> bool {
+    let store = pool.store();
+    let well = store.members.borrow().iter().all(|(_, member)| member.disk.is_some() && member.current);
+    if !well || pool.unsound_bytes() != ByteCount::ZERO || hit.len() > failures {
+        return false;
+    }
+    let members = store.members.borrow();
+    let is_hit =
+        |no: DiskNo| hit.iter().any(|at| members.get(&no).is_some_and(|member| member.id.0 == [*at as u8 + 1; 16]));
+    let left = |disks: Vec<DiskNo>| (disks.iter().filter(|no| !is_hit(**no)).count(), disks.len());
+    let goes_on = |(votes, voters): (usize, usize)| votes * 2 >= voters;
+    // Those of the last durable label count, too: the next one may be on its way.
+    let durable = store.labels.durable.get().voters;
+    let durable = durable.iter().collect();
+    let (logs, _) = left(store.loggers());
+    // While a job runs, metadata that it has moved may be known by its old place only.
+    let current = members.keys().copied().filter(|no| store.is_current(*no) && !is_hit(*no)).collect();
+    let found = !pool.jobs().iter().any(|job| !has_ended(job.state)) || store.metadata_beyond(current).is_none();
+    goes_on(left(store.voters())) && goes_on(left(durable)) && logs > 0 && found
 }

@@ -196,3 +196,13 @@ fn a_cache_that_is_too_small_writes_again_what_is_wanted() {
 fn a_read_cache_that_cannot_be_is_refused() {
     fine::shelf::a_read_cache_that_cannot_be_is_refused();
 }
+
+#[test]
+fn what_the_log_has_of_a_lost_version_is_written_again_and_a_flush_waits_for_that() {
+    fine::kept::what_the_log_has_of_a_lost_version_is_written_again_and_a_flush_waits_for_that();
+}
+
+#[test]
+fn what_gathers_again_lies_below_what_was_written_since() {
+    fine::kept::what_gathers_again_lies_below_what_was_written_since();
+}

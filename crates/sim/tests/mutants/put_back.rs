@@ -3,6 +3,7 @@
 
 use crate::stories::{attach, repair};
 use crate::story::*;
+use std::rc::Rc;
 use weft_engine::error::ErrorKind;
 use weft_engine::event::Event;
 use weft_engine::format::page::{PAGE_MAGIC, PageKind};
@@ -427,4 +428,42 @@ pub fn a_place_that_came_to_be_another_stripe_s_is_an_error() {
         assert!(report.problems.iter().any(|problem| problem.contains("not what is looked for")), "{report:?}");
         story.rig.halt();
     }
+}
+
+/// Two of four disks are other files: the pool takes neither while it cannot do without them, and serves what was
+/// flushed when the disks themselves are back. One alone it takes, proves, and takes for the disk.
+pub fn a_copy_is_taken_only_where_the_pool_can_do_without_the_disk() {
+    let mut story = Story::new(33, 4, PARITY);
+    story.write_and_flush(0, 6 * story.stripe(), 1);
+    let before = story.images();
+    story.write_and_flush(0, 6 * story.stripe(), 2);
+    let come_as_copy = |story: &Story, disk: usize| {
+        story.rig.disks[disk].return_as(&before[disk]);
+        let (pool, disk) = (story.rig.pool(), story.rig.disks[disk].clone());
+        story.rig.run(async move { pool.attach_copy(Rc::new(disk)).await })
+    };
+    let vanish = |story: &Story, disk: usize| {
+        story.rig.disks[disk].vanish();
+        story.rig.pool().store().disk_lost(DiskNo(disk as u16), "the story says so");
+    };
+    let itself = [2, 3].map(|disk| story.rig.disks[disk].image());
+    [2, 3].into_iter().for_each(|disk| vanish(&story, disk));
+    for disk in [2, 3] {
+        let refused = come_as_copy(&story, disk).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::NotPossible, "{refused}");
+        story.rig.disks[disk].vanish();
+    }
+    for (disk, image) in [2, 3].into_iter().zip(&itself) {
+        story.rig.disks[disk].return_as(image);
+        attach(&story, disk);
+    }
+    assert_eq!(story.byte(0, 6 * story.stripe()).unwrap(), 2);
+    is_made_whole(&story, "the disks themselves are back");
+    vanish(&story, 3);
+    come_as_copy(&story, 3).unwrap();
+    assert_eq!(story.byte(0, 6 * story.stripe()).unwrap(), 2);
+    is_made_whole(&story, "a copy was proven");
+    vanish(&story, 2);
+    assert_eq!(story.byte(0, 6 * story.stripe()).unwrap(), 2, "from the copy");
+    story.rig.halt();
 }

@@ -46,6 +46,8 @@ pub struct OpenPool {
     identities: RefCell<BTreeMap<DiskNo, Option<(u64, u64)>>>,
     /// What they were when they were up to date last, of those that were looked for since.
     whole: RefCell<BTreeMap<DiskNo, Option<(u64, u64)>>>,
+    /// Other files with the labels of its disks that were not taken for them, and what they were.
+    copies: RefCell<BTreeMap<DiskNo, (PathBuf, Option<(u64, u64)>)>>,
     /// The disks that went away while it was open.
     pub gone: Rc<RefCell<BTreeSet<DiskNo>>>,
     /// How often each disk was found. Requests to the file of an earlier time may still be under way, and tell late
@@ -104,6 +106,7 @@ impl OpenPool {
         self.world.know_sharing(sharing(&self.identities.borrow()));
         self.paths.borrow_mut().insert(no, path);
         self.gone.borrow_mut().remove(&no);
+        self.copies.borrow_mut().remove(&no);
         let mine = {
             let mut found = self.found.borrow_mut();
             let times = found.entry(no).or_default();
@@ -139,6 +142,20 @@ impl OpenPool {
             (Some((device, inode)), Some((_, other))) => device != u64::MAX && inode != other,
             _ => false,
         }
+    }
+
+    /// What is at `path` was not taken for the member of this identity.
+    pub fn is_no_member(&self, id: &str, path: &Path) {
+        let members = self.pool.store().members.borrow();
+        let Some((no, _)) = members.iter().find(|(_, member)| hex(member.id) == id) else { return };
+        self.copies.borrow_mut().insert(*no, (path.into(), find::identity(path)));
+    }
+
+    /// The other file that is there in place of a disk, and was not taken for it.
+    pub fn copy_of(&self, no: DiskNo) -> Option<PathBuf> {
+        let copies = self.copies.borrow();
+        let (path, what) = copies.get(&no)?;
+        (what.is_some() && find::identity(path) == *what).then(|| path.clone())
     }
 
     /// A write to a virtual disk found no room: told, unless that was told a moment ago.
@@ -336,6 +353,7 @@ async fn open_inside(
         paths: RefCell::default(),
         identities: RefCell::default(),
         whole: RefCell::default(),
+        copies: RefCell::default(),
         gone: Rc::default(),
         found: Rc::default(),
         opened: local.world().now(),

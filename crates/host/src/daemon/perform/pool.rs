@@ -298,14 +298,25 @@ impl Daemon {
             "until `{}`, also over a restart; its disks may be taken away",
             PoolImport::of(&pool.name).line()
         ));
+        let frozen = pool.frozen.as_ref().map(|frozen| &frozen.reason);
+        let change = match frozen {
+            Some(why) => change.line(format!("what no flush has covered is given up: {why}")),
+            None => change,
+        };
         if dry_run {
             return Ok(change);
         }
         self.note_open(&open);
         self.want(&pool.id, Wanted::Closed)?;
-        self.parts.engine.pool_close(&pool.name)?;
+        let closed = self.parts.engine.pool_close(&pool.name);
         self.open_found_pools(Instant::now(), Looking::Survey);
-        Ok(change)
+        match closed {
+            Err(error) if error.kind != Kind::Frozen || frozen.is_none() => {
+                let message = format!("pool {} is closed, but not cleanly: {}", pool.name, error.message);
+                Err(ApiError { message, ..error })
+            }
+            _ => Ok(change),
+        }
     }
 
     /// A pool that was open here and could not be opened again: its disks are away, for one.
