@@ -520,6 +520,40 @@ def three_wrong_ones(rng):
         return said
 
 
+def moved_files(rng):
+    """The file of each disk becomes another one while the daemon runs, one after the other: each is proven, and taken
+    for the disk."""
+    with Crowd("parity 1 on 4", rng) as crowd:
+        for n in rng.sample(range(4), 4):
+            copies(crowd, "same", [n])
+            crowd.leave([n])
+            crowd.until_noticed()
+            put_instead(crowd, "same", n)
+            crowd.whole()
+        crowd.kill()
+        crowd.serve()
+        crowd.whole()
+
+
+def frozen_export(rng):
+    """A pool that waits for disks is exported, says what is given up, and is imported when they are back."""
+    with Crowd("parity 1 on 5", rng) as crowd:
+        disks = rng.sample(range(5), 3)
+        crowd.leave(disks)
+        crowd.until_noticed()
+        for name in ["still", "busy"]:
+            crowd.weft("export", "remove", f"p/{name}")
+        for words in [["--dry-run"], []]:
+            said = crowd.weft("pool", "export", "p", *words)
+            assert "no flush has covered is given up" in said, said
+        assert crowd.json("pool", "list") == [] and not crowd.attention(), crowd.attention()
+        crowd.come_back(disks)
+        crowd.weft("pool", "import", "p")
+        for name in ["still", "busy"]:
+            crowd.weft("export", "add", f"p/{name}", "--nbd", f"unix:{crowd.path('nbd.sock')}")
+        crowd.whole()
+
+
 def wait_for(crowd, words):
     wait_until(crowd, words, lambda: words in crowd.events())
 
@@ -792,6 +826,8 @@ STORIES = {
     "a disk leaves, and comes back older after a restart": older_after_a_restart,
     "three of four are rolled back": three_rolled_back,
     "three of five come back as old copies, then as they are": three_wrong_ones,
+    "each file is replaced by a copy of itself": moved_files,
+    "a frozen pool is exported": frozen_export,
     "all are rolled back together": all_rolled_back,
     "a disk comes back blank": blanked,
     "disks come back swapped": swapped,
