@@ -21,6 +21,7 @@ mod split;
 mod tiered;
 mod upkeep;
 
+use crate::rng::Rng;
 use crate::world::{Scheduling, SimWorld};
 use outage::Kind;
 use scene::{Beside, Scene};
@@ -108,6 +109,14 @@ const WITH_CHANGES: [Profile; 10] = [
     Profile::Many,
 ];
 
+/// The profile of the storm of `seed` that is one with other changes.
+fn with_changes(seed: u64, rng: &Rng) -> Profile {
+    match WITH_CHANGES[(seed % WITH_CHANGES.len() as u64) as usize] {
+        Profile::Outage if rng.fork("copied").chance(0.4) => Profile::Copied,
+        other => other,
+    }
+}
+
 /// What a storm was like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
@@ -137,7 +146,7 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
             if rng.fork("tiny").chance(0.25) {
                 scene.shrink(&mut rng);
             }
-            let of = WITH_CHANGES[(seed % WITH_CHANGES.len() as u64) as usize];
+            let of = with_changes(seed, &rng);
             if of == Profile::Classic && rng.fork("risky").chance(0.4) {
                 scene.beside.risky = true;
                 scene.victims.clear();
@@ -150,18 +159,18 @@ pub fn run_profile(profile: Profile, seed: u64) -> Result<Summary, String> {
             if rng.fork("tiny").chance(0.25) {
                 scene.shrink(&mut rng);
             }
-            WITH_CHANGES[(seed % WITH_CHANGES.len() as u64) as usize]
+            with_changes(seed, &rng)
         }
         Profile::Changed => {
             scene.beside = Beside { changed: true, cached: rng.fork("cached").chance(0.2), ..Beside::default() };
             if rng.fork("tiny").chance(0.25) {
                 scene.shrink(&mut rng);
             }
-            WITH_CHANGES[(seed % WITH_CHANGES.len() as u64) as usize]
+            with_changes(seed, &rng)
         }
         Profile::Journals => {
             scene.set_log_apart(&mut rng.fork("journals"));
-            match WITH_CHANGES[(seed % WITH_CHANGES.len() as u64) as usize] {
+            match with_changes(seed, &rng) {
                 // Its virtual disks need all disks.
                 Profile::Many => Profile::Classic,
                 other => other,
