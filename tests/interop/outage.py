@@ -514,8 +514,7 @@ def three_wrong_ones(rng):
         crowd.until_noticed()
         put(crowd, "old", disks)
         time.sleep(AWAY)
-        copies_told = lambda: sum("another file than the disk was" in one["message"] for one in crowd.attention())
-        wait_until(crowd, "that three copies are not used", lambda: copies_told() == 3)
+        until_not_used(crowd, 3)
         said = never_wrong(crowd)
         for n in disks:
             os.remove(crowd.disk(n))
@@ -524,6 +523,32 @@ def three_wrong_ones(rng):
         crowd.heals()
         crowd.verify()
         return said
+
+
+def until_not_used(crowd, count):
+    """So many files are there that are not taken for the disks that they are copies of."""
+    told = lambda: sum("another file than the disk was" in one["message"] for one in crowd.attention())
+    wait_until(crowd, f"that {count} copies are not used", lambda: told() == count)
+
+
+def deleted_ones(rng):
+    """Three of five disks are deleted, and old copies come in their places, with their numbers where the file system
+    gives those out again: none is taken for its disk."""
+    with Crowd("parity 1 on 5", rng) as crowd:
+        disks = rng.sample(range(5), 3)
+        copies(crowd, "old", disks)
+        worked(crowd)
+        numbers = {n: os.stat(crowd.disk(n)).st_ino for n in disks}
+        for n in disks:
+            os.remove(crowd.disk(n))
+        crowd.gone += disks
+        crowd.until_noticed()
+        # The lowest number is given out first.
+        for n in sorted(disks, key=numbers.get):
+            run("cp", "--sparse=always", os.path.join(crowd.path("old"), crowd.names[n]), crowd.disk(n))
+        until_not_used(crowd, 3)
+        again = sum(os.stat(crowd.disk(n)).st_ino == numbers[n] for n in disks)
+        return f"{again} of 3 have the number of the one that was deleted; {never_wrong(crowd)}"
 
 
 def moved_files(rng):
@@ -832,6 +857,7 @@ STORIES = {
     "a disk leaves, and comes back older after a restart": older_after_a_restart,
     "three of four are rolled back": three_rolled_back,
     "three of five come back as old copies, then as they are": three_wrong_ones,
+    "three of five are deleted, old copies come": deleted_ones,
     "each file is replaced by a copy of itself": moved_files,
     "a frozen pool is exported": frozen_export,
     "all are rolled back together": all_rolled_back,

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Block devices that can hold no member: memory, removable media, and what weft itself may be behind.
 const NEVER: [&str; 8] = ["ram", "zram", "sr", "fd", "nbd", "ublk", "loop-control", "mtdblock"];
@@ -78,9 +79,42 @@ fn swapped_to(swaps: &str) -> Vec<PathBuf> {
 
 /// What tells whether two paths lead to the same thing; `None` when nothing is there.
 pub fn identity(path: &Path) -> Option<(u64, u64)> {
-    let meta = fs::metadata(path).ok()?;
+    fs::metadata(path).ok().map(|meta| place_of(&meta))
+}
+
+fn place_of(meta: &Metadata) -> (u64, u64) {
     let block = meta.file_type().is_block_device();
-    Some(if block { (u64::MAX, meta.rdev()) } else { (meta.dev(), meta.ino()) })
+    if block { (u64::MAX, meta.rdev()) } else { (meta.dev(), meta.ino()) }
+}
+
+/// A device, or a file, told from whatever comes in its place: file systems give the number of a file that was deleted
+/// to the next one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Thing {
+    /// See [`identity`].
+    pub place: (u64, u64),
+    /// When a file was made, where its file system knows.
+    made: Option<SystemTime>,
+}
+
+/// What is at `path`; `None`: nothing is.
+pub fn thing(path: &Path) -> Option<Thing> {
+    let meta = fs::metadata(path).ok()?;
+    let place = place_of(&meta);
+    Some(Thing { place, made: meta.created().ok().filter(|_| !is_device(place)) })
+}
+
+fn is_device(place: (u64, u64)) -> bool {
+    place.0 == u64::MAX
+}
+
+impl Thing {
+    /// Whether this, which has come in the place of `before`, is another file. Devices, and file systems that were
+    /// mounted anew, have other numbers without being others.
+    pub fn is_another_file_than(self, before: Thing) -> bool {
+        let made_anew = matches!((self.made, before.made), (Some(now), Some(then)) if now != then);
+        !is_device(before.place) && (made_anew || self.place.1 != before.place.1)
+    }
 }
 
 /// Every file and block device under `places` (all block devices when `None`), each once, sorted by path.
@@ -123,6 +157,26 @@ fn block_devices() -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_got_the_number_of_one_that_was_deleted_is_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("d0");
+        fs::write(&path, "before").unwrap();
+        let before = thing(&path).unwrap();
+        fs::write(&path, "it grows").unwrap();
+        fs::rename(&path, dir.path().join("moved")).unwrap();
+        assert!(!thing(&dir.path().join("moved")).unwrap().is_another_file_than(before), "it was moved");
+        let made = before.made.map(|made| made + std::time::Duration::from_millis(1));
+        let after = Thing { made, ..before };
+        assert_eq!(after.is_another_file_than(before), made.is_some());
+        assert!(Thing { place: (before.place.0, before.place.1 + 1), ..before }.is_another_file_than(before));
+        let mounted_anew = Thing { place: (before.place.0 + 1, before.place.1), ..before };
+        assert!(!mounted_anew.is_another_file_than(before));
+        assert!(!Thing { made: None, ..before }.is_another_file_than(before), "where nobody knows when it was made");
+        let device = |number| Thing { place: (u64::MAX, number), made: None };
+        assert!(!device(2).is_another_file_than(device(1)));
+    }
 
     #[test]
     fn a_directory_means_the_files_in_it_and_every_file_is_found_once() {

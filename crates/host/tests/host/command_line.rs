@@ -105,12 +105,14 @@ fn a_virtual_disk_that_lost_writes_is_cleared_when_a_person_agrees() {
     machine.typed("export add tank/media --nbd unix:$O/s");
     assert_eq!(machine.json(&["vdisk", "clear", "tank/media", "--yes"])["outcome"], "already-so");
     // A disk goes, and comes back without what was written to it last.
-    fs::copy(machine.disk("d1"), machine.path("away/d1")).unwrap();
+    fs::copy(machine.disk("d1"), machine.path("other/d1")).unwrap();
     let client = Nbd::to(&machine.path("other/s"), "tank/media").write(64 << 10);
     // What is still on its way when its disk goes waits for the disk, and is not lost.
     machine.until(&["vdisk", "show", "tank/media"], |vdisk| vdisk["counters"]["whole_stripe_bytes"] == 64 << 10);
-    fs::remove_file(machine.disk("d1")).unwrap();
+    machine.hide("d1");
     machine.until(&["disk", "show", "tank/d1"], |disk| disk["state"] == "missing");
+    // It is the same file: another one would not be taken for it.
+    fs::copy(machine.path("other/d1"), machine.path("away/d1")).unwrap();
     machine.show("d1");
     machine.until(&["vdisk", "show", "tank/media"], |vdisk| vdisk["health"] == "failed");
     assert_ne!(client.ask(3, 0), 0, "a flush of what is lost");

@@ -10,7 +10,7 @@ use crate::api::name::VdiskName;
 use crate::api::pool::PoolInfo;
 use crate::daemon::backend::{Label, NewMember, NewPool, OpenHow, Run};
 use crate::daemon::events::{Journal, now_ms};
-use crate::daemon::find;
+use crate::daemon::find::{self, Thing};
 use crate::daemon::opening::wall_clock;
 use crate::disk::{DiskOptions, HostDisk};
 use crate::ops::vdisk::VdiskList;
@@ -43,11 +43,11 @@ pub struct OpenPool {
     /// Where its disks were found, by their numbers.
     pub paths: RefCell<BTreeMap<DiskNo, PathBuf>>,
     /// What was there when they were opened.
-    identities: RefCell<BTreeMap<DiskNo, Option<(u64, u64)>>>,
+    identities: RefCell<BTreeMap<DiskNo, Option<Thing>>>,
     /// What they were when they were up to date last, of those that were looked for since.
-    whole: RefCell<BTreeMap<DiskNo, Option<(u64, u64)>>>,
+    whole: RefCell<BTreeMap<DiskNo, Option<Thing>>>,
     /// Other files with the labels of its disks that were not taken for them, and what they were.
-    copies: RefCell<BTreeMap<DiskNo, (PathBuf, Option<(u64, u64)>)>>,
+    copies: RefCell<BTreeMap<DiskNo, (PathBuf, Option<Thing>)>>,
     /// The disks that went away while it was open.
     pub gone: Rc<RefCell<BTreeSet<DiskNo>>>,
     /// How often each disk was found. Requests to the file of an earlier time may still be under way, and tell late
@@ -68,13 +68,13 @@ pub struct OpenPool {
 pub struct FailedDisk {
     id: Id,
     path: PathBuf,
-    identity: Option<(u64, u64)>,
+    identity: Option<Thing>,
 }
 
 impl FailedDisk {
     /// Whether something else, or nothing, is where it was opened.
     pub fn is_pulled(&self) -> bool {
-        find::identity(&self.path) != self.identity
+        find::thing(&self.path) != self.identity
     }
 }
 
@@ -102,8 +102,9 @@ impl OpenPool {
 
     /// A disk of the pool was opened at `path`.
     pub fn found(&self, no: DiskNo, path: PathBuf, disk: &HostDisk) {
-        self.identities.borrow_mut().insert(no, find::identity(&path));
-        self.world.know_sharing(sharing(&self.identities.borrow()));
+        self.identities.borrow_mut().insert(no, find::thing(&path));
+        let places = self.identities.borrow().iter().map(|(no, thing)| (*no, thing.map(|thing| thing.place))).collect();
+        self.world.know_sharing(sharing(&places));
         self.paths.borrow_mut().insert(no, path);
         self.gone.borrow_mut().remove(&no);
         self.copies.borrow_mut().remove(&no);
@@ -127,8 +128,7 @@ impl OpenPool {
         });
     }
 
-    /// Whether the member of this identity was another file when it was last open, and up to date. Devices, and file
-    /// systems that were mounted anew, have other numbers without being others: only the number of a file tells.
+    /// Whether the member of this identity was another file when it was last open, and up to date.
     pub fn is_another_file(&self, id: &str, path: &Path) -> bool {
         let members = self.pool.store().members.borrow();
         let Some((no, member)) = members.iter().find(|(_, member)| hex(member.id) == id) else { return false };
@@ -138,24 +138,21 @@ impl OpenPool {
         if member.left_current || !whole.contains_key(no) {
             whole.insert(*no, last);
         }
-        match (whole[no], find::identity(path)) {
-            (Some((device, inode)), Some((_, other))) => device != u64::MAX && inode != other,
-            _ => false,
-        }
+        matches!((whole[no], find::thing(path)), (Some(before), Some(now)) if now.is_another_file_than(before))
     }
 
     /// What is at `path` was not taken for the member of this identity.
     pub fn is_no_member(&self, id: &str, path: &Path) {
         let members = self.pool.store().members.borrow();
         let Some((no, _)) = members.iter().find(|(_, member)| hex(member.id) == id) else { return };
-        self.copies.borrow_mut().insert(*no, (path.into(), find::identity(path)));
+        self.copies.borrow_mut().insert(*no, (path.into(), find::thing(path)));
     }
 
     /// The other file that is there in place of a disk, and was not taken for it.
     pub fn copy_of(&self, no: DiskNo) -> Option<PathBuf> {
         let copies = self.copies.borrow();
         let (path, what) = copies.get(&no)?;
-        (what.is_some() && find::identity(path) == *what).then(|| path.clone())
+        (what.is_some() && find::thing(path) == *what).then(|| path.clone())
     }
 
     /// A write to a virtual disk found no room: told, unless that was told a moment ago.
