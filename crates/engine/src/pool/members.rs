@@ -379,7 +379,7 @@ impl Pool {
     /// Refuses to take a copy of disk `no` for the disk where the pool cannot do without that: what is proven of a copy
     /// may not be in it, and what was written to it until the disk itself is back would be gone with it. The pool waits
     /// for the disk then, as if it were away.
-    fn check_dispensable(&self, no: DiskNo) -> Result<()> {
+    pub fn check_dispensable(&self, no: DiskNo) -> Result<()> {
         let refuse = |why: &str| {
             fail!(
                 NotPossible,

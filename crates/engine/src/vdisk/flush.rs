@@ -53,10 +53,9 @@ impl Vdisk {
     }
 
     /// Makes what is in the buffers of `stripes` now durable.
-    pub(super) fn persist(self: &Rc<Self>, stripes: Vec<u64>) -> LocalBoxFuture<'_, Result<()>> {
+    pub(super) fn persist(self: &Rc<Self>, mut stripes: Vec<u64>) -> LocalBoxFuture<'_, Result<()>> {
         Box::pin(async move {
             add(&self.counters.flushes, 1);
-            let mut stripes = stripes;
             loop {
                 let seen = self.counters.gathered_again.get();
                 self.flushes_waiting.set(self.flushes_waiting.get() + 1);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -79,12 +79,7 @@ fn swapped_to(swaps: &str) -> Vec<PathBuf> {
 
 /// What tells whether two paths lead to the same thing; `None` when nothing is there.
 pub fn identity(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).ok().map(|meta| place_of(&meta))
-}
-
-fn place_of(meta: &Metadata) -> (u64, u64) {
-    let block = meta.file_type().is_block_device();
-    if block { (u64::MAX, meta.rdev()) } else { (meta.dev(), meta.ino()) }
+    thing(path).map(|thing| thing.place)
 }
 
 /// A device, or a file, told from whatever comes in its place: file systems give the number of a file that was deleted
@@ -100,12 +95,9 @@ pub struct Thing {
 /// What is at `path`; `None`: nothing is.
 pub fn thing(path: &Path) -> Option<Thing> {
     let meta = fs::metadata(path).ok()?;
-    let place = place_of(&meta);
-    Some(Thing { place, made: meta.created().ok().filter(|_| !is_device(place)) })
-}
-
-fn is_device(place: (u64, u64)) -> bool {
-    place.0 == u64::MAX
+    let block = meta.file_type().is_block_device();
+    let place = if block { (u64::MAX, meta.rdev()) } else { (meta.dev(), meta.ino()) };
+    Some(Thing { place, made: meta.created().ok().filter(|_| !block) })
 }
 
 impl Thing {
@@ -113,7 +105,7 @@ impl Thing {
     /// mounted anew, have other numbers without being others.
     pub fn is_another_file_than(self, before: Thing) -> bool {
         let made_anew = matches!((self.made, before.made), (Some(now), Some(then)) if now != then);
-        !is_device(before.place) && (made_anew || self.place.1 != before.place.1)
+        before.place.0 != u64::MAX && (made_anew || self.place.1 != before.place.1)
     }
 }
 

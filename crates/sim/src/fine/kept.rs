@@ -59,6 +59,19 @@ impl Story {
         assert!(vdisk.failure().is_none(), "{when}: {:?}, {:?} would be given up", vdisk.failure(), vdisk.plan_clear());
         self.prove_bytes();
     }
+
+    /// Nothing is lost after a while, when all has left memory, and after a crash. How many stripes gathered again.
+    fn comes_to_rest(&mut self, seed: u64) -> u64 {
+        self.rig.world.run_until(Nanos::secs(20), || false);
+        self.has_lost_nothing(&format!("seed {seed}"));
+        let again = self.gathered_again();
+        self.destage();
+        self.flush();
+        self.prove();
+        self.crash();
+        self.prove();
+        again
+    }
 }
 
 /// A flush is under way, or not, when all disks lose their caches. Where it ends well, the power is cut at once.
@@ -85,12 +98,7 @@ pub fn what_the_log_has_of_a_lost_version_is_written_again_and_a_flush_waits_for
             story.has_lost_nothing(&format!("seed {seed}, after a flush"));
             continue;
         }
-        story.rig.world.run_until(Nanos::secs(20), || false);
-        story.has_lost_nothing(&format!("seed {seed}"));
-        again += story.gathered_again();
-        story.flush();
-        story.crash();
-        story.prove();
+        again += story.comes_to_rest(seed);
     }
     println!("{again} gathered again, {flushed} flushes waited for some");
     assert!(again > 0 && flushed > 0, "none was lost: this story tells nothing");
@@ -114,14 +122,7 @@ pub fn what_gathers_again_lies_below_what_was_written_since() {
         }
         story.pause_up_to(100);
         story.come_back();
-        story.rig.world.run_until(Nanos::secs(20), || false);
-        story.has_lost_nothing(&format!("seed {seed}"));
-        again += story.gathered_again();
-        story.destage();
-        story.flush();
-        story.prove();
-        story.crash();
-        story.prove();
+        again += story.comes_to_rest(seed);
     }
     println!("{again} gathered again");
     assert!(again > 0, "none was lost: this story tells nothing");

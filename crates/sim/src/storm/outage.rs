@@ -400,7 +400,7 @@ impl Outages {
         let lossy = self.sky.lossy.replace(false);
         let seen = self.read_all()?;
         let oracle = self.shared.oracle.borrow().clone();
-        let any = self.sky.copies.took_some.get();
+        let any = self.sky.copies.took_some.replace(false);
         let excused =
             |units: Range<usize>| any || oracle.is_inherited(units.clone()) || lossy && !oracle.is_flushed(units);
         seen.judge_lost(self.scene.sector as u64, excused)?;

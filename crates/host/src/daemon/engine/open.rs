@@ -141,11 +141,13 @@ impl OpenPool {
         matches!((whole[no], find::thing(path)), (Some(before), Some(now)) if now.is_another_file_than(before))
     }
 
-    /// What is at `path` was not taken for the member of this identity.
-    pub fn is_no_member(&self, id: &str, path: &Path) {
-        let members = self.pool.store().members.borrow();
-        let Some((no, _)) = members.iter().find(|(_, member)| hex(member.id) == id) else { return };
-        self.copies.borrow_mut().insert(*no, (path.into(), find::thing(path)));
+    /// Notes that what is at `path` was not taken for the member of this identity, where the pool cannot do without the
+    /// member itself.
+    pub fn note_copy(&self, id: &str, path: &Path) {
+        let no = self.pool.store().members.borrow().iter().find(|(_, member)| hex(member.id) == id).map(|(no, _)| *no);
+        if let Some(no) = no.filter(|no| self.pool.check_dispensable(*no).is_err()) {
+            self.copies.borrow_mut().insert(no, (path.into(), find::thing(path)));
+        }
     }
 
     /// The other file that is there in place of a disk, and was not taken for it.

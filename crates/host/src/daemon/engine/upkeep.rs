@@ -277,7 +277,7 @@ pub async fn attach(local: Rc<Local<Pools>>, pool: String, path: PathBuf) -> Ans
     let no = match id.filter(|id| open.is_another_file(id, &path)) {
         Some(id) => {
             let taken = open.pool.attach_copy(open.sockets.plug(disk.clone())).await;
-            taken.inspect_err(|_| open.is_no_member(&id, &path)).map_err(|error| with_names(&open, error))?
+            taken.inspect_err(|_| open.note_copy(&id, &path)).map_err(|error| with_names(&open, error))?
         }
         None => open.pool.attach(open.sockets.plug(disk.clone())).await?,
     };
