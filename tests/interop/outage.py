@@ -527,7 +527,7 @@ def three_wrong_ones(rng):
 
 def until_not_used(crowd, count):
     """So many files are there that are not taken for the disks that they are copies of."""
-    told = lambda: sum("another file than the disk was" in one["message"] for one in crowd.attention())
+    told = lambda: sum("is not the disk as it was" in one["message"] for one in crowd.attention())
     wait_until(crowd, f"that {count} copies are not used", lambda: told() == count)
 
 
@@ -549,6 +549,34 @@ def deleted_ones(rng):
         until_not_used(crowd, 3)
         again = sum(os.stat(crowd.disk(n)).st_ino == numbers[n] for n in disks)
         return f"{again} of 3 have the number of the one that was deleted; {never_wrong(crowd)}"
+
+
+def rolled_back_away(rng):
+    """Three of five disks are rolled back while they are away, and are the same files, with labels as they were: none
+    is taken for what it was."""
+    with Crowd("parity 1 on 5", rng) as crowd:
+        disks = rng.sample(range(5), 3)
+        copies(crowd, "old", disks)
+        worked(crowd)
+        crowd.leave(disks)
+        crowd.until_noticed()
+        away = lambda n: os.path.join(crowd.away, crowd.names[n])
+        was = {n: os.stat(away(n)).st_ino for n in disks}
+        os.makedirs(crowd.path("now"))
+        for n in disks:
+            run("cp", "--sparse=always", away(n), crowd.path("now"))
+        time.sleep(AWAY)
+        for kept in "old", "now":
+            for n in disks:
+                run("cp", os.path.join(crowd.path(kept), crowd.names[n]), away(n))
+            crowd.come_back(disks)
+            assert was == {n: os.stat(crowd.disk(n)).st_ino for n in disks}, "they are other files"
+            if kept == "old":
+                until_not_used(crowd, 3)
+                crowd.leave(disks)
+                crowd.until_noticed()
+        crowd.heals()
+        crowd.verify()
 
 
 def moved_files(rng):
@@ -858,6 +886,7 @@ STORIES = {
     "three of four are rolled back": three_rolled_back,
     "three of five come back as old copies, then as they are": three_wrong_ones,
     "three of five are deleted, old copies come": deleted_ones,
+    "three of five are rolled back while they are away": rolled_back_away,
     "each file is replaced by a copy of itself": moved_files,
     "a frozen pool is exported": frozen_export,
     "all are rolled back together": all_rolled_back,

@@ -407,11 +407,17 @@ pub enum Mutant {
     GatheredAgainForgotten = 214,
     /// A copy of a disk is taken for it, although the pool cannot do without the disk.
     CopiesStandIn = 215,
+    /// A disk that lacks what was made durable on it last is taken for what went.
+    RolledBackReturns = 216,
+    /// A disk that is back is asked for what was written over, or discarded.
+    WrittenOverIsAskedFor = 217,
+    /// A disk that is back is asked for what it may have lost with its power.
+    LostIsAskedFor = 218,
 }
 
 /// Every mutant.
 #[rustfmt::skip]
-pub const ALL: [Mutant; 198] = [
+pub const ALL: [Mutant; 201] = [
     Mutant::CommitBeforeData, Mutant::ReuseBeforeCommit, Mutant::FlushForgetsDisk, Mutant::StaleDiskTrusted,
     Mutant::LabelBeforeCheckpoint, Mutant::LandingRetiredEarly, Mutant::PagesAheadOfLog, Mutant::UnsafeCommits,
     Mutant::ReadmitCopiesNothing, Mutant::MissedStripsForgotten, Mutant::UnknownAbsenceTracked,
@@ -464,6 +470,7 @@ pub const ALL: [Mutant; 198] = [
     Mutant::QueueIsSlow, Mutant::ReadsOutOfOrder, Mutant::StallsAreQueuedFor, Mutant::PacksWaitForDisks,
     Mutant::GathersLastSegments, Mutant::PacksCountNoRoom, Mutant::DiscardsWhatIsTaken,
     Mutant::KeptIsLost, Mutant::GathersOverNewer, Mutant::GatheredAgainForgotten, Mutant::CopiesStandIn,
+    Mutant::RolledBackReturns, Mutant::WrittenOverIsAskedFor, Mutant::LostIsAskedFor,
 ];
 
 /// The mutant of this name.

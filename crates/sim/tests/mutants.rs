@@ -19,6 +19,8 @@ mod leaving;
 mod lists;
 #[path = "mutants/log_places.rs"]
 mod log_places;
+#[path = "mutants/old_disk.rs"]
+mod old_disk;
 #[path = "mutants/opening.rs"]
 mod opening;
 #[path = "mutants/put_back.rs"]
@@ -38,19 +40,11 @@ mod story;
 mod tables;
 
 use std::panic::catch_unwind;
-use std::rc::Rc;
 use stories::a_page_write_that_was_put_off_leaves_the_last_image_alone;
-use weft_engine::error::ErrorKind;
-use weft_engine::format::label::{DiskPlan, Label};
-use weft_engine::format::page::{PAGE_MAGIC, PageKind};
-use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::mutant::{self, ALL, Mutant};
-use weft_engine::units::{BLOCK, ByteCount, VirtualOffset};
-use weft_engine::vdisk::Vdisk;
 use weft_sim::apart;
 use weft_sim::cached_writes;
 use weft_sim::capacity;
-use weft_sim::disk::SimDisk;
 use weft_sim::exhaustive::{Options, repeat, run};
 use weft_sim::fine::{self, change, copies, hollow, kept, order, risk, shelf, tier};
 use weft_sim::flushes::a_flush_of_many_stripes_is_not_held_for_flushes;
@@ -68,12 +62,10 @@ use weft_sim::random_writes::{
 };
 use weft_sim::read_ahead::{changes_beside_a_reader, rot_before_a_reader};
 use weft_sim::removal::search;
-use weft_sim::rig::Rig;
 use weft_sim::sample::{part_named, part_of};
 use weft_sim::storm::{Profile, hunt};
 use weft_sim::tree;
 use weft_sim::wide;
-use weft_sim::world::{Scheduling, SimWorld};
 
 /// The most storms before a mutant is caught.
 const STORMS_MAX: u64 = 100;
@@ -421,7 +413,11 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         Mutant::KeptIsLost | Mutant::GatheredAgainForgotten => {
             Catcher::Story(kept::what_the_log_has_of_a_lost_version_is_written_again_and_a_flush_waits_for_that)
         }
-        Mutant::CopiesStandIn => Catcher::Story(put_back::a_copy_is_taken_only_where_the_pool_can_do_without_the_disk),
+        Mutant::CopiesStandIn | Mutant::RolledBackReturns => {
+            Catcher::Story(put_back::older_copies_take_nothing_with_them)
+        }
+        Mutant::WrittenOverIsAskedFor => Catcher::Story(put_back::disks_that_blink_are_no_copies),
+        Mutant::LostIsAskedFor => Catcher::Storm(Profile::Copied, 30),
         Mutant::GathersOverNewer => Catcher::Story(kept::what_gathers_again_lies_below_what_was_written_since),
         Mutant::TierSizeIgnored => Catcher::Story(tier::what_is_pinned_lies_in_the_tier),
         Mutant::TierBitUnannounced => Catcher::Story(tier::the_labels_name_tiers_before_the_first_record_does),
@@ -504,97 +500,11 @@ fn catch_exhaustively(mutant: Mutant, only: &str) {
     run(&options).unwrap_or_else(|failure| panic!("without {mutant:?}: {failure}"));
 }
 
-/// What the story of an old disk ends with.
-#[derive(PartialEq, Eq, Debug)]
-enum End {
-    /// New data, or an error that says that it is lost.
-    Honest,
-    /// Old data as if nothing had happened.
-    OldData,
-}
-
 fn catch_with_the_story_of_an_old_disk(mutant: Mutant) {
     mutant::set(Some(mutant));
-    let with = story_of_an_old_disk();
+    let with = old_disk::story();
     mutant::set(None);
-    assert_eq!(with, End::OldData, "{mutant:?} was not caught");
-    assert_eq!(story_of_an_old_disk(), End::Honest);
+    assert_eq!(with, old_disk::End::OldData, "{mutant:?} was not caught");
+    assert_eq!(old_disk::story(), old_disk::End::Honest);
     println!("{mutant:?}: caught by the story of an old disk");
-}
-
-/// A disk vanishes, writes go on without it. It comes back, and the metadata of the disk that went on is destroyed:
-/// what the old disk says then must not be believed.
-fn story_of_an_old_disk() -> End {
-    let world = SimWorld::new(5, Scheduling::Random);
-    let mut rng = world.rng("story");
-    let mut rig = Rig::new(world, 2, ByteCount::mib(8));
-    let layout = Layout::new(Resiliency::Mirror { copies: 2 }, 1, ByteCount::kib(16)).unwrap();
-    rig.create(ByteCount::mib(1)).unwrap();
-    rig.open(&mut rng).unwrap();
-    rig.make_vdisk(layout, ByteCount::mib(1), 4096, false).unwrap();
-    write(&rig, 1);
-    rig.close().unwrap();
-    rig.open(&mut rng).unwrap();
-    rig.disks[1].vanish();
-    write(&rig, 2);
-    rig.close().unwrap();
-    rig.disks[1].come_back(&mut rng);
-    destroy_table_pages(&rig.disks[0]);
-    match rig.open(&mut rng) {
-        Err(error) => {
-            assert_eq!(error.kind, ErrorKind::Lost);
-            rig.halt();
-            End::Honest
-        }
-        Ok(pool) => {
-            let vdisk = pool.vdisk("vdisk").unwrap();
-            let read = rig.run(async move { read(&vdisk).await });
-            drop(pool);
-            rig.halt();
-            match read {
-                Ok(bytes) if bytes.iter().all(|byte| *byte == 2) => End::Honest,
-                Ok(bytes) => {
-                    assert!(bytes.iter().all(|byte| *byte == 1), "it is the old data");
-                    End::OldData
-                }
-                Err(error) => {
-                    assert_eq!(error.kind, ErrorKind::Lost);
-                    End::Honest
-                }
-            }
-        }
-    }
-}
-
-fn write(rig: &Rig, byte: u8) {
-    let vdisk = rig.pool().vdisk("vdisk").unwrap();
-    rig.run(async move {
-        vdisk.write(VirtualOffset(0), &vec![byte; 16 << 10], false).await.unwrap();
-        vdisk.flush().await.unwrap();
-    });
-}
-
-async fn read(vdisk: &Rc<Vdisk>) -> weft_engine::error::Result<Vec<u8>> {
-    let mut bytes = vec![0xAA; 16 << 10];
-    vdisk.read(VirtualOffset(0), &mut bytes).await.map(|()| bytes)
-}
-
-/// Rots every table page (kind `Table`) in the slabs of a disk.
-fn destroy_table_pages(disk: &SimDisk) {
-    let image = disk.image();
-    let slots = DiskPlan::label_slots(image.shape().capacity);
-    let label = slots.iter().find_map(|at| Label::decode(&image.read(*at, ByteCount(BLOCK)).unwrap()).unwrap());
-    let plan = label.expect("a member has a label").plan;
-    let mut at = plan.data_at;
-    while at.0 < plan.disk_len.0 {
-        if image.read(at, ByteCount(BLOCK)).is_ok_and(|block| is_table_page(&block)) {
-            disk.rot(at);
-        }
-        at = at + ByteCount(BLOCK);
-    }
-}
-
-fn is_table_page(block: &[u8]) -> bool {
-    // Magic, CRC and pool come before the kind.
-    block.starts_with(&PAGE_MAGIC) && block[24..26] == (PageKind::Table as u16).to_le_bytes()
 }

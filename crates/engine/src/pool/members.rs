@@ -1,4 +1,4 @@
-//! The disks of an open pool: they join, leave, come back, rest, and are given a use.
+//! The disks of an open pool: they join, leave, rest, and are given a use. `returning.rs` has those that come back.
 //!
 //! Invariants
 //! 1. A disk joins in two steps: labels that name it, then its record in the log. One that the power cut between them
@@ -9,7 +9,6 @@
 use super::Pool;
 use super::create::{NewDisk, give_back, wipe};
 use super::leaving::Instead;
-use super::open::probe;
 use super::plan::check_name;
 use crate::disk_set::DiskSet;
 use crate::error::Result;
@@ -18,18 +17,14 @@ use crate::exec::LocalBoxFuture;
 use crate::fail;
 use crate::format::FEATURE_WIDE;
 use crate::format::label::DISKS_NARROW;
-use crate::format::label::{DiskPlan, Label, UNSEEN};
-use crate::format::record::{
-    Away, DiskRecord, JobKind, Media, OWNER_METADATA, PowerProtected, Record, SettingsRecord, Usage,
-};
-use crate::io::Disk;
+use crate::format::label::DiskPlan;
+use crate::format::record::{Away, DiskRecord, JobKind, Media, PowerProtected, Record, SettingsRecord, Usage};
 use crate::limits::DISKS_MAX;
 use crate::mutant::{self, Mutant};
-use crate::segment::{Map, Segment};
-use crate::store::{Member, quorum, slots_on};
+use crate::segment::Map;
+use crate::store::{Member, slots_on};
 use crate::units::{ByteCount, DiskNo, JobNo};
 use alloc::boxed::Box;
-use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
 
@@ -293,123 +288,9 @@ impl Pool {
         })
     }
 
-    fn end_maintenance(&self, no: DiskNo) {
+    pub(super) fn end_maintenance(&self, no: DiskNo) {
         let record = self.store.map.borrow_mut().change_disk(no, |disk| disk.maintenance = false);
         self.store.append_changes(record);
-    }
-
-    /// A disk that was away is there again. One that missed nothing is current at once; any other is brought up to date
-    /// by a repair that begins by itself.
-    pub fn attach(&self, disk: Rc<dyn Disk>) -> LocalBoxFuture<'_, Result<DiskNo>> {
-        Box::pin(async move { self.attach_as(disk, true).await })
-    }
-
-    /// Attaches a disk that is not the very thing that was there before, but another file for one. It may be a copy
-    /// made at an earlier time of this opening, which its label does not tell: none of its metadata is believed, and
-    /// all of its strips are proven. Refused where others do not have all that it should: see
-    /// [`Pool::check_dispensable`].
-    pub fn attach_copy(&self, disk: Rc<dyn Disk>) -> LocalBoxFuture<'_, Result<DiskNo>> {
-        Box::pin(async move { self.attach_as(disk, false).await })
-    }
-
-    async fn attach_as(&self, disk: Rc<dyn Disk>, same: bool) -> Result<DiskNo> {
-        self.store.check_writable()?;
-        let Some((label, _)) = probe(&disk).await? else {
-            return fail!(NotFound, "the disk carries no label of a pool");
-        };
-        if label.pool_id != self.store.id {
-            return fail!(NotPossible, "the disk belongs to pool {}, not to {}", label.pool_name, self.name());
-        }
-        let no = label.disk_no;
-        self.store.late_requests_end(no).await?;
-        // Its cache alone may have strips that a commit speaks of, and no commit flushes it for those; and its newest
-        // label: the next one goes where the one before it is.
-        if !mutant::active(Mutant::ReturnFlushesNothing) && disk.flush().await.is_err() {
-            return fail!(NotPossible, "disk {no} cannot make durable what it holds");
-        }
-        if !same && !mutant::active(Mutant::CopiesStandIn) {
-            self.check_dispensable(no)?;
-        }
-        let (since, seen) = {
-            let members = self.store.members.borrow();
-            let Some(member) = members.get(&no).filter(|member| member.id == label.disk_id) else {
-                return fail!(
-                    NotPossible,
-                    "disk {} was removed from pool {}; it is no part of it any more",
-                    label.disk_id,
-                    label.pool_name
-                );
-            };
-            if member.disk.is_some() {
-                return fail!(AlreadyExists, "disk {no} is there already");
-            }
-            if label.plan.disk_len > disk.shape().capacity {
-                return fail!(Corrupt, "disk {no} is smaller than it was");
-            }
-            let since = if member.out_of_step { UNSEEN } else { member.current_epoch.max(member.seen_epoch) };
-            (since, member.seen_epoch)
-        };
-        let lineage = self.store.labels.lineage.borrow().clone();
-        let promised = label.promised > self.store.labels.promised.get();
-        if label.lineage.follows(&lineage) && (promised || label.lineage.opened > lineage.opened) {
-            return fail!(
-                NotPossible,
-                "disk {no} was used by a later opening of pool {}, on another machine perhaps: close this one",
-                self.name()
-            );
-        }
-        let diverged = !lineage.follows(&label.lineage) || quorum::has_strayed(&lineage, seen, &label);
-        let known = !diverged && label.epoch >= since;
-        let whole = same
-            && label.lineage == lineage
-            && label.epoch >= self.store.labels.durable_epoch.get()
-            && self.store.labels.whole.get().contains(no);
-        let whole = whole || mutant::active(Mutant::ReturnedDiskIsWhole);
-        self.end_maintenance(no);
-        self.welcome(no, disk, &label, whole);
-        if !known {
-            self.store.world.emit(Event::DiskOutOfStep { disk: no, diverged });
-        }
-        if (!known || !same) && !mutant::active(Mutant::UnknownAbsenceTracked) {
-            self.store.note_unknown(no);
-        }
-        Ok(no)
-    }
-
-    /// Refuses to take a copy of disk `no` for the disk where the pool cannot do without that: what is proven of a copy
-    /// may not be in it, and what was written to it until the disk itself is back would be gone with it. The pool waits
-    /// for the disk then, as if it were away.
-    pub fn check_dispensable(&self, no: DiskNo) -> Result<()> {
-        let refuse = |why: &str| {
-            fail!(
-                NotPossible,
-                "it is another file than disk {no} was, an older copy perhaps, and {why}: give the disk itself back"
-            )
-        };
-        if let Some(reason) = self.store.frozen() {
-            return refuse(&reason);
-        }
-        let map = self.store.map.borrow();
-        let data = map.segments.values().filter(|segment| segment.record.owner != OWNER_METADATA);
-        let lacks_too_much = |segment: &Segment| {
-            let (record, on_it) = (&segment.record, slots_on(&segment.record, no));
-            let is_missing = |slot: &usize| !map.is_sound(record, *slot);
-            let missing = (0..record.slabs.len()).filter(is_missing).fold(0, |slots, slot| slots | 1 << slot);
-            let unproven = (missing | on_it | map.may_lack(record)).count_ones() as usize;
-            on_it != 0 && !segment.free.is_full() && unproven > record.layout.failures()
-        };
-        if data.clone().any(lacks_too_much) {
-            return refuse("others do not have all that it should");
-        }
-        // What is written from now on may lie on all copies that are not proven yet, and go with them; and it has
-        // nothing on disks that are missing.
-        let used = data.fold(DiskSet::default(), |used, segment| used | segment.disks());
-        let unproven = (used - self.store.current_set() - DiskSet::from_iter([no])).len();
-        let survives = map.tables.values().map(|table| table.record.layout.failures()).filter(|failures| *failures > 0);
-        match survives.min().is_some_and(|failures| unproven >= failures) {
-            true => refuse("others are missing, or not proven yet"),
-            false => Ok(()),
-        }
     }
 
     /// What the owner set.
@@ -502,35 +383,5 @@ impl Pool {
             let _ = give_back(&disk, &member.plan).await;
         }
         Ok(())
-    }
-
-    /// Uses a disk again. `whole`: no label without it was durable, and nothing was that it lacks, but for what it had
-    /// not flushed when it went: strips of segments that are on record, and what is being written again for that very
-    /// reason.
-    fn welcome(&self, no: DiskNo, disk: Rc<dyn Disk>, label: &Label, whole: bool) {
-        if let Some(member) = self.store.members.borrow_mut().get_mut(&no) {
-            member.plan = label.plan;
-            member.label_serial = label.serial;
-            member.disk = Some(disk);
-            member.parked = None;
-            member.current = whole;
-            member.gone = None;
-            member.out_of_room = false;
-            member.protected = None;
-            member.touched.clear();
-        }
-        if let Some(room) = self.store.map.borrow_mut().disks.get_mut(&no) {
-            (room.healthy, room.current) = (true, whole);
-        }
-        if whole {
-            self.store.labels.restore(no);
-        }
-        self.store.commits.comings_and_goings.set(self.store.commits.comings_and_goings.get() + 1);
-        self.store.labels.outdated.set(true);
-        self.store.world.emit(Event::DiskReturned { disk: no });
-        self.store.review_freeze();
-        // Also who waits for room in the log: what is in limbo keeps it, and may be settled now.
-        self.store.wake_all();
-        self.store.log.demand();
     }
 }

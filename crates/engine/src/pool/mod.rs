@@ -21,6 +21,7 @@ pub mod moves;
 pub mod open;
 pub mod plan;
 pub mod read_cache;
+pub mod returning;
 pub mod room;
 pub mod tier;
 

@@ -8,6 +8,7 @@
 //! 3. A lost disk is used again only after all that was asked of it has ended: a late write would else fall on newer
 //!    data.
 
+use super::last_writes::Written;
 use super::quorum;
 use super::timeout::{Late, Reply, Timeout};
 use super::{DiskCounters, Member, Store, join, slots_on};
@@ -18,7 +19,7 @@ use crate::format::record::OWNER_METADATA;
 use crate::io::{Buf, Disk, DiskError, IoFuture, IoSlice};
 use crate::mutant::{self, Mutant};
 use crate::sync::begin;
-use crate::units::{DiskNo, DiskOffset};
+use crate::units::{ByteCount, DiskNo, DiskOffset};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -109,9 +110,11 @@ impl Store {
 
     /// Writes `from` at `at` of disk `no`. A disk that fails a write is taken out.
     pub async fn disk_write(&self, no: DiskNo, at: DiskOffset, from: Vec<IoSlice>) -> Done<()> {
+        let last = Written::last_of(at, &from);
         let written = self.disk_write_aside(no, at, from).await;
         if let (Ok(()), Some(member)) = (&written, self.members.borrow_mut().get_mut(&no)) {
             member.completed += 1;
+            last.into_iter().for_each(|last| member.last.complete(last));
         }
         written
     }
@@ -120,6 +123,7 @@ impl Store {
     pub async fn disk_write_aside(&self, no: DiskNo, at: DiskOffset, from: Vec<IoSlice>) -> Done<()> {
         let asked = self.asked(no)?;
         let len: usize = from.iter().map(|slice| slice.len()).sum();
+        self.write_ends(no, at, ByteCount(len as u64));
         let write = asked.disk.write(at, from);
         let result = self.timed(no, self.spins(no), self.in_time(&asked, "a write", Stall::TakenOut, write)).await;
         self.count(no, |counters| {
@@ -146,13 +150,13 @@ impl Store {
     pub async fn disk_flush(&self, no: DiskNo) -> Done<()> {
         let asked = self.asked(no)?;
         let spared = self.needs_no_flush(no);
-        let covered = match self.members.borrow_mut().get_mut(&no) {
+        let (covered, last) = match self.members.borrow_mut().get_mut(&no) {
             Some(member) => {
                 member.counters.flushes += !spared as u64;
                 member.counters.spared += spared as u64;
-                member.completed
+                (member.completed, member.last.flush())
             }
-            None => 0,
+            None => (0, 0),
         };
         let result = match spared {
             true => Ok(()),
@@ -164,6 +168,7 @@ impl Store {
             Ok(()) => {
                 if let Some(member) = self.members.borrow_mut().get_mut(&no) {
                     member.flushed = member.flushed.max(covered);
+                    member.last.flushed(last);
                     member.named &= member.stalled.get() > 0;
                     if mutant::active(Mutant::LossForgetsLabel) {
                         member.touched.retain(|_, completed| *completed > covered);
@@ -233,6 +238,13 @@ impl Store {
         let safe = safe && self.metadata_beyond(left).is_none() && self.attempted_beyond(left).is_none();
         safe && !(self.labels.loggers.get() & left).is_empty()
             && quorum::may_go_on(self.labels.durable.get().voters, left)
+    }
+
+    /// What lies here of disk `no` is about to be written over, or discarded.
+    pub fn write_ends(&self, no: DiskNo, at: DiskOffset, len: ByteCount) {
+        if let Some(member) = self.members.borrow_mut().get_mut(&no) {
+            member.last.end(at, len);
+        }
     }
 
     fn asked(&self, no: DiskNo) -> Done<Asked> {

@@ -107,7 +107,9 @@ impl Store {
         while done < self.slab {
             let Ok(disk) = self.disk(at.disk) else { return };
             let len = PIECE.min(self.slab - done);
-            match disk.discard(self.slab_offset(at, done.0 / BLOCK), len).await {
+            let from = self.slab_offset(at, done.0 / BLOCK);
+            self.write_ends(at.disk, from, len);
+            match disk.discard(from, len).await {
                 Ok(()) => done += len,
                 Err(DiskError::Gone) => return self.disk_failed(at.disk, &disk, DiskError::Gone, "it answers no more"),
                 Err(_) => return,

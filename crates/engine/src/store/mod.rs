@@ -26,6 +26,7 @@ pub mod heat;
 pub mod labels;
 mod landed;
 pub mod lanes;
+pub mod last_writes;
 pub mod limbo;
 pub mod log_move;
 pub mod log_places;
@@ -79,6 +80,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::future::Future;
 use labels::Labels;
+use last_writes::LastWrites;
 use pages::Pages;
 use state::{Commits, Signals, Traffic};
 pub use tuning::Tuning;
@@ -171,6 +173,10 @@ pub struct Member {
     /// and the value of `completed` after the last of them. With an older label a disk is known to have been put back
     /// from a copy; a copy with that label may lack all of these, flushed or not.
     pub touched: BTreeMap<SegmentNo, u64>,
+    /// What was written to it last.
+    pub last: LastWrites,
+    /// What came in its place last was not taken for it: an older copy of it, perhaps.
+    pub copy_refused: bool,
     /// Since when it has not been there.
     pub gone: Option<Nanos>,
     /// Whether it counted as one that needs no flush when it was to be flushed last; none: not yet, or it is to be
@@ -223,6 +229,8 @@ impl Member {
             flushed: 0,
             flushing: Rc::default(),
             touched: BTreeMap::new(),
+            last: LastWrites::default(),
+            copy_refused: false,
             gone: None,
             protected: None,
             losses: 0,
@@ -315,6 +323,7 @@ impl Store {
         member.losses += 1;
         self.commits.comings_and_goings.set(self.commits.comings_and_goings.get() + 1);
         member.gone = Some(self.world.now());
+        member.last.lose(member.left_current);
         let mut touched: Vec<SegmentNo> = core::mem::take(&mut member.touched).into_keys().collect();
         if mutant::active(Mutant::TouchedForgotten) {
             touched.clear();

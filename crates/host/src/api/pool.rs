@@ -142,8 +142,8 @@ pub struct DiskInfo {
     /// Where it was found.
     #[schema(value_type = Option<String>)]
     pub path: Option<PathBuf>,
-    /// What is there in its place while it is missing: another file with its label, an older copy perhaps, that is not
-    /// taken for it.
+    /// What is there in its place while it is missing: another file with its label, or the disk without what was
+    /// written to it last. An older copy of it, perhaps, that is not taken for it.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub copy_at: Option<PathBuf>,

@@ -475,7 +475,7 @@ mod tests {
             [format!("{away}; rebuilt where there is room after 5m | weft disk replace tank d1 DISK")]
         );
         tank.disks[1].copy_at = Some("/srv/d2".into());
-        assert!(told(&tank)[0].starts_with("disk tank/d1: missing; /srv/d2 is another file than the disk was"));
+        assert!(told(&tank)[0].starts_with("disk tank/d1: missing; /srv/d2 is not the disk as it was"));
         (tank.disks[1].copy_at, tank.settings.repair_after_seconds) = (None, None);
         let never = "nothing is rebuilt by itself, `weft repair tank` does it";
         assert_eq!(told(&tank), [format!("{away}; {never} | weft disk replace tank d1 DISK")]);

@@ -54,14 +54,18 @@ impl Copies {
         self.away.borrow_mut().insert(at, (disk.image(), disk.file()));
         disk.return_as(&copy);
         self.put.set(self.put.get() + 1);
-        disk.set_file(self.put.get());
+        // A device that was rolled back is the same device.
+        if rng.chance(0.5) {
+            disk.set_file(self.put.get());
+        }
         true
     }
 
     /// The copy in the place of disk `at` goes, and the disk itself, which is still away, comes next. One that was
-    /// brought up to date is the disk from then on: the other one is older.
+    /// brought up to date, or had all that was durable when it was taken, is the disk from then on: the other one is
+    /// older.
     fn end(&self, at: usize, disk: &SimDisk, daemon: &Daemon, strain: &Strain) {
-        let is_the_disk = daemon.is_current(at);
+        let is_the_disk = daemon.is_disk(at);
         if daemon.has_taken(at) && !is_the_disk && strain.is_now() {
             self.took_some.set(true);
         }

@@ -83,9 +83,9 @@ impl Daemon {
         self.files.borrow()[at].0 == self.disks[at].file() && self.is_attached(at)
     }
 
-    /// Whether it is up to date, too.
-    pub(super) fn is_current(&self, at: usize) -> bool {
-        self.has_taken(at) && self.member(at).is_some_and(|no| self.pool.store().is_current(no))
+    /// Whether it is the disk for the pool, and no copy that is not proven yet.
+    pub(super) fn is_disk(&self, at: usize) -> bool {
+        self.has_taken(at) && self.member(at).is_some_and(|no| !self.pool.store().is_unproven_copy(no))
     }
 
     /// Whether the pool has a handle of every disk that works.

@@ -4,10 +4,12 @@
 use crate::stories::{attach, repair};
 use crate::story::*;
 use std::rc::Rc;
-use weft_engine::error::ErrorKind;
+use weft_engine::error::{ErrorKind, Result};
 use weft_engine::event::Event;
+use weft_engine::exec::LocalBoxFuture;
 use weft_engine::format::page::{PAGE_MAGIC, PageKind};
 use weft_engine::geometry::Resiliency;
+use weft_engine::io::Disk;
 use weft_engine::pool::Pool;
 use weft_engine::store::execute::Target;
 use weft_engine::store::meta::sheets::SHEETS;
@@ -430,9 +432,17 @@ pub fn a_place_that_came_to_be_another_stripe_s_is_an_error() {
     }
 }
 
-/// Two of four disks are other files: the pool takes neither while it cannot do without them, and serves what was
-/// flushed when the disks themselves are back. One alone it takes, proves, and takes for the disk.
-pub fn a_copy_is_taken_only_where_the_pool_can_do_without_the_disk() {
+/// Two of four disks come back as older copies, other files or devices that were rolled back: the pool takes neither
+/// while it cannot do without them, and serves what was flushed when the disks themselves are back. One alone it takes,
+/// proves, and takes for the disk.
+pub fn older_copies_take_nothing_with_them() {
+    old_copies_come(|pool, disk| Box::pin(async move { pool.attach_copy(disk).await }));
+    old_copies_come(|pool, disk| Box::pin(async move { pool.attach(disk).await }));
+}
+
+type Attaching = fn(Rc<Pool>, Rc<dyn Disk>) -> LocalBoxFuture<'static, Result<DiskNo>>;
+
+fn old_copies_come(attaching: Attaching) {
     let mut story = Story::new(33, 4, PARITY);
     story.write_and_flush(0, 6 * story.stripe(), 1);
     let before = story.images();
@@ -440,17 +450,14 @@ pub fn a_copy_is_taken_only_where_the_pool_can_do_without_the_disk() {
     let come_as_copy = |story: &Story, disk: usize| {
         story.rig.disks[disk].return_as(&before[disk]);
         let (pool, disk) = (story.rig.pool(), story.rig.disks[disk].clone());
-        story.rig.run(async move { pool.attach_copy(Rc::new(disk)).await })
-    };
-    let vanish = |story: &Story, disk: usize| {
-        story.rig.disks[disk].vanish();
-        story.rig.pool().store().disk_lost(DiskNo(disk as u16), "the story says so");
+        story.rig.run(attaching(pool, Rc::new(disk)))
     };
     let itself = [2, 3].map(|disk| story.rig.disks[disk].image());
     [2, 3].into_iter().for_each(|disk| vanish(&story, disk));
     for disk in [2, 3] {
         let refused = come_as_copy(&story, disk).unwrap_err();
         assert_eq!(refused.kind, ErrorKind::NotPossible, "{refused}");
+        assert!(refused.context.contains("older copy"), "{refused}");
         story.rig.disks[disk].vanish();
     }
     for (disk, image) in [2, 3].into_iter().zip(&itself) {
@@ -465,5 +472,39 @@ pub fn a_copy_is_taken_only_where_the_pool_can_do_without_the_disk() {
     is_made_whole(&story, "a copy was proven");
     vanish(&story, 2);
     assert_eq!(story.byte(0, 6 * story.stripe()).unwrap(), 2, "from the copy");
+    story.rig.halt();
+}
+
+fn vanish(story: &Story, disk: usize) {
+    story.rig.disks[disk].vanish();
+    story.rig.pool().store().disk_lost(DiskNo(disk as u16), "the story says so");
+}
+
+/// Two of four disks blink, again and again: each time they are taken for what they are, whatever was written over
+/// since they were asked last, and whatever they lost with their power.
+pub fn disks_that_blink_are_no_copies() {
+    let mut story = Story::new(34, 4, PARITY);
+    for nth in 0..24 {
+        let (pool, name) = (story.rig.pool(), format!("pool{nth}"));
+        story.rig.run(async move { pool.rename(&name).await.unwrap() });
+        story.write_and_flush(nth % 6 * story.stripe(), story.stripe(), nth as u8 + 1);
+        // On its way to the disks, or being flushed, when they go.
+        story.write((nth + 3) % 6 * story.stripe(), story.stripe(), nth as u8 + 100).unwrap();
+        let (world, vdisk) = (story.rig.world.clone(), story.rig.pool().vdisk("vdisk").unwrap());
+        world.spawn("flush", Box::pin(async move { drop(vdisk.flush().await) }));
+        story.rig.run(async move { world.sleep(Nanos(nth * 20_000)).await });
+        [2, 3].into_iter().for_each(|disk| vanish(&story, disk));
+        for disk in [2, 3] {
+            story.rig.disks[disk].come_back(&mut story.rng);
+            attach(&story, disk);
+        }
+        assert!(story.rig.pool().store().frozen().is_none(), "at {nth}");
+        // It may be lost, with the power of two disks.
+        if story.flush().is_err() {
+            story.rig.pool().vdisk("vdisk").unwrap().clear().unwrap();
+        }
+        story.write_and_flush((nth + 3) % 6 * story.stripe(), story.stripe(), nth as u8 + 100);
+    }
+    is_made_whole(&story, "all are back");
     story.rig.halt();
 }

@@ -14,7 +14,7 @@ use weft_engine::geometry::Layout;
 use weft_engine::io::DiskError;
 use weft_engine::pool::job::{JobState, has_ended};
 use weft_engine::pool::{NewDisk, Pool};
-use weft_engine::sync::join_all;
+use weft_engine::sync::{join, join_all};
 use weft_engine::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos, VirtualOffset};
 use weft_engine::world::World;
 use weft_sim::disk::{DiskImage, Fate, SimDisk, Tear};
@@ -557,10 +557,12 @@ pub fn disks_that_are_back_get_pages_of_the_tree_from_the_one_that_has_them() {
             story.write_and_flush(0, 4 * story.stripe(), value);
             story.checkpoint();
         }
-        for no in behind {
-            story.rig.disks[*no].return_intact(&mut story.rng);
-            attach(&story, *no);
-        }
+        behind.iter().for_each(|no| story.rig.disks[*no].return_intact(&mut story.rng));
+        // At once: neither is up to date before the other is there.
+        let disks: Vec<_> = behind.iter().map(|no| story.rig.disks[*no].clone()).collect();
+        let pool = story.rig.pool();
+        let attached = async move { join(disks.into_iter().map(|disk| pool.attach(Rc::new(disk)))).await };
+        assert!(story.rig.run(attached).iter().all(|attached| attached.is_ok()));
         story.rig.slow_from(newest, nth, Nanos::secs(4));
         // The first may have begun when only one of them was back.
         repair(&story);

@@ -1,4 +1,4 @@
-//! Other files that are there in place of disks.
+//! Other files that are there in place of disks, and disks that were rolled back while they were away.
 
 use crate::api::pool::DiskInfo;
 
@@ -6,7 +6,7 @@ use crate::api::pool::DiskInfo;
 pub(super) fn not_taken(disk: &DiskInfo) -> String {
     let there = disk.copy_at.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     format!(
-        "; {there} is another file than the disk was, an older copy perhaps, and is not used while the pool cannot do \
+        "; {there} is not the disk as it was, an older copy of it perhaps, and is not used while the pool cannot do \
         without the disk itself, which it waits for"
     )
 }

@@ -144,9 +144,10 @@ impl OpenPool {
     /// Notes that what is at `path` was not taken for the member of this identity, where the pool cannot do without the
     /// member itself.
     pub fn note_copy(&self, id: &str, path: &Path) {
-        let no = self.pool.store().members.borrow().iter().find(|(_, member)| hex(member.id) == id).map(|(no, _)| *no);
-        if let Some(no) = no.filter(|no| self.pool.check_dispensable(*no).is_err()) {
-            self.copies.borrow_mut().insert(no, (path.into(), find::thing(path)));
+        let members = self.pool.store().members.borrow();
+        let member = members.iter().find(|(_, member)| hex(member.id) == id);
+        if let Some((no, _)) = member.filter(|(_, member)| member.copy_refused) {
+            self.copies.borrow_mut().insert(*no, (path.into(), find::thing(path)));
         }
     }
 

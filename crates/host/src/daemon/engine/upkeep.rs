@@ -274,13 +274,15 @@ pub async fn attach(local: Rc<Local<Pools>>, pool: String, path: PathBuf) -> Ans
     let open = local.state().pool(&pool)?;
     let disk = local.open_disk(&path, &DiskOptions::default())?;
     let id = labels::probe(&path)?.map(|label| label.disk_id);
-    let no = match id.filter(|id| open.is_another_file(id, &path)) {
-        Some(id) => {
-            let taken = open.pool.attach_copy(open.sockets.plug(disk.clone())).await;
-            taken.inspect_err(|_| open.note_copy(&id, &path)).map_err(|error| with_names(&open, error))?
-        }
-        None => open.pool.attach(open.sockets.plug(disk.clone())).await?,
+    let handle = open.sockets.plug(disk.clone());
+    let attached = match id.as_ref().is_some_and(|id| open.is_another_file(id, &path)) {
+        true => open.pool.attach_copy(handle).await,
+        false => open.pool.attach(handle).await,
     };
+    let no = attached.map_err(|error| {
+        id.iter().for_each(|id| open.note_copy(id, &path));
+        with_names(&open, error)
+    })?;
     open.found(no, path, &disk);
     Ok(no)
 }
