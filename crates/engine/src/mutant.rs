@@ -413,11 +413,13 @@ pub enum Mutant {
     WrittenOverIsAskedFor = 217,
     /// A disk that is back is asked for what it may have lost with its power.
     LostIsAskedFor = 218,
+    /// What lies on a disk counts as there, although nobody knows what that lacks.
+    UnprovenIsSafe = 219,
 }
 
 /// Every mutant.
 #[rustfmt::skip]
-pub const ALL: [Mutant; 201] = [
+pub const ALL: [Mutant; 202] = [
     Mutant::CommitBeforeData, Mutant::ReuseBeforeCommit, Mutant::FlushForgetsDisk, Mutant::StaleDiskTrusted,
     Mutant::LabelBeforeCheckpoint, Mutant::LandingRetiredEarly, Mutant::PagesAheadOfLog, Mutant::UnsafeCommits,
     Mutant::ReadmitCopiesNothing, Mutant::MissedStripsForgotten, Mutant::UnknownAbsenceTracked,
@@ -471,6 +473,7 @@ pub const ALL: [Mutant; 201] = [
     Mutant::GathersLastSegments, Mutant::PacksCountNoRoom, Mutant::DiscardsWhatIsTaken,
     Mutant::KeptIsLost, Mutant::GathersOverNewer, Mutant::GatheredAgainForgotten, Mutant::CopiesStandIn,
     Mutant::RolledBackReturns, Mutant::WrittenOverIsAskedFor, Mutant::LostIsAskedFor,
+    Mutant::UnprovenIsSafe,
 ];
 
 /// The mutant of this name.

@@ -417,6 +417,7 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
             Catcher::Story(put_back::older_copies_take_nothing_with_them)
         }
         Mutant::WrittenOverIsAskedFor => Catcher::Story(put_back::disks_that_blink_are_no_copies),
+        Mutant::UnprovenIsSafe => Catcher::Story(put_back::no_disk_is_taken_out_while_another_is_not_proven),
         Mutant::LostIsAskedFor => Catcher::Storm(Profile::Copied, 30),
         Mutant::GathersOverNewer => Catcher::Story(kept::what_gathers_again_lies_below_what_was_written_since),
         Mutant::TierSizeIgnored => Catcher::Story(tier::what_is_pinned_lies_in_the_tier),

@@ -22,7 +22,7 @@ use crate::format::record::{Away, DiskRecord, JobKind, Media, PowerProtected, Re
 use crate::limits::DISKS_MAX;
 use crate::mutant::{self, Mutant};
 use crate::segment::Map;
-use crate::store::{Member, slots_on};
+use crate::store::Member;
 use crate::units::{ByteCount, DiskNo, JobNo};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -252,21 +252,11 @@ impl Pool {
         if !self.store.has_disk(no) {
             return fail!(NotPossible, "disk {no} is not there");
         }
-        {
-            let map = self.store.map.borrow();
-            for segment in map.segments.values() {
-                let there = |slot: &usize| {
-                    map.is_sound(&segment.record, *slot) && slots_on(&segment.record, no) >> slot & 1 == 0
-                };
-                let left = (0..segment.record.slabs.len()).filter(there).count();
-                let held = segment.record.owner == crate::format::record::OWNER_METADATA || !segment.free.is_full();
-                if held && left + segment.record.layout.failures() < segment.record.layout.slots() {
-                    return fail!(
-                        NotPossible,
-                        "without disk {no} data would be out of reach: something else is missing or not repaired yet; see 'weft status'"
-                    );
-                }
-            }
+        if !self.store.data_is_safe_without(no) {
+            return fail!(
+                NotPossible,
+                "without disk {no} data would be out of reach: something else is missing or not repaired yet; see 'weft status'"
+            );
         }
         if self.store.loggers().iter().all(|logger| *logger == no) {
             return fail!(NotPossible, "disk {no} is the only one that carries the log");

@@ -18,8 +18,7 @@ use crate::format::label::{Label, UNSEEN};
 use crate::format::record::OWNER_METADATA;
 use crate::io::Disk;
 use crate::mutant::{self, Mutant};
-use crate::segment::Segment;
-use crate::store::{quorum, slots_on};
+use crate::store::quorum;
 use crate::units::DiskNo;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -159,14 +158,7 @@ impl Pool {
         }
         let map = self.store.map.borrow();
         let data = map.segments.values().filter(|segment| segment.record.owner != OWNER_METADATA);
-        let lacks_too_much = |segment: &Segment| {
-            let (record, on_it) = (&segment.record, slots_on(&segment.record, no));
-            let is_missing = |slot: &usize| !map.is_sound(record, *slot);
-            let missing = (0..record.slabs.len()).filter(is_missing).fold(0, |slots, slot| slots | 1 << slot);
-            let unproven = (missing | on_it | map.may_lack(record)).count_ones() as usize;
-            on_it != 0 && !segment.free.is_full() && unproven > record.layout.failures()
-        };
-        if data.clone().any(lacks_too_much) {
+        if !data.clone().all(|segment| map.is_safe_without(segment, no)) {
             return refuse("others do not have all that it should");
         }
         // What is written from now on may lie on all copies that are not proven yet, and go with them; and it has

@@ -41,6 +41,7 @@ mod tables;
 pub mod taken;
 pub mod tier;
 
+pub use self::sound::slots_on;
 use crate::bits::BitSet;
 use crate::disk_set::DiskSet;
 use crate::error::Result;

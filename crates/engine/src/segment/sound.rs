@@ -1,7 +1,8 @@
 //! What of a segment is there: its disks, and the strips that they should have.
 
 use super::{Map, Segment};
-use crate::format::record::{Away, Record, SegmentRecord, SlabAt};
+use crate::format::record::{Away, OWNER_METADATA, Record, SegmentRecord, SlabAt};
+use crate::mutant::{self, Mutant};
 use crate::units::{DiskNo, SegmentNo};
 
 impl Map {
@@ -29,6 +30,18 @@ impl Map {
         let is_unknown = |at: SlabAt| self.disks.get(&at.disk).is_some_and(|disk| disk.record.away == Away::Unknown);
         let slots = segment.slabs.iter().enumerate();
         slots.fold(segment.missed, |set, (slot, at)| set | u128::from(at.is_some_and(is_unknown)) << slot)
+    }
+
+    /// Whether what lies in a segment is there without disk `no`: enough others have their strips for certain.
+    pub fn is_safe_without(&self, segment: &Segment, no: DiskNo) -> bool {
+        let record = &segment.record;
+        let on_it = slots_on(record, no);
+        let is_missing = |slot: &usize| !self.is_sound(record, *slot);
+        let missing = (0..record.slabs.len()).filter(is_missing).fold(0, |slots, slot| slots | 1 << slot);
+        let may_lack = if mutant::active(Mutant::UnprovenIsSafe) { 0 } else { self.may_lack(record) };
+        let uncertain = (missing | on_it | may_lack).count_ones() as usize;
+        let is_empty = record.owner != OWNER_METADATA && segment.free.is_full();
+        on_it == 0 || is_empty || uncertain <= record.layout.failures()
     }
 
     /// How many slots of a segment are not sound.
@@ -59,4 +72,10 @@ impl Map {
         self.relist(id);
         Some(record)
     }
+}
+
+/// The slots (bits) of a segment that lie on disk `no`.
+pub fn slots_on(segment: &SegmentRecord, no: DiskNo) -> u128 {
+    let on = |at: &Option<SlabAt>| at.is_some_and(|at| at.disk == no);
+    segment.slabs.iter().enumerate().fold(0, |set, (slot, at)| set | (on(at) as u128) << slot)
 }

@@ -11,11 +11,10 @@
 use super::last_writes::Written;
 use super::quorum;
 use super::timeout::{Late, Reply, Timeout};
-use super::{DiskCounters, Member, Store, join, slots_on};
+use super::{DiskCounters, Member, Store, join};
 use crate::error::Result;
 use crate::event::Event;
 use crate::fail;
-use crate::format::record::OWNER_METADATA;
 use crate::io::{Buf, Disk, DiskError, IoFuture, IoSlice};
 use crate::mutant::{self, Mutant};
 use crate::sync::begin;
@@ -223,21 +222,18 @@ impl Store {
 
     /// Whether everything that is on disk `no` is safe without it: its data, the log, and the votes.
     pub fn can_do_without(&self, no: DiskNo) -> bool {
-        let safe = {
-            let map = self.map.borrow();
-            map.segments.values().all(|segment| {
-                let record = &segment.record;
-                let own = slots_on(record, no);
-                let left = |slot: &usize| map.is_sound(record, *slot) && own >> slot & 1 == 0;
-                let left = (0..record.slabs.len()).filter(left).count();
-                let held = record.owner == OWNER_METADATA || !segment.free.is_full();
-                own == 0 || !held || left + record.layout.failures() >= record.layout.slots()
-            })
-        };
         let left = self.current_set().without(no);
-        let safe = safe && self.metadata_beyond(left).is_none() && self.attempted_beyond(left).is_none();
+        let safe = self.data_is_safe_without(no)
+            && self.metadata_beyond(left).is_none()
+            && self.attempted_beyond(left).is_none();
         safe && !(self.labels.loggers.get() & left).is_empty()
             && quorum::may_go_on(self.labels.durable.get().voters, left)
+    }
+
+    /// Whether everything in segments on disk `no` is there without it.
+    pub fn data_is_safe_without(&self, no: DiskNo) -> bool {
+        let map = self.map.borrow();
+        map.segments.values().all(|segment| map.is_safe_without(segment, no))
     }
 
     /// What lies here of disk `no` is about to be written over, or discarded.

@@ -62,13 +62,13 @@ use crate::event::Event;
 use crate::fail;
 use crate::format::Id;
 use crate::format::label::DiskPlan;
-use crate::format::record::{Away, Record, SegmentRecord, SlabAt};
+use crate::format::record::{Away, Record, SlabAt};
 use crate::histogram::Histogram;
 use crate::io::{Disk, DiskError};
 use crate::log::Log;
 use crate::mutant::{self, Mutant};
-use crate::segment::Map;
 use crate::segment::drain::Former;
+use crate::segment::{Map, slots_on};
 use crate::sync::Turn;
 pub use crate::sync::join;
 use crate::units::{BLOCK, ByteCount, DiskNo, DiskOffset, Nanos, SegmentNo};
@@ -560,12 +560,6 @@ impl Store {
             add(&mut member.counters);
         }
     }
-}
-
-/// The slots (bits) of a segment that lie on disk `no`.
-pub fn slots_on(segment: &SegmentRecord, no: DiskNo) -> u128 {
-    let on = |at: &Option<SlabAt>| at.is_some_and(|at| at.disk == no);
-    segment.slabs.iter().enumerate().fold(0, |set, (slot, at)| set | (on(at) as u128) << slot)
 }
 
 /// The error of data beyond the redundancy.

@@ -475,6 +475,31 @@ fn old_copies_come(attaching: Attaching) {
     story.rig.halt();
 }
 
+/// A disk that is not proven yet is nothing that a pool can go on with alone: no other is taken out for maintenance.
+pub fn no_disk_is_taken_out_while_another_is_not_proven() {
+    let mut story = Story::of_size(35, 4, PARITY, ByteCount::mib(8), false);
+    story.close();
+    // No job proves it.
+    story.rig.options.tuning.auto_jobs = false;
+    story.open().unwrap();
+    story.write_and_flush(0, 6 * story.stripe(), 1);
+    let before = story.images();
+    story.write_and_flush(0, 6 * story.stripe(), 2);
+    // What it lacks is on no record.
+    story.checkpoint();
+    vanish(&story, 3);
+    story.rig.disks[3].return_as(&before[3]);
+    attach(&story, 3);
+    let pool = story.rig.pool();
+    let refused = story.rig.run(async move { pool.disk_offline(DiskNo(2)).await.unwrap_err() });
+    assert!(refused.context.contains("out of reach"), "{refused}");
+    is_made_whole(&story, "it was proven");
+    let pool = story.rig.pool();
+    story.rig.run(async move { pool.disk_offline(DiskNo(2)).await.unwrap() });
+    assert_eq!(story.byte(0, 6 * story.stripe()).unwrap(), 2);
+    story.rig.halt();
+}
+
 fn vanish(story: &Story, disk: usize) {
     story.rig.disks[disk].vanish();
     story.rig.pool().store().disk_lost(DiskNo(disk as u16), "the story says so");

@@ -13,7 +13,7 @@ use super::{Halt, JobKind, Ticket};
 use crate::error::ErrorKind;
 use crate::format::record::{OWNER_METADATA, SegmentRecord, Usage};
 use crate::mutant::{self, Mutant};
-use crate::store::slots_on;
+use crate::segment::slots_on;
 use crate::units::{DiskNo, SegmentNo};
 use alloc::format;
 use alloc::string::String;
