@@ -415,11 +415,15 @@ pub enum Mutant {
     LostIsAskedFor = 218,
     /// What lies on a disk counts as there, although nobody knows what that lacks.
     UnprovenIsSafe = 219,
+    /// The mover goes by what is packed, and not by what is about to be.
+    MoverSeesNoneComing = 220,
+    /// Where the log may not go on as far as the heads have come, it goes on behind all of them.
+    LogLagsBehindHeads = 221,
 }
 
 /// Every mutant.
 #[rustfmt::skip]
-pub const ALL: [Mutant; 202] = [
+pub const ALL: [Mutant; 204] = [
     Mutant::CommitBeforeData, Mutant::ReuseBeforeCommit, Mutant::FlushForgetsDisk, Mutant::StaleDiskTrusted,
     Mutant::LabelBeforeCheckpoint, Mutant::LandingRetiredEarly, Mutant::PagesAheadOfLog, Mutant::UnsafeCommits,
     Mutant::ReadmitCopiesNothing, Mutant::MissedStripsForgotten, Mutant::UnknownAbsenceTracked,
@@ -473,7 +477,7 @@ pub const ALL: [Mutant; 202] = [
     Mutant::GathersLastSegments, Mutant::PacksCountNoRoom, Mutant::DiscardsWhatIsTaken,
     Mutant::KeptIsLost, Mutant::GathersOverNewer, Mutant::GatheredAgainForgotten, Mutant::CopiesStandIn,
     Mutant::RolledBackReturns, Mutant::WrittenOverIsAskedFor, Mutant::LostIsAskedFor,
-    Mutant::UnprovenIsSafe,
+    Mutant::UnprovenIsSafe, Mutant::MoverSeesNoneComing, Mutant::LogLagsBehindHeads,
 ];
 
 /// The mutant of this name.

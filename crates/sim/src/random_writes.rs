@@ -194,6 +194,33 @@ pub fn no_second_has_less_than_half_of_the_median() {
     bench.world.halt();
 }
 
+/// Nor does any second have less than a third of it where the log is as long as it usually is: the mover sees what
+/// comes in when it gathers, not when it is packed.
+pub fn no_second_with_a_usual_log_has_less_than_a_third_of_the_median() {
+    let resiliency = Resiliency::Mirror { copies: 2 };
+    let layout = Layout::new(resiliency, 2, ByteCount::kib(64)).expect("this layout is valid");
+    with_a_usual_log(layout, 32, Nanos::secs(45), |_, _| ());
+}
+
+/// Nor where each write is flushed: no disk waits a revolution for each since the heads of others have come too far.
+pub fn no_second_of_single_writes_has_less_than_a_third_of_the_median() {
+    let layout = Layout::new(PARITY, 5, ByteCount::kib(64)).expect("this layout is valid");
+    // The heads are anywhere.
+    with_a_usual_log(layout, 1, Nanos::secs(24), |bench, fill| {
+        bench.read(fill);
+    });
+}
+
+fn with_a_usual_log(layout: Layout, per_flush: u64, span: Nanos, before: impl Fn(&Bench, Case)) {
+    let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::gib(1), flush_stripes: None };
+    let bench = filled_behind(USUAL_LOG, fill, (SERVED_SHARE, Tuning::default().buffer_memory));
+    before(&bench, fill);
+    let random = on_bench(&bench, Load { fill, len: SMALL, per_flush, span, fine_share: SERVED_SHARE, cached_on: 0 });
+    let (median, worst) = random.seconds();
+    assert!(worst * 3 >= median, "{layout}: {worst} in the worst second, {median} in most");
+    bench.world.halt();
+}
+
 /// While a disk is missing, and there is none in its place, small writes are packed as ever: there are about as many a
 /// second as with all disks. What they left is whole when the disk is back.
 pub fn small_writes_are_packed_while_a_disk_is_missing() {
@@ -242,7 +269,7 @@ pub fn small_writes_are_packed_in_a_pool_that_is_nearly_full() {
         let random = on_bench(&bench, Load { fill, len: SMALL, per_flush: 32, span, fine_share, cached_on: 0 });
         let ((median, worst), lasting) = (random.seconds(), random.lasting());
         assert!(lasting > 600.0, "{left} segments left: {lasting} a second, {worst} to {median}: {:?}", random.rates);
-        assert!(worst * 4 > median, "{left} segments left: {worst} in the worst second, {median} in most");
+        assert!(worst * 6 > median, "{left} segments left: {worst} in the worst second, {median} in most");
         bench.world.halt();
     }
 }

@@ -281,7 +281,7 @@ fn catcher_of_tree(mutant: Mutant) -> Catcher {
             put_back::a_disk_that_is_put_back_before_it_was_up_to_date_is_proven,
         ]),
         Mutant::MovesStopHealing => Catcher::Story(check::a_repair_beside_moves_leaves_nothing_bad),
-        Mutant::AttemptedForgotten => Catcher::Storm(Profile::Split, 360),
+        Mutant::AttemptedForgotten => Catcher::Storm(Profile::Split, 1_001_342),
         Mutant::GoneCountsAsBad => Catcher::Story(check::a_scrub_whose_disk_goes_finds_nothing_bad),
         Mutant::TablePageInTime => Catcher::Story(tables::a_page_is_waited_for_where_only_a_slow_disk_has_it),
         Mutant::OneCopyBelieved => {
@@ -381,7 +381,7 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         Mutant::PacksStayThin => Catcher::Story(cached_writes::a_full_cache_takes_as_much_as_is_brought_down),
         Mutant::MergedUnflushed => Catcher::Storm(Profile::Cached, 16_000_324),
         Mutant::RepackedReplacesNewer => Catcher::Storm(Profile::Cached, 60_000_120),
-        Mutant::RepackedRetires => Catcher::Storm(Profile::Cached, 62_000_200),
+        Mutant::RepackedRetires => Catcher::Storm(Profile::Cached, 62_000_154),
         Mutant::FlushWaitsForMoved => Catcher::Story(cached_writes::no_flush_before_a_cache_waits_for_hard_disks),
         Mutant::OneUnpackableEndsAll => {
             Catcher::Story(cached_writes::what_cannot_be_packed_any_more_has_no_others_merged)

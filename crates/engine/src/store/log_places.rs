@@ -213,12 +213,13 @@ impl Store {
         });
         let on: BTreeMap<DiskNo, u64> = seen.collect();
         let first = self.log.earliest(None);
-        let most = spread(ring).min(self.log_places.allowed(ring, now));
-        // Less than what would do is a revolution all the same.
-        match on.values().min() {
-            Some(position) if position - first <= most => Planned { position: *position, on },
-            _ => Planned { position: first, on: BTreeMap::new() },
+        let most = spread(ring).min(self.log_places.allowed(ring, now)) / BLOCK * BLOCK;
+        // Where that is less far than any copy is to begin, copies lie further behind it.
+        if mutant::active(Mutant::LogLagsBehindHeads) && on.values().min().is_some_and(|place| *place > first + most) {
+            return Planned { position: first, on: BTreeMap::new() };
         }
+        let position = on.values().min().map_or(first, |place| (*place).min(first + most));
+        Planned { position, on }
     }
 
     /// Where the copy of a batch of `len` bytes is to be written on disk `no`: one that is written again, where it was.

@@ -161,7 +161,14 @@ impl Vdisk {
         }
         let full = if self.cache().is_some() { CACHE_FULL } else { FULL };
         let fill = |have: u64, most: u64, (part, of): (u64, u64)| have * WHOLE * of / (most * part).max(1);
-        fill(units, most * self.packs_places(), full.units).max(fill(stripes, most, full.stripes))
+        // What gathers is packed soon. By what is packed alone, the mover would rest while much comes in, and then be
+        // at work for long. Where little may be packed, it would else be at work all the time.
+        let places = most * self.packs_places();
+        let gathering = match mutant::active(Mutant::MoverSeesNoneComing) {
+            true => 0,
+            false => (self.stripes.borrow().len() as u64).min(places / 8),
+        };
+        fill(units + gathering, places, full.units).max(fill(stripes, most, full.stripes))
     }
 
     /// How many packed stripes it may have beside those it has.

@@ -53,6 +53,16 @@ fn a_virtual_disk_may_go_while_the_mover_is_at_work() {
 }
 
 #[test]
+fn no_second_with_a_usual_log_has_less_than_a_third_of_the_median() {
+    weft_sim::random_writes::no_second_with_a_usual_log_has_less_than_a_third_of_the_median();
+}
+
+#[test]
+fn no_second_of_single_writes_has_less_than_a_third_of_the_median() {
+    weft_sim::random_writes::no_second_of_single_writes_has_less_than_a_third_of_the_median();
+}
+
+#[test]
 fn no_second_has_less_than_half_of_the_median() {
     weft_sim::random_writes::no_second_has_less_than_half_of_the_median();
 }

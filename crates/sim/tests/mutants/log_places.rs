@@ -1,13 +1,16 @@
-//! What catches mutants of a log that goes on where the heads are, and of the order in which disks read.
+//! What catches mutants of a log that goes on where the heads are, of the order in which disks read, and of how even
+//! small writes are.
 
 use crate::Catcher;
 use weft_engine::mutant::Mutant;
-use weft_sim::{blink, spread, stream_reads};
+use weft_sim::{blink, random_writes, spread, stream_reads};
 
 /// What catches `mutant`, if it is one of these.
 pub fn catcher(mutant: Mutant) -> Option<Catcher> {
     let story = match mutant {
         Mutant::SpreadUnannounced => spread::who_flushes_each_write_waits_for_no_revolution,
+        Mutant::MoverSeesNoneComing => random_writes::no_second_with_a_usual_log_has_less_than_a_third_of_the_median,
+        Mutant::LogLagsBehindHeads => random_writes::no_second_of_single_writes_has_less_than_a_third_of_the_median,
         Mutant::LeadNeverGrows => spread::how_long_disks_take_to_begin_is_learnt,
         Mutant::CopiesOverlap | Mutant::CopiesTooFar | Mutant::CopiesLeaveTheRound | Mutant::CopiesFoundNearby => {
             spread::copies_lie_in_order_and_within_their_rounds
