@@ -398,7 +398,7 @@ fn catcher_of_order(mutant: Mutant) -> Catcher {
         Mutant::LandsAnyBacklog => {
             Catcher::Story(cached_writes::who_flushes_more_than_hard_disks_take_never_waits_long)
         }
-        Mutant::FreshChunkPutEarly => Catcher::Storm(Profile::Many, 50_005_500),
+        Mutant::FreshChunkPutEarly => Catcher::Storm(Profile::Many, 50_001_518),
         Mutant::MetadataMadeStale => Catcher::Storm(Profile::Tiered, 8_002_263),
         Mutant::OlderLandsLater => Catcher::Story(apart::nothing_older_lands_behind_what_is_newer),
         Mutant::LandedInFlightForgotten | Mutant::LandedInFlightNotRetired => {
