@@ -82,8 +82,8 @@ impl Pool {
         let whole = whole || mutant::active(Mutant::ReturnedDiskIsWhole);
         self.end_maintenance(no);
         self.welcome(no, disk, &label, whole);
-        if let (Some(_), Some(member)) = (copied, self.store.members.borrow_mut().get_mut(&no)) {
-            member.last.set_aside();
+        if copied.is_some() || diverged {
+            self.store.set_last_writes_aside(no);
         }
         if !known {
             self.store.world.emit(Event::DiskOutOfStep { disk: no, diverged });

@@ -124,6 +124,13 @@ impl Store {
         self.members.borrow().get(&no).is_some_and(|member| !member.current && member.last.itself.is_some())
     }
 
+    /// Something else is used for disk `no` from now on, which may lack what was written to that.
+    pub fn set_last_writes_aside(&self, no: DiskNo) {
+        if let Some(member) = self.members.borrow_mut().get_mut(&no) {
+            member.last.set_aside();
+        }
+    }
+
     /// Whether `disk`, which is to be disk `no` again, lacks one of the blocks that were made durable on that last.
     pub async fn lacks_last_writes(&self, no: DiskNo, disk: &Rc<dyn Disk>) -> bool {
         if mutant::active(Mutant::RolledBackReturns) {
