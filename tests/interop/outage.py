@@ -507,11 +507,7 @@ def three_wrong_ones(rng):
     """Three of five disks come back as old copies while the daemon runs, then as they are: no byte is ever wrong, none
     of the copies is taken for its disk, and all is well, and nothing lost, without a restart."""
     with Crowd("parity 1 on 5", rng) as crowd:
-        disks = rng.sample(range(5), 3)
-        copies(crowd, "old", disks)
-        worked(crowd)
-        crowd.leave(disks)
-        crowd.until_noticed()
+        disks = three_leave(crowd)
         put(crowd, "old", disks)
         time.sleep(AWAY)
         until_not_used(crowd, 3)
@@ -523,6 +519,16 @@ def three_wrong_ones(rng):
         crowd.heals()
         crowd.verify()
         return said
+
+
+def three_leave(crowd):
+    """Three of five disks are away, and much was written since copies of them were made: which."""
+    disks = crowd.rng.sample(range(5), 3)
+    copies(crowd, "old", disks)
+    worked(crowd)
+    crowd.leave(disks)
+    crowd.until_noticed()
+    return disks
 
 
 def until_not_used(crowd, count):
@@ -555,11 +561,7 @@ def rolled_back_away(rng):
     """Three of five disks are rolled back while they are away, and are the same files, with labels as they were: none
     is taken for what it was."""
     with Crowd("parity 1 on 5", rng) as crowd:
-        disks = rng.sample(range(5), 3)
-        copies(crowd, "old", disks)
-        worked(crowd)
-        crowd.leave(disks)
-        crowd.until_noticed()
+        disks = three_leave(crowd)
         away = lambda n: os.path.join(crowd.away, crowd.names[n])
         was = {n: os.stat(away(n)).st_ino for n in disks}
         os.makedirs(crowd.path("now"))

@@ -152,12 +152,18 @@ impl Store {
 mod tests {
     use super::*;
 
-    fn write(last: &mut LastWrites, block: u64, byte: u8) {
+    fn write(last: &mut LastWrites, block: u64) {
         let at = DiskOffset(block * BLOCK);
         last.end(at, ByteCount(BLOCK));
         let mut buf = Buf::zeroed(BLOCK as usize);
-        buf[7] = byte;
+        buf[7] = 1;
         last.complete(Written::last_of(at, &[buf.freeze()]).unwrap());
+    }
+
+    fn write_and_flush(last: &mut LastWrites, block: u64) {
+        write(last, block);
+        let flush = last.flush();
+        last.flushed(flush);
     }
 
     fn asked_for(last: &LastWrites) -> Vec<u64> {
@@ -167,11 +173,11 @@ mod tests {
     #[test]
     fn only_what_a_flush_covered_is_asked_for() {
         let mut last = LastWrites::default();
-        write(&mut last, 1, 1);
+        write(&mut last, 1);
         let first = last.flush();
-        write(&mut last, 2, 1);
+        write(&mut last, 2);
         let second = last.flush();
-        write(&mut last, 3, 1);
+        write(&mut last, 3);
         last.flushed(first);
         assert_eq!(asked_for(&last), [1]);
         last.flushed(second);
@@ -185,9 +191,9 @@ mod tests {
     #[test]
     fn a_later_flush_covers_what_an_earlier_one_that_has_not_ended_does() {
         let mut last = LastWrites::default();
-        write(&mut last, 1, 1);
+        write(&mut last, 1);
         let first = last.flush();
-        write(&mut last, 2, 1);
+        write(&mut last, 2);
         let second = last.flush();
         last.flushed(second);
         assert_eq!(asked_for(&last), [1, 2]);
@@ -199,14 +205,12 @@ mod tests {
     fn what_is_written_over_is_not_asked_for() {
         let mut last = LastWrites::default();
         for block in 1..8 {
-            write(&mut last, block, 1);
-            let flush = last.flush();
-            last.flushed(flush);
+            write_and_flush(&mut last, block);
         }
         assert_eq!(asked_for(&last), [4, 5, 6, 7]);
         last.end(DiskOffset(5 * BLOCK), ByteCount(2 * BLOCK));
         assert_eq!(asked_for(&last), [4, 7]);
-        write(&mut last, 9, 1);
+        write(&mut last, 9);
         let flush = last.flush();
         last.end(DiskOffset(8 * BLOCK), ByteCount(2 * BLOCK));
         last.flushed(flush);
@@ -217,15 +221,11 @@ mod tests {
     fn what_was_written_to_a_copy_is_asked_for_once_that_is_up_to_date() {
         for (current, asked) in [(false, [1]), (true, [2])] {
             let mut last = LastWrites::default();
-            write(&mut last, 1, 1);
-            let flush = last.flush();
-            last.flushed(flush);
+            write_and_flush(&mut last, 1);
             last.lose(true);
             last.set_aside();
             assert_eq!(asked_for(&last), []);
-            write(&mut last, 2, 1);
-            let flush = last.flush();
-            last.flushed(flush);
+            write_and_flush(&mut last, 2);
             last.lose(current);
             assert_eq!(asked_for(&last), asked);
         }

@@ -44,6 +44,9 @@ pub(crate) const WHOLE: u64 = 1 << 10;
 const FULL: Full = Full { units: (4, 5), stripes: (5, 3) };
 const CACHE_FULL: Full = Full { units: (2, 3), stripes: (6, 5) };
 
+/// There is ample room where there are places for so many times the packed stripes that there may be.
+const AMPLE: u64 = 4;
+
 /// The part of the packed stripes that there may be from which on those which hold little are brought together: of a
 /// virtual disk, so that the mover does it alone where there is room, and of a cache.
 const THIN: (u64, u64) = (4, 3);
@@ -161,14 +164,16 @@ impl Vdisk {
         }
         let full = if self.cache().is_some() { CACHE_FULL } else { FULL };
         let fill = |have: u64, most: u64, (part, of): (u64, u64)| have * WHOLE * of / (most * part).max(1);
-        // What gathers is packed soon. By what is packed alone, the mover would rest while much comes in, and then be
-        // at work for long. Where little may be packed, it would else be at work all the time.
-        let places = most * self.packs_places();
-        let gathering = match mutant::active(Mutant::MoverSeesNoneComing) {
-            true => 0,
-            false => (self.stripes.borrow().len() as u64).min(places / 8),
-        };
-        fill(units + gathering, places, full.units).max(fill(stripes, most, full.stripes))
+        let coming = if self.counts_what_gathers(stripes, most) { self.stripes.borrow().len() as u64 } else { 0 };
+        fill(units + coming, most * self.packs_places(), full.units).max(fill(stripes, most, full.stripes))
+    }
+
+    /// Whether what gathers, and is packed soon, counts as packed. By what is packed alone, the mover would rest while
+    /// much comes in, and then be at work for long. In a pool with little room beside what may be packed it would begin
+    /// too early, and small writes would wait when thin packed stripes are brought together.
+    fn counts_what_gathers(&self, stripes: u64, most: u64) -> bool {
+        let places = stripes + self.places_for_packs(&self.store.map.borrow());
+        places >= AMPLE * most && !mutant::active(Mutant::MoverSeesNoneComing)
     }
 
     /// How many packed stripes it may have beside those it has.
