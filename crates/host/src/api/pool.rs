@@ -147,6 +147,9 @@ pub struct DiskInfo {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub copy_at: Option<PathBuf>,
+    /// Why it cannot be opened where it was last, while it is missing and something is there that may be it.
+    #[serde(default)]
+    pub hindrance: Option<String>,
     /// Its size, in bytes.
     pub capacity: u64,
     /// Bytes of it that slabs and metadata occupy.
@@ -245,6 +248,7 @@ impl DiskInfo {
             out_of_room: false,
             needed_by: Vec::new(),
             copy_at: None,
+            hindrance: None,
             wear: None,
         }
     }

@@ -69,7 +69,7 @@ pub struct OpenHow {
     pub read_only: bool,
     /// Open although disks are missing.
     pub degraded: bool,
-    /// Do without members that somebody else has, or that cannot be opened, if the others are enough.
+    /// Do without members that somebody else has, if the others are enough, as without those that cannot be opened.
     pub partly: bool,
     /// Open it for good, or only to see that it opens: nothing is written then, and it is closed again.
     pub run: Run,

@@ -3,6 +3,7 @@
 mod caches;
 mod copies;
 pub(super) mod full;
+mod hindered;
 
 use super::lives::WORN;
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
@@ -49,21 +50,26 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
         };
         found.push(concern(format!("vdisk {}", vdisk.name), message, hint));
     }
-    found.extend(pool.disks.iter().filter_map(|disk| state_of(pool, disk)));
+    found.extend(pool.disks.iter().filter_map(|disk| hindered::told(pool, disk).or_else(|| state_of(pool, disk))));
     found.extend(log_without_journals(pool));
     found.extend(short_of_disks(pool));
-    found.extend(caches::short(pool));
-    found.extend(caches::unsafe_ones(pool));
-    found.extend(half_changed(pool));
+    // A pool that accepts no writes, or waits for its disks, refuses what changes it: that is not offered.
+    let offer = |one: Attention| match pool.read_only || pool.frozen.is_some() {
+        true => Attention { hint: Some(DiskList::of(&pool.name).line()), ..one },
+        false => one,
+    };
+    found.extend(caches::short(pool).map(offer));
+    found.extend(caches::unsafe_ones(pool).map(offer));
+    found.extend(half_changed(pool).into_iter().map(offer));
     found.extend(failing_disks(pool));
-    found.extend(worn_disks(pool));
-    found.extend(slow_disks(pool));
-    found.extend(retired_disks(pool));
+    found.extend(worn_disks(pool).map(offer));
+    found.extend(slow_disks(pool).map(offer));
+    found.extend(retired_disks(pool).map(offer));
     found.extend(pool.jobs.iter().filter_map(|job| job_concern(pool, job)));
     if pool.read_only && pool.frozen.is_none() {
         found.push(concern(format!("pool {}", pool.name), "accepts no writes", EventList::of(&pool.name).line()));
     }
-    found.extend(full::of_pool(pool));
+    found.extend(full::of_pool(pool).map(offer));
     found
 }
 
@@ -315,7 +321,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn disk(name: &str, p99_ms: u64) -> DiskInfo {
+    pub(super) fn disk(name: &str, p99_ms: u64) -> DiskInfo {
         DiskInfo {
             name: name.into(),
             pool: Some("tank".into()),
@@ -330,7 +336,7 @@ mod tests {
         }
     }
 
-    fn pool(disks: Vec<DiskInfo>) -> PoolInfo {
+    pub(super) fn pool(disks: Vec<DiskInfo>) -> PoolInfo {
         let layout = Layout { resiliency: Resiliency::Parity { parity: 1 }, columns: 4, interleave: 65_536 };
         let vdisk = VdiskInfo::sample("tank/media", layout);
         PoolInfo {
@@ -384,7 +390,7 @@ mod tests {
         }
     }
 
-    fn told(pool: &PoolInfo) -> Vec<String> {
+    pub(super) fn told(pool: &PoolInfo) -> Vec<String> {
         let line = |one: Attention| format!("{}: {} | {}", one.subject, one.message, one.hint.unwrap());
         concerns(pool).into_iter().map(line).collect()
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -33,6 +34,37 @@ pub fn look(path: &Path) -> Look {
         Ok(_) => Look::Other,
         Err(_) => Look::Missing,
     }
+}
+
+/// When the file at `path` was written to last; `None` for all that is no file.
+pub fn written(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).ok().filter(fs::Metadata::is_file)?.modified().ok()
+}
+
+/// Why the disk at `path` cannot be opened for reading and writing; `None` where it can be, and where nothing is there.
+/// Claims nothing.
+pub fn hindrance(path: &Path) -> Option<String> {
+    let gone = |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+    let said = |error: io::Error| (!gone(&error)).then(|| error.to_string());
+    let meta = match fs::metadata(path) {
+        Ok(meta) => meta,
+        Err(error) => return said(error),
+    };
+    let block = meta.file_type().is_block_device();
+    if !block && !meta.is_file() {
+        return None;
+    }
+    // When a block device is closed that was open for writing, udev looks at it anew: it is not opened so only to look.
+    match fs::File::options().read(true).write(!block).open(path) {
+        Err(error) => said(error),
+        Ok(_) => (block && is_set_read_only(meta.rdev())).then(|| "the device is read-only".into()),
+    }
+}
+
+/// Whether the kernel refuses writes to a block device.
+fn is_set_read_only(device: u64) -> bool {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|said| said.trim() == "1")
 }
 
 /// Bytes that may still be written to the file system of `path`; `None` where that cannot be told.
@@ -192,6 +224,21 @@ mod tests {
                      /a\\9                      file\t\t65532\t\t0\t\t-3\n";
         assert_eq!(swapped_to(swaps), ["/dev/sda2", "/srv/my swap\\x", "/a\\9"].map(PathBuf::from));
         assert!(swapped_to("").is_empty());
+    }
+
+    #[test]
+    fn what_is_in_the_way_of_opening_a_disk_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| dir.path().join(name);
+        fs::write(file("f"), "four").unwrap();
+        std::os::unix::fs::symlink(file("loop"), file("loop")).unwrap();
+        assert!(hindrance(&file("loop")).unwrap().contains("symbolic links"));
+        for nothing in ["f", "none", "f/below", "."] {
+            assert_eq!(hindrance(&file(nothing)), None, "{nothing}");
+        }
+        // Root may write whatever its mode says; a program that runs nobody may write.
+        assert!(hindrance(&std::env::current_exe().unwrap()).is_some());
+        assert!(written(&file("f")).is_some() && written(&file(".")).is_none());
     }
 
     #[test]

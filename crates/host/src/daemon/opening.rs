@@ -4,6 +4,10 @@
 //! 1. A pool that a person closed is opened only by importing it, also over a restart.
 //! 2. A disk is offered to an open pool only when the pool misses it: a second copy of a disk, or one that the pool has
 //!    given up, is never looked into.
+//! 3. A pool that did not open is tried again when anything about its disks is another than it was, and now and then
+//!    where nothing is (`tried.rs`); people are told once why it does not open.
+
+mod tried;
 
 use super::backend::{Label, OpenHow, Run};
 use super::engine::labels;
@@ -20,20 +24,21 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
+use tried::Tried;
 use weft_engine::units::DiskNo;
 
 /// How often a disk that is still claimed is tried again.
 const CLAIM_EVERY: Duration = Duration::from_millis(20);
 
 /// A pool that was found and is not open.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Unopened {
     pub(super) found: Importable,
     pub(super) why: Why,
     /// What stopped it, whichever disks are there now.
     cause: String,
-    /// The disks that it was tried with, by name; empty: it was not.
-    tried: Vec<PathBuf>,
+    /// What it was tried with.
+    tried: Tried,
     /// Whether they are enough to read it.
     readable: bool,
 }
@@ -58,8 +63,8 @@ pub(super) enum Looking {
     Asked,
     /// Something appeared: only pools that were open here before are.
     Around,
-    /// Nothing appeared by its name: the same, and what failed is tried again only where the disks are not those of the
-    /// last time.
+    /// Nothing appeared by its name: the same, and what failed is tried again only where the disks are not as they were
+    /// the last time, or that was a while ago.
     Again,
     /// To say what is there: nothing is opened.
     Survey,
@@ -109,23 +114,31 @@ impl Unopened {
             return;
         }
         (self.why, self.tried) = (known.why, known.tried.clone());
-        self.readable = known.readable && known.tried == self.found.disks;
+        self.readable = known.readable && known.tried.was_with(&self.found.disks);
         // What was said of a pool without any disk is not true of one that has some now.
         self.cause = match known.found.disks.is_empty() && !self.found.disks.is_empty() {
             true => String::from("too few of its disks were there"),
             false => known.cause.clone(),
         };
-        self.found.reason = waiting(&self.cause, self.why, &self.found.missing);
+        self.found.reason = waiting(&self.cause, self.why, &self.found.missing, &self.tried);
+    }
+
+    /// Whether people were told of it, and why it is not open, when they were told of `other`.
+    fn is_told_with(&self, other: &Unopened) -> bool {
+        (&self.found.id, self.why, &self.found.reason) == (&other.found.id, other.why, &other.found.reason)
     }
 }
 
 /// Why a pool is not open, and which disks it waits for.
-fn waiting(cause: &str, why: Why, missing: &[String]) -> String {
-    match missing.is_empty() || why != Why::Failed {
-        true => cause.into(),
-        false => {
+fn waiting(cause: &str, why: Why, missing: &[String], tried: &Tried) -> String {
+    match why {
+        Why::Failed if !missing.is_empty() => {
             format!("{cause} (not found: {}); it opens by itself when enough of them are back", missing.join(", "))
         }
+        Why::Failed if tried.is_hindered() => {
+            format!("{cause}; it opens by itself when enough of its disks can be opened")
+        }
+        _ => cause.into(),
     }
 }
 
@@ -184,6 +197,7 @@ impl Daemon {
         let record = lock(&self.state).pools.iter().find(|record| record.id == id).cloned();
         let name = members[0].1.pool_name.clone();
         let left = |why, reason: &str| Err((why, reason.to_string()));
+        let (begun, mut mistake) = (Instant::now(), false);
         let opened = match record.as_ref().map(|record| record.wanted) {
             Some(Wanted::Closed) => left(Why::Exported, "it was exported"),
             None if matches!(looking, Looking::Around | Looking::Again) => {
@@ -193,6 +207,7 @@ impl Daemon {
             wanted => self
                 .open_pool(&name, open, members, self.how(wanted.unwrap_or(Wanted::Open)), deadline, partly)
                 .map_err(|error| {
+                    mistake = error.kind == Kind::Internal;
                     (if error.kind == Kind::AlreadyExists { Why::Busy } else { Why::Failed }, error.message)
                 }),
         };
@@ -204,6 +219,7 @@ impl Daemon {
             Err((why, reason)) => {
                 let mut left = not_open(name, id.into(), members, record.as_ref(), why, reason);
                 left.readable = why == Why::Failed && self.can_be_read(&left.found.disks);
+                left.tried.took(begun.elapsed(), mistake);
                 Some(left)
             }
         }
@@ -227,18 +243,19 @@ impl Daemon {
                 }
             }
         }
-        for pool in unopened.iter().filter(|pool| !before.contains(pool) && pool.why != Why::Exported) {
+        let is_news = |pool: &&Unopened| !before.iter().any(|known| pool.is_told_with(known));
+        for pool in unopened.iter().filter(is_news).filter(|pool| pool.why != Why::Exported) {
             let Importable { name, reason, .. } = &pool.found;
             self.parts.journal.warn(Some(name), format!("pool {name} not opened: {reason}"));
         }
         *before = unopened;
     }
 
-    /// What is known of a pool that could not be opened with these very disks.
+    /// What is known of a pool that could not be opened with these very disks, as they are.
     fn tried(&self, id: &str, members: &[Found]) -> Option<Unopened> {
         let unopened = lock(&self.unopened);
         let known = unopened.iter().find(|known| known.found.id == id && known.why == Why::Failed)?;
-        (known.tried == in_order(members)).then(|| known.clone())
+        (!known.tried.is_worth_another(members)).then(|| known.clone())
     }
 
     /// The pools that were open here, are to be, and of which no disk is there.
@@ -287,9 +304,13 @@ impl Daemon {
             }
         }
         let paths: Vec<PathBuf> = members.iter().map(|(path, _)| path.clone()).collect();
-        self.open_members(name, &paths, how, deadline, partly)?;
+        let without = self.open_members(&paths, how, deadline, partly)?;
         if how.run == Run::Dry {
             return Ok(());
+        }
+        for why in without {
+            let text = format!("pool {name} was opened without a disk that cannot be had: {why}");
+            self.parts.journal.warn(Some(name), text);
         }
         let names = lock(&self.state).pools.iter().find(|pool| pool.name == name).map(|pool| pool.names.clone());
         let names = names.unwrap_or_default().into_iter().map(|(no, name)| (DiskNo(no), name)).collect();
@@ -297,20 +318,16 @@ impl Daemon {
         Ok(())
     }
 
-    fn open_members(&self, name: &str, paths: &[PathBuf], how: OpenHow, deadline: Instant, partly: bool) -> Answer<()> {
+    /// Opens a pool, and says why those disks cannot be had that it is open without.
+    fn open_members(&self, paths: &[PathBuf], how: OpenHow, deadline: Instant, partly: bool) -> Answer<Vec<String>> {
         loop {
             match self.parts.engine.pool_open(paths, how) {
                 Err(error) if error.kind == Kind::AlreadyExists && Instant::now() < deadline => {
                     thread::sleep(CLAIM_EVERY)
                 }
-                // One that cannot be had must not keep the others away from whoever needs them.
+                // One that somebody else has must not keep the others away from whoever needs them.
                 Err(error) if partly && error.kind == Kind::AlreadyExists => {
-                    self.parts.engine.pool_open(paths, OpenHow { partly, ..how }).map_err(|_| error.clone())?;
-                    let text = format!("pool {name} was opened without a disk that cannot be had: {}", error.message);
-                    if how.run == Run::Real {
-                        self.parts.journal.warn(Some(name), text);
-                    }
-                    return Ok(());
+                    return self.parts.engine.pool_open(paths, OpenHow { partly, ..how }).map_err(|_| error);
                 }
                 opened => return opened,
             }
@@ -418,8 +435,8 @@ fn not_open(
     let known = record.map(|record| record.disks.as_slice()).unwrap_or_default();
     let missing: Vec<String> = known.iter().filter(|disk| !here(disk)).map(|disk| disk.name.clone()).collect();
     let disks = in_order(members);
-    let tried = if matches!(why, Why::Busy | Why::Failed) { disks.clone() } else { Vec::new() };
-    let reason = waiting(&cause, why, &missing);
+    let tried = if matches!(why, Why::Busy | Why::Failed) { Tried::with(members) } else { Tried::default() };
+    let reason = waiting(&cause, why, &missing, &tried);
     Unopened { found: Importable { name, id, disks, missing, reason }, why, cause, tried, readable: false }
 }
 

@@ -76,11 +76,18 @@ impl Presence {
             (Identity::Block { dev, sysfs }, Ok(stat)) => {
                 stat.st_rdev != *dev || sysfs.as_ref().is_some_and(|sysfs| !sysfs.exists())
             }
-            (_, Err(errno)) => {
-                matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::NXIO | Errno::STALE)
-            }
+            (_, Err(errno)) => leads_nowhere(errno),
         }
     }
+}
+
+/// Whether a name of which `stat` says this leads to no disk. One that may not be looked at (`EACCES` on the way) may
+/// well lead to it: the disk works as long as the kernel obeys.
+fn leads_nowhere(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::NODEV | Errno::NXIO | Errno::STALE
+    )
 }
 
 /// The watching thread of one engine thread; it starts with the first disk and ends with the watcher.
@@ -172,5 +179,36 @@ impl Shared {
             watched.disks = disks.iter().map(Arc::downgrade).collect();
             disks
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_disk_is_gone_when_its_name_leads_elsewhere_or_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, away] = ["disk", "away"].map(|name| dir.path().join(name));
+        let open = |path: &Path| {
+            let fd = OwnedFd::from(std::fs::File::open(path).unwrap());
+            Presence::of(&fd, path.into()).ok().unwrap()
+        };
+        std::fs::write(&path, "a disk").unwrap();
+        let disk = open(&path);
+        assert!(!disk.look());
+        std::fs::rename(&path, &away).unwrap();
+        symlink(&away, &path).unwrap();
+        assert!(!disk.look(), "it leads to the disk still");
+        let long = "x".repeat(300);
+        for target in [path.as_path(), Path::new("nowhere"), Path::new("away/below"), Path::new(&long)] {
+            std::fs::remove_file(&path).unwrap();
+            symlink(&away, &path).unwrap();
+            let disk = open(&path);
+            std::fs::remove_file(&path).unwrap();
+            symlink(target, &path).unwrap();
+            assert!(disk.look(), "{}", target.display());
+        }
     }
 }

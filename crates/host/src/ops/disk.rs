@@ -333,6 +333,7 @@ impl Text for DiskInfo {
             ("flushes", flushes(counters)),
             ("errors", counters.errors.to_string()),
         ];
+        shown.extend(self.hindrance.as_ref().map(|why| ("not opened", why.clone())));
         shown.extend(self.copy_at.as_ref().map(|there| ("not used", there.display().to_string())));
         shown.extend(self.wear.as_ref().map(|wear| ("wear", wear_of_disk(wear))));
         if self.usage.is_some() {

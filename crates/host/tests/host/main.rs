@@ -14,3 +14,4 @@ mod measure;
 mod nbd_bytes;
 mod nbd_clients;
 mod nbd_server;
+mod opening;

@@ -37,3 +37,22 @@ pub(in crate::daemon) fn percent(pool: &PoolInfo) -> f64 {
         usable => pool.allocated as f64 / usable as f64 * 100.0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{disk, pool, told};
+    use crate::api::pool::{Frozen, Usage};
+
+    #[test]
+    fn a_pool_that_refuses_changes_is_offered_none_however_full_and_ill_it_is() {
+        let mut tank = pool(vec![disk("d0", 10), disk("d1", 10), disk("d2", 1200)]);
+        (tank.allocated, tank.free) = (360, 40);
+        (tank.disks[1].usage, tank.disks[2].slow) = (Some(Usage::Retired), true);
+        let offered = |tank: &_| told(tank).iter().filter(|line| !line.ends_with(" --pool tank")).count();
+        assert_eq!((told(&tank).len(), offered(&tank)), (3, 3), "{:?}", told(&tank));
+        tank.frozen = Some(Frozen { reason: "why".into(), seconds: 12, missing: Vec::new() });
+        assert_eq!((told(&tank).len(), offered(&tank)), (4, 0), "{:?}", told(&tank));
+        (tank.frozen, tank.read_only) = (None, true);
+        assert_eq!((told(&tank).len(), offered(&tank)), (4, 1), "its events are shown: {:?}", told(&tank));
+    }
+}

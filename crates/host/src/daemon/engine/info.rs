@@ -128,6 +128,7 @@ pub fn disk(open: &OpenPool, pool: &str, disk: &info::DiskInfo, writable: bool) 
         no: Some(disk.no.0),
         id: Some(hex(disk.id)),
         path,
+        hindrance: None,
         copy_at: open.copy_of(disk.no).filter(|_| disk.state == info::DiskState::Missing),
         capacity: disk.size.0,
         allocated: disk.size.0 - (disk.capacity.0 - disk.allocated.0),

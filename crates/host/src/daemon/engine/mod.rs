@@ -213,8 +213,8 @@ impl HostEngine {
         self.ask("pool create", move |local| open::create(local, new, journal))
     }
 
-    /// Opens the pool whose members these are, in any order.
-    pub fn pool_open(&self, members: &[PathBuf], how: OpenHow) -> Answer<()> {
+    /// Opens the pool whose members these are, in any order. Why those that it was opened without could not be had.
+    pub fn pool_open(&self, members: &[PathBuf], how: OpenHow) -> Answer<Vec<String>> {
         let (members, journal) = (members.to_vec(), self.journal.clone());
         match how.run {
             Run::Dry => self.ask("pool open", move |local| open::plan(local, members, how)),

@@ -236,46 +236,73 @@ pub fn new_disk(local: &Local<Pools>, member: &NewMember) -> Answer<(Rc<HostDisk
     Ok((disk, new))
 }
 
-/// Opens the pool that `members` carry.
-pub async fn open(local: Rc<Local<Pools>>, members: Vec<PathBuf>, how: OpenHow, journal: Arc<Journal>) -> Answer<()> {
-    let mut disks = Vec::new();
+/// Opens the pool that `members` carry. Why those that it was opened without could not be had.
+pub async fn open(
+    local: Rc<Local<Pools>>,
+    members: Vec<PathBuf>,
+    how: OpenHow,
+    journal: Arc<Journal>,
+) -> Answer<Vec<String>> {
+    let (disks, without) = claim(&local, members, how)?;
+    let options = OpenOptions { read_only: how.read_only, degraded: how.degraded, ..OpenOptions::default() };
+    open_disks(&local, disks, options, journal).await.map_err(|error| not_with(error, &without))?;
+    Ok(without)
+}
+
+/// The members that were claimed, and where they are.
+type Claimed = Vec<(PathBuf, Rc<HostDisk>)>;
+
+/// Claims those of `members` that can be had, and says why the others cannot: a disk that cannot be opened is no more
+/// to its pool than one that is gone. One that somebody else has may be free in a moment, so that it is missed only
+/// where it was waited for.
+fn claim(local: &Local<Pools>, members: Vec<PathBuf>, how: OpenHow) -> Answer<(Claimed, Vec<String>)> {
+    let (mut disks, mut without) = (Vec::new(), Vec::new());
     let options = DiskOptions { read_only: how.read_only, ..DiskOptions::default() };
     for path in members {
         match local.open_disk(&path, &options) {
             Ok(disk) => disks.push((path, disk)),
-            Err(_) if how.partly => {}
-            Err(error) => return Err(error.into()),
+            Err(error) if error.kind == ErrorKind::AlreadyExists && !how.partly => return Err(error.into()),
+            Err(error) => without.push(error),
         }
     }
-    let options = OpenOptions { read_only: how.read_only, degraded: how.degraded, ..OpenOptions::default() };
-    open_disks(&local, disks, options, journal).await
+    match (disks.is_empty(), without.first()) {
+        (true, Some(error)) => Err(error.clone().into()),
+        _ => Ok((disks, without.into_iter().map(|error| error.context).collect())),
+    }
+}
+
+/// Says of a pool that does not open which disks it was to be opened without.
+fn not_with(error: ApiError, without: &[String]) -> ApiError {
+    match without {
+        [] => error,
+        _ => ApiError { message: format!("{}; {}", without.join("; "), error.message), ..error },
+    }
 }
 
 /// Sees that the pool which `members` carry opens: all of it is read as an opening reads it, nothing is written, and
-/// the disks are free again.
-pub async fn plan(local: Rc<Local<Pools>>, members: Vec<PathBuf>, how: OpenHow) -> Answer<()> {
+/// the disks are free again. Why those that it would be opened without cannot be had.
+pub async fn plan(local: Rc<Local<Pools>>, members: Vec<PathBuf>, how: OpenHow) -> Answer<Vec<String>> {
     let border = Rc::new(Border::default());
     let planned = border.guard(plan_inside(local, members, how)).await;
     let mistake = || Err(ApiError::new(Kind::Internal, "the pool cannot be opened, by a mistake of weft"));
     planned.unwrap_or_else(mistake)
 }
 
-async fn plan_inside(local: Rc<Local<Pools>>, members: Vec<PathBuf>, how: OpenHow) -> Answer<()> {
+async fn plan_inside(local: Rc<Local<Pools>>, members: Vec<PathBuf>, how: OpenHow) -> Answer<Vec<String>> {
+    let (claimed, without) = claim(&local, members, how)?;
     let mut disks: Vec<Rc<dyn Disk>> = Vec::new();
-    for path in members {
-        match local.open_disk(&path, &DiskOptions { read_only: how.read_only, ..DiskOptions::default() }) {
-            Ok(disk) => disks.push(disk),
-            Err(_) if how.partly => continue,
-            Err(error) => return Err(error.into()),
-        }
+    for (path, disk) in claimed {
+        disks.push(disk);
         not_broken(&local, labels::probe(&path)?.as_ref())?;
     }
     let tuning = local.state().tuning;
     let options = OpenOptions { read_only: true, degraded: how.degraded, tuning, ..OpenOptions::default() };
-    let pool = Pool::open(local.world(), disks, options).await.map_err(said_by_disks)?;
+    let pool = Pool::open(local.world(), disks, options).await;
+    let pool = pool.map_err(|error| not_with(said_by_disks(error).into(), &without))?;
     let closed = pool.close().await;
     drop(pool.release());
-    Ok(closed?)
+    closed?;
+    Ok(without)
 }
 
 /// Refuses a pool that was closed after a panic in it.

@@ -329,7 +329,8 @@ impl Daemon {
         let chance = DiskSet { changing: request.changing, ..DiskSet::back(&request.pool, &request.disk) };
         let pool = &seen.pool;
         let (disk, no) = find_member(pool, &request.disk)?;
-        if pool.frozen.is_none() || disk.state != DiskState::Failed || *request != chance {
+        let is_awaited = matches!(disk.state, DiskState::Failed | DiskState::Maintenance);
+        if pool.frozen.is_none() || !is_awaited || *request != chance {
             seen.writable()?;
         }
         if request.is_empty() {

@@ -3,17 +3,17 @@
 use super::export::ending;
 use super::{Seen, writable};
 use crate::api::error::{Answer, ApiError, Kind};
-use crate::api::pool::{CheckReport, Importable, PoolInfo, PoolSettings};
+use crate::api::pool::{CheckReport, DiskInfo, DiskState, Importable, PoolInfo, PoolSettings};
 use crate::api::size::typed;
 use crate::api::span::Span;
 use crate::api::validate;
 use crate::api::watch::{Change, Outcome};
-use crate::daemon::backend::NewPool;
-use crate::daemon::backend::OpenHow;
+use crate::daemon::backend::{Label, NewPool, OpenHow};
 use crate::daemon::candidates::{Asked, More, beyond_room, fixed_size, name_members};
+use crate::daemon::engine::labels;
 use crate::daemon::opening::{Looking, Why};
 use crate::daemon::state::{ExportRecord, Wanted};
-use crate::daemon::{Daemon, lock};
+use crate::daemon::{Daemon, find, lock};
 use crate::ops::disk::DiskList;
 use crate::ops::export::ExportRemove;
 use crate::ops::line::ToLine;
@@ -122,6 +122,10 @@ impl Daemon {
             };
             vdisk.exports = offered.map(name).collect();
         }
+        // Where a disk hangs, to look at it may take long.
+        drop(state);
+        let disks = pools.iter_mut().flat_map(|pool| &mut pool.disks);
+        disks.filter(|disk| disk.state == DiskState::Missing).for_each(|disk| disk.hindrance = hindrance(disk));
         Ok(pools)
     }
 
@@ -407,6 +411,18 @@ impl Daemon {
                 record.wanted = wanted;
             }
         })
+    }
+}
+
+/// Why a missing disk cannot be opened where it was last, unless something else is there.
+fn hindrance(disk: &DiskInfo) -> Option<String> {
+    let path = disk.path.as_deref()?;
+    let is_it = |label: &Option<Label>| label.as_ref().map(|label| &label.disk_id) == disk.id.as_ref();
+    // Whoever opens a pipe waits for its other end.
+    let can_be_read = matches!(find::look(path), find::Look::File(_) | find::Look::Block);
+    match can_be_read.then(|| labels::probe(path)) {
+        Some(Ok(label)) if !is_it(&label) => None,
+        _ => find::hindrance(path),
     }
 }
 
