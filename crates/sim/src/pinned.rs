@@ -121,15 +121,16 @@ fn client(rig: &Rig, disk: Rc<Vdisk>, rng: &mut Rng) -> Rc<RefCell<Seen>> {
                 true => disk.flush().await,
                 false => disk.write(VirtualOffset(unit * UNIT), &content(word, count * UNIT), false).await,
             };
-            let mut seen = told.borrow_mut();
-            seen.longest = seen.longest.max(world.now().since(begun));
-            seen.flushed += (flushes && done.is_ok()) as u64;
-            if !flushes {
-                seen.words.extend((unit..unit + count).map(|unit| (unit, done.is_ok().then_some(word))));
+            {
+                let mut seen = told.borrow_mut();
+                seen.longest = seen.longest.max(world.now().since(begun));
+                seen.flushed += (flushes && done.is_ok()) as u64;
+                seen.refused += done.is_err() as u64;
+                if !flushes {
+                    seen.words.extend((unit..unit + count).map(|unit| (unit, done.is_ok().then_some(word))));
+                }
             }
             if done.is_err() {
-                seen.refused += 1;
-                drop(seen);
                 world.sleep(Nanos::millis(200)).await;
             }
         }

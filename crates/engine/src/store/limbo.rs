@@ -249,7 +249,7 @@ impl Limbo {
 
     /// Bytes that the log keeps of stripes of `table` in limbo.
     pub fn landed_len(&self, table: TableNo) -> u64 {
-        let len = |sealed: &Rc<Sealed>| sealed.landed.borrow().len();
+        let len = |sealed: &Rc<Sealed>| sealed.landed.borrow().count();
         let of_table = (table, 0)..=(table, u64::MAX);
         let withdrawn = self.withdrawn.borrow();
         let withdrawn =

@@ -39,7 +39,7 @@ impl Landed {
     }
 
     /// How many bytes those are.
-    pub fn len(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, bytes)| bytes.len() as u64).sum()
     }
 

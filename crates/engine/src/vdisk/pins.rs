@@ -25,10 +25,10 @@ impl Vdisk {
     /// Counts, and remembers, the bytes that the log holds of stripes that cannot leave as things are.
     pub(crate) fn count_pins(&self) -> u64 {
         let aside: Vec<u64> = self.set_aside.borrow().keys().copied().collect();
-        let landed = |buffer: &mut StripeBuffer| buffer.landed.len();
+        let landed = |buffer: &mut StripeBuffer| buffer.landed.count();
         let aside = aside.into_iter().filter(|stripe| self.is_set_aside(*stripe));
         let gathers: u64 = aside.filter_map(|stripe| self.with_filling(stripe, landed)).sum();
-        let kept: u64 = self.kept.borrow().values().map(|sealed| sealed.landed.borrow().len()).sum();
+        let kept: u64 = self.kept.borrow().values().map(|sealed| sealed.landed.borrow().count()).sum();
         let pins = gathers + kept + self.store.limbo.landed_len(self.table());
         self.pins.set((pins, self.store.signals.changes.get()));
         pins

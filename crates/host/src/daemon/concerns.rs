@@ -4,6 +4,7 @@ mod caches;
 mod copies;
 pub(super) mod full;
 mod hindered;
+mod unread;
 
 use super::lives::WORN;
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
@@ -14,9 +15,7 @@ use crate::api::watch::Attention;
 use crate::ops::disk::{DiskAdd, DiskList, DiskRemove, DiskReplace, DiskShow};
 use crate::ops::job::{JobShow, JobStart, JobSteer};
 use crate::ops::line::ToLine;
-use crate::ops::pool::PoolCheck;
 use crate::ops::settings::DiskSet;
-use crate::ops::vdisk::VdiskClear;
 use crate::ops::vdisk_change::VdiskChange;
 use crate::ops::watch::EventList;
 use std::time::Duration;
@@ -32,24 +31,7 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
         );
         found.push(concern(format!("pool {}", pool.name), message, DiskList::of(&pool.name).line()));
     }
-    let away = pool.disks.iter().filter(|disk| matches!(disk.state, DiskState::Missing | DiskState::Failed));
-    let away: Vec<&str> = away.map(|disk| disk.name.as_str()).collect();
-    for vdisk in pool.vdisks.iter().filter(|vdisk| vdisk.health == Health::Failed) {
-        if let Some(failure) = &vdisk.failure {
-            let message = format!("{failure}; it takes no writes until it is cleared");
-            found.push(concern(format!("vdisk {}", vdisk.name), message, VdiskClear::of(&vdisk.name).line()));
-            continue;
-        }
-        let (message, hint) = match away.as_slice() {
-            [] => ("some of its data cannot be read".to_string(), PoolCheck::of(&pool.name).line()),
-            // What their return brings back needs no check, and a check would only find it missing.
-            away => (
-                format!("some of its data cannot be read without {}", away.join(", ")),
-                DiskList::of(&pool.name).line(),
-            ),
-        };
-        found.push(concern(format!("vdisk {}", vdisk.name), message, hint));
-    }
+    found.extend(unread::of_pool(pool));
     found.extend(pool.disks.iter().filter_map(|disk| hindered::told(pool, disk).or_else(|| state_of(pool, disk))));
     found.extend(log_without_journals(pool));
     found.extend(short_of_disks(pool));

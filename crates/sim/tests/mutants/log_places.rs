@@ -14,7 +14,7 @@ pub fn catcher(mutant: Mutant) -> Option<Catcher> {
         Mutant::PinsMoveForEver | Mutant::PinsTakeAll => pinned::what_cannot_leave_the_log_makes_nobody_wait_for_ever,
         Mutant::SpreadUnannounced => spread::who_flushes_each_write_waits_for_no_revolution,
         Mutant::MoverSeesNoneComing => random_writes::no_second_with_a_usual_log_has_less_than_a_third_of_the_median,
-        Mutant::LogLagsBehindHeads => random_writes::no_second_of_single_writes_has_less_than_a_third_of_the_median,
+        Mutant::LogLagsBehindHeads => spread::copies_lie_further_behind_where_the_log_may_not_go_on,
         Mutant::LeadNeverGrows => spread::how_long_disks_take_to_begin_is_learnt,
         Mutant::CopiesOverlap | Mutant::CopiesTooFar | Mutant::CopiesLeaveTheRound | Mutant::CopiesFoundNearby => {
             spread::copies_lie_in_order_and_within_their_rounds
