@@ -6,8 +6,7 @@
 //!    have a reserve of the ring and a queue of their own (`Room::Destage`), and memory of their own. Where even that
 //!    reserve is full, it moves the oldest landed data to the log's head, for which the log keeps room in any case
 //!    (invariant 4 of `log.rs`).
-//! 2. No keeper goes round without waiting, or without having made what is left to do smaller. Where what cannot leave
-//!    holds the log, its keeper rests until that changes, and who waits for room is told (`vdisk/pins.rs`).
+//! 2. No keeper goes round without waiting, or without having made what is left to do smaller.
 
 use super::Pool;
 use crate::error::Result;
@@ -27,9 +26,6 @@ const STEP: u64 = 32;
 const STEP_STRIPES: usize = 256;
 /// ... but no more than this part of the ring, as a divisor.
 const STEP_MAX: u64 = 8;
-
-/// The part of the ring that emptying it has to gain where some of it cannot leave, as a divisor.
-const GAIN_MIN: u64 = 8;
 
 /// Relieves the log whenever it fills, until the pool stops or fails.
 pub async fn log_keeper(pool: Rc<Pool>) {
@@ -100,25 +96,14 @@ impl Pool {
 
     async fn relieve_log(&self) -> Result<()> {
         let store = &self.store;
-        // The least that was in use, and where the tail was then.
-        let (mut least_used, mut since) = (store.log.fill().0, store.log.live().0);
         loop {
             let (used, ring) = store.log.fill();
             let full = used > ring / 8 * 3;
-            let pins = if full { self.count_pins() } else { 0 };
-            if used < least_used {
-                (least_used, since) = (used, store.log.live().0);
-            }
-            // All of it was gone through, or little is left to gain.
-            let in_vain = store.log.live().0 - since >= ring || used.saturating_sub(pins) < ring / GAIN_MIN;
-            let pinned = pins > 0 && in_vain;
-            store.note_pinned(pinned);
-            let full = full && !pinned;
             if !full && !store.has_too_many_dirty_pages() {
                 return Ok(());
             }
             // What frees it must not wait for anything then.
-            let (tight, (tail, _)) = (full && used > ring / 16 * 11, store.log.live());
+            let (tight, (tail, _)) = (used > ring / 16 * 11, store.log.live());
             if tight {
                 // Stripes would have to wait for room to be committed.
                 let least = store.log.seq_within(ring / STEP);
@@ -137,18 +122,11 @@ impl Pool {
             store.trim_pages();
             // It goes on only where that has brought something. Landed data that moves fills again what it frees, but
             // less than that.
-            let moved = (tight || pins > 0) && store.log.live().0 > tail;
+            let moved = tight && store.log.live().0 > tail;
             if !full || store.log.fill().0 >= used && !moved {
                 return Ok(());
             }
         }
-    }
-
-    /// Bytes that the log holds of what cannot leave. Moved to the head it would fill again what that frees, round
-    /// after round, for as long as disks are away.
-    fn count_pins(&self) -> u64 {
-        let pins = self.vdisks().iter().map(|vdisk| vdisk.count_pins()).sum();
-        if mutant::active(Mutant::PinsMoveForEver) { 0 } else { pins }
     }
 
     /// Takes a checkpoint, after which no record of a packed stripe is in the way of as much as is emptied in one go.
@@ -351,14 +329,12 @@ impl Pool {
                 }
             }
             For::Memory => {
-                vdisk.merge_or_set_aside(stripe, &budgets.merges, By::Anybody).await;
+                vdisk.merge_or_set_aside(stripe, &budgets.merges).await;
             }
             For::Log(bound) => {
                 // What cannot be merged (its old blocks are lost) stays in its buffer. In the log it moves to the head,
                 // or it would keep everything behind it there, too.
-                if !vdisk.is_set_aside(stripe) {
-                    vdisk.merge_or_set_aside(stripe, &budgets.log_merges, By::LogKeeper).await;
-                }
+                let _ = vdisk.merge(stripe, &budgets.log_merges, By::LogKeeper).await;
                 vdisk.move_landed(stripe, bound);
             }
         }
