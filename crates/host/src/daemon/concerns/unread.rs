@@ -16,10 +16,8 @@ pub(super) fn of_pool(pool: &PoolInfo) -> impl Iterator<Item = Attention> + '_ {
 
 fn of_vdisk(pool: &PoolInfo, vdisk: &VdiskInfo) -> Attention {
     let list = || DiskList::of(&pool.name).line();
-    let (away, returning) = (
-        names(pool, |state| matches!(state, DiskState::Missing | DiskState::Failed)),
-        names(pool, |state| state == DiskState::Returning),
-    );
+    let away = names(pool, |state| matches!(state, DiskState::Missing | DiskState::Failed));
+    let returning = names(pool, |state| state == DiskState::Returning);
     let (message, hint) = match (&vdisk.failure, away.as_str(), returning.as_str()) {
         (Some(failure), ..) => {
             let message = format!("{failure}; it takes no writes until it is cleared");

@@ -213,7 +213,7 @@ impl HostEngine {
         self.ask("pool create", move |local| open::create(local, new, journal))
     }
 
-    /// Opens the pool whose members these are, in any order. Why those that it was opened without could not be had.
+    /// Opens the pool whose members these are, in any order. Returns why it was opened without some of them.
     pub fn pool_open(&self, members: &[PathBuf], how: OpenHow) -> Answer<Vec<String>> {
         let (members, journal) = (members.to_vec(), self.journal.clone());
         match how.run {

@@ -236,7 +236,7 @@ pub fn new_disk(local: &Local<Pools>, member: &NewMember) -> Answer<(Rc<HostDisk
     Ok((disk, new))
 }
 
-/// Opens the pool that `members` carry. Why those that it was opened without could not be had.
+/// Opens the pool that `members` carry. Returns why it was opened without some of them.
 pub async fn open(
     local: Rc<Local<Pools>>,
     members: Vec<PathBuf>,
@@ -280,7 +280,7 @@ fn not_with(error: ApiError, without: &[String]) -> ApiError {
 }
 
 /// Sees that the pool which `members` carry opens: all of it is read as an opening reads it, nothing is written, and
-/// the disks are free again. Why those that it would be opened without cannot be had.
+/// the disks are free again. Returns why it would be opened without some of them.
 pub async fn plan(local: Rc<Local<Pools>>, members: Vec<PathBuf>, how: OpenHow) -> Answer<Vec<String>> {
     let border = Rc::new(Border::default());
     let planned = border.guard(plan_inside(local, members, how)).await;

@@ -11,15 +11,13 @@ use crate::api::power::PowerSetting;
 use crate::daemon::backend::{DiskChange, NewMember, Run};
 use crate::disk::DiskOptions;
 use crate::runtime::Local;
-use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
-use weft_engine::error::ErrorKind;
 use weft_engine::format::record::{self, SettingsRecord};
 use weft_engine::pool::cache::{CacheTurn, DisksThen};
 use weft_engine::pool::create::NewDisk;
 use weft_engine::pool::{Instead, Leaving, job};
-use weft_engine::units::{ByteCount, DiskNo, JobNo, Nanos};
+use weft_engine::units::{ByteCount, DiskNo, JobNo};
 
 /// A span of the engine's that never ends, in seconds.
 const NEVER: u32 = u32::MAX;
@@ -251,7 +249,7 @@ pub async fn set_disk(
         (Some(true), Run::Dry) => open.pool.plan_disk_offline(disk),
         (Some(true), Run::Real) => open.pool.disk_offline(disk).await,
         (Some(false), Run::Dry) => open.pool.plan_disk_online(disk),
-        (Some(false), Run::Real) => end_maintenance(&local, &open, disk).await,
+        (Some(false), Run::Real) => open.pool.disk_online(disk).await,
     };
     rests.map_err(|error| with_names(&open, error))?;
     let turned = match run {
@@ -262,31 +260,6 @@ pub async fn set_disk(
     let leaving = matches!(asked.usage, Some(Usage::Retired | Usage::Journal | Usage::Manual)) && run == Run::Dry;
     let leaving = leaving.then(|| open.pool.plan_disk_remove(disk, Instead::Nothing).map_err(ApiError::from));
     Ok(DiskTurn { now: info::pool(&open, local.world().now()), turned, leaving })
-}
-
-/// Ends the maintenance of a disk. Where the pool is frozen still, because it lacks others too, nothing is durable
-/// before it goes on: the disk is used all the same, and nobody waits for that.
-async fn end_maintenance(local: &Local<Pools>, open: &Rc<OpenPool>, no: DiskNo) -> weft_engine::error::Result<()> {
-    const LOOK: Nanos = Nanos::millis(10);
-    if open.pool.store().frozen().is_none() {
-        return open.pool.disk_online(no).await;
-    }
-    // Whoever stops waiting must not stop what is half done.
-    let ended = Rc::new(RefCell::new(None));
-    let (put, mine) = (ended.clone(), open.clone());
-    local.spawn("disk online", async move {
-        let online = mine.border.guard(mine.pool.disk_online(no)).await;
-        *put.borrow_mut() = online;
-    });
-    let rests = || open.pool.store().map.borrow().disks.get(&no).is_some_and(|disk| disk.record.maintenance);
-    loop {
-        match ended.take() {
-            Some(Err(error)) if error.kind == ErrorKind::Frozen && !rests() => return Ok(()),
-            Some(online) => return online,
-            None if !rests() && open.pool.store().frozen().is_some() => return Ok(()),
-            None => local.world().sleep(LOOK).await,
-        }
-    }
 }
 
 /// The engine's error, with disks called by their names.
