@@ -228,8 +228,8 @@ fn nanos(nanos: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::pool::Health;
     use crate::api::cache::CacheInfo;
+    use crate::api::pool::Health;
     use crate::api::pool::PoolSettings;
     use crate::api::pool::{DiskCounters, Frozen, Latency, Media, Wear};
     use crate::api::vdisk::{Layout, OlderTable, Resiliency};
