@@ -419,11 +419,15 @@ pub enum Mutant {
     MoverSeesNoneComing = 220,
     /// Where the log may not go on as far as the heads have come, it goes on behind all of them.
     LogLagsBehindHeads = 221,
+    /// What cannot leave the log is moved to its head round after round.
+    PinsMoveForEver = 222,
+    /// A virtual disk whose stripes cannot leave the log may fill it.
+    PinsTakeAll = 223,
 }
 
 /// Every mutant.
 #[rustfmt::skip]
-pub const ALL: [Mutant; 204] = [
+pub const ALL: [Mutant; 206] = [
     Mutant::CommitBeforeData, Mutant::ReuseBeforeCommit, Mutant::FlushForgetsDisk, Mutant::StaleDiskTrusted,
     Mutant::LabelBeforeCheckpoint, Mutant::LandingRetiredEarly, Mutant::PagesAheadOfLog, Mutant::UnsafeCommits,
     Mutant::ReadmitCopiesNothing, Mutant::MissedStripsForgotten, Mutant::UnknownAbsenceTracked,
@@ -478,6 +482,7 @@ pub const ALL: [Mutant; 204] = [
     Mutant::KeptIsLost, Mutant::GathersOverNewer, Mutant::GatheredAgainForgotten, Mutant::CopiesStandIn,
     Mutant::RolledBackReturns, Mutant::WrittenOverIsAskedFor, Mutant::LostIsAskedFor,
     Mutant::UnprovenIsSafe, Mutant::MoverSeesNoneComing, Mutant::LogLagsBehindHeads,
+    Mutant::PinsMoveForEver, Mutant::PinsTakeAll,
 ];
 
 /// The mutant of this name.

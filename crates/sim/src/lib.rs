@@ -21,6 +21,7 @@ pub mod many;
 pub mod mixed;
 pub mod mkpool;
 pub mod oracle;
+pub mod pinned;
 pub mod quorum;
 pub mod random_writes;
 pub mod read_ahead;

@@ -26,6 +26,7 @@ pub mod pack;
 mod packed_ahead;
 mod parcel;
 mod partial_discards;
+mod pins;
 pub mod placed;
 pub mod read;
 mod repack;
@@ -92,6 +93,8 @@ pub struct Vdisk {
     set_aside: RefCell<BTreeMap<u64, destage::SetAside>>,
     /// Bytes of their buffers.
     stuck_bytes: Cell<u64>,
+    /// Bytes that the log held of stripes that could not leave, and the state of the pool in which they were counted.
+    pins: Cell<(u64, u64)>,
     removed: Cell<bool>,
     /// Packed stripes are being written, or stripes are being moved.
     packing: Cell<u32>,
@@ -256,6 +259,7 @@ impl Vdisk {
             idle_timer: Cell::new(false),
             set_aside: RefCell::default(),
             stuck_bytes: Cell::new(0),
+            pins: Cell::default(),
             removed: Cell::new(false),
             packing: Cell::new(0),
             merging: Cell::new(0),

@@ -3,11 +3,12 @@
 
 use crate::Catcher;
 use weft_engine::mutant::Mutant;
-use weft_sim::{blink, random_writes, spread, stream_reads};
+use weft_sim::{blink, pinned, random_writes, spread, stream_reads};
 
 /// What catches `mutant`, if it is one of these.
 pub fn catcher(mutant: Mutant) -> Option<Catcher> {
     let story = match mutant {
+        Mutant::PinsMoveForEver | Mutant::PinsTakeAll => pinned::what_cannot_leave_the_log_makes_nobody_wait_for_ever,
         Mutant::SpreadUnannounced => spread::who_flushes_each_write_waits_for_no_revolution,
         Mutant::MoverSeesNoneComing => random_writes::no_second_with_a_usual_log_has_less_than_a_third_of_the_median,
         Mutant::LogLagsBehindHeads => random_writes::no_second_of_single_writes_has_less_than_a_third_of_the_median,
