@@ -17,6 +17,7 @@ pub mod fine;
 pub mod flushes;
 pub mod follower;
 pub mod growth;
+pub mod held;
 pub mod many;
 pub mod mixed;
 pub mod mkpool;

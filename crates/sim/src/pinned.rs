@@ -74,6 +74,8 @@ fn story(seed: u64) -> (u64, u64) {
     for (name, seen) in ["vdisk", "beside"].into_iter().zip(&seen) {
         let seen = seen.borrow();
         assert!(seen.longest < LONGEST, "seed {seed}: {name} waited for {:?}", seen.longest);
+        // All that lies below what is written to the other one is within reach.
+        assert!(name == "vdisk" || seen.refused == 0, "seed {seed}: {name} was refused {} times", seen.refused);
         let disk = rig.pool().vdisk(name).unwrap();
         rig.run({
             let disk = disk.clone();

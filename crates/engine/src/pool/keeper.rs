@@ -157,21 +157,23 @@ impl Pool {
         if used + ring / STEP <= round.used {
             *round = Round { used, tail };
         }
+        // What waits for disks that have just gone is not known to be among what cannot leave.
+        let state = [changes, pins, store.awaits_disks().into()];
         if tail - round.tail >= ring {
-            store.signals.gone_round.set(Some([changes, pins, used]));
+            store.signals.gone_round.set(Some((state, used)));
         }
-        let same = |[was, had, left]: [u64; 3]| (was, had) == (changes, pins) && used <= left + ring / STEP;
+        let same = |(then, left): ([u64; 3], u64)| then == state && used <= left + ring / STEP;
         // What is left would not do for much, and nobody waits for it who pins nothing.
         let little = used.saturating_sub(pins) < ring / GAIN_MIN;
         let waits = || self.vdisks().iter().any(|vdisk| vdisk.flushes_without_pins());
-        store.signals.gone_round.get().is_some_and(same) || little && !waits()
+        let in_vain = store.signals.gone_round.get().is_some_and(same) || little && !waits();
+        in_vain && !mutant::active(Mutant::PinsMoveForEver)
     }
 
     /// Bytes that the log holds of what cannot leave. Moved to the head it would fill again what that frees, round
     /// after round, for as long as disks are away.
     fn count_pins(&self) -> u64 {
-        let pins = self.vdisks().iter().map(|vdisk| vdisk.count_pins()).sum();
-        if mutant::active(Mutant::PinsMoveForEver) { 0 } else { pins }
+        self.vdisks().iter().map(|vdisk| vdisk.count_pins()).sum()
     }
 
     /// Takes a checkpoint, after which no record of a packed stripe is in the way of as much as is emptied in one go.

@@ -56,6 +56,7 @@ impl Vdisk {
     pub(super) fn persist(self: &Rc<Self>, mut stripes: Vec<u64>) -> LocalBoxFuture<'_, Result<()>> {
         Box::pin(async move {
             add(&self.counters.flushes, 1);
+            self.hold_flushed();
             loop {
                 let seen = self.counters.gathered_again.get();
                 self.flushes_waiting.set(self.flushes_waiting.get() + 1);

@@ -21,6 +21,7 @@ pub mod explain;
 pub mod flush;
 mod gate;
 mod gather;
+mod hold;
 pub(crate) mod order;
 pub mod pack;
 mod packed_ahead;
@@ -101,6 +102,7 @@ pub struct Vdisk {
     /// Stripes that are being merged.
     merging: Cell<u32>,
     gate: gate::Gate,
+    hold: hold::Hold,
     /// The state of the pool ([`Store::changes`]) in which they could not be.
     unpackable: Cell<Option<u64>>,
     sweep: RefCell<down::Sweep>,
@@ -264,6 +266,7 @@ impl Vdisk {
             packing: Cell::new(0),
             merging: Cell::new(0),
             gate: gate::Gate::default(),
+            hold: hold::Hold::default(),
             unpackable: Cell::new(None),
             sweep: RefCell::default(),
             repack: RefCell::default(),
