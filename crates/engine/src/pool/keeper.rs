@@ -31,12 +31,14 @@ const STEP_MAX: u64 = 8;
 /// The part of the ring that emptying it has to gain where some of it cannot leave, as a divisor.
 const GAIN_MIN: u64 = 8;
 
-/// Emptying the log once round, since it last gained a step.
+/// Emptying the log once round, since it last gained a step, be it that clients have had it since.
 struct Round {
     /// Bytes in use then.
     used: u64,
     /// Where the tail was.
     tail: u64,
+    /// Bytes that had landed.
+    landed: u64,
 }
 
 /// Relieves the log whenever it fills, until the pool stops or fails.
@@ -108,7 +110,7 @@ impl Pool {
 
     async fn relieve_log(&self) -> Result<()> {
         let store = &self.store;
-        let mut round = Round { used: store.log.fill().0, tail: store.log.live().0 };
+        let mut round = Round { used: store.log.fill().0, tail: store.log.live().0, landed: self.count_landed() };
         loop {
             let (used, ring) = store.log.fill();
             let full = used > ring / 8 * 3;
@@ -153,21 +155,28 @@ impl Pool {
     /// Whether nothing is to be gained by going on with `round`: `pins` bytes of the log cannot leave it.
     fn is_in_vain(&self, round: &mut Round, pins: u64) -> bool {
         let (store, changes) = (&self.store, self.store.signals.changes.get());
-        let ((used, ring), (tail, _)) = (store.log.fill(), store.log.live());
-        if used + ring / STEP <= round.used {
-            *round = Round { used, tail };
+        let ((used, ring), (tail, _), landed) = (store.log.fill(), store.log.live(), self.count_landed());
+        if used + ring / STEP <= round.used || landed.saturating_sub(round.landed) >= ring / STEP {
+            *round = Round { used, tail, landed };
         }
         // What waits for disks that have just gone is not known to be among what cannot leave.
         let state = [changes, pins, store.awaits_disks().into()];
         if tail - round.tail >= ring {
-            store.signals.gone_round.set(Some((state, used)));
+            store.signals.gone_round.set(Some((state, used, landed)));
         }
-        let same = |(then, left): ([u64; 3], u64)| then == state && used <= left + ring / STEP;
+        let same = |(then, left, had): ([u64; 3], u64, u64)| {
+            then == state && used <= left + ring / STEP && landed.saturating_sub(had) < ring / STEP
+        };
         // What is left would not do for much, and nobody waits for it who pins nothing.
         let little = used.saturating_sub(pins) < ring / GAIN_MIN;
         let waits = || self.vdisks().iter().any(|vdisk| vdisk.flushes_without_pins());
         let in_vain = store.signals.gone_round.get().is_some_and(same) || little && !waits();
         in_vain && !mutant::active(Mutant::PinsMoveForEver)
+    }
+
+    /// Bytes that flushes have landed since the pool was opened, by the virtual disks that there are.
+    fn count_landed(&self) -> u64 {
+        self.vdisks().iter().map(|vdisk| vdisk.counters.landed.get()).sum()
     }
 
     /// Bytes that the log holds of what cannot leave. Moved to the head it would fill again what that frees, round

@@ -281,7 +281,7 @@ impl Drop for Work<'_> {
 }
 
 impl Store {
-    /// Whether disk `no` seeks: as it tells, or as somebody said of one that tells nothing, as files do.
+    /// Whether disk `no` seeks: as it tells, or as somebody said, for files tell nothing.
     pub fn is_rotational(&self, no: DiskNo) -> bool {
         let members = self.members.borrow();
         let told = members.get(&no).and_then(|member| member.disk.as_ref()).is_some_and(|disk| disk.shape().rotational);

@@ -47,6 +47,9 @@ const LONG: u64 = 5 << 18;
 const LEAD: Nanos = Nanos(250_000);
 const LEAD_MIN: Nanos = Nanos(60_000);
 const LEAD_MAX: Nanos = Nanos::millis(4);
+/// Longer copies teach nothing of how long a disk takes to begin: under slow heads they may take a revolution more
+/// although they began in time.
+const TEACHES: u64 = 256 << 10;
 /// Nanoseconds that a byte takes under the slowest heads.
 const SLOWEST: u64 = 12;
 /// A copy that took so much longer than it should came too late: disks turn in 4 ms and more.
@@ -260,7 +263,8 @@ impl Store {
         // What others asked of the disk meanwhile may have taken its time.
         let alone = (calls, in_flight) == (head.calls + CALLS, 0);
         (head.at, head.calls) = (Some(now), calls);
-        if alone && planned.on.get(&no) == Some(&place.start) {
+        let teaches = place.end - place.start <= TEACHES;
+        if alone && teaches && planned.on.get(&no) == Some(&place.start) {
             let transfer = Nanos((place.end - place.start) * SLOWEST);
             head.lead.learn(now.since(began).since(transfer), now);
         }

@@ -3,7 +3,7 @@
 
 use super::write::room_for;
 use super::{Vdisk, add};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::exec::LocalBoxFuture;
 use crate::store::budget::Budget;
 use crate::store::freeze::frozen;
@@ -158,11 +158,11 @@ impl Vdisk {
         let before = self.with_filling(stripe, |buffer| buffer.id);
         // What comes while it is being merged may be just what it lacked.
         let changes = self.store.signals.changes.get();
-        let merged = self.merge(stripe, budget, by).await.is_ok();
-        // The log's keeper waits for nothing: what is on its way, or waits for disks, is not what cannot be merged.
-        if by == By::LogKeeper && !merged && (self.in_flight(stripe).is_some() || self.stuck_since().is_some()) {
-            return false;
-        }
+        let merged = match self.merge(stripe, budget, by).await {
+            // The log's keeper waits for nothing: what waits for room, or for disks, is not what cannot be merged.
+            Err(error) if by == By::LogKeeper && error.kind == ErrorKind::Frozen => return false,
+            merged => merged.is_ok(),
+        };
         let after = self.with_filling(stripe, |buffer| SetAside { id: buffer.id, have: buffer.have_len(), changes });
         match after.filter(|after| Some(after.id) == before) {
             Some(after) => self.set_aside.borrow_mut().insert(stripe, after),

@@ -11,10 +11,12 @@
 //! Invariants
 //! 1. What is held is in a gathering buffer like any other: read from there, landed by flushes, and sent to the disks
 //!    by whoever makes room in memory, in the log, or for others.
-//! 2. No more than [`HELD_MAX`] for each disk is held, nor more than an eighth of the log or of the memory for buffers.
+//! 2. No virtual disk holds more than [`HELD_MAX`] for each disk, nor more than an eighth of the log or of the memory for
+//!    buffers, nor anything that flushes would wait for room in the log for.
 //! 3. Nothing is held once its client rests.
 
 use super::Vdisk;
+use crate::log::Room;
 use crate::mutant::{self, Mutant};
 use crate::units::BLOCK;
 use alloc::collections::BTreeSet;
@@ -39,6 +41,13 @@ pub(super) struct Hold {
     held: RefCell<BTreeSet<u64>>,
 }
 
+impl Hold {
+    /// Forgets which stripes are held: they are others now.
+    pub(super) fn forget(&self) {
+        self.held.borrow_mut().clear();
+    }
+}
+
 impl Vdisk {
     /// Notes that a client writes `len` bytes.
     pub(super) fn hold_wrote(&self, len: u64) {
@@ -51,8 +60,10 @@ impl Vdisk {
 
     /// Notes that a client flushes.
     pub(super) fn hold_flushed(&self) {
-        if self.hold.unflushed.replace(0) > 0 {
-            self.hold.after_little.set(self.hold.after_little.get().saturating_add(1));
+        match self.hold.unflushed.replace(0) {
+            0 => {}
+            1..=LITTLE => self.hold.after_little.set(self.hold.after_little.get().saturating_add(1)),
+            _ => self.hold.after_little.set(0),
         }
     }
 
@@ -69,6 +80,8 @@ impl Vdisk {
             return self.seal_if_whole(stripe);
         }
         self.hold.held.borrow_mut().insert(stripe);
+        // Whoever does not flush rests some time, and nothing is held then.
+        self.start_idle_timer();
         if mutant::active(Mutant::HeldIsNotLanded) {
             self.unlanded.borrow_mut().remove(&stripe);
         }
@@ -81,7 +94,7 @@ impl Vdisk {
     }
 
     /// Lets go of what is held: it leaves now.
-    pub(super) fn release_held(self: &Rc<Self>) {
+    pub(crate) fn release_held(self: &Rc<Self>) {
         if mutant::active(Mutant::HeldForEver) {
             return;
         }
@@ -89,9 +102,10 @@ impl Vdisk {
         held.into_iter().for_each(|stripe| self.seal_if_whole(stripe));
     }
 
-    /// Whether it pays to hold: flushes wait for arms, and the log takes a whole stripe.
+    /// Whether it pays to hold: flushes wait for arms, and the log takes a whole stripe without waiting for room.
     fn holds_stripes(&self) -> bool {
-        let lands = self.stripe_len().0 + BLOCK <= self.store.log.record_max();
+        let (log, len) = (&self.store.log, self.stripe_len().0 + BLOCK);
+        let lands = len <= log.record_max() && log.has_room(len, Room::Landing) && !self.has_pins();
         let flushed = || self.store.loggers().iter().any(|no| !self.store.power_of(*no).is_protected());
         lands && self.seeks() && flushed() && !self.store.is_log_apart(self.table())
     }

@@ -24,6 +24,9 @@ const PINS_MAX: u64 = 4;
 impl Vdisk {
     /// Counts, and remembers, the bytes that the log holds of stripes that cannot leave as things are.
     pub(crate) fn count_pins(&self) -> u64 {
+        if self.removed.get() {
+            return 0;
+        }
         let aside: Vec<u64> = self.set_aside.borrow().keys().copied().collect();
         let landed = |buffer: &mut StripeBuffer| buffer.landed.count();
         let aside = aside.into_iter().filter(|stripe| self.is_set_aside(*stripe));
@@ -38,36 +41,59 @@ impl Vdisk {
     pub(super) async fn reserve_landing(self: &Rc<Self>, len: u64, since: Nanos) -> Result<()> {
         // What was lost keeps its place in the log: where that is much, there is no room until the virtual disk is
         // cleared.
-        let serves = || self.failure().map_or_else(|| self.check_flows(), Err);
-        let (log, most) = (&self.store.log, self.store.log.fill().1 / PINS_MAX);
-        let pins_much = || {
-            let ((pins, counted), now) = (self.pins.get(), self.store.signals.changes.get());
-            let much = pins >= most && counted == now && !mutant::active(Mutant::PinsTakeAll);
-            // Some of them may have been written anew since.
-            much && self.count_pins() >= most
+        let serves = || {
+            self.check_there()?;
+            self.failure().map_or_else(|| self.check_flows(), Err)
         };
-        // Where some room is made all the time, but little, it is not enough for all that such a flush lands.
-        let is_over = || self.store.is_timeout_over(since);
-        let is_pinned = || self.store.is_log_pinned() || self.has_pins() && is_over();
+        let mut pressed = false;
         loop {
             serves()?;
-            if !pins_much() {
-                let refused = || serves().and_then(|()| if is_pinned() { Err(self.pinned()) } else { Ok(()) });
-                let reserved = log.reserve_unless(len, Room::Landing, refused).await;
-                if reserved.is_ok() || !is_pinned() {
+            if !self.pins_much() {
+                let pinned = || if self.finds_it_pinned(since) { Err(self.pinned()) } else { Ok(()) };
+                let refused = || serves().and_then(|()| pinned());
+                let reserved = self.store.log.reserve_unless(len, Room::Landing, refused).await;
+                if reserved.is_ok() || !self.finds_it_pinned(since) {
                     return reserved;
                 }
             }
-            // What is written anew may be what they lacked: they are looked at again.
-            log.pressure.notify();
             // Disks that have just gone may be back in a moment, and what lies there with them. Where others hold the
             // log they may let go of it, too.
-            let waits = self.store.awaits_disks() || !self.has_pins() && !is_over();
-            if !waits {
+            let waits = self.store.awaits_disks() || self.count_pins() == 0 && !self.has_waited(since);
+            if pressed && !waits {
                 return Err(self.pinned());
             }
+            // What is written anew may be what they lacked: they are looked at again.
+            self.store.log.pressure.notify();
             self.store.world.sleep(RETRY).await;
+            pressed = true;
         }
+    }
+
+    /// Whether `len` bytes may land without waiting for room.
+    pub(super) fn lands_at_once(&self, len: u64) -> bool {
+        !self.pins_much() && self.store.log.has_room(len, Room::Landing)
+    }
+
+    /// Whether it pins as much of the log as it may. Some of that may have been written anew since it was counted.
+    fn pins_much(&self) -> bool {
+        let (most, (pins, counted)) = (self.store.log.fill().1 / PINS_MAX, self.pins.get());
+        let much = pins >= most && counted == self.store.signals.changes.get() && !mutant::active(Mutant::PinsTakeAll);
+        much && self.count_pins() >= most
+    }
+
+    /// Whether a flush that has been landing `since` finds no room. Where some is made all the time, but little, it is
+    /// not enough for all that such a flush lands.
+    fn finds_it_pinned(&self, since: Nanos) -> bool {
+        let considerable = || self.pins.get().0 >= self.store.log.fill().1 / PINS_MAX / 2;
+        self.store.is_log_pinned() || considerable() && self.has_waited(since)
+    }
+
+    /// Whether it has waited for as long as clients wait for disks; when the pool closes, nobody waits for what is
+    /// pinned.
+    fn has_waited(&self, since: Nanos) -> bool {
+        let store = &self.store;
+        store.world.now().since(since) >= store.tuning.freeze_limit
+            || store.is_timeout_over(since) && store.is_log_pinned()
     }
 
     /// Whether clients wait for a flush of a virtual disk that pins nothing.
@@ -75,9 +101,10 @@ impl Vdisk {
         self.flushes_waiting.get() > 0 && !self.has_pins()
     }
 
-    /// Whether the log held any when it was looked at last.
-    fn has_pins(&self) -> bool {
-        self.pins.get().0 > 0
+    /// Whether the log held any when it was looked at last, as things are.
+    pub(super) fn has_pins(&self) -> bool {
+        let (pins, counted) = self.pins.get();
+        pins > 0 && counted == self.store.signals.changes.get()
     }
 
     fn pinned(&self) -> Error {
