@@ -1,5 +1,5 @@
-"""Two of four disks of a mirror are away that held some of its data alone, and the pool is open: what its client writes in part lies above what
-nobody can read, and waits in the log for the disks. Nobody waits for ever meanwhile."""
+"""Two of four disks of a mirror are away that held some of its data alone, and the pool is open: what its client writes
+in part lies above what nobody can read, and waits in the log for the disks. Nobody waits for ever meanwhile."""
 
 import itertools
 import threading
@@ -61,7 +61,8 @@ def both_copies(rng):
         assert not rests.is_alive(), f"the client waits for an answer:\n{crowd.weft('status')}"
         before = written(crowd)
         time.sleep(10)
-        assert written(crowd) - before < 64 << 20, f"{written(crowd) - before} bytes were written while nobody asked for any"
+        wrote = written(crowd) - before
+        assert wrote < 64 << 20, f"{wrote} bytes were written while nobody asked for any"
         crowd.told()
         crowd.come_back(crowd.gone[:])
         crowd.whole()

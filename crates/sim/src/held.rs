@@ -57,6 +57,11 @@ fn story(bench: &Bench, layout: Layout) -> Result<(), String> {
     if median.0 > CLASS.revolution * 13 / 10 || longest.0 > CLASS.revolution * 7 {
         return Err(format!("a flush takes {median:?}, and {longest:?} at most"));
     }
+    let (landed, flushed) = (vdisk.counters.landed.get(), FLUSHES * BEFORE_EACH);
+    // What fills a stripe with which all leave is written, not landed.
+    if landed < flushed / 2 {
+        return Err(format!("{landed} bytes landed of {flushed} that were flushed"));
+    }
     if held > most {
         return Err(format!("{held} bytes gather, at most {most} may"));
     }

@@ -11,8 +11,8 @@
 //! Invariants
 //! 1. What is held is in a gathering buffer like any other: read from there, landed by flushes, and sent to the disks
 //!    by whoever makes room in memory, in the log, or for others.
-//! 2. No virtual disk holds more than [`HELD_MAX`] for each disk, nor more than an eighth of the log or of the memory for
-//!    buffers, nor anything that flushes would wait for room in the log for.
+//! 2. No virtual disk holds more than [`HELD_MAX`] for each disk, nor more than an eighth of the log or of the memory
+//!    for buffers, nor anything for which flushes would wait for room in the log.
 //! 3. Nothing is held once its client rests.
 
 use super::Vdisk;

@@ -8,7 +8,7 @@ use weft_sim::{blink, held, pinned, random_writes, spread, stream_reads};
 /// What catches `mutant`, if it is one of these.
 pub fn catcher(mutant: Mutant) -> Option<Catcher> {
     let story = match mutant {
-        Mutant::HoldsWithoutEnd | Mutant::HeldForEver | Mutant::LongCopiesBeginAtOnce => {
+        Mutant::HeldIsNotLanded | Mutant::HoldsWithoutEnd | Mutant::HeldForEver | Mutant::LongCopiesBeginAtOnce => {
             return Some(Catcher::Teller(held::what_is_flushed_often_is_held_and_leaves));
         }
         Mutant::PinsMoveForEver | Mutant::PinsTakeAll => pinned::what_cannot_leave_the_log_makes_nobody_wait_for_ever,
