@@ -172,7 +172,10 @@ impl Vdisk {
         // What is whole waits for no room: it leaves, and the flush waits for it like for others in flight.
         if !self.lands_at_once(unlanded + 4096) && self.with_filling(stripe, |buffer| buffer.is_whole()) == Some(true) {
             self.seal_if_whole(stripe);
-            return Ok(());
+            // It gathers on behind a version in flight.
+            if self.with_filling(stripe, |buffer| buffer.unlanded_len()).unwrap_or(0) == 0 {
+                return Ok(());
+            }
         }
         self.reserve_landing(unlanded + 4096, since).await?;
         self.land_now(stripe);
