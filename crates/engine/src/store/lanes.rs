@@ -10,7 +10,6 @@
 
 use super::Store;
 use super::order::{Asked, Order};
-use crate::format::record::Media;
 use crate::segment::ahead::Fetch;
 use crate::sync::{Promise, promise};
 use crate::units::DiskNo;
@@ -281,12 +280,10 @@ impl Drop for Work<'_> {
 }
 
 impl Store {
-    /// Whether disk `no` seeks: as it tells, or as somebody said, for files tell nothing.
+    /// Whether disk `no` seeks.
     pub fn is_rotational(&self, no: DiskNo) -> bool {
         let members = self.members.borrow();
-        let told = members.get(&no).and_then(|member| member.disk.as_ref()).is_some_and(|disk| disk.shape().rotational);
-        let said = || self.map.borrow().disks.get(&no).is_some_and(|disk| disk.record.media == Media::Hdd);
-        told || said()
+        members.get(&no).and_then(|member| member.disk.as_ref()).is_some_and(|disk| disk.shape().rotational)
     }
 }
 
