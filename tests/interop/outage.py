@@ -23,6 +23,7 @@ LAYOUTS = {
     "simple on 3": (3, ["--resiliency", "simple", "--columns", "3"]),
     "mirror 2 on 2": (2, ["--resiliency", "mirror", "--copies", "2", "--columns", "1"]),
     "mirror 2 on 4": (4, ["--resiliency", "mirror", "--copies", "2", "--columns", "2"]),
+    "mirror 2 on 4, one column": (4, ["--resiliency", "mirror", "--copies", "2", "--columns", "1"]),
     "mirror 3 on 3": (3, ["--resiliency", "mirror", "--copies", "3", "--columns", "1"]),
     "parity 1 on 3": (3, ["--resiliency", "parity", "--columns", "3"]),
     "parity 1 on 4": (4, ["--resiliency", "parity", "--columns", "4", "--interleave", "16KiB"]),

@@ -12,6 +12,7 @@
 //!    end) wait meanwhile and share a batch, where each of them would else take a block.
 //! 5. No batch is longer than the labels say from some batch on, and so no record is: landed data comes in pieces.
 
+mod lengths;
 mod room;
 mod touched;
 
@@ -320,18 +321,6 @@ impl Log {
     pub fn unreserve(&self, len: u64) {
         self.state.borrow_mut().reserved -= len;
         self.moved.notify();
-    }
-
-    /// The most that producers may append at once: longer data leaves as whole stripes instead.
-    pub fn record_max(&self) -> u64 {
-        self.state.borrow().ring / 8
-    }
-
-    /// The most bytes of landed data in one record: little is left over where a round of the ring ends.
-    pub fn piece(&self) -> usize {
-        let state = self.state.borrow();
-        let most = if state.batch_max > 0 { (state.ring / 32).min(state.batch_max / 4) } else { state.ring / 32 };
-        (most / BLOCK * BLOCK).max(BLOCK) as usize
     }
 
     /// Bytes of the ring in use, and its size.

@@ -419,11 +419,23 @@ pub enum Mutant {
     MoverSeesNoneComing = 220,
     /// Where the log may not go on as far as the heads have come, it goes on behind all of them.
     LogLagsBehindHeads = 221,
+    /// What cannot leave the log is moved to its head round after round.
+    PinsMoveForEver = 222,
+    /// A virtual disk whose stripes cannot leave the log may fill it.
+    PinsTakeAll = 223,
+    /// A stripe that is held does not count as one that flushes look at.
+    HeldIsNotLanded = 224,
+    /// However much is held, more may be.
+    HoldsWithoutEnd = 225,
+    /// What is held when its client rests, or goes on as a stream, stays in memory.
+    HeldForEver = 226,
+    /// A long copy of the log counts as begun when its first byte is on the wire.
+    LongCopiesBeginAtOnce = 227,
 }
 
 /// Every mutant.
 #[rustfmt::skip]
-pub const ALL: [Mutant; 204] = [
+pub const ALL: [Mutant; 210] = [
     Mutant::CommitBeforeData, Mutant::ReuseBeforeCommit, Mutant::FlushForgetsDisk, Mutant::StaleDiskTrusted,
     Mutant::LabelBeforeCheckpoint, Mutant::LandingRetiredEarly, Mutant::PagesAheadOfLog, Mutant::UnsafeCommits,
     Mutant::ReadmitCopiesNothing, Mutant::MissedStripsForgotten, Mutant::UnknownAbsenceTracked,
@@ -478,6 +490,8 @@ pub const ALL: [Mutant; 204] = [
     Mutant::KeptIsLost, Mutant::GathersOverNewer, Mutant::GatheredAgainForgotten, Mutant::CopiesStandIn,
     Mutant::RolledBackReturns, Mutant::WrittenOverIsAskedFor, Mutant::LostIsAskedFor,
     Mutant::UnprovenIsSafe, Mutant::MoverSeesNoneComing, Mutant::LogLagsBehindHeads,
+    Mutant::PinsMoveForEver, Mutant::PinsTakeAll, Mutant::HeldIsNotLanded, Mutant::HoldsWithoutEnd,
+    Mutant::HeldForEver, Mutant::LongCopiesBeginAtOnce,
 ];
 
 /// The mutant of this name.

@@ -25,6 +25,8 @@ const HARD: usize = 4;
 const FAST: [usize; 2] = [4, 5];
 /// A log that is long enough for a second of single writes.
 const LONG: ByteCount = ByteCount::mib(256);
+/// One of which an eighth is soon passed over.
+const SHORT: ByteCount = ByteCount::mib(64);
 /// Nanoseconds after which the next write comes: at once, a moment later, when the head is lost sight of.
 const PAUSES: [u64; 5] = [0, 20_000, 700_000, 0, 6_000_000];
 /// Blocks of the virtual disk that are written to.
@@ -42,6 +44,16 @@ pub fn who_flushes_each_write_waits_for_no_revolution() {
     assert!((0..HARD).any(apart), "copies lie behind their positions");
     assert!(story.rig.pool().store().log_places.passed() > 0, "and positions behind the batches before");
     assert!(story.rig.disks[..HARD].iter().all(|disk| story.label(disk).features & FEATURE_SPREAD != 0));
+}
+
+/// Where so much was passed over that the log may not go on further for a while, copies lie further behind their
+/// positions, as far as they may, and no revolution is waited for until then.
+pub fn copies_lie_further_behind_where_the_log_may_not_go_on() {
+    let story = Story::new(3, SHORT);
+    // The heads are found, and what may be passed over is nearly used up.
+    story.run_at_once(60);
+    let took = story.run_at_once(40);
+    assert!(took.0 < 5 * CLASS.revolution, "40 writes took {} ms", took.0 / 1_000_000);
 }
 
 /// No revolution is waited for either by a disk that takes its time to begin, once that is known; and one that takes

@@ -6,13 +6,14 @@
 //!    have a reserve of the ring and a queue of their own (`Room::Destage`), and memory of their own. Where even that
 //!    reserve is full, it moves the oldest landed data to the log's head, for which the log keeps room in any case
 //!    (invariant 4 of `log.rs`).
-//! 2. No keeper goes round without waiting, or without having made what is left to do smaller.
+//! 2. No keeper goes round without waiting, or without having made what is left to do smaller. Where what cannot leave
+//!    holds the log, its keeper rests until that changes, and who waits for room is told (`vdisk/pins.rs`).
 
 use super::Pool;
 use crate::error::Result;
 use crate::exec::LocalBoxFuture;
 use crate::mutant::{self, Mutant};
-use crate::units::VdiskNo;
+use crate::units::{Nanos, VdiskNo};
 use crate::vdisk::Vdisk;
 use crate::vdisk::destage::{By, each_of};
 use alloc::boxed::Box;
@@ -26,6 +27,19 @@ const STEP: u64 = 32;
 const STEP_STRIPES: usize = 256;
 /// ... but no more than this part of the ring, as a divisor.
 const STEP_MAX: u64 = 8;
+
+/// The part of the ring that emptying it has to gain where some of it cannot leave, as a divisor.
+const GAIN_MIN: u64 = 8;
+
+/// Emptying the log once round, since it last gained a step, be it that clients have had it since.
+struct Round {
+    /// Bytes in use then.
+    used: u64,
+    /// Where the tail was.
+    tail: u64,
+    /// Bytes that had landed.
+    landed: u64,
+}
 
 /// Relieves the log whenever it fills, until the pool stops or fails.
 pub async fn log_keeper(pool: Rc<Pool>) {
@@ -96,14 +110,19 @@ impl Pool {
 
     async fn relieve_log(&self) -> Result<()> {
         let store = &self.store;
+        let mut round = Round { used: store.log.fill().0, tail: store.log.live().0, landed: self.count_landed() };
         loop {
             let (used, ring) = store.log.fill();
             let full = used > ring / 8 * 3;
+            let pins = if full { self.count_pins() } else { 0 };
+            let pinned = pins > 0 && self.is_in_vain(&mut round, pins);
+            store.note_pinned(pinned);
+            let full = full && !pinned;
             if !full && !store.has_too_many_dirty_pages() {
                 return Ok(());
             }
             // What frees it must not wait for anything then.
-            let (tight, (tail, _)) = (used > ring / 16 * 11, store.log.live());
+            let (tight, (tail, _)) = (full && used > ring / 16 * 11, store.log.live());
             if tight {
                 // Stripes would have to wait for room to be committed.
                 let least = store.log.seq_within(ring / STEP);
@@ -122,11 +141,48 @@ impl Pool {
             store.trim_pages();
             // It goes on only where that has brought something. Landed data that moves fills again what it frees, but
             // less than that.
-            let moved = tight && store.log.live().0 > tail;
+            let moved = (tight || pins > 0) && store.log.live().0 > tail;
             if !full || store.log.fill().0 >= used && !moved {
                 return Ok(());
             }
+            if pins > 0 {
+                // Who waits for what was freed goes first, or what moves next would have it.
+                store.world.sleep(Nanos::millis(1)).await;
+            }
         }
+    }
+
+    /// Whether nothing is to be gained by going on with `round`: `pins` bytes of the log cannot leave it.
+    fn is_in_vain(&self, round: &mut Round, pins: u64) -> bool {
+        let (store, changes) = (&self.store, self.store.signals.changes.get());
+        let ((used, ring), (tail, _), landed) = (store.log.fill(), store.log.live(), self.count_landed());
+        if used + ring / STEP <= round.used || landed.saturating_sub(round.landed) >= ring / STEP {
+            *round = Round { used, tail, landed };
+        }
+        // What waits for disks that have just gone is not known to be among what cannot leave.
+        let state = [changes, pins, store.awaits_disks().into()];
+        if tail - round.tail >= ring {
+            store.signals.gone_round.set(Some((state, used, landed)));
+        }
+        let same = |(then, left, had): ([u64; 3], u64, u64)| {
+            then == state && used <= left + ring / STEP && landed.saturating_sub(had) < ring / STEP
+        };
+        // What is left would not do for much, and nobody waits for it who pins nothing.
+        let little = used.saturating_sub(pins) < ring / GAIN_MIN;
+        let waits = || self.vdisks().iter().any(|vdisk| vdisk.flushes_without_pins());
+        let in_vain = store.signals.gone_round.get().is_some_and(same) || little && !waits();
+        in_vain && !mutant::active(Mutant::PinsMoveForEver)
+    }
+
+    /// Bytes that flushes have landed since the pool was opened, by the virtual disks that there are.
+    fn count_landed(&self) -> u64 {
+        self.vdisks().iter().map(|vdisk| vdisk.counters.landed.get()).sum()
+    }
+
+    /// Bytes that the log holds of what cannot leave. Moved to the head it would fill again what that frees, round
+    /// after round, for as long as disks are away.
+    fn count_pins(&self) -> u64 {
+        self.vdisks().iter().map(|vdisk| vdisk.count_pins()).sum()
     }
 
     /// Takes a checkpoint, after which no record of a packed stripe is in the way of as much as is emptied in one go.
@@ -329,12 +385,14 @@ impl Pool {
                 }
             }
             For::Memory => {
-                vdisk.merge_or_set_aside(stripe, &budgets.merges).await;
+                vdisk.merge_or_set_aside(stripe, &budgets.merges, By::Anybody).await;
             }
             For::Log(bound) => {
                 // What cannot be merged (its old blocks are lost) stays in its buffer. In the log it moves to the head,
                 // or it would keep everything behind it there, too.
-                let _ = vdisk.merge(stripe, &budgets.log_merges, By::LogKeeper).await;
+                if !vdisk.is_set_aside(stripe) {
+                    vdisk.merge_or_set_aside(stripe, &budgets.log_merges, By::LogKeeper).await;
+                }
                 vdisk.move_landed(stripe, bound);
             }
         }

@@ -252,6 +252,7 @@ impl Pool {
             self.stop_jobs().await;
             if !self.store.read_only {
                 for vdisk in self.vdisks() {
+                    vdisk.release_held();
                     result = result.and(vdisk.flush().await);
                     vdisk.quiesce().await;
                 }

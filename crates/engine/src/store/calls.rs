@@ -62,7 +62,7 @@ impl Store {
     pub async fn disk_read(&self, no: DiskNo, at: DiskOffset, len: usize) -> Done<Buf> {
         let asked = self.asked(no)?;
         check_range(&asked, at, len)?;
-        let (seeks, mut read) = (self.spins(no), asked.disk.read(at, self.traffic.spare.take(len)));
+        let (seeks, mut read) = (self.is_rotational(no), asked.disk.read(at, self.traffic.spare.take(len)));
         let reads = async {
             match begin_if(seeks, &mut read).await {
                 Some(told) => told,
@@ -81,7 +81,7 @@ impl Store {
     pub async fn disk_read_in_time(&self, no: DiskNo, at: DiskOffset, len: usize) -> Done<Option<Buf>> {
         let asked = self.asked(no)?;
         check_range(&asked, at, len)?;
-        let (seeks, mut read) = (self.spins(no), asked.disk.read(at, self.traffic.spare.take(len)));
+        let (seeks, mut read) = (self.is_rotational(no), asked.disk.read(at, self.traffic.spare.take(len)));
         let reads = async {
             match begin_if(seeks, &mut read).await {
                 Some(told) => Reply::Answered(told),
@@ -124,7 +124,8 @@ impl Store {
         let len: usize = from.iter().map(|slice| slice.len()).sum();
         self.write_ends(no, at, ByteCount(len as u64));
         let write = asked.disk.write(at, from);
-        let result = self.timed(no, self.spins(no), self.in_time(&asked, "a write", Stall::TakenOut, write)).await;
+        let result =
+            self.timed(no, self.is_rotational(no), self.in_time(&asked, "a write", Stall::TakenOut, write)).await;
         self.count(no, |counters| {
             counters.writes += 1;
             counters.written += len as u64;

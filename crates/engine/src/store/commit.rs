@@ -161,7 +161,7 @@ impl Store {
         if is_stale() {
             return Ok(true);
         }
-        if !self.is_spread_announced() && self.plan_places().is_any() {
+        if !self.is_spread_announced() && self.plan_places(self.log.len_below(bound)).is_any() {
             self.announce_spread().await?;
         }
         self.withdraw_unsafe(bound).await;
@@ -173,7 +173,7 @@ impl Store {
         if is_stale() {
             return Ok(true);
         }
-        let (planned, first) = (self.plan_places(), self.log.earliest(None));
+        let (planned, first) = (self.plan_places(self.log.len_below(bound)), self.log.earliest(None));
         let taken = self.log.take(bound, planned.position);
         self.log_goes_on(first, &taken);
         self.commit_taken(taken, planned).await?;

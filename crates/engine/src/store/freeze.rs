@@ -179,6 +179,19 @@ impl Store {
         }
     }
 
+    /// Notes whether the log is held by what cannot leave it, so that nothing can make room there as things are.
+    pub fn note_pinned(&self, pinned: bool) {
+        let now = pinned.then_some(self.signals.changes.get());
+        if self.signals.pinned.replace(now) != now && pinned {
+            self.log.moved.notify();
+        }
+    }
+
+    /// Whether that is so.
+    pub fn is_log_pinned(&self) -> bool {
+        self.signals.pinned.get() == Some(self.signals.changes.get())
+    }
+
     /// What the pool lacks to go on: labels, log and metadata each need some of their disks.
     fn too_little(&self) -> Option<String> {
         if let Some(reason) = self.too_few_voters() {

@@ -10,6 +10,7 @@
 
 use super::Store;
 use super::order::{Asked, Order};
+use crate::format::record::Media;
 use crate::segment::ahead::Fetch;
 use crate::sync::{Promise, promise};
 use crate::units::DiskNo;
@@ -280,10 +281,12 @@ impl Drop for Work<'_> {
 }
 
 impl Store {
-    /// Whether disk `no` seeks.
+    /// Whether disk `no` seeks: as it tells, or as somebody said, for files tell nothing.
     pub fn is_rotational(&self, no: DiskNo) -> bool {
         let members = self.members.borrow();
-        members.get(&no).and_then(|member| member.disk.as_ref()).is_some_and(|disk| disk.shape().rotational)
+        let told = members.get(&no).and_then(|member| member.disk.as_ref()).is_some_and(|disk| disk.shape().rotational);
+        let said = || self.map.borrow().disks.get(&no).is_some_and(|disk| disk.record.media == Media::Hdd);
+        told || said()
     }
 }
 

@@ -247,6 +247,18 @@ impl Limbo {
         withdrawn.or_else(|| self.lost.borrow().get(&(table, stripe)).cloned().flatten())
     }
 
+    /// Bytes that the log keeps of stripes of `table` in limbo.
+    pub fn landed_len(&self, table: TableNo) -> u64 {
+        let len = |sealed: &Rc<Sealed>| sealed.landed.borrow().count();
+        let of_table = (table, 0)..=(table, u64::MAX);
+        let withdrawn = self.withdrawn.borrow();
+        let withdrawn =
+            withdrawn.range(of_table.clone()).filter_map(|(_, stripe)| stripe.fresh.landed.as_ref()).map(len);
+        let lost = self.lost.borrow();
+        let lost = lost.range(of_table).filter_map(|(_, sealed)| sealed.as_ref()).map(len);
+        withdrawn.sum::<u64>() + lost.sum::<u64>()
+    }
+
     /// Whether stripes in limbo have not been looked at since disks came or went: `changes`, see [`Store::changes`].
     pub fn is_due(&self, changes: u64) -> bool {
         !self.withdrawn.borrow().is_empty() && self.looked.get() != changes

@@ -24,7 +24,6 @@
 
 use super::Store;
 use crate::format::batch::spread;
-use crate::format::record::Media;
 use crate::log::BatchInfo;
 use crate::mutant::{self, Mutant};
 use crate::units::{BLOCK, DiskNo, Nanos};
@@ -37,10 +36,20 @@ use core::ops::Range;
 const PASSES: u64 = 296 << 10;
 /// A head is lost sight of so long after it wrote: less than half a revolution of most disks.
 const SEEN_FOR: Nanos = Nanos::millis(4);
-/// How long a disk is thought to take to begin, at first, at least and at most.
+/// Nanoseconds that a byte takes to a disk, which begins when it has all of them: SATA has 550 MB/s.
+const WIRE: u64 = 2;
+/// Copies up to this length cross it in no time that counts.
+const SHORT: u64 = 64 << 10;
+/// Longer ones take longer to be written than a revolution, and what is passed over for them is dear: they begin where
+/// they would if they were short.
+const LONG: u64 = 5 << 18;
+/// How long a disk is thought to take to begin beside that, at first, at least and at most.
 const LEAD: Nanos = Nanos(250_000);
 const LEAD_MIN: Nanos = Nanos(60_000);
 const LEAD_MAX: Nanos = Nanos::millis(4);
+/// Longer copies teach nothing of how long a disk takes to begin: under slow heads they may take a revolution more
+/// although they began in time.
+const TEACHES: u64 = 256 << 10;
 /// Nanoseconds that a byte takes under the slowest heads.
 const SLOWEST: u64 = 12;
 /// A copy that took so much longer than it should came too late: disks turn in 4 ms and more.
@@ -199,16 +208,19 @@ impl Lead {
 }
 
 impl Store {
-    /// Where the copies of the next batch are to begin, and it itself: so that no disk waits for a revolution.
-    pub(super) fn plan_places(&self) -> Planned {
+    /// Where the copies of the next batch, of `len` bytes, are to begin, and it itself: so that no disk waits for a
+    /// revolution.
+    pub(super) fn plan_places(&self, len: u64) -> Planned {
         let (now, ring) = (self.world.now(), self.ring_len());
         let loggers = self.loggers();
         let heads = self.log_places.heads.borrow();
+        let counts = len <= LONG && !mutant::active(Mutant::LongCopiesBeginAtOnce);
+        let wire = Nanos(if counts { len.saturating_sub(SHORT) * WIRE } else { 0 });
         let seen = loggers.iter().filter_map(|no| {
             let head = heads.get(no)?;
             let since = now.since(head.at?);
             let seen = since < SEEN_FOR && now >= head.lead.given_up && self.is_undisturbed(*no, head);
-            let ahead = (((since + head.lead.lead).0 as u128 * PASSES as u128) >> 20) as u64;
+            let ahead = (((since + head.lead.lead + wire).0 as u128 * PASSES as u128) >> 20) as u64;
             seen.then(|| (*no, self.log.earliest(Some(head.place.end)) + ahead.next_multiple_of(BLOCK)))
         });
         let on: BTreeMap<DiskNo, u64> = seen.collect();
@@ -251,7 +263,8 @@ impl Store {
         // What others asked of the disk meanwhile may have taken its time.
         let alone = (calls, in_flight) == (head.calls + CALLS, 0);
         (head.at, head.calls) = (Some(now), calls);
-        if alone && planned.on.get(&no) == Some(&place.start) {
+        let teaches = place.end - place.start <= TEACHES;
+        if alone && teaches && planned.on.get(&no) == Some(&place.start) {
             let transfer = Nanos((place.end - place.start) * SLOWEST);
             head.lead.learn(now.since(began).since(transfer), now);
         }
@@ -259,14 +272,8 @@ impl Store {
 
     /// Whether the head of disk `no` is where the log left it.
     fn is_undisturbed(&self, no: DiskNo, head: &Head) -> bool {
-        let waits = self.spins(no) && !self.power_of(no).is_protected();
+        let waits = self.is_rotational(no) && !self.power_of(no).is_protected();
         waits && self.calls_of(no) == (head.calls, 0)
-    }
-
-    /// Whether disk `no` spins, as it tells, or as somebody said of one that tells nothing.
-    pub(super) fn spins(&self, no: DiskNo) -> bool {
-        let said = || self.map.borrow().disks.get(&no).is_some_and(|disk| disk.record.media == Media::Hdd);
-        self.is_rotational(no) || said()
     }
 
     /// The calls of disk `no` that ended, and those in flight.

@@ -108,6 +108,11 @@ pub struct Signals {
     pub reliefs: Cell<u64>,
     /// What there was of what may become free places when that had been done last; see [`crate::pool`].
     pub relieved_at: Cell<Option<[u64; 6]>>,
+    /// The state of the pool ([`Signals::changes`]) in which nothing can make room in the log, if it was found so.
+    pub pinned: Cell<Option<u64>>,
+    /// How things were when the log had last been gone through in vain, the bytes of it in use then, and those that had
+    /// landed; see [`crate::pool`].
+    pub gone_round: Cell<Option<([u64; 3], u64, u64)>>,
     /// Counts what may make possible what was not: disks come and go, slabs become free.
     pub changes: Cell<u64>,
 }

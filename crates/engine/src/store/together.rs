@@ -175,7 +175,7 @@ impl Store {
         let disk = calls[0].disk;
         let last = &calls[calls.len() - 1];
         let (range, bytes) = (calls[0].at..last.at + last.len, calls.iter().map(|call| call.len).sum());
-        let reads = Reads { disk, seeks: self.spins(disk) && !self.is_stalled(disk), range, bytes };
+        let reads = Reads { disk, seeks: self.is_rotational(disk) && !self.is_stalled(disk), range, bytes };
         let pass = match fetch {
             None => self.traffic.lanes.wanted(reads).await,
             Some(fetch) => self.traffic.lanes.ahead(reads, fetch).await,

@@ -38,6 +38,11 @@ impl Landed {
         found
     }
 
+    /// How many bytes those are.
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+    }
+
     fn forget(&mut self, bytes: &Range<usize>) {
         let cut = |(seq, old): (u64, Range<usize>)| {
             let before = old.start..old.end.min(bytes.start).max(old.start);

@@ -49,6 +49,8 @@ impl Vdisk {
             self.restore_newest(stripe)?;
         }
         *self.failed.borrow_mut() = None;
+        // What lies below may be within reach now.
+        self.set_aside.borrow_mut().clear();
         self.goes_on();
         Ok(given_up)
     }

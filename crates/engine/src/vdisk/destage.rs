@@ -3,7 +3,7 @@
 
 use super::write::room_for;
 use super::{Vdisk, add};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::exec::LocalBoxFuture;
 use crate::store::budget::Budget;
 use crate::store::freeze::frozen;
@@ -154,11 +154,15 @@ impl Vdisk {
 
     /// [`Vdisk::merge`] to make room. What cannot be merged is set aside until it, or the pool, has changed. Says
     /// whether it was merged.
-    pub(crate) async fn merge_or_set_aside(self: &Rc<Self>, stripe: u64, budget: &Budget) -> bool {
+    pub(crate) async fn merge_or_set_aside(self: &Rc<Self>, stripe: u64, budget: &Budget, by: By) -> bool {
         let before = self.with_filling(stripe, |buffer| buffer.id);
         // What comes while it is being merged may be just what it lacked.
         let changes = self.store.signals.changes.get();
-        let merged = self.merge(stripe, budget, By::Anybody).await.is_ok();
+        let merged = match self.merge(stripe, budget, by).await {
+            // The log's keeper waits for nothing: what waits for room, or for disks, is not what cannot be merged.
+            Err(error) if by == By::LogKeeper && error.kind == ErrorKind::Frozen => return false,
+            merged => merged.is_ok(),
+        };
         let after = self.with_filling(stripe, |buffer| SetAside { id: buffer.id, have: buffer.have_len(), changes });
         match after.filter(|after| Some(after.id) == before) {
             Some(after) => self.set_aside.borrow_mut().insert(stripe, after),
@@ -214,7 +218,8 @@ impl Vdisk {
         self.stuck_bytes.get()
     }
 
-    fn is_set_aside(&self, stripe: u64) -> bool {
+    /// Whether `stripe` could not be merged, and nothing about that has changed.
+    pub(crate) fn is_set_aside(&self, stripe: u64) -> bool {
         let Some(aside) = self.set_aside.borrow().get(&stripe).copied() else { return false };
         let same = |buffer: &mut StripeBuffer| buffer.id == aside.id && buffer.have_len() == aside.have;
         aside.changes == self.store.signals.changes.get() && self.with_filling(stripe, same).unwrap_or(false)

@@ -59,6 +59,9 @@ impl Vdisk {
             let _pass = self.enter().await;
             self.admit_write(offset, len as usize)?;
             add(&self.counters.writes, 1);
+            if keep {
+                self.hold_wrote(len);
+            }
             let whole = if keep { 0..0 } else { self.whole_stripes(offset, len) };
             self.unmap(whole.clone()).await?;
             for edge in self.edges(offset, len, whole) {

@@ -18,7 +18,7 @@ use crate::segment::allocate::Claim;
 use crate::stripe::buffer::in_pieces;
 use crate::stripe::landed::Landed;
 use crate::stripe::sealed::Sealed;
-use crate::units::BLOCK;
+use crate::units::{BLOCK, Nanos};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -56,6 +56,7 @@ impl Vdisk {
     pub(super) fn persist(self: &Rc<Self>, mut stripes: Vec<u64>) -> LocalBoxFuture<'_, Result<()>> {
         Box::pin(async move {
             add(&self.counters.flushes, 1);
+            self.hold_flushed();
             loop {
                 let seen = self.counters.gathered_again.get();
                 self.flushes_waiting.set(self.flushes_waiting.get() + 1);
@@ -86,12 +87,13 @@ impl Vdisk {
 
     /// Waits until what is in the buffers of `stripes` now is in the log, or written and committed there.
     async fn leave_buffers(self: &Rc<Self>, stripes: Vec<u64>) -> Result<()> {
+        let since = self.store.world.now();
         self.destage_bulk(&stripes).await;
         let mut rest = stripes.clone();
         while !rest.is_empty() {
             for stripe in &rest {
                 self.land_in_flight(*stripe).await?;
-                self.land(*stripe).await?;
+                self.land(*stripe, since).await?;
             }
             // Looked at only now: what gathered behind a version in flight may be sealed since others were landed.
             let in_flight = rest.iter().filter_map(|stripe| Some((*stripe, self.in_flight(*stripe)?)));
@@ -149,8 +151,8 @@ impl Vdisk {
     }
 
     /// Appends what the log does not have yet of a gathering stripe. More than the log takes in one record leaves as a
-    /// stripe instead.
-    async fn land(self: &Rc<Self>, stripe: u64) -> Result<()> {
+    /// stripe instead. The flush began to land `since`.
+    async fn land(self: &Rc<Self>, stripe: u64, since: Nanos) -> Result<()> {
         let unlanded = self.with_filling(stripe, |buffer| buffer.unlanded_len()).unwrap_or(0) as u64;
         if unlanded == 0 {
             return Ok(());
@@ -167,10 +169,15 @@ impl Vdisk {
                 }
             }
         }
-        // What was lost keeps its place in the log: where that is much, there is no room until the virtual disk is
-        // cleared.
-        let serves = || self.failure().map_or_else(|| self.check_flows(), Err);
-        self.store.log.reserve_unless(unlanded + 4096, Room::Landing, serves).await?;
+        // What is whole waits for no room: it leaves, and the flush waits for it like for others in flight.
+        if !self.lands_at_once(unlanded + 4096) && self.with_filling(stripe, |buffer| buffer.is_whole()) == Some(true) {
+            self.seal_if_whole(stripe);
+            // It gathers on behind a version in flight.
+            if self.with_filling(stripe, |buffer| buffer.unlanded_len()).unwrap_or(0) == 0 {
+                return Ok(());
+            }
+        }
+        self.reserve_landing(unlanded + 4096, since).await?;
         self.land_now(stripe);
         self.store.log.unreserve(unlanded + 4096);
         Ok(())

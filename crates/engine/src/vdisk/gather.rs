@@ -139,7 +139,7 @@ impl Vdisk {
         buffer.touched = now;
         self.touched.set(now);
         drop(stripes);
-        self.seal_if_whole(stripe);
+        self.seal_or_hold(stripe);
         true
     }
 

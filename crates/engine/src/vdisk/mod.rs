@@ -21,11 +21,13 @@ pub mod explain;
 pub mod flush;
 mod gate;
 mod gather;
+mod hold;
 pub(crate) mod order;
 pub mod pack;
 mod packed_ahead;
 mod parcel;
 mod partial_discards;
+mod pins;
 pub mod placed;
 pub mod read;
 mod repack;
@@ -92,12 +94,15 @@ pub struct Vdisk {
     set_aside: RefCell<BTreeMap<u64, destage::SetAside>>,
     /// Bytes of their buffers.
     stuck_bytes: Cell<u64>,
+    /// Bytes that the log held of stripes that could not leave, and the state of the pool in which they were counted.
+    pins: Cell<(u64, u64)>,
     removed: Cell<bool>,
     /// Packed stripes are being written, or stripes are being moved.
     packing: Cell<u32>,
     /// Stripes that are being merged.
     merging: Cell<u32>,
     gate: gate::Gate,
+    hold: hold::Hold,
     /// The state of the pool ([`Store::changes`]) in which they could not be.
     unpackable: Cell<Option<u64>>,
     sweep: RefCell<down::Sweep>,
@@ -256,10 +261,12 @@ impl Vdisk {
             idle_timer: Cell::new(false),
             set_aside: RefCell::default(),
             stuck_bytes: Cell::new(0),
+            pins: Cell::default(),
             removed: Cell::new(false),
             packing: Cell::new(0),
             merging: Cell::new(0),
             gate: gate::Gate::default(),
+            hold: hold::Hold::default(),
             unpackable: Cell::new(None),
             sweep: RefCell::default(),
             repack: RefCell::default(),

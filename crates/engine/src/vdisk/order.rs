@@ -278,7 +278,7 @@ impl Vdisk {
     }
 
     /// Whether it may lie on disks that seek.
-    fn seeks(&self) -> bool {
+    pub(super) fn seeks(&self) -> bool {
         let map = self.store.map.borrow();
         let disks = map.tables[&self.table_of(&map)].record.disks;
         map.disks_for(disks).any(|disk| self.store.is_rotational(disk.record.no))

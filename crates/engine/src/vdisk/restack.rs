@@ -103,6 +103,7 @@ impl Vdisk {
         self.store.forget_streams(Some(self.id));
         *self.partial_discards.borrow_mut() = partial_discards::PartialDiscards::default();
         self.set_aside.borrow_mut().clear();
+        self.hold.forget();
         self.forget_packed_ahead();
         self.sweep.take();
         self.rise.take();

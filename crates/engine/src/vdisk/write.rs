@@ -3,7 +3,8 @@
 //! 1. The gate judges the request once.
 //! 2. Its bytes are copied into the buffers of the stripes they fall in (`vdisk/gather.rs`). The write is complete now:
 //!    the cache is volatile until a flush.
-//! 3. A stripe that is whole is sealed: parity is computed, and it queues for the disks.
+//! 3. A stripe that is whole is sealed: parity is computed, and it queues for the disks. That of a client who flushes
+//!    after every little waits for others (`vdisk/hold.rs`).
 //! 4. Queued stripes leave in runs, by their addresses: consecutive free stripes of one segment, one call per column
 //!    for the whole run, all columns at once. No reads.
 //! 5. When the columns are written, one step makes it true: checksums and table are changed and the commit record is
@@ -42,6 +43,7 @@ impl Vdisk {
         let _held = self.store.traffic.budgets.writes.take(data.len() as u64).await;
         self.admit_write(offset, data.len())?;
         self.count([&self.counters.writes, &self.counters.written], offset, data.len() as u64);
+        self.hold_wrote(data.len() as u64);
         for (stripe, at, range) in self.pieces(offset, data.len()) {
             self.gather(stripe, at, &data[range], true).await?;
         }
@@ -389,6 +391,7 @@ impl Vdisk {
                 if !vdisk.removed.get() && !vdisk.store.stopping.get() {
                     // A failure stays on record and is told at the next flush of a client.
                     let _ = vdisk.flush().await;
+                    vdisk.release_held();
                 }
             }),
         );

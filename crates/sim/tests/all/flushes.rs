@@ -3,6 +3,7 @@
 use weft_engine::geometry::{Layout, Resiliency};
 use weft_engine::units::ByteCount;
 use weft_sim::flushes::{Beside, Case, Load, Medium, Outcome, a_flush_of_many_stripes_is_not_held_for_flushes, run};
+use weft_sim::held::what_is_flushed_often_is_held_and_leaves;
 use weft_sim::streams::CLASS;
 
 /// A stream, beside what `load` says.
@@ -25,4 +26,9 @@ fn a_write_with_fua_beside_a_stream_takes_ten_revolutions_at_most_and_the_stream
 #[test]
 fn a_flush_of_many_stripes_is_not_held_for_the_sake_of_flushes() {
     assert_eq!(a_flush_of_many_stripes_is_not_held_for_flushes(), None);
+}
+
+#[test]
+fn whole_stripes_of_who_flushes_often_are_held_and_leave() {
+    assert_eq!(what_is_flushed_often_is_held_and_leaves(), None);
 }

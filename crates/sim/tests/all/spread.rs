@@ -36,3 +36,8 @@ fn a_batch_that_is_cut_short_has_one_copy_on_each_disk() {
 fn a_disk_that_lacks_many_batches_is_looked_through_once() {
     spread::a_disk_that_lacks_many_batches_is_looked_through_once();
 }
+
+#[test]
+fn copies_lie_further_behind_where_the_log_may_not_go_on() {
+    spread::copies_lie_further_behind_where_the_log_may_not_go_on();
+}

@@ -170,3 +170,8 @@ fn what_a_disk_answers_after_it_was_lost_counts_for_nothing() {
     drop(pool);
     rig.halt();
 }
+
+#[test]
+fn what_cannot_leave_the_log_makes_nobody_wait_for_ever() {
+    weft_sim::pinned::what_cannot_leave_the_log_makes_nobody_wait_for_ever();
+}

@@ -3,14 +3,18 @@
 
 use crate::Catcher;
 use weft_engine::mutant::Mutant;
-use weft_sim::{blink, random_writes, spread, stream_reads};
+use weft_sim::{blink, held, pinned, random_writes, spread, stream_reads};
 
 /// What catches `mutant`, if it is one of these.
 pub fn catcher(mutant: Mutant) -> Option<Catcher> {
     let story = match mutant {
+        Mutant::HeldIsNotLanded | Mutant::HoldsWithoutEnd | Mutant::HeldForEver | Mutant::LongCopiesBeginAtOnce => {
+            return Some(Catcher::Teller(held::what_is_flushed_often_is_held_and_leaves));
+        }
+        Mutant::PinsMoveForEver | Mutant::PinsTakeAll => pinned::what_cannot_leave_the_log_makes_nobody_wait_for_ever,
         Mutant::SpreadUnannounced => spread::who_flushes_each_write_waits_for_no_revolution,
         Mutant::MoverSeesNoneComing => random_writes::no_second_with_a_usual_log_has_less_than_a_third_of_the_median,
-        Mutant::LogLagsBehindHeads => random_writes::no_second_of_single_writes_has_less_than_a_third_of_the_median,
+        Mutant::LogLagsBehindHeads => spread::copies_lie_further_behind_where_the_log_may_not_go_on,
         Mutant::LeadNeverGrows => spread::how_long_disks_take_to_begin_is_learnt,
         Mutant::CopiesOverlap | Mutant::CopiesTooFar | Mutant::CopiesLeaveTheRound | Mutant::CopiesFoundNearby => {
             spread::copies_lie_in_order_and_within_their_rounds
