@@ -92,7 +92,8 @@ def at_rest(rng):
         crowd.until("frozen", "pool", "show", "p", holds=lambda pool: pool["frozen"])
         _, hint = said(crowd, f"disk p/{crowd.names[rests]}")
         # Whoever waited for the disks that are away would be refused in the end.
-        crowd.weft(*hint.split()[1:])
+        answer = crowd.weft(*hint.split()[1:])
+        assert "until then a restart has it rest again" in answer, answer
         crowd.come_back(away)
         did = crowd.rest()
         crowd.heals()
@@ -101,8 +102,29 @@ def at_rest(rng):
         return did
 
 
+def imported_without(rng):
+    """An import says beforehand which disk it will do without, and then does."""
+    with Crowd("parity 1 on 5", rng) as crowd:
+        for name in ["still", "busy"]:
+            crowd.weft("export", "remove", f"p/{name}")
+        crowd.weft("pool", "export", "p")
+        path = crowd.disk(rng.randrange(5))
+        with Sealed([path]):
+            planned = crowd.weft("pool", "import", "p", "--dry-run")
+            assert f"found: {path}, without it: it cannot be opened for writing: " in planned, planned
+            crowd.weft("pool", "import", "p")
+            message, _ = said(crowd, f"disk p/{os.path.basename(path)}")
+            assert f"{path} cannot be opened: " in message, message
+        for name in ["still", "busy"]:
+            crowd.weft("export", "add", f"p/{name}", "--nbd", f"unix:{crowd.path('nbd.sock')}")
+        crowd.heals()
+        crowd.whole()
+        crowd.sound()
+
+
 STORIES = {
     "one of five is read-only when the daemon starts": one_sealed,
     "three of five are read-only when the daemon starts": three_sealed,
     "a disk at rest is given back to a frozen pool": at_rest,
+    "a pool is imported without one that is read-only": imported_without,
 }

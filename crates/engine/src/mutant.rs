@@ -431,11 +431,19 @@ pub enum Mutant {
     HeldForEver = 226,
     /// A long copy of the log counts as begun when its first byte is on the wire.
     LongCopiesBeginAtOnce = 227,
+    /// What clients have had of the log since it was gone through does not count.
+    BusyLogIsInVain = 228,
+    /// What a removed virtual disk has set aside counts as pinned.
+    RemovedPins = 229,
+    /// A whole stripe for which the log has no room counts as on its way, although it waits for an older version.
+    WholeGathersUnlanded = 230,
+    /// On disks that do not seek packed stripes have their large share, whatever room there is beside them.
+    PacksTakeTheRoom = 231,
 }
 
 /// Every mutant.
 #[rustfmt::skip]
-pub const ALL: [Mutant; 210] = [
+pub const ALL: [Mutant; 214] = [
     Mutant::CommitBeforeData, Mutant::ReuseBeforeCommit, Mutant::FlushForgetsDisk, Mutant::StaleDiskTrusted,
     Mutant::LabelBeforeCheckpoint, Mutant::LandingRetiredEarly, Mutant::PagesAheadOfLog, Mutant::UnsafeCommits,
     Mutant::ReadmitCopiesNothing, Mutant::MissedStripsForgotten, Mutant::UnknownAbsenceTracked,
@@ -491,7 +499,8 @@ pub const ALL: [Mutant; 210] = [
     Mutant::RolledBackReturns, Mutant::WrittenOverIsAskedFor, Mutant::LostIsAskedFor,
     Mutant::UnprovenIsSafe, Mutant::MoverSeesNoneComing, Mutant::LogLagsBehindHeads,
     Mutant::PinsMoveForEver, Mutant::PinsTakeAll, Mutant::HeldIsNotLanded, Mutant::HoldsWithoutEnd,
-    Mutant::HeldForEver, Mutant::LongCopiesBeginAtOnce,
+    Mutant::HeldForEver, Mutant::LongCopiesBeginAtOnce, Mutant::BusyLogIsInVain, Mutant::RemovedPins,
+    Mutant::WholeGathersUnlanded, Mutant::PacksTakeTheRoom,
 ];
 
 /// The mutant of this name.

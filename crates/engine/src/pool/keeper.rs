@@ -156,7 +156,8 @@ impl Pool {
     fn is_in_vain(&self, round: &mut Round, pins: u64) -> bool {
         let (store, changes) = (&self.store, self.store.signals.changes.get());
         let ((used, ring), (tail, _), landed) = (store.log.fill(), store.log.live(), self.count_landed());
-        if used + ring / STEP <= round.used || landed.saturating_sub(round.landed) >= ring / STEP {
+        let busy = !mutant::active(Mutant::BusyLogIsInVain);
+        if busy && (used + ring / STEP <= round.used || landed.saturating_sub(round.landed) >= ring / STEP) {
             *round = Round { used, tail, landed };
         }
         // What waits for disks that have just gone is not known to be among what cannot leave.
@@ -165,7 +166,7 @@ impl Pool {
             store.signals.gone_round.set(Some((state, used, landed)));
         }
         let same = |(then, left, had): ([u64; 3], u64, u64)| {
-            then == state && used <= left + ring / STEP && landed.saturating_sub(had) < ring / STEP
+            then == state && (!busy || used <= left + ring / STEP && landed.saturating_sub(had) < ring / STEP)
         };
         // What is left would not do for much, and nobody waits for it who pins nothing.
         let little = used.saturating_sub(pins) < ring / GAIN_MIN;

@@ -52,6 +52,10 @@ pub struct Tuning {
     pub table_memory: u64,
     /// How much of a virtual disk may lie in packed stripes, in thousandths of its size; 0: nothing is packed.
     pub fine_share: u64,
+    /// The same of one on disks that do not seek, if that is more and the pool has ample room: there what lies packed
+    /// is read nearly as fast as what lies in order, and the more there is of it, the less each stripe costs that is
+    /// put in order.
+    pub fine_share_flash: u64,
     /// Bytes of what says where units lie in packed stripes: where that is full, they are no more.
     pub fine_memory: u64,
     /// Bytes of what says where blocks lie in a read cache, for each: where that is full, the oldest are no more.
@@ -86,6 +90,7 @@ impl Default for Tuning {
             request_memory: 256 << 20,
             table_memory: 1 << 30,
             fine_share: 0,
+            fine_share_flash: 0,
             fine_memory: 64 << 20,
             shelf_memory: 128 << 20,
             batch_bytes: BATCH_MAX.0,

@@ -173,7 +173,8 @@ impl Vdisk {
         if !self.lands_at_once(unlanded + 4096) && self.with_filling(stripe, |buffer| buffer.is_whole()) == Some(true) {
             self.seal_if_whole(stripe);
             // It gathers on behind a version in flight.
-            if self.with_filling(stripe, |buffer| buffer.unlanded_len()).unwrap_or(0) == 0 {
+            let left = self.with_filling(stripe, |buffer| buffer.unlanded_len()).unwrap_or(0);
+            if left == 0 || mutant::active(Mutant::WholeGathersUnlanded) {
                 return Ok(());
             }
         }

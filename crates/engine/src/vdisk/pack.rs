@@ -192,8 +192,23 @@ impl Vdisk {
         if let Some(cache) = self.cache() {
             return cache.size.0 / cache.layout.data_len().0;
         }
-        let share = self.fine_share();
-        (self.size().0 / 1000 * share / self.layout().data_len().0).max((share > 0) as u64 * 2)
+        let stripes = |share: u64| self.size().0 / 1000 * share / self.layout().data_len().0;
+        let (share, on_flash) = (self.fine_share(), self.store.tuning.fine_share_flash);
+        let usual = stripes(share).max((share > 0) as u64 * 2);
+        if share == 0 || on_flash <= share || self.has_own_share() || self.seeks() {
+            return usual;
+        }
+        // Others are to find room, too.
+        let map = self.store.map.borrow();
+        let have = map.fine(self.table_of(&map)).map_or(0, |fine| fine.stripes());
+        let places = have + self.places_for_packs(&map);
+        let ample = if mutant::active(Mutant::PacksTakeTheRoom) { u64::MAX } else { places / AMPLE };
+        stripes(on_flash).min(ample).max(usual)
+    }
+
+    /// Whether somebody said how much of it may lie in packed stripes.
+    fn has_own_share(&self) -> bool {
+        self.store.map.borrow().vdisks.get(&self.id).is_some_and(|vdisk| vdisk.fine_share.is_some())
     }
 
     /// How many more packed stripes of this layout log and memory of the pool take, where they have `taken` so much;

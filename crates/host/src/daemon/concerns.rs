@@ -32,13 +32,13 @@ pub(super) fn concerns(pool: &PoolInfo) -> Vec<Attention> {
     }
     found.extend(unread::of_pool(pool));
     found.extend(pool.disks.iter().filter_map(|disk| states::told(pool, disk)));
-    found.extend(log_without_journals(pool));
-    found.extend(short_of_disks(pool));
     // A pool that accepts no writes, or waits for its disks, refuses what changes it: that is not offered.
     let offer = |one: Attention| match pool.read_only || pool.frozen.is_some() {
         true => Attention { hint: Some(DiskList::of(&pool.name).line()), ..one },
         false => one,
     };
+    found.extend(log_without_journals(pool).map(offer));
+    found.extend(short_of_disks(pool).map(offer));
     found.extend(caches::short(pool).map(offer));
     found.extend(caches::unsafe_ones(pool).map(offer));
     found.extend(half_changed(pool).into_iter().map(offer));

@@ -65,8 +65,9 @@ pub struct Options {
     pub degraded: bool,
     /// Bytes of its heap; as many as the machine can spare when `None`.
     pub memory: Option<u64>,
-    /// How much of a virtual disk may lie in packed stripes, in thousandths of its size; 0: nothing is packed.
-    pub fine_share: u64,
+    /// How much of a virtual disk may lie in packed stripes, in thousandths of its size; 0: nothing is packed. By what
+    /// its disks are when `None`.
+    pub fine_share: Option<u64>,
     /// How long to wait for disks.
     pub waits: Waits,
     /// A program that is run for each event.
@@ -121,7 +122,7 @@ impl Settings {
             waits: self.wait.or(file.wait).unwrap_or_default().resolve()?,
             hook: hook.map(absolute).transpose()?,
             memory: self.memory.or(file.memory).map(memory).transpose()?,
-            fine_share: self.fine_share.or(file.fine_share).map_or(Ok(FINE_SHARE), fine_share)?,
+            fine_share: self.fine_share.or(file.fine_share).map(fine_share).transpose()?,
         })
     }
 }
@@ -136,8 +137,18 @@ fn memory(asked: Size) -> Answer<u64> {
     }
 }
 
+impl Options {
+    /// What may lie in packed stripes of a virtual disk that has no share of its own, and of one on disks that do not
+    /// seek, in thousandths.
+    pub fn fine_shares(&self) -> (u64, u64) {
+        self.fine_share.map_or((FINE_SHARE, FINE_SHARE_FLASH), |share| (share, share))
+    }
+}
+
 /// What may lie in packed stripes of a virtual disk unless somebody says otherwise, in thousandths.
 const FINE_SHARE: u64 = 100;
+/// The same on disks that do not seek, where there is ample room.
+const FINE_SHARE_FLASH: u64 = 250;
 
 /// Thousandths.
 fn fine_share(asked: Size) -> Answer<u64> {
@@ -250,6 +261,12 @@ mod tests {
             let share: Size = text.parse().unwrap();
             assert_eq!(fine_share(share).ok(), thousandths, "{text}");
         }
+        let resolve = |fine_share: Option<&str>| {
+            let settings = Settings { fine_share: fine_share.map(|text| text.parse().unwrap()), ..Settings::default() };
+            settings.resolve(Settings::default(), &surroundings(true, &|_| None)).unwrap()
+        };
+        assert_eq!(resolve(None).fine_shares(), (FINE_SHARE, FINE_SHARE_FLASH));
+        assert_eq!(resolve(Some("10%")).fine_shares(), (100, 100), "what was said holds for all");
     }
 
     #[test]

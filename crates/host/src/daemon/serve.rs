@@ -27,7 +27,8 @@ pub fn serve(options: &Options, parts: impl FnOnce(Tuning) -> Answer<Parts>) -> 
     }
     let mut signals = Signals::new([SIGTERM, SIGINT])
         .map_err(|error| ApiError::new(Kind::Internal, format!("cannot watch for signals: {error}")))?;
-    let tuning = Tuning { fine_share: options.fine_share, ..memory::tuning(heap) };
+    let (fine_share, fine_share_flash) = options.fine_shares();
+    let tuning = Tuning { fine_share, fine_share_flash, ..memory::tuning(heap) };
     let running = start(options, parts(options.waits.apply(tuning))?)?;
     running.restore_mounts();
     tell("READY=1");

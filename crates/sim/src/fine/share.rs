@@ -1,8 +1,10 @@
 //! Stories of the share of a virtual disk that may lie in packed stripes, and of one that hardly needs any.
 
 use super::{PARITY, Story, UNIT};
+use weft_engine::format::record::Media;
 use weft_engine::geometry::Layout;
-use weft_engine::units::{ByteCount, Nanos, VirtualOffset};
+use weft_engine::pool::DiskChange;
+use weft_engine::units::{ByteCount, DiskNo, Nanos, VirtualOffset};
 use weft_engine::vdisk::placed::{Lies, Piece};
 
 /// Small writes of a virtual disk with a share of zero are merged, what lay packed before goes by itself, and a crash
@@ -42,6 +44,50 @@ pub fn a_share_of_its_own_holds_at_once_and_after_a_crash() {
     let pool = story.rig.pool();
     let refused = story.rig.run(async move { pool.vdisk_set_fine_share("vdisk", Some(501)).await });
     assert!(refused.is_err());
+}
+
+/// On disks that do not seek more may lie packed, as long as the pool has ample room beside it, unless somebody said how
+/// much; on disks that seek it may not.
+pub fn more_may_lie_packed_on_disks_that_do_not_seek() {
+    let mut story = Story::new(703, PARITY);
+    story.rig.close().unwrap();
+    story.rig.options.tuning.fine_share = 100;
+    story.rig.options.tuning.fine_share_flash = 250;
+    story.rig.open(&mut story.rng).unwrap();
+    story.fill(1);
+    let parts = |thousandths: u64| story.vdisk().size().0 / 1000 * thousandths / story.layout.data_len().0;
+    let (usual, more) = (parts(100), parts(250));
+    assert!(more > 2 * usual);
+    let most = |story: &Story| story.vdisk().packed().2;
+    assert_eq!(most(&story), more);
+    story.set_share(Some(100));
+    assert_eq!(most(&story), usual, "somebody said how much");
+    story.set_share(None);
+    let seeks = |story: &Story, media: Media| {
+        let (pool, change) = (story.rig.pool(), DiskChange { media: Some(media), ..DiskChange::default() });
+        story.rig.run(async move { pool.disk_set(DiskNo(1), change).await.unwrap() });
+    };
+    seeks(&story, Media::Hdd);
+    assert_eq!(most(&story), usual, "one of its disks seeks");
+    seeks(&story, Media::Ssd);
+    assert_eq!(most(&story), more);
+    // Others take the room, a few stripes at a time: less may lie packed long before there is none.
+    let (layout, len) = (story.layout, story.layout.data_len().0);
+    story.rig.make_vdisk_named("large", layout, ByteCount::mib(12), 512, false).unwrap();
+    let large = story.rig.pool().vdisk("large").unwrap();
+    let more = large.packed().2;
+    let mut after = Vec::new();
+    for nth in 0..200 {
+        if story.rig.make_vdisk_named(&format!("other{nth}"), layout, ByteCount(len * 24), 512, true).is_err() {
+            break;
+        }
+        after.push(large.packed().2);
+    }
+    let least = after.iter().filter(|most| **most > 0).min();
+    assert!(least.is_some_and(|least| least * 2 < more), "{after:?} may lie packed while others take the room");
+    story.scatter(60, 1000);
+    story.destage();
+    story.prove();
 }
 
 /// Units that are written whole, anywhere, are stripes of their own: nothing is read, merged or packed because of them,

@@ -86,6 +86,7 @@ impl Scene {
             request_memory: Tuning::default().request_memory,
             table_memory: *rng.fork("stripe tables").pick(&[4 << 10, 16 << 10, 1 << 30]),
             fine_share: *rng.fork("fine share").pick(&[0, 0, 100, 500]),
+            fine_share_flash: *rng.fork("fine share on flash").pick(&[0, 250]),
             fine_memory: *rng.fork("fine memory").pick(&[8 << 10, 64 << 10, 64 << 20]),
             shelf_memory: *rng.fork("shelf memory").pick(&[4 << 10, 64 << 10, 64 << 20]),
             batch_bytes: *rng.fork("log batch").pick(&[0, 16 << 10, 64 << 10, 16 << 20]),

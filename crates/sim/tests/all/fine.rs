@@ -73,6 +73,11 @@ fn a_share_of_its_own_holds_at_once_and_after_a_crash() {
 }
 
 #[test]
+fn more_may_lie_packed_on_disks_that_do_not_seek() {
+    fine::share::more_may_lie_packed_on_disks_that_do_not_seek();
+}
+
+#[test]
 fn a_map_says_where_each_block_lies() {
     fine::share::a_map_says_where_each_block_lies();
 }

@@ -175,3 +175,13 @@ fn what_a_disk_answers_after_it_was_lost_counts_for_nothing() {
 fn what_cannot_leave_the_log_makes_nobody_wait_for_ever() {
     weft_sim::pinned::what_cannot_leave_the_log_makes_nobody_wait_for_ever();
 }
+
+#[test]
+fn a_little_that_cannot_leave_hinders_nobody_who_writes_much() {
+    weft_sim::pinned::a_little_that_cannot_leave_hinders_nobody_who_writes_much();
+}
+
+#[test]
+fn what_is_removed_pins_nothing() {
+    weft_sim::pinned::what_is_removed_pins_nothing();
+}

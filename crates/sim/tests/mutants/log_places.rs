@@ -3,7 +3,8 @@
 
 use crate::Catcher;
 use weft_engine::mutant::Mutant;
-use weft_sim::{blink, held, pinned, random_writes, spread, stream_reads};
+use weft_sim::storm::Profile;
+use weft_sim::{blink, fine, held, pinned, random_writes, spread, stream_reads};
 
 /// What catches `mutant`, if it is one of these.
 pub fn catcher(mutant: Mutant) -> Option<Catcher> {
@@ -12,6 +13,10 @@ pub fn catcher(mutant: Mutant) -> Option<Catcher> {
             return Some(Catcher::Teller(held::what_is_flushed_often_is_held_and_leaves));
         }
         Mutant::PinsMoveForEver | Mutant::PinsTakeAll => pinned::what_cannot_leave_the_log_makes_nobody_wait_for_ever,
+        Mutant::BusyLogIsInVain => pinned::a_little_that_cannot_leave_hinders_nobody_who_writes_much,
+        Mutant::RemovedPins => pinned::what_is_removed_pins_nothing,
+        Mutant::WholeGathersUnlanded => return Some(Catcher::Storm(Profile::Tiered, 114)),
+        Mutant::PacksTakeTheRoom => fine::share::more_may_lie_packed_on_disks_that_do_not_seek,
         Mutant::SpreadUnannounced => spread::who_flushes_each_write_waits_for_no_revolution,
         Mutant::MoverSeesNoneComing => random_writes::no_second_with_a_usual_log_has_less_than_a_third_of_the_median,
         Mutant::LogLagsBehindHeads => spread::copies_lie_further_behind_where_the_log_may_not_go_on,

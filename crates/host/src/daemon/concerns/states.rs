@@ -23,6 +23,10 @@ pub(super) fn told(pool: &PoolInfo, disk: &DiskInfo) -> Option<Attention> {
             let job = running(JobKind::Repair).map(|job| format!(" (job {})", job.job)).unwrap_or_default();
             (format!("back; what it missed is being brought to it{job}"), show)
         }
+        // Nothing can be done with it, and nothing is rebuilt, where nothing may be written.
+        state if pool.read_only && pool.frozen.is_none() && disk.copy_at.is_none() => {
+            (format!("{state}{last_seen}"), show)
+        }
         DiskState::Maintenance => ("in maintenance: nothing is read from it or written to it".into(), again),
         state if leaving.is_some() => {
             let job = leaving.map(|job| job.job.as_str()).unwrap_or_default();
@@ -110,6 +114,9 @@ mod tests {
         let said = "disk tank/d1: missing: /srv/d1 cannot be opened: Operation not permitted; it is used again by \
                     itself when it can be";
         assert_eq!(told(&tank), [format!("{said} | weft disk show tank/d1")]);
+        tank.read_only = true;
+        assert_eq!(told(&tank)[0], format!("{said} | weft disk show tank/d1"));
+        tank.read_only = false;
         tank.vdisks[0].health = Health::Degraded;
         assert_eq!(told(&tank), [format!("{said}; rebuilt where there is room after 5m | weft disk show tank/d1")]);
         tank.frozen = Some(Frozen { reason: "why".into(), seconds: 12, missing: vec!["d1".into()] });

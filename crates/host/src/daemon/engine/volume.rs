@@ -45,10 +45,8 @@ impl VdiskVolume {
             let border = open.border.clone();
             let (vdisk, shape) = border.look(|| {
                 let vdisk = open.vdisk(&name).ok()?;
-                let rotational = {
-                    let members = open.pool.store().members.borrow();
-                    members.values().filter_map(|member| member.disk.as_ref()).any(|disk| disk.shape().rotational)
-                };
+                let store = open.pool.store();
+                let rotational = store.members.borrow().keys().any(|no| store.is_rotational(*no));
                 let shape = VolumeShape {
                     size: vdisk.size().0,
                     sector: vdisk.sector(),

@@ -375,6 +375,9 @@ impl Daemon {
             }
         })?;
         let mut lines = told(disk, &change);
+        if pool.frozen.is_some() && maintenance == Some(false) {
+            lines.push("written to the disks when the pool goes on: until then a restart has it rest again".into());
+        }
         if let (Some(usage), Some(leaving)) = (change.usage, leaving) {
             let name = change.name.as_deref().unwrap_or(&disk.name);
             lines.extend(self.told_of_leaving(pool, (disk, name), usage, leaving)?);

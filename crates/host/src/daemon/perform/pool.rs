@@ -370,7 +370,9 @@ impl Daemon {
             "for reading and writing"
         });
         for disk in &disks {
-            change = change.line(format!("found: {}", disk.display()));
+            let why = find::hindrance(disk).filter(|_| !read_only);
+            let why = why.map(|why| format!(", without it: it cannot be opened for writing: {why}"));
+            change = change.line(format!("found: {}{}", disk.display(), why.unwrap_or_default()));
         }
         if !missing.is_empty() {
             change = change.line(format!("not found: {}", missing.join(", ")));
