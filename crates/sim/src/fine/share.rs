@@ -46,8 +46,8 @@ pub fn a_share_of_its_own_holds_at_once_and_after_a_crash() {
     assert!(refused.is_err());
 }
 
-/// On disks that do not seek more may lie packed, as long as the pool has ample room beside it, unless somebody said how
-/// much; on disks that seek it may not.
+/// On disks that do not seek more may lie packed, as long as the pool has ample room beside it, unless somebody said
+/// how much; on disks that seek it may not.
 pub fn more_may_lie_packed_on_disks_that_do_not_seek() {
     let mut story = Story::new(703, PARITY);
     story.rig.close().unwrap();
