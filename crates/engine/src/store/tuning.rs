@@ -52,9 +52,9 @@ pub struct Tuning {
     pub table_memory: u64,
     /// How much of a virtual disk may lie in packed stripes, in thousandths of its size; 0: nothing is packed.
     pub fine_share: u64,
-    /// The same of one on disks that do not seek, if that is more and the pool has ample room: there what lies packed
-    /// is read nearly as fast as what lies in order, and the more there is of it, the less each stripe costs that is
-    /// put in order.
+    /// How much of one on disks that do not seek may, if that is more and the pool has ample room: there what lies
+    /// packed is read nearly as fast as what lies in order, and the more there is of it, the less it costs to put a
+    /// stripe in order, for each unit.
     pub fine_share_flash: u64,
     /// Bytes of what says where units lie in packed stripes: where that is full, they are no more.
     pub fine_memory: u64,

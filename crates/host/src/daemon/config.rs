@@ -147,7 +147,7 @@ impl Options {
 
 /// What may lie in packed stripes of a virtual disk unless somebody says otherwise, in thousandths.
 const FINE_SHARE: u64 = 100;
-/// The same on disks that do not seek, where there is ample room.
+/// What may on disks that do not seek, where there is ample room.
 const FINE_SHARE_FLASH: u64 = 250;
 
 /// Thousandths.
