@@ -439,14 +439,11 @@ pub enum Mutant {
     WholeGathersUnlanded = 230,
     /// On disks that do not seek packed stripes have their large share, whatever room there is beside them.
     PacksTakeTheRoom = 231,
-    /// Who makes room for what is to be packed waits for the stripes that it moves down itself, although others have
-    /// made as much.
-    RoomOnlyByOwnHand = 232,
 }
 
 /// Every mutant.
 #[rustfmt::skip]
-pub const ALL: [Mutant; 215] = [
+pub const ALL: [Mutant; 214] = [
     Mutant::CommitBeforeData, Mutant::ReuseBeforeCommit, Mutant::FlushForgetsDisk, Mutant::StaleDiskTrusted,
     Mutant::LabelBeforeCheckpoint, Mutant::LandingRetiredEarly, Mutant::PagesAheadOfLog, Mutant::UnsafeCommits,
     Mutant::ReadmitCopiesNothing, Mutant::MissedStripsForgotten, Mutant::UnknownAbsenceTracked,
@@ -503,7 +500,7 @@ pub const ALL: [Mutant; 215] = [
     Mutant::UnprovenIsSafe, Mutant::MoverSeesNoneComing, Mutant::LogLagsBehindHeads,
     Mutant::PinsMoveForEver, Mutant::PinsTakeAll, Mutant::HeldIsNotLanded, Mutant::HoldsWithoutEnd,
     Mutant::HeldForEver, Mutant::LongCopiesBeginAtOnce, Mutant::BusyLogIsInVain, Mutant::RemovedPins,
-    Mutant::WholeGathersUnlanded, Mutant::PacksTakeTheRoom, Mutant::RoomOnlyByOwnHand,
+    Mutant::WholeGathersUnlanded, Mutant::PacksTakeTheRoom,
 ];
 
 /// The mutant of this name.

@@ -18,8 +18,6 @@ use weft_engine::world::World;
 
 /// How much of a virtual disk `weft serve` lets lie in packed stripes, in thousandths.
 pub const SERVED_SHARE: u64 = 100;
-/// The longest that 1,024 writes and their flush may take.
-const ROUND: Nanos = Nanos::millis(850);
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
 /// The size of a cache.
@@ -193,20 +191,6 @@ pub fn no_second_has_less_than_half_of_the_median() {
     let (bench, random) = small_writes(layout, 32, Nanos::secs(45), (SERVED_SHARE, Tuning::default().buffer_memory));
     let (median, worst) = random.seconds();
     assert!(worst * 2 >= median, "{worst} in the worst second, {median} in most");
-    bench.world.halt();
-}
-
-/// Where all memory gathers, and all that may lie packed does, clients go on as soon as there is room for some of it:
-/// no round of many writes waits for as long as it takes to read what lies ahead of the mover.
-pub fn many_writes_wait_for_some_room_only() {
-    let layout = Layout::new(PARITY, 5, ByteCount::kib(16)).expect("this layout is valid");
-    let fill = Case { layout, request: ByteCount::mib(1), per_disk: ByteCount::mib(512), flush_stripes: None };
-    let bench = filled_behind(USUAL_LOG, fill, (SERVED_SHARE, 128 << 20));
-    let (per_flush, span) = (1024, Nanos::secs(30));
-    let random = on_bench(&bench, Load { fill, len: SMALL, per_flush, span, fine_share: SERVED_SHARE, cached_on: 0 });
-    let (p99, longest) = random.round();
-    println!("{} a second, rounds {} ms, {} ms", random.lasting(), p99.0 / 1_000_000, longest.0 / 1_000_000);
-    assert!(longest < ROUND, "a round took {} ms", longest.0 / 1_000_000);
     bench.world.halt();
 }
 

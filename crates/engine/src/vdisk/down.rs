@@ -8,8 +8,6 @@
 //!    taken again with the next batches: a few units in each packed stripe would keep all of them for a whole sweep.
 //! 3. What is lifted just to lie in order is left where it is once a client asks for anything, but for what is in a
 //!    buffer already.
-//! 4. Who waits for room waits until there is some, and no longer: not for the end of a batch, and not for what is read
-//!    ahead with it.
 
 use super::destage::{By, each_of};
 use super::packed_ahead::PackedAhead;
@@ -22,7 +20,6 @@ use crate::store::execute::Target;
 use crate::store::together::Part;
 use crate::stripe::sealed::Tier;
 use crate::stripe::table::Place;
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec;
@@ -100,14 +97,6 @@ pub(super) struct Sweep {
     changes: u64,
 }
 
-/// A batch that is moved because somebody waits for room.
-#[derive(Default)]
-pub(super) struct ForRoom {
-    under_way: Cell<bool>,
-    /// Stripes of the last one.
-    moved: Cell<usize>,
-}
-
 /// Where bytes of a stripe come from: the first of them, how many, and the byte of which stripe on the disks; none:
 /// zeros.
 type Piece = (usize, usize, Option<(Target, usize)>);
@@ -148,33 +137,6 @@ impl Vdisk {
         self.end_batch(&stripes, &again);
         self.end_packing();
         moved
-    }
-
-    /// Moves the next stripes of the sweep down for somebody who waits until there is room: that is over as soon as
-    /// there is, be it that others made it. What is under way then goes on. `false`: nothing was moved, and there is
-    /// none.
-    pub(super) async fn move_down_until(self: &Rc<Self>, is_room: impl Fn() -> bool, by: By) -> bool {
-        let batch = self.for_room(by);
-        if !batch.under_way.replace(true) {
-            let vdisk = self.clone();
-            let work = async move {
-                let budgets = &vdisk.store.traffic.budgets;
-                let budget = if by == By::LogKeeper { &budgets.log_merges } else { &budgets.merges };
-                let moved = vdisk.move_down(budget, by).await;
-                let batch = vdisk.for_room(by);
-                batch.moved.set(moved);
-                batch.under_way.set(false);
-                vdisk.moved.notify();
-            };
-            self.store.world.spawn("room for packed stripes", Box::pin(work));
-        }
-        let own = mutant::active(Mutant::RoomOnlyByOwnHand);
-        self.moved.until(|| !batch.under_way.get() || !own && is_room()).await;
-        batch.moved.get() > 0 || is_room()
-    }
-
-    fn for_room(&self, by: By) -> &ForRoom {
-        &self.for_room[(by == By::LogKeeper) as usize]
     }
 
     /// Bytes that a stripe takes while it is moved, without its packed units.

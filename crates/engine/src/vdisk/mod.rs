@@ -106,8 +106,6 @@ pub struct Vdisk {
     /// The state of the pool ([`Store::changes`]) in which they could not be.
     unpackable: Cell<Option<u64>>,
     sweep: RefCell<down::Sweep>,
-    /// What is moved for those who wait for room: anybody, and who empties the log.
-    for_room: [down::ForRoom; 2],
     repack: RefCell<repack::Repack>,
     rise: RefCell<rise::Rise>,
     order: RefCell<order::Order>,
@@ -271,7 +269,6 @@ impl Vdisk {
             hold: hold::Hold::default(),
             unpackable: Cell::new(None),
             sweep: RefCell::default(),
-            for_room: Default::default(),
             repack: RefCell::default(),
             rise: RefCell::default(),
             order: RefCell::default(),

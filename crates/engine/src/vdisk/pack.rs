@@ -233,8 +233,7 @@ impl Vdisk {
         let units = |stripe: &u64| self.with_filling(*stripe, |buffer| buffer.blocks().count()).unwrap_or(0) as u64;
         let coming: u64 = stripes.iter().map(units).sum();
         let (places, most) = (self.packs_places(), self.packs_max());
-        let fits = || self.packed().0 + coming <= most * places;
-        while !fits() && self.move_down_until(fits, by).await {}
+        while self.packed().0 + coming > most * places && self.move_down(budget, by).await > 0 {}
         while self.pack_room() <= coming / places && self.repack(budget, by).await {}
     }
 

@@ -68,11 +68,6 @@ fn no_second_has_less_than_half_of_the_median() {
 }
 
 #[test]
-fn many_writes_wait_for_some_room_only() {
-    weft_sim::random_writes::many_writes_wait_for_some_room_only();
-}
-
-#[test]
 fn small_writes_are_packed_while_a_disk_is_missing() {
     weft_sim::random_writes::small_writes_are_packed_while_a_disk_is_missing();
 }

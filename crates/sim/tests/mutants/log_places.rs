@@ -18,7 +18,6 @@ pub fn catcher(mutant: Mutant) -> Option<Catcher> {
         Mutant::WholeGathersUnlanded => return Some(Catcher::Storm(Profile::Tiered, 114)),
         Mutant::PacksTakeTheRoom => fine::share::more_may_lie_packed_on_disks_that_do_not_seek,
         Mutant::SpreadUnannounced => spread::who_flushes_each_write_waits_for_no_revolution,
-        Mutant::RoomOnlyByOwnHand => random_writes::many_writes_wait_for_some_room_only,
         Mutant::MoverSeesNoneComing => random_writes::no_second_with_a_usual_log_has_less_than_a_third_of_the_median,
         Mutant::LogLagsBehindHeads => spread::copies_lie_further_behind_where_the_log_may_not_go_on,
         Mutant::LeadNeverGrows => spread::how_long_disks_take_to_begin_is_learnt,

@@ -36,7 +36,7 @@ impl Machine {
             places: Some(Vec::new()),
             degraded: false,
             memory: None,
-            fine_share: 0,
+            fine_share: Some(0),
             waits: Default::default(),
             hook: None,
         };

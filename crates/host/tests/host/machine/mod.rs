@@ -95,7 +95,7 @@ impl Machine {
             places: Some(vec![self.path("disks")]),
             degraded: false,
             memory: None,
-            fine_share: 0,
+            fine_share: Some(0),
             waits: Default::default(),
             hook: None,
         }
