@@ -183,8 +183,12 @@ impl Vdisk {
 
     /// The share of its size that may lie in packed stripes, in thousandths: its own, or what holds for all.
     pub fn fine_share(&self) -> u64 {
-        let map = self.store.map.borrow();
-        map.vdisks.get(&self.id).and_then(|vdisk| vdisk.fine_share).map_or(self.store.tuning.fine_share, u64::from)
+        self.own_share().map_or(self.store.tuning.fine_share, u64::from)
+    }
+
+    /// The share of it that somebody said, in thousandths.
+    fn own_share(&self) -> Option<u16> {
+        self.store.map.borrow().vdisks.get(&self.id).and_then(|vdisk| vdisk.fine_share)
     }
 
     /// The share of a virtual disk, or the size of its cache, in packed stripes.
@@ -195,7 +199,7 @@ impl Vdisk {
         let stripes = |share: u64| self.size().0 / 1000 * share / self.layout().data_len().0;
         let (share, on_flash) = (self.fine_share(), self.store.tuning.fine_share_flash);
         let usual = stripes(share).max((share > 0) as u64 * 2);
-        if share == 0 || on_flash <= share || self.has_own_share() || self.seeks() {
+        if share == 0 || on_flash <= share || self.own_share().is_some() || self.seeks() {
             return usual;
         }
         // Others are to find room, too.
@@ -204,11 +208,6 @@ impl Vdisk {
         let places = have + self.places_for_packs(&map);
         let ample = if mutant::active(Mutant::PacksTakeTheRoom) { u64::MAX } else { places / AMPLE };
         stripes(on_flash).min(ample).max(usual)
-    }
-
-    /// Whether somebody said how much of it may lie in packed stripes.
-    fn has_own_share(&self) -> bool {
-        self.store.map.borrow().vdisks.get(&self.id).is_some_and(|vdisk| vdisk.fine_share.is_some())
     }
 
     /// How many more packed stripes of this layout log and memory of the pool take, where they have `taken` so much;
